@@ -1,0 +1,202 @@
+"""BERT weights from and to Hugging Face's safetensors."""
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+
+from keras_transformers.convert.tensors import (
+    Entry,
+    assign,
+    read_safetensors,
+    write_safetensors,
+)
+
+_ACTIVATIONS = {
+    "gelu": "gelu",
+    "gelu_new": "gelu_approximate",
+    "gelu_pytorch_tanh": "gelu_approximate",
+    "relu": "relu",
+    "silu": "silu",
+    "swish": "silu",
+}
+# Our top-level layers that map to one foreign module: its name, and whether it is a matrix that
+# PyTorch stores transposed.
+_MODULES = {
+    "pooler": "bert.pooler.dense",
+    "embeddings_norm": "bert.embeddings.LayerNorm",
+    "masked_lm_dense": "cls.predictions.transform.dense",
+    "masked_lm_norm": "cls.predictions.transform.LayerNorm",
+    "next_sentence_logits": "cls.seq_relationship",
+    "logits": "classifier",
+}
+_EMBEDDINGS = {
+    "token_embedding": "bert.embeddings.word_embeddings.weight",
+    "position_embedding": "bert.embeddings.position_embeddings.weight",
+    "segment_embedding": "bert.embeddings.token_type_embeddings.weight",
+}
+# A layer's parts, in the order of an EncoderLayer's attributes.
+_ENCODER_PARTS = {
+    "self_attention/query": "attention.self.query",
+    "self_attention/key": "attention.self.key",
+    "self_attention/value": "attention.self.value",
+    "self_attention/output": "attention.output.dense",
+    "self_attention_norm": "attention.output.LayerNorm",
+    "feed_forward/intermediate": "intermediate.dense",
+    "feed_forward/output": "output.dense",
+    "feed_forward_norm": "output.LayerNorm",
+}
+_WEIGHTS = {"kernel": "weight", "bias": "bias", "gamma": "weight", "beta": "bias"}
+# Not weights: position_ids is 0, 1, 2, ... stored by old versions.
+_BUFFERS = ("bert.embeddings.position_ids",)
+# Copies of tied weights that some files also hold.
+_TIED = {
+    "cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",
+    "cls.predictions.decoder.bias": "cls.predictions.bias",
+}
+
+
+def read_bert_config(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Reads Hugging Face's `config.json` as arguments of `keras_transformers.models.bert.bert`.
+
+    Args:
+        path: the file, or the folder that holds it.
+
+    Returns:
+        Keyword arguments that build the encoder which the configuration describes.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: it is not JSON, describes no BERT, lacks a field, or asks for something that
+            these layers do not do (relative positions, another activation).
+
+    Example:
+        encoder = bert(**read_bert_config("minilm"))
+    """
+    path = Path(path)
+    file = path / "config.json" if path.is_dir() else path
+    if not file.is_file():
+        raise FileNotFoundError(
+            f"{file} does not exist: a Hugging Face BERT folder has config.json"
+        )
+    try:
+        config = json.loads(file.read_text("utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{file}: not a JSON object ({error})") from error
+    if not isinstance(config, dict) or config.get("model_type", "bert") != "bert":
+        raise ValueError(f"{file}: describes no BERT model (model_type must be 'bert')")
+    positions = config.get("position_embedding_type", "absolute")
+    if positions != "absolute":
+        raise ValueError(f"{file}: position_embedding_type={positions!r}; only 'absolute' is known")
+    activation = config.get("hidden_act", "gelu")
+    if activation not in _ACTIVATIONS:
+        raise ValueError(
+            f"{file}: hidden_act={activation!r}; known are {', '.join(sorted(_ACTIVATIONS))}"
+        )
+    try:
+        return {
+            "vocabulary_size": config["vocab_size"],
+            "num_layers": config["num_hidden_layers"],
+            "num_heads": config["num_attention_heads"],
+            "hidden_dim": config["hidden_size"],
+            "intermediate_dim": config["intermediate_size"],
+            "max_sequence_length": config["max_position_embeddings"],
+            "num_segments": config.get("type_vocab_size", 2),
+            "dropout": config.get("hidden_dropout_prob", 0.1),
+            "attention_dropout": config.get("attention_probs_dropout_prob", 0.1),
+            "activation": _ACTIVATIONS[activation],
+            "norm_epsilon": config.get("layer_norm_eps", 1e-12),
+            "initializer_range": config.get("initializer_range", 0.02),
+        }
+    except KeyError as error:
+        raise ValueError(f"{file}: has no field {error}") from error
+
+
+def load_bert(
+    model: keras.Model, path: str | os.PathLike[str], *, ignore: Iterable[str] = ()
+) -> None:
+    """Fills a BERT encoder, with or without heads, with weights of Hugging Face BERT.
+
+    Reads what BertModel, BertForPreTraining, BertForMaskedLM, BertForSequenceClassification and
+    the like save. Every tensor is used, or named in `ignore`, or the load fails and the model
+    stays as it was.
+
+    Args:
+        model: from `keras_transformers.models.bert` or `heads`.
+        path: a `.safetensors` file or the folder that holds `model.safetensors`.
+        ignore: wildcards of tensors to leave out, such as "cls.*" for the pretraining heads
+            when only the encoder is wanted. They are given with the prefix "bert.".
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: the file is not readable; or tensors are missing, of another shape or left
+            over, all of them listed; or a copy of the tied embeddings differs from them.
+    """
+    tensors = {_modern(name): tensor for name, tensor in read_safetensors(path).items()}
+    for copy, original in _TIED.items():
+        if copy in tensors and original in tensors:
+            if not np.array_equal(tensors[copy], tensors[original]):
+                raise ValueError(
+                    f"{path}: {copy} differs from {original}, to which it is tied here"
+                )
+            del tensors[copy]
+        elif copy in tensors:  # the only copy: newer files leave out the other one
+            tensors[original] = tensors.pop(copy)
+    assign(_entries(model), tensors, source=str(path), ignore=[*_BUFFERS, *ignore])
+
+
+def save_bert(model: keras.Model, path: str | os.PathLike[str]) -> None:
+    """Writes a BERT model's weights under Hugging Face's names, for `from_pretrained`.
+
+    Args:
+        model: from `keras_transformers.models.bert` or `heads`.
+        path: the `.safetensors` file to write.
+
+    Raises:
+        FileNotFoundError: the folder does not exist.
+        ValueError: the model has a layer that has no place in Hugging Face's BERT.
+    """
+    write_safetensors(_entries(model), path)
+
+
+def _modern(name: str) -> str:
+    """A tensor's name as today's BertForPreTraining writes it."""
+    if name.startswith(("embeddings.", "encoder.", "pooler.")):  # BertModel saves without prefix
+        name = f"bert.{name}"
+    return name.replace("LayerNorm.gamma", "LayerNorm.weight").replace(
+        "LayerNorm.beta", "LayerNorm.bias"
+    )
+
+
+def _entries(model: keras.Model) -> list[Entry]:
+    """Every variable of the model with its foreign name; tied weights once."""
+    return [entry for layer in model.layers if layer.weights for entry in _layer_entries(layer)]
+
+
+def _layer_entries(layer: keras.layers.Layer) -> Iterator[Entry]:
+    if layer.name in _EMBEDDINGS:
+        yield Entry(layer.embeddings, _EMBEDDINGS[layer.name])
+    elif layer.name == "mask_logits":
+        yield Entry(layer.bias, "cls.predictions.bias")
+    elif layer.name in _MODULES:
+        for variable in layer.weights:
+            yield _entry(variable, _MODULES[layer.name])
+    elif layer.name.startswith("encoder_layer_"):
+        module = f"bert.encoder.layer.{layer.name.removeprefix('encoder_layer_')}"
+        for variable in layer.weights:
+            part = variable.path.split(f"{layer.name}/", 1)[1].rsplit("/", 1)[0]
+            yield _entry(variable, f"{module}.{_ENCODER_PARTS[part]}")
+    else:
+        raise ValueError(
+            f"layer {layer.name!r} has no place in Hugging Face's BERT; load or save the encoder "
+            "alone, before its head is put on"
+        )
+
+
+def _entry(variable: Any, module: str) -> Entry:
+    kind = variable.path.rsplit("/", 1)[1]
+    return Entry(variable, f"{module}.{_WEIGHTS[kind]}", transpose=kind == "kernel")

@@ -1,0 +1,28 @@
+"""The layers that the models are made of. They speak `keras.ops` only and run on every backend."""
+
+from keras_transformers.layers.attention import MultiHeadAttention
+from keras_transformers.layers.decoder import DecoderLayer
+from keras_transformers.layers.dense import AddBias, RowDense
+from keras_transformers.layers.embeddings import (
+    PositionEmbedding,
+    SinusoidalPositionEmbedding,
+    TokenEmbedding,
+)
+from keras_transformers.layers.encoder import EncoderLayer
+from keras_transformers.layers.feed_forward import FeedForward
+from keras_transformers.layers.select import FirstTokenPooler, GatherPositions, PaddingMask
+
+__all__ = [
+    "AddBias",
+    "DecoderLayer",
+    "EncoderLayer",
+    "FeedForward",
+    "FirstTokenPooler",
+    "GatherPositions",
+    "MultiHeadAttention",
+    "PaddingMask",
+    "PositionEmbedding",
+    "RowDense",
+    "SinusoidalPositionEmbedding",
+    "TokenEmbedding",
+]

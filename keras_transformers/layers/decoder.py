@@ -1,0 +1,227 @@
+"""The Transformer's decoder layer ("Attention Is All You Need", section 3.1)."""
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_transformers.layers.attention import MultiHeadAttention
+from keras_transformers.layers.cache import KeysValues, extend_cache
+from keras_transformers.layers.dense import PACKAGE, Activation
+from keras_transformers.layers.encoder import causal_and
+from keras_transformers.layers.feed_forward import FeedForward
+from keras_transformers.layers.residual import NormPosition, check_norm_position, residual
+
+
+@keras.saving.register_keras_serializable(PACKAGE)
+class DecoderLayer(keras.layers.Layer):
+    """Causal self-attention, attention to the encoder's output, and feed-forward.
+
+    Args:
+        num_heads: attention heads, of both attentions.
+        hidden_dim: width in and out.
+        intermediate_dim: the feed-forward network's inner width.
+        dropout: rate on the output of each sub-layer, before the residual sum.
+        attention_dropout: rate on the attention probabilities.
+        feed_forward_dropout: rate inside the feed-forward network.
+        activation: of the feed-forward network.
+        norm_position: "post" (the paper) or "pre".
+        norm_epsilon: added to the variance.
+        use_attention_bias: whether the attentions' projections have biases.
+        kernel_initializer: of all matrices.
+    """
+
+    def __init__(
+        self,
+        *,
+        num_heads: int,
+        hidden_dim: int,
+        intermediate_dim: int,
+        dropout: float = 0.1,
+        attention_dropout: float = 0.1,
+        feed_forward_dropout: float = 0.0,
+        activation: Activation = "relu",
+        norm_position: NormPosition = "post",
+        norm_epsilon: float = 1e-6,
+        use_attention_bias: bool = True,
+        kernel_initializer: Any = "glorot_uniform",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        check_norm_position(norm_position)
+        self._arguments = {
+            "num_heads": num_heads,
+            "hidden_dim": hidden_dim,
+            "intermediate_dim": intermediate_dim,
+            "dropout": dropout,
+            "attention_dropout": attention_dropout,
+            "feed_forward_dropout": feed_forward_dropout,
+            "activation": activation,
+            "norm_position": norm_position,
+            "norm_epsilon": norm_epsilon,
+            "use_attention_bias": use_attention_bias,
+        }
+        self.num_heads = num_heads
+        self.head_dim = hidden_dim // num_heads
+        self.norm_position = norm_position
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+        self.self_attention, self.cross_attention = (
+            MultiHeadAttention(
+                num_heads,
+                hidden_dim,
+                attention_dropout=attention_dropout,
+                use_bias=use_attention_bias,
+                kernel_initializer=self.kernel_initializer,
+                dtype=self.dtype_policy,
+                name=name,
+            )
+            for name in ("self_attention", "cross_attention")
+        )
+        self.feed_forward = FeedForward(
+            intermediate_dim,
+            hidden_dim,
+            activation=activation,
+            dropout=feed_forward_dropout,
+            kernel_initializer=self.kernel_initializer,
+            dtype=self.dtype_policy,
+            name="feed_forward",
+        )
+        self.self_attention_norm, self.cross_attention_norm, self.feed_forward_norm = (
+            keras.layers.LayerNormalization(
+                epsilon=norm_epsilon, dtype=self.dtype_policy, name=f"{name}_norm"
+            )
+            for name in ("self_attention", "cross_attention", "feed_forward")
+        )
+        self.self_attention_dropout, self.cross_attention_dropout, self.feed_forward_dropout = (
+            keras.layers.Dropout(dropout, dtype=self.dtype_policy) for _ in range(3)
+        )
+
+    def build(self, inputs_shape: Any, encoder_output_shape: Any) -> None:
+        """Makes the sub-layers."""
+        self.self_attention.build(inputs_shape)
+        self.cross_attention.build(inputs_shape, encoder_output_shape)
+        self.feed_forward.build(inputs_shape)
+        for norm in (self.self_attention_norm, self.cross_attention_norm, self.feed_forward_norm):
+            norm.build(inputs_shape)
+
+    def call(
+        self,
+        inputs: Any,
+        encoder_output: Any,
+        *,
+        attention_mask: Any = None,
+        cross_attention_mask: Any = None,
+        return_attention_scores: bool = False,
+        training: bool | None = None,
+    ) -> Any:
+        """One layer of decoding, all positions at once (teacher forcing).
+
+        Args:
+            inputs: (batch, target, hidden).
+            encoder_output: (batch, source, hidden).
+            attention_mask: what self-attention may see besides the causal rule; see
+                `MultiHeadAttention.call`. Padding behind the targets needs none: no earlier
+                position sees it.
+            cross_attention_mask: which source positions may be seen, mostly the source's
+                padding mask (batch, source).
+            return_attention_scores: also return the cross-attention probabilities.
+            training: whether dropout acts.
+
+        Returns:
+            (batch, target, hidden), and with `return_attention_scores` also
+            (batch, heads, target, source).
+        """
+        causal_mask = causal_and(attention_mask, ops.shape(inputs)[1])
+
+        def attend_to_past(x: Any) -> tuple[Any, Any]:
+            return self.self_attention(x, attention_mask=causal_mask, training=training), None
+
+        def attend_to_source(x: Any) -> tuple[Any, Any]:
+            return self.cross_attention(
+                x,
+                encoder_output,
+                attention_mask=cross_attention_mask,
+                return_attention_scores=True,
+                training=training,
+            )
+
+        output, scores = self._sublayers(inputs, attend_to_past, attend_to_source, training)
+        return (output, scores) if return_attention_scores else output
+
+    def step(
+        self,
+        inputs: Any,
+        *,
+        cache: KeysValues,
+        cross_keys_values: KeysValues,
+        cross_attention_mask: Any = None,
+        index: Any = None,
+    ) -> tuple[Any, KeysValues]:
+        """One layer of decoding, one position: what `call` gives there, from cached keys.
+
+        The beams of a sentence stand side by side, so that they share its cross-attention keys and
+        values: those are never copied per beam.
+
+        Args:
+            inputs: the position's vectors (batch, beams, hidden).
+            cache: self-attention keys and values of the positions before, each
+                (batch * beams, heads, length, head_dim); see `empty_cache`.
+            cross_keys_values: `cross_attention.keys_values(encoder_output)`, each
+                (batch, heads, source, head_dim).
+            cross_attention_mask: (batch, source), True where there is a real token.
+            index: the position, where the cache has a fixed length; None where it grows.
+
+        Returns:
+            (batch, beams, hidden), and the cache with this position added.
+        """
+        rows_shape = (-1, 1, inputs.shape[-1])
+        extended = cache
+
+        def attend_to_past(x: Any) -> tuple[Any, Any]:
+            nonlocal extended
+            rows = ops.reshape(x, rows_shape)  # (batch * beams, 1, hidden)
+            extended, mask = extend_cache(cache, self.self_attention.keys_values(rows), index)
+            attended = self.self_attention(rows, keys_values=extended, attention_mask=mask)
+            return ops.reshape(attended, ops.shape(x)), None
+
+        def attend_to_source(x: Any) -> tuple[Any, Any]:
+            attended = self.cross_attention(
+                x, keys_values=cross_keys_values, attention_mask=cross_attention_mask
+            )
+            return attended, None
+
+        output, _ = self._sublayers(inputs, attend_to_past, attend_to_source, False)
+        return output, extended
+
+    def _sublayers(
+        self, inputs: Any, attend_to_past: Any, attend_to_source: Any, training: bool | None
+    ) -> tuple[Any, Any]:
+        """The three residual sub-layers, and the second one's attention scores."""
+        common = {"norm_position": self.norm_position, "training": training}
+        hidden, _ = residual(
+            inputs,
+            attend_to_past,
+            norm=self.self_attention_norm,
+            dropout=self.self_attention_dropout,
+            **common,
+        )
+        hidden, scores = residual(
+            hidden,
+            attend_to_source,
+            norm=self.cross_attention_norm,
+            dropout=self.cross_attention_dropout,
+            **common,
+        )
+        output, _ = residual(
+            hidden,
+            lambda x: (self.feed_forward(x, training=training), None),
+            norm=self.feed_forward_norm,
+            dropout=self.feed_forward_dropout,
+            **common,
+        )
+        return output, scores
+
+    def get_config(self) -> dict[str, Any]:
+        """The constructor's arguments."""
+        initializer = keras.initializers.serialize(self.kernel_initializer)
+        return super().get_config() | self._arguments | {"kernel_initializer": initializer}

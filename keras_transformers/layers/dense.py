@@ -1,0 +1,88 @@
+"""Dense on rows, and the activations whose names say which formula they are."""
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import keras
+from keras import ops
+
+Activation = Literal["relu", "gelu", "gelu_approximate", "silu", "tanh", "linear"]
+
+# Every Keras object of ours is saved under this name: "keras_transformers>RowDense".
+PACKAGE = "keras_transformers"
+
+
+@keras.saving.register_keras_serializable(PACKAGE)
+def gelu(x: Any) -> Any:
+    """Gaussian error linear unit, exact: `x * Phi(x)` through erf (BERT as Hugging Face has it)."""
+    return ops.gelu(x, approximate=False)
+
+
+@keras.saving.register_keras_serializable(PACKAGE)
+def gelu_approximate(x: Any) -> Any:
+    """Gaussian error linear unit, tanh approximation (Google's BERT code, GPT, GPT-2)."""
+    return ops.gelu(x, approximate=True)
+
+
+_OURS: dict[str, Callable[[Any], Any]] = {"gelu": gelu, "gelu_approximate": gelu_approximate}
+_KERAS = ("relu", "silu", "tanh", "linear")
+
+
+def activation_function(name: Activation) -> Callable[[Any], Any]:
+    """The function that an activation's name stands for.
+
+    Args:
+        name: one of "relu", "gelu" (erf), "gelu_approximate" (tanh), "silu", "tanh", "linear".
+
+    Returns:
+        An elementwise function on tensors.
+
+    Raises:
+        ValueError: the name is none of these.
+    """
+    if name in _OURS:
+        return _OURS[name]
+    if name in _KERAS:
+        return keras.activations.get(name)
+    raise ValueError(
+        f"activation={name!r} is unknown; take one of {', '.join([*_OURS, *_KERAS])} "
+        "('gelu' is the erf form, 'gelu_approximate' the tanh form)"
+    )
+
+
+@keras.saving.register_keras_serializable(PACKAGE)
+class RowDense(keras.layers.Dense):
+    """`keras.layers.Dense` that flattens (..., features) to (rows, features) and back.
+
+    TensorFlow fuses matmul, bias and activation into one kernel on matrices only; on the CPU this
+    halves the time of a feed-forward forward pass. The numbers are those of `Dense`.
+
+    Example:
+        >>> RowDense(4)(keras.ops.ones((2, 3, 8))).shape
+        TensorShape([2, 3, 4])
+    """
+
+    def call(self, inputs: Any, training: bool | None = None) -> Any:
+        """Maps (..., features) to (..., units)."""
+        if len(inputs.shape) == 2:
+            return super().call(inputs, training=training)
+        rows = ops.reshape(inputs, (-1, inputs.shape[-1]))  # (rows, features)
+        outputs = super().call(rows, training=training)  # (rows, units)
+        return ops.reshape(outputs, (*ops.shape(inputs)[:-1], self.units))
+
+
+@keras.saving.register_keras_serializable(PACKAGE)
+class AddBias(keras.layers.Layer):
+    """A trainable bias on the last axis, behind a projection by another layer's matrix."""
+
+    def build(self, input_shape: Any) -> None:
+        """Makes the bias, zeros."""
+        self.bias = self.add_weight(name="bias", shape=(input_shape[-1],), initializer="zeros")
+
+    def call(self, inputs: Any) -> Any:
+        """Maps (..., features) to the same shape."""
+        return inputs + self.bias
+
+    def compute_output_shape(self, input_shape: Any) -> Any:
+        """The input's."""
+        return input_shape

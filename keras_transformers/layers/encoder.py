@@ -1,0 +1,160 @@
+"""The block that BERT, ViT, the Transformer's encoder and (with a causal mask) GPT are made of."""
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_transformers.layers.attention import MultiHeadAttention, causal_attention_mask
+from keras_transformers.layers.dense import PACKAGE, Activation
+from keras_transformers.layers.feed_forward import FeedForward
+from keras_transformers.layers.residual import NormPosition, check_norm_position, residual
+
+
+@keras.saving.register_keras_serializable(PACKAGE)
+class EncoderLayer(keras.layers.Layer):
+    """Self-attention and feed-forward, each with dropout, a residual connection and a norm.
+
+    `norm_position="post"` is the paper's `norm(x + sublayer(x))`, "pre" is
+    `x + sublayer(norm(x))`, which needs one more norm after the last layer.
+
+    Args:
+        num_heads: attention heads.
+        hidden_dim: width in and out.
+        intermediate_dim: the feed-forward network's inner width.
+        dropout: rate on the output of each sub-layer, before the residual sum.
+        attention_dropout: rate on the attention probabilities.
+        feed_forward_dropout: rate inside the feed-forward network.
+        activation: of the feed-forward network.
+        norm_position: "pre" or "post".
+        norm_epsilon: added to the variance.
+        use_attention_bias: whether the attention's projections have biases.
+        use_causal_mask: position i sees positions 0 to i alone.
+        kernel_initializer: of all matrices.
+    """
+
+    def __init__(
+        self,
+        *,
+        num_heads: int,
+        hidden_dim: int,
+        intermediate_dim: int,
+        dropout: float = 0.1,
+        attention_dropout: float = 0.1,
+        feed_forward_dropout: float = 0.0,
+        activation: Activation = "relu",
+        norm_position: NormPosition = "post",
+        norm_epsilon: float = 1e-6,
+        use_attention_bias: bool = True,
+        use_causal_mask: bool = False,
+        kernel_initializer: Any = "glorot_uniform",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        check_norm_position(norm_position)
+        self._arguments = {
+            "num_heads": num_heads,
+            "hidden_dim": hidden_dim,
+            "intermediate_dim": intermediate_dim,
+            "dropout": dropout,
+            "attention_dropout": attention_dropout,
+            "feed_forward_dropout": feed_forward_dropout,
+            "activation": activation,
+            "norm_position": norm_position,
+            "norm_epsilon": norm_epsilon,
+            "use_attention_bias": use_attention_bias,
+            "use_causal_mask": use_causal_mask,
+        }
+        self.norm_position = norm_position
+        self.use_causal_mask = use_causal_mask
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+        self.self_attention = MultiHeadAttention(
+            num_heads,
+            hidden_dim,
+            attention_dropout=attention_dropout,
+            use_bias=use_attention_bias,
+            kernel_initializer=self.kernel_initializer,
+            dtype=self.dtype_policy,
+            name="self_attention",
+        )
+        self.self_attention_norm = keras.layers.LayerNormalization(
+            epsilon=norm_epsilon, dtype=self.dtype_policy, name="self_attention_norm"
+        )
+        self.feed_forward = FeedForward(
+            intermediate_dim,
+            hidden_dim,
+            activation=activation,
+            dropout=feed_forward_dropout,
+            kernel_initializer=self.kernel_initializer,
+            dtype=self.dtype_policy,
+            name="feed_forward",
+        )
+        self.feed_forward_norm = keras.layers.LayerNormalization(
+            epsilon=norm_epsilon, dtype=self.dtype_policy, name="feed_forward_norm"
+        )
+        self.self_attention_dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
+        self.feed_forward_dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
+
+    def build(self, input_shape: Any) -> None:
+        """Makes the sub-layers."""
+        self.self_attention.build(input_shape)
+        self.self_attention_norm.build(input_shape)
+        self.feed_forward.build(input_shape)
+        self.feed_forward_norm.build(input_shape)
+
+    def call(
+        self,
+        inputs: Any,
+        *,
+        attention_mask: Any = None,
+        return_attention_scores: bool = False,
+        training: bool | None = None,
+    ) -> Any:
+        """One layer of encoding.
+
+        Args:
+            inputs: (batch, length, hidden).
+            attention_mask: True where a query may attend; see `MultiHeadAttention.call`.
+            return_attention_scores: also return the attention probabilities.
+            training: whether dropout acts.
+
+        Returns:
+            (batch, length, hidden), and with `return_attention_scores` also
+            (batch, heads, length, length).
+        """
+        if self.use_causal_mask:
+            attention_mask = causal_and(attention_mask, ops.shape(inputs)[1])
+        common = {"norm_position": self.norm_position, "training": training}
+        hidden, scores = residual(
+            inputs,
+            lambda x: self.self_attention(
+                x, attention_mask=attention_mask, return_attention_scores=True, training=training
+            ),
+            norm=self.self_attention_norm,
+            dropout=self.self_attention_dropout,
+            **common,
+        )
+        output, _ = residual(
+            hidden,
+            lambda x: (self.feed_forward(x, training=training), None),
+            norm=self.feed_forward_norm,
+            dropout=self.feed_forward_dropout,
+            **common,
+        )
+        return (output, scores) if return_attention_scores else output
+
+    def get_config(self) -> dict[str, Any]:
+        """The constructor's arguments."""
+        initializer = keras.initializers.serialize(self.kernel_initializer)
+        return super().get_config() | self._arguments | {"kernel_initializer": initializer}
+
+
+def causal_and(attention_mask: Any, length: Any) -> Any:
+    """The causal mask (1, length, length), and what `attention_mask` (rank 2 or 3) hides."""
+    causal = causal_attention_mask(length)
+    if attention_mask is None:
+        return causal
+    attention_mask = ops.cast(attention_mask, "bool")
+    if len(attention_mask.shape) == 2:  # (batch, key) to (batch, 1, key)
+        attention_mask = attention_mask[:, None, :]
+    return ops.logical_and(causal, attention_mask)

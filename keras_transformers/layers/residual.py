@@ -1,0 +1,45 @@
+"""The residual connection around every sub-layer, with its norm and dropout."""
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+NormPosition = Literal["pre", "post"]
+
+
+def check_norm_position(norm_position: str) -> None:
+    """Raises ValueError unless `norm_position` is "pre" or "post"."""
+    if norm_position not in ("pre", "post"):
+        raise ValueError(
+            f"norm_position={norm_position!r} is unknown: take 'post' (the paper, BERT) or 'pre' "
+            "(GPT-2, ViT)"
+        )
+
+
+def residual(
+    inputs: Any,
+    sublayer: Callable[[Any], tuple[Any, Any]],
+    *,
+    norm: Callable[[Any], Any],
+    dropout: Callable[..., Any],
+    norm_position: NormPosition,
+    training: bool | None,
+) -> tuple[Any, Any]:
+    """`norm(x + dropout(sublayer(x)))` after the paper, or `x + dropout(sublayer(norm(x)))`.
+
+    Args:
+        inputs: (batch, length, hidden).
+        sublayer: maps (batch, length, hidden) to the same shape and something by the way, such as
+            attention scores.
+        norm: the layer's norm.
+        dropout: the dropout on the sub-layer's output.
+        norm_position: "post" for the first form, "pre" for the second.
+        training: whether dropout acts.
+
+    Returns:
+        (batch, length, hidden), and what the sub-layer gave by the way.
+    """
+    if norm_position == "pre":
+        outputs, extra = sublayer(norm(inputs))
+        return inputs + dropout(outputs, training=training), extra
+    outputs, extra = sublayer(inputs)
+    return norm(inputs + dropout(outputs, training=training)), extra

