@@ -72,7 +72,7 @@ class MultiHeadAttention(keras.layers.Layer):
         return RowDense(
             self.hidden_dim,
             use_bias=self.use_bias,
-            # A clone: an initializer with a seed would fill all four matrices alike.
+            # A clone draws its own numbers: one initializer object gives the same ones twice.
             kernel_initializer=self.kernel_initializer.clone(),
             dtype=self.dtype_policy,
             name=name,

@@ -5,6 +5,7 @@ Learn Better"; `bert` builds any other shape, MiniLM's for one. A model is an en
 pooler; `keras_transformers.models.heads` puts a task on top.
 """
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -137,7 +138,7 @@ def bert(
 
 def num_parameters(
     *,
-    vocabulary_size: int,
+    vocabulary_size: int = 30522,
     num_layers: int,
     hidden_dim: int,
     intermediate_dim: int | None = None,
@@ -256,14 +257,10 @@ MODELS = {
         num_parameters=_NUM_PARAMETERS[name],
         paper=_PAPER if name in _PAPER_FIGURES else _COMPACT_PAPER,
         paper_figure=_PAPER_FIGURES.get(name, ""),
-        symbols={
-            "V": 30522,
-            "P": 512,
-            "T": 2,
-            "H": size["hidden_dim"],
-            "I": 4 * size["hidden_dim"],
-        },
-        argument_symbols={"V": "vocabulary_size", "P": "max_sequence_length"},
+        symbols={"V": 30522, "P": 512, "H": size["hidden_dim"], "I": 4 * size["hidden_dim"]},
+        count=functools.partial(
+            num_parameters, num_layers=size["num_layers"], hidden_dim=size["hidden_dim"]
+        ),
     )
     for name, size in SIZES.items()
 }

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import keras
 
@@ -18,9 +17,9 @@ class ModelCard:
         paper: where the model was described.
         paper_figure: the parameter count printed there, "110M"; empty when it prints none.
         paper_note: why the exact count and the printed figure differ; empty when they agree.
-        symbols: letter of a formula -> value with the factory's defaults, such as {"H": 768}, in
-            the order of preference where two are equal.
-        argument_symbols: letter -> the factory's argument that overrides it.
+        symbols: letter of a formula -> value with the factory's defaults, {"V": 30522, "H": 768}.
+        count: the exact count by arithmetic, without building; takes `vocabulary_size` and has the
+            factory's defaults.
     """
 
     name: str
@@ -30,11 +29,4 @@ class ModelCard:
     paper_figure: str = ""
     paper_note: str = ""
     symbols: Mapping[str, int] = field(default_factory=dict)
-    argument_symbols: Mapping[str, str] = field(default_factory=dict)
-
-    def symbols_with(self, overrides: Mapping[str, Any]) -> dict[str, int]:
-        """The formula's letters, with the factory called with `overrides`."""
-        values = dict(self.symbols)
-        for letter, argument in self.argument_symbols.items():
-            values[letter] = int(overrides.get(argument, values[letter]))
-        return values
+    count: Callable[..., int] | None = None

@@ -89,6 +89,12 @@ def pretrainer(
     )
 
 
+def pretraining_parameters(*, vocabulary_size: int, hidden_dim: int) -> int:
+    """What `pretrainer` adds to an encoder, by arithmetic: dense, norm, bias; two classes."""
+    h = hidden_dim
+    return (h * h + h) + 2 * h + vocabulary_size + (2 * h + 2)
+
+
 def _masked_lm_logits(
     encoder: keras.Model, mask_positions: Any, activation: Activation, norm_epsilon: float
 ) -> Any:
@@ -112,7 +118,7 @@ def _initializer() -> keras.initializers.Initializer:
 
 
 def _output(encoder: keras.Model, key: str) -> Any:
-    outputs = encoder.output
+    outputs = getattr(encoder, "output", None)
     if not isinstance(outputs, dict) or key not in outputs:
         found = ", ".join(outputs) if isinstance(outputs, dict) else "no named outputs"
         raise ValueError(

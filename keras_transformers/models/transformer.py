@@ -1,5 +1,6 @@
 """The encoder-decoder Transformer of Vaswani et al. 2017, "Attention Is All You Need"."""
 
+import functools
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -331,7 +332,7 @@ def _token_embeddings(
 
 def num_parameters(
     *,
-    vocabulary_size: int,
+    vocabulary_size: int = 37000,
     num_encoder_layers: int,
     num_decoder_layers: int,
     hidden_dim: int,
@@ -408,7 +409,7 @@ transformer_tiny = _named("transformer_tiny")
 _NUM_PARAMETERS = {
     "transformer_base": 63_082_496,
     "transformer_big": 214_245_376,
-    "transformer_tiny": 6_059_008,
+    "transformer_tiny": 6_061_056,
 }
 _PAPER_FIGURES = {"transformer_base": "65M", "transformer_big": "213M"}
 
@@ -425,7 +426,9 @@ MODELS = {
             else ""
         ),
         symbols={"V": 37000, "H": size["hidden_dim"], "I": size["intermediate_dim"]},
-        argument_symbols={"V": "vocabulary_size"},
+        count=functools.partial(
+            num_parameters, **{key: size[key] for key in size if key != "num_heads"}
+        ),
     )
     for name, size in SIZES.items()
 }

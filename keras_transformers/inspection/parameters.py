@@ -1,0 +1,138 @@
+"""Parameter accounting: each layer's exact count and the formula that it comes from."""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+
+_UNITS = {"": 1, "K": 10**3, "M": 10**6, "B": 10**9}
+
+
+@dataclass(frozen=True)
+class ParameterRow:
+    """One line of a model's table.
+
+    Attributes:
+        name: the layer's, or for a part of a layer "layer/part".
+        output_shape: of the layer, None for unknown sizes; None for a part of a layer.
+        num_parameters: exact; a weight shared by several layers counts in the first alone.
+        formula: the same number in symbols, "4H^2+4H".
+    """
+
+    name: str
+    output_shape: tuple[int | None, ...] | None
+    num_parameters: int
+    formula: str
+
+
+def parameter_table(model: keras.Model, symbols: Mapping[str, int]) -> list[ParameterRow]:
+    """A model's layers in order; below a layer that has parts (an encoder layer), its parts.
+
+    Args:
+        model: a functional model.
+        symbols: letters for sizes, such as {"V": 30522, "P": 512, "H": 768, "I": 3072}. A size
+            that no letter has stays a number, so that every formula is exact.
+
+    Returns:
+        Rows; those without "/" in the name add up to `model.count_params()`.
+    """
+    seen: set[int] = set()
+    rows = []
+    for layer in model.layers:
+        variables = [v for v in layer.weights if id(v) not in seen]
+        seen.update(id(v) for v in variables)
+        rows.append(_row(layer.name, _first_output_shape(layer), variables, symbols))
+        parts: dict[str, list[Any]] = {}
+        for variable in variables:
+            inner = variable.path.split(f"{layer.name}/", 1)[-1].split("/")
+            if len(inner) > 1:
+                parts.setdefault(inner[0], []).append(variable)
+        rows.extend(
+            _row(f"{layer.name}/{part}", None, members, symbols) for part, members in parts.items()
+        )
+    return rows
+
+
+def _row(
+    name: str,
+    shape: tuple[int | None, ...] | None,
+    variables: list[Any],
+    symbols: Mapping[str, int],
+) -> ParameterRow:
+    count = sum(math.prod(v.shape) for v in variables)
+    return ParameterRow(name, shape, count, _formula(variables, symbols))
+
+
+def _first_output_shape(layer: keras.layers.Layer) -> tuple[int | None, ...] | None:
+    """The shape at the layer's first use; a tied embedding is used twice."""
+    outputs = layer._inbound_nodes[0].output_tensors
+    return tuple(outputs[0].shape) if outputs else None
+
+
+def _formula(variables: Iterable[Any], symbols: Mapping[str, int]) -> str:
+    terms: Counter[tuple[str, ...]] = Counter()
+    for variable in variables:
+        factor, letters = 1, []
+        for position, size in enumerate(variable.shape):
+            letter = _letter(size, variable.path, position, symbols)
+            if letter:
+                letters.append(letter)
+            else:
+                factor *= size
+        terms[tuple(sorted(letters, key=list(symbols).index))] += factor
+    ordered = sorted(terms.items(), key=lambda item: -len(item[0]))
+    return "+".join(_term(count, letters) for letters, count in ordered) or "0"
+
+
+def _letter(size: int, path: str, position: int, symbols: Mapping[str, int]) -> str | None:
+    """The letter for a size. Where two letters are equal the variable's place decides.
+
+    An embedding's rows are the vocabulary or the positions, and nothing else is.
+    """
+    is_rows = path.endswith("embeddings") and position == 0
+    rows_letter = "P" if "position" in path else "V"
+    for letter, value in symbols.items():
+        if value == size and (letter == rows_letter if is_rows else letter != "P"):
+            return letter
+    return None
+
+
+def _term(count: int, letters: tuple[str, ...]) -> str:
+    """3, (H, H) -> "3H^2"; 1, (V, H) -> "V*H"."""
+    powers = "*".join(
+        letter if power == 1 else f"{letter}^{power}" for letter, power in Counter(letters).items()
+    )
+    if not powers:
+        return str(count)
+    return powers if count == 1 else f"{count}{powers}"
+
+
+def agrees_with_figure(count: int, figure: str) -> bool:
+    """Whether an exact count rounds to a printed figure.
+
+    A trailing zero counts as rounded: 109,482,240 agrees with "110M", 336,226,108 with "340M".
+
+    Args:
+        count: the exact number.
+        figure: "110M", "1.5B", "117M".
+
+    Raises:
+        ValueError: the figure is not a number with an optional unit K, M or B.
+
+    Example:
+        >>> agrees_with_figure(109_482_240, "110M"), agrees_with_figure(109_482_240, "117M")
+        (True, False)
+    """
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([KMB]?)", figure)
+    if not match:
+        raise ValueError(f"figure {figure!r}: must be a number and K, M or B, such as '110M'")
+    digits, unit = match.groups()
+    value = float(digits) * _UNITS[unit]
+    decimals = len(digits.partition(".")[2])
+    trailing_zeros = 0 if decimals else len(digits) - len(digits.rstrip("0"))
+    precision = _UNITS[unit] * 10.0 ** (trailing_zeros - decimals)
+    return abs(count - value) <= precision / 2

@@ -1,0 +1,32 @@
+"""Plain checks that many tests share."""
+
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+
+
+def round_trip(model: keras.Model, folder: Path) -> keras.Model:
+    """The model saved as .keras and loaded again, without custom_objects."""
+    path = folder / "model.keras"
+    model.save(path)
+    return keras.models.load_model(path)
+
+
+def same_outputs(one: Any, other: Any, tolerance: float = 0.0) -> None:
+    """Two structures of arrays are alike, in structure and numbers."""
+    keras.tree.assert_same_structure(one, other)
+    for a, b in zip(keras.tree.flatten(one), keras.tree.flatten(other), strict=True):
+        np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=0, atol=tolerance)
+
+
+def bert_inputs(rows: int = 3, length: int = 9, vocabulary_size: int = 50) -> dict[str, Any]:
+    """Random ids with two segments and rows of different real lengths, the last row full."""
+    random = np.random.default_rng(0)
+    lengths = np.linspace(3, length, rows).astype(int)
+    return {
+        "token_ids": random.integers(0, vocabulary_size, (rows, length)).astype("int32"),
+        "segment_ids": (np.arange(length)[None] >= lengths[:, None] // 2).astype("int32"),
+        "padding_mask": np.arange(length)[None] < lengths[:, None],
+    }

@@ -1,0 +1,199 @@
+import keras
+import numpy as np
+import pytest
+from checks import round_trip, same_outputs
+from scipy.special import erf
+
+from keras_transformers import layers
+from keras_transformers.layers.cache import empty_cache
+
+RANDOM = np.random.default_rng(1)
+HIDDEN = RANDOM.normal(size=(2, 5, 8)).astype("float32")
+SOURCE = RANDOM.normal(size=(2, 4, 8)).astype("float32")
+SIZES = {"num_heads": 2, "hidden_dim": 8, "intermediate_dim": 16}
+
+
+def randomize(layer):
+    for weight in layer.weights:
+        weight.assign(RANDOM.normal(size=weight.shape) * 0.5)
+    return layer
+
+
+def norm(layer, x):
+    x = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + layer.epsilon)
+    return x * np.asarray(layer.gamma) + np.asarray(layer.beta)
+
+
+def test_row_dense_is_dense():
+    dense = keras.layers.Dense(6, activation="relu")
+    rows = layers.RowDense(6, activation="relu")
+    dense.build((None, None, 8))
+    rows.build((None, None, 8))
+    rows.set_weights(dense.get_weights())
+    np.testing.assert_allclose(rows(HIDDEN), dense(HIDDEN), atol=1e-6)
+    np.testing.assert_allclose(rows(HIDDEN[:, 0]), dense(HIDDEN[:, 0]), atol=1e-6)
+
+
+@pytest.mark.parametrize("activation", ["relu", "gelu", "gelu_approximate"])
+def test_feed_forward_equals_the_formula(activation):
+    layer = layers.FeedForward(16, 8, activation=activation)
+    layer.build((None, None, 8))
+    randomize(layer)
+    w1, b1, w2, b2 = (np.asarray(w, "float64") for w in layer.weights)
+    inner = HIDDEN.astype("float64") @ w1 + b1
+    inner = {
+        "relu": np.maximum(inner, 0),
+        "gelu": inner * 0.5 * (1 + erf(inner / np.sqrt(2))),
+        "gelu_approximate": inner
+        * 0.5
+        * (1 + np.tanh(np.sqrt(2 / np.pi) * (inner + 0.044715 * inner**3))),
+    }[activation]
+    np.testing.assert_allclose(layer(HIDDEN), inner @ w2 + b2, atol=1e-5)
+
+
+def test_an_unknown_activation_is_refused():
+    with pytest.raises(ValueError, match="activation='gelu_new' is unknown; take one of gelu"):
+        layers.FeedForward(16, 8, activation="gelu_new")
+
+
+@pytest.mark.parametrize("norm_position", ["pre", "post"])
+def test_encoder_layer_is_its_sublayers_with_residuals(norm_position):
+    layer = layers.EncoderLayer(**SIZES, norm_position=norm_position)
+    layer.build((None, None, 8))
+    randomize(layer)
+    one, two = layer.self_attention_norm, layer.feed_forward_norm
+    attention, feed_forward = layer.self_attention, layer.feed_forward
+    if norm_position == "pre":
+        x = HIDDEN + attention(norm(one, HIDDEN)).numpy()
+        expected = x + feed_forward(norm(two, x)).numpy()
+    else:
+        x = norm(one, HIDDEN + attention(HIDDEN).numpy())
+        expected = norm(two, x + feed_forward(x).numpy())
+    np.testing.assert_allclose(layer(HIDDEN), expected, atol=2e-5)
+
+
+def test_encoder_layer_with_a_causal_mask_never_sees_the_future():
+    layer = layers.EncoderLayer(**SIZES, use_causal_mask=True)
+    changed = HIDDEN.copy()
+    changed[:, 3] += 1
+    mask = np.array([[True] * 5, [True, False, True, True, True]])
+    before, after = (layer(x, attention_mask=mask).numpy() for x in (HIDDEN, changed))
+    np.testing.assert_array_equal(before[:, :3], after[:, :3])
+    assert not np.array_equal(before[:, 3:], after[:, 3:])
+
+
+def test_encoder_layer_returns_its_scores():
+    layer = layers.EncoderLayer(**SIZES)
+    output, scores = layer(HIDDEN, return_attention_scores=True)
+    assert output.shape == (2, 5, 8)
+    np.testing.assert_allclose(np.sum(scores, -1), np.ones((2, 2, 5)), atol=1e-6)
+
+
+@pytest.mark.parametrize("fixed_length", [False, True], ids=["growing", "fixed"])
+@pytest.mark.parametrize("norm_position", ["pre", "post"])
+@pytest.mark.parametrize("num_beams", [1, 3])
+def test_decoder_steps_equal_the_whole_sequence(norm_position, fixed_length, num_beams):
+    layer = layers.DecoderLayer(**SIZES, norm_position=norm_position)
+    targets = RANDOM.normal(size=(2 * num_beams, 5, 8)).astype("float32")
+    source_mask = np.array([[True, True, True, False], [True] * 4])
+    whole = layer(
+        targets,
+        np.repeat(SOURCE, num_beams, 0),
+        cross_attention_mask=np.repeat(source_mask, num_beams, 0),
+    ).numpy()
+    cross = layer.cross_attention.keys_values(keras.ops.convert_to_tensor(SOURCE))
+    cache = empty_cache(2 * num_beams, 2, 5 if fixed_length else 0, 4, "float32")
+    for index in range(5):
+        output, cache = layer.step(
+            targets[:, index].reshape(2, num_beams, 8),
+            cache=cache,
+            cross_keys_values=cross,
+            cross_attention_mask=source_mask,
+            index=index if fixed_length else None,
+        )
+        np.testing.assert_allclose(
+            np.reshape(output, (-1, 8)), whole[:, index], atol=1e-5, err_msg=f"position {index}"
+        )
+
+
+def test_decoder_never_sees_the_future():
+    layer = layers.DecoderLayer(**SIZES)
+    changed = HIDDEN.copy()
+    changed[:, 2] += 1
+    before, after = (layer(x, SOURCE).numpy() for x in (HIDDEN, changed))
+    np.testing.assert_array_equal(before[:, :2], after[:, :2])
+    assert not np.array_equal(before[:, 2:], after[:, 2:])
+
+
+def test_norm_position_is_checked():
+    with pytest.raises(ValueError, match="norm_position='sandwich' is unknown"):
+        layers.EncoderLayer(**SIZES, norm_position="sandwich")
+
+
+def test_token_embedding_projects_back_with_its_own_matrix():
+    layer = layers.TokenEmbedding(10, 8, scale=8**0.5)
+    ids = np.array([[1, 2, 9]])
+    vectors = layer(ids)
+    matrix = np.asarray(layer.embeddings)
+    np.testing.assert_allclose(vectors, matrix[ids] * np.float32(8**0.5), rtol=1e-6)
+    logits = layer(HIDDEN, reverse=True)
+    np.testing.assert_allclose(logits, HIDDEN @ matrix.T, atol=1e-5)
+    assert layer.count_params() == 80
+
+
+def test_logits_of_a_half_precision_embedding_are_float32():
+    layer = layers.TokenEmbedding(10, 8, dtype="mixed_bfloat16")
+    assert layer(np.array([[1]])).dtype == "bfloat16"
+    assert layer(HIDDEN, reverse=True).dtype == "float32"
+
+
+def test_sinusoids_are_the_papers():
+    layer = layers.SinusoidalPositionEmbedding(64)
+    table = layer(np.zeros((1, 50, 8), "float32"))[0].numpy()
+    for position in (0, 1, 7, 49):
+        for i in range(4):
+            angle = position / 10000 ** (2 * i / 8)
+            np.testing.assert_allclose(
+                table[position, 2 * i : 2 * i + 2], [np.sin(angle), np.cos(angle)], atol=1e-6
+            )
+
+
+@pytest.mark.parametrize("name", ["PositionEmbedding", "SinusoidalPositionEmbedding"])
+def test_positions_start_where_told_and_end_with_an_error(name):
+    layer = getattr(layers, name)(6)
+    all_rows = layer(np.zeros((1, 6, 8), "float32")).numpy()
+    later = layer(np.zeros((2, 2, 8), "float32"), start_index=3).numpy()
+    np.testing.assert_array_equal(later[1], all_rows[0, 3:5])
+    with pytest.raises(ValueError, match="sequence length 7 is beyond the 6 positions"):
+        layer(np.zeros((1, 7, 8), "float32"))
+
+
+def test_select_layers():
+    positions = np.array([[0, 4], [3, 3]])
+    gathered = layers.GatherPositions()(HIDDEN, positions)
+    np.testing.assert_array_equal(gathered, HIDDEN[[[0], [1]], positions])
+    np.testing.assert_array_equal(
+        layers.PaddingMask(3)(np.array([[1, 3], [0, 2]])), [[True, False], [True, True]]
+    )
+
+
+def test_every_layer_survives_saving_without_custom_objects(tmp_path):
+    ids = keras.Input((None,), dtype="int32")
+    mask = layers.PaddingMask(1)(ids)
+    embedding = layers.TokenEmbedding(10, 8, scale=2.0)
+    hidden = layers.PositionEmbedding(7)(layers.SinusoidalPositionEmbedding(7)(embedding(ids)))
+    hidden = layers.EncoderLayer(
+        **SIZES, activation="gelu_approximate", norm_position="pre", use_attention_bias=False
+    )(hidden, attention_mask=mask)
+    hidden = layers.DecoderLayer(**SIZES, activation="gelu")(
+        hidden, hidden, cross_attention_mask=mask
+    )
+    picked = layers.GatherPositions()(hidden, ids)
+    outputs = {
+        "pooled": layers.FirstTokenPooler(3, activation="tanh")(hidden),
+        "logits": layers.AddBias()(embedding(picked, reverse=True)),
+    }
+    model = keras.Model(ids, outputs)
+    inputs = np.array([[0, 2, 3, 1], [3, 2, 1, 1]])
+    loaded = round_trip(model, tmp_path)
+    same_outputs(model.predict(inputs, verbose=0), loaded.predict(inputs, verbose=0))

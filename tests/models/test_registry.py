@@ -1,0 +1,145 @@
+import keras
+import pytest
+
+import keras_transformers as kt
+from keras_transformers.inspection import agrees_with_figure
+from keras_transformers.models import bert, transformer
+from keras_transformers.models.heads import pretraining_parameters
+from keras_transformers.registry import all_cards, model_card
+
+# Published or computed by other implementations, not read from the registry.
+# BERT: encoder with pooler at V = 30,522, and with both pretraining heads.
+BERT = {
+    "bert_base": (109_482_240, 110_106_428),
+    "bert_large": (335_141_888, 336_226_108),
+    "bert_tiny": (4_385_920, 4_433_468),
+    "bert_mini": (11_170_560, 11_267_900),
+    "bert_small": (28_763_648, 29_058_876),
+    "bert_medium": (41_373_184, 41_668_412),
+    "bert_l2_h128": (4_385_920, 4_433_468),
+    "bert_l2_h256": (9_591_040, 9_688_380),
+    "bert_l2_h512": (22_458_880, 22_754_108),
+    "bert_l2_h768": (38_603_520, 39_227_708),
+    "bert_l4_h128": (4_782_464, 4_830_012),
+    "bert_l4_h256": (11_170_560, 11_267_900),
+    "bert_l4_h512": (28_763_648, 29_058_876),
+    "bert_l4_h768": (52_779_264, 53_403_452),
+    "bert_l6_h128": (5_179_008, 5_226_556),
+    "bert_l6_h256": (12_750_080, 12_847_420),
+    "bert_l6_h512": (35_068_416, 35_363_644),
+    "bert_l6_h768": (66_955_008, 67_579_196),
+    "bert_l8_h128": (5_575_552, 5_623_100),
+    "bert_l8_h256": (14_329_600, 14_426_940),
+    "bert_l8_h512": (41_373_184, 41_668_412),
+    "bert_l8_h768": (81_130_752, 81_754_940),
+    "bert_l10_h128": (5_972_096, 6_019_644),
+    "bert_l10_h256": (15_909_120, 16_006_460),
+    "bert_l10_h512": (47_677_952, 47_973_180),
+    "bert_l10_h768": (95_306_496, 95_930_684),
+    "bert_l12_h128": (6_368_640, 6_416_188),
+    "bert_l12_h256": (17_488_640, 17_585_980),
+    "bert_l12_h512": (53_982_720, 54_277_948),
+    "bert_l12_h768": (109_482_240, 110_106_428),
+}
+# V = 37,000, one shared matrix, biases in the attentions, post-norm.
+TRANSFORMER = {
+    "transformer_base": 63_082_496,
+    "transformer_big": 214_245_376,
+    "transformer_tiny": 6_061_056,
+}
+
+
+@pytest.fixture
+def zero_weights(monkeypatch):
+    """Building without drawing random numbers: the large models take most of their time there."""
+    for kind in (
+        keras.initializers.TruncatedNormal,
+        keras.initializers.RandomNormal,
+        keras.initializers.GlorotUniform,
+    ):
+        monkeypatch.setattr(
+            kind, "__call__", lambda self, shape, dtype=None: keras.ops.zeros(shape, dtype)
+        )
+
+
+def test_every_model_is_listed_here_and_registered():
+    """Fails when a model is added without its independent count, or a factory without its card."""
+    assert set(kt.list_models()) == set(BERT) | set(TRANSFORMER)
+    assert set(bert.SIZES) == set(bert.MODELS)
+    assert set(transformer.SIZES) == set(transformer.MODELS)
+
+
+@pytest.mark.parametrize("name", kt.list_models())
+def test_exact_count_built_registered_and_by_arithmetic(name, zero_weights):
+    expected = BERT[name][0] if name in BERT else TRANSFORMER[name]
+    card = model_card(name)
+    assert card.num_parameters == expected
+    assert card.count() == expected
+    assert kt.create_model(name).count_params() == expected
+    assert card.paper.startswith(("Devlin", "Turc", "Vaswani"))
+
+
+@pytest.mark.parametrize("name", BERT)
+def test_count_with_both_pretraining_heads(name):
+    heads = pretraining_parameters(vocabulary_size=30522, hidden_dim=model_card(name).symbols["H"])
+    assert BERT[name][0] + heads == BERT[name][1]
+
+
+@pytest.mark.parametrize(
+    ("size", "norm_position", "use_attention_bias", "expected"),
+    [
+        ("transformer_base", "post", True, 63_082_496),
+        ("transformer_base", "pre", True, 63_084_544),
+        ("transformer_base", "post", False, 63_045_632),
+        ("transformer_base", "pre", False, 63_047_680),
+        ("transformer_big", "pre", True, 214_249_472),
+        ("transformer_big", "post", False, 214_171_648),
+        ("transformer_big", "pre", False, 214_175_744),
+    ],
+)
+def test_transformer_counts_in_all_four_forms(
+    size, norm_position, use_attention_bias, expected, zero_weights
+):
+    model = kt.create_model(
+        size, norm_position=norm_position, use_attention_bias=use_attention_bias
+    )
+    assert model.count_params() == expected
+
+
+def test_transformer_counts_untied_and_with_an_output_bias(zero_weights):
+    untied = {"transformer_base": 100_970_496, "transformer_big": 290_021_376}
+    for name, expected in untied.items():
+        assert kt.create_model(name, weight_tying="none").count_params() == expected
+    biased = kt.transformer_base(use_output_bias=True)
+    assert biased.count_params() == 63_082_496 + 37_000
+    other = kt.transformer_base(vocabulary_size=32_768)
+    assert other.count_params() == 60_915_712
+
+
+def test_the_papers_figures_agree_or_say_why_not():
+    for name, card in all_cards().items():
+        if card.paper_figure and not card.paper_note:
+            assert agrees_with_figure(card.num_parameters, card.paper_figure), name
+    assert not agrees_with_figure(63_082_496, "65M")
+    assert model_card("transformer_base").paper_note
+
+
+def test_patterns_select_names():
+    assert kt.list_models("bert_l2_*") == [
+        "bert_l2_h128",
+        "bert_l2_h256",
+        "bert_l2_h512",
+        "bert_l2_h768",
+    ]
+    assert kt.list_models("nothing*") == []
+
+
+def test_an_unknown_name_or_argument_is_refused():
+    with pytest.raises(ValueError, match="'bert_bsae' is not registered; did you mean bert_base"):
+        kt.create_model("bert_bsae")
+    with pytest.raises(ValueError, match="bert_tiny takes no argument 'vocab_size'; it takes voc"):
+        kt.create_model("bert_tiny", vocab_size=3)
+    with pytest.raises(TypeError, match="vocab_size"):
+        kt.bert_tiny(vocab_size=3)
+    with pytest.raises(AttributeError, match="no attribute 'bert_bsae'"):
+        _ = kt.bert_bsae
