@@ -3,7 +3,6 @@
 import fnmatch
 import json
 import os
-import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -150,9 +149,7 @@ def write_safetensors(entries: Iterable[Entry], path: str | os.PathLike[str]) ->
 
 def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
     """Calls `write` on a temporary file beside `path`, then renames it there."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    os.close(handle)
-    temporary = Path(name)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         write(temporary)
         with temporary.open("rb") as written:

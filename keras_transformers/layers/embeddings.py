@@ -121,6 +121,10 @@ class PositionEmbedding(keras.layers.Layer):
         embeddings = ops.convert_to_tensor(self.embeddings)
         return inputs + _rows(embeddings, start_index, inputs, self)
 
+    def compute_output_spec(self, inputs: Any, *, start_index: Any = 0) -> Any:
+        """The inputs' shape, in the layer's dtype."""
+        return keras.KerasTensor(inputs.shape, dtype=self.compute_dtype)
+
     def get_config(self) -> dict[str, Any]:
         """The constructor's arguments."""
         return super().get_config() | {
@@ -164,6 +168,10 @@ class SinusoidalPositionEmbedding(keras.layers.Layer):
         """
         table = ops.convert_to_tensor(self._table, dtype=self.compute_dtype)
         return inputs + _rows(table, start_index, inputs, self)
+
+    def compute_output_spec(self, inputs: Any, *, start_index: Any = 0) -> Any:
+        """The inputs' shape, in the layer's dtype."""
+        return keras.KerasTensor(inputs.shape, dtype=self.compute_dtype)
 
     def get_config(self) -> dict[str, Any]:
         """The constructor's arguments."""

@@ -84,8 +84,7 @@ class Transformer(keras.Model):
         batch, source_length = ops.shape(source_token_ids)
 
         def step(token_ids: Any, index: Any, cache: Any) -> tuple[Any, Any]:
-            hidden = self._target_embedding(token_ids[:, None])  # (rows, 1, hidden)
-            hidden = self.get_layer("target_position_embedding")(hidden, start_index=index)
+            hidden = self._embed_target(token_ids[:, None], start_index=index)  # (rows, 1, hidden)
             hidden = ops.reshape(hidden, (batch, num_beams, hidden.shape[-1]))
             extended = []
             for layer, layer_cache, cross in zip(decoder_layers, cache, crosses, strict=True):
@@ -122,8 +121,7 @@ class Transformer(keras.Model):
         """
         mask = self.get_layer("source_padding_mask")(source_token_ids)
         encoder_output = self._encode(source_token_ids, mask)
-        hidden = self._target_embedding(target_token_ids)
-        hidden = self.get_layer("target_position_embedding")(hidden)
+        hidden = self._embed_target(target_token_ids)
         scores = []
         for layer in self._layers_named("decoder_layer_"):
             hidden, layer_scores = layer(
@@ -133,38 +131,36 @@ class Transformer(keras.Model):
         return ops.stack(scores, axis=1)
 
     def _encode(self, source_token_ids: Any, mask: Any) -> Any:
-        hidden = self._source_embedding(source_token_ids)
+        hidden = self._find("source_token_embedding", "token_embedding")(source_token_ids)
         hidden = self.get_layer("source_position_embedding")(hidden)
         for layer in self._layers_named("encoder_layer_"):
             hidden = layer(hidden, attention_mask=mask)
-        return self._if_there("encoder_norm", hidden)
+        return self._find("encoder_norm", otherwise=_same)(hidden)
+
+    def _embed_target(self, target_token_ids: Any, start_index: Any = 0) -> Any:
+        hidden = self._find("target_token_embedding", "token_embedding")(target_token_ids)
+        return self.get_layer("target_position_embedding")(hidden, start_index=start_index)
 
     def _logits(self, hidden: Any) -> Any:
-        hidden = self._if_there("decoder_norm", hidden)
-        if not any(layer.name == "output_projection" for layer in self.layers):
-            hidden = self._target_embedding(hidden, reverse=True)
-        hidden = self._if_there("output_projection", hidden)
-        return self._if_there("logits", hidden)
+        hidden = self._find("decoder_norm", otherwise=_same)(hidden)
+        projection = self._find("output_projection", otherwise=None)
+        if projection is None:
+            embedding = self._find("target_token_embedding", "token_embedding")
+            return self._find("logits", otherwise=_same)(embedding(hidden, reverse=True))
+        return self._find("logits", otherwise=_same)(projection(hidden))
 
-    @property
-    def _source_embedding(self) -> Any:
-        return self._first_layer("source_token_embedding", "token_embedding")
-
-    @property
-    def _target_embedding(self) -> Any:
-        return self._first_layer("target_token_embedding", "token_embedding")
-
-    def _first_layer(self, *names: str) -> Any:
+    def _find(self, *names: str, otherwise: Any = None) -> Any:
+        """The first of the layers that the model has; which it has depends on how it was built."""
         by_name = {layer.name: layer for layer in self.layers}
-        return next(by_name[name] for name in names if name in by_name)
-
-    def _if_there(self, name: str, hidden: Any) -> Any:
-        by_name = {layer.name: layer for layer in self.layers}
-        return by_name[name](hidden) if name in by_name else hidden
+        return next((by_name[name] for name in names if name in by_name), otherwise)
 
     def _layers_named(self, prefix: str) -> list[Any]:
         layers = [layer for layer in self.layers if layer.name.startswith(prefix)]
         return sorted(layers, key=lambda layer: int(layer.name.removeprefix(prefix)))
+
+
+def _same(hidden: Any) -> Any:
+    return hidden
 
 
 def transformer(
@@ -225,10 +221,8 @@ def transformer(
             two vocabularies.
 
     Example:
-        >>> model = transformer(
-        ...     vocabulary_size=50, num_encoder_layers=1, num_decoder_layers=1,
-        ...     num_heads=2, hidden_dim=8, intermediate_dim=16,
-        ... )
+        >>> model = transformer(vocabulary_size=50, num_encoder_layers=1, num_decoder_layers=1,
+        ...                     num_heads=2, hidden_dim=8, intermediate_dim=16)
         >>> logits = model({"source_token_ids": keras.ops.ones((2, 5), "int32"),
         ...                 "target_token_ids": keras.ops.ones((2, 3), "int32")})["logits"]
         >>> logits.shape

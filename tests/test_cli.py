@@ -1,0 +1,104 @@
+import io
+import json
+
+import pytest
+
+from keras_transformers import cli
+
+
+def run(capsys, *arguments):
+    status = cli.main(arguments)
+    captured = capsys.readouterr()
+    return status, captured.out, captured.err
+
+
+def test_list_names_sizes_and_papers(capsys):
+    status, out, _ = run(capsys, "list", "bert_b*")
+    assert status == 0
+    assert out.split()[:3] == ["bert_base", "109,482,240", "110M"]
+    status, out, _ = run(capsys, "list", "--json")
+    rows = {row["name"]: row["parameters"] for row in json.loads(out)}
+    assert rows["bert_large"] == 335_141_888
+
+
+def test_list_without_a_match_says_so(capsys):
+    status, _, err = run(capsys, "list", "nothing*")
+    assert status == 2
+    assert "no model's name matches 'nothing*'" in err
+
+
+def test_summary_of_bert_base_with_both_heads(capsys):
+    arguments = ("summary", "bert_base", "--vocabulary-size", "30000", "--heads", "pretraining")
+    status, out, _ = run(capsys, *arguments)
+    assert status == 0
+    assert "total 109,705,010: as registered (109,705,010)" in out
+    assert "paper's figure 110M: agrees" in out
+    for cell in ("V*H", "4H^2+4H", "2H*I+I+H", "2,362,368", "(?, ?, 30000)"):
+        assert cell in out
+
+
+def test_summary_as_json_adds_up(capsys):
+    status, out, _ = run(capsys, "summary", "transformer_tiny", "--json")
+    result = json.loads(out)
+    top = [row["num_parameters"] for row in result["layers"] if "/" not in row["name"]]
+    assert (status, sum(top), result["total"]) == (0, 6_061_056, 6_061_056)
+
+
+def test_summary_fails_when_the_count_is_not_the_registered_one(capsys, monkeypatch):
+    import dataclasses
+
+    from keras_transformers import registry
+
+    cards = dict(registry.all_cards())
+    cards["bert_tiny"] = dataclasses.replace(cards["bert_tiny"], num_parameters=1)
+    monkeypatch.setattr(registry, "all_cards", lambda: cards)
+    status, out, _ = run(capsys, "summary", "bert_tiny")
+    assert status == 1
+    assert "NOT as registered (1)" in out
+    cards["bert_tiny"] = dataclasses.replace(
+        cards["bert_tiny"], num_parameters=4_385_920, paper_figure="9M"
+    )
+    status, out, _ = run(capsys, "summary", "bert_tiny")
+    assert status == 1
+    assert "paper's figure 9M: differs" in out
+
+
+def test_wrong_names_end_with_one_line(capsys):
+    status, out, err = run(capsys, "summary", "bert_tinny")
+    assert (status, out) == (2, "")
+    assert err.startswith("keras-transformers: model 'bert_tinny' is not registered; did you mean")
+    with pytest.raises(SystemExit) as exit_info:
+        cli.main(["summary"])
+    assert exit_info.value.code == 2
+
+
+def test_heads_need_an_encoder(capsys):
+    status, _, err = run(capsys, "summary", "transformer_tiny", "--heads", "pretraining")
+    assert status == 2
+    assert "has no output 'sequence_output'" in err
+
+
+def test_predict_reads_texts_and_stdin(capsys, monkeypatch):
+    import keras_transformers.export as export
+
+    calls = []
+
+    def predict(path, inputs):
+        calls.append(inputs)
+        return [{"label": text.upper()} for text in inputs["text"]]
+
+    monkeypatch.setattr(export, "predict", predict, raising=False)
+    status, out, _ = run(capsys, "predict", "somewhere", "--text", "a", "--text", "ü")
+    assert (status, out.splitlines()) == (0, ['{"label": "A"}', '{"label": "Ü"}'])
+    monkeypatch.setattr("sys.stdin", io.StringIO("one\ttwo\nthree\tfour\n"))
+    run(capsys, "predict", "somewhere")
+    assert calls[-1] == {"text": ["one", "three"], "text_b": ["two", "four"]}
+    monkeypatch.setattr("sys.stdin", io.StringIO("one\ntwo\tthree\n"))
+    status, _, err = run(capsys, "predict", "somewhere")
+    assert status == 2
+    assert "stdin:2: 2 fields" in err
+    status, _, err = run(
+        capsys, "predict", "somewhere", "--text", "a", "--text-b", "b", "--text-b", "c"
+    )
+    assert status == 2
+    assert "1 --text and 2 --text-b" in err
