@@ -197,7 +197,7 @@ class DecoderLayer(keras.layers.Layer):
         self, inputs: Any, attend_to_past: Any, attend_to_source: Any, training: bool | None
     ) -> tuple[Any, Any]:
         """The three residual sub-layers, and the second one's attention scores."""
-        common = {"norm_position": self.norm_position, "training": training}
+        common: dict[str, Any] = {"norm_position": self.norm_position, "training": training}
         hidden, _ = residual(
             inputs,
             attend_to_past,

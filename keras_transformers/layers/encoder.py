@@ -124,7 +124,7 @@ class EncoderLayer(keras.layers.Layer):
         """
         if self.use_causal_mask:
             attention_mask = causal_and(attention_mask, ops.shape(inputs)[1])
-        common = {"norm_position": self.norm_position, "training": training}
+        common: dict[str, Any] = {"norm_position": self.norm_position, "training": training}
         hidden, scores = residual(
             inputs,
             lambda x: self.self_attention(

@@ -28,7 +28,7 @@ Step = Callable[[Any, Any, Any], tuple[Any, Any]]
 
 _PAPER = "Vaswani et al. 2017, https://arxiv.org/abs/1706.03762"
 
-SIZES: dict[str, dict[str, int]] = {
+SIZES: dict[str, dict[str, Any]] = {
     "transformer_base": {
         "num_encoder_layers": 6,
         "num_decoder_layers": 6,
@@ -233,7 +233,7 @@ def transformer(
     source_embedding, target_embedding = _token_embeddings(
         weight_tying, vocabulary_size, target_vocabulary_size, hidden_dim
     )
-    layer_arguments = {
+    layer_arguments: dict[str, Any] = {
         "num_heads": num_heads,
         "hidden_dim": hidden_dim,
         "intermediate_dim": intermediate_dim,

