@@ -58,24 +58,19 @@ class Transformer(keras.Model):
     """A functional model made by `transformer`, which can also decode step by step."""
 
     def start_decoding(
-        self,
-        source_token_ids: Any,
-        *,
-        num_beams: int = 1,
-        max_length: int | None = None,
+        self, source_token_ids: Any, *, max_length: int | None = None
     ) -> tuple[Step, Any]:
         """Encodes the sources once and gives what `keras_transformers.decoding` needs.
 
         Args:
             source_token_ids: int32 (batch, source), padded.
-            num_beams: rows that each sentence will have, side by side.
             max_length: number of steps at most, which makes every shape static (XLA). By default
-                the cache grows by a position a step: less work on a CPU.
+                the cache grows along axis 2 by a position a step: less work on a CPU.
 
         Returns:
-            `step(token_ids (rows,), index (), cache) -> (logits (rows, vocabulary), cache)` with
-            rows = batch * num_beams, and the cache before the first step: a nested structure of
-            tensors whose first axis is rows.
+            `step(token_ids (rows,), index (), cache) -> (logits (rows, vocabulary), cache)`, where
+            rows is any multiple of batch, a sentence's beams side by side; and the cache before
+            the first step, a structure of tensors whose first axis is batch.
         """
         mask = self.get_layer("source_padding_mask")(source_token_ids)
         encoder_output = self._encode(source_token_ids, mask)
@@ -84,6 +79,7 @@ class Transformer(keras.Model):
         batch, source_length = ops.shape(source_token_ids)
 
         def step(token_ids: Any, index: Any, cache: Any) -> tuple[Any, Any]:
+            num_beams = ops.shape(token_ids)[0] // ops.maximum(batch, 1)
             hidden = self._embed_target(token_ids[:, None], start_index=index)  # (rows, 1, hidden)
             hidden = ops.reshape(hidden, (batch, num_beams, hidden.shape[-1]))
             extended = []
@@ -96,15 +92,13 @@ class Transformer(keras.Model):
                     index=None if max_length is None else index,
                 )
                 extended.append(layer_cache)
-            logits = self._logits(hidden)  # (batch, beams, vocabulary)
-            return ops.reshape(logits, (-1, logits.shape[-1])), tuple(extended)
+            rows = ops.reshape(hidden, (-1, 1, hidden.shape[-1]))
+            return self._logits(rows)[:, 0], tuple(extended)
 
         # A length of 0 that shape inference cannot see: a loop may then let it grow.
         length = source_length * 0 if max_length is None else max_length
         cache = tuple(
-            empty_cache(
-                batch * num_beams, layer.num_heads, length, layer.head_dim, layer.compute_dtype
-            )
+            empty_cache(batch, layer.num_heads, length, layer.head_dim, layer.compute_dtype)
             for layer in decoder_layers
         )
         return step, cache
