@@ -1,0 +1,1 @@
+"""From files to tf.data pipelines: one module a kind of data."""

@@ -1,0 +1,92 @@
+"""Pairs of sentences in files: parallel files, tab-separated files, Multi30k.
+
+Sentences come as they stand in the files, empty ones too, so that a pair keeps its line number.
+"""
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+
+from keras_transformers.data.text_files import read_lines
+
+Pair = tuple[str, str]  # (source, target)
+
+
+def read_parallel(source_path: str | Path, target_path: str | Path) -> Iterator[Pair]:
+    """Yields the pairs of two files with a sentence a line, as WMT, IWSLT and OPUS have them.
+
+    Args:
+        source_path: UTF-8 text, plain or with a name that ends in `.gz`.
+        target_path: its translation, line by line.
+
+    Raises:
+        FileNotFoundError: one of the files does not exist.
+        ValueError: the files have different numbers of lines (both are said, once the shorter one
+            ends), or a line is not UTF-8 (file and line are named).
+    """
+    sources, targets = read_lines(source_path), read_lines(target_path)
+    for count, (source, target) in enumerate(itertools.zip_longest(sources, targets)):
+        if source is None or target is None:
+            rest = 1 + sum(1 for _ in (targets if source is None else sources))
+            longer = count + rest
+            lines = (count, longer) if source is None else (longer, count)
+            raise ValueError(
+                f"{source_path} has {lines[0]} lines, {target_path} has {lines[1]}: each line "
+                "must be the translation of the line with its number"
+            )
+        yield source, target
+
+
+def read_tsv(path: str | Path, *, source_column: int = 0, target_column: int = 1) -> Iterator[Pair]:
+    """Yields the pairs of a tab-separated file without header or quoting.
+
+    Args:
+        path: UTF-8 text, plain or with a name that ends in `.gz`.
+        source_column: where the source stands, from 0.
+        target_column: where the target stands, from 0.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: a line has another number of columns than the first, or too few for the columns
+            asked for, or is not UTF-8; file and line are named.
+    """
+    width = None
+    for number, line in enumerate(read_lines(path), start=1):
+        cells = line.split("\t")
+        width = len(cells) if width is None else width
+        if len(cells) != width:
+            raise ValueError(
+                f"{path}:{number}: {len(cells)} columns, the first line has {width}; a tab within "
+                "a sentence must become a space"
+            )
+        if not 0 <= min(source_column, target_column) <= max(source_column, target_column) < width:
+            raise ValueError(
+                f"{path}:{number}: {width} columns; there is no source_column={source_column} or "
+                f"no target_column={target_column}, which count from 0"
+            )
+        yield cells[source_column], cells[target_column]
+
+
+def read_multi30k(
+    directory: str | Path, split: str, *, source_language: str = "de", target_language: str = "en"
+) -> Iterator[Pair]:
+    """Yields the pairs of a split of Multi30k, task 1 (Elliott et al. 2016), or files named alike.
+
+    Args:
+        directory: holds `train.de.gz`, `train.en.gz`, `val.de.gz`, ..., gzipped or plain.
+        split: "train" (29,000 pairs), "val" (1,014), "test_2016_flickr" (1,000), ...
+        source_language: the end of the file names.
+        target_language: the end of the file names.
+
+    Raises:
+        FileNotFoundError: a file is not there, neither gzipped nor plain.
+        ValueError: as `read_parallel`.
+    """
+    paths = []
+    for language in (source_language, target_language):
+        plain = Path(directory) / f"{split}.{language}"
+        packed = plain.with_name(plain.name + ".gz")
+        if not plain.is_file() and not packed.is_file():
+            raise FileNotFoundError(f"neither {packed} nor {plain} exists; check the directory")
+        paths.append(packed if packed.is_file() else plain)
+    return read_parallel(*paths)

@@ -1,0 +1,143 @@
+"""Lines and rows of plain or gzipped text files; an error always says the file and the line.
+
+Everything here is lazy: a caller that stops early has read no more than it asked for.
+"""
+
+import csv
+import gzip
+import json
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+FileFormat = Literal["tsv", "csv", "jsonl"]
+
+_FORMAT_OF_SUFFIX: dict[str, FileFormat] = {
+    ".tsv": "tsv",
+    ".txt": "tsv",
+    ".csv": "csv",
+    ".jsonl": "jsonl",
+    ".json": "jsonl",
+}
+
+
+def file_format(path: str | Path) -> FileFormat:
+    """The format that the file's name announces, once a final `.gz` is taken off.
+
+    Raises:
+        ValueError: the name ends in none of .tsv, .txt, .csv, .jsonl, .json.
+    """
+    path = Path(path)
+    suffix = Path(path.stem).suffix if path.suffix == ".gz" else path.suffix
+    if suffix not in _FORMAT_OF_SUFFIX:
+        known = ", ".join(_FORMAT_OF_SUFFIX)
+        raise ValueError(
+            f"{path}: the name does not say the format ({known}, each also with .gz): "
+            "state it as 'tsv', 'csv' or 'jsonl'"
+        )
+    return _FORMAT_OF_SUFFIX[suffix]
+
+
+def read_lines(path: str | Path) -> Iterator[str]:
+    r"""Yields the lines of a UTF-8 file without their line ends.
+
+    Only `\n` and `\r\n` end a line: U+0085, U+2028 and a lone `\r` are text, so line numbers agree
+    with an editor's and parallel files stay parallel. A byte order mark at the start is dropped.
+
+    Args:
+        path: a plain file, or one gzipped with a name that ends in `.gz`.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: a line is not UTF-8 (its number is said), or the gzip data are damaged.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: no such file; check the path")
+    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+        number = 0
+        try:
+            for number, raw in enumerate(file, start=1):
+                # utf-8-sig drops one leading byte order mark; only the first line may carry one.
+                line = raw.decode("utf-8-sig" if number == 1 else "utf-8")
+                yield line.removesuffix("\n").removesuffix("\r")
+        except UnicodeDecodeError as error:
+            raise ValueError(
+                f"{path}:{number}: not UTF-8 (byte 0x{error.object[error.start]:02x} at byte "
+                f"{error.start + 1} of the line): convert the file to UTF-8"
+            ) from error
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            raise ValueError(
+                f"{path}:{number + 1}: damaged gzip data ({error}): fetch the file again"
+            ) from error
+
+
+def read_table(
+    path: str | Path, *, format: Literal["tsv", "csv"]
+) -> Iterator[tuple[int, list[str]]]:
+    """Yields (number of the row's first line, cells) of a tab- or comma-separated file.
+
+    Tab-separated files know no quoting, as GLUE's (csv.QUOTE_NONE): a quotation mark is text.
+    Comma-separated files are quoted as RFC 4180 says, and a quoted cell may hold line ends.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: a row is empty, or has another number of cells than the first row; a quote of a
+            comma-separated file is never closed; and as `read_lines`.
+    """
+    rows = _split_tabs(path) if format == "tsv" else _split_commas(path)
+    width = None
+    for number, cells in rows:
+        width = len(cells) if width is None else width
+        if not any(cells):
+            raise ValueError(f"{path}:{number}: an empty row; remove it")
+        if len(cells) != width:
+            hint = "" if format == "tsv" else "; quote a text that holds commas"
+            raise ValueError(
+                f"{path}:{number}: {len(cells)} columns, the first row has {width}{hint}"
+            )
+        yield number, cells
+
+
+def read_objects(path: str | Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yields (line number, object) of a JSON Lines file: one JSON object a line.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: a line is no JSON object; and as `read_lines`.
+    """
+    for number, line in enumerate(read_lines(path), start=1):
+        try:
+            value = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise ValueError(f"{path}:{number}: not JSON ({error}); one object a line") from error
+        if not isinstance(value, dict):
+            raise ValueError(
+                f"{path}:{number}: a JSON {type(value).__name__}, not an object like "
+                '{"text": "...", "label": "..."}; one object a line'
+            )
+        yield number, value
+
+
+def _split_tabs(path: str | Path) -> Iterator[tuple[int, list[str]]]:
+    for number, line in enumerate(read_lines(path), start=1):
+        yield number, line.split("\t")
+
+
+def _split_commas(path: str | Path) -> Iterator[tuple[int, list[str]]]:
+    # The reader wants line ends, which belong to a quoted cell that spans lines.
+    reader = csv.reader((line + "\n" for line in read_lines(path)), strict=True)
+    number = 1
+    while True:
+        try:
+            cells = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            raise ValueError(
+                f"{path}:{number}: not comma-separated values ({error}); quote cells with "
+                '"..." and double the quotes inside'
+            ) from error
+        yield number, cells
+        number = reader.line_num + 1

@@ -1,0 +1,208 @@
+"""Batches of sequence pairs that are filled with tokens, not with a number of pairs.
+
+A plan says which pairs share a batch and to which lengths they are padded. Numbers only: nothing
+here knows about text or TensorFlow.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+Seed = int | Sequence[int]
+
+# In tokens, on each length that is sorted by. Of Multi30k's pairs that share a batch of 4,096
+# tokens, 31 % would do so again in the next epoch without noise; with it 10 % do.
+_NOISE = 2.0
+
+
+@dataclasses.dataclass(frozen=True)
+class TokenLists:
+    """Lists of token ids, end to end in one array.
+
+    Attributes:
+        values: int32 (tokens,).
+        lengths: int64 (rows,), tokens of each list.
+    """
+
+    values: np.ndarray
+    lengths: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    @functools.cached_property
+    def starts(self) -> np.ndarray:
+        """Where each list begins: int64 (rows,)."""
+        return np.cumsum(self.lengths) - self.lengths
+
+    def select(self, rows: np.ndarray) -> "TokenLists":
+        """The lists at `rows`, ids or a mask, in that order."""
+        lengths = self.lengths[rows]
+        skips = self.starts[rows] - (np.cumsum(lengths) - lengths)
+        return TokenLists(
+            self.values[np.repeat(skips, lengths) + np.arange(lengths.sum())], lengths
+        )
+
+    def to_padded(self, num_rows: int, length: int, pad_token_id: int) -> np.ndarray:
+        """All lists as an int32 array (num_rows, length), padded behind and below."""
+        padded = np.full((num_rows, length), pad_token_id, np.int32)
+        padded[: len(self)][np.arange(length) < self.lengths[:, None]] = self.values
+        return padded
+
+
+class Batch(NamedTuple):
+    """Which pairs form a batch, and the shape it is padded to."""
+
+    indices: np.ndarray  # (pairs,)
+    num_rows: int  # number of pairs, or more where shapes are fixed: the rest is padding
+    source_length: int
+    target_length: int
+
+    @property
+    def num_positions(self) -> int:
+        """Positions on both sides, padded ones included."""
+        return self.num_rows * (self.source_length + self.target_length)
+
+
+def plan_batches(
+    source_lengths: np.ndarray,
+    target_lengths: np.ndarray,
+    *,
+    batch_tokens: int,
+    seed: Seed | None,
+    shape_lengths: Sequence[int] | None = None,
+) -> list[Batch]:
+    """Cuts pairs into batches of about equal numbers of padded positions.
+
+    Each pair is in one batch. With a seed: pairs are shuffled and sorted by length, give or take a
+    token, so that a batch pads little and yet has other pairs each time; then the batches are
+    shuffled.
+
+    Args:
+        source_lengths: (pairs,), in tokens.
+        target_lengths: (pairs,), in tokens.
+        batch_tokens: at most so many positions a batch, source and target together, padding
+            included.
+        seed: the same seed gives the same plan; None: by length, without shuffling.
+        shape_lengths: None pads a batch to its longest source and target. Ascending lengths, such
+            as `best_limits` finds, bound the number of shapes (XLA compiles each, TPUs want few):
+            pairs are sorted into classes by their longer side, all batches of a class are padded
+            to its length on both sides, and the last one is filled up with empty rows.
+
+    Raises:
+        ValueError: a pair alone takes more than `batch_tokens`, or is longer than the last of
+            `shape_lengths`.
+    """
+    if not len(source_lengths):
+        return []
+    longest = np.maximum(source_lengths, target_lengths)
+    if shape_lengths is not None and longest.max() > shape_lengths[-1]:
+        raise ValueError(f"a pair of length {longest.max()} for shape_lengths={shape_lengths}")
+    needed = int((source_lengths + target_lengths).max())
+    needed = needed if shape_lengths is None else 2 * int(shape_lengths[-1])
+    if needed > batch_tokens:
+        raise ValueError(
+            f"batch_tokens is {batch_tokens}, but the longest pair takes {needed} positions: "
+            "raise it, or lower max_sequence_length so that such pairs are dropped"
+        )
+    count = len(source_lengths)
+    random = None if seed is None else np.random.default_rng(seed)
+    order = np.arange(count) if random is None else random.permutation(count)
+    if shape_lengths is None:
+        noise = np.zeros((2, count)) if random is None else _NOISE * random.random((2, count))
+        order = order[_by_length(source_lengths[order], target_lengths[order], noise)]
+        batches = _cut_sorted(order, source_lengths, target_lengths, batch_tokens)
+    else:
+        batches = _cut_classes(order, longest, batch_tokens, shape_lengths)
+    if random is None:
+        return batches
+    return [batches[i] for i in random.permutation(len(batches))]
+
+
+def _by_length(sources: np.ndarray, targets: np.ndarray, noise: np.ndarray) -> np.ndarray:
+    """The order of pairs (pairs,) by their lengths plus noise (2, pairs), source before target."""
+    noisy_sources, noisy_targets = np.stack([sources, targets]) + noise
+    # By target length in bands of two, and within a band by source length, now rising, now
+    # falling: neighbours are alike on both sides, also where two bands meet.
+    band = noisy_targets // 2
+    return np.lexsort((np.where(band % 2, noisy_sources, -noisy_sources), band))
+
+
+def _cut_sorted(
+    order: np.ndarray, source_lengths: np.ndarray, target_lengths: np.ndarray, batch_tokens: int
+) -> list[Batch]:
+    """Cuts a sequence of pairs into batches, each padded to its longest."""
+    batches, start, source_length, target_length = [], 0, 0, 0
+    lengths = zip(source_lengths[order].tolist(), target_lengths[order].tolist(), strict=True)
+    for end, (source, target) in enumerate(lengths):
+        longer_source, longer_target = max(source_length, source), max(target_length, target)
+        if (end - start + 1) * (longer_source + longer_target) > batch_tokens:
+            rows = order[start:end]
+            batches.append(Batch(rows, len(rows), source_length, target_length))
+            start, longer_source, longer_target = end, source, target
+        source_length, target_length = longer_source, longer_target
+    rows = order[start:]
+    return [*batches, Batch(rows, len(rows), source_length, target_length)]
+
+
+def _cut_classes(
+    order: np.ndarray, longest: np.ndarray, batch_tokens: int, shape_lengths: Sequence[int]
+) -> list[Batch]:
+    """Sorts pairs into classes of length and cuts each into batches of one shape."""
+    class_of = np.searchsorted(shape_lengths, longest[order])
+    batches = []
+    for number, length in enumerate(shape_lengths):
+        members, num_rows = order[class_of == number], batch_tokens // (2 * length)
+        batches += [
+            Batch(members[start : start + num_rows], num_rows, length, length)
+            for start in range(0, len(members), num_rows)
+        ]
+    return batches
+
+
+def best_limits(lengths: np.ndarray, num_classes: int) -> list[int]:
+    """The upper limits of `num_classes` classes of length that leave the least padding.
+
+    Found by dynamic programming over the lengths that occur.
+
+    Args:
+        lengths: (n,), positive.
+        num_classes: at most so many limits.
+
+    Returns:
+        Ascending lengths; the last is the greatest of all.
+
+    Raises:
+        ValueError: `num_classes` is below 1.
+
+    Example:
+        >>> best_limits(np.array([3, 3, 4, 9, 9, 10]), 2)
+        [4, 10]
+    """
+    if num_classes < 1:
+        raise ValueError(f"{num_classes} classes of length, must be 1 or more")
+    values, counts = np.unique(lengths, return_counts=True)
+    total = np.concatenate([[0], np.cumsum(counts)])  # items below value i
+    size = len(values)
+    # positions[i, j]: of a class that holds the values i to j, all padded to value j.
+    positions = (total[None, 1:] - total[:-1, None]) * values.astype(np.float64)
+    positions[np.tril_indices(size, -1)] = np.inf
+    best, firsts = (
+        np.full(size, np.inf),
+        [],
+    )  # best[j]: of the values up to j, in the classes so far
+    for _ in range(min(num_classes, size)):
+        # before[i]: of the values below i; nothing is left for the earlier classes at i = 0.
+        before = np.concatenate([[0.0], best[:-1]])
+        candidates = before[:, None] + positions
+        firsts.append(candidates.argmin(axis=0))
+        best = candidates.min(axis=0)
+    limits, last = [], size - 1
+    for first in reversed(firsts):
+        if last >= 0:
+            limits.append(int(values[last]))
+            last = first[last] - 1
+    return limits[::-1]

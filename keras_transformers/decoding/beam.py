@@ -1,0 +1,311 @@
+"""Beam search with pools of alive and finished hypotheses and a length penalty.
+
+As in tensor2tensor, the search of "Attention Is All You Need" (section 6.1); the length penalty is
+that of Wu et al., "Google's Neural Machine Translation System", 2016, section 7.
+"""
+
+import dataclasses
+import math
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from keras_transformers.decoding.greedy import greedy_search
+from keras_transformers.decoding.selection import (
+    Continuations,
+    best_continuations,
+    in_blocks,
+    log_normalizer,
+)
+from keras_transformers.decoding.step import (
+    Cache,
+    Hypotheses,
+    LengthBounds,
+    StepFunction,
+    as_max_length,
+    as_start_token_ids,
+    check_logits,
+    dynamic_length,
+    length_bounds,
+    loop_shapes,
+    repeat_rows,
+)
+
+_IMPOSSIBLE = -float("inf")
+
+
+class _Alive(NamedTuple):
+    """Hypotheses without an end token, best first; log-probability -inf marks an empty slot."""
+
+    token_ids: tf.Tensor  # int32 (batch, num_beams, max_length)
+    last_token_ids: tf.Tensor  # int32 (batch, num_beams)
+    log_probs: tf.Tensor  # float32 (batch, num_beams)
+
+
+class _Finished(NamedTuple):
+    """Hypotheses with their end token, best first; score -inf marks an empty slot."""
+
+    token_ids: tf.Tensor  # int32 (batch, num_hypotheses, max_length)
+    lengths: tf.Tensor  # int32 (batch, num_hypotheses)
+    scores: tf.Tensor  # float32 (batch, num_hypotheses)
+
+
+class _Pools(NamedTuple):
+    """The state of every sentence; `closed` sentences are complete and change no more."""
+
+    index: tf.Tensor  # int32 scalar
+    alive: _Alive
+    finished: _Finished
+    closed: tf.Tensor  # bool (batch,)
+
+
+def beam_search(
+    step: StepFunction,
+    start_token_ids: Any,
+    cache: Cache = (),
+    *,
+    end_token_id: int | None,
+    max_length: int | tf.Tensor,
+    num_beams: int = 4,
+    num_hypotheses: int | None = None,
+    length_penalty: float = 0.6,
+    min_length: int = 0,
+    length_limits: tf.Tensor | None = None,
+    pad_token_id: int = 0,
+    growing_axis: int | None = None,
+) -> Hypotheses:
+    """Searches the texts with the best length-normalised log-probability.
+
+    At each step the `2 * num_beams` best one-token extensions of a sentence's alive hypotheses are
+    looked at. Those that end move to the finished pool, which keeps the `num_hypotheses` best by
+    score and never touches a score again; the `num_beams` best of the others stay alive. A sentence
+    is closed when no alive hypothesis can enter its finished pool any more: its log-probability
+    can only fall, so that log_prob / penalty(longest allowed) bounds whatever may become of it. The
+    result is thus the same as without stopping early.
+
+    A hypothesis that reaches its maximum length without an end token is cut there; cut hypotheses
+    fill, best first, only the places that finished ones left free. One beam is greedy search.
+    Equal scores are ordered by beam, then by token id.
+
+    Args:
+        step: the model, see `StepFunction`; it is fed batch * num_beams rows.
+        start_token_ids: see `greedy_search`.
+        cache: see `greedy_search`: leaves (batch, ...), which the search repeats for the beams.
+        end_token_id: see `greedy_search`.
+        max_length: see `greedy_search`.
+        num_beams: alive hypotheses of a sentence (Hugging Face: num_beams; the paper: beam size).
+        num_hypotheses: how many to return, 1 to `num_beams`; default: `num_beams`. The best ones do
+            not depend on it, but with fewer the search can stop sooner.
+        length_penalty: the paper's alpha, 0 or more: a hypothesis of n tokens, its end token
+            counted, scores its log-probability / ((5 + n) / 6)^alpha. More favours longer texts.
+        min_length: see `greedy_search`.
+        length_limits: see `greedy_search`.
+        pad_token_id: see `greedy_search`.
+        growing_axis: see `greedy_search`.
+
+    Returns:
+        Hypotheses, distinct, finished ones first and each kind sorted by descending score.
+
+    Raises:
+        ValueError: an argument is out of its range; the step's logits have no static width.
+
+    Example:
+        >>> def coin(token_ids, index, cache):  # 0 pad, 1 start, 2 end, 3 heads, 4 tails
+        ...     probabilities = tf.constant([0.0, 0.0, 0.5, 0.3, 0.2])
+        ...     return tf.tile(tf.math.log(probabilities)[None], [len(token_ids), 1]), cache
+        >>> best = beam_search(
+        ...     coin, [1], end_token_id=2, max_length=3, num_beams=3, length_penalty=0.0
+        ... )
+        >>> best.token_ids[0].numpy()
+        array([[2, 0, 0],
+               [3, 2, 0],
+               [4, 2, 0]], dtype=int32)
+        >>> [round(score, 3) for score in tf.exp(best.scores[0]).numpy().tolist()]
+        [0.5, 0.15, 0.1]
+    """
+    num_hypotheses = num_beams if num_hypotheses is None else num_hypotheses
+    if num_beams < 1:
+        raise ValueError(f"num_beams={num_beams}: a search needs at least 1")
+    if not 1 <= num_hypotheses <= num_beams:
+        raise ValueError(
+            f"num_hypotheses={num_hypotheses} must lie between 1 and num_beams={num_beams}"
+        )
+    if not 0 <= length_penalty < math.inf:
+        raise ValueError(
+            f"length_penalty={length_penalty}: give 0 (none) or more; the search could not tell "
+            "when to stop with a negative one"
+        )
+    if num_beams == 1:
+        # Two candidates a step would let an end token that is only second best count as finished:
+        # more than greedy search, and not what anyone expects of one beam.
+        greedy = greedy_search(
+            step,
+            start_token_ids,
+            cache,
+            end_token_id=end_token_id,
+            max_length=max_length,
+            min_length=min_length,
+            length_limits=length_limits,
+            pad_token_id=pad_token_id,
+            growing_axis=growing_axis,
+        )
+        return greedy._replace(scores=greedy.scores / _penalty(greedy.lengths, length_penalty))
+
+    start_token_ids = as_start_token_ids(start_token_ids)
+    max_length = as_max_length(max_length)
+    search = _BeamSearch(
+        step=step,
+        end_token_id=end_token_id,
+        pad_token_id=pad_token_id,
+        num_beams=num_beams,
+        num_hypotheses=num_hypotheses,
+        length_penalty=length_penalty,
+        max_length=max_length,
+        bounds=length_bounds(start_token_ids, max_length, min_length, length_limits),
+    )
+    return search.run(start_token_ids, cache, growing_axis)
+
+
+def _penalty(length: tf.Tensor, alpha: float) -> tf.Tensor:
+    return ((5.0 + tf.cast(length, tf.float32)) / 6.0) ** alpha
+
+
+@dataclasses.dataclass(frozen=True)
+class _BeamSearch:
+    """The options of a search, and its parts as methods."""
+
+    step: StepFunction
+    end_token_id: int | None
+    pad_token_id: int
+    num_beams: int
+    num_hypotheses: int
+    length_penalty: float
+    max_length: int | tf.Tensor
+    bounds: LengthBounds
+
+    def run(self, start_token_ids: tf.Tensor, cache: Cache, growing_axis: int | None) -> Hypotheses:
+        state = self.start(start_token_ids), repeat_rows(cache, self.num_beams)
+        shapes = loop_shapes(*state, growing_axis)
+
+        def goes_on(pools: _Pools, cache: Cache) -> tf.Tensor:
+            return tf.logical_not(tf.reduce_all(pools.closed))
+
+        def extend(pools: _Pools, cache: Cache) -> tuple[_Pools, Cache]:
+            return tf.nest.map_structure(tf.ensure_shape, self.extend(pools, cache), shapes)
+
+        pools, _ = tf.while_loop(goes_on, extend, state, shape_invariants=shapes)
+        return self.result(pools)
+
+    def start(self, start_token_ids: tf.Tensor) -> _Pools:
+        """One alive hypothesis without tokens, no finished one."""
+        batch = dynamic_length(start_token_ids)
+        alive = (batch, self.num_beams)
+        finished = (batch, self.num_hypotheses)
+        only_first = tf.where(tf.range(self.num_beams) == 0, 0.0, _IMPOSSIBLE)
+        return _Pools(
+            index=tf.constant(0),
+            alive=_Alive(
+                token_ids=tf.fill((*alive, self.max_length), self.pad_token_id),
+                last_token_ids=tf.repeat(start_token_ids[:, None], self.num_beams, axis=1),
+                log_probs=tf.tile(only_first[None], (batch, 1)),
+            ),
+            finished=_Finished(
+                token_ids=tf.fill((*finished, self.max_length), self.pad_token_id),
+                lengths=tf.zeros(finished, tf.int32),
+                scores=tf.fill(finished, _IMPOSSIBLE),
+            ),
+            closed=self.bounds.longest <= 0,
+        )
+
+    def extend(self, pools: _Pools, cache: Cache) -> tuple[_Pools, Cache]:
+        """Appends one token to the alive hypotheses of all sentences that are not closed."""
+        logits, cache = self.step(tf.reshape(pools.alive.last_token_ids, [-1]), pools.index, cache)
+        blocks = in_blocks(
+            check_logits(logits, end_token_id=self.end_token_id, pad_token_id=self.pad_token_id)
+        )
+        normalizers = tf.reshape(log_normalizer(blocks), (-1, self.num_beams))
+        # Twice as many as beams: one a beam may be its end, so that enough others are left.
+        candidates = best_continuations(
+            pools.alive.log_probs - normalizers, blocks, 2 * self.num_beams
+        )
+        ends = tf.zeros_like(candidates.token_ids, tf.bool)
+        if self.end_token_id is not None:
+            ends = candidates.token_ids == self.end_token_id
+        finished = self.finish(pools, candidates, ends)
+        alive, beams = self.stay_alive(pools, candidates, ends)
+        first_row = tf.range(tf.shape(beams)[0])[:, None] * self.num_beams  # (batch, 1)
+        rows = tf.reshape(first_row + beams, [-1])
+        cache = tf.nest.map_structure(lambda leaf: tf.gather(leaf, rows), cache)
+        # Log-probabilities only fall and the penalty only grows: nothing alive can score more.
+        bound = alive.log_probs[:, 0] / _penalty(self.bounds.longest, self.length_penalty)
+        cannot_win = finished.scores[:, -1] >= bound
+        length = pools.index + 1
+        closed = pools.closed | cannot_win | (length >= self.bounds.longest)
+        return _Pools(length, alive, finished, closed), cache
+
+    def finish(self, pools: _Pools, candidates: Continuations, ends: tf.Tensor) -> _Finished:
+        """The finished pool once the candidates (batch, count) that end have entered it."""
+        length = pools.index + 1
+        enters = ends & (length >= self.bounds.shortest)[:, None] & ~pools.closed[:, None]
+        scores = candidates.scores / _penalty(length, self.length_penalty)
+        scores = tf.concat(
+            [pools.finished.scores, tf.where(enters, scores, _IMPOSSIBLE)], axis=1
+        )  # (batch, num_hypotheses + count)
+        scores, chosen = tf.math.top_k(scores, self.num_hypotheses)
+        is_new = chosen >= self.num_hypotheses
+        # Where each one's tokens stand among those of the finished and then the alive pool.
+        old = tf.zeros_like(candidates.beams[:, :1]) + tf.range(self.num_hypotheses)
+        sources = tf.concat([old, self.num_hypotheses + candidates.beams], axis=1)
+        sources = tf.gather(sources, chosen, batch_dims=1)
+        token_ids = tf.concat([pools.finished.token_ids, pools.alive.token_ids], axis=1)
+        token_ids = tf.gather(token_ids, sources, batch_dims=1)
+        if self.end_token_id is not None:
+            here = tf.range(self.max_length) == pools.index
+            token_ids = tf.where(is_new[:, :, None] & here, self.end_token_id, token_ids)
+        lengths = tf.gather(
+            pools.finished.lengths, tf.minimum(chosen, self.num_hypotheses - 1), batch_dims=1
+        )
+        return _Finished(token_ids, tf.where(is_new, length, lengths), scores)
+
+    def stay_alive(
+        self, pools: _Pools, candidates: Continuations, ends: tf.Tensor
+    ) -> tuple[_Alive, tf.Tensor]:
+        """The alive pool after this step, and the beams (batch, num_beams) that it came from."""
+        log_probs = tf.where(ends, _IMPOSSIBLE, candidates.scores)
+        log_probs, chosen = tf.math.top_k(log_probs, self.num_beams)
+        beams = tf.gather(candidates.beams, chosen, batch_dims=1)
+        last_token_ids = tf.gather(candidates.token_ids, chosen, batch_dims=1)
+        closed = pools.closed[:, None]
+        log_probs = tf.where(closed, pools.alive.log_probs, log_probs)
+        beams = tf.where(closed, tf.range(self.num_beams), beams)
+        # An empty slot holds no token of the vocabulary, yet the step is fed one.
+        is_empty = log_probs == _IMPOSSIBLE
+        last_token_ids = tf.where(closed | is_empty, self.pad_token_id, last_token_ids)
+        token_ids = tf.gather(pools.alive.token_ids, beams, batch_dims=1)
+        here = tf.range(self.max_length) == pools.index
+        token_ids = tf.where(here, last_token_ids[:, :, None], token_ids)
+        return _Alive(token_ids, last_token_ids, log_probs), beams
+
+    def result(self, pools: _Pools) -> Hypotheses:
+        """The finished hypotheses, followed by as many cut ones as there is place for."""
+        alive, finished = pools.alive, pools.finished
+        # Unless a sentence has all the finished hypotheses it needs, its alive ones were cut here.
+        cut_lengths = tf.zeros_like(alive.last_token_ids) + self.bounds.longest[:, None]
+        cut_scores = alive.log_probs / _penalty(cut_lengths, self.length_penalty)
+        is_finished = finished.scores > _IMPOSSIBLE
+        num_finished = tf.reduce_sum(tf.cast(is_finished, tf.int32), axis=1, keepdims=True)
+        slots = tf.range(self.num_hypotheses)
+        sources = tf.where(is_finished, slots, self.num_hypotheses + slots - num_finished)
+
+        def fill(finished: tf.Tensor, cut: tf.Tensor) -> tf.Tensor:
+            return tf.gather(tf.concat([finished, cut], axis=1), sources, batch_dims=1)
+
+        scores = fill(finished.scores, cut_scores)
+        is_empty = scores == _IMPOSSIBLE
+        token_ids = fill(finished.token_ids, alive.token_ids)
+        return Hypotheses(
+            token_ids=tf.where(is_empty[:, :, None], self.pad_token_id, token_ids),
+            lengths=tf.where(is_empty, 0, fill(finished.lengths, cut_lengths)),
+            scores=scores,
+            finished=is_finished,
+        )

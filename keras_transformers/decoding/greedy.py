@@ -1,0 +1,85 @@
+"""Greedy search: the likeliest token at every step."""
+
+from typing import Any
+
+import tensorflow as tf
+
+from keras_transformers.decoding.path import follow_path
+from keras_transformers.decoding.selection import best_continuations, in_blocks, log_normalizer
+from keras_transformers.decoding.step import Cache, Hypotheses, StepFunction
+
+
+def greedy_search(
+    step: StepFunction,
+    start_token_ids: Any,
+    cache: Cache = (),
+    *,
+    end_token_id: int | None,
+    max_length: int | tf.Tensor,
+    min_length: int = 0,
+    length_limits: tf.Tensor | None = None,
+    pad_token_id: int = 0,
+    growing_axis: int | None = None,
+) -> Hypotheses:
+    """Appends the likeliest token until the end token comes or the maximum length is reached.
+
+    Of equally likely tokens the one with the smallest id is taken. The loop stops as soon as every
+    sentence is complete.
+
+    Args:
+        step: the model, see `StepFunction`.
+        start_token_ids: int32 (batch,), the token fed first for each sentence; batch may be 0.
+        cache: what the step remembers before the first token: leaves of shape (batch, ...).
+        end_token_id: the token that completes a text, or None for a model that has none.
+        max_length: width of the result, in tokens, the end token counted and the start token not.
+            A Python integer, or an int32 scalar tensor (not under XLA). 0 gives empty texts.
+        min_length: the end token is not allowed before it would make the text this long. What is
+            forbidden is skipped; the probabilities of the others stay what they were.
+        length_limits: int32 (batch,), a maximum length for each sentence (in the paper: number of
+            source tokens + 50); values beyond `max_length` count as `max_length`, and a limit below
+            `min_length` wins over it. Default: `max_length` for all.
+        pad_token_id: fills `token_ids` behind the end, and is fed for sentences that are complete.
+        growing_axis: the axis along which the leaves of the cache grow, see `decoding.step`.
+
+    Returns:
+        Hypotheses with num_hypotheses = 1; the score is the sum of the log-probabilities of the
+        tokens, the end token included.
+
+    Raises:
+        ValueError: an argument is out of its range; the step's logits have no static width.
+
+    Example:
+        >>> def count_up(token_ids, index, cache):  # the likeliest token is the next number
+        ...     return tf.one_hot(token_ids + 1, depth=5) * 9.0, cache
+        >>> greedy_search(count_up, [1, 3], end_token_id=4, max_length=5).token_ids.numpy()
+        array([[[2, 3, 4, 0, 0]],
+        <BLANKLINE>
+               [[4, 0, 0, 0, 0]]], dtype=int32)
+    """
+
+    def choose(
+        logits: tf.Tensor, index: tf.Tensor, may_end: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        blocks = in_blocks(logits)
+        log_probs, _, token_ids = best_continuations(-log_normalizer(blocks)[:, None], blocks, 2)
+        if min_length <= 1 or end_token_id is None:
+            return token_ids[:, 0], log_probs[:, 0]
+        skips_end = tf.logical_and(tf.logical_not(may_end), token_ids[:, 0] == end_token_id)
+        return (
+            tf.where(skips_end, token_ids[:, -1], token_ids[:, 0]),
+            tf.where(skips_end, log_probs[:, -1], log_probs[:, 0]),
+        )
+
+    return follow_path(
+        step,
+        start_token_ids,
+        cache,
+        choose,
+        num_hypotheses=1,
+        end_token_id=end_token_id,
+        max_length=max_length,
+        min_length=min_length,
+        length_limits=length_limits,
+        pad_token_id=pad_token_id,
+        growing_axis=growing_axis,
+    )

@@ -1,0 +1,103 @@
+"""The best tokens among a large vocabulary, without sorting or normalising all of it.
+
+On a CPU `tf.math.top_k` over all beams and tokens costs more than everything else in a search. Cut
+into blocks, the best `n` entries stand in the `n` blocks with the largest maxima, so one pass for
+the maxima and two tiny `top_k` find the same entries. Likewise a log-probability is needed for the
+chosen tokens only, so that the logits are never turned into a matrix of log-probabilities.
+`benchmarks/decode_overhead.py` measures the difference.
+"""
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+_LARGEST_BLOCK = 256
+_SMALLEST_BLOCK = 16
+
+
+class LogitBlocks(NamedTuple):
+    """Logits cut into blocks of neighbouring tokens.
+
+    Attributes:
+        values: float32 (rows, num_blocks, block_size); -inf behind the end of the vocabulary.
+        maxima: float32 (rows, num_blocks), the largest value of each block.
+    """
+
+    values: tf.Tensor
+    maxima: tf.Tensor
+
+
+class Continuations(NamedTuple):
+    """Beams extended by one token each, best first.
+
+    Attributes:
+        scores: float32 (batch, count); -inf for what is impossible.
+        beams: int32 (batch, count), the beam within the sentence that is extended.
+        token_ids: int32 (batch, count), the token that is appended.
+    """
+
+    scores: tf.Tensor
+    beams: tf.Tensor
+    token_ids: tf.Tensor
+
+
+def in_blocks(logits: tf.Tensor) -> LogitBlocks:
+    """Cuts logits (rows, vocabulary_size) into blocks; free where a block size divides evenly."""
+    vocabulary_size = logits.shape[1]
+    sizes = range(_LARGEST_BLOCK, _SMALLEST_BLOCK - 1, -1)
+    block_size = next((size for size in sizes if vocabulary_size % size == 0), _LARGEST_BLOCK // 2)
+    num_blocks = -(-vocabulary_size // block_size)
+    padding = num_blocks * block_size - vocabulary_size
+    if padding:
+        logits = tf.pad(logits, [[0, 0], [0, padding]], constant_values=-float("inf"))
+    values = tf.reshape(logits, (-1, num_blocks, block_size))
+    return LogitBlocks(values, tf.reduce_max(values, axis=-1))
+
+
+def log_normalizer(blocks: LogitBlocks) -> tf.Tensor:
+    """What to subtract from a row's logits to get log-probabilities: log(sum(exp(row))), (rows,).
+
+    It is read off at the likeliest token, whose probability is at least 1 / vocabulary_size and
+    therefore exact to rounding: log(sum(exp(row))) = logit - log(probability). On a CPU the fused
+    softmax beats exp, sum and log one after the other by a factor of two.
+    """
+    values, maxima = blocks
+    flat = tf.reshape(values, (-1, values.shape[1] * values.shape[2]))
+    probabilities = tf.reshape(tf.nn.softmax(flat), tf.shape(values))
+    likeliest_block = tf.argmax(maxima, axis=-1, output_type=tf.int32)  # (rows,)
+    in_likeliest_block = tf.gather(probabilities, likeliest_block, batch_dims=1)  # (rows, block)
+    return tf.reduce_max(maxima, axis=-1) - tf.math.log(tf.reduce_max(in_likeliest_block, axis=-1))
+
+
+def best_continuations(offsets: tf.Tensor, blocks: LogitBlocks, count: int) -> Continuations:
+    """The `count` largest `offsets + logits` among all beams and tokens of each sentence.
+
+    Equal scores are ordered by beam, then by token, as `tf.math.top_k` over all of them would.
+
+    Args:
+        offsets: float32 (batch, num_beams), added to all logits of a beam; -inf drops the beam.
+        blocks: the logits of batch * num_beams rows.
+        count: how many; fewer come back if there are not as many.
+
+    Returns:
+        `min(count, num_beams * vocabulary_size)` continuations (or as many again with score -inf,
+        whose tokens mean nothing, where the vocabulary is padded to whole blocks).
+    """
+    num_beams = offsets.shape[1]
+    num_blocks, block_size = blocks.values.shape[1:]
+    block_scores = tf.reshape(blocks.maxima, (-1, num_beams, num_blocks)) + offsets[:, :, None]
+    block_scores = tf.reshape(block_scores, (-1, num_beams * num_blocks))
+    num_chosen = min(count, num_beams * num_blocks)
+    chosen = tf.math.top_k(block_scores, num_chosen).indices  # (batch, num_chosen)
+    chosen = tf.sort(chosen)  # so that equal scores stay in the order of the vocabulary
+    values = tf.reshape(blocks.values, (-1, num_beams * num_blocks, block_size))
+    values = tf.gather(values, chosen, batch_dims=1)  # (batch, num_chosen, block)
+    values += tf.gather(offsets, chosen // num_blocks, batch_dims=1)[:, :, None]
+    values = tf.reshape(values, (-1, num_chosen * block_size))
+    scores, positions = tf.math.top_k(values, min(count, num_chosen * block_size))
+    block = tf.gather(chosen, positions // block_size, batch_dims=1)  # (batch, count)
+    return Continuations(
+        scores=scores,
+        beams=block // num_blocks,
+        token_ids=block % num_blocks * block_size + positions % block_size,
+    )

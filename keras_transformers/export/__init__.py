@@ -1,0 +1,32 @@
+"""SavedModels that TF Serving takes as they are: text in, answer out, nothing of ours needed.
+
+`classifier` writes one; `predict` runs any, `Predictor` keeps it loaded. All exports go through
+`saved_model.write`: named, typed signatures, and a version folder that appears whole or not at
+all, after its answers were checked in a fresh process.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from keras_transformers.export.classification import classifier
+    from keras_transformers.export.prediction import Predictor, predict
+
+# Where the public names are. Looked up when first used: the modules import TensorFlow. No module
+# may be called like a function, or importing it would hide the function.
+_MODULES = {
+    "Predictor": "prediction",
+    "classifier": "classification",
+    "predict": "prediction",
+}
+__all__ = ["Predictor", "classifier", "predict"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

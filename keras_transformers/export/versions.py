@@ -1,0 +1,156 @@
+"""Version folders as TF Serving's model_base_path wants them: BASE/1, BASE/2, ...
+
+A version is written into a hidden folder beside its place and renamed into it, so that whoever
+watches BASE sees it whole or not at all. TF Serving skips names that are no number.
+"""
+
+import contextlib
+import logging
+import os
+import shutil
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+_STAGING_PREFIX = ".exporting-"
+_STALE_AFTER_S = 24 * 3600  # no export takes a day: such a folder was left by a killed process
+
+_logger = logging.getLogger(__name__)
+
+
+def split_target(path: str | os.PathLike[str]) -> tuple[Path, int | None]:
+    """Where an export to `path` goes: BASE/<number> names a version, anything else is a BASE.
+
+    Returns:
+        BASE and the version; None for the version stands for the next free one.
+
+    Raises:
+        FileExistsError: the version is there already, or BASE is a file or itself an export.
+        ValueError: the version is written with leading zeros, which TF Serving would not see.
+    """
+    target = Path(path).absolute()
+    named = _is_number(target.name)
+    base = target.parent if named else target
+    if named and target.name != str(int(target.name)):
+        raise ValueError(f"version {target.name!r} of {base}: write it as {int(target.name)}")
+    if named and os.path.lexists(target):
+        raise _taken(target)
+    if base.exists() and not base.is_dir():
+        raise FileExistsError(f"{base} is a file; an export needs a folder: give another path")
+    if (base / "saved_model.pb").exists():
+        raise FileExistsError(
+            f"{base} is itself an export; give {base.parent} (the next version is picked) or "
+            "another folder"
+        )
+    return base, int(target.name) if named else None
+
+
+def versions(base: Path) -> list[int]:
+    """The version numbers taken under `base`, ascending; empty when it does not exist."""
+    if not base.is_dir():
+        return []
+    return sorted(int(child.name) for child in base.iterdir() if _is_number(child.name))
+
+
+def resolve(path: str | os.PathLike[str]) -> Path:
+    """The export that `path` means: itself, or the newest version under it.
+
+    Raises:
+        FileNotFoundError: nothing there, or no version with a saved_model.pb.
+    """
+    folder = Path(path)
+    if (folder / "saved_model.pb").is_file():
+        return folder
+    for version in reversed(versions(folder)):
+        if (folder / str(version) / "saved_model.pb").is_file():
+            return folder / str(version)
+    reason = "no version folder with a saved_model.pb in it" if folder.exists() else "no such path"
+    raise FileNotFoundError(f"no export at {folder}: {reason}; give BASE/VERSION or BASE")
+
+
+@contextlib.contextmanager
+def staging_folder(base: Path) -> Iterator[Path]:
+    """A new hidden folder in `base`, on the same file system as the versions; removed at the end.
+
+    `publish` moves it away; whatever ends the block earlier leaves `base` as it was.
+    """
+    created = not base.exists()
+    base.mkdir(parents=True, exist_ok=True)
+    _remove_stale(base)
+    # Not tempfile.mkdtemp: that makes the folder mode 0700, and a server that runs as another
+    # user could not read the version.
+    folder = base / f"{_STAGING_PREFIX}{uuid.uuid4().hex}"
+    folder.mkdir()
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        if created:
+            with contextlib.suppress(OSError):  # not empty: a version stands in it
+                base.rmdir()
+
+
+def publish(folder: Path, base: Path, version: int | None) -> Path:
+    """Renames a finished staging folder to its version, after everything in it is on the disk.
+
+    Args:
+        folder: from `staging_folder(base)`.
+        base: of the model.
+        version: the number; None takes the next after the highest in `base`.
+
+    Returns:
+        BASE/<version>.
+
+    Raises:
+        FileExistsError: another process took that `version` in the meantime.
+    """
+    _sync(folder)
+    while True:
+        number = max(versions(base), default=0) + 1 if version is None else version
+        target = base / str(number)
+        try:
+            os.rename(folder, target)  # refused by the system where a version stands
+        except OSError:
+            if not os.path.lexists(target):
+                raise
+            if version is not None:
+                raise _taken(target) from None
+            continue  # an export beside this one took the number: take the next
+        _sync_one(base)
+        return target
+
+
+def _is_number(name: str) -> bool:
+    return name.isascii() and name.isdecimal()
+
+
+def _taken(target: Path) -> FileExistsError:
+    return FileExistsError(
+        f"{target} exists, and a version is never overwritten: give {target.parent} to get the "
+        "next version, or another number"
+    )
+
+
+def _remove_stale(base: Path) -> None:
+    for folder in base.glob(f"{_STAGING_PREFIX}*"):
+        with contextlib.suppress(FileNotFoundError):  # its owner has just finished
+            if time.time() - folder.stat().st_mtime > _STALE_AFTER_S:
+                _logger.warning("removing %s, left by an export that was killed", folder)
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def _sync(folder: Path) -> None:
+    """Flushes every file of the tree, then its folders, so that the rename is the last step."""
+    for parent, _, names in os.walk(folder, topdown=False):
+        for name in names:
+            _sync_one(Path(parent, name))
+        _sync_one(Path(parent))
+
+
+def _sync_one(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

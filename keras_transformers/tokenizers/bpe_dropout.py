@@ -1,0 +1,131 @@
+"""BPE-dropout: the same text cut into tokens another way in each epoch of training."""
+
+import functools
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+
+_WORD_START = "▁"
+_NUM_FIXED = 4 + 256  # special tokens and bytes, which take part in no merge
+_DECISIONS = 32  # that are drawn for a word; the rare longer one goes through them again
+_REMEMBERED = 2**18  # cuts
+
+
+class BytePairDropout:
+    """Leaves merges of byte-pair encoding out at random (Provilkov et al. 2020).
+
+    A word is now one token, now several, and the model learns what they have in common. It is for
+    training; `SentencePieceTokenizer.tokenize` cuts the texts that are translated.
+
+    SentencePiece can do this too, but its random numbers differ from process to process. Here the
+    seed decides all. A cut depends on its word and on a few random bits alone, so each is found
+    once and remembered: an epoch costs little more than putting the tokens together.
+
+    Args:
+        vocabulary: tokens by id; of two merges the one with the lower id goes first, as
+            SentencePiece numbers them. The first 260 are special tokens and bytes, which stay.
+        token_ids: int32 (tokens,), texts end to end as `tokenize` cut them.
+        row_lengths: (rows,), the tokens of each text.
+    """
+
+    def __init__(
+        self, vocabulary: Sequence[str], token_ids: np.ndarray, row_lengths: np.ndarray
+    ) -> None:
+        token_ids = np.asarray(token_ids, np.int32)
+        starts_word = np.array([token.startswith(_WORD_START) for token in vocabulary])
+        fixed = np.arange(len(vocabulary)) < _NUM_FIXED
+        rows = np.repeat(np.arange(len(row_lengths)), row_lengths)  # (tokens,)
+        # No merge crosses the border of a text, a word, or a fixed token.
+        is_first = starts_word[token_ids] | fixed[token_ids]
+        is_first[1:] |= (rows[1:] != rows[:-1]) | fixed[token_ids[:-1]]
+        is_first[:1] = True
+        bounds = np.append(np.flatnonzero(is_first), len(token_ids)).tolist()
+        flat, distinct = token_ids.tolist(), dict[tuple[int, ...], int]()
+        words = [
+            distinct.setdefault(tuple(flat[start:end]), len(distinct))
+            for start, end in itertools.pairwise(bounds)
+        ]
+        self._num_rows = len(row_lengths)
+        self._row_of_word = rows[bounds[:-1]]  # (words,)
+        self._words = np.array(words, np.int64)  # (words,), which of the distinct ones
+        self._distinct = list(distinct)
+
+        self._vocabulary = vocabulary
+        self._ids = {token: i for i, token in enumerate(vocabulary) if not fixed[i]}
+        # Merges that make up the plain cut of each distinct word, and at most any cut of it.
+        sizes = np.array([sum(len(vocabulary[i]) for i in word) for word in distinct], np.int64)
+        plain = sizes - np.array([len(word) for word in distinct], np.int64)
+        is_fixed = np.array([fixed[word[0]] for word in distinct], bool)
+        self._plain_merges = np.where(is_fixed, 0, plain)
+        self._max_merges = np.where(is_fixed, 0, sizes - 1)
+        self._cut = functools.lru_cache(maxsize=_REMEMBERED)(self._cut_word)
+
+    def __call__(
+        self, *, dropout: float, seed: int | Sequence[int]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Cuts all texts anew.
+
+        Args:
+            dropout: probability of leaving a merge out, 0 (as `tokenize`) to 1 (characters); the
+                paper takes 0.1.
+            seed: of the random numbers, such as (seed of the run, epoch).
+
+        Returns:
+            Token ids (tokens,), int32, and row lengths (rows,).
+
+        Raises:
+            ValueError: `dropout` is out of range.
+        """
+        if not 0.0 <= dropout <= 1.0:
+            raise ValueError(f"dropout is {dropout}, must be from 0 to 1 (the paper: 0.1)")
+        drops = self._decide(np.random.default_rng(seed), dropout)
+        keys, choice = np.unique((self._words << _DECISIONS) | drops, return_inverse=True)
+        cuts = [self._cut(key >> _DECISIONS, key & (2**_DECISIONS - 1)) for key in keys.tolist()]
+        lengths = np.array([len(cut) for cut in cuts], np.int64)
+        flat = np.fromiter((i for cut in cuts for i in cut), np.int32, int(lengths.sum()))
+        starts = np.cumsum(lengths) - lengths
+        word_lengths = lengths[choice]  # (words,)
+        skips = starts[choice] - (np.cumsum(word_lengths) - word_lengths)
+        places = np.repeat(skips, word_lengths) + np.arange(word_lengths.sum())
+        row_lengths = np.bincount(self._row_of_word, word_lengths, self._num_rows)
+        return flat[places], row_lengths.astype(np.int64)
+
+    def _decide(self, random: np.random.Generator, dropout: float) -> np.ndarray:
+        """Draws for each word which of its merges, one bit each in their order, are left out."""
+        drops, kept = np.zeros_like(self._words), np.zeros_like(self._words)
+        most = self._plain_merges[self._words]
+        for bit in range(_DECISIONS):
+            # Once all merges are made, further decisions would not matter: they stay 0, so that
+            # equal cuts have equal bits.
+            drop = (random.random(len(drops), np.float32) < dropout) & (kept < most)
+            drops |= drop.astype(np.int64) << bit
+            kept += ~drop
+            most = np.where(drop, self._max_merges[self._words], most)
+        return drops
+
+    def _cut_word(self, word: int, drops: int) -> tuple[int, ...]:
+        """Merges the characters of a word; a set bit of `drops` leaves the next merge out."""
+        if not drops:
+            return self._distinct[word]
+        symbols = list("".join(self._vocabulary[i] for i in self._distinct[word]))
+        starts = list(range(len(symbols)))
+        dropped: set[tuple[int, int, int]] = set()
+        while True:
+            best, place = len(self._vocabulary), -1
+            for i in range(len(symbols) - 1):
+                merged = self._ids.get(symbols[i] + symbols[i + 1], best)
+                if merged < best and self._span(starts, symbols, i) not in dropped:
+                    best, place = merged, i
+            if place < 0:
+                return tuple(self._ids[symbol] for symbol in symbols)
+            drop, drops = drops & 1, (drops >> 1) | (drops & 1) << (_DECISIONS - 1)
+            if drop:
+                dropped.add(self._span(starts, symbols, place))
+            else:
+                symbols[place : place + 2] = [symbols[place] + symbols[place + 1]]
+                del starts[place + 1]
+
+    @staticmethod
+    def _span(starts: Sequence[int], symbols: Sequence[str], i: int) -> tuple[int, int, int]:
+        return starts[i], starts[i + 1], starts[i + 1] + len(symbols[i + 1])

@@ -1,0 +1,95 @@
+"""Double-array tries: the layout of darts-clone, which the tables of tensorflow_text's ops use.
+
+A trie is one array of 32-bit units. The children of a node stand at `base ^ label` for one `base`,
+where the label is a byte of the key; label 0 is the value of the key that ends here:
+
+    bits of a node's unit: 31 0 · 10-30 position ^ base of its children · 8 has a value · 0-7 label
+    bits of a value's unit: 31 1 · 0-30 the value
+
+Sources: Aoe (1989), An efficient digital search algorithm by using a double-array structure, IEEE
+TSE 15(9); github.com/s-yata/darts-clone; DartsCloneTrieWrapper of github.com/tensorflow/text.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+_VALUE = 0  # The label of a value: no key contains the byte 0.
+_BLOCK = 256  # A lookup may read any unit of the block that a base lies in.
+_MAX_UNITS = 1 << 21  # What `position ^ base` has room for.
+
+_Node = tuple[tuple[int, int], ...]  # (label, number of the child, or the value for label 0)
+
+
+def double_array(values: Mapping[bytes, int]) -> np.ndarray:
+    """Builds a trie. Equal subtrees are stored once.
+
+    Args:
+        values: key -> value; keys are not empty and without zero bytes, values below 2**31.
+
+    Returns:
+        The units, uint32.
+
+    Raises:
+        ValueError: a key or a value cannot be stored, or there is no room for all of them.
+    """
+    root: dict[int, Any] = {}
+    for key, value in values.items():
+        if not key or _VALUE in key or not 0 <= value < 1 << 31:
+            raise ValueError(f"a double array cannot store {value!r} under the key {key!r}")
+        node = root
+        for label in key:
+            node = node.setdefault(label, {})
+        node[_VALUE] = value
+    numbers: dict[_Node, int] = {}
+    _number(root, numbers)
+    return _units(list(numbers))
+
+
+def _number(node: Mapping[int, Any], numbers: dict[_Node, int]) -> int:
+    """Numbers the different subtrees, children before their parents: the root is the last."""
+    children = tuple(
+        (label, child if label == _VALUE else _number(child, numbers))
+        for label, child in sorted(node.items())
+    )
+    return numbers.setdefault(children, len(numbers))
+
+
+def _units(nodes: Sequence[_Node]) -> np.ndarray:
+    bases = _bases(nodes)
+    size = (max(bases) // _BLOCK + 1) * _BLOCK
+    if size > _MAX_UNITS:
+        raise ValueError(f"{size} units are more than the {_MAX_UNITS} that a double array has")
+    units = np.zeros(size, np.uint32)
+
+    def put(position: int, label: int, number: int) -> None:
+        has_value = bool(nodes[number]) and nodes[number][0][0] == _VALUE
+        units[position] = (position ^ bases[number]) << 10 | has_value << 8 | label
+
+    put(0, 0, len(nodes) - 1)
+    for base, node in zip(bases, nodes, strict=True):
+        for label, child in node:
+            if label == _VALUE:
+                units[base] = 1 << 31 | child
+            else:
+                put(base ^ label, label, child)
+    return units
+
+
+def _bases(nodes: Sequence[_Node]) -> list[int]:
+    """Finds room for the children of every node: families side by side, only children in gaps."""
+    bases = [0] * len(nodes)
+    used = {0}  # Position 0 is the root's.
+    taken = {0}  # Two nodes with one base would share their children.
+    search_from = {False: 1, True: 1}  # By "only child": what is before is full enough.
+    for number in sorted(range(len(nodes)), key=lambda number: -len(nodes[number])):
+        labels = [label for label, _ in nodes[number]] or [_VALUE]
+        position = search_from[len(labels) == 1]
+        while (base := position ^ labels[0]) in taken or any(base ^ n in used for n in labels):
+            position += 1
+        search_from[len(labels) == 1] = position
+        bases[number] = base
+        taken.add(base)
+        used.update(base ^ label for label in labels)
+    return bases

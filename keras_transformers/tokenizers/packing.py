@@ -1,0 +1,91 @@
+"""Rows of tokens to the dense, padded inputs of an encoder.
+
+Core TensorFlow ops only: tensorflow_text's trimmers and packers need ops that images of
+TensorFlow Serving lack (github.com/tensorflow/serving/issues/2267).
+"""
+
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+
+def trim(rows: tf.RaggedTensor, max_tokens: int | tf.Tensor) -> tf.RaggedTensor:
+    """Cuts the ends off rows that are too long.
+
+    Args:
+        rows: (batch, None).
+        max_tokens: that a row may have; one number, or one a row: int64 (batch,).
+
+    Returns:
+        The rows, shortened.
+    """
+    num_kept = tf.minimum(rows.row_lengths(), max_tokens)  # (batch,)
+    row = rows.value_rowids()  # (tokens,)
+    position = tf.range(tf.size(row, tf.int64)) - tf.gather(rows.row_starts(), row)
+    values = tf.boolean_mask(rows.values, position < tf.gather(num_kept, row))
+    return tf.RaggedTensor.from_row_lengths(values, num_kept, validate=False)
+
+
+def trim_longest_first(
+    segments: Sequence[tf.RaggedTensor], max_tokens: int
+) -> list[tf.RaggedTensor]:
+    """Cuts tokens off the end of the longer segment, one by one, until both together fit.
+
+    The result of truncation="longest_first" in Hugging Face's fast tokenizers: where both segments
+    are cut and `max_tokens` is odd, the one that was longer keeps the odd token, and of two that
+    were equally long the second.
+
+    Args:
+        segments: one or two ragged tensors of tokens, (batch, None).
+        max_tokens: that a row of the first and its row of the second may have together.
+
+    Returns:
+        The segments, shortened.
+    """
+    if len(segments) == 1:
+        return [trim(segments[0], max_tokens)]
+    first, second = segments
+    num_first, num_second = first.row_lengths(), second.row_lengths()  # (batch,)
+    half = (max_tokens + tf.cast(num_first > num_second, tf.int64)) // 2
+    return [
+        trim(first, tf.maximum(max_tokens - num_second, half)),
+        trim(second, tf.maximum(max_tokens - num_first, max_tokens - half)),
+    ]
+
+
+def pack(
+    segments: Sequence[tf.RaggedTensor],
+    *,
+    cls_token_id: int,
+    sep_token_id: int,
+    pad_token_id: int,
+    length: int | None = None,
+) -> dict[str, tf.Tensor]:
+    """Puts [CLS] a [SEP], or [CLS] a [SEP] b [SEP], into rows of one length.
+
+    Args:
+        segments: one or two ragged tensors of tokens, int32 (batch, None).
+        cls_token_id: begins each row.
+        sep_token_id: ends each segment.
+        pad_token_id: fills the rest of each row.
+        length: to pad to, with the tokens added here no less than the longest row has. That row's
+            length by default.
+
+    Returns:
+        token_ids int32, segment_ids int32 (1 in the second segment and its [SEP], else 0),
+        padding_mask bool (True = token), each (batch, length). Hugging Face calls them input_ids,
+        token_type_ids, attention_mask.
+    """
+    batch = segments[0].nrows()
+    cls, sep = (tf.fill([batch, 1], token) for token in (cls_token_id, sep_token_id))
+    ended = [part for segment in segments for part in (segment, sep)]
+    rows = tf.concat([cls, *ended], axis=1)  # (batch, None)
+    token_ids = rows.to_tensor(pad_token_id, shape=[None, length])  # (batch, length)
+    width = tf.shape(token_ids)[1]
+    padding_mask = tf.sequence_mask(rows.row_lengths(), width)
+    in_first = tf.sequence_mask(segments[0].row_lengths() + 2, width)
+    return {
+        "token_ids": token_ids,
+        "segment_ids": tf.cast(padding_mask & ~in_first, tf.int32),
+        "padding_mask": padding_mask,
+    }

@@ -1,0 +1,232 @@
+"""Sub-word tokens by byte-pair encoding, the same in Python, in tf.data and in a SavedModel."""
+
+import os
+import re
+import uuid
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import sentencepiece
+import tensorflow as tf
+import tensorflow_text
+
+from keras_transformers.data.text_files import read_lines
+
+Normalization = Literal["nmt_nfkc", "nmt_nfkc_cf", "nfkc", "nfkc_cf", "identity"]
+
+_SPECIAL_TOKENS = ("<pad>", "<unk>", "<s>", "</s>")
+
+
+class SentencePieceTokenizer(tf.Module):
+    r"""Byte-pair encoding with byte fallback (Sennrich et al. 2016; Kudo and Richardson 2018).
+
+    One vocabulary may serve several languages. Characters outside of it are spelled as UTF-8
+    bytes, so that every text has tokens and the unknown token does not occur. All methods but
+    `train` run in the graph.
+
+    What becomes of odd text, with the normalization "nmt_nfkc":
+      - Runs of spaces, tabs and line ends become one space; those at either end go. So
+        "a  b" comes back as "a b".
+      - Zero-width spaces become spaces; other control characters (U+0001 to U+001F, U+007F) go.
+      - NUL stays, as the byte token <0x00>.
+      - Each byte that is not UTF-8 becomes U+FFFD, the replacement character.
+      - Compatibility characters become what they stand for: "ﬁ" becomes "fi" (NFKC).
+      - The names of special tokens in a text, such as "</s>", are text like any other.
+      - An empty text, or one of spaces only, has no tokens; no tokens make an empty text.
+
+    Args:
+        path: a model that `train` wrote.
+        name: of the module.
+
+    Attributes:
+        vocabulary_size: number of tokens.
+        pad_token_id: 0.
+        unknown_token_id: 1.
+        start_token_id: 2.
+        end_token_id: 3.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: it is no SentencePiece model, or one with other special tokens or without byte
+            fallback.
+    """
+
+    pad_token_id = 0
+    unknown_token_id = 1
+    start_token_id = 2
+    end_token_id = 3
+
+    def __init__(
+        self, path: str | os.PathLike[str], *, name: str = "sentence_piece_tokenizer"
+    ) -> None:
+        super().__init__(name=name)
+        path = Path(path)
+        if not path.is_file():
+            raise FileNotFoundError(f"{path}: no such file; check the path")
+        # FastSentencepieceTokenizer would be faster, but it reads byte-pair models wrongly.
+        try:
+            self._tokenizer = tensorflow_text.SentencepieceTokenizer(
+                path.read_bytes(), out_type=tf.int32
+            )
+            self.vocabulary_size = int(self._tokenizer.vocab_size())
+        except tf.errors.OpError as error:
+            raise ValueError(f"{path}: not a SentencePiece model") from error
+        self._check(path)
+
+    @classmethod
+    def train(
+        cls,
+        files: Iterable[str | os.PathLike[str]],
+        path: str | os.PathLike[str],
+        *,
+        vocabulary_size: int = 8000,
+        character_coverage: float = 0.9995,
+        normalization: Normalization = "nmt_nfkc",
+    ) -> "SentencePieceTokenizer":
+        """Learns a vocabulary from text and writes it to a file, whole or not at all.
+
+        The same lines give the same file, whatever their files are called.
+
+        Args:
+            files: UTF-8 text, a sentence a line; a name that ends in `.gz` is unpacked. All
+                languages together: the vocabulary is shared. Empty lines are skipped.
+            path: the model to write, by custom `*.model`.
+            vocabulary_size: number of tokens, with the 4 special ones and 256 bytes.
+            character_coverage: share of the text, from 0.98 to 1, whose characters get tokens of
+                their own; the rarest are spelled as bytes.
+            normalization: SentencePiece's name of what is done to the characters first: Unicode
+                NFKC, with "nmt_" also spaces and control characters tidied, with "_cf" lower case;
+                "identity" leaves the characters alone. Runs of spaces become one in each case.
+
+        Returns:
+            The tokenizer of the new file.
+
+        Raises:
+            FileExistsError: `path` exists.
+            FileNotFoundError: one of the files does not.
+            ValueError: the text is empty, not UTF-8 (file and line are named), or has too few or
+                too many different characters and words for `vocabulary_size`.
+        """
+        sources, path = [Path(file) for file in files], Path(path)
+        if path.exists():
+            raise FileExistsError(
+                f"{path} exists, and models may depend on it: remove it, or choose another name"
+            )
+        lines = (line for source in sources for line in read_lines(source) if line)
+        scratch = path.with_name(f".{uuid.uuid4().hex}-{path.name}")
+        try:
+            with scratch.open("wb") as writer:
+                sentencepiece.SentencePieceTrainer.train(
+                    sentence_iterator=lines,
+                    model_writer=writer,
+                    model_type="bpe",
+                    byte_fallback=True,
+                    vocab_size=vocabulary_size,
+                    character_coverage=character_coverage,
+                    normalization_rule_name=normalization,
+                    pad_id=cls.pad_token_id,
+                    unk_id=cls.unknown_token_id,
+                    bos_id=cls.start_token_id,
+                    eos_id=cls.end_token_id,
+                    max_sentence_length=2**30,  # the default skips lines above 4,192 bytes
+                    minloglevel=2,
+                )
+            os.replace(scratch, path)
+        except RuntimeError as error:
+            raise ValueError(_explain(error, sources, vocabulary_size)) from error
+        finally:
+            scratch.unlink(missing_ok=True)
+        return cls(path)
+
+    def tokenize(
+        self, text: Any, *, add_start: bool = False, add_end: bool = False
+    ) -> tf.RaggedTensor:
+        """Texts to token ids.
+
+        Args:
+            text: strings (batch,).
+            add_start: whether each row begins with the start token.
+            add_end: whether each row ends with the end token.
+
+        Returns:
+            int32 (batch, None).
+        """
+        text = tf.convert_to_tensor(text, tf.string)
+        if text.shape.rank != 1:
+            raise ValueError(f"text of shape {text.shape}: expected (batch,); put it into a list")
+        return self._with_ends(self._tokenizer.tokenize(text), add_start, add_end)
+
+    def detokenize(self, token_ids: Any) -> tf.Tensor:
+        """Token ids to texts.
+
+        Padding, start and end tokens leave no trace, the unknown token becomes " ⁇ ", and bytes
+        that are not UTF-8 together become U+FFFD.
+
+        Args:
+            token_ids: int32 (batch, length), ragged or padded; or (..., length).
+
+        Returns:
+            Strings (batch,), or (...).
+
+        Raises:
+            tf.errors.OutOfRangeError: an id is not in the vocabulary.
+        """
+        if isinstance(token_ids, tf.RaggedTensor):
+            return self._tokenizer.detokenize(tf.cast(token_ids, tf.int32))
+        token_ids = tf.cast(token_ids, tf.int32)
+        shape = tf.shape(token_ids)
+        # One text a row. The length is written out: -1 has no meaning when there are no ids.
+        rows = tf.reshape(token_ids, tf.stack([tf.reduce_prod(shape[:-1]), shape[-1]]))
+        return tf.reshape(self._tokenizer.detokenize(rows), shape[:-1])
+
+    def tokens(self, token_ids: Any) -> tf.Tensor:
+        """The vocabulary's strings of token ids, of any shape; "▁" stands for a space."""
+        return self._tokenizer.id_to_string(tf.cast(token_ids, tf.int32))
+
+    @property
+    def vocabulary(self) -> list[str]:
+        """All tokens, by id. Not in the graph."""
+        return [token.decode() for token in self.tokens(tf.range(self.vocabulary_size)).numpy()]
+
+    def _with_ends(
+        self, token_ids: tf.RaggedTensor, add_start: bool, add_end: bool
+    ) -> tf.RaggedTensor:
+        parts = [token_ids]
+        column = tf.stack([token_ids.nrows(), 1])
+        if add_start:
+            parts.insert(0, tf.fill(column, self.start_token_id))
+        if add_end:
+            parts.append(tf.fill(column, self.end_token_id))
+        return tf.concat(parts, axis=1) if len(parts) > 1 else token_ids
+
+    def _check(self, path: Path) -> None:
+        found = self.vocabulary
+        if tuple(found[:4]) != _SPECIAL_TOKENS:
+            raise ValueError(
+                f"{path}: the first tokens are {found[:4]}, must be {list(_SPECIAL_TOKENS)}: train "
+                "the model with SentencePieceTokenizer.train"
+            )
+        if found[4:260] != [f"<0x{byte:02X}>" for byte in range(256)]:
+            raise ValueError(
+                f"{path}: a model without byte fallback, to which rare characters are unknown: "
+                "train the model with SentencePieceTokenizer.train"
+            )
+
+
+def _explain(error: RuntimeError, sources: Sequence[Path], vocabulary_size: int) -> str:
+    """What SentencePiece's trainer means."""
+    text, where = str(error), ", ".join(map(str, sources)) or "no files"
+    if "sentences_.empty()" in text:
+        return f"{where}: no text to learn a vocabulary from"
+    if limit := re.search(r"value <= (\d+)", text):
+        return (
+            f"{where}: too little text for vocabulary_size={vocabulary_size}; it gives at most "
+            f"{limit[1]} tokens"
+        )
+    if limit := re.search(r"required_chars\. \d+ vs (\d+)", text):
+        return (
+            f"{where}: vocabulary_size={vocabulary_size} is too small: the special tokens, bytes "
+            f"and single characters of this text are {limit[1]}"
+        )
+    return f"{where}: SentencePiece failed: {text}"

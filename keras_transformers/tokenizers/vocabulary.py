@@ -1,0 +1,141 @@
+"""WordPiece vocabularies: a file of one token a line, whose id is the number of lines before it."""
+
+import collections
+import os
+import uuid
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
+
+from keras_transformers.data.text_files import read_lines
+
+PAD, UNKNOWN, CLS, SEP, MASK = SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+
+
+def read(path: str | os.PathLike[str]) -> list[str]:
+    """The tokens of a vocabulary file, in the order of their ids.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: it is not UTF-8, a line is empty or repeats another, or a special token is
+            missing; the message says the line.
+    """
+    return check(list(read_lines(Path(path))), path)
+
+
+def check(tokens: Sequence[str], path: str | os.PathLike[str] | None = None) -> list[str]:
+    """The tokens as a list, once they are known to make a vocabulary.
+
+    Args:
+        tokens: in the order of their ids.
+        path: of the file that they come from, for the messages.
+
+    Raises:
+        ValueError: a token is no string, empty or repeated, or a special token is missing.
+    """
+    first_index: dict[str, int] = {}
+    for index, token in enumerate(tokens):
+        if not isinstance(token, str) or not token:
+            raise ValueError(
+                f"{_place(path, index)}: {token!r} is no token, and each place must hold one, as "
+                "it is the token's id: take the vocabulary from its source again"
+            )
+        first = first_index.setdefault(token, index)
+        if first != index:
+            raise ValueError(
+                f"{_place(path, index)}: token {token!r} stands at {_place(path, first)} already, "
+                "and a token has one id: take the vocabulary from its source again"
+            )
+    missing = [token for token in SPECIAL_TOKENS if token not in first_index]
+    if missing:
+        raise ValueError(
+            f"{path or 'vocabulary'}: {', '.join(missing)} missing among {len(tokens)} tokens; "
+            f"a WordPiece vocabulary needs {', '.join(SPECIAL_TOKENS)}"
+        )
+    return list(tokens)
+
+
+def check_new(path: str | os.PathLike[str]) -> Path:
+    """The path of a file to be written.
+
+    Raises:
+        FileExistsError: there is such a file.
+        FileNotFoundError: there is no folder for it.
+    """
+    path = Path(path)
+    if path.exists():
+        raise FileExistsError(
+            f"{path} exists, and models may depend on it: remove it, or choose another name"
+        )
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"{path.parent}: no such folder for {path.name}: create it first")
+    return path
+
+
+def write(tokens: Sequence[str], path: str | os.PathLike[str]) -> None:
+    """Writes a vocabulary file, whole or not at all; errors as `check_new`."""
+    path = check_new(path)
+    scratch = path.with_name(f".{uuid.uuid4().hex}-{path.name}")
+    try:
+        scratch.write_text("".join(f"{token}\n" for token in tokens), "utf-8", newline="\n")
+        scratch.replace(path)
+    finally:
+        scratch.unlink(missing_ok=True)
+
+
+def learn(
+    files: Sequence[str | os.PathLike[str]],
+    *,
+    vocabulary_size: int,
+    lowercase: bool,
+    min_frequency: int,
+    max_characters: int,
+) -> list[str]:
+    """Tokens learned by the `tokenizers` library, from the same lines always the same.
+
+    Arguments and errors: as `WordPieceTokenizer.train`.
+    """
+    normalizer = normalizers.BertNormalizer(lowercase=lowercase)
+    splitter = pre_tokenizers.BertPreTokenizer()
+    starts: collections.Counter[str] = collections.Counter()
+    suffixes: collections.Counter[str] = collections.Counter()
+    for line in _lines(files):
+        for word, _ in splitter.pre_tokenize_str(normalizer.normalize_str(line)):
+            starts[word[0]] += 1
+            suffixes.update(word[1:])
+    counts = starts + suffixes
+    alphabet = sorted(sorted(counts, key=lambda c: (-counts[c], c))[:max_characters])
+    # The trainer would number suffixes as it meets them in a hash table of words, break ties by
+    # these numbers, and learn another vocabulary each time. It keeps numbers given beforehand.
+    special_tokens = [*SPECIAL_TOKENS, *(f"##{c}" for c in alphabet if c in suffixes)]
+    where = ", ".join(map(str, files)) or "no files"
+    num_fixed = len(special_tokens) + len(alphabet)
+    if not alphabet:
+        raise ValueError(f"{where}: no text to learn a vocabulary from")
+    if vocabulary_size < num_fixed:
+        raise ValueError(
+            f"{where}: vocabulary_size={vocabulary_size} is too small: the special tokens and the "
+            f"{len(alphabet)} characters, at the start of words and inside, are {num_fixed} tokens"
+        )
+    tokenizer = Tokenizer(models.WordPiece(unk_token=UNKNOWN))
+    tokenizer.normalizer, tokenizer.pre_tokenizer = normalizer, splitter
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=vocabulary_size,
+        min_frequency=min_frequency,
+        special_tokens=special_tokens,
+        initial_alphabet=alphabet,
+        limit_alphabet=len(alphabet),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(_lines(files), trainer)
+    ids = tokenizer.get_vocab()
+    return sorted(ids, key=lambda token: ids[token])
+
+
+def _lines(files: Sequence[str | os.PathLike[str]]) -> Iterator[str]:
+    return (line for file in files for line in read_lines(Path(file)))
+
+
+def _place(path: str | os.PathLike[str] | None, index: int) -> str:
+    return f"vocabulary[{index}]" if path is None else f"{path}:{index + 1}"

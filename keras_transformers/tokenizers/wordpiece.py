@@ -1,0 +1,263 @@
+"""WordPiece, BERT's way from text to tokens, the same in Python, in tf.data and in a SavedModel."""
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_text
+
+from keras_transformers.tokenizers import bert_characters, packing
+from keras_transformers.tokenizers import vocabulary as vocabularies
+
+# Longer words are unknown, as in BERT. In normalized text words end at spaces, at punctuation in
+# ASCII (other punctuation has spaces around it), and before and after Chinese characters.
+_MAX_CHARACTERS_PER_WORD = 100
+_MAX_BYTES_PER_WORD = 4 * _MAX_CHARACTERS_PER_WORD
+_LONG_WORD = rf"[^ -/:-@\[-`{{-~{bert_characters.CHINESE}]{{{_MAX_CHARACTERS_PER_WORD + 1},}}"
+_UNKNOWN_WORD = "x" * (_MAX_BYTES_PER_WORD + 1)
+
+
+class WordPieceTokenizer(tf.Module):
+    r"""Words to word pieces, longest first from the left (Devlin et al. 2018, arXiv:1810.04805).
+
+    Token ids equal those of Hugging Face's BertTokenizer, special tokens in the text split
+    (`split_special_tokens=True`), for every text but what `bert_characters` tells of combining
+    characters. All methods but `train` run in the graph, by tensorflow_text's FastBertTokenizer
+    (Song et al. 2020, arXiv:2012.15524) with tables of our own.
+
+    What becomes of odd text:
+      - Spaces, tabs, line ends and other white space end a word, and leave no token.
+      - Control characters, zero-width ones, soft hyphens, private use characters and U+FFFD go;
+        so do NUL and all bytes that are not UTF-8: b"a\xffb" is "ab".
+      - Each punctuation mark, and each Chinese character, is a word of its own.
+      - A word with a character unknown to the vocabulary, or of more than 100 characters, is one
+        unknown token.
+      - The names of special tokens in a text, such as "[SEP]", are text like any other.
+      - An empty text, or one of spaces only, has no tokens.
+
+    Args:
+        vocabulary: file of one token a line, or the tokens, in the order of their ids; "##" begins
+            those that continue a word. [PAD] [UNK] [CLS] [SEP] [MASK] must be there.
+        lowercase: map to lower case and strip accents, as the uncased models do.
+        name: of the module.
+
+    Attributes:
+        vocabulary_size: number of tokens.
+        lowercase: as given.
+        pad_token_id: of [PAD].
+        unknown_token_id: of [UNK].
+        cls_token_id: of [CLS].
+        sep_token_id: of [SEP].
+        mask_token_id: of [MASK].
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: the file is not UTF-8, a token is empty or repeated (file and line are named),
+            or a special token is missing.
+
+    Example:
+        >>> tokenizer = WordPieceTokenizer(
+        ...     ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "good", "film", "##s", "!"]
+        ... )
+        >>> packed = tokenizer(["Good films!", "film"], max_sequence_length=16)
+        >>> packed["token_ids"].numpy().tolist()
+        [[2, 5, 6, 7, 8, 3], [2, 6, 3, 0, 0, 0]]
+    """
+
+    def __init__(
+        self,
+        vocabulary: str | os.PathLike[str] | Sequence[str],
+        *,
+        lowercase: bool = True,
+        name: str = "word_piece_tokenizer",
+    ) -> None:
+        super().__init__(name=name)
+        if isinstance(vocabulary, str | os.PathLike):
+            where, tokens = os.fspath(vocabulary), vocabularies.read(vocabulary)
+        else:
+            where, tokens = "vocabulary", vocabularies.check(vocabulary)
+        ids = {token: token_id for token_id, token in enumerate(tokens)}
+        self._tokens = tf.constant(tokens)  # tf.Module would search a list for variables, slowly.
+        self.vocabulary_size = len(tokens)
+        self.lowercase = lowercase
+        self.pad_token_id = ids[vocabularies.PAD]
+        self.unknown_token_id = ids[vocabularies.UNKNOWN]
+        self.cls_token_id = ids[vocabularies.CLS]
+        self.sep_token_id = ids[vocabularies.SEP]
+        self.mask_token_id = ids[vocabularies.MASK]
+        self._normalizer = tensorflow_text.FastBertNormalizer(
+            model_buffer=tf.constant(
+                np.frombuffer(bert_characters.normalizer_model(lowercase=lowercase), np.uint8)
+            )
+        )
+        try:
+            self._wordpiece = tensorflow_text.FastWordpieceTokenizer(
+                [bert_characters.respell(token) for token in tokens],
+                max_bytes_per_word=_MAX_BYTES_PER_WORD,
+                token_out_type=tf.int32,
+                unknown_token=vocabularies.UNKNOWN,
+            )
+        except RuntimeError as error:  # no words, a token of more than 256 bytes, ...
+            raise ValueError(f"{where}: not for tensorflow_text, which says: {error}") from error
+
+    @classmethod
+    def train(
+        cls,
+        files: Sequence[str | os.PathLike[str]],
+        path: str | os.PathLike[str],
+        *,
+        vocabulary_size: int = 30522,
+        lowercase: bool = True,
+        min_frequency: int = 2,
+        max_characters: int = 1000,
+    ) -> "WordPieceTokenizer":
+        """Learns a vocabulary from text and writes it to a file, whole or not at all.
+
+        The same lines give the same file.
+
+        Args:
+            files: UTF-8 text; a name that ends in `.gz` is unpacked. Read twice.
+            path: the vocabulary to write, by custom `vocab.txt`: [PAD] [UNK] [CLS] [SEP] [MASK],
+                the single characters, then the word pieces as they were learned.
+            vocabulary_size: number of tokens; fewer where the text has not so many pieces.
+            lowercase: as for the tokenizer.
+            min_frequency: of two pieces side by side, to become one.
+            max_characters: different ones that get tokens, the most frequent; words with others
+                are unknown. Raise it for Chinese or Japanese text.
+
+        Returns:
+            The tokenizer of the new file.
+
+        Raises:
+            FileExistsError: `path` exists.
+            FileNotFoundError: one of the files does not, or the folder of `path`.
+            ValueError: the text is empty, not UTF-8 (file and line are named), or has too many
+                different characters for `vocabulary_size`.
+        """
+        vocabularies.check_new(path)
+        tokens = vocabularies.learn(
+            files,
+            vocabulary_size=vocabulary_size,
+            lowercase=lowercase,
+            min_frequency=min_frequency,
+            max_characters=max_characters,
+        )
+        vocabularies.write(tokens, path)
+        return cls(path, lowercase=lowercase)
+
+    def __call__(
+        self,
+        text: Any,
+        text_b: Any = None,
+        *,
+        max_sequence_length: int,
+        pad_to_max_length: bool = False,
+    ) -> dict[str, tf.Tensor]:
+        """Texts, or pairs of texts, to the inputs of an encoder.
+
+        [CLS] text [SEP], or [CLS] text [SEP] text_b [SEP]. What is too long loses its end, of a
+        pair the longer text first (`packing.trim_longest_first`); `lengths` tells how many are.
+
+        Args:
+            text: strings (batch,).
+            text_b: the second texts, strings (batch,).
+            max_sequence_length: in tokens, [CLS] and [SEP] included.
+            pad_to_max_length: pad to that length, not to the longest of the batch.
+
+        Returns:
+            token_ids and segment_ids int32, padding_mask bool, each (batch, length).
+
+        Raises:
+            ValueError: `max_sequence_length` does not hold [CLS] and [SEP]; texts are not of shape
+                (batch,).
+            tf.errors.InvalidArgumentError: as many `text` as `text_b` are expected.
+        """
+        num_added = 2 if text_b is None else 3
+        max_tokens = max_sequence_length - num_added
+        if max_tokens < 0:
+            raise ValueError(
+                f"max_sequence_length={max_sequence_length}: [CLS] and [SEP] take {num_added} "
+                "tokens already; give more"
+            )
+        segments = self._segments(text, text_b)
+        return packing.pack(
+            packing.trim_longest_first(segments, max_tokens),
+            cls_token_id=self.cls_token_id,
+            sep_token_id=self.sep_token_id,
+            pad_token_id=self.pad_token_id,
+            length=max_sequence_length if pad_to_max_length else None,
+        )
+
+    def lengths(self, text: Any, text_b: Any = None) -> tf.Tensor:
+        """Lengths of texts, or pairs, before anything is trimmed or padded.
+
+        `lengths(text) > max_sequence_length` are the ones that calling the tokenizer trims.
+
+        Args:
+            text: strings (batch,).
+            text_b: the second texts, strings (batch,).
+
+        Returns:
+            int32 (batch,), in tokens, [CLS] and [SEP] included.
+        """
+        segments = self._segments(text, text_b)
+        num_tokens = 1 + sum(segment.row_lengths() + 1 for segment in segments)
+        return tf.cast(num_tokens, tf.int32)
+
+    def tokenize(self, text: Any) -> tf.RaggedTensor:
+        """Texts to token ids, without [CLS] and [SEP].
+
+        Args:
+            text: strings (batch,).
+
+        Returns:
+            int32 (batch, None).
+        """
+        text = tf.convert_to_tensor(text, tf.string)
+        if text.shape.rank != 1:
+            raise ValueError(f"text of shape {text.shape}: expected (batch,); put it into a list")
+        text = self._normalizer.normalize(text)
+        text = tf.strings.regex_replace(text, _LONG_WORD, _UNKNOWN_WORD)
+        return self._wordpiece.tokenize(text)
+
+    def detokenize(self, token_ids: Any) -> tf.Tensor:
+        """Token ids to texts, for a reader's eye: what tokenizing lost stays lost.
+
+        That is white space, with `lowercase` case and accents, and all that was deleted. Pieces of
+        words are joined; words and punctuation marks have spaces between them. [PAD], [CLS] and
+        [SEP] leave no trace; unknown words stay "[UNK]".
+
+        Args:
+            token_ids: int32 (batch, length), ragged or padded.
+
+        Returns:
+            Strings (batch,).
+
+        Raises:
+            tf.errors.InvalidArgumentError: an id is not in the vocabulary.
+        """
+        if not isinstance(token_ids, tf.RaggedTensor):
+            token_ids = tf.RaggedTensor.from_tensor(token_ids)
+        is_added = [
+            token_ids.values == added
+            for added in (self.pad_token_id, self.cls_token_id, self.sep_token_id)
+        ]
+        is_text = token_ids.with_values(~tf.reduce_any(is_added, axis=0))
+        tokens = tf.gather(self._tokens, tf.ragged.boolean_mask(token_ids, is_text))
+        text = tf.strings.reduce_join(tokens, axis=-1, separator=" ")
+        return tf.strings.regex_replace(text, " ##", "")
+
+    @property
+    def vocabulary(self) -> list[str]:
+        """The tokens, in the order of their ids. Not in the graph."""
+        return [token.decode() for token in self._tokens.numpy()]
+
+    def _segments(self, text: Any, text_b: Any) -> list[tf.RaggedTensor]:
+        if text_b is None:
+            return [self.tokenize(text)]
+        segments = [self.tokenize(text), self.tokenize(text_b)]
+        counts = [segment.nrows() for segment in segments]
+        tf.debugging.assert_equal(*counts, "text and text_b differ in number")
+        return segments

@@ -1,0 +1,1 @@
+"""What training needs around `model.fit`: schedules, optimizers. Knows no model."""

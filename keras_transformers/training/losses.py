@@ -1,0 +1,136 @@
+"""Cross-entropy over a vocabulary, for translation, language models and masked language models.
+
+Token ids stay ids: no array of one-hot vectors, (batch, length, vocabulary), is ever made for the
+targets. With logits of a vocabulary of thousands the loss is bound by memory, so the gradient is
+written by hand and reuses the exponentials of the forward pass.
+"""
+
+from typing import Any
+
+import keras
+from keras import ops
+
+_PACKAGE = "keras_transformers"
+
+
+def token_crossentropy(targets: Any, logits: Any, *, label_smoothing: float = 0.0) -> Any:
+    """Cross-entropy of each token, in nats.
+
+    With V tokens and e = `label_smoothing`, a target is the distribution that has 1 - e + e / V
+    on the right token and e / V on each other one (Szegedy et al. 2016, section 7, which Vaswani
+    et al. 2017 use with e = 0.1): equal to
+    `keras.losses.CategoricalCrossentropy(from_logits=True, label_smoothing=e)` on one-hot targets.
+
+    Args:
+        targets: token ids (...), any integer type, each from 0 to V - 1.
+        logits: (..., V), any float type; computed in float32.
+        label_smoothing: e, from 0 to below 1.
+
+    Returns:
+        float32 (...). Its gradient has the type of `logits`. There is no second derivative.
+
+    Raises:
+        ValueError: `label_smoothing` is out of range, or the shapes do not belong together.
+
+    Example:
+        >>> targets = keras.ops.array([[1, 0]])
+        >>> token_crossentropy(targets, keras.ops.zeros((1, 2, 4))).numpy().round(4)
+        array([[1.3863, 1.3863]], dtype=float32)
+    """
+    _check_label_smoothing(label_smoothing)
+    if len(targets.shape) != len(logits.shape) - 1:
+        raise ValueError(
+            f"targets of shape {tuple(targets.shape)} for logits of shape {tuple(logits.shape)}: "
+            "expected ids with the shape of the logits but for the last axis, the vocabulary"
+        )
+    vocabulary_size = logits.shape[-1]
+    rows = ops.cast(ops.reshape(logits, (-1, vocabulary_size)), "float32")  # (rows, vocabulary)
+    ids = ops.cast(ops.reshape(targets, (-1, 1)), "int32")  # (rows, 1)
+    return ops.reshape(_row_crossentropy(rows, ids, label_smoothing), ops.shape(targets))
+
+
+def _row_crossentropy(logits: Any, ids: Any, label_smoothing: float) -> Any:
+    """Cross-entropy (rows,) of float32 logits (rows, vocabulary) and ids (rows, 1)."""
+    right, uniform = 1.0 - label_smoothing, label_smoothing / logits.shape[-1]
+
+    @ops.custom_gradient
+    def crossentropy(logits: Any) -> tuple[Any, Any]:
+        # One softmax kernel costs a third of max, subtract, exp and sum on the CPU, and gives the
+        # logarithm of the sum too: logsumexp = largest - log(p of the largest), a p that is at
+        # least 1 / V and so never underflows.
+        probabilities = ops.softmax(logits, axis=-1)  # (rows, vocabulary): kept for the gradient
+        largest = ops.max(logits, axis=-1)
+        losses = right * (largest - _at(logits, ids)) - ops.log(ops.max(probabilities, axis=-1))
+        if label_smoothing:
+            losses = losses + label_smoothing * (largest - ops.mean(logits, axis=-1))
+
+        def gradient(upstream: Any) -> Any:
+            # softmax - (uniform everywhere + right at the id), times the upstream gradient.
+            outcome = probabilities - uniform if label_smoothing else probabilities
+            outcome = outcome * upstream[:, None]
+            at_ids = (_at(probabilities, ids) - uniform - right) * upstream  # (rows,)
+            numbers = ops.expand_dims(ops.arange(ops.shape(ids)[0], dtype="int32"), -1)
+            places = ops.concatenate([numbers, ids], axis=-1)  # (rows, 2)
+            return ops.scatter_update(outcome, places, at_ids)
+
+        return losses, gradient
+
+    return crossentropy(logits)
+
+
+def _at(values: Any, ids: Any) -> Any:
+    """The value of each row, (rows,), that ids (rows, 1) pick out of (rows, vocabulary)."""
+    return ops.squeeze(ops.take_along_axis(values, ids, axis=-1), axis=-1)
+
+
+@keras.saving.register_keras_serializable(_PACKAGE)
+class TokenCrossentropy(keras.losses.Loss):
+    """Label-smoothed cross-entropy, averaged over the tokens that count.
+
+    The loss of a batch is sum(weight * crossentropy) / sum(weight) over all its positions, with
+    the `sample_weight` (batch, length) that the data come with: 0 at padding, so that padded
+    positions change nothing and every real token of the batch weighs the same, however the
+    lengths differ. Without `sample_weight` all positions count. A batch whose weights are all 0
+    has loss 0. Under `tf.distribute` each replica divides by its own tokens.
+
+        model.compile(optimizer, loss=TokenCrossentropy(label_smoothing=0.1),
+                      weighted_metrics=[Perplexity(), TokenAccuracy()])
+        model.fit(dataset)  # of (inputs, target ids, sample_weight)
+
+    Args:
+        label_smoothing: share of the probability that is spread evenly over the vocabulary; from
+            0 to below 1. See `token_crossentropy`.
+        reduction: of Keras; "mean_with_sample_weight" is what is described above.
+        name: of the loss.
+
+    Raises:
+        ValueError: `label_smoothing` is out of range.
+    """
+
+    def __init__(
+        self,
+        *,
+        label_smoothing: float = 0.0,
+        reduction: str | None = "mean_with_sample_weight",
+        name: str = "token_crossentropy",
+    ) -> None:
+        _check_label_smoothing(label_smoothing)
+        # float32 whatever the precision policy: Keras casts the ids too, and float32 holds all
+        # integers up to 16,777,216, bfloat16 up to 256 only.
+        super().__init__(name=name, reduction=reduction, dtype="float32")
+        self.label_smoothing = label_smoothing
+
+    def call(self, y_true: Any, y_pred: Any) -> Any:
+        """Ids (batch, length), logits (batch, length, V) to cross-entropies (batch, length)."""
+        return token_crossentropy(y_true, y_pred, label_smoothing=self.label_smoothing)
+
+    def get_config(self) -> dict[str, Any]:
+        """The constructor's arguments."""
+        return super().get_config() | {"label_smoothing": self.label_smoothing}
+
+
+def _check_label_smoothing(label_smoothing: float) -> None:
+    if not 0.0 <= label_smoothing < 1.0:
+        raise ValueError(
+            f"label_smoothing is {label_smoothing}, must be from 0 to below 1 (the paper: 0.1)"
+        )

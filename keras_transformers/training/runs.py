@@ -1,0 +1,101 @@
+"""What every recipe does around `model.fit`: a folder for the run, callbacks, figures, errors.
+
+A run lives in `runs/<name>/`: `config.json`, `tensorboard/`, `best.weights.h5`, `metrics.json`.
+"""
+
+import contextlib
+import dataclasses
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import keras
+
+BEST_WEIGHTS = "best.weights.h5"
+METRICS = "metrics.json"
+
+
+@contextlib.contextmanager
+def user_errors() -> Iterator[None]:
+    """Ends the program with one line and status 2 where a ValueError or OSError would a traceback.
+
+    For the part of a recipe that reads what the user gave. Outside of it an error is ours, and
+    deserves its traceback.
+    """
+    try:
+        yield
+    except (ValueError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        raise SystemExit(2) from error
+
+
+def check_new(folder: str | os.PathLike[str]) -> Path:
+    """The folder of a new run, not yet created.
+
+    Raises:
+        FileExistsError: it exists and is not empty: a run is never overwritten.
+    """
+    path = Path(folder)
+    if path.is_file() or (path.is_dir() and any(path.iterdir())):
+        raise FileExistsError(f"{path} exists: give the run another --name, or remove the folder")
+    return path
+
+
+def start(folder: Path, config: Any) -> None:
+    """Creates the run's folder with the configuration, a dataclass, in `config.json`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(folder / "config.json", dataclasses.asdict(config))
+
+
+def callbacks(folder: Path, *, monitor: str) -> list[keras.callbacks.Callback]:
+    """TensorBoard, and the weights of the epoch that has the highest `monitor`."""
+    return [
+        keras.callbacks.TensorBoard(str(folder / "tensorboard")),
+        keras.callbacks.ModelCheckpoint(
+            str(folder / BEST_WEIGHTS),
+            monitor=monitor,
+            mode="max",
+            save_best_only=True,
+            save_weights_only=True,
+        ),
+    ]
+
+
+def verbosity() -> int:
+    """Keras' `verbose`: a progress bar on a terminal, one line an epoch in a log."""
+    return 1 if sys.stdout.isatty() else 2
+
+
+def epochs(history: Mapping[str, list[float]]) -> list[dict[str, float]]:
+    """Keras' history, a list a figure, as one dict an epoch."""
+    rows = zip(*history.values(), strict=True)
+    return [
+        {"epoch": number} | {name: float(v) for name, v in zip(history, row, strict=True)}
+        for number, row in enumerate(rows, start=1)
+    ]
+
+
+def report(folder: Path, metrics: Mapping[str, Any]) -> None:
+    """Prints the figures, and writes them to `metrics.json`."""
+    write_json(folder / METRICS, metrics)
+    for name, value in metrics.items():
+        if isinstance(value, float):
+            print(f"{name}: {value:.4f}")
+        elif not isinstance(value, list):
+            print(f"{name}: {value}")
+    print(f"written: {folder / METRICS}")
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Writes JSON beside `path` and renames it, so that no half-written file is ever seen."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        beside.write_text(
+            json.dumps(value, indent=2, ensure_ascii=False, default=str) + "\n", encoding="utf-8"
+        )
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)

@@ -1,0 +1,68 @@
+"""Translating the validation set while training goes on."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from keras_transformers.training.metrics import bleu
+
+Translate = Callable[[Sequence[str]], list[str]]
+
+
+class BleuValidation(keras.callbacks.Callback):
+    """Adds `val_bleu` to the logs of each epoch, for the callbacks behind it to go by.
+
+    Put it before `ModelCheckpoint`, `EarlyStopping` and `TensorBoard`.
+
+    Args:
+        translate: texts to translations, with the model's weights of the moment.
+        sources: the validation set's.
+        references: its translations, detokenized.
+        log_dir: where TensorBoard finds sample translations; None writes none.
+        num_samples: how many of them.
+        every: only each so many epochs; the others repeat the last figure.
+    """
+
+    def __init__(
+        self,
+        translate: Translate,
+        sources: Sequence[str],
+        references: Sequence[str],
+        *,
+        log_dir: Path | None = None,
+        num_samples: int = 5,
+        every: int = 1,
+    ) -> None:
+        super().__init__()
+        self.translate = translate
+        self.sources = list(sources)
+        self.references = list(references)
+        self.num_samples = num_samples
+        self.every = every
+        self._writer = tf.summary.create_file_writer(str(log_dir)) if log_dir else None
+        self._last = 0.0
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        """Translates, scores, logs."""
+        if (epoch + 1) % self.every == 0:
+            hypotheses = self.translate(self.sources)
+            self._last = bleu(hypotheses, self.references).score
+            self._write_samples(epoch, hypotheses)
+        if logs is not None:
+            logs["val_bleu"] = self._last
+
+    def _write_samples(self, epoch: int, hypotheses: Sequence[str]) -> None:
+        if self._writer is None:
+            return
+        rows = zip(self.sources, self.references, hypotheses, strict=True)
+        samples = list(rows)[: self.num_samples]
+        table = "\n".join(
+            ["| source | reference | translation |", "|---|---|---|"]
+            + [f"| {' | '.join(cell.replace('|', '/') for cell in row)} |" for row in samples]
+        )
+        with self._writer.as_default(epoch):
+            tf.summary.text("translations", table)
+        self._writer.flush()

@@ -1,0 +1,192 @@
+"""Classification of texts, or pairs of texts: fine-tunes a BERT encoder, text in, label out.
+
+Paper:   Devlin et al. 2019, https://arxiv.org/abs/1810.04805, section 4.1 and appendix A.3
+Data:    any TSV, CSV or JSON Lines file, plain or .gz; GLUE's files among them
+"""
+
+import dataclasses
+import functools
+import logging
+import time
+from pathlib import Path
+from typing import Any, Literal
+
+import keras
+import tensorflow as tf
+import tyro
+
+import keras_transformers as kt
+from keras_transformers.data import classification
+from keras_transformers.data.cleaning import deduplicate, overlap, split
+from keras_transformers.data.examples import Examples, label_set, load, majority_share
+from keras_transformers.export.text import check_model, checked_length
+from keras_transformers.export.versions import split_target
+from keras_transformers.models.bert import bert
+from keras_transformers.tokenizers import WordPieceTokenizer
+from keras_transformers.training import runs
+from keras_transformers.training.optimizers import adamw
+from keras_transformers.training.schedules import WarmupLinearDecay
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """Fine-tunes a BERT encoder to classify texts or pairs of texts."""
+
+    train_file: Path  # labelled texts: .tsv, .txt (tabs), .csv, .jsonl; each also with .gz
+    dev_file: Path | None = None  # chooses the best epoch; None: a share of the training file
+    test_file: Path | None = None  # measured once, at the end
+    dev_fraction: float = 0.1  # the dev set's share of the training file, the same for all seeds
+    text_column: int | str = 0  # index from 0 (-1: the last), or name
+    text_b_column: int | str | None = None  # the second text of pairs
+    label_column: int | str = 1
+    header: Literal["auto", "present", "absent"] = "auto"  # does the first row name the columns?
+    labels: tuple[str, ...] = ()  # in the order of their ids; empty: the training file's, sorted
+
+    weights: Path | None = None  # Hugging Face BERT: config.json, model.safetensors, vocab.txt
+    model: str | None = None  # instead: a name of `keras-transformers list`, random weights
+    vocabulary: Path | None = None  # vocab.txt for --model; --weights brings its own
+
+    pooling: Literal["cls", "mean"] = "cls"  # the pooler on [CLS], as BERT; or all tokens' mean
+    epochs: int = 3
+    batch_size: int = 32
+    learning_rate: float = 1e-4  # the highest, after the warm-up
+    warmup_fraction: float = 0.1  # of all updates
+    weight_decay: float = 0.01
+    clip_norm: float = 1.0
+    dropout: float = 0.1  # in the encoder, its attention and the classifier
+    max_sequence_length: int = 128  # tokens, [CLS] and [SEP] included
+    precision: Literal["float32", "mixed_bfloat16"] = "float32"
+    seed: int = 0  # of new weights, dropout and the order of the examples
+
+    name: str = "classification"  # the run's folder in runs_dir
+    runs_dir: Path = Path("runs")
+    export: Path | None = None  # writes a SavedModel there, e.g. saved_models/sentiment/1
+
+
+def main(config: Config) -> dict[str, Any]:
+    """Trains, measures, exports; returns what it writes to runs/<name>/metrics.json."""
+    started = time.time()
+    with runs.user_errors():
+        folder = runs.check_new(config.runs_dir / config.name)
+        if config.export:
+            split_target(config.export)
+        train, dev, test, labels = read(config)
+        keras.config.set_dtype_policy(config.precision)
+        keras.utils.set_random_seed(config.seed)
+        model, tokenizer = build(config, len(labels))
+        checked_length(model, config.max_sequence_length, pair=train.texts_b is not None)
+
+        def batches(examples: Examples, *, shuffle: bool = False) -> tf.data.Dataset:
+            return classification.dataset(
+                examples,
+                tokenizer,
+                labels,
+                batch_size=config.batch_size,
+                max_sequence_length=config.max_sequence_length,
+                shuffle=shuffle,
+                seed=config.seed,
+            )
+
+        train_batches, dev_batches = batches(train, shuffle=True), batches(dev)
+        num_updates = config.epochs * len(train_batches)
+        schedule = WarmupLinearDecay(
+            config.learning_rate,
+            warmup_steps=round(config.warmup_fraction * num_updates),
+            total_steps=num_updates,
+        )
+        model.compile(
+            optimizer=adamw(schedule, weight_decay=config.weight_decay, clip_norm=config.clip_norm),
+            loss={"logits": keras.losses.SparseCategoricalCrossentropy(from_logits=True)},
+            metrics={"logits": [keras.metrics.SparseCategoricalAccuracy(name="accuracy")]},
+            jit_compile=False,
+        )
+        runs.start(folder, config)
+
+    history = model.fit(
+        train_batches,
+        validation_data=dev_batches,
+        epochs=config.epochs,
+        shuffle=False,  # the batches are shuffled already
+        callbacks=runs.callbacks(folder, monitor="val_accuracy"),
+        verbose=runs.verbosity(),
+    ).history
+    model.load_weights(folder / runs.BEST_WEIGHTS)
+
+    metrics = {
+        "dev_accuracy": max(history["val_accuracy"]),
+        "dev_majority": majority_share(dev),
+        "epochs": runs.epochs(history),
+        "labels": labels,
+        "seconds": round(time.time() - started),
+    }
+    if test is not None:
+        scores = model.evaluate(batches(test), return_dict=True, verbose=0)
+        metrics |= {"test_accuracy": scores["accuracy"], "test_majority": majority_share(test)}
+    runs.report(folder, metrics)
+    if config.export:
+        exported = kt.export.classifier(
+            model,
+            tokenizer,
+            labels,
+            config.export,
+            max_sequence_length=config.max_sequence_length,
+            pair=train.texts_b is not None,
+        )
+        print(f"exported: {exported}")
+    return metrics
+
+
+def read(config: Config) -> tuple[Examples, Examples, Examples | None, list[str]]:
+    """Training, dev and test examples, and the labels."""
+    read_file = functools.partial(
+        load,
+        text_column=config.text_column,
+        text_b_column=config.text_b_column,
+        label_column=config.label_column,
+        header=config.header,
+    )
+    train, duplicates = deduplicate(read_file(config.train_file, labels=config.labels or None))
+    print(duplicates)
+    labels = list(config.labels) or label_set(train)
+    if config.dev_file:
+        dev = read_file(config.dev_file, labels=labels)
+    else:
+        shares = {"train": 1 - config.dev_fraction, "dev": config.dev_fraction}
+        parts = split(train, shares, seed=0)
+        train, dev = parts["train"], parts["dev"]
+    test = read_file(config.test_file, labels=labels) if config.test_file else None
+    for examples in (dev, test) if test else (dev,):
+        print(f"{examples.source}: {overlap(examples, train)} of {len(examples)} also in training")
+    return train, dev, test, labels
+
+
+def build(config: Config, num_classes: int) -> tuple[keras.Model, WordPieceTokenizer]:
+    """The encoder, pretrained or not, with a classifier on top, and its tokenizer."""
+    rates = {"dropout": config.dropout, "attention_dropout": config.dropout}
+    if config.weights and not config.model:
+        encoder = bert(**(kt.convert.read_bert_config(config.weights) | rates))
+        kt.convert.load_bert(encoder, config.weights, ignore=["cls.*"])
+        tokenizer = WordPieceTokenizer(config.weights / "vocab.txt")
+    elif config.model and config.vocabulary and not config.weights:
+        tokenizer = WordPieceTokenizer(config.vocabulary)
+        encoder = kt.create_model(config.model, vocabulary_size=tokenizer.vocabulary_size, **rates)
+    else:
+        raise ValueError("give either --weights FOLDER, or --model NAME and --vocabulary FILE")
+    if config.pooling == "mean":
+        encoder = with_mean_pooling(encoder)
+    model = kt.heads.classifier(encoder, num_classes, dropout=config.dropout)
+    check_model(model, tokenizer, "logits")
+    return model, tokenizer
+
+
+def with_mean_pooling(encoder: keras.Model) -> keras.Model:
+    """The encoder with the mean of its real tokens for `pooled_output`, without its pooler."""
+    mean = keras.layers.GlobalAveragePooling1D(name="mean_pooling")
+    outputs = dict(encoder.output)
+    outputs["pooled_output"] = mean(outputs["sequence_output"], mask=encoder.input["padding_mask"])
+    return keras.Model(encoder.input, outputs, name=encoder.name)
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    main(tyro.cli(Config, description=__doc__))

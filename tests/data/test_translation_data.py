@@ -1,0 +1,438 @@
+"""Pairs of sentences: reading, encoding, batches of tokens, and what goes wrong with them."""
+
+import gzip
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_transformers.data.token_batches import TokenLists, best_limits, plan_batches
+from keras_transformers.data.translation import (
+    EncodedPairs,
+    batch_arrays,
+    batch_statistics,
+    encode,
+    evaluation_dataset,
+    read_multi30k,
+    read_parallel,
+    read_tsv,
+    training_dataset,
+    with_dropout,
+)
+from keras_transformers.tokenizers.sentencepiece import SentencePieceTokenizer
+
+PAD, START, END = 0, 2, 3
+
+
+def write(path: Path, text: str) -> Path:
+    if path.suffix == ".gz":
+        path.write_bytes(gzip.compress(text.encode()))
+    else:
+        path.write_text(text, encoding="utf-8")
+    return path
+
+
+# Reading.
+
+
+def test_parallel_files_plain_and_gzipped(tmp_path: Path) -> None:
+    """A tab, a line separator and an empty line are part of the text; a final newline is not."""
+    german = write(tmp_path / "a.de", "Ein\tMann\n\nZwei\u2028Hunde")
+    english = write(tmp_path / "a.en.gz", "A man\nA cat\nTwo dogs\n")
+    assert list(read_parallel(german, english)) == [
+        ("Ein\tMann", "A man"),
+        ("", "A cat"),
+        ("Zwei\u2028Hunde", "Two dogs"),
+    ]
+
+
+@pytest.mark.parametrize(("sources", "targets"), [(3, 5), (5, 3), (0, 1)])
+def test_unequal_files_are_refused_with_both_counts(
+    tmp_path: Path, sources: int, targets: int
+) -> None:
+    german = write(tmp_path / "a.de", "Hund\n" * sources)
+    english = write(tmp_path / "a.en.gz", "dog\n" * targets)
+    message = rf"a\.de has {sources} lines, .*a\.en\.gz has {targets}: each line"
+    with pytest.raises(ValueError, match=message):
+        list(read_parallel(german, english))
+
+
+def test_bytes_that_are_not_utf8_are_refused_with_file_and_line(tmp_path: Path) -> None:
+    german = tmp_path / "a.de"
+    german.write_bytes(b"gut\nsch\xf6n\n")
+    english = write(tmp_path / "a.en", "good\nnice\n")
+    with pytest.raises(ValueError, match=r"a\.de:2: not UTF-8"):
+        list(read_parallel(german, english))
+    with pytest.raises(ValueError, match=r"a\.de:2: not UTF-8"):
+        list(read_tsv(german, source_column=0, target_column=0))
+
+
+def test_missing_files(tmp_path: Path) -> None:
+    english = write(tmp_path / "a.en", "dog\n")
+    with pytest.raises(FileNotFoundError, match=r"a\.de: no such file"):
+        list(read_parallel(tmp_path / "a.de", english))
+    with pytest.raises(FileNotFoundError, match=r"neither .*train\.de\.gz nor .*train\.de exists"):
+        read_multi30k(tmp_path, "train")
+
+
+def test_tsv(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tsv.gz", '1\tA "man\tEin Mann\n2\t\tHund\n')
+    pairs = list(read_tsv(path, source_column=2, target_column=1))
+    assert pairs == [("Ein Mann", 'A "man'), ("Hund", "")]
+
+
+def test_malformed_tsv(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tsv", "a\tb\nc\td\te\n")
+    with pytest.raises(ValueError, match=r"a\.tsv:2: 3 columns, the first line has 2"):
+        list(read_tsv(path))
+    for column in (2, -1):
+        with pytest.raises(ValueError, match=rf"a\.tsv:1: 2 columns; .*source_column={column}"):
+            list(read_tsv(path, source_column=column))
+
+
+def test_multi30k_directions_and_plain_files(tmp_path: Path) -> None:
+    write(tmp_path / "val.de.gz", "Hund\n")
+    write(tmp_path / "val.en", "dog\n")
+    assert list(read_multi30k(tmp_path, "val")) == [("Hund", "dog")]
+    pairs = read_multi30k(tmp_path, "val", source_language="en", target_language="de")
+    assert list(pairs) == [("dog", "Hund")]
+
+
+# Encoding.
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> SentencePieceTokenizer:
+    folder = tmp_path_factory.mktemp("translation")
+    text = "Ein Mann geht. Zwei Hunde rennen.\nA man walks. Two dogs run.\n"
+    return SentencePieceTokenizer.train(
+        [write(folder / "text", text)], folder / "shared.model", vocabulary_size=300
+    )
+
+
+def test_empty_and_too_long_pairs_are_dropped_and_counted(
+    tokenizer: SentencePieceTokenizer,
+) -> None:
+    pairs = [
+        ("Ein Mann", "A man"),
+        ("", "A man"),
+        ("Ein Mann", " \t "),
+        ("", ""),
+        ("Hunde", "Two dogs"),
+        ("Ein Mann " * 9, "A man"),
+        ("Ein Mann", "A man " * 9),
+        ("Mann", "man"),
+    ]
+    encoded = encode(pairs, tokenizer, max_sequence_length=12)
+    assert encoded.indices.tolist() == [0, 4, 7]
+    assert len(encoded) == 3
+    report = encoded.report
+    assert (report.num_pairs, report.num_empty, report.num_too_long) == (8, 3, 2)
+    assert report.num_source_tokens == encoded.source.lengths.sum()
+    assert report.num_target_tokens == encoded.target.lengths.sum() - 3
+    assert "3 of 8 pairs kept" in str(report)
+    assert "3 with an empty side, 2 with a side of more than 12 tokens" in str(report)
+
+
+def test_the_longest_pair_that_fits(tokenizer: SentencePieceTokenizer) -> None:
+    """The limit is on positions: source with its end, target with its start or its end."""
+    pairs = [("Ein Mann geht", "man"), ("Mann", "Two dogs run")]
+    source = len(tokenizer.tokenize([pairs[0][0]]).to_list()[0]) + 1
+    target = len(tokenizer.tokenize([pairs[1][1]]).to_list()[0]) + 1
+    for limit in (source, target):
+        kept = encode(pairs, tokenizer, max_sequence_length=limit).indices.tolist()
+        assert kept == [i for i, size in enumerate((source, target)) if size <= limit]
+
+
+def test_ids_and_ends(tokenizer: SentencePieceTokenizer) -> None:
+    encoded = encode([("Ein Mann", "A man")], tokenizer, max_sequence_length=99)
+    (source,), (target,) = (tokenizer.tokenize([t]).to_list() for t in ("Ein Mann", "A man"))
+    assert encoded.source.values.tolist() == [*source, END]
+    assert encoded.target.values.tolist() == [START, *target, END]
+    ((inputs, targets, weights),) = evaluation_dataset(encoded, batch_tokens=99)
+    assert inputs["source_token_ids"].numpy().tolist() == [[*source, END]]
+    assert inputs["target_token_ids"].numpy().tolist() == [[START, *target]]
+    assert targets.numpy().tolist() == [[*target, END]]
+    assert weights.numpy().tolist() == [[1.0] * (len(target) + 1)]
+
+
+def test_more_pairs_than_a_chunk(
+    tokenizer: SentencePieceTokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pairs = [("Ein " * (i % 5), "A man" * (i % 3)) for i in range(23)]
+    whole = encode(pairs, tokenizer, max_sequence_length=20)
+    monkeypatch.setattr("keras_transformers.data.translation._CHUNK", 4)
+    parts = encode(iter(pairs), tokenizer, max_sequence_length=20)
+    np.testing.assert_array_equal(whole.source.values, parts.source.values)
+    np.testing.assert_array_equal(whole.target.lengths, parts.target.lengths)
+    assert whole.report == parts.report
+
+
+# Batches.
+
+
+def random_pairs(count: int, seed: int = 0, max_length: int = 30) -> EncodedPairs:
+    """Pairs of correlated lengths; each token of a pair is its number, so that it can be found."""
+    random = np.random.default_rng(seed)
+    sources = random.integers(2, max_length + 1, count)
+    targets = np.clip(sources + random.integers(-3, 4, count), 2, max_length)
+    number = np.arange(count, dtype=np.int32) + 10
+    source, target = np.repeat(number, sources), np.repeat(number, targets + 1)
+    source[np.cumsum(sources) - 1] = END
+    target[np.cumsum(targets + 1) - 1] = END
+    target[np.cumsum(targets + 1) - targets - 1] = START
+    report: Any = "made up"
+    return EncodedPairs(
+        TokenLists(source, sources), TokenLists(target, targets + 1), np.arange(count), report
+    )
+
+
+def elements(dataset: tf.data.Dataset) -> Iterator[tuple[dict[str, Any], Any, Any]]:
+    return dataset.as_numpy_iterator()
+
+
+def epoch_of(pairs: EncodedPairs, number: int = 0, **options: Any) -> list[Any]:
+    """The batches of an epoch of `training_dataset`."""
+    sizes = [
+        len(
+            plan_batches(
+                pairs.source.lengths,
+                pairs.target.lengths - 1,
+                batch_tokens=options["batch_tokens"],
+                seed=(options.get("seed", 0), epoch),
+            )
+        )
+        for epoch in range(number + 1)
+    ]
+    dataset = training_dataset(pairs, **options).skip(sum(sizes[:-1])).take(sizes[-1])
+    return list(elements(dataset))
+
+
+def check_batch(inputs: dict[str, Any], targets: Any, weights: Any) -> list[int]:
+    """Checks the padding and the shift of a batch; returns the numbers of its pairs."""
+    source, target = inputs["source_token_ids"], inputs["target_token_ids"]
+    assert source.dtype == target.dtype == targets.dtype == np.int32
+    assert weights.dtype == np.float32
+    np.testing.assert_array_equal(weights, targets != PAD)
+    numbers = []
+    for i in range(len(source)):
+        source_row, target_row = source[i][source[i] != PAD], target[i][target[i] != PAD]
+        length = len(target_row)
+        if not weights[i].any():  # an empty row
+            assert (source_row.tolist(), target_row.tolist()) == ([END], [START])
+            continue
+        number = source[i][0]
+        assert set(source_row[:-1]) == {number}
+        assert source_row[-1] == END
+        assert (source[i][len(source_row) :] == PAD).all()
+        assert target_row.tolist() == [START] + [number] * (length - 1)
+        assert targets[i][:length].tolist() == [number] * (length - 1) + [END]
+        assert (targets[i][length:] == PAD).all()
+        numbers.append(int(number) - 10)
+    return numbers
+
+
+@pytest.mark.parametrize("num_shapes", [None, 1, 3])
+def test_every_pair_is_in_an_epoch_once_within_the_budget(num_shapes: int | None) -> None:
+    pairs = random_pairs(300)
+    statistics = batch_statistics(pairs, batch_tokens=500, num_shapes=num_shapes)
+    dataset = training_dataset(pairs, batch_tokens=500, num_shapes=num_shapes)
+    seen, shapes, positions, tokens = [], set(), 0, 0
+    for inputs, targets, weights in elements(dataset.take(statistics.num_batches)):
+        seen += check_batch(inputs, targets, weights)
+        source, target = inputs["source_token_ids"], inputs["target_token_ids"]
+        assert source.size + target.size <= 500
+        shapes.add((source.shape, target.shape))
+        positions += source.size + target.size
+    tokens = int(pairs.source.lengths.sum() + pairs.target.lengths.sum()) - 300
+    assert sorted(seen) == list(range(300))
+    assert len(shapes) == statistics.num_shapes
+    assert num_shapes is None or len(shapes) <= num_shapes
+    assert (statistics.num_positions, statistics.num_padding) == (positions, positions - tokens)
+    assert f"300 pairs in {statistics.num_batches} batches" in str(statistics)
+
+
+def test_one_shape_is_part_of_the_type() -> None:
+    dataset = training_dataset(random_pairs(50), batch_tokens=300, num_shapes=1)
+    inputs, targets, weights = dataset.element_spec
+    assert inputs["source_token_ids"].shape == targets.shape == weights.shape == (5, 30)
+    assert {inputs["source_token_ids"].shape for inputs, _, _ in elements(dataset.take(30))} == {
+        (5, 30)
+    }
+
+
+def test_batches_are_well_filled() -> None:
+    pairs = random_pairs(3000)
+    statistics = batch_statistics(pairs, batch_tokens=1000)
+    assert statistics.num_padding / statistics.num_positions < 0.1
+    sizes = [targets.size for _, targets, _ in epoch_of(pairs, batch_tokens=1000)]
+    assert np.median(sizes) > 400  # of about 500 on each side
+
+
+def same(one: list[Any], other: list[Any]) -> bool:
+    return len(one) == len(other) and all(
+        np.array_equal(a[0]["source_token_ids"], b[0]["source_token_ids"])
+        and np.array_equal(a[1], b[1])
+        for a, b in zip(one, other, strict=True)
+    )
+
+
+def test_order_depends_on_seed_and_epoch_alone() -> None:
+    pairs = random_pairs(200)
+    first = epoch_of(pairs, batch_tokens=400)
+    assert same(first, epoch_of(pairs, batch_tokens=400))
+    assert not same(first, epoch_of(pairs, batch_tokens=400, seed=1))
+    assert not same(first, epoch_of(pairs, 1, batch_tokens=400))
+    assert same(
+        epoch_of(pairs, 2, batch_tokens=400, seed=5), epoch_of(pairs, 2, batch_tokens=400, seed=5)
+    )
+
+
+def test_one_dataset_object_begins_anew_each_time() -> None:
+    dataset = training_dataset(random_pairs(100), batch_tokens=400).take(20)
+    assert same(list(elements(dataset)), list(elements(dataset)))
+
+
+def test_batches_mix_lengths_and_pairs() -> None:
+    """Batches come in no order of length, and pairs meet others in the next epoch."""
+    pairs = random_pairs(2000)
+    lengths = [targets.shape[1] for _, targets, _ in epoch_of(pairs, batch_tokens=400)]
+    assert abs(np.corrcoef(lengths, np.arange(len(lengths)))[0, 1]) < 0.5
+
+    def company(epoch: int) -> set[frozenset[int]]:
+        batches = epoch_of(pairs, epoch, batch_tokens=400)
+        return {
+            frozenset(couple)
+            for batch in batches
+            for couple in itertools.combinations(check_batch(*batch), 2)
+        }
+
+    first, second = company(0), company(1)
+    assert len(first & second) < 0.4 * len(first)
+
+
+@pytest.mark.parametrize("skip", [1, 17, 45])
+def test_a_resumed_run_goes_on_where_it_stopped(skip: int) -> None:
+    pairs = random_pairs(100)
+    whole = list(elements(training_dataset(pairs, batch_tokens=400).take(60)))
+    resumed = training_dataset(pairs, batch_tokens=400, skip_batches=skip).take(60 - skip)
+    assert same(whole[skip:], list(elements(resumed)))
+
+
+def test_evaluation_sees_every_pair_once_and_knows_its_size() -> None:
+    pairs = random_pairs(150)
+    for num_shapes in (None, 2):
+        dataset = evaluation_dataset(pairs, batch_tokens=300, num_shapes=num_shapes)
+        for _ in range(2):
+            batches = list(elements(dataset))
+            assert int(dataset.cardinality()) == len(batches)
+            assert sorted(n for batch in batches for n in check_batch(*batch)) == list(range(150))
+
+
+def test_plan_and_arrays_bring_outputs_back_into_order() -> None:
+    """How to decode in batches of like length: `indices` says whose row is whose."""
+    pairs = random_pairs(40)
+    plan = plan_batches(pairs.source.lengths, pairs.target.lengths - 1, batch_tokens=200, seed=None)
+    for batch in plan:
+        assert check_batch(*batch_arrays(pairs, batch)) == batch.indices.tolist()
+
+
+def test_best_limits_against_all_choices() -> None:
+    random = np.random.default_rng(0)
+    for _ in range(50):
+        lengths, count = random.integers(1, 12, 30), int(random.integers(1, 6))
+        values = np.unique(lengths)
+
+        def padded(limits: Any, lengths: Any = lengths) -> int:
+            return int(np.sort(limits)[np.searchsorted(np.sort(limits), lengths)].sum())
+
+        choices = itertools.combinations(values[:-1], min(count, len(values)) - 1)
+        best = min(padded([*choice, values[-1]]) for choice in choices)
+        limits = best_limits(lengths, count)
+        assert limits == sorted(set(limits))
+        assert len(limits) <= count
+        assert padded(limits) == best
+
+
+def test_bad_batches() -> None:
+    pairs = random_pairs(50)
+    none = EncodedPairs(pairs.source.select([]), pairs.target.select([]), np.zeros(0), pairs.report)
+    for make in (training_dataset, evaluation_dataset, batch_statistics):
+        with pytest.raises(ValueError, match="no pairs to make batches of: made up"):
+            make(none, batch_tokens=100)
+        with pytest.raises(ValueError, match=r"batch_tokens is 40, but the longest pair takes \d+"):
+            make(pairs, batch_tokens=40)
+        with pytest.raises(ValueError, match="batch_tokens is 59, .* takes 60 positions"):
+            make(pairs, batch_tokens=59, num_shapes=2)
+        with pytest.raises(ValueError, match="0 classes of length"):
+            make(pairs, batch_tokens=100, num_shapes=0)
+    lengths = pairs.source.lengths
+    with pytest.raises(ValueError, match=r"a pair of length 30 for shape_lengths=\[29\]"):
+        plan_batches(lengths, lengths, batch_tokens=100, seed=0, shape_lengths=[29])
+
+
+# Sub-words cut at random.
+
+
+def test_dropout_changes_the_cut_but_not_the_text(tokenizer: SentencePieceTokenizer) -> None:
+    texts = [("Zwei Hunde rennen.", "Two dogs run."), ("Ein Mann geht.", "A man walks.")] * 20
+    pairs = encode(texts, tokenizer, max_sequence_length=40)
+    of_epoch = with_dropout(pairs, tokenizer, dropout=0.3, seed=0)
+    first, second = of_epoch(0), of_epoch(1)
+    assert len(first.source.values) > len(pairs.source.values)
+    assert not np.array_equal(first.source.values, second.source.values)
+    again = with_dropout(pairs, tokenizer, dropout=0.3, seed=0)(1)
+    np.testing.assert_array_equal(again.target.values, second.target.values)
+    ragged = tf.RaggedTensor.from_row_lengths(second.target.values, second.target.lengths)
+    back = tokenizer.detokenize(ragged).numpy().tolist()
+    assert back == [target.encode() for _, target in texts]
+    assert {(row[0], row[-1]) for row in ragged.to_list()} == {(START, END)}
+
+
+def test_dropout_counts_pairs_that_become_too_long(tokenizer: SentencePieceTokenizer) -> None:
+    texts = [("Hunde", "dogs")] * 5 + [("Zwei Hunde rennen", "Two dogs run")] * 5
+    pairs = encode(texts, tokenizer, max_sequence_length=16)
+    report = with_dropout(pairs, tokenizer, dropout=1.0, seed=0)(0)
+    assert report.indices.tolist() == [0, 1, 2, 3, 4]
+    assert report.report.num_too_long == 5
+
+
+@pytest.mark.parametrize("num_shapes", [None, 2])
+def test_dropout_in_the_dataset(tokenizer: SentencePieceTokenizer, num_shapes: int | None) -> None:
+    texts = [("Zwei Hunde rennen.", "Two dogs run."), ("Ein Mann geht.", "A man walks.")] * 20
+    pairs = encode(texts, tokenizer, max_sequence_length=30)
+    options = {"batch_tokens": 300, "num_shapes": num_shapes}
+    epochs = with_dropout(pairs, tokenizer, dropout=0.3, seed=0)
+    batches = list(elements(training_dataset(epochs, **options).take(30)))
+    fresh = with_dropout(pairs, tokenizer, dropout=0.3, seed=0)
+    resumed = elements(training_dataset(fresh, skip_batches=21, **options).take(9))
+    assert same(batches[21:], list(resumed))
+    shapes = {batch[0]["source_token_ids"].shape for batch in batches}
+    assert num_shapes is None or len(shapes) <= num_shapes
+    with pytest.raises(ValueError, match="dropout is 2"):
+        training_dataset(with_dropout(pairs, tokenizer, dropout=2, seed=0), **options)
+
+
+# Real data.
+
+
+def test_multi30k(data_dir: Path, tmp_path: Path) -> None:
+    directory = data_dir / "multi30k"
+    tokenizer = SentencePieceTokenizer.train(
+        [directory / "train.de.gz", directory / "train.en.gz"], tmp_path / "multi30k.model"
+    )
+    pairs = encode(read_multi30k(directory, "train"), tokenizer, max_sequence_length=128)
+    assert len(pairs) == pairs.report.num_pairs == 29_000
+    assert (pairs.source.lengths.max(), pairs.target.lengths.max()) == (58, 50)
+    statistics = batch_statistics(pairs, batch_tokens=4096)
+    assert statistics.num_padding / statistics.num_positions < 0.07
+    bounded = batch_statistics(pairs, batch_tokens=4096, num_shapes=8)
+    assert bounded.num_shapes == 8
+    assert bounded.num_padding / bounded.num_positions < 0.15
+    assert len(encode(read_multi30k(directory, "val"), tokenizer, max_sequence_length=128)) == 1014
+    test = read_multi30k(directory, "test_2016_flickr", source_language="en", target_language="de")
+    assert sum(1 for _ in test) == 1000

@@ -1,0 +1,218 @@
+"""The average of checkpoints: in memory beside `fit`, and from files."""
+
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import keras
+import ml_dtypes
+import numpy as np
+import pytest
+
+from keras_transformers.training.averaging import CheckpointAveraging, average_checkpoints
+
+Weights = list[np.ndarray]
+
+
+def small_model(units: int = 3) -> keras.Model:
+    """Kernels in float32 and bfloat16, and a moving average that is no trainable weight."""
+    model = keras.Sequential(
+        [
+            keras.Input((4,)),
+            keras.layers.Dense(units, name="first"),
+            keras.layers.BatchNormalization(name="norm"),
+            keras.layers.Dense(2, name="second", dtype="bfloat16"),
+        ]
+    )
+    model.compile(keras.optimizers.Adam(0.1), "mse")
+    model.optimizer.build(model.trainable_variables)
+    return model
+
+
+def randomize(model: keras.Model, seed: int) -> Weights:
+    generator = np.random.default_rng(seed)
+    model.set_weights([generator.normal(size=weight.shape) for weight in model.weights])
+    for variable in model.optimizer.variables[2:]:
+        variable.assign(generator.normal(size=variable.shape))
+    return model.get_weights()
+
+
+def mean_weights(checkpoints: list[Weights]) -> Weights:
+    return [
+        np.mean([np.float64(array) for array in arrays], axis=0)
+        for arrays in zip(*checkpoints, strict=True)
+    ]
+
+
+def assert_weights(model: keras.Model, expected: Weights) -> None:
+    for weight, value in zip(model.weights, expected, strict=True):
+        tolerance = 1e-2 if weight.dtype == "bfloat16" else 1e-6
+        np.testing.assert_allclose(
+            np.float64(weight.numpy()), value, rtol=tolerance, atol=1e-7, err_msg=weight.path
+        )
+
+
+def assert_same(actual: Weights, expected: Weights) -> None:
+    for one, other in zip(actual, expected, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def epochs(averaging: CheckpointAveraging, count: int, batches: int = 4) -> list[Weights]:
+    """Calls the callback as `fit` does, over random weights; returns those after each batch."""
+    averaging.set_model(small_model())
+    weights = []
+    for epoch in range(count):
+        for batch in range(batches):
+            weights.append(randomize(averaging.model, len(weights)))
+            averaging.on_train_batch_end(batch)
+        averaging.on_epoch_end(epoch)
+    return weights
+
+
+def test_the_last_epochs_are_averaged() -> None:
+    averaging = CheckpointAveraging(num_checkpoints=3)
+    weights = epochs(averaging, 5)
+    assert len(averaging) == 3
+    averaging.apply()
+    assert_weights(averaging.model, mean_weights([weights[i] for i in (11, 15, 19)]))
+
+
+def test_every_so_many_batches_are_averaged_across_epochs() -> None:
+    averaging = CheckpointAveraging(num_checkpoints=2, frequency=3)
+    weights = epochs(averaging, 2)
+    averaging.apply()
+    assert_weights(averaging.model, mean_weights([weights[i] for i in (2, 5)]))
+
+
+def test_averaged_weights_are_swapped_in_and_out() -> None:
+    averaging = CheckpointAveraging(num_checkpoints=4)
+    weights = epochs(averaging, 4)
+    model = averaging.model
+    moments = [variable.numpy() for variable in model.optimizer.variables]
+
+    def fail_inside() -> None:
+        with averaging.averaged_weights():
+            assert_weights(model, mean_weights(weights[3::4]))
+            raise RuntimeError("inside")
+
+    with pytest.raises(RuntimeError, match="inside"):
+        fail_inside()
+    assert_same(model.get_weights(), weights[-1])
+    assert_same([variable.numpy() for variable in model.optimizer.variables], moments)
+
+
+def test_fit_is_the_same_when_a_callback_evaluates_the_average() -> None:
+    inputs, targets = np.eye(4), np.ones((4, 2))
+    averaging, outputs = CheckpointAveraging(num_checkpoints=2), []
+
+    class Evaluate(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+            with averaging.averaged_weights():
+                outputs.append(keras.ops.convert_to_numpy(self.model(inputs)))
+
+    plain, model = small_model(), small_model()
+    model.set_weights(plain.get_weights())
+    plain.fit(inputs, targets, epochs=3, shuffle=False, verbose=0)
+    callbacks = [averaging, Evaluate()]
+    model.fit(inputs, targets, epochs=3, shuffle=False, callbacks=callbacks, verbose=0)
+    assert_same(model.get_weights(), plain.get_weights())
+    assert len(outputs) == 3
+    assert np.abs(np.float32(outputs[-1]) - np.float32(model(inputs))).max() > 1e-3
+
+
+def test_bad_arguments_and_no_checkpoints() -> None:
+    with pytest.raises(ValueError, match="num_checkpoints is 0"):
+        CheckpointAveraging(num_checkpoints=0)
+    with pytest.raises(ValueError, match="frequency is 'step'"):
+        CheckpointAveraging(frequency="step")  # type: ignore[arg-type]
+    averaging = CheckpointAveraging(frequency=10)
+    epochs(averaging, 1)
+    with pytest.raises(ValueError, match=r"no checkpoint to average after 4 batches.*10 batches"):
+        averaging.apply()
+
+
+def save(model: keras.Model, path: Path) -> Path:
+    model.save(path) if path.suffix == ".keras" else model.save_weights(path)
+    return path
+
+
+def checkpoints(directory: Path, suffix: str) -> tuple[list[Path], list[Weights]]:
+    model, paths, weights = small_model(), [], []
+    for number in range(3):
+        weights.append(randomize(model, number))
+        paths.append(save(model, directory / f"checkpoint-{number}{suffix}"))
+    return paths, weights
+
+
+def test_weights_files(tmp_path: Path) -> None:
+    paths, weights = checkpoints(tmp_path, ".weights.h5")
+    output = average_checkpoints(paths, tmp_path / "mean.weights.h5")
+    model = small_model()
+    model.load_weights(output)
+    assert_weights(model, mean_weights(weights))
+    assert not list(tmp_path.glob(".*")), "a scratch file stayed"
+
+
+def test_keras_archives_keep_the_last_optimizer(tmp_path: Path) -> None:
+    paths, weights = checkpoints(tmp_path, ".keras")
+    output = average_checkpoints([str(path) for path in paths], str(tmp_path / "mean.keras"))
+    model, last = keras.models.load_model(output), keras.models.load_model(paths[-1])
+    assert_weights(model, mean_weights(weights))
+    moments, expected = ([v.numpy() for v in m.optimizer.variables] for m in (model, last))
+    assert np.abs(np.float64(expected[2])).max() > 0
+    assert_same(moments, expected)
+    with zipfile.ZipFile(output) as archive:
+        assert archive.testzip() is None
+
+
+def test_bfloat16_is_summed_in_float64(tmp_path: Path) -> None:
+    model, paths = small_model(), []
+    for number, value in enumerate((256.0, 1.0, 1.0, 1.0)):  # 64.75; 64 if summed in bfloat16
+        model.set_weights([np.full(weight.shape, value) for weight in model.weights])
+        paths.append(save(model, tmp_path / f"{number}.weights.h5"))
+    model.load_weights(average_checkpoints(paths, tmp_path / "mean.weights.h5"))
+    kernel = model.get_layer("second").kernel.numpy()
+    assert kernel[0, 0] == np.asarray(64.75, ml_dtypes.bfloat16) != 64.0
+
+
+@pytest.mark.parametrize("suffix", [".weights.h5", ".keras"])
+def test_other_shapes_are_named(tmp_path: Path, suffix: str) -> None:
+    paths = [save(small_model(units), tmp_path / f"{units}{suffix}") for units in (3, 5)]
+    message = r"dense/vars/0 \(layer 'first'\) is \(4, 5\) against \(4, 3\)"
+    with pytest.raises(ValueError, match=message):
+        average_checkpoints(paths, tmp_path / f"mean{suffix}")
+    assert {path.name for path in tmp_path.iterdir()} == {f"3{suffix}", f"5{suffix}"}
+
+
+def test_missing_weights_are_named(tmp_path: Path) -> None:
+    other = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3, name="first")])
+    paths = [save(small_model(), tmp_path / "a.weights.h5"), save(other, tmp_path / "b.weights.h5")]
+    with pytest.raises(ValueError, match=r"\(layer 'norm'\) is missing against \(3,\)"):
+        average_checkpoints(paths, tmp_path / "c.weights.h5")
+
+
+def test_nan_is_named(tmp_path: Path) -> None:
+    model = small_model()
+    model.get_layer("second").bias.assign([0.0, np.nan])
+    path = save(model, tmp_path / "a.weights.h5")
+    with pytest.raises(ValueError, match=r"a\.weights\.h5: .*\(layer 'second'\) holds NaN"):
+        average_checkpoints([path], tmp_path / "b.weights.h5")
+
+
+def test_bad_paths(tmp_path: Path) -> None:
+    good, out = save(small_model(), tmp_path / "a.weights.h5"), tmp_path / "out.weights.h5"
+    with pytest.raises(ValueError, match="no checkpoints"):
+        average_checkpoints([], out)
+    with pytest.raises(FileNotFoundError, match=r"b\.weights\.h5: no such checkpoint"):
+        average_checkpoints([good, tmp_path / "b.weights.h5"], out)
+    with pytest.raises(FileExistsError, match=r"a\.weights\.h5 exists"):
+        average_checkpoints([good], good)
+    with pytest.raises(ValueError, match="must all be"):
+        average_checkpoints([good], tmp_path / "out.keras")
+    with pytest.raises(ValueError, match="must end in"):
+        average_checkpoints([good], tmp_path / "out.h5")
+    for name in ("text.weights.h5", "text.keras"):
+        (tmp_path / name).write_text("neither HDF5 nor zip")
+        with pytest.raises(ValueError, match="not a checkpoint that Keras wrote"):
+            average_checkpoints([tmp_path / name], tmp_path / f"out-{name}")
+    assert not list(tmp_path.glob("out*"))
