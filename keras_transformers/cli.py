@@ -2,6 +2,7 @@
 
 import argparse
 import dataclasses
+import io
 import json
 import os
 import sys
@@ -145,7 +146,7 @@ def _print_summary(result: dict[str, Any]) -> None:
 
 
 def _predict(parsed: argparse.Namespace) -> int:
-    from keras_transformers.export import predict
+    from keras_transformers.export import Predictor
 
     if parsed.text_b and not parsed.text:
         raise ValueError("--text-b needs as many --text before it")
@@ -153,9 +154,10 @@ def _predict(parsed: argparse.Namespace) -> int:
         raise ValueError(
             f"{len(parsed.text)} --text and {len(parsed.text_b)} --text-b: give one of each a pair"
         )
+    predictor = Predictor(parsed.path)
     for texts, texts_b in _batches(parsed):
         inputs = {"text": texts} | ({"text_b": texts_b} if texts_b else {})
-        for result in predict(parsed.path, inputs):
+        for result in predictor(inputs):
             print(json.dumps(result, ensure_ascii=False), flush=True)
     return 0
 
@@ -165,6 +167,8 @@ def _batches(parsed: argparse.Namespace, size: int = 32) -> Iterator[tuple[list[
     if parsed.text:
         yield parsed.text, parsed.text_b or []
         return
+    if isinstance(sys.stdin, io.TextIOWrapper):  # bytes that are no UTF-8 reach the model as such
+        sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape")
     batch: list[list[str]] = []
     for number, line in enumerate(sys.stdin, start=1):
         batch.append(line.rstrip("\n").split("\t"))

@@ -45,6 +45,7 @@ class Config:
     weights: Path | None = None  # Hugging Face BERT: config.json, model.safetensors, vocab.txt
     model: str | None = None  # instead: a name of `keras-transformers list`, random weights
     vocabulary: Path | None = None  # vocab.txt for --model; --weights brings its own
+    lowercase: bool = True  # False for cased vocabularies
 
     pooling: Literal["cls", "mean"] = "cls"  # the pooler on [CLS], as BERT; or all tokens' mean
     epochs: int = 3
@@ -166,9 +167,9 @@ def build(config: Config, num_classes: int) -> tuple[keras.Model, WordPieceToken
     if config.weights and not config.model:
         encoder = bert(**(kt.convert.read_bert_config(config.weights) | rates))
         kt.convert.load_bert(encoder, config.weights, ignore=["cls.*"])
-        tokenizer = WordPieceTokenizer(config.weights / "vocab.txt")
+        tokenizer = WordPieceTokenizer(config.weights / "vocab.txt", lowercase=config.lowercase)
     elif config.model and config.vocabulary and not config.weights:
-        tokenizer = WordPieceTokenizer(config.vocabulary)
+        tokenizer = WordPieceTokenizer(config.vocabulary, lowercase=config.lowercase)
         encoder = kt.create_model(config.model, vocabulary_size=tokenizer.vocabulary_size, **rates)
     else:
         raise ValueError("give either --weights FOLDER, or --model NAME and --vocabulary FILE")
@@ -189,4 +190,4 @@ def with_mean_pooling(encoder: keras.Model) -> keras.Model:
 
 if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO, format="%(message)s")
-    main(tyro.cli(Config, description=__doc__))
+    main(tyro.cli(Config))

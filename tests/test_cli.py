@@ -83,11 +83,15 @@ def test_predict_reads_texts_and_stdin(capsys, monkeypatch):
 
     calls = []
 
-    def predict(path, inputs):
-        calls.append(inputs)
-        return [{"label": text.upper()} for text in inputs["text"]]
+    class Predictor:
+        def __init__(self, path):
+            assert path == "somewhere"
 
-    monkeypatch.setattr(export, "predict", predict, raising=False)
+        def __call__(self, inputs):
+            calls.append(inputs)
+            return [{"label": text.upper()} for text in inputs["text"]]
+
+    monkeypatch.setattr(export, "Predictor", Predictor, raising=False)
     status, out, _ = run(capsys, "predict", "somewhere", "--text", "a", "--text", "ü")
     assert (status, out.splitlines()) == (0, ['{"label": "A"}', '{"label": "Ü"}'])
     monkeypatch.setattr("sys.stdin", io.StringIO("one\ttwo\nthree\tfour\n"))

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Literal
 
-from keras_transformers.data.text_files import FileFormat, file_format, read_objects, read_table
+from keras_transformers.files import FileFormat, file_format, read_objects, read_table
 
 Column = str | int
 Header = Literal["auto", "present", "absent"]

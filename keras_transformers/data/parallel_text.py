@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
-from keras_transformers.data.text_files import read_lines
+from keras_transformers.files import read_lines
 
 Pair = tuple[str, str]  # (source, target)
 

@@ -1,8 +1,8 @@
 """SavedModels that TF Serving takes as they are: text in, answer out, nothing of ours needed.
 
-`classifier` writes one; `predict` runs any, `Predictor` keeps it loaded. All exports go through
-`saved_model.write`: named, typed signatures, and a version folder that appears whole or not at
-all, after its answers were checked in a fresh process.
+`classifier` and `translator` write one; `predict` runs any, `Predictor` keeps it loaded. Everything
+goes through `saved_model.write`: named, typed signatures, and a version folder that appears whole
+or not at all, after its answers were checked in a fresh process.
 """
 
 import importlib
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from keras_transformers.export.classification import classifier
     from keras_transformers.export.prediction import Predictor, predict
+    from keras_transformers.export.translation import translator
 
 # Where the public names are. Looked up when first used: the modules import TensorFlow. No module
 # may be called like a function, or importing it would hide the function.
@@ -18,8 +19,9 @@ _MODULES = {
     "Predictor": "prediction",
     "classifier": "classification",
     "predict": "prediction",
+    "translator": "translation",
 }
-__all__ = ["Predictor", "classifier", "predict"]
+__all__ = ["Predictor", "classifier", "predict", "translator"]
 
 
 def __getattr__(name: str) -> Any:

@@ -11,7 +11,7 @@ import sentencepiece
 import tensorflow as tf
 import tensorflow_text
 
-from keras_transformers.data.text_files import read_lines
+from keras_transformers.files import read_lines
 
 Normalization = Literal["nmt_nfkc", "nmt_nfkc_cf", "nfkc", "nfkc_cf", "identity"]
 

@@ -14,7 +14,7 @@ import tensorflow as tf
 from keras_transformers.data import classification
 from keras_transformers.data.cleaning import deduplicate, overlap, split
 from keras_transformers.data.examples import Examples, label_set, load
-from keras_transformers.data.text_files import read_lines
+from keras_transformers.files import read_lines
 
 ROOT = Path(__file__).parents[2]
 

@@ -97,6 +97,7 @@ def test_pairs_without_a_dev_file_and_the_same_seed_twice(folder, monkeypatch):
             text_b_column="b",
             label_column="same",
             dev_fraction=0.25,
+            epochs=1,
             name=name,
         )
         run(monkeypatch, arguments)

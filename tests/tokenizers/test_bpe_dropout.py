@@ -8,7 +8,7 @@ import pytest
 import sentencepiece
 import tensorflow as tf
 
-from keras_transformers.data.text_files import read_lines
+from keras_transformers.files import read_lines
 from keras_transformers.tokenizers.bpe_dropout import BytePairDropout
 from keras_transformers.tokenizers.sentencepiece import SentencePieceTokenizer
 
