@@ -1,8 +1,8 @@
 """keras_transformers: from raw text to a model served by TF Serving, every number verified.
 
 Factories (`bert_base()`, ...), `list_models` and `create_model` stand here; the rooms behind them
-are `layers`, `models`, `heads`, `tokenizers`, `data`, `training`, `decoding`, `convert`, `export`,
-`serving` and `inspection`. Names are looked up when first used, so that importing this package
+are `layers`, `models`, `heads`, `tokenizers`, `data`, `training`, `decoding`, `convert`, `export` and
+`inspection`. Names are looked up when first used, so that importing this package
 costs little and, with another Keras backend, does not import TensorFlow.
 """
 
@@ -23,7 +23,6 @@ _ROOMS = (
     "layers",
     "models",
     "registry",
-    "serving",
     "tokenizers",
     "training",
 )

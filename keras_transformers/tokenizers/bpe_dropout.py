@@ -53,12 +53,11 @@ class BytePairDropout:
 
         self._vocabulary = vocabulary
         self._ids = {token: i for i, token in enumerate(vocabulary) if not fixed[i]}
-        # Merges that make up the plain cut of each distinct word, and at most any cut of it.
-        sizes = np.array([sum(len(vocabulary[i]) for i in word) for word in distinct], np.int64)
-        plain = sizes - np.array([len(word) for word in distinct], np.int64)
-        is_fixed = np.array([fixed[word[0]] for word in distinct], bool)
-        self._plain_merges = np.where(is_fixed, 0, plain)
-        self._max_merges = np.where(is_fixed, 0, sizes - 1)
+        merges = [
+            0 if fixed[word[0]] else sum(len(vocabulary[i]) for i in word) - len(word)
+            for word in distinct
+        ]
+        self._num_merges = np.array(merges, np.int64)  # (distinct words,), in the plain cut
         self._cut = functools.lru_cache(maxsize=_REMEMBERED)(self._cut_word)
 
     def __call__(
@@ -94,14 +93,13 @@ class BytePairDropout:
     def _decide(self, random: np.random.Generator, dropout: float) -> np.ndarray:
         """Draws for each word which of its merges, one bit each in their order, are left out."""
         drops, kept = np.zeros_like(self._words), np.zeros_like(self._words)
-        most = self._plain_merges[self._words]
+        num_merges = self._num_merges[self._words]
         for bit in range(_DECISIONS):
-            # Once all merges are made, further decisions would not matter: they stay 0, so that
-            # equal cuts have equal bits.
-            drop = (random.random(len(drops), np.float32) < dropout) & (kept < most)
+            # Hardly any cut has more merges than the plain one. What would be decided after so
+            # many does not matter: it stays 0, so that equal cuts mostly have equal bits.
+            drop = (random.random(len(drops), np.float32) < dropout) & (kept < num_merges)
             drops |= drop.astype(np.int64) << bit
             kept += ~drop
-            most = np.where(drop, self._max_merges[self._words], most)
         return drops
 
     def _cut_word(self, word: int, drops: int) -> tuple[int, ...]:

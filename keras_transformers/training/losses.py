@@ -115,8 +115,8 @@ class TokenCrossentropy(keras.losses.Loss):
         name: str = "token_crossentropy",
     ) -> None:
         _check_label_smoothing(label_smoothing)
-        # float32 whatever the precision policy: Keras casts the ids too, and float32 holds all
-        # integers up to 16,777,216, bfloat16 up to 256 only.
+        # float32 whatever floatx is: Keras casts the ids too, and float32 holds all integers up to
+        # 16,777,216, bfloat16 only up to 256.
         super().__init__(name=name, reduction=reduction, dtype="float32")
         self.label_smoothing = label_smoothing
 

@@ -6,16 +6,36 @@ A run lives in `runs/<name>/`: `config.json`, `tensorboard/`, `best.weights.h5`,
 import contextlib
 import dataclasses
 import json
+import logging
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import keras
+import tyro
 
 BEST_WEIGHTS = "best.weights.h5"
 METRICS = "metrics.json"
+
+
+def command_line(main: Callable[[Any], Any], config_class: type) -> None:
+    """Calls `main` with a configuration, a dataclass, made from the command line.
+
+    What this package logs, counts above all, is printed.
+    """
+    logger = logging.getLogger("keras_transformers")
+    logger.setLevel(logging.INFO)
+    logger.handlers = [_Printer()]
+    main(tyro.cli(config_class))
+
+
+class _Printer(logging.Handler):
+    """Prints to what is standard output at that moment."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        print(self.format(record), flush=True)
 
 
 @contextlib.contextmanager

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -315,6 +316,24 @@ def test_batches_mix_lengths_and_pairs() -> None:
     assert len(first & second) < 0.4 * len(first)
 
 
+def test_epochs_of_fit_follow_each_other() -> None:
+    """`steps_per_epoch` cuts the endless dataset; the next epoch does not begin it again."""
+    seen = []
+
+    class Recorder(keras.Model):
+        def train_step(self, data: Any) -> dict[str, Any]:
+            seen.append(data)
+            return {}
+
+    pairs = random_pairs(60)
+    num_batches = batch_statistics(pairs, batch_tokens=400).num_batches
+    model = Recorder()
+    model.compile(run_eagerly=True)
+    dataset = training_dataset(pairs, batch_tokens=400)
+    model.fit(dataset, steps_per_epoch=num_batches, epochs=2, verbose=0)
+    assert same(seen, list(elements(dataset.take(2 * num_batches))))
+
+
 @pytest.mark.parametrize("skip", [1, 17, 45])
 def test_a_resumed_run_goes_on_where_it_stopped(skip: int) -> None:
     pairs = random_pairs(100)
@@ -385,6 +404,7 @@ def test_dropout_changes_the_cut_but_not_the_text(tokenizer: SentencePieceTokeni
     first, second = of_epoch(0), of_epoch(1)
     assert len(first.source.values) > len(pairs.source.values)
     assert not np.array_equal(first.source.values, second.source.values)
+    assert not np.array_equal(first.target.values, second.target.values)
     again = with_dropout(pairs, tokenizer, dropout=0.3, seed=0)(1)
     np.testing.assert_array_equal(again.target.values, second.target.values)
     ragged = tf.RaggedTensor.from_row_lengths(second.target.values, second.target.lengths)

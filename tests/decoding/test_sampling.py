@@ -206,7 +206,8 @@ def test_nucleus_is_that_of_sorting(top_p: float) -> None:
 def test_draw_hits_the_entry_of_the_cumulative_sum(count: int) -> None:
     random = np.random.default_rng(count)
     weights = random.integers(0, 3, size=(2000, count)).astype(np.float32)
-    weights[:, random.integers(count)] = 1.0
+    weights[0, 0] = 0.0  # not to be drawn even when the random number is 0
+    weights[:, -1] = 1.0
     uniform = random.uniform(size=2000).astype(np.float32)
     uniform[:2] = 0.0, 1.0 - 2.0**-24  # the smallest and the largest there are
     for jit_compile in (False, True):

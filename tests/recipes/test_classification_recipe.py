@@ -74,6 +74,8 @@ def test_files_to_export(folder, monkeypatch, capsys):
     printed = capsys.readouterr().out
     assert "repeated examples removed" in printed
     assert "27 of 27 also in training" in printed
+    assert "80 examples" in printed
+    assert "0 inputs trimmed" in printed
     assert f"exported: {folder / 'saved' / '1'}" in printed
 
     with pytest.raises(SystemExit) as stopped:

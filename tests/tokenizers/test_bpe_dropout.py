@@ -93,6 +93,15 @@ def test_dropout_out_of_range(tokenizer: SentencePieceTokenizer) -> None:
         make(tokenizer, [SENTENCE])(dropout=1.5, seed=0)
 
 
+def test_no_merge_crosses_the_border_of_a_text(tokenizer: SentencePieceTokenizer) -> None:
+    """Not even where a text begins in the middle of a word."""
+    ids = np.array([tokenizer.vocabulary.index(letter) for letter in "youngsmales"], np.int32)
+    sampler = BytePairDropout(tokenizer.vocabulary, ids, np.ones(len(ids), np.int64))
+    token_ids, row_lengths = sampler(dropout=0.3, seed=0)
+    np.testing.assert_array_equal(token_ids, ids)
+    assert row_lengths.tolist() == [1] * len(ids)
+
+
 def test_no_texts(tokenizer: SentencePieceTokenizer) -> None:
     token_ids, row_lengths = make(tokenizer, [])(dropout=0.1, seed=0)
     assert (len(token_ids), len(row_lengths)) == (0, 0)

@@ -165,6 +165,20 @@ def test_keras_archives_keep_the_last_optimizer(tmp_path: Path) -> None:
         assert archive.testzip() is None
 
 
+def test_a_failure_while_writing_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = save(small_model(), tmp_path / "a.keras")
+
+    def full_disk(*arguments: Any) -> None:
+        raise OSError("no space left")
+
+    monkeypatch.setattr("keras_transformers.training.averaging.os.replace", full_disk)
+    with pytest.raises(OSError, match="no space left"):
+        average_checkpoints([path], tmp_path / "mean.keras")
+    assert list(tmp_path.iterdir()) == [path]
+
+
 def test_bfloat16_is_summed_in_float64(tmp_path: Path) -> None:
     model, paths = small_model(), []
     for number, value in enumerate((256.0, 1.0, 1.0, 1.0)):  # 64.75; 64 if summed in bfloat16

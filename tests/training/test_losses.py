@@ -151,14 +151,14 @@ def test_padding_and_uneven_batches_change_nothing(targets: np.ndarray, logits: 
     assert float(summed(targets, logits, weights)) == pytest.approx(real.sum(), rel=1e-6)
 
 
-def test_ids_above_256_survive_a_bfloat16_policy() -> None:
-    keras.config.set_dtype_policy("mixed_bfloat16")
+def test_ids_above_256_survive_bfloat16() -> None:
+    keras.config.set_floatx("bfloat16")
     try:
         logits = np.zeros((1, 1, 1000), "float32")
         logits[0, 0, 777] = 50.0  # 777 would be 776 in bfloat16
         assert float(TokenCrossentropy()(np.array([[777]]), logits)) == pytest.approx(0.0, abs=1e-6)
     finally:
-        keras.config.set_dtype_policy("float32")
+        keras.config.set_floatx("float32")
 
 
 def dictionary_model() -> keras.Model:
