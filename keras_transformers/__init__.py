@@ -1,9 +1,9 @@
 """keras_transformers: from raw text to a model served by TF Serving, every number verified.
 
 Factories (`bert_base()`, ...), `list_models` and `create_model` stand here; the rooms behind them
-are `layers`, `models`, `heads`, `tokenizers`, `data`, `training`, `decoding`, `convert`, `export` and
-`inspection`. Names are looked up when first used, so that importing this package
-costs little and, with another Keras backend, does not import TensorFlow.
+are `layers`, `models` (and its `heads`), `tokenizers`, `data`, `training`, `decoding`, `convert`,
+`export` and `inspection`. Names are looked up when first used: importing this package costs little
+and, with another Keras backend, does not import TensorFlow.
 """
 
 import importlib

@@ -84,30 +84,36 @@ def test_files_to_export(folder, monkeypatch, capsys):
     assert "classification exists: give the run another --name" in capsys.readouterr().err
 
 
-def test_pairs_without_a_dev_file_and_the_same_seed_twice(folder, monkeypatch):
+def test_pairs_without_a_dev_file(folder, monkeypatch):
     rows = [
         json.dumps({"a": f"{one} film", "b": f"{two} plot", "same": (i < 4) == (j < 4)})
         for i, one in enumerate(WORDS)
         for j, two in enumerate(WORDS)
     ]
     (folder / "pairs.jsonl").write_text("\n".join(rows) + "\n")
-    for name in ("one", "two"):
-        arguments = options(
-            folder,
-            train_file=folder / "pairs.jsonl",
-            text_column="a",
-            text_b_column="b",
-            label_column="same",
-            dev_fraction=0.25,
-            epochs=1,
-            name=name,
-        )
-        run(monkeypatch, arguments)
-    one, two = (
-        json.loads((folder / f"runs/{name}/metrics.json").read_text()) for name in ("one", "two")
+    arguments = options(
+        folder,
+        train_file=folder / "pairs.jsonl",
+        text_column="a",
+        text_b_column="b",
+        label_column="same",
+        dev_fraction=0.25,
+        pooling="mean",
+        epochs=1,
     )
-    assert one["labels"] == ["false", "true"]
-    assert one["epochs"] == two["epochs"]
+    run(monkeypatch, arguments)
+    metrics = json.loads((folder / "runs/classification/metrics.json").read_text())
+    assert metrics["labels"] == ["false", "true"]
+    assert metrics["dev_majority"] == 0.5
+
+
+@pytest.mark.slow
+def test_the_same_seed_gives_the_same_figures(folder, monkeypatch):
+    figures = []
+    for name, seed in (("one", 7), ("again", 7), ("other", 8)):
+        run(monkeypatch, options(folder, name=name, seed=seed))
+        figures.append(json.loads((folder / f"runs/{name}/metrics.json").read_text())["epochs"])
+    assert figures[0] == figures[1] != figures[2]
 
 
 @pytest.mark.parametrize(

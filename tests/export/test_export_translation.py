@@ -1,0 +1,132 @@
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_transformers.export import translator
+from keras_transformers.export.translation import Translator
+from keras_transformers.models.transformer import transformer
+from keras_transformers.tokenizers import SentencePieceTokenizer
+
+TEXTS = ["ein kleiner Hund", "zwei Hunde laufen schnell", ""]
+
+
+@pytest.fixture(scope="module")
+def bpe(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("bpe")
+    lines = ["ein kleiner Hund läuft", "zwei Hunde laufen schnell", "a small dog runs", "two dogs"]
+    (folder / "text").write_text("\n".join(lines * 3), "utf-8")
+    return SentencePieceTokenizer.train([folder / "text"], folder / "m", vocabulary_size=300)
+
+
+@pytest.fixture(scope="module")
+def model():
+    model = transformer(
+        vocabulary_size=300,
+        num_encoder_layers=1,
+        num_decoder_layers=1,
+        num_heads=2,
+        hidden_dim=16,
+        intermediate_dim=16,
+        max_sequence_length=24,
+        norm_position="pre",
+    )
+    random = np.random.default_rng(3)
+    for weight in model.trainable_variables:
+        if len(weight.shape) == 2:  # lively, so that no two continuations are nearly equal
+            weight.assign(random.normal(0, 0.5, weight.shape))
+    return model
+
+
+@pytest.fixture(scope="module")
+def exported(model, bpe, tmp_path_factory):
+    """Checked by reloading in a fresh process and through the V1 session loader."""
+    return translator(
+        model,
+        bpe,
+        tmp_path_factory.mktemp("base"),
+        max_sequence_length=24,
+        num_beams=3,
+        extra_length=5,
+        examples=TEXTS[:2],
+    )
+
+
+def graph(model, bpe, **options):
+    return Translator(model, bpe, max_sequence_length=24, extra_length=5, **options)
+
+
+def test_the_export_translates_as_the_model_does(model, bpe, exported):
+    loaded = tf.saved_model.load(str(exported))
+    expected = graph(model, bpe, num_beams=3).translate(tf.constant(TEXTS))
+    found = loaded.signatures["serving_default"](text=tf.constant(TEXTS))
+    np.testing.assert_array_equal(found["translation"], expected["translation"])
+    np.testing.assert_allclose(found["score"], expected["score"], rtol=1e-4)
+    best = loaded.signatures["n_best"](text=tf.constant(TEXTS[:2]))
+    assert best["translations"].shape == (2, 3)
+    np.testing.assert_array_equal(best["translations"][:, 0], found["translation"][:2])
+    assert (np.diff(best["scores"]) <= 0).all()
+
+
+def test_an_empty_text_translates_to_an_empty_text(model, bpe):
+    found = graph(model, bpe, num_beams=2).translate(tf.constant(["", "  "]))
+    assert found["translation"].numpy().tolist() == [b"", b""]
+    assert found["score"].numpy().tolist() == [0.0, 0.0]
+
+
+def test_the_company_in_a_batch_changes_nothing(model, bpe):
+    translate = graph(model, bpe, num_beams=3).translate
+    together = translate(tf.constant(TEXTS))
+    for row, text in enumerate(TEXTS):
+        alone = translate(tf.constant([text]))
+        assert alone["translation"][0] == together["translation"][row]
+        np.testing.assert_allclose(alone["score"][0], together["score"][row], rtol=1e-4)
+
+
+def test_a_translation_is_no_longer_than_source_and_extra_length(model, bpe):
+    found = graph(model, bpe, num_beams=1)._search(tf.constant(TEXTS), 1)
+    num_tokens = bpe.tokenize(TEXTS).row_lengths().numpy()
+    assert (found.lengths.numpy()[:2, 0] <= num_tokens[:2] + 5).all()
+    assert found.lengths[2, 0] == 0
+
+
+def test_a_text_beyond_the_positions_is_cut(model, bpe):
+    found = graph(model, bpe, num_beams=2).translate(tf.constant(["Hund " * 100]))
+    cut = graph(model, bpe, num_beams=2)._source(tf.constant(["Hund " * 100]))
+    assert cut.shape == (1, 24)
+    assert cut[0, -1] == bpe.end_token_id
+    assert found["translation"].shape == (1,)
+
+
+def test_attention_to_show(exported, bpe):
+    attend = tf.saved_model.load(str(exported)).signatures["attend"]
+    found = attend(text=tf.constant(TEXTS[:2]), translation=tf.constant(["a dog", "two"]))
+    source, target = found["source_tokens"].numpy(), found["target_tokens"].numpy()
+    assert found["attention"].shape == (2, target.shape[1], source.shape[1])
+    np.testing.assert_allclose(np.sum(found["attention"], -1), 1, atol=1e-5)
+    length = int(bpe.tokenize(TEXTS).row_lengths()[0])
+    assert source[0, length] == b"</s>"
+    assert set(source[0, length + 1 :]) <= {b""}
+    assert np.max(found["attention"][0, :, length + 1 :], initial=0) == 0
+
+
+def test_the_description_tells_task_search_and_size(exported, model):
+    described = json.loads((exported / "assets.extra" / "keras_transformers.json").read_text())
+    assert described["task"] == "translation"
+    assert described["num_beams"] == 3
+    assert described["model"]["num_parameters"] == model.count_params()
+
+
+def test_a_vocabulary_of_another_size_is_refused(bpe, tmp_path):
+    other = transformer(
+        vocabulary_size=11,
+        num_encoder_layers=1,
+        num_decoder_layers=1,
+        num_heads=1,
+        hidden_dim=4,
+        intermediate_dim=4,
+    )
+    with pytest.raises(ValueError, match="the tokenizer has 300 tokens and model 'transformer' 11"):
+        translator(other, bpe, tmp_path, max_sequence_length=24)
+    assert not list(tmp_path.iterdir())
