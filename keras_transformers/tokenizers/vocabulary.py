@@ -12,6 +12,8 @@ from keras_transformers.files import read_lines
 
 PAD, UNKNOWN, CLS, SEP, MASK = SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
+_LONGEST_TOKEN = 256  # In bytes, without "##": what tensorflow_text has room for.
+
 
 def read(path: str | os.PathLike[str]) -> list[str]:
     """The tokens of a vocabulary file, in the order of their ids.
@@ -130,7 +132,8 @@ def learn(
     )
     tokenizer.train_from_iterator(_lines(files), trainer)
     ids = tokenizer.get_vocab()
-    return sorted(ids, key=lambda token: ids[token])
+    usable = [token for token in ids if len(token.removeprefix("##").encode()) <= _LONGEST_TOKEN]
+    return sorted(usable, key=lambda token: ids[token])
 
 
 def _lines(files: Sequence[str | os.PathLike[str]]) -> Iterator[str]:

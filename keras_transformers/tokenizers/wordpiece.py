@@ -79,7 +79,6 @@ class WordPieceTokenizer(tf.Module):
         else:
             where, tokens = "vocabulary", vocabularies.check(vocabulary)
         ids = {token: token_id for token_id, token in enumerate(tokens)}
-        self._tokens = tf.constant(tokens)  # tf.Module would search a list for variables, slowly.
         self.vocabulary_size = len(tokens)
         self.lowercase = lowercase
         self.pad_token_id = ids[vocabularies.PAD]
@@ -87,20 +86,22 @@ class WordPieceTokenizer(tf.Module):
         self.cls_token_id = ids[vocabularies.CLS]
         self.sep_token_id = ids[vocabularies.SEP]
         self.mask_token_id = ids[vocabularies.MASK]
-        self._normalizer = tensorflow_text.FastBertNormalizer(
-            model_buffer=tf.constant(
-                np.frombuffer(bert_characters.normalizer_model(lowercase=lowercase), np.uint8)
+        with tf.device("CPU:0"):  # where strings are, and so the ops that read these tables
+            # A tensor, for tf.Module would search a list for variables, again and again.
+            self._tokens = tf.constant(tokens)
+            table = bert_characters.normalizer_model(lowercase=lowercase)
+            self._normalizer = tensorflow_text.FastBertNormalizer(
+                model_buffer=tf.constant(np.frombuffer(table, np.uint8))
             )
-        )
-        try:
-            self._wordpiece = tensorflow_text.FastWordpieceTokenizer(
-                [bert_characters.respell(token) for token in tokens],
-                max_bytes_per_word=_MAX_BYTES_PER_WORD,
-                token_out_type=tf.int32,
-                unknown_token=vocabularies.UNKNOWN,
-            )
-        except RuntimeError as error:  # no words, a token of more than 256 bytes, ...
-            raise ValueError(f"{where}: not for tensorflow_text, which says: {error}") from error
+            try:
+                self._wordpiece = tensorflow_text.FastWordpieceTokenizer(
+                    [bert_characters.respell(token) for token in tokens],
+                    max_bytes_per_word=_MAX_BYTES_PER_WORD,
+                    token_out_type=tf.int32,
+                    unknown_token=vocabularies.UNKNOWN,
+                )
+            except RuntimeError as error:  # no words, a token of more than 256 bytes, ...
+                raise ValueError(f"{where}: tensorflow_text cannot use it: {error}") from error
 
     @classmethod
     def train(

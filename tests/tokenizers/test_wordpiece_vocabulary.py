@@ -50,8 +50,8 @@ def test_a_missing_file(tmp_path):
         ([*SPECIAL, "a", "b", "a"], r"{}:8: token 'a' stands at {}:6 already"),
         (["[PAD]", "[UNK]", "[SEP]", "a"], r"{}: \[CLS\], \[MASK\] missing among 4 tokens"),
         ([], r"missing among 0 tokens|is no token"),
-        ([*SPECIAL, "a", "b" * 257], "{}: not for tensorflow_text, which says: .*max supported"),
-        (SPECIAL, "{}: not for tensorflow_text, which says: No valid vocab tokens"),
+        ([*SPECIAL, "a", "b" * 257], "{}: tensorflow_text cannot use it: .*max supported"),
+        (SPECIAL, "{}: tensorflow_text cannot use it: No valid vocab tokens"),
     ],
 )
 def test_wrong_vocabularies(tmp_path, tokens, message):
@@ -119,6 +119,16 @@ def test_rare_characters_get_no_token(tmp_path):
     file = write(tmp_path / "a.txt", "aaaa bbb cc d")
     tokenizer = WordPieceTokenizer.train([file], tmp_path / "vocab.txt", max_characters=2)
     assert set("".join(tokenizer.vocabulary[5:])) == set("ab#")
+
+
+def test_pieces_too_long_for_the_op_are_left_out(tmp_path):
+    file = write(tmp_path / "a.txt", f"{'ab' * 200} {'ab' * 100} ab\n" * 3)
+    tokenizer = WordPieceTokenizer.train([file], tmp_path / "vocab.txt")
+    longest = max(len(token) for token in tokenizer.vocabulary)
+    assert 100 < longest <= 258
+    tokens = tokenizer.tokenize(["ab", "ab" * 50, "ab" * 51]).to_list()
+    assert tokenizer.unknown_token_id not in tokens[0] + tokens[1]
+    assert tokens[2] == [tokenizer.unknown_token_id]
 
 
 def test_training_never_overwrites(tmp_path):
