@@ -3,6 +3,7 @@
 import argparse
 import dataclasses
 import io
+import itertools
 import json
 import os
 import sys
@@ -52,6 +53,16 @@ def _parser() -> argparse.ArgumentParser:
     predict.add_argument("--text", action="append", help="repeat for more; stdin's lines if absent")
     predict.add_argument("--text-b", action="append", help="the second text of each pair")
     predict.set_defaults(run=_predict)
+
+    translate = commands.add_parser("translate", help="run an exported translator, line by line")
+    translate.add_argument("path", help="a version folder, or the folder of versions")
+    translate.add_argument("file", nargs="?", help="a text a line, plain or .gz; stdin if absent")
+    translate.set_defaults(run=_translate)
+
+    average = commands.add_parser("average", help="average the weights of checkpoints")
+    average.add_argument("output", help="the file to write, .weights.h5 or .keras")
+    average.add_argument("checkpoints", nargs="+", help="the files to average, the newest last")
+    average.set_defaults(run=_average)
     return parser
 
 
@@ -162,16 +173,35 @@ def _predict(parsed: argparse.Namespace) -> int:
     return 0
 
 
+def _translate(parsed: argparse.Namespace) -> int:
+    from keras_transformers.export import Predictor
+    from keras_transformers.files import read_lines
+
+    predictor = Predictor(parsed.path)
+    lines = read_lines(parsed.file) if parsed.file else _stdin_lines()
+    for batch in iter(lambda: list(itertools.islice(lines, 32)), []):
+        for result in predictor({"text": batch}):
+            # One line in, one line out, whatever the model says.
+            print(" ".join(result["translation"].splitlines()), flush=True)
+    return 0
+
+
+def _average(parsed: argparse.Namespace) -> int:
+    from keras_transformers.training.averaging import average_checkpoints
+
+    average_checkpoints(parsed.checkpoints, parsed.output)
+    print(f"{parsed.output}: the average of {len(parsed.checkpoints)} checkpoints")
+    return 0
+
+
 def _batches(parsed: argparse.Namespace, size: int = 32) -> Iterator[tuple[list[str], list[str]]]:
     """The texts of the command line, or stdin's lines: `text` or `text<TAB>text_b` for pairs."""
     if parsed.text:
         yield parsed.text, parsed.text_b or []
         return
-    if isinstance(sys.stdin, io.TextIOWrapper):  # bytes that are no UTF-8 reach the model as such
-        sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape")
     batch: list[list[str]] = []
-    for number, line in enumerate(sys.stdin, start=1):
-        batch.append(line.rstrip("\n").split("\t"))
+    for number, line in enumerate(_stdin_lines(), start=1):
+        batch.append(line.split("\t"))
         if len(batch[-1]) != len(batch[0]) or len(batch[-1]) > 2:
             raise ValueError(
                 f"stdin:{number}: {len(batch[-1])} fields; every line must be `text`, or every "
@@ -182,6 +212,13 @@ def _batches(parsed: argparse.Namespace, size: int = 32) -> Iterator[tuple[list[
             batch = []
     if batch:
         yield _columns(batch)
+
+
+def _stdin_lines() -> Iterator[str]:
+    """Lines without their ends; bytes that are no UTF-8 reach the model as they are."""
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape", newline="\n")
+    return (line.removesuffix("\n").removesuffix("\r") for line in sys.stdin)
 
 
 def _columns(batch: list[list[str]]) -> tuple[list[str], list[str]]:

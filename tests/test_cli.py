@@ -106,3 +106,44 @@ def test_predict_reads_texts_and_stdin(capsys, monkeypatch):
     )
     assert status == 2
     assert "1 --text and 2 --text-b" in err
+
+
+def test_translate_gives_a_line_for_each_line(capsys, monkeypatch, tmp_path):
+    import keras_transformers.export as export
+
+    class Predictor:
+        def __init__(self, path):
+            assert path == "somewhere"
+
+        def __call__(self, inputs):
+            assert len(inputs["text"]) <= 32
+            return [{"translation": f"<{text}>\n", "score": 0.0} for text in inputs["text"]]
+
+    monkeypatch.setattr(export, "Predictor", Predictor, raising=False)
+    lines = [f"Zeile {i}" for i in range(40)] + [""]
+    (tmp_path / "in.txt").write_text("\n".join(lines) + "\n", "utf-8")
+    status, out, _ = run(capsys, "translate", "somewhere", str(tmp_path / "in.txt"))
+    assert (status, out.splitlines()) == (0, [f"<{line}>" for line in lines])
+    monkeypatch.setattr("sys.stdin", io.StringIO("eins\r\nzwei\n"))
+    assert run(capsys, "translate", "somewhere")[1] == "<eins>\n<zwei>\n"
+    status, _, err = run(capsys, "translate", "somewhere", str(tmp_path / "missing.txt"))
+    assert (status, "missing.txt" in err) == (2, True)
+
+
+def test_average_writes_the_mean_of_checkpoints(capsys, tmp_path):
+    import keras
+    import numpy as np
+
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    for value in (1.0, 3.0):
+        model.set_weights([np.full((2, 1), value), np.full(1, value)])
+        model.save_weights(tmp_path / f"{value}.weights.h5")
+    files = [str(tmp_path / f"{value}.weights.h5") for value in (1.0, 3.0)]
+    output = str(tmp_path / "mean.weights.h5")
+    status, out, _ = run(capsys, "average", output, *files)
+    assert (status, out) == (0, f"{output}: the average of 2 checkpoints\n")
+    model.load_weights(output)
+    np.testing.assert_array_equal(model.get_weights()[0], [[2.0], [2.0]])
+    status, _, err = run(capsys, "average", output, *files)
+    assert status == 2
+    assert "exists" in err
