@@ -97,7 +97,8 @@ def _summary(parsed: argparse.Namespace) -> int:
     from keras_transformers.registry import create_model, model_card
 
     card = model_card(parsed.name)
-    overrides = {"vocabulary_size": parsed.vocabulary_size} if parsed.vocabulary_size else {}
+    given = parsed.vocabulary_size is not None
+    overrides = {"vocabulary_size": parsed.vocabulary_size} if given else {}
     symbols = dict(card.symbols) | ({"V": parsed.vocabulary_size} if overrides else {})
     model = create_model(parsed.name, **overrides)
     expected = card.count(**overrides) if overrides and card.count else card.num_parameters

@@ -67,6 +67,8 @@ def test_wrong_names_end_with_one_line(capsys):
     status, out, err = run(capsys, "summary", "bert_tinny")
     assert (status, out) == (2, "")
     assert err.startswith("keras-transformers: model 'bert_tinny' is not registered; did you mean")
+    status, _, err = run(capsys, "summary", "bert_tiny", "--vocabulary-size", "0")
+    assert (status, "vocabulary_size=0: give the number of tokens" in err) == (2, True)
     with pytest.raises(SystemExit) as exit_info:
         cli.main(["summary"])
     assert exit_info.value.code == 2

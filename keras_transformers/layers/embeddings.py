@@ -19,6 +19,9 @@ class TokenEmbedding(keras.layers.Embedding):
         scale: factor on the vectors; the Transformer takes sqrt(hidden_dim), BERT 1.
         embeddings_initializer: of the (V, H) matrix.
 
+    Raises:
+        ValueError: there is less than one token.
+
     Example:
         >>> embedding = TokenEmbedding(vocabulary_size=10, hidden_dim=4)
         >>> hidden = embedding(keras.ops.array([[1, 2, 3]]))
@@ -35,6 +38,8 @@ class TokenEmbedding(keras.layers.Embedding):
         embeddings_initializer: Any = "uniform",
         **kwargs: Any,
     ) -> None:
+        if vocabulary_size < 1:
+            raise ValueError(f"vocabulary_size={vocabulary_size}: give the number of tokens")
         super().__init__(
             vocabulary_size, hidden_dim, embeddings_initializer=embeddings_initializer, **kwargs
         )
