@@ -4,6 +4,8 @@
 VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
+# Processes of the tests: most of their time is Python tracing graphs, on one core each.
+WORKERS ?= 2
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 
 .PHONY: quickstart test lint types format test-all clean help
@@ -15,11 +17,11 @@ quickstart: $(VENV)/.installed-quickstart ## fine-tune MiniLM on film reviews, e
 	$(BIN)/python recipes/quickstart.py
 
 test: $(VENV)/.installed-dev ## the default tests (KERAS_TRANSFORMERS_DATA names the public data, if there)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
 test-all: $(VENV)/.installed-dev ## also the slow tests and those against the reference implementations
 	$(BIN)/pip install --quiet -e '.[reference]'
-	$(BIN)/python -m pytest -m 'not gpu'
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m 'not gpu'
 
 lint: $(VENV)/.installed-dev ## ruff, rules and format
 	$(BIN)/ruff check .

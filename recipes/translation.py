@@ -1,4 +1,4 @@
-"""Translation: trains the Transformer on pairs of sentences, text in, translation out.
+"""Translation: trains a Transformer on pairs of sentences, text in, translation out.
 
 Paper:   Vaswani et al. 2017, https://arxiv.org/abs/1706.03762
 Data:    Multi30k task 1 (train.de.gz, train.en.gz, val.*, test_2016_flickr.*), or files named alike
@@ -11,30 +11,20 @@ from pathlib import Path
 from typing import Any, Literal
 
 import keras
-import tensorflow as tf
-import tyro
+import numpy as np
 
 import keras_transformers as kt
-from keras_transformers.data.parallel_text import Pair, read_multi30k
-from keras_transformers.data.translation import (
-    batch_statistics,
-    encode,
-    evaluation_dataset,
-    training_dataset,
-    with_dropout,
-)
-from keras_transformers.export.translation import Translator, translator
+from keras_transformers.data import translation as data
+from keras_transformers.data.parallel_text import multi30k_files, read_parallel
+from keras_transformers.export.translation import Translator
 from keras_transformers.export.versions import split_target
+from keras_transformers.inspection import attention_pictures
 from keras_transformers.tokenizers.sentencepiece import SentencePieceTokenizer
 from keras_transformers.training import runs
 from keras_transformers.training.averaging import CheckpointAveraging
 from keras_transformers.training.losses import TokenCrossentropy
 from keras_transformers.training.metrics import Perplexity, TokenAccuracy, bleu
-from keras_transformers.training.schedules import (
-    WarmupCosineDecay,
-    WarmupInverseSqrt,
-    WarmupLinearDecay,
-)
+from keras_transformers.training.schedules import Decay, warmup_schedule
 from keras_transformers.training.validation import BleuValidation
 
 
@@ -48,25 +38,25 @@ class Config:
     test_split: str = "test_2016_flickr"
 
     model: str = "transformer_tiny"
-    vocabulary_size: int = 8000  # one vocabulary for both languages
-    max_sequence_length: int = 128
+    vocabulary_size: int = 4000  # one vocabulary for both languages
+    max_sequence_length: int = 128  # tokens; longer pairs are dropped and counted
     norm_position: Literal["pre", "post"] = "pre"
     dropout: float = 0.3  # on embeddings and sub-layers
     attention_dropout: float = 0.0
     feed_forward_dropout: float = 0.0
     bpe_dropout: float = 0.0  # cuts words another way each epoch
 
-    epochs: int = 30
+    epochs: int = 36
     batch_tokens: int = 8192  # source and target together, padding included
-    schedule: Literal["inverse_sqrt", "cosine", "linear"] = "inverse_sqrt"
+    decay: Decay = "cosine"  # of the learning rate, after the warm-up; the paper: inverse_sqrt
     learning_rate: float = 5e-3  # the highest, after the warm-up
-    warmup_steps: int = 2000
+    warmup_steps: int = 1000
     label_smoothing: float = 0.1
     clip_norm: float | None = 1.0
     ema: float | None = None  # momentum of an exponential moving average of the weights
-    average: int = 5  # checkpoints (epochs) whose mean is the model in the end
+    average: int = 5  # epochs whose mean is the model in the end
     patience: int = 10  # epochs without a better val_bleu before training stops
-    seed: int = 0
+    seed: int = 0  # of new weights, dropout and the order of the pairs
 
     num_beams: int = 4
     length_penalty: float = 0.6
@@ -82,42 +72,62 @@ def main(config: Config) -> dict[str, Any]:
         folder = runs.check_new(config.runs_dir / config.name)
         if config.export:
             split_target(config.export)
-        splits = {name: read(config, name) for name in ("train", "val", config.test_split)}
+        files = {
+            split: multi30k_files(
+                config.data,
+                split,
+                source_language=config.source_language,
+                target_language=config.target_language,
+            )
+            for split in ("train", "val", config.test_split)
+        }
+        splits = {split: list(read_parallel(*paths)) for split, paths in files.items()}
         keras.utils.set_random_seed(config.seed)
         runs.start(folder, config)
         tokenizer = SentencePieceTokenizer.train(
-            training_files(config),
+            files["train"],
             folder / "vocabulary.model",
             vocabulary_size=config.vocabulary_size,
         )
         length = config.max_sequence_length
-        train = encode(splits["train"], tokenizer, max_sequence_length=length)
-        val = encode(splits["val"], tokenizer, max_sequence_length=length)
+        train = data.encode(splits["train"], tokenizer, max_sequence_length=length)
+        val = data.encode(splits["val"], tokenizer, max_sequence_length=length)
         print(f"training pairs: {train.report}\nvalidation pairs: {val.report}")
-        epochs = (
-            with_dropout(train, tokenizer, dropout=config.bpe_dropout, seed=config.seed)
-            if config.bpe_dropout
-            else train
-        )
+        pairs: data.Epochs = train
+        if config.bpe_dropout:
+            rate = config.bpe_dropout
+            pairs = data.with_dropout(train, tokenizer, dropout=rate, seed=config.seed)
         batching = {"batch_tokens": config.batch_tokens, "seed": config.seed}
-        statistics = batch_statistics(epochs, **batching)
+        statistics = data.batch_statistics(pairs, **batching)
         print(statistics)
         model = build(config, statistics.num_batches)
 
+    search: dict[str, Any] = {
+        "max_sequence_length": length,
+        "length_penalty": config.length_penalty,
+    }
+    greedy = Translator(model, tokenizer, num_beams=1, **search)
+    beam = Translator(model, tokenizer, num_beams=config.num_beams, **search)
+
+    def draw(sources: Sequence[str], translations: Sequence[str]) -> np.ndarray:
+        looked = beam.attend(sources, translations)
+        return attention_pictures(**{name: value.numpy() for name, value in looked.items()})
+
     averaging = CheckpointAveraging(num_checkpoints=config.average)
-    greedy = translate_with(config, model, tokenizer, num_beams=1)
+    samples = folder / "tensorboard" / "samples"
     sources, references = zip(*splits["val"], strict=True)
+    swapping = [keras.callbacks.SwapEMAWeights(swap_on_epoch=True)] if config.ema else []
     history = model.fit(
-        training_dataset(epochs, **batching),
+        data.training_dataset(pairs, **batching),
         steps_per_epoch=statistics.num_batches,
-        validation_data=evaluation_dataset(val, batch_tokens=config.batch_tokens),
+        validation_data=data.evaluation_dataset(val, batch_tokens=config.batch_tokens),
         epochs=config.epochs,
         callbacks=[
+            *swapping,
             averaging,
-            BleuValidation(greedy, sources, references, log_dir=folder / "tensorboard" / "samples"),
+            BleuValidation(greedy.translate_all, sources, references, log_dir=samples, draw=draw),
             *runs.callbacks(folder, monitor="val_bleu"),
             keras.callbacks.EarlyStopping("val_bleu", mode="max", patience=config.patience),
-            keras.callbacks.TerminateOnNaN(),
         ],
         verbose=runs.verbosity(),
     ).history
@@ -127,51 +137,31 @@ def main(config: Config) -> dict[str, Any]:
         "parameters": model.count_params(),
         "epochs": runs.epochs(history),
         "steps": int(model.optimizer.iterations),
-        "seconds": round(seconds),
-        "target_tokens_per_second": train.report.num_target_tokens * len(history["loss"]) / seconds,
+        "seconds": round(seconds),  # of training, validation included
+        "target_tokens_per_second": len(history["loss"]) * train.report.num_target_tokens / seconds,
     }
     sources, references = zip(*splits[config.test_split], strict=True)
-    beam = translate_with(config, model, tokenizer, num_beams=config.num_beams)
 
     def score(name: str) -> None:
         for search, translate in (("greedy", greedy), (f"beam {config.num_beams}", beam)):
-            result = bleu(translate(sources), references)
+            translations = translate.translate_all(sources)
+            result = bleu(translations, references)
             metrics[f"test_bleu, {name}, {search}"] = result.score
+            lower = bleu(translations, references, lowercase=True)
+            metrics[f"test_bleu, {name}, {search}, lower-cased"] = lower.score
             metrics["signature"] = result.signature
 
     score("last")
     averaging.apply()
     score(f"average of {len(averaging)}")
-    metrics["test_bleu, lower-cased"] = bleu(beam(sources), references, lowercase=True).score
     model.save_weights(folder / "averaged.weights.h5")
     runs.report(folder, metrics)
     if config.export:
-        exported = translator(
-            model,
-            tokenizer,
-            config.export,
-            max_sequence_length=length,
-            num_beams=config.num_beams,
-            length_penalty=config.length_penalty,
+        exported = kt.export.translator(
+            model, tokenizer, config.export, num_beams=config.num_beams, **search
         )
         print(f"exported: {exported}")
     return metrics
-
-
-def read(config: Config, split: str) -> list[Pair]:
-    """The pairs of a split."""
-    languages = {
-        "source_language": config.source_language,
-        "target_language": config.target_language,
-    }
-    return list(read_multi30k(config.data, split, **languages))
-
-
-def training_files(config: Config) -> list[Path]:
-    """The two training files, gzipped or plain."""
-    languages = (config.source_language, config.target_language)
-    plain = [config.data / f"train.{language}" for language in languages]
-    return [p if p.is_file() else p.with_name(f"{p.name}.gz") for p in plain]
 
 
 def build(config: Config, steps_per_epoch: int) -> keras.Model:
@@ -185,12 +175,12 @@ def build(config: Config, steps_per_epoch: int) -> keras.Model:
         attention_dropout=config.attention_dropout,
         feed_forward_dropout=config.feed_forward_dropout,
     )
-    total_steps = config.epochs * steps_per_epoch
-    schedule = {
-        "inverse_sqrt": lambda rate, **warmup: WarmupInverseSqrt(rate, **warmup),
-        "cosine": lambda rate, **warmup: WarmupCosineDecay(rate, total_steps=total_steps, **warmup),
-        "linear": lambda rate, **warmup: WarmupLinearDecay(rate, total_steps=total_steps, **warmup),
-    }[config.schedule](config.learning_rate, warmup_steps=config.warmup_steps)
+    schedule = warmup_schedule(
+        config.decay,
+        config.learning_rate,
+        warmup_steps=config.warmup_steps,
+        total_steps=config.epochs * steps_per_epoch,
+    )
     model.compile(
         optimizer=keras.optimizers.Adam(
             schedule,
@@ -208,31 +198,5 @@ def build(config: Config, steps_per_epoch: int) -> keras.Model:
     return model
 
 
-def translate_with(
-    config: Config, model: keras.Model, tokenizer: SentencePieceTokenizer, *, num_beams: int
-) -> Any:
-    """Texts to translations in batches of 64, sorted by length so that little is padded."""
-    graph = Translator(
-        model,
-        tokenizer,
-        max_sequence_length=config.max_sequence_length,
-        num_beams=num_beams,
-        length_penalty=config.length_penalty,
-    )
-    search = tf.function(graph.translate, input_signature=[tf.TensorSpec([None], tf.string)])
-
-    def translate(texts: Sequence[str]) -> list[str]:
-        order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
-        found = [""] * len(texts)
-        for start in range(0, len(order), 64):
-            rows = order[start : start + 64]
-            outputs = search(tf.constant([texts[i] for i in rows]))["translation"].numpy()
-            for i, translation in zip(rows, outputs, strict=True):
-                found[i] = translation.decode()
-        return found
-
-    return translate
-
-
 if __name__ == "__main__":
-    main(tyro.cli(Config, description=__doc__))
+    runs.command_line(main, Config)

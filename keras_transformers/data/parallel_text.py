@@ -67,10 +67,10 @@ def read_tsv(path: str | Path, *, source_column: int = 0, target_column: int = 1
         yield cells[source_column], cells[target_column]
 
 
-def read_multi30k(
+def multi30k_files(
     directory: str | Path, split: str, *, source_language: str = "de", target_language: str = "en"
-) -> Iterator[Pair]:
-    """Yields the pairs of a split of Multi30k, task 1 (Elliott et al. 2016), or files named alike.
+) -> tuple[Path, Path]:
+    """The two files of a split of Multi30k, task 1 (Elliott et al. 2016), or files named alike.
 
     Args:
         directory: holds `train.de.gz`, `train.en.gz`, `val.de.gz`, ..., gzipped or plain.
@@ -78,9 +78,11 @@ def read_multi30k(
         source_language: the end of the file names.
         target_language: the end of the file names.
 
+    Returns:
+        The sources' file and the targets'; the gzipped one where both kinds are there.
+
     Raises:
         FileNotFoundError: a file is not there, neither gzipped nor plain.
-        ValueError: as `read_parallel`.
     """
     paths = []
     for language in (source_language, target_language):
@@ -89,4 +91,19 @@ def read_multi30k(
         if not plain.is_file() and not packed.is_file():
             raise FileNotFoundError(f"neither {packed} nor {plain} exists; check the directory")
         paths.append(packed if packed.is_file() else plain)
-    return read_parallel(*paths)
+    return paths[0], paths[1]
+
+
+def read_multi30k(
+    directory: str | Path, split: str, *, source_language: str = "de", target_language: str = "en"
+) -> Iterator[Pair]:
+    """Yields the pairs of a split; see `multi30k_files` for the arguments.
+
+    Raises:
+        FileNotFoundError: a file is not there, neither gzipped nor plain.
+        ValueError: as `read_parallel`.
+    """
+    files = multi30k_files(
+        directory, split, source_language=source_language, target_language=target_language
+    )
+    return read_parallel(*files)

@@ -19,7 +19,7 @@ class Translator:
     """Text to text with a model in memory: what an export does, for validation and for tests.
 
     Sources are cut at the model's positions. A text without tokens (empty, or spaces) translates to
-    the empty text with score 0. All methods run in the graph or eagerly.
+    the empty text with score 0. All methods but `translate_all` run in the graph or eagerly.
 
     Args:
         model: a `models.transformer.Transformer`, or another with its `start_decoding`.
@@ -59,6 +59,28 @@ class Translator:
         self.length_penalty = length_penalty
         self.extra_length = extra_length
         self.min_length = min_length
+        self._graph = tf.function(
+            self.translate, input_signature=[tf.TensorSpec([None], tf.string)]
+        )
+
+    def translate_all(self, texts: Sequence[str], *, batch_size: int = 64) -> list[str]:
+        """Any number of texts, to lists and back: those of like length share a batch.
+
+        Args:
+            texts: in any order.
+            batch_size: how many are translated at once.
+
+        Returns:
+            Their translations, in the order of the texts.
+        """
+        order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
+        found = [""] * len(texts)
+        for start in range(0, len(order), batch_size):
+            rows = order[start : start + batch_size]
+            translations = self._graph(tf.constant([texts[i] for i in rows]))["translation"]
+            for i, translation in zip(rows, translations.numpy(), strict=True):
+                found[i] = translation.decode()
+        return found
 
     def translate(self, text: Any) -> dict[str, Any]:
         """The best translations.

@@ -1,6 +1,7 @@
 """What every recipe does around `model.fit`: a folder for the run, callbacks, figures, errors.
 
-A run lives in `runs/<name>/`: `config.json`, `tensorboard/`, `best.weights.h5`, `metrics.json`.
+A run lives in `runs/<name>/`: `config.json`, `tensorboard/`, `best.weights.h5` of the best epoch
+and `last.weights.h5` of the newest, `metrics.json`.
 """
 
 import contextlib
@@ -16,19 +17,29 @@ from typing import Any
 import keras
 import tyro
 
+from keras_transformers.training.checkpoints import SaveWeights
+from keras_transformers.training.guardrails import NonFiniteLossError, StopOnNonFiniteLoss
+
 BEST_WEIGHTS = "best.weights.h5"
+LAST_WEIGHTS = "last.weights.h5"
 METRICS = "metrics.json"
 
 
 def command_line(main: Callable[[Any], Any], config_class: type) -> None:
     """Calls `main` with a configuration, a dataclass, made from the command line.
 
-    What this package logs, counts above all, is printed.
+    What this package logs, counts above all, is printed. A loss that is NaN ends the program with
+    one line and status 1.
     """
     logger = logging.getLogger("keras_transformers")
     logger.setLevel(logging.INFO)
     logger.handlers = [_Printer()]
-    main(tyro.cli(config_class))
+    config: Any = tyro.cli(config_class)
+    try:
+        main(config)
+    except NonFiniteLossError as error:
+        print(f"error: {error}", file=sys.stderr)
+        raise SystemExit(1) from error
 
 
 class _Printer(logging.Handler):
@@ -71,16 +82,17 @@ def start(folder: Path, config: Any) -> None:
 
 
 def callbacks(folder: Path, *, monitor: str) -> list[keras.callbacks.Callback]:
-    """TensorBoard, and the weights of the epoch that has the highest `monitor`."""
+    """Stops on a loss that is NaN; TensorBoard; the newest weights, and those of the best epoch.
+
+    Args:
+        folder: the run's.
+        monitor: the figure that tells the best epoch, the higher the better.
+    """
     return [
+        StopOnNonFiniteLoss(folder / LAST_WEIGHTS),
         keras.callbacks.TensorBoard(str(folder / "tensorboard")),
-        keras.callbacks.ModelCheckpoint(
-            str(folder / BEST_WEIGHTS),
-            monitor=monitor,
-            mode="max",
-            save_best_only=True,
-            save_weights_only=True,
-        ),
+        SaveWeights(folder / LAST_WEIGHTS),
+        SaveWeights(folder / BEST_WEIGHTS, monitor=monitor),
     ]
 
 

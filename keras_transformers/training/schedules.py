@@ -6,12 +6,14 @@ update, not per epoch.
 """
 
 import math
-from typing import Any
+from typing import Any, Literal
 
 import keras
 from keras import ops
 
 _PACKAGE = "keras_transformers"
+
+Decay = Literal["inverse_sqrt", "cosine", "linear"]
 
 
 class _Warmup(keras.optimizers.schedules.LearningRateSchedule):
@@ -171,3 +173,28 @@ def noam(*, hidden_dim: int, warmup_steps: int = 4000, factor: float = 1.0) -> W
     return WarmupInverseSqrt(
         factor * (hidden_dim * warmup_steps) ** -0.5, warmup_steps=warmup_steps
     )
+
+
+def warmup_schedule(
+    decay: Decay, peak_learning_rate: float, *, warmup_steps: int, total_steps: int
+) -> keras.optimizers.schedules.LearningRateSchedule:
+    """The schedule of that name, for programs that are told it.
+
+    Args:
+        decay: "inverse_sqrt" (the Transformer's, which knows no end), "cosine" or "linear".
+        peak_learning_rate: the highest learning rate.
+        warmup_steps: updates of linear warm-up.
+        total_steps: updates in all; without meaning for "inverse_sqrt".
+
+    Raises:
+        ValueError: the name is none of these, or as the schedules do.
+    """
+    if decay == "inverse_sqrt":
+        return WarmupInverseSqrt(peak_learning_rate, warmup_steps=warmup_steps)
+    to_end: dict[str, type[_WarmupToEnd]] = {
+        "cosine": WarmupCosineDecay,
+        "linear": WarmupLinearDecay,
+    }
+    if decay not in to_end:
+        raise ValueError(f"decay={decay!r} is unknown: take 'inverse_sqrt', 'cosine' or 'linear'")
+    return to_end[decay](peak_learning_rate, warmup_steps=warmup_steps, total_steps=total_steps)

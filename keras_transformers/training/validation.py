@@ -5,11 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from keras_transformers.training.metrics import bleu
 
 Translate = Callable[[Sequence[str]], list[str]]
+Draw = Callable[[Sequence[str], Sequence[str]], np.ndarray]
 
 
 class BleuValidation(keras.callbacks.Callback):
@@ -23,6 +25,8 @@ class BleuValidation(keras.callbacks.Callback):
         references: its translations, detokenized.
         log_dir: where TensorBoard finds sample translations; None writes none.
         num_samples: how many of them.
+        draw: pictures for the samples: sources and their translations to (samples, height, width,
+            channels) in 0 to 255; where a model has attention, its weights.
         every: only each so many epochs; the others repeat the last figure.
     """
 
@@ -34,6 +38,7 @@ class BleuValidation(keras.callbacks.Callback):
         *,
         log_dir: Path | None = None,
         num_samples: int = 5,
+        draw: Draw | None = None,
         every: int = 1,
     ) -> None:
         super().__init__()
@@ -41,6 +46,7 @@ class BleuValidation(keras.callbacks.Callback):
         self.sources = list(sources)
         self.references = list(references)
         self.num_samples = num_samples
+        self.draw = draw
         self.every = every
         self._writer = tf.summary.create_file_writer(str(log_dir)) if log_dir else None
         self._last = 0.0
@@ -57,12 +63,18 @@ class BleuValidation(keras.callbacks.Callback):
     def _write_samples(self, epoch: int, hypotheses: Sequence[str]) -> None:
         if self._writer is None:
             return
-        rows = zip(self.sources, self.references, hypotheses, strict=True)
-        samples = list(rows)[: self.num_samples]
+        count = self.num_samples
+        sources, references, hypotheses = (
+            column[:count] for column in (self.sources, self.references, hypotheses)
+        )
+        samples = zip(sources, references, hypotheses, strict=True)
         table = "\n".join(
             ["| source | reference | translation |", "|---|---|---|"]
             + [f"| {' | '.join(cell.replace('|', '/') for cell in row)} |" for row in samples]
         )
         with self._writer.as_default(epoch):
             tf.summary.text("translations", table)
+            if self.draw is not None:
+                pictures = self.draw(sources, hypotheses)
+                tf.summary.image("attention", pictures, max_outputs=count)
         self._writer.flush()

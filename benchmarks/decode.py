@@ -1,0 +1,274 @@
+"""Translating speed: our decoding in the graph against CTranslate2 and Hugging Face Marian.
+
+    pip install -e '.[reference]' ctranslate2
+    python benchmarks/decode.py
+
+Transformer-base shapes (6 + 6 layers, 512 wide, 8 heads, feed-forward 2048), V = 32,000, float32,
+the same random weights in all three; 25 source tokens, 25 target tokens forced, token ids in and
+out; one thread, CPU time. The engines take turns; each cell is the median of the rounds in target
+tokens a second per core, in parentheses the ratio to CTranslate2 (above 1: faster than it).
+PyTorch's float32 products are slow on AMD processors, so CTranslate2 is the peer that counts.
+
+`--profile` says instead where a step of ours spends its time, kind of operation by kind.
+"""
+
+import argparse
+import collections
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from typing import Any
+
+for name in ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS"):
+    os.environ.setdefault(name, "1")
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
+
+import keras  # noqa: E402
+import numpy as np  # noqa: E402
+import tensorflow as tf  # noqa: E402
+
+from keras_transformers.decoding import beam_search  # noqa: E402
+from keras_transformers.models.transformer import transformer_base  # noqa: E402
+
+VOCABULARY_SIZE, LENGTH, POSITIONS = 32_000, 25, 128
+PAD, START, END = 0, 2, 3
+Engine = Callable[[np.ndarray, int], np.ndarray]  # (source ids (batch, LENGTH), beams) -> the best
+
+
+def search_graph(model: Any, num_beams: int) -> Any:
+    """Encoder and search in one graph, as an export has them."""
+
+    @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32)])
+    def translate(source: Any) -> Any:
+        step, cache = model.start_decoding(source)
+        found = beam_search(
+            step,
+            tf.fill([tf.shape(source)[0]], START),
+            cache,
+            end_token_id=END,
+            max_length=LENGTH,
+            min_length=LENGTH,
+            num_beams=num_beams,
+            num_hypotheses=1,
+            pad_token_id=PAD,
+            growing_axis=2,
+        )
+        return found.token_ids[:, 0]
+
+    return translate
+
+
+def ours(model: Any) -> Engine:
+    """Our engine."""
+    graphs = {num_beams: search_graph(model, num_beams) for num_beams in (1, 4)}
+    return lambda source, num_beams: graphs[num_beams](tf.constant(source)).numpy()
+
+
+def weights_of(model: Any) -> dict[str, np.ndarray]:
+    """The model's weights by path, without the model's name."""
+    return {weight.path.removeprefix(f"{model.name}/"): weight.numpy() for weight in model.weights}
+
+
+def ctranslate2_engine(model: Any) -> Engine:
+    """CTranslate2 with the model's weights, in its own format."""
+    import ctranslate2
+    from ctranslate2.specs import TransformerSpec
+
+    weights = weights_of(model)
+    table = model.get_layer("source_position_embedding")._table
+    spec = TransformerSpec.from_config(6, 8, pre_norm=False)
+    tokens = [f"t{i}" for i in range(VOCABULARY_SIZE)]
+    tokens[:4] = ["<pad>", "<unk>", "<s>", "</s>"]
+
+    def linear(target: Any, *layers: str) -> None:
+        target.weight = np.concatenate([weights[f"{layer}/kernel"].T for layer in layers])
+        target.bias = np.concatenate([weights[f"{layer}/bias"] for layer in layers])
+
+    def norm(target: Any, layer: str) -> None:
+        target.gamma, target.beta = weights[f"{layer}/gamma"], weights[f"{layer}/beta"]
+
+    for side, stack in (("encoder", spec.encoder), ("decoder", spec.decoder)):
+        embeddings = stack.embeddings[0] if side == "encoder" else stack.embeddings
+        embeddings.weight = weights["token_embedding/embeddings"]
+        stack.position_encodings.encodings = table
+        for number, layer in enumerate(stack.layer):
+            path = f"{side}_layer_{number}"
+            attention = [f"{path}/self_attention/{part}" for part in ("query", "key", "value")]
+            linear(layer.self_attention.linear[0], *attention)
+            linear(layer.self_attention.linear[1], f"{path}/self_attention/output")
+            norm(layer.self_attention.layer_norm, f"{path}/self_attention_norm")
+            if side == "decoder":
+                cross = f"{path}/cross_attention"
+                linear(layer.attention.linear[0], f"{cross}/query")
+                linear(layer.attention.linear[1], f"{cross}/key", f"{cross}/value")
+                linear(layer.attention.linear[2], f"{cross}/output")
+                norm(layer.attention.layer_norm, f"{path}/cross_attention_norm")
+            linear(layer.ffn.linear_0, f"{path}/feed_forward/intermediate")
+            linear(layer.ffn.linear_1, f"{path}/feed_forward/output")
+            norm(layer.ffn.layer_norm, f"{path}/feed_forward_norm")
+    spec.decoder.projection.weight = weights["token_embedding/embeddings"]
+    spec.register_source_vocabulary(tokens)
+    spec.register_target_vocabulary(tokens)
+    spec.config.layer_norm_epsilon = 1e-6
+    spec.config.add_source_bos = spec.config.add_source_eos = False
+    with tempfile.TemporaryDirectory() as folder:
+        spec.validate()
+        spec.save(folder)
+        translator = ctranslate2.Translator(folder, compute_type="float32", intra_threads=1)
+
+    def translate(source: np.ndarray, num_beams: int) -> np.ndarray:
+        results = translator.translate_batch(
+            [[tokens[i] for i in row] for row in source],
+            beam_size=num_beams,
+            length_penalty=0.6 if num_beams > 1 else 1,
+            min_decoding_length=LENGTH,
+            max_decoding_length=LENGTH,
+        )
+        ids = {token: i for i, token in enumerate(tokens)}
+        return np.array([[ids[token] for token in result.hypotheses[0]] for result in results])
+
+    return translate
+
+
+def marian_engine(model: Any) -> Engine:
+    """Hugging Face's MarianMTModel with the model's weights."""
+    import torch
+    from transformers import MarianConfig, MarianMTModel
+
+    torch.set_num_threads(1)
+    weights = weights_of(model)
+    config = MarianConfig(
+        vocab_size=VOCABULARY_SIZE,
+        d_model=512,
+        encoder_layers=6,
+        decoder_layers=6,
+        encoder_attention_heads=8,
+        decoder_attention_heads=8,
+        encoder_ffn_dim=2048,
+        decoder_ffn_dim=2048,
+        max_position_embeddings=POSITIONS,
+        activation_function="relu",
+        scale_embedding=True,
+        pad_token_id=PAD,
+        bos_token_id=START,
+        eos_token_id=END,
+        forced_eos_token_id=None,
+        decoder_start_token_id=START,
+    )
+    marian = MarianMTModel(config).eval()
+    names = {
+        "self_attn": "self_attention",
+        "encoder_attn": "cross_attention",
+        "q_proj": "query",
+        "k_proj": "key",
+        "v_proj": "value",
+        "out_proj": "output",
+        "fc1": "feed_forward/intermediate",
+        "fc2": "feed_forward/output",
+        "self_attn_layer_norm": "self_attention_norm",
+        "encoder_attn_layer_norm": "cross_attention_norm",
+        "final_layer_norm": "feed_forward_norm",
+    }
+    state = marian.state_dict()
+    for key in state:
+        if ".layers." in key:
+            _, side, _, number, *parts, leaf = key.split(".")
+            path = "/".join(names[part] for part in parts)
+            ours, norms = {"weight": ("kernel", "gamma"), "bias": ("bias", "beta")}[leaf]
+            leaf = norms if path.endswith("norm") else ours
+            state[key] = torch.tensor(weights[f"{side}_layer_{number}/{path}/{leaf}"].T)
+        elif "embed_positions" in key:
+            state[key] = torch.tensor(model.get_layer("source_position_embedding")._table)
+        elif key != "final_logits_bias":
+            state[key] = torch.tensor(weights["token_embedding/embeddings"])
+    marian.load_state_dict(state)
+
+    def translate(source: np.ndarray, num_beams: int) -> np.ndarray:
+        with torch.inference_mode():
+            found = marian.generate(
+                torch.tensor(source.astype(np.int64)),
+                attention_mask=torch.ones(source.shape, dtype=torch.int64),
+                num_beams=num_beams,
+                length_penalty=0.6,
+                min_new_tokens=LENGTH,
+                max_new_tokens=LENGTH,
+                do_sample=False,
+            )
+        return found[:, 1:].numpy()
+
+    return translate
+
+
+def profile(model: Any, source: np.ndarray, num_beams: int) -> list[tuple[str, float]]:
+    """Kinds of operation with their share of the time of a translation, largest first.
+
+    From a session's trace of the graph as an export has it, which names every kernel.
+    """
+    v1 = tf.compat.v1
+    module = tf.Module()
+    module.variables_of_model = [weight.value for weight in model.weights]
+    module.translate = search_graph(model, num_beams)
+    metadata = v1.RunMetadata()
+    with tempfile.TemporaryDirectory() as folder:
+        tf.saved_model.save(module, folder, {"serving_default": module.translate})
+        with v1.Session(graph=tf.Graph()) as session:
+            loaded = v1.saved_model.load(session, ["serve"], folder)
+            signature = loaded.signature_def["serving_default"]
+            (fed,), (fetched,) = signature.inputs.values(), signature.outputs.values()
+            for options in (None, v1.RunOptions(trace_level=v1.RunOptions.FULL_TRACE)):
+                session.run(fetched.name, {fed.name: source}, options, metadata)
+    nanoseconds: collections.Counter[str] = collections.Counter()
+    for device in metadata.step_stats.dev_stats:
+        for node in device.node_stats:
+            kind = node.timeline_label.partition(" = ")[2].partition("(")[0]
+            nanoseconds[kind or node.node_name] += node.op_end_rel_nanos - node.op_start_rel_nanos
+    total = sum(nanoseconds.values())
+    return [(kind, count / total) for kind, count in nanoseconds.most_common(10)]
+
+
+def main() -> None:
+    """Prints a row a case."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--profile", action="store_true")
+    options = parser.parse_args()
+    keras.utils.set_random_seed(0)
+    model = transformer_base(
+        vocabulary_size=VOCABULARY_SIZE, max_sequence_length=POSITIONS, dropout=0.0
+    )
+    source = np.random.default_rng(0).integers(4, VOCABULARY_SIZE, (32, LENGTH), np.int32)
+    cases = [(num_beams, source[:batch]) for num_beams in (1, 4) for batch in (1, 32)]
+    if options.profile:
+        for num_beams, rows in cases:
+            shares = ", ".join(f"{k} {s:.1%}" for k, s in profile(model, rows, num_beams))
+            print(f"beams {num_beams}, batch {len(rows):2}: {shares}", flush=True)
+        return
+    engines = {"ours": ours(model)}
+    for name, make in {"CTranslate2": ctranslate2_engine, "Marian": marian_engine}.items():
+        try:
+            engines[name] = make(model)
+        except ImportError as error:
+            print(f"{name}: left out ({error})")
+    for num_beams, rows in cases:
+        found = {name: engine(rows, num_beams) for name, engine in engines.items()}
+        seconds: dict[str, list[float]] = {name: [] for name in engines}
+        for _ in range(options.rounds):
+            for name, engine in engines.items():
+                started = time.process_time()
+                engine(rows, num_beams)
+                seconds[name].append(time.process_time() - started)
+        median = {name: statistics.median(times) for name, times in seconds.items()}
+        cells = []
+        for name in engines:
+            ratio = median.get("CTranslate2", float("nan")) / median[name]
+            same = np.mean(found[name][:, :LENGTH] == found["ours"])
+            speed = len(rows) * LENGTH / median[name]
+            cells.append(f"{name} {speed:.0f} ({ratio:.2f}; {same:.0%} of ours' tokens)")
+        print(f"beams {num_beams}, batch {len(rows):2}: {', '.join(cells)}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,76 @@
+"""Attention weights as pictures."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+
+def attention_pictures(source_tokens: Any, target_tokens: Any, attention: Any) -> np.ndarray:
+    """A picture a sentence, from what an export's `attend` returns.
+
+    Args:
+        source_tokens: strings or bytes (batch, source), padded with empty ones.
+        target_tokens: likewise (batch, target).
+        attention: (batch, target, source).
+
+    Returns:
+        uint8 (batch, height, width, 3), see `attention_picture`.
+    """
+    columns = [_strings(rows) for rows in (source_tokens, target_tokens)]
+    rows = zip(*columns, np.asarray(attention), strict=True)
+    return np.stack([attention_picture(*row) for row in rows])
+
+
+def attention_picture(
+    source_tokens: Sequence[str], target_tokens: Sequence[str], attention: np.ndarray
+) -> np.ndarray:
+    """Draws which source token (column) each target token (row) looked at: the darker, the more.
+
+    Args:
+        source_tokens: names of the columns; empty ones, padding, are left out at the end.
+        target_tokens: names of the rows; likewise.
+        attention: (target, source), weights from 0 to 1.
+
+    Returns:
+        uint8 (height, width, 3) in 0 to 255, always of one size, so that pictures can be batched.
+
+    Raises:
+        ImportError: matplotlib is not installed.
+        ValueError: fewer weights than tokens.
+    """
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ImportError(
+            "attention pictures need matplotlib: pip install 'keras_transformers[translation]'"
+        ) from error
+    sources, targets = _without_padding(source_tokens), _without_padding(target_tokens)
+    rows, columns = attention.shape
+    if rows < len(targets) or columns < len(sources):
+        raise ValueError(
+            f"attention of shape {attention.shape} for {len(targets)} target and {len(sources)} "
+            "source tokens: expected (target, source)"
+        )
+    figure = Figure(figsize=(6, 6), dpi=100, layout="constrained")
+    canvas = FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    axes.imshow(attention[: len(targets), : len(sources)], cmap="Blues", vmin=0.0, vmax=1.0)
+    axes.set_xticks(range(len(sources)), sources, rotation=90)
+    axes.set_yticks(range(len(targets)), targets)
+    axes.tick_params(top=True, bottom=False, labeltop=True, labelbottom=False)
+    canvas.draw()
+    return np.asarray(canvas.buffer_rgba())[:, :, :3].copy()
+
+
+def _without_padding(tokens: Sequence[str]) -> list[str]:
+    found = list(tokens)
+    while found and not found[-1]:
+        found.pop()
+    return [token.replace("$", r"\$") for token in found]  # matplotlib reads $...$ as mathematics
+
+
+def _strings(rows: Iterable[Iterable[Any]]) -> list[list[str]]:
+    rows = np.asarray(rows, dtype=object)
+    return [[t.decode("utf-8", "replace") if isinstance(t, bytes) else t for t in r] for r in rows]

@@ -1,0 +1,33 @@
+"""Pictures of attention weights."""
+
+import numpy as np
+import pytest
+
+from keras_transformers.inspection import attention_picture, attention_pictures
+
+pytest.importorskip("matplotlib", reason="needs matplotlib: pip install -e .[translation]")
+
+
+def test_darker_where_more_was_looked():
+    picture = attention_picture(["ein", "Hund"], ["a", "dog"], np.eye(2))
+    assert picture.dtype == np.uint8
+    assert picture.shape == (600, 600, 3)
+    flipped = attention_picture(["ein", "Hund"], ["a", "dog"], 1 - np.eye(2))
+    blue = (picture[:, :, 0] < 50) & (picture[:, :, 2] > 80)
+    rows, columns = np.nonzero(blue)
+    assert np.corrcoef(rows, columns)[0, 1] > 0.5, "the diagonal is dark"
+    rows, columns = np.nonzero((flipped[:, :, 0] < 50) & (flipped[:, :, 2] > 80))
+    assert np.corrcoef(rows, columns)[0, 1] < -0.5
+
+
+def test_padding_is_not_drawn_and_a_batch_has_one_size():
+    tokens = [[b"ein", b"Hund", b""], ["$x$", "", ""]]
+    pictures = attention_pictures(tokens, tokens, np.full((2, 3, 3), 0.5))
+    assert pictures.shape == (2, 600, 600, 3)
+    alone = attention_picture(["ein", "Hund"], ["ein", "Hund"], np.full((2, 2), 0.5))
+    np.testing.assert_array_equal(pictures[0], alone)
+
+
+def test_fewer_weights_than_tokens():
+    with pytest.raises(ValueError, match=r"shape \(1, 2\) for 2 target and 2 source tokens"):
+        attention_picture(["a", "b"], ["c", "d"], np.ones((1, 2)))

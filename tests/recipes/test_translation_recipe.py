@@ -1,0 +1,121 @@
+"""The translation recipe, from files to an export, and what it says to wrong input."""
+
+import gzip
+import json
+import runpy
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("sacrebleu", reason="needs sacrebleu: pip install -e .[translation]")
+pytest.importorskip("matplotlib", reason="needs matplotlib: pip install -e .[translation]")
+
+RECIPE = Path(__file__).parents[2] / "recipes" / "translation.py"
+WORDS = {
+    "ein": "a",
+    "Hund": "dog",
+    "Mann": "man",
+    "schläft": "sleeps",
+    "rennt": "runs",
+    "und": "and",
+}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Sentences of a language of six words, and their translations word by word."""
+    german = list(WORDS)
+    sources = [
+        f"{german[i % 6]} {german[i // 6 % 6]} {german[i // 36 % 6]} {' '.join(german[: i % 5])}."
+        for i in range(216)
+    ]
+    targets = [" ".join(WORDS[w] for w in s.strip(".").split()) + "." for s in sources]
+    for split, rows in (("train", slice(None)), ("val", slice(0, 12)), ("test", slice(12, 24))):
+        (tmp_path / f"{split}.de").write_text("\n".join(sources[rows]) + "\n", "utf-8")
+        with gzip.open(tmp_path / f"{split}.en.gz", "wt", encoding="utf-8") as file:
+            file.write("\n".join(targets[rows]) + "\n")
+    return tmp_path
+
+
+def run(monkeypatch, folder, **changes):
+    values = {
+        "data": folder,
+        "test_split": "test",
+        "vocabulary_size": 300,
+        "max_sequence_length": 32,
+        "epochs": 2,
+        "batch_tokens": 1024,
+        "warmup_steps": 4,
+        "num_beams": 2,
+        "runs_dir": folder / "runs",
+    } | changes
+    options = [f"--{name.replace('_', '-')}={value}" for name, value in values.items()]
+    monkeypatch.setattr(sys, "argv", [str(RECIPE), *options])
+    runpy.run_path(str(RECIPE), run_name="__main__")
+
+
+def test_files_to_figures(folder, monkeypatch, capsys):
+    run(monkeypatch, folder)
+    printed = capsys.readouterr().out
+    assert "215 of 216 pairs kept" in printed
+    metrics = json.loads((folder / "runs" / "translation" / "metrics.json").read_text())
+    assert metrics["parameters"] == 1_325_184 + 300 * 128
+    assert metrics["steps"] % 2 == 0 < metrics["steps"]
+    assert [epoch["epoch"] for epoch in metrics["epochs"]] == [1, 2]
+    assert metrics["epochs"][1]["loss"] < metrics["epochs"][0]["loss"]
+    for name in ("last, greedy", "last, beam 2", "average of 2, beam 2, lower-cased"):
+        assert 0.0 <= metrics[f"test_bleu, {name}"] <= 100.0
+    assert "tok:13a" in metrics["signature"]
+    names = {path.name for path in (folder / "runs" / "translation").iterdir()}
+    assert names >= {"best.weights.h5", "last.weights.h5", "averaged.weights.h5", "config.json"}
+    events = (folder / "runs" / "translation" / "tensorboard" / "samples").iterdir()
+    written = b"".join(path.read_bytes() for path in events)
+    assert b"translations" in written
+    assert b"\x89PNG" in written, "pictures of the attention"
+
+
+@pytest.mark.slow
+def test_files_to_an_export(folder, monkeypatch):
+    export = folder / "saved" / "1"
+    run(monkeypatch, folder, epochs=1, export=export, ema=0.9, bpe_dropout=0.1)
+    assert (export / "saved_model.pb").is_file()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"data": "nowhere"}, "neither nowhere/train.de.gz nor nowhere/train.de exists"),
+        ({"test_split": "test_1999"}, "test_1999.de exists; check the directory"),
+        ({"batch_tokens": 16}, "batch_tokens"),
+        ({"vocabulary_size": 20}, "vocabulary_size"),
+        ({"model": "transformer_gigantic"}, "transformer_gigantic"),
+    ],
+)
+def test_wrong_input_ends_with_one_line_and_status_2(folder, monkeypatch, capsys, changes, message):
+    with pytest.raises(SystemExit) as stopped:
+        run(monkeypatch, folder, **changes)
+    assert stopped.value.code == 2
+    error = capsys.readouterr().err
+    assert error.splitlines()[-1].startswith("error: ")
+    assert message in error
+
+
+def test_unequal_files_are_named_with_their_counts(folder, monkeypatch, capsys):
+    with (folder / "val.de").open("a", encoding="utf-8") as file:
+        file.write("ein Hund .\n")
+    with pytest.raises(SystemExit):
+        run(monkeypatch, folder)
+    assert "val.de has 13 lines" in capsys.readouterr().err
+    assert not (folder / "runs").exists(), "nothing is left behind"
+
+
+@pytest.mark.slow
+def test_a_loss_that_is_nan_ends_the_run(folder, monkeypatch, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        run(monkeypatch, folder, learning_rate=1e30, clip_norm=1e30, warmup_steps=0)
+    assert stopped.value.code == 1
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert error.startswith("error: loss is nan at step")
+    run_folder = folder / "runs" / "translation"
+    assert not (run_folder / "averaged.weights.h5").exists()
