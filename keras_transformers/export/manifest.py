@@ -1,0 +1,132 @@
+"""What trained exports are: where they come from, how good they are, and the hash of every file.
+
+`manifest.json` stands beside the exports, in the folder that holds their names:
+
+    saved_models/manifest.json
+    saved_models/translate_de_en/1/saved_model.pb
+
+and maps "translate_de_en/1" to the fields of `Provenance` and to `files`, name -> SHA-256. Whoever
+has the folder can check that it is what was published: `keras-transformers verify saved_models`.
+"""
+
+import dataclasses
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+MANIFEST = "manifest.json"
+
+
+@dataclasses.dataclass(frozen=True)
+class Provenance:
+    """Where an export comes from.
+
+    Attributes:
+        command: that trains and exports it again.
+        commit: of the source at which it ran.
+        scores: figure name -> value, each with its data in the name.
+        training_data: what it learned from.
+        data_licence: the terms that the training data come with.
+        notes: anything else that a user should know.
+    """
+
+    command: str
+    commit: str
+    scores: dict[str, float]
+    training_data: str
+    data_licence: str
+    notes: str = ""
+
+
+def record(version: str | os.PathLike[str], provenance: Provenance) -> Path:
+    """Enters an export into the manifest beside its name, in place of an older entry.
+
+    Args:
+        version: the version folder, FOLDER/NAME/<number>.
+        provenance: where it comes from.
+
+    Returns:
+        FOLDER/manifest.json.
+
+    Raises:
+        FileNotFoundError: there is no export there.
+        ValueError: the manifest is damaged.
+    """
+    version = Path(version).absolute()
+    if not (version / "saved_model.pb").is_file():
+        raise FileNotFoundError(f"{version}: no saved_model.pb; give the version folder")
+    path = version.parent.parent / MANIFEST
+    entries = read(path) if path.is_file() else {}
+    entry = dataclasses.asdict(provenance) | {"files": _hashes(version)}
+    entries[f"{version.parent.name}/{version.name}"] = entry
+    beside = path.with_name(f".{MANIFEST}.{os.getpid()}")
+    try:
+        beside.write_text(json.dumps(dict(sorted(entries.items())), indent=2) + "\n", "utf-8")
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
+    return path
+
+
+def read(path: str | os.PathLike[str]) -> dict[str, dict[str, Any]]:
+    """The entries of a manifest, "NAME/<number>" -> fields.
+
+    Raises:
+        FileNotFoundError: there is none.
+        ValueError: it is no manifest.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: no manifest; give the folder that holds {MANIFEST}")
+    try:
+        entries = json.loads(path.read_text("utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path}: not JSON ({error}); fetch it again") from error
+    if not isinstance(entries, dict) or not all(
+        isinstance(entry, dict) and isinstance(entry.get("files"), dict)
+        for entry in entries.values()
+    ):
+        raise ValueError(f"{path}: not a manifest of exports with their files; fetch it again")
+    return entries
+
+
+def verify(folder: str | os.PathLike[str]) -> dict[str, list[str]]:
+    """Compares the exports of a folder with its manifest.
+
+    Returns:
+        "NAME/<number>" -> what is wrong with it, a sentence a file; empty where all is well.
+
+    Raises:
+        FileNotFoundError: the folder has no manifest.
+        ValueError: the manifest is damaged.
+    """
+    folder = Path(folder)
+    return {
+        name: _differences(folder / name, entry["files"])
+        for name, entry in read(folder / MANIFEST).items()
+    }
+
+
+def _differences(version: Path, expected: dict[str, str]) -> list[str]:
+    found = _hashes(version)
+    missing = [f"{version / name} is missing" for name in sorted(expected.keys() - found.keys())]
+    extra = [f"{version / name} is not listed" for name in sorted(found.keys() - expected.keys())]
+    changed = [
+        f"{version / name} has SHA-256 {found[name]}, not {expected[name]}"
+        for name in sorted(expected.keys() & found.keys())
+        if found[name] != expected[name]
+    ]
+    return missing + extra + changed
+
+
+def _hashes(version: Path) -> dict[str, str]:
+    """Path within the version folder -> SHA-256, of every file."""
+    hashes = {}
+    for path in sorted(p for p in version.rglob("*") if p.is_file()):
+        with path.open("rb") as file:
+            hashes[path.relative_to(version).as_posix()] = hashlib.file_digest(
+                file, "sha256"
+            ).hexdigest()
+    return hashes
