@@ -10,6 +10,17 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+# Defaults stand in PretrainingOptions, whose import would cost each command TensorFlow's.
+_PRETRAINING_OPTIONS: dict[str, tuple[type, str]] = {
+    "max_sequence_length": (int, "tokens an example (128)"),
+    "max_predictions": (int, "tokens to predict in an example, at most (20)"),
+    "mask_probability": (float, "share of tokens to predict (0.15)"),
+    "dupe_factor": (int, "times that the text is gone through (10)"),
+    "short_sequence_probability": (float, "of aiming at a shorter length (0.1)"),
+    "num_shards": (int, "files to write (16)"),
+    "seed": (int, "of everything that is drawn (12345)"),
+}
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command.
@@ -63,6 +74,31 @@ def _parser() -> argparse.ArgumentParser:
     average.add_argument("output", help="the file to write, .weights.h5 or .keras")
     average.add_argument("checkpoints", nargs="+", help="the files to average, the newest last")
     average.set_defaults(run=_average)
+
+    verify = commands.add_parser("verify", help="compare exports with their manifest.json")
+    verify.add_argument("folder", help="the folder that holds manifest.json, such as saved_models")
+    verify.set_defaults(run=_verify)
+
+    pretraining = commands.add_parser(
+        "make-pretraining-data", help="TFRecords for BERT's pretraining, from text"
+    )
+    pretraining.add_argument("output", help="the folder to write; a stopped run goes on there")
+    pretraining.add_argument("files", nargs="+", help="text, plain or .gz, or folders of it")
+    pretraining.add_argument("--vocabulary", required=True, help="file of a token a line")
+    pretraining.add_argument("--cased", action="store_true", help="keep case and accents")
+    pretraining.add_argument(
+        "--text-format",
+        choices=["lines", "prose", "wikitext"],
+        default="lines",
+        help="lines: a sentence a line, blank lines between documents (default); prose: a file a "
+        "document, split into sentences; wikitext: WikiText's articles",
+    )
+    pretraining.add_argument("--num-processes", type=int, default=1, help="that work at a time")
+    for name, (kind, text) in _PRETRAINING_OPTIONS.items():
+        option = f"--{name.replace('_', '-')}"
+        pretraining.add_argument(option, type=kind, default=argparse.SUPPRESS, help=text)
+    pretraining.add_argument("--whole-words", action="store_true", help="mask whole words")
+    pretraining.set_defaults(run=_make_pretraining_data)
     return parser
 
 
@@ -192,6 +228,33 @@ def _average(parsed: argparse.Namespace) -> int:
 
     average_checkpoints(parsed.checkpoints, parsed.output)
     print(f"{parsed.output}: the average of {len(parsed.checkpoints)} checkpoints")
+    return 0
+
+
+def _verify(parsed: argparse.Namespace) -> int:
+    from keras_transformers.export.manifest import MANIFEST, read, verify
+
+    entries = read(os.path.join(parsed.folder, MANIFEST))
+    wrong = verify(parsed.folder)
+    for name, problems in wrong.items():
+        print("\n".join(problems) or f"{name}: {len(entries[name]['files'])} files as published")
+    return 1 if any(wrong.values()) else 0
+
+
+def _make_pretraining_data(parsed: argparse.Namespace) -> int:
+    from keras_transformers.data.pretraining import PretrainingOptions, make_pretraining_data
+    from keras_transformers.tokenizers import WordPieceTokenizer
+
+    given = {name: value for name, value in vars(parsed).items() if name in _PRETRAINING_OPTIONS}
+    report = make_pretraining_data(
+        parsed.files,
+        parsed.output,
+        WordPieceTokenizer(parsed.vocabulary, lowercase=not parsed.cased),
+        PretrainingOptions(whole_words=parsed.whole_words, **given),
+        text_format=parsed.text_format,
+        num_processes=parsed.num_processes,
+    )
+    print(f"{parsed.output}: {report}")
     return 0
 
 

@@ -1,3 +1,4 @@
+import dataclasses
 import io
 import json
 
@@ -45,8 +46,6 @@ def test_summary_as_json_adds_up(capsys):
 
 
 def test_summary_fails_when_the_count_is_not_the_registered_one(capsys, monkeypatch):
-    import dataclasses
-
     from keras_transformers import registry
 
     cards = dict(registry.all_cards())
@@ -149,3 +148,38 @@ def test_average_writes_the_mean_of_checkpoints(capsys, tmp_path):
     status, _, err = run(capsys, "average", output, *files)
     assert status == 2
     assert "exists" in err
+
+
+def test_make_pretraining_data_tells_the_true_defaults():
+    from keras_transformers.data.pretraining import PretrainingOptions
+
+    options = dataclasses.asdict(PretrainingOptions())
+    assert options.pop("whole_words") is False
+    assert cli._PRETRAINING_OPTIONS.keys() == options.keys()
+    for name, (kind, text) in cli._PRETRAINING_OPTIONS.items():
+        assert text.endswith(f"({options[name]})")
+        assert kind is type(options[name])
+
+
+def test_make_pretraining_data(capsys, tmp_path):
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    (tmp_path / "vocab.txt").write_text("\n".join([*special, *"abcde"]), "utf-8")
+    (tmp_path / "a.txt").write_text("a b c\nd E\n\n" * 5, "utf-8")
+    output, vocabulary = str(tmp_path / "data"), ("--vocabulary", str(tmp_path / "vocab.txt"))
+    command = ("make-pretraining-data", output, str(tmp_path / "a.txt"), *vocabulary)
+    status, out, _ = run(
+        capsys, *command, "--max-sequence-length", "16", "--num-shards", "2", "--whole-words"
+    )
+    assert status == 0
+    assert out.startswith(f"{output}: 5 documents (0 empty, left out;")
+    manifest = json.loads((tmp_path / "data" / "manifest.json").read_text("utf-8"))
+    expected = {"max_sequence_length": 16, "num_shards": 2, "whole_words": True}
+    expected |= {"dupe_factor": 10, "max_predictions": 20, "text_format": "lines"}
+    assert expected.items() <= manifest["configuration"].items()
+    status, _, err = run(capsys, *command, "--cased")
+    assert status == 2
+    assert "lowercase was True, is False, max_sequence_length was 16, is 128" in err
+
+    (tmp_path / "vocab.txt").write_text("\n".join([*special[:4], *"abcde"]), "utf-8")
+    status, _, err = run(capsys, *command)
+    assert (status, "vocab.txt: [MASK] missing among 9 tokens" in err) == (2, True)

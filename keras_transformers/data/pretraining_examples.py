@@ -1,0 +1,228 @@
+"""Pairs of segments, [CLS] A [SEP] B [SEP], out of a corpus of token ids.
+
+Sentences of a document follow each other in memory, so a segment is a range of tokens: a pair is
+drawn as a few numbers, and tokens are first touched when whole blocks of pairs are packed.
+"""
+
+import bisect
+import dataclasses
+import random
+from collections.abc import Iterable
+
+import numpy as np
+import tensorflow as tf
+
+from keras_transformers.tokenizers import packing
+
+# What a pair is: the documents of A and B, their tokens [start, stop), whether B is a random next
+# (else it follows A), and how many tokens were cut off both.
+PAIR = np.dtype(
+    [(name, np.int64) for name in ("document_a", "a_start", "a_stop")]
+    + [(name, np.int64) for name in ("document_b", "b_start", "b_stop")]
+    + [("is_random", np.bool_), ("num_truncated", np.int64)]
+)
+MIN_SEQUENCE_LENGTH = 5  # [CLS], [SEP], [SEP], and a token in each segment
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PretrainingOptions:
+    """How examples are made of text; the defaults are those of Google's create_pretraining_data.
+
+    Attributes:
+        max_sequence_length: in tokens, [CLS] and [SEP]s included; all examples are padded to it.
+        max_predictions: tokens chosen for prediction, at most, in an example. The paper's 15 %
+            are 20 of 128, 77 of 512.
+        mask_probability: share of an example's tokens that are chosen; one at least.
+        whole_words: choose all pieces of a word or none.
+        dupe_factor: how often each document is gone through, with other pairs and masks.
+        short_sequence_probability: of aiming, for a whole document, at a shorter length.
+        num_shards: files that the examples are dealt to.
+        seed: from 0. Files depend on it, not on the number of processes.
+
+    Raises:
+        ValueError: a value is out of range.
+    """
+
+    max_sequence_length: int = 128
+    max_predictions: int = 20
+    mask_probability: float = 0.15
+    whole_words: bool = False
+    dupe_factor: int = 10
+    short_sequence_probability: float = 0.1
+    num_shards: int = 16
+    seed: int = 12345
+
+    def __post_init__(self) -> None:
+        if self.max_sequence_length < MIN_SEQUENCE_LENGTH:
+            raise ValueError(
+                f"max_sequence_length is {self.max_sequence_length}, must be {MIN_SEQUENCE_LENGTH} "
+                "or more: [CLS] A [SEP] B [SEP]"
+            )
+        if not 0 <= self.short_sequence_probability <= 1:
+            raise ValueError(
+                f"short_sequence_probability is {self.short_sequence_probability}, must be from 0 "
+                "to 1"
+            )
+        for name, least in (("dupe_factor", 1), ("num_shards", 1), ("seed", 0)):
+            if getattr(self, name) < least:
+                raise ValueError(f"{name} is {getattr(self, name)}, must be {least} or more")
+
+
+@dataclasses.dataclass(frozen=True)
+class TokenizedCorpus:
+    """Documents as token ids, end to end.
+
+    Attributes:
+        tokens: (tokens,), of all sentences, each of at least one token.
+        sentence_starts: int64 (sentences + 1,), where in `tokens` each sentence begins, then their
+            number.
+        document_starts: int64 (documents + 1,), which sentence each document begins with, then
+            their number. Each document has at least one.
+    """
+
+    tokens: np.ndarray
+    sentence_starts: np.ndarray
+    document_starts: np.ndarray
+
+    @property
+    def num_documents(self) -> int:
+        """How many documents there are."""
+        return len(self.document_starts) - 1
+
+    def documents_of_pairs(self) -> np.ndarray:
+        """The documents of two sentences or more, the only ones that have a true next sentence."""
+        return np.flatnonzero(np.diff(self.document_starts) > 1)
+
+
+def draw_pairs(
+    corpus: TokenizedCorpus,
+    documents: Iterable[int],
+    *,
+    max_sequence_length: int,
+    short_sequence_probability: float,
+    seed: str,
+) -> np.ndarray:
+    """Draws the pairs of documents: Devlin et al. 2018, appendix A.2, in Google's way but for two.
+
+    A document is cut into runs of sentences that fill an example; a run is cut in two at random,
+    and in half of the cases the second part is replaced by sentences of another document and comes
+    again in the next run. Unlike Google's, which makes a random pair of each run of one sentence
+    and so more than half of all, the coin alone decides: a run of one sentence whose coin says
+    "next" gets the sentence after it, or, at the end of the document, the one before. And the
+    other document is never the same.
+
+    Args:
+        corpus: of two documents or more.
+        documents: which to go through, each of two sentences or more.
+        max_sequence_length: longer pairs lose tokens at random ends of the longer segment.
+        short_sequence_probability: see `PretrainingOptions`.
+        seed: of all draws.
+
+    Returns:
+        (pairs,) of type `PAIR`, those of a document in its order.
+    """
+    drawer = _PairDrawer(
+        corpus, max_sequence_length - 3, short_sequence_probability, random.Random(seed)
+    )
+    rows = [pair for document in documents for pair in drawer.pairs_of(int(document))]
+    return np.array(rows, PAIR)
+
+
+def pack_pairs(
+    corpus: TokenizedCorpus,
+    pairs: np.ndarray,
+    *,
+    cls_token_id: int,
+    sep_token_id: int,
+    pad_token_id: int,
+    max_sequence_length: int,
+) -> dict[str, tf.Tensor]:
+    """Packs pairs (batch,) of type `PAIR` into the inputs of an encoder.
+
+    Returns:
+        token_ids int32, segment_ids int32, padding_mask bool, each (batch, max_sequence_length).
+    """
+    return packing.pack(
+        [
+            _segments(corpus, pairs["a_start"], pairs["a_stop"]),
+            _segments(corpus, pairs["b_start"], pairs["b_stop"]),
+        ],
+        cls_token_id=cls_token_id,
+        sep_token_id=sep_token_id,
+        pad_token_id=pad_token_id,
+        length=max_sequence_length,
+    )
+
+
+def _segments(corpus: TokenizedCorpus, start: np.ndarray, stop: np.ndarray) -> tf.RaggedTensor:
+    lengths = stop - start
+    skips = start - (np.cumsum(lengths) - lengths)
+    values = corpus.tokens[np.repeat(skips, lengths) + np.arange(lengths.sum())]
+    return tf.RaggedTensor.from_row_lengths(values.astype(np.int32), lengths, validate=False)
+
+
+@dataclasses.dataclass(frozen=True)
+class _PairDrawer:
+    corpus: TokenizedCorpus
+    max_tokens: int  # of both segments together
+    short_sequence_probability: float
+    random: random.Random
+
+    def pairs_of(self, document: int) -> list[tuple[int | bool, ...]]:
+        """The pairs of one document; each a row of `PAIR`."""
+        first, last = self.corpus.document_starts[document : document + 2].tolist()
+        starts = self.corpus.sentence_starts[first : last + 1].tolist()  # and the document's end
+        num_sentences = last - first
+        target = self.max_tokens
+        if self.random.random() < self.short_sequence_probability:
+            target = 2 + self._below(self.max_tokens - 1)
+        pairs, begin = [], 0
+        while begin < num_sentences:
+            end = bisect.bisect_left(starts, starts[begin] + target, begin + 1, num_sentences)
+            is_random = self.random.random() < 0.5
+            if end - begin == 1 and not is_random:
+                begin, end = (begin, end + 1) if end < num_sentences else (begin - 1, end)
+            middle = begin + 1 + (self._below(end - begin - 1) if end - begin > 1 else 0)
+            segment = starts[begin], starts[middle]
+            if is_random:
+                other, following = self._random_segment(document, target - segment[1] + segment[0])
+                begin = middle  # the sentences that B replaced come again
+            else:
+                other, following = document, (starts[middle], starts[end])
+                begin = end
+            pairs.append(self._pair(document, segment, other, following, is_random))
+        return pairs
+
+    def _random_segment(self, document: int, target: int) -> tuple[int, tuple[int, int]]:
+        """Sentences of another document, up to `target` tokens or its end: its number and range."""
+        other = self._below(self.corpus.num_documents - 1)
+        other += other >= document
+        first, last = self.corpus.document_starts[other : other + 2].tolist()
+        begin = first + self._below(last - first)
+        starts = self.corpus.sentence_starts[begin : last + 1]
+        end = 1 + int(np.searchsorted(starts[1:-1], starts[0] + target))
+        return other, (int(starts[0]), int(starts[end]))
+
+    def _pair(
+        self,
+        document_a: int,
+        segment_a: tuple[int, int],
+        document_b: int,
+        segment_b: tuple[int, int],
+        is_random: bool,
+    ) -> tuple[int | bool, ...]:
+        """Cuts a token off the longer segment, off B if none is, until both fit."""
+        num_a, num_b = segment_a[1] - segment_a[0], segment_b[1] - segment_b[0]
+        excess = max(0, num_a + num_b - self.max_tokens)
+        first_cut = min(excess, abs(num_a - num_b))
+        cut_a = (excess - first_cut) // 2 + (first_cut if num_a > num_b else 0)
+        a, b = self._cut(segment_a, cut_a), self._cut(segment_b, excess - cut_a)
+        return (document_a, *a, document_b, *b, is_random, excess)
+
+    def _cut(self, segment: tuple[int, int], count: int) -> tuple[int, int]:
+        """Cuts `count` tokens off, each at an end drawn by a coin."""
+        at_start = self.random.getrandbits(count).bit_count() if count else 0
+        return segment[0] + at_start, segment[1] - (count - at_start)
+
+    def _below(self, count: int) -> int:
+        return int(self.random.random() * count)

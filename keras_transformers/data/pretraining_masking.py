@@ -1,0 +1,196 @@
+"""BERT's masks, drawn in the TensorFlow graph: when files are written, or anew in each epoch."""
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from keras_transformers.tokenizers import vocabulary as vocabularies
+
+_MASKED, _RANDOM = 0.8, 0.1  # shares of the chosen tokens; the rest stays as it is
+
+
+class Masker:
+    """Chooses tokens to predict and hides them: Devlin et al. 2018, section 3.1.
+
+    Of an example's n tokens round(0.15 n) are chosen, but one at least: 80 % of them become
+    [MASK], 10 % a random token, 10 % stay. Special tokens, [UNK] among them, are never chosen and
+    never put in. With whole words, words are taken in random order as long as all their pieces
+    fit, as in Google's create_pretraining_data; each piece is then hidden on its own account.
+
+    Draws are stateless: the same tokens and seed give the same masks, on each device.
+
+    Args:
+        vocabulary: the tokens, in the order of their ids.
+        mask_probability: share of tokens that are chosen.
+        max_predictions: tokens chosen in an example, at most.
+        whole_words: choose all pieces of a word or none.
+
+    Attributes:
+        max_predictions: as given.
+        vocabulary_digest: tells vocabularies apart.
+
+    Raises:
+        ValueError: a value is out of range, or the vocabulary lacks a special token.
+
+    Example:
+        >>> masker = Masker(
+        ...     ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "good", "film", "##s"],
+        ...     mask_probability=0.4, max_predictions=3, whole_words=True,
+        ... )
+        >>> masked = masker(tf.constant([[2, 6, 7, 3, 1, 3, 0, 0]]), seed=(1, 2))
+        >>> masked["mask_positions"].numpy().tolist()
+        [[1, 2, 0]]
+        >>> masked["mask_ids"].numpy().tolist(), masked["mask_weights"].numpy().tolist()
+        ([[6, 7, 0]], [[1.0, 1.0, 0.0]])
+    """
+
+    def __init__(
+        self,
+        vocabulary: Sequence[str],
+        *,
+        mask_probability: float = 0.15,
+        max_predictions: int = 20,
+        whole_words: bool = False,
+    ) -> None:
+        if not 0 < mask_probability < 1:
+            raise ValueError(f"mask_probability is {mask_probability}, must be above 0, below 1")
+        if max_predictions < 1:
+            raise ValueError(f"max_predictions is {max_predictions}, must be 1 or more")
+        tokens = vocabularies.check(vocabulary)
+        is_ordinary = np.array([token not in vocabularies.SPECIAL_TOKENS for token in tokens])
+        if not is_ordinary.any():
+            raise ValueError("vocabulary: special tokens only, nothing to predict; add words to it")
+        self.max_predictions = max_predictions
+        self.vocabulary_digest = vocabulary_digest(tokens)
+        self._mask_probability = mask_probability
+        self._whole_words = whole_words
+        self._pad_token_id = tokens.index(vocabularies.PAD)
+        self._mask_token_id = tokens.index(vocabularies.MASK)
+        self._is_ordinary = is_ordinary
+        self._ordinary_ids = np.flatnonzero(is_ordinary).astype(np.int32)
+        self._continues_word = np.array([token.startswith("##") for token in tokens])
+
+    def __call__(self, token_ids: Any, seed: Any) -> dict[str, tf.Tensor]:
+        """Masks examples.
+
+        Args:
+            token_ids: int32 (batch, seq), padded.
+            seed: two integers.
+
+        Returns:
+            token_ids int32 (batch, seq), hidden where they are to be predicted; mask_positions
+            int32, mask_ids int32 and mask_weights float32, each (batch, max_predictions): the
+            positions of the chosen tokens, ascending, what stood there, and 1; all 0 behind them.
+        """
+        token_ids = tf.convert_to_tensor(token_ids, tf.int32)
+        seed = tf.cast(seed, tf.int64)  # draws differ with the type of the seed
+        choice, how, which = tf.unstack(tf.random.split(seed, 3, alg="philox"))
+        is_chosen = self._choose(token_ids, choice)
+        shape = tf.shape(token_ids)
+        draw = tf.random.stateless_uniform(shape, how, alg="philox")
+        index = tf.random.stateless_uniform(
+            shape, which, 0, len(self._ordinary_ids), tf.int32, alg="philox"
+        )
+        hidden = tf.where(draw < _MASKED, self._mask_token_id, token_ids)
+        is_random = draw >= 1 - _RANDOM
+        hidden = tf.where(is_random, tf.gather(self._ordinary_ids, index), hidden)
+        positions, is_real = self._positions(is_chosen)
+        mask_ids = tf.where(is_real, tf.gather(token_ids, positions, batch_dims=1), 0)
+        return {
+            "token_ids": tf.where(is_chosen, hidden, token_ids),
+            "mask_positions": positions,
+            "mask_ids": mask_ids,
+            "mask_weights": tf.cast(is_real, tf.float32),
+        }
+
+    def _choose(self, token_ids: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+        """Which tokens are chosen: bool (batch, seq)."""
+        may_be_chosen = tf.gather(self._is_ordinary, token_ids)
+        num_tokens = tf.math.count_nonzero(token_ids != self._pad_token_id, axis=1)
+        # In float64, and half to even, as Python rounds in Google's script.
+        share = tf.round(tf.cast(num_tokens, tf.float64) * self._mask_probability)
+        budget = tf.clip_by_value(tf.cast(share, tf.int32), 1, self.max_predictions)  # (batch,)
+
+        word, sizes = self._words(token_ids, may_be_chosen)
+        scores = tf.random.stateless_uniform(tf.shape(token_ids), seed, alg="philox")
+        order = tf.argsort(tf.where(sizes > 0, scores, 2.0), stable=True)  # words that may not last
+        sorted_sizes = tf.gather(sizes, order, batch_dims=1)
+        if self._whole_words:
+            is_taken = _fill(sorted_sizes, budget)
+        else:
+            is_taken = tf.cumsum(sorted_sizes, axis=1) <= budget[:, None]
+        is_taken = tf.gather(is_taken, tf.argsort(order), batch_dims=1)  # (batch, word)
+        return may_be_chosen & tf.gather(is_taken, word, batch_dims=1)
+
+    def _words(self, token_ids: tf.Tensor, may_be_chosen: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """The number of each token's word, and how many tokens of each word may be chosen.
+
+        Both int32 (batch, seq): there are as many words as tokens, at most. Without whole words
+        each token is a word.
+        """
+        sizes = tf.cast(may_be_chosen, tf.int32)
+        rows, length = tf.unstack(tf.shape(token_ids))
+        if not self._whole_words:
+            return tf.tile(tf.range(length)[None], (rows, 1)), sizes
+        # What was cut off its beginning, and so follows [CLS] or [SEP], is a word of its own.
+        follows_text = tf.pad(may_be_chosen[:, :-1], [[0, 0], [1, 0]])
+        begins = ~(tf.gather(self._continues_word, token_ids) & follows_text)
+        word = tf.cumsum(tf.cast(begins, tf.int32), axis=1) - 1
+        flat = word + length * tf.range(rows)[:, None]
+        sizes = tf.math.unsorted_segment_sum(sizes, flat, rows * length)
+        return word, tf.reshape(sizes, (rows, length))
+
+    def _positions(self, is_chosen: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Positions of the chosen, ascending, then zeros; and which are real: (batch, chosen)."""
+        length = is_chosen.shape[1] or tf.shape(is_chosen)[1]
+        keys = tf.where(is_chosen, length - tf.range(length), 0)  # the first has the greatest
+        missing = tf.maximum(0, self.max_predictions - length)
+        keys = tf.pad(keys, [[0, 0], [0, missing]])
+        top, positions = tf.math.top_k(keys, self.max_predictions)
+        return tf.where(top > 0, positions, 0), top > 0
+
+
+def unmask(
+    token_ids: tf.Tensor, mask_positions: tf.Tensor, mask_ids: tf.Tensor, mask_weights: tf.Tensor
+) -> tf.Tensor:
+    """Puts back what a `Masker`, or Google's create_pretraining_data, has hidden.
+
+    Args:
+        token_ids: int32 (batch, seq).
+        mask_positions: int32 (batch, chosen).
+        mask_ids: int32 (batch, chosen).
+        mask_weights: float32 (batch, chosen), 0 where there is nothing.
+
+    Returns:
+        int32 (batch, seq).
+    """
+    places = tf.where(mask_weights > 0)  # (chosen in all, 2): row, number
+    positions = tf.cast(tf.gather_nd(mask_positions, places), tf.int64)
+    indices = tf.stack([places[:, 0], positions], axis=1)
+    return tf.tensor_scatter_nd_update(token_ids, indices, tf.gather_nd(mask_ids, places))
+
+
+def vocabulary_digest(tokens: Sequence[str]) -> str:
+    """SHA-256 of the tokens, one a line."""
+    return hashlib.sha256("\n".join(tokens).encode()).hexdigest()
+
+
+def _fill(sizes: tf.Tensor, budget: tf.Tensor) -> tf.Tensor:
+    """Takes words in order, skipping those that no longer fit.
+
+    Args:
+        sizes: int32 (batch, word).
+        budget: int32 (batch,).
+
+    Returns:
+        Which are taken: bool (batch, word).
+    """
+
+    def take(total: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
+        return tf.where(total + size <= budget, total + size, total)
+
+    totals = tf.scan(take, tf.transpose(sizes), tf.zeros_like(budget))  # (word, batch)
+    return tf.transpose(totals - tf.pad(totals[:-1], [[1, 0], [0, 0]])) > 0

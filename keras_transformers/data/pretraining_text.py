@@ -1,0 +1,275 @@
+"""Documents to pretrain on: sentences in order, from text files and from NLTK's corpora.
+
+    read_documents or read_nltk -> split_documents -> write_documents
+
+Everything but `split_documents` is lazy: no more than a document is in memory.
+"""
+
+import gzip
+import hashlib
+import itertools
+import os
+import re
+import uuid
+import zipfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Literal, TextIO
+
+from keras_transformers.files import read_lines
+
+Document = list[str]  # its sentences, none of them blank
+TextFormat = Literal["lines", "prose", "wikitext"]
+
+# What ends a sentence: marks and closing quotes before a space, or marks of Chinese and Japanese.
+_END = re.compile(r"[.!?…]+[\"'”’)\]]*(?=\s)|[。！？]+[”’」』）]*")  # noqa: RUF001
+_NEXT = re.compile(r"[\s\"'“‘(\[]*(\S)")  # noqa: RUF001
+_DOTTED = re.compile(r"(?:[^\W\d_]\.)*[^\W\d_]")  # an initial, or letters such as U.S
+_ABBREVIATION = re.compile(
+    "Mr|Mrs|Ms|Dr|Prof|St|Jr|Sr|Gen|Col|Lt|Capt|Sgt|Gov|Sen|Rep|Rev|Hon|Messrs|Mt|Ft|No|Nos|Vol|"
+    "Fig|Eq|Sec|Ch|pp|vs|etc|cf|al|approx|Inc|Co|Corp|Ltd|"
+    "Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sept|Oct|Nov|Dec"
+)
+_WIKITEXT_TITLE = re.compile(r"= (?!=).* =")
+_BROWN_FILE = re.compile(r"brown/c[a-r]\d\d")
+
+
+def read_documents(
+    path: str | os.PathLike[str], *, text_format: TextFormat = "lines"
+) -> Iterator[Document]:
+    """Yields the documents of a text file, or of all files below a folder.
+
+    Args:
+        path: UTF-8 text, plain or with a name that ends in `.gz`; or a folder, whose files are
+            read in the order of their paths, but for hidden ones.
+        text_format: "lines": a sentence a line, blank lines between documents, as Google's
+            create_pretraining_data takes it; a file's end ends a document too. "prose": a file is
+            a document, blank lines end paragraphs, and `split_sentences` splits these. "wikitext":
+            articles of WikiText (Merity et al. 2016) begin at their titles; headings and the words
+            replaced by <unk> are left out, `@-@` and its like become the mark inside.
+
+    Raises:
+        FileNotFoundError: there is no such file or folder.
+        ValueError: the folder holds no file, or a line is not UTF-8 or holds a NUL byte, as
+            binary files do; file and line are named.
+    """
+    for file in text_files(path):
+        yield from _READERS[text_format](_text_lines(file))
+
+
+def read_nltk(path: str | os.PathLike[str]) -> Iterator[Document]:
+    """Yields the documents of a corpus of NLTK's, one a file, in the order of their names.
+
+    Args:
+        path: `brown.zip` (500 documents; its tags are taken off), `movie_reviews.zip` (2,000) or
+            `state_union.zip` (65), as NLTK distributes them, under any name.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: it is no zip file, or of another corpus.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: no such file; check the path")
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = sorted(name for name in archive.namelist() if not name.endswith("/"))
+            corpus = names[0].partition("/")[0] if names else ""
+            if corpus not in ("brown", "movie_reviews", "state_union"):
+                raise ValueError(
+                    f"{path}: holds {corpus!r}, not NLTK's brown, movie_reviews or state_union; "
+                    "unpack it and take read_documents"
+                )
+            for name in names:
+                if _BROWN_FILE.fullmatch(name) or (corpus != "brown" and name.endswith(".txt")):
+                    yield list(_nltk_sentences(corpus, archive.read(name), name))
+    except zipfile.BadZipFile as error:
+        raise ValueError(f"{path}: damaged, or no zip file ({error}): fetch it again") from error
+
+
+def split_documents(
+    documents: Iterable[Document], *, held_out_share: float, seed: int = 0
+) -> tuple[list[Document], list[Document]]:
+    """Splits into documents to train on and documents to evaluate on.
+
+    Where a document goes depends on its text and the seed alone: not on the others, nor on their
+    order. Equal documents stay together.
+
+    Args:
+        documents: what to split.
+        held_out_share: chance of a document to be held out, above 0 and below 1.
+        seed: another seed, another split.
+
+    Returns:
+        The documents to train on and those held out, each in their order.
+
+    Raises:
+        ValueError: the share is out of range, or one of the parts stays empty.
+    """
+    if not 0 < held_out_share < 1:
+        raise ValueError(f"held_out_share is {held_out_share}, must be above 0 and below 1")
+    parts: tuple[list[Document], list[Document]] = ([], [])
+    for document in documents:
+        digest = hashlib.sha256("\n".join((str(seed), *document)).encode()).digest()
+        parts[int.from_bytes(digest[:8], "big") < held_out_share * 2**64].append(document)
+    if not all(parts):
+        counts = " and ".join(str(len(part)) for part in parts)
+        raise ValueError(
+            f"held_out_share={held_out_share:g} leaves {counts} documents to train on and to "
+            "evaluate on: take more documents, or another share or seed"
+        )
+    return parts
+
+
+def write_documents(documents: Iterable[Document], path: str | os.PathLike[str]) -> int:
+    """Writes a file in the format "lines" of `read_documents`, whole or not at all.
+
+    Args:
+        documents: what to write.
+        path: of the file; a name that ends in `.gz` is packed.
+
+    Returns:
+        The number of documents.
+
+    Raises:
+        FileExistsError: `path` exists.
+        ValueError: a document has no sentences, or a blank one, and would not read back.
+    """
+    path = Path(path)
+    if path.exists():
+        raise FileExistsError(f"{path} exists: remove it, or choose another name")
+    scratch = path.with_name(f".{uuid.uuid4().hex}-{path.name}")
+    count = 0
+    try:
+        with _open_to_write(scratch) as file:
+            for count, document in enumerate(documents, start=1):
+                sentences = [" ".join(sentence.split()) for sentence in document]
+                if not sentences or not all(sentences):
+                    raise ValueError(
+                        f"document {count} has {len(sentences)} sentences, {sentences.count('')} "
+                        "of them blank, and would not read back: leave the blank ones out"
+                    )
+                file.write("\n" * (count > 1) + "\n".join(sentences) + "\n")
+        scratch.replace(path)
+    finally:
+        scratch.unlink(missing_ok=True)
+    return count
+
+
+def split_sentences(text: str) -> list[str]:
+    """Splits prose by a rule of thumb for languages that begin sentences with a capital letter.
+
+    A sentence ends at `.`, `!`, `?` or an ellipsis, with closing quotes and brackets, when a space
+    follows and then, quotes and opening brackets aside, a letter that is not lower case, or a
+    digit. A single full stop does not end one after an initial ("J."), letters with dots ("U.S."),
+    or a usual English abbreviation ("Mr."). The marks of Chinese and Japanese always end one. So
+    text all in lower case is not split: give it with a sentence a line.
+
+    Args:
+        text: a paragraph.
+
+    Returns:
+        Sentences without spaces around them.
+
+    Example:
+        >>> split_sentences('Mr. J. Smith left. "Why?" He paid $3.50 to the U.S. Army.')
+        ['Mr. J. Smith left.', '"Why?"', 'He paid $3.50 to the U.S. Army.']
+    """
+    sentences, start = [], 0
+    for end in _END.finditer(text):
+        if _is_boundary(text, start, end):
+            sentences.append(text[start : end.end()].strip())
+            start = end.end()
+    return [sentence for sentence in (*sentences, text[start:].strip()) if sentence]
+
+
+def text_files(path: str | os.PathLike[str]) -> list[Path]:
+    """The file itself, or all files below a folder, by path, but for hidden ones.
+
+    Raises:
+        FileNotFoundError: there is no such file or folder.
+        ValueError: the folder holds no file.
+    """
+    path = Path(path)
+    if path.is_file():
+        return [path]
+    if not path.is_dir():
+        raise FileNotFoundError(f"{path}: no such file or folder; check the path")
+    files = [
+        file
+        for file in sorted(path.rglob("*"))
+        if file.is_file() and not any(part[0] == "." for part in file.relative_to(path).parts)
+    ]
+    if not files:
+        raise ValueError(f"{path}: an empty folder; put text files into it, plain or .gz")
+    return files
+
+
+def _text_lines(path: Path) -> Iterator[str]:
+    """Lines without spaces around them."""
+    for number, line in enumerate(read_lines(path), start=1):
+        if "\0" in line:
+            raise ValueError(f"{path}:{number}: a NUL byte, so no text: take the file out")
+        yield line.strip()
+
+
+def _paragraphs(lines: Iterable[str]) -> Iterator[list[str]]:
+    """Runs of lines that are not blank."""
+    return (list(run) for is_text, run in itertools.groupby(lines, key=bool) if is_text)
+
+
+def _read_prose(lines: Iterable[str]) -> Iterator[Document]:
+    paragraphs = (" ".join(paragraph) for paragraph in _paragraphs(lines))
+    if sentences := [s for paragraph in paragraphs for s in split_sentences(paragraph)]:
+        yield sentences
+
+
+def _read_wikitext(lines: Iterable[str]) -> Iterator[Document]:
+    sentences: Document = []
+    for line in lines:
+        if _WIKITEXT_TITLE.fullmatch(line) and sentences:
+            yield sentences
+            sentences = []
+        if not line.startswith("= "):
+            plain = re.sub(r" @([-,.])@ ", r"\1", line.replace("<unk>", ""))
+            sentences += split_sentences(" ".join(plain.split()))
+    if sentences:
+        yield sentences
+
+
+_READERS = {"lines": _paragraphs, "prose": _read_prose, "wikitext": _read_wikitext}
+
+
+def _nltk_sentences(corpus: str, data: bytes, name: str) -> Iterator[str]:
+    encoding = "utf-8"
+    if corpus == "state_union":  # six of the files came another way
+        encoding = {"1954-Eisenhower.txt": "cp1252"}.get(name.split("/")[-1], encoding)
+        encoding = "big5" if re.search(r"197\d-Nixon", name) else encoding
+    for line in filter(None, map(str.strip, data.decode(encoding).split("\n"))):
+        if corpus == "brown":
+            words = (tagged.rpartition("/")[0] for tagged in line.split())
+            yield " ".join('"' if word in ("``", "''") else word for word in words)
+        elif corpus == "movie_reviews":
+            yield line
+        else:  # a paragraph a line
+            yield from split_sentences(line)
+
+
+def _is_boundary(text: str, start: int, end: re.Match[str]) -> bool:
+    """Whether a sentence that begins at `start` ends where `end` matched."""
+    if end.group()[0] in "。！？":  # noqa: RUF001
+        return True
+    following = _NEXT.match(text, end.end())
+    if following is None:
+        return True
+    if not following.group(1).isalnum() or following.group(1).islower():
+        return False
+    before = text[text.rfind(" ", start, end.start()) + 1 : end.start()].lstrip("\"'“‘([")  # noqa: RUF001
+    is_short = _ABBREVIATION.fullmatch(before) or (before != "I" and _DOTTED.fullmatch(before))
+    return end.group() != "." or not is_short
+
+
+def _open_to_write(path: Path) -> TextIO:
+    if path.suffix == ".gz":
+        return gzip.open(path, "wt", encoding="utf-8", newline="\n")
+    return path.open("w", encoding="utf-8", newline="\n")
