@@ -1,8 +1,9 @@
 """SavedModels that TF Serving takes as they are: text in, answer out, nothing of ours needed.
 
-`classifier` and `translator` write one; `predict` runs any, `Predictor` keeps it loaded. Everything
-goes through `saved_model.write`: named, typed signatures, and a version folder that appears whole
-or not at all, after its answers were checked in a fresh process.
+`classifier`, `embedder`, `fill_mask`, `next_sentence` and `translator` write one; `predict` runs
+any, `Predictor` keeps it loaded. Everything goes through `saved_model.write`: named, typed
+signatures, and a version folder that appears whole or not at all, after its answers were checked in
+a fresh process.
 """
 
 import importlib
@@ -10,6 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from keras_transformers.export.classification import classifier
+    from keras_transformers.export.embedding import embedder
+    from keras_transformers.export.masked_language import fill_mask
+    from keras_transformers.export.next_sentences import next_sentence
     from keras_transformers.export.prediction import Predictor, predict
     from keras_transformers.export.translation import translator
 
@@ -18,10 +22,21 @@ if TYPE_CHECKING:
 _MODULES = {
     "Predictor": "prediction",
     "classifier": "classification",
+    "embedder": "embedding",
+    "fill_mask": "masked_language",
+    "next_sentence": "next_sentences",
     "predict": "prediction",
     "translator": "translation",
 }
-__all__ = ["Predictor", "classifier", "predict", "translator"]
+__all__ = [
+    "Predictor",
+    "classifier",
+    "embedder",
+    "fill_mask",
+    "next_sentence",
+    "predict",
+    "translator",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -14,22 +14,37 @@ TOKEN_INPUTS = ("token_ids", "segment_ids", "padding_mask")
 _EXAMPLES = ("A sentence to try the model with.", "And another one, which is a little longer!")
 
 
-def check_model(model: keras.Model, tokenizer: Any, output: str) -> None:
+def check_model(
+    model: keras.Model, tokenizer: Any, output: str, *, inputs: Sequence[str] = TOKEN_INPUTS
+) -> None:
     """Raises ValueError unless the model takes tokens of this tokenizer and returns `output`."""
-    inputs: Any = getattr(model, "input", None)  # a subclassed model has none
-    outputs: Any = getattr(model, "output", None)
-    named = isinstance(inputs, dict) and isinstance(outputs, dict)
-    if not named or set(inputs) != set(TOKEN_INPUTS) or output not in outputs:
-        raise ValueError(
-            f"model {model.name!r} must take {', '.join(TOKEN_INPUTS)} and return {output}, in "
-            "dicts: put a head of keras_transformers.models.heads on an encoder"
-        )
+    found, returned = _ends(model)
+    if set(found) != set(inputs) or output not in returned:
+        raise _unfit(model, inputs, output)
     num_embedded = layer(model, "token_embedding").input_dim
     if num_embedded != tokenizer.vocabulary_size:
         raise ValueError(
             f"the tokenizer has {tokenizer.vocabulary_size} tokens and model {model.name!r} "
             f"embeds {num_embedded}: use the vocabulary that the model was trained with"
         )
+
+
+def part(
+    model: keras.Model, tokenizer: Any, output: str, *, inputs: Sequence[str] = TOKEN_INPUTS
+) -> keras.Model:
+    """What of a model leads from `inputs` to `output`: its layers, and no others are exported.
+
+    Raises:
+        ValueError: the model lacks one of these, or takes no tokens of this tokenizer.
+    """
+    found, returned = _ends(model)
+    if not set(inputs) <= set(found) or output not in returned:
+        raise _unfit(model, inputs, output)
+    outcome = keras.Model(
+        {name: found[name] for name in inputs}, {output: returned[output]}, name=model.name
+    )
+    check_model(outcome, tokenizer, output, inputs=inputs)
+    return outcome
 
 
 def checked_length(model: keras.Model, length: int | None, *, pair: bool) -> int:
@@ -90,16 +105,20 @@ def example_batches(
 
 
 def tokenize(tokenizer: Any, texts: Mapping[str, Any], length: int) -> dict[str, Any]:
-    """Texts to tokens (batch, length), in the graph of an export.
-
-    An empty batch has no longest row to be as wide as; it becomes (0, 2), as wide as an empty text
-    is: encoders look at the first position, and Keras, eagerly, takes (0, 1, hidden) for a bias.
-    """
+    """Texts to tokens (batch, length), in the graph of an export."""
     with tf.device("CPU:0"):  # where alone strings can be
         columns = [texts[name] for name in TEXT_INPUTS if name in texts]
-        tokens = tokenizer(*columns, max_sequence_length=length)
-        missing = tf.maximum(0, 2 - tf.shape(tokens["token_ids"])[1])
-        return {name: tf.pad(tokens[name], [[0, 0], [0, missing]]) for name in TOKEN_INPUTS}
+        return widened(tokenizer(*columns, max_sequence_length=length))
+
+
+def widened(tokens: Mapping[str, Any]) -> dict[str, Any]:
+    """Packed tokens (batch, length), those of an empty batch as wide as those of an empty text.
+
+    An empty batch has no longest row to be as wide as. It becomes (0, 2): encoders look at the
+    first position, and Keras, eagerly, takes (0, 1, hidden) for a bias.
+    """
+    missing = tf.maximum(0, 2 - tf.shape(tokens["token_ids"])[1])
+    return {name: tf.pad(tokens[name], [[0, 0], [0, missing]]) for name in TOKEN_INPUTS}
 
 
 def tokenized(
@@ -169,6 +188,21 @@ def metadata(model: keras.Model, tokenizer: Any, length: int) -> dict[str, Any]:
         "vocabulary_size": tokenizer.vocabulary_size,
         "vocabulary_sha256": _vocabulary_sha256(tokenizer.vocabulary),
     }
+
+
+def _ends(model: keras.Model) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Inputs and outputs by name; none where the model is not functional or has no names."""
+    inputs: Any = getattr(model, "input", None)  # a subclassed model has none
+    outputs: Any = getattr(model, "output", None)
+    named = isinstance(inputs, dict) and isinstance(outputs, dict)
+    return (inputs, outputs) if named else ({}, {})
+
+
+def _unfit(model: keras.Model, inputs: Sequence[str], output: str) -> ValueError:
+    return ValueError(
+        f"model {model.name!r} must take {', '.join(inputs)} and return {output}, in "
+        "dicts: put a head of keras_transformers.models.heads on an encoder"
+    )
 
 
 def _strings(texts: Sequence[str | bytes]) -> np.ndarray:

@@ -5,7 +5,7 @@ of the encoder keeps its name, so that weights load and parameters count the sam
 without a head. Where an encoder came with trained weights they are used as they are.
 """
 
-from typing import Any
+from typing import Any, Literal
 
 import keras
 
@@ -89,6 +89,81 @@ def pretrainer(
     )
 
 
+def masked_lm(
+    encoder: keras.Model,
+    *,
+    activation: Activation = "gelu",
+    norm_epsilon: float = 1e-12,
+    name: str | None = None,
+) -> keras.Model:
+    """The masked language model alone, without the pooler: `pretrainer` less next sentence.
+
+    Hugging Face: BertForMaskedLM.
+
+    Args:
+        encoder: as `pretrainer` takes it.
+        activation: of the head's dense layer.
+        norm_epsilon: of its norm.
+        name: of the model, "<encoder>_masked_lm" by default.
+
+    Returns:
+        A functional model. Inputs: the encoder's and `mask_positions` int32 (batch, masked).
+        Output: `mask_logits` (batch, masked, vocabulary) in float32.
+
+    Raises:
+        ValueError: the encoder lacks `sequence_output` or the token embedding.
+    """
+    mask_positions = keras.Input((None,), dtype="int32", name="mask_positions")
+    mask_logits = _masked_lm_logits(encoder, mask_positions, activation, norm_epsilon)
+    return keras.Model(
+        inputs={**encoder.input, "mask_positions": mask_positions},
+        outputs={"mask_logits": mask_logits},
+        name=name or f"{encoder.name}_masked_lm",
+    )
+
+
+def embedder(
+    encoder: keras.Model,
+    *,
+    pooling: Literal["mean", "cls"] = "mean",
+    normalize: bool = True,
+    name: str | None = None,
+) -> keras.Model:
+    """One vector a text, such that close vectors are close texts once it is trained to that end.
+
+    Reimers & Gurevych 2019, "Sentence-BERT", arXiv:1908.10084, section 3. No weights of its own.
+
+    Args:
+        encoder: a model with the input `padding_mask` and the output `sequence_output`.
+        pooling: "mean" of the vectors of all real tokens, [CLS] and [SEP] included; "cls" takes
+            the vector of the first, as it leaves the last layer, before BERT's pooler.
+        normalize: to length 1, so that a dot product is a cosine.
+        name: of the model, "<encoder>_embedder" by default.
+
+    Returns:
+        A functional model with the encoder's inputs and the output `embedding` (batch, hidden) in
+        float32. A row of padding alone has no mean: NaN.
+
+    Raises:
+        ValueError: an encoder without that input or output, or another `pooling`.
+    """
+    sequence_output = _output(encoder, "sequence_output")
+    if pooling == "mean":
+        pooled = keras.layers.GlobalAveragePooling1D(dtype="float32", name="mean_pooling")(
+            sequence_output, mask=_padding_mask(encoder)
+        )
+    elif pooling == "cls":
+        pooled = sequence_output[:, 0]
+    else:
+        raise ValueError(f"pooling={pooling!r}: take 'mean' or 'cls'")
+    last = keras.layers.UnitNormalization if normalize else keras.layers.Identity
+    return keras.Model(
+        inputs=encoder.input,
+        outputs={"embedding": last(dtype="float32", name="embedding")(pooled)},
+        name=name or f"{encoder.name}_embedder",
+    )
+
+
 def pretraining_parameters(*, vocabulary_size: int, hidden_dim: int) -> int:
     """What `pretrainer` adds to an encoder, by arithmetic: dense, norm, bias; two classes."""
     h = hidden_dim
@@ -126,6 +201,15 @@ def _output(encoder: keras.Model, key: str) -> Any:
             "a head needs an encoder such as keras_transformers.bert_base()"
         )
     return outputs[key]
+
+
+def _padding_mask(encoder: keras.Model) -> Any:
+    if not isinstance(encoder.input, dict) or "padding_mask" not in encoder.input:
+        raise ValueError(
+            f"model {encoder.name!r} has no input 'padding_mask', without which a mean would count "
+            "padding; take pooling='cls' or an encoder such as keras_transformers.bert_base()"
+        )
+    return encoder.input["padding_mask"]
 
 
 def _token_embedding(encoder: keras.Model) -> Any:
