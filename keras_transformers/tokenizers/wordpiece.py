@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_text
 
-from keras_transformers.tokenizers import bert_characters, packing
+from keras_transformers.tokenizers import bert_characters, offsets, packing
 from keras_transformers.tokenizers import vocabulary as vocabularies
 
 # Longer words are unknown, as in BERT. In normalized text words end at spaces, at punctuation in
@@ -216,12 +216,47 @@ class WordPieceTokenizer(tf.Module):
         Returns:
             int32 (batch, None).
         """
-        text = tf.convert_to_tensor(text, tf.string)
-        if text.shape.rank != 1:
-            raise ValueError(f"text of shape {text.shape}: expected (batch,); put it into a list")
-        text = self._normalizer.normalize(text)
+        text = self._normalizer.normalize(_texts(text))
         text = tf.strings.regex_replace(text, _LONG_WORD, _UNKNOWN_WORD)
         return self._wordpiece.tokenize(text)
+
+    def tokenize_with_offsets(
+        self, text: Any
+    ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
+        """Texts to token ids, and to where each token stands in the text as it was given.
+
+        The ids are those of `tokenize`. The bytes from start to end of the UTF-8 text are what the
+        token was made of: whole characters, with their accents. What is deleted (accents,
+        zero-width and control characters, bytes that are not UTF-8) belongs to the character
+        before it, at the start of a text to nothing; white space belongs to nothing. Where one
+        character becomes several tokens (Hangul, with `lowercase`), each has the span of the whole
+        character. `offsets.to_characters` turns bytes into characters.
+
+        Args:
+            text: strings (batch,).
+
+        Returns:
+            Token ids, starts and ends (exclusive), each int32 (batch, None).
+        """
+        text = _texts(text)
+        normal, origins = self._normalizer.normalize_with_offsets(text)
+        # Long words are taken apart from the text around them: text, word, text, word, text. The
+        # separator is a character that the normalizer deletes.
+        separated = tf.strings.regex_replace(normal, f"({_LONG_WORD})", "\x01\\1\x01")
+        parts = tf.strings.split(separated, "\x01")  # (batch, parts)
+        lengths = tf.cast(tf.strings.length(parts.values), tf.int64)  # (all parts,), in bytes
+        part = tf.range(tf.size(lengths, tf.int64))
+        is_long_word = (part - tf.gather(parts.row_starts(), parts.value_rowids())) % 2 == 1
+        ids, starts, ends = self._wordpiece.tokenize_with_offsets(
+            tf.where(is_long_word, _UNKNOWN_WORD, parts.values)
+        )  # each (all parts, None)
+        part = ids.value_rowids()  # (all tokens,)
+        ends = tf.where(tf.gather(is_long_word, part), tf.gather(lengths, part), ends.values)
+        # `origins` has an entry for each normalized byte, and one for the end of each text.
+        first = tf.gather(tf.cumsum(lengths, exclusive=True) + parts.value_rowids(), part)
+        starts, ends = offsets.origins_of_spans(text, origins, first + starts.values, first + ends)
+        ids = parts.with_values(ids).merge_dims(1, 2)
+        return ids, ids.with_values(starts), ids.with_values(ends)
 
     def detokenize(self, token_ids: Any) -> tf.Tensor:
         """Token ids to texts, for a reader's eye: what tokenizing lost stays lost.
@@ -262,3 +297,10 @@ class WordPieceTokenizer(tf.Module):
         counts = [segment.nrows() for segment in segments]
         tf.debugging.assert_equal(*counts, "text and text_b differ in number")
         return segments
+
+
+def _texts(text: Any) -> tf.Tensor:
+    text = tf.convert_to_tensor(text, tf.string)
+    if text.shape.rank != 1:
+        raise ValueError(f"text of shape {text.shape}: expected (batch,); put it into a list")
+    return text

@@ -1,0 +1,75 @@
+"""Which examples share a batch: those of about the same length, in another order each pass."""
+
+import numpy as np
+import tensorflow as tf
+
+# How many batches of similar length are cut out of one pool of shuffled examples. More batches
+# give less padding; fewer mix the examples better.
+_BATCHES_A_POOL = 50
+
+
+def index_batches(
+    lengths: np.ndarray, *, batch_size: int, shuffle: bool, seed: int
+) -> tf.data.Dataset:
+    """Batches of indices of examples, int32 (batch,); one pass over all of them.
+
+    Shuffled batches hold examples of about the same length, so that little is padded; every pass
+    sees every example once, in another order, and the order of the n-th pass depends on `seed`
+    alone. Unshuffled batches keep the order.
+
+    Args:
+        lengths: (examples,), in tokens.
+        batch_size: examples a batch; the last one may be smaller.
+        shuffle: whether to shuffle, anew in each pass.
+        seed: of the shuffling.
+
+    Raises:
+        ValueError: there are no examples, or the batch size is below 1.
+    """
+    if not len(lengths):
+        raise ValueError("there are no examples to batch")
+    if batch_size < 1:
+        raise ValueError(f"batch_size is {batch_size}, must be 1 or more")
+    sizes = tf.constant(lengths, tf.int32)
+
+    def batches_of_pass(pass_seed: tf.Tensor) -> tf.data.Dataset:
+        order, starts = _plan(sizes, batch_size, shuffle, tf.stack([seed, pass_seed]))
+        slices = tf.data.Dataset.from_tensor_slices(starts)
+        return slices.map(lambda start: order[start : start + batch_size])
+
+    # One number a pass, another in each pass over the same dataset object, as with `shuffle`.
+    passes = tf.data.Dataset.random(seed=seed, rerandomize_each_iteration=True).take(1)
+    num_batches = -(-len(lengths) // batch_size)
+    return passes.flat_map(batches_of_pass).apply(
+        tf.data.experimental.assert_cardinality(num_batches)
+    )
+
+
+def num_positions(lengths: np.ndarray, *, batch_size: int, shuffle: bool, seed: int) -> int:
+    """Positions, padding included, of all batches of one pass of `index_batches`."""
+    order, starts = _plan(
+        tf.constant(lengths, tf.int32), batch_size, shuffle, tf.constant([seed, 0], tf.int64)
+    )
+    sizes = np.asarray(lengths)[order.numpy()]
+    batches = [sizes[start : start + batch_size] for start in starts.numpy()]
+    return sum(len(batch) * int(batch.max()) for batch in batches)
+
+
+def _plan(
+    lengths: tf.Tensor, batch_size: int, shuffle: bool, seed: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """The order of the examples (n,), and where in it each batch starts (batches,).
+
+    Shuffled: cut a random order into pools, sort each pool by length, cut it into batches, and
+    take the batches in random order.
+    """
+    count = len(lengths)
+    order = tf.range(count)
+    starts = tf.range(0, count, batch_size)
+    if not shuffle:
+        return order, starts
+    order = tf.random.experimental.stateless_shuffle(order, seed)
+    pool = tf.range(count) // (batch_size * _BATCHES_A_POOL)
+    rank = pool * (tf.reduce_max(lengths) + 1) + tf.gather(lengths, order)
+    order = tf.gather(order, tf.argsort(rank, stable=True))
+    return order, tf.random.experimental.stateless_shuffle(starts, seed + 1)

@@ -1,0 +1,292 @@
+"""Questions about texts, with answers that are spans of them: SQuAD 1.1 and 2.0 (JSON).
+
+Rajpurkar et al. 2016, arXiv:1606.05250; Rajpurkar et al. 2018, arXiv:1806.03822. Positions count
+characters, that is Unicode code points.
+"""
+
+import dataclasses
+import hashlib
+import json
+import logging
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from keras_transformers.files import read_lines
+
+_logger = logging.getLogger(__name__)
+
+_TYPE_NAMES = {str: "string", list: "list", int: "whole number", dict: "object"}
+
+
+class Answer(NamedTuple):
+    """An answer, and the character of the context that it begins with; None where it is not there.
+
+    An answer that does not stand where its file says cannot be trained on; as a reference that
+    predictions are compared with it still counts, as in the official script.
+    """
+
+    text: str
+    start: int | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Questions:
+    """Questions, each about one of the contexts.
+
+    Attributes:
+        ids: unique.
+        questions: of each id.
+        contexts: the different texts.
+        context_of: for each question, the index of its context.
+        answers: for each question; none at all if the context does not tell (SQuAD 2.0). None for
+            a file without answers.
+        source: where they come from, for messages.
+    """
+
+    ids: Sequence[str]
+    questions: Sequence[str]
+    contexts: Sequence[str]
+    context_of: Sequence[int]
+    answers: Sequence[Sequence[Answer]] | None = None
+    source: str = "memory"
+
+    def __post_init__(self) -> None:
+        columns = {"questions": self.questions, "context_of": self.context_of}
+        if self.answers is not None:
+            columns["answers"] = self.answers
+        for name, values in columns.items():
+            if len(values) != len(self.ids):
+                raise ValueError(f"{self.source}: {len(values)} {name} for {len(self.ids)} ids")
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def select(self, indices: Iterable[int], source: str | None = None) -> "Questions":
+        """The questions at `indices`, in that order, with the contexts they need."""
+        chosen = list(indices)
+        contexts = sorted({self.context_of[i] for i in chosen})
+        new_index = {old: new for new, old in enumerate(contexts)}
+        return Questions(
+            [self.ids[i] for i in chosen],
+            [self.questions[i] for i in chosen],
+            [self.contexts[i] for i in contexts],
+            [new_index[self.context_of[i]] for i in chosen],
+            None if self.answers is None else [self.answers[i] for i in chosen],
+            source or self.source,
+        )
+
+    def references(self) -> dict[str, list[str]]:
+        """Id -> texts of its answers, as the metrics take them; none for unanswerable questions.
+
+        Raises:
+            ValueError: the questions came without answers.
+        """
+        if self.answers is None:
+            raise ValueError(f"{self.source}: questions without answers cannot be scored")
+        texts = ([answer.text for answer in answers] for answers in self.answers)
+        return dict(zip(self.ids, texts, strict=True))
+
+
+@dataclasses.dataclass(frozen=True)
+class Mismatches:
+    """Answers that do not stand at their offsets.
+
+    Attributes:
+        source: the file.
+        num_answers: of all.
+        examples: of each mismatch, a line with id, answer and what stands there instead.
+    """
+
+    source: str
+    num_answers: int
+    examples: tuple[str, ...]
+
+    def __str__(self) -> str:
+        head = (
+            f"{self.source}: {len(self.examples)} of {self.num_answers} answers do not stand at "
+            "their answer_start (in characters from 0)"
+        )
+        return "\n  ".join([head, *self.examples])
+
+
+def load(
+    path: str | Path,
+    *,
+    mismatched: Literal["skip", "refuse"] = "skip",
+    answered: bool = True,
+) -> Questions:
+    """Reads SQuAD's JSON, plain or `.gz`.
+
+    Args:
+        path: the file.
+        mismatched: what becomes of answers that the context does not have at their `answer_start`:
+            "skip" keeps them out of training (their `start` is None) and logs a warning that lists
+            them all; "refuse" raises ValueError with the same list.
+        answered: False for files that hold questions only.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: not JSON, or not of SQuAD's form (the place is named, as in
+            `data[0].paragraphs[2].qas[1]`); an id occurs twice; `is_impossible` contradicts the
+            answers; a text holds half a surrogate pair, so that it has no UTF-8; no questions.
+    """
+    try:
+        content = json.loads("\n".join(read_lines(path)))
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{path}:{error.lineno}: not JSON ({error})") from error
+    reader = _Reader(path, answered)
+    for where, paragraph in _paragraphs(path, content):
+        reader.add(where, paragraph)
+    if not reader.ids:
+        raise ValueError(f"{path}: no questions")
+    answers = reader.answers if answered else None
+    num_answers = sum(map(len, reader.answers))
+    if reader.mismatches:
+        mismatches = Mismatches(str(path), num_answers, tuple(reader.mismatches))
+        if mismatched == "refuse":
+            raise ValueError(
+                f"{mismatches}\nmend the file, or read it with mismatched='skip' to leave them "
+                "out of training"
+            )
+        _logger.warning("%s", mismatches)
+    return Questions(
+        list(reader.ids),
+        reader.questions,
+        reader.contexts,
+        reader.context_of,
+        answers,
+        str(path),
+    )
+
+
+def split(
+    questions: Questions, fractions: Mapping[str, float], *, seed: int
+) -> dict[str, Questions]:
+    """Splits so that all questions about a context are in the same part.
+
+    Which context goes where depends on `seed` and on the contexts alone, not on their order.
+
+    Args:
+        questions: what to split.
+        fractions: part name -> share of the contexts; the shares sum to 1.
+        seed: another seed, another split.
+
+    Returns:
+        Part name -> questions, in the order of the file.
+
+    Raises:
+        ValueError: a share is not positive, they do not sum to 1, or a part stays empty.
+    """
+    if any(share <= 0 for share in fractions.values()) or abs(sum(fractions.values()) - 1) > 1e-6:
+        raise ValueError(f"shares {dict(fractions)}: each must be above 0, together 1")
+    texts = sorted(
+        set(questions.contexts),
+        key=lambda text: hashlib.sha256(f"{seed}\0{text}".encode()).digest(),
+    )
+    rank = {text: i for i, text in enumerate(texts)}
+    ranks = np.array([rank[questions.contexts[i]] for i in questions.context_of])
+    ends = [round(end * len(texts)) for end in np.cumsum(list(fractions.values()))]
+    parts = {}
+    for name, start, end in zip(fractions, [0, *ends], ends, strict=False):
+        indices = np.flatnonzero((ranks >= start) & (ranks < end))
+        if not len(indices):
+            raise ValueError(
+                f"{questions.source}: the {name} split is empty: {len(texts)} contexts are too few "
+                f"for a share of {fractions[name]:g}"
+            )
+        parts[name] = questions.select(indices, f"{questions.source}[{name}]")
+    return parts
+
+
+def write_predictions(answers: Mapping[str, str], path: str | Path) -> None:
+    """Writes id -> answer as the official scripts read it, whole or not at all.
+
+    Raises:
+        FileExistsError: `path` exists.
+    """
+    path = Path(path)
+    if path.exists():
+        raise FileExistsError(f"{path} exists: remove it or write elsewhere")
+    beside = path.with_name(f"{path.name}.part")
+    beside.write_text(json.dumps(dict(answers), ensure_ascii=False, indent=0) + "\n", "utf-8")
+    os.replace(beside, path)
+
+
+class _Reader:
+    """Collects the questions of paragraphs, and what is wrong with them."""
+
+    def __init__(self, path: str | Path, answered: bool) -> None:
+        self.path = path
+        self.answered = answered
+        self.ids: dict[str, None] = {}
+        self.questions: list[str] = []
+        self.contexts: list[str] = []
+        self.context_of: list[int] = []
+        self.answers: list[list[Answer]] = []
+        self.mismatches: list[str] = []
+
+    def add(self, where: str, paragraph: dict[str, Any]) -> None:
+        """One paragraph with its questions."""
+        context = self._text(paragraph, "context", where)
+        self.contexts.append(context)
+        for i, question in enumerate(_get(self.path, paragraph, "qas", list, where)):
+            place = f"{where}.qas[{i}]"
+            question_id = _get(self.path, question, "id", str, place)
+            if question_id in self.ids:
+                raise ValueError(f"{self.path}: {place}: the id {question_id!r} occurs twice")
+            self.ids[question_id] = None
+            self.questions.append(self._text(question, "question", place))
+            self.context_of.append(len(self.contexts) - 1)
+            if self.answered:
+                self._add_answers(question, question_id, context, place)
+
+    def _add_answers(
+        self, question: dict[str, Any], question_id: str, context: str, place: str
+    ) -> None:
+        answers = []
+        for i, given in enumerate(_get(self.path, question, "answers", list, place)):
+            text = self._text(given, "text", f"{place}.answers[{i}]")
+            start = _get(self.path, given, "answer_start", int, f"{place}.answers[{i}]")
+            there = context[start : start + len(text)] if start >= 0 else ""
+            if text and there == text:
+                answers.append(Answer(text, start))
+                continue
+            answers.append(Answer(text, None))
+            self.mismatches.append(f"{question_id}: {text!r} at {start}, where {there!r} stands")
+        if bool(question.get("is_impossible", not answers)) == bool(answers):
+            raise ValueError(
+                f"{self.path}: {place}: {len(answers)} answers, and is_impossible is "
+                f"{question.get('is_impossible')}: correct one of them"
+            )
+        self.answers.append(answers)
+
+    def _text(self, value: Any, key: str, where: str) -> str:
+        text: str = _get(self.path, value, key, str, where)
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise ValueError(
+                f"{self.path}: {where}.{key}: half a surrogate pair at character {error.start}: "
+                "write the character, or its two escapes"
+            ) from error
+        return text
+
+
+def _paragraphs(path: str | Path, content: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+    for i, article in enumerate(_get(path, content, "data", list, "the file")):
+        for j, paragraph in enumerate(_get(path, article, "paragraphs", list, f"data[{i}]")):
+            yield f"data[{i}].paragraphs[{j}]", paragraph
+
+
+def _get(path: str | Path, value: Any, key: str, kind: type, where: str) -> Any:
+    found = value.get(key) if isinstance(value, dict) else None
+    if not isinstance(found, kind) or isinstance(found, bool):
+        raise ValueError(
+            f"{path}: {where}: expected {key!r}, a {_TYPE_NAMES[kind]}, found {found!r:.60}: is it "
+            "SQuAD's JSON (data, paragraphs, qas)?"
+        )
+    return found

@@ -1,0 +1,165 @@
+"""Texts longer than an encoder's positions, in overlapping windows. Core ops, in and out of graph.
+
+Training and serving cut the same windows, since both do it here.
+"""
+
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from keras_transformers.tokenizers import packing
+from keras_transformers.tokenizers.wordpiece import WordPieceTokenizer
+
+
+class Windows(NamedTuple):
+    """Which tokens of which row each window holds; row after row, each from its first token on.
+
+    Attributes:
+        rows: int64 (windows,).
+        starts: int64 (windows,), the first token of the row that the window holds.
+        lengths: int64 (windows,), in tokens; 0 for a row without tokens, which has one window.
+    """
+
+    rows: tf.Tensor
+    starts: tf.Tensor
+    lengths: tf.Tensor
+
+
+def plan(num_tokens: Any, room: Any, step: Any) -> Windows:
+    """Windows over rows of tokens: full ones, `step` tokens apart, until the row's end is reached.
+
+    Each token is in one window at least.
+
+    Args:
+        num_tokens: int64 (rows,), tokens of each row.
+        room: tokens that a window holds, 1 or more; one number, or one a row: int64 (rows,).
+        step: tokens from one window's start to the next one's, at most `room`; likewise.
+
+    Example:
+        >>> plan([7, 2], 4, 2).starts.numpy().tolist()
+        [0, 2, 4, 0]
+    """
+    num_tokens = tf.cast(num_tokens, tf.int64)
+    room, step = (tf.cast(size, tf.int64) + tf.zeros_like(num_tokens) for size in (room, step))
+    counts = 1 + tf.nn.relu(-((room - num_tokens) // step))  # rounded up
+    rows = tf.repeat(tf.range(tf.size(num_tokens, tf.int64)), counts)
+    first = tf.gather(tf.cumsum(counts, exclusive=True), rows)
+    starts = (tf.range(tf.size(rows, tf.int64)) - first) * tf.gather(step, rows)
+    lengths = tf.minimum(tf.gather(room, rows), tf.gather(num_tokens, rows) - starts)
+    return Windows(rows, starts, lengths)
+
+
+def cut(tokens: tf.RaggedTensor, windows: Windows) -> tf.RaggedTensor:
+    """What windows hold of the rows of `tokens` (rows, None): (windows, None)."""
+    first = tf.gather(tokens.row_starts(), windows.rows) + windows.starts
+    return tf.gather(tokens.values, tf.ragged.range(first, first + windows.lengths))
+
+
+def check_question_windows(
+    *, max_sequence_length: int, doc_stride: int, max_question_length: int
+) -> None:
+    """Raises ValueError unless a window has room for a question and some of its context."""
+    if doc_stride < 1 or max_question_length < 1:
+        raise ValueError(
+            f"doc_stride={doc_stride}, max_question_length={max_question_length}: both are in "
+            "tokens and must be 1 or more"
+        )
+    room = max_sequence_length - max_question_length - 3
+    if room < 1:
+        raise ValueError(
+            f"max_sequence_length={max_sequence_length} leaves no room for the context behind a "
+            f"question of max_question_length={max_question_length} tokens, [CLS] and two [SEP]: "
+            "raise the one or lower the other"
+        )
+
+
+def plan_question_windows(
+    num_question_tokens: tf.Tensor,
+    num_context_tokens: tf.Tensor,
+    *,
+    max_sequence_length: int,
+    doc_stride: int,
+) -> Windows:
+    """Windows over contexts, beside their questions, [CLS] and two [SEP].
+
+    Args:
+        num_question_tokens: int64 (questions,), trimmed already.
+        num_context_tokens: int64 (questions,).
+        max_sequence_length: in tokens, all included.
+        doc_stride: tokens of the context from one window's start to the next one's, as in BERT
+            (Hugging Face calls stride what two windows share). Where a window has less room it
+            is that room.
+    """
+    room = max_sequence_length - 3 - tf.cast(num_question_tokens, tf.int64)
+    return plan(num_context_tokens, room, tf.minimum(room, doc_stride))
+
+
+def question_windows(
+    tokenizer: WordPieceTokenizer,
+    question: Any,
+    context: Any,
+    *,
+    max_sequence_length: int = 384,
+    doc_stride: int = 128,
+    max_question_length: int = 64,
+    pad_to_max_length: bool = False,
+) -> dict[str, tf.Tensor]:
+    """Questions and contexts to the inputs of an encoder: [CLS] question [SEP] context [SEP].
+
+    Devlin et al. 2018, section 4.2; a long context takes several windows.
+
+    Args:
+        tokenizer: of the encoder.
+        question: strings (batch,); the end of a longer one than `max_question_length` is cut off.
+        context: strings (batch,).
+        max_sequence_length: in tokens, all included.
+        doc_stride: tokens of the context from one window's start to the next one's.
+        max_question_length: in tokens.
+        pad_to_max_length: pad to that length, not to the longest window.
+
+    Returns:
+        token_ids and segment_ids int32, padding_mask bool, each (windows, length); `rows` int32
+        (windows,), the question of each window; `starts` and `ends` int32 (windows, length), bytes
+        of the context that a token stands for, -1 where it is none of the context.
+
+    Raises:
+        ValueError: the lengths leave no room for a context.
+    """
+    check_question_windows(
+        max_sequence_length=max_sequence_length,
+        doc_stride=doc_stride,
+        max_question_length=max_question_length,
+    )
+    questions = packing.trim(tokenizer.tokenize(question), max_question_length)
+    token_ids, starts, ends = tokenizer.tokenize_with_offsets(context)
+    tf.debugging.assert_equal(
+        questions.nrows(), token_ids.nrows(), "question and context differ in number"
+    )
+    windows = plan_question_windows(
+        questions.row_lengths(),
+        token_ids.row_lengths(),
+        max_sequence_length=max_sequence_length,
+        doc_stride=doc_stride,
+    )
+    length = max_sequence_length if pad_to_max_length else None
+    questions = tf.gather(questions, windows.rows)  # (windows, None)
+    inputs = packing.pack(
+        [questions, cut(token_ids, windows)],
+        cls_token_id=tokenizer.cls_token_id,
+        sep_token_id=tokenizer.sep_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+        length=length,
+    )
+    return {
+        **inputs,
+        "rows": tf.cast(windows.rows, tf.int32),
+        "starts": _beside(questions, cut(starts, windows), length),
+        "ends": _beside(questions, cut(ends, windows), length),
+    }
+
+
+def _beside(questions: tf.RaggedTensor, values: tf.RaggedTensor, length: int | None) -> tf.Tensor:
+    """Values of the context's tokens at their places in the packed rows, -1 at the others."""
+    none = questions.with_values(tf.fill(tf.shape(questions.values), -1))
+    one = tf.fill([questions.nrows(), 1], -1)
+    return tf.concat([one, none, one, values, one], axis=1).to_tensor(-1, shape=[None, length])

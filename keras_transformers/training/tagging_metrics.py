@@ -1,0 +1,143 @@
+"""Precision, recall and F1 of entities, by the rule of conlleval and seqeval.
+
+Tjong Kim Sang and De Meulder 2003, https://aclanthology.org/W03-0419: an entity counts if its
+type, its first and its last word are right.
+"""
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+_OUTSIDE = "O"
+
+
+class Entity(NamedTuple):
+    """Words `start` to `end`, exclusive, of a sentence."""
+
+    type: str
+    start: int
+    end: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Counts:
+    """How many entities were right, found, and there.
+
+    Attributes:
+        correct: found, and there.
+        predicted: found.
+        expected: there.
+    """
+
+    correct: int
+    predicted: int
+    expected: int
+
+    @property
+    def precision(self) -> float:
+        """Share of what was found that is right, 0 to 1; 0 if nothing was found."""
+        return self.correct / self.predicted if self.predicted else 0.0
+
+    @property
+    def recall(self) -> float:
+        """Share of what is there that was found, 0 to 1; 0 if nothing is there."""
+        return self.correct / self.expected if self.expected else 0.0
+
+    @property
+    def f1(self) -> float:
+        """Harmonic mean of precision and recall, 0 to 1."""
+        total = self.predicted + self.expected
+        return 2 * self.correct / total if total else 0.0
+
+
+@dataclasses.dataclass(frozen=True)
+class EntityScores:
+    """Counts of all entities (micro average), and of each type.
+
+    Attributes:
+        overall: of all types together.
+        types: type -> counts, by name.
+    """
+
+    overall: Counts
+    types: dict[str, Counts]
+
+    def __str__(self) -> str:
+        rows = [*self.types.items(), ("all", self.overall)]
+        width = max(len(name) for name, _ in rows)
+        lines = [f"{'':{width}}  precision  recall     f1  expected"]
+        lines += [
+            f"{name:{width}}  {counts.precision:9.4f}  {counts.recall:6.4f} {counts.f1:6.4f}  "
+            f"{counts.expected:8}"
+            for name, counts in rows
+        ]
+        return "\n".join(lines)
+
+
+def entities(labels: Sequence[str]) -> list[Entity]:
+    """The entities of a sentence labelled in IOB2, or in IOB1.
+
+    B- starts an entity; so does I- after O, after another type, and at the start of a sentence.
+
+    >>> entities(["I-PER", "I-PER", "O", "B-LOC", "B-LOC", "I-ORG"])  # doctest: +ELLIPSIS
+    [Entity(type='PER', start=0, end=2), Entity(type='LOC', start=3, end=4), ...]
+
+    Raises:
+        ValueError: a label is not O, B-... or I-...
+    """
+    return list(_entities(labels))
+
+
+def _entities(labels: Sequence[str]) -> Iterator[Entity]:
+    start, kind = 0, ""  # of the entity that is open; "" if none is
+    for i, label in enumerate([*labels, _OUTSIDE]):
+        if label != _OUTSIDE and (label[:2] not in ("B-", "I-") or len(label) < 3):
+            raise ValueError(f"label {label!r} of word {i}, expected O, B-TYPE or I-TYPE")
+        if kind and (label[2:] != kind or label.startswith("B-")):
+            yield Entity(kind, start, i)
+            kind = ""
+        if not kind and label != _OUTSIDE:
+            start, kind = i, label[2:]
+
+
+def entity_scores(
+    predictions: Sequence[Sequence[str]], references: Sequence[Sequence[str]]
+) -> EntityScores:
+    """Compares the entities of labelled sentences.
+
+    Args:
+        predictions: labels of the words of each sentence.
+        references: likewise.
+
+    Raises:
+        ValueError: another number of sentences, or of words of a sentence; none; an unknown label.
+
+    Example:
+        >>> entity_scores([["B-PER", "O", "O"]], [["B-PER", "O", "B-LOC"]]).overall.recall
+        0.5
+    """
+    if len(predictions) != len(references) or not references:
+        raise ValueError(
+            f"{len(predictions)} predicted sentences for {len(references)}: need one for each"
+        )
+    found: set[tuple[int, Entity]] = set()
+    expected: set[tuple[int, Entity]] = set()
+    for i, (predicted, reference) in enumerate(zip(predictions, references, strict=True)):
+        if len(predicted) != len(reference):
+            raise ValueError(
+                f"sentence {i}: {len(predicted)} predicted labels for {len(reference)} words"
+            )
+        found |= {(i, entity) for entity in _entities(predicted)}
+        expected |= {(i, entity) for entity in _entities(reference)}
+    types = sorted({entity.type for _, entity in found | expected})
+    return EntityScores(
+        _counts(found, expected),
+        {
+            kind: _counts(*({e for e in some if e[1].type == kind} for some in (found, expected)))
+            for kind in types
+        },
+    )
+
+
+def _counts(found: set[tuple[int, Entity]], expected: set[tuple[int, Entity]]) -> Counts:
+    return Counts(len(found & expected), len(found), len(expected))

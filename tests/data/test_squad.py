@@ -1,0 +1,157 @@
+"""SQuAD's JSON to questions: both versions, splits, and what is wrong with a file."""
+
+import gzip
+import json
+
+import pytest
+
+from keras_transformers.data.squad import Answer, Questions, load, split, write_predictions
+
+
+def answer(text, start):
+    return {"text": text, "answer_start": start}
+
+
+def content(*paragraphs, **fields):
+    data = [
+        {"context": context, "qas": list(qas)} if not isinstance(context, dict) else context
+        for context, *qas in paragraphs
+    ]
+    return {"version": "1.1", "data": [{"title": "t", "paragraphs": data}], **fields}
+
+
+def question(question_id, *answers, **fields):
+    return {"id": question_id, "question": "who?", "answers": list(answers), **fields}
+
+
+def write(path, value):
+    text = value if isinstance(value, str) else json.dumps(value)
+    path.write_bytes(gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode())
+    return path
+
+
+@pytest.mark.parametrize("name", ["dev.json", "dev.json.gz"])
+def test_questions_of_both_versions(tmp_path, name):
+    value = content(
+        ("a b c", question("1", answer("b", 2), answer("b c", 2)), question("2", answer("a", 0))),
+        ("🎬 é", question("3", is_impossible=True, plausible_answers=[answer("é", 2)])),
+    )
+    questions = load(write(tmp_path / name, value))
+    assert questions.ids == ["1", "2", "3"]
+    assert (questions.contexts, questions.context_of) == (["a b c", "🎬 é"], [0, 0, 1])
+    assert questions.answers == [[Answer("b", 2), Answer("b c", 2)], [Answer("a", 0)], []]
+    assert questions.references() == {"1": ["b", "b c"], "2": ["a"], "3": []}
+
+
+def test_offsets_count_characters(tmp_path):
+    context = "🎬🎬 e\u0301te\u0301 中国 end"
+    value = content((context, question("1", answer("中国", 9)), question("2", answer("🎬", 1))))
+    questions = load(write(tmp_path / "a.json", value))
+    assert [answers[0].start for answers in questions.answers] == [9, 1]
+
+
+def test_answers_that_are_not_at_their_offsets(tmp_path, caplog):
+    value = content(
+        ("a b c", question("1", answer("b", 1), answer("b", 2)), question("2", answer("x", 0))),
+        ("a b c", question("3", answer("", 0)), question("4", answer("c", -1))),
+    )
+    path = write(tmp_path / "a.json", value)
+    questions = load(path)
+    starts = [[found.start for found in answers] for answers in questions.answers]
+    assert starts == [[None, 2], [None], [None], [None]]
+    assert questions.references()["2"] == ["x"]  # still what the official script compares with
+    assert "4 of 5 answers do not stand at their answer_start" in caplog.text
+    assert "1: 'b' at 1, where ' ' stands" in caplog.text
+    assert "4: 'c' at -1, where '' stands" in caplog.text
+    with pytest.raises(ValueError, match=r"(?s)4 of 5 answers.*2: 'x' at 0.*mismatched='skip'"):
+        load(path, mismatched="refuse")
+
+
+def test_questions_without_answers(tmp_path):
+    value = content(("a b", {"id": "1", "question": "who?"}))
+    questions = load(write(tmp_path / "a.json", value), answered=False)
+    assert questions.answers is None
+    with pytest.raises(ValueError, match="without answers cannot be scored"):
+        questions.references()
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("{", r"a\.json:1: not JSON"),
+        ("[]", r"the file: expected 'data', a list, found None"),
+        ({"data": []}, r"a\.json: no questions"),
+        ({"data": [{"title": "x"}]}, r"data\[0\]: expected 'paragraphs'"),
+        (content(({"qas": []},)), r"data\[0\]\.paragraphs\[0\]: expected 'context', a string"),
+        (content(("a", {"id": 1})), r"paragraphs\[0\]\.qas\[0\]: expected 'id', a string, found 1"),
+        (content(("a", {"id": "1", "question": "?"})), r"qas\[0\]: expected 'answers', a list"),
+        (
+            content(("a", question("1", {"text": "a"}))),
+            r"qas\[0\]\.answers\[0\]: expected 'answer_start', a whole number",
+        ),
+        (content(("a", question("1", answer("a", True)))), "expected 'answer_start'"),
+        (
+            content(("a", question("1", answer("a", 0)), question("1", answer("a", 0)))),
+            r"qas\[1\]: the id '1' occurs twice",
+        ),
+        (
+            content(("a", question("1", answer("a", 0), is_impossible=True))),
+            "1 answers, and is_impossible is True",
+        ),
+        (content(("a", question("1", is_impossible=False))), "0 answers, and is_impossible is Fa"),
+        (content(("a \ud83c", question("1"))), r"context: half a surrogate pair at character 2"),
+    ],
+)
+def test_bad_files(tmp_path, value, message):
+    with pytest.raises(ValueError, match=message):
+        load(write(tmp_path / "a.json", value))
+
+
+def test_no_file(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        load(tmp_path / "none.json")
+
+
+def test_columns_of_other_lengths():
+    with pytest.raises(ValueError, match="memory: 1 answers for 2 ids"):
+        Questions(["1", "2"], ["?", "?"], ["a"], [0, 0], [[]])
+
+
+def some_questions(num_contexts):
+    rows = range(2 * num_contexts)
+    return Questions(
+        [str(i) for i in rows],
+        ["?"] * len(rows),
+        [f"context {i}" for i in range(num_contexts)],
+        [i // 2 for i in rows],
+        [[] for _ in rows],
+    )
+
+
+def test_split_keeps_contexts_apart():
+    questions = some_questions(20)
+    parts = split(questions, {"train": 0.7, "dev": 0.3}, seed=0)
+    assert {name: len(part) for name, part in parts.items()} == {"train": 28, "dev": 12}
+    assert sorted(parts["train"].ids + parts["dev"].ids, key=int) == questions.ids
+    assert not set(parts["train"].contexts) & set(parts["dev"].contexts)
+    for part in parts.values():
+        for i, question_id in enumerate(part.ids):
+            assert part.contexts[part.context_of[i]] == f"context {int(question_id) // 2}"
+    # The order of the file changes nothing; the seed does.
+    backwards = questions.select(reversed(range(40)))
+    again = split(backwards, {"train": 0.7, "dev": 0.3}, seed=0)
+    assert set(again["dev"].ids) == set(parts["dev"].ids)
+    assert set(split(questions, {"a": 0.7, "dev": 0.3}, seed=1)["dev"].ids) != set(again["dev"].ids)
+    with pytest.raises(ValueError, match="dev split is empty: 1 contexts"):
+        split(some_questions(1), {"train": 0.9, "dev": 0.1}, seed=0)
+    with pytest.raises(ValueError, match="together 1"):
+        split(questions, {"train": 0.9, "dev": 0.2}, seed=0)
+
+
+def test_predictions_are_written_whole(tmp_path):
+    path = tmp_path / "predictions.json"
+    write_predictions({"1": '中 "é"', "2": ""}, path)
+    assert json.loads(path.read_text("utf-8")) == {"1": '中 "é"', "2": ""}
+    assert list(tmp_path.iterdir()) == [path]
+    with pytest.raises(FileExistsError, match="remove it or write elsewhere"):
+        write_predictions({}, path)

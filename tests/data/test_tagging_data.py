@@ -1,0 +1,264 @@
+"""CoNLL files to sentences, sentences to batches, logits to labels."""
+
+import gzip
+import logging
+
+import keras
+import numpy as np
+import pytest
+
+from keras_transformers.data import tagging
+from keras_transformers.data.conll import Sentences, label_set, load, to_iob2
+from keras_transformers.tokenizers import WordPieceTokenizer
+
+VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh.", "##a", "##b", "##c"]
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return WordPieceTokenizer(VOCABULARY)
+
+
+def write(path, text):
+    data = text if isinstance(text, bytes) else text.encode()
+    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+    return path
+
+
+# --- files -----------------------------------------------------------------------------------
+
+IOB1 = """-DOCSTART- -X- -X- O
+
+U.N. NNP I-NP I-ORG
+official NN I-NP O
+Ekeus NNP I-NP I-PER
+Smith NNP I-NP B-PER
+
+-DOCSTART- -X- O O
+
+Paris NNP I-NP I-LOC
+Rome NNP I-NP I-ORG
+"""
+IOB2 = IOB1.replace("I-ORG", "B-ORG").replace("I-PER", "B-PER").replace("I-LOC", "B-LOC")
+EXPECTED = [["B-ORG", "O", "B-PER", "B-PER"], ["B-LOC", "B-ORG"]]
+
+
+@pytest.mark.parametrize(
+    ("text", "scheme"),
+    [(IOB1, "IOB1 but for 0, 4 made"), (IOB2, "IOB2 but for 0, 0 made")],
+)
+@pytest.mark.parametrize("name", ["eng.train", "eng.train.gz"])
+def test_both_schemes_are_read(tmp_path, caplog, text, scheme, name):
+    caplog.set_level(logging.INFO)
+    expected = EXPECTED
+    sentences = load(write(tmp_path / name, text))
+    assert sentences.labels == expected
+    assert sentences.words == [["U.N.", "official", "Ekeus", "Smith"], ["Paris", "Rome"]]
+    assert f"labels in {scheme}" in caplog.text
+    assert "2 documents" in caplog.text
+
+
+def test_columns_endings_and_odd_spaces(tmp_path):
+    text = "PER\tNew\u00a0York\ta\r\nO  \"quoted'\tb \r\n \t\r\nO\tlast\tc"
+    sentences = load(
+        write(tmp_path / "a", text.replace("PER", "I-PER")), word_column=-2, label_column=0
+    )
+    assert sentences.words == [["New\u00a0York", "\"quoted'"], ["last"]]
+    assert sentences.labels == [["B-PER", "O"], ["O"]]
+    unlabelled = load(tmp_path / "a", word_column=1, label_column=None)
+    assert (unlabelled.words, unlabelled.labels) == (sentences.words, None)
+
+
+def test_a_file_of_both_schemes_is_told(tmp_path, caplog):
+    load(write(tmp_path / "a", "a I-PER\nb B-LOC\nc I-LOC\nd I-ORG\n"))
+    assert "labels in IOB1 but for 1, 2 made IOB2" in caplog.text
+    assert caplog.records[0].levelno == logging.WARNING
+
+
+@pytest.mark.parametrize(
+    ("labels", "expected"),
+    [
+        ("I-PER I-PER O I-PER", "B-PER I-PER O B-PER"),
+        ("I-PER B-PER I-PER", "B-PER B-PER I-PER"),
+        ("I-PER I-LOC", "B-PER B-LOC"),
+        ("B-PER I-LOC I-LOC O O", "B-PER B-LOC I-LOC O O"),
+        ("O", "O"),
+        ("", ""),
+    ],
+)
+def test_conversion(labels, expected):
+    assert to_iob2(labels.split()) == expected.split()
+    assert to_iob2(expected.split()) == expected.split()
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "message"),
+    [
+        ("a b O\nc O\n", {}, r"x\.conll:2: 2 columns, the first row has 3"),
+        ("a O\n\nb O O\n", {}, r"x\.conll:3: 3 columns, the first row has 2"),
+        ("word ner\na O\n", {}, r"x\.conll:1: label 'ner', expected O, B-TYPE.*header"),
+        ("a O\nb NNP\n", {}, r"x\.conll:2: label 'NNP'"),
+        ("a S-PER\n", {}, r"x\.conll:1: label 'S-PER'"),
+        ("a I-\n", {}, r"x\.conll:1: label 'I-'"),
+        (
+            "a O\n\n-DOCSTART- -X-\n\nb I-PER\n",
+            {"labels": ["O", "B-LOC", "I-LOC"]},
+            r"x\.conll:5: unknown label 'B-PER', expected one of \['O'",
+        ),
+        ("a O\n", {"label_column": 2}, r"x\.conll:1: no column 2 of 2, from 0"),
+        ("a O\n", {"word_column": -3}, r"x\.conll:1: no column -3 of 2"),
+        ("", {}, r"x\.conll: no sentences"),
+        ("-DOCSTART- -X- -X- O\n\n", {}, r"x\.conll: no sentences"),
+        (b"a O\n\xff O\n", {}, r"x\.conll:2: not UTF-8"),
+    ],
+)
+def test_bad_files(tmp_path, text, options, message):
+    with pytest.raises(ValueError, match=message):
+        load(write(tmp_path / "x.conll", text), **options)
+
+
+def test_no_file(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        load(tmp_path / "none")
+
+
+def test_labels_in_order_and_one_class():
+    sentences = Sentences([["a", "b"]], [["B-PER", "B-LOC"]])
+    assert label_set(sentences) == ["O", "B-LOC", "I-LOC", "B-PER", "I-PER"]
+    with pytest.raises(ValueError, match="no label but 'O'"):
+        label_set(Sentences([["a"]], [["O"]]))
+    with pytest.raises(ValueError, match="as many labels as words"):
+        Sentences([["a", "b"]], [["O"]])
+
+
+def test_conll2003(data_dir, caplog):
+    caplog.set_level(logging.INFO)
+    train = load(data_dir / "conll2003/eng.train.gz")
+    dev = load(data_dir / "conll2003/eng.testa.gz", labels=label_set(train))
+    assert [len(train), len(dev)] == [14041, 3250]
+    assert [sum(map(len, part.words)) for part in (train, dev)] == [203621, 51362]
+    starts = [
+        sum(label.startswith("B-") for row in part.labels for label in row) for part in (train, dev)
+    ]
+    assert starts == [23499, 5942]  # entities, as in the corpus' own figures
+    assert len(label_set(train)) == 9
+    # Two B- of the original file stand where IOB1 has none.
+    assert "labels in IOB1 but for 2, 23427 made IOB2; 946 documents" in caplog.text
+    assert "labels in IOB1 but for 0, 5938 made IOB2; 216 documents" in caplog.text
+
+
+# --- batches ---------------------------------------------------------------------------------
+
+SENTENCES = Sentences(
+    [["a", "ba", "\u200b", "c."], ["d"], ["abcabcab", "e", "f", "g", "h"]],
+    [["B-PER", "I-PER", "O", "O"], ["O"], ["B-LOC", "O", "O", "B-PER", "I-PER"]],
+)
+LABELS = ["O", "B-LOC", "I-LOC", "B-PER", "I-PER"]
+
+
+def test_labels_stand_at_first_pieces(tokenizer):
+    encoded = tagging.encode(SENTENCES.__class__(SENTENCES.words[:2], SENTENCES.labels[:2]),
+                             tokenizer, max_sequence_length=16)  # fmt: skip
+    ((inputs, targets, weights),) = tagging.dataset(encoded, LABELS, batch_size=4)
+    assert inputs["token_ids"].numpy().tolist() == [
+        [2, 5, 6, 14, 7, 13, 3],  # [CLS] a b ##a c . [SEP]
+        [2, 8, 3, 0, 0, 0, 0],
+    ]
+    assert inputs["padding_mask"].numpy().sum(axis=1).tolist() == [7, 3]
+    assert targets["logits"].numpy().tolist() == [[0, 3, 4, 0, 0, 0, 0], [0] * 7]
+    assert weights["logits"].numpy().tolist() == [[0, 1, 1, 0, 1, 0, 0], [0, 1, 0, 0, 0, 0, 0]]
+    assert encoded.statistics.num_without_pieces == 1
+    assert "1 words without pieces are labelled O" in str(encoded.statistics)
+
+
+@pytest.mark.parametrize("length", [3, 4, 5, 6, 7, 9, 16])
+def test_every_word_counts_once(tokenizer, length):
+    encoded = tagging.encode(SENTENCES, tokenizer, max_sequence_length=length)
+    total, outputs = 0, []
+    for inputs, targets, weights in tagging.dataset(encoded, LABELS, batch_size=2):
+        assert inputs["token_ids"].shape == weights["logits"].shape
+        assert inputs["token_ids"].shape[1] <= length
+        total += weights["logits"].numpy().sum()
+        # A model that is right where it counts, and says something else wherever it does not.
+        right = np.where(weights["logits"] > 0, targets["logits"], 2)
+        outputs.append({"logits": np.eye(len(LABELS))[right]})
+    assert total == 9  # words, but for the one without pieces
+    assert tagging.labels_from_logits(encoded, outputs, LABELS) == SENTENCES.labels
+    assert encoded.statistics.num_split == (0 if length == 16 else 1 + (length < 7))
+
+
+def test_words_of_long_sentences_have_context(tokenizer):
+    sentence = Sentences([["a"] * 50])
+    encoded = tagging.encode(sentence, tokenizer, max_sequence_length=18)
+    starts, owned = encoded.windows.starts.numpy(), encoded.owned.numpy()
+    assert starts.tolist() == [0, 8, 16, 24, 32, 40]
+    assert owned.tolist() == [[0, 12], *([[4, 12]] * 4), [4, 10]]
+
+
+def test_shuffled_batches_hold_every_word_once(tokenizer):
+    encoded = tagging.encode(SENTENCES, tokenizer, max_sequence_length=6)
+    dataset = tagging.dataset(encoded, LABELS, batch_size=2, shuffle=True, seed=3)
+    counts = [sum(w["logits"].numpy().sum() for *_, w in dataset) for _ in range(2)]
+    assert counts == [9, 9]
+    orders = [[tuple(x["token_ids"].numpy().ravel()) for x, *_ in dataset] for _ in range(4)]
+    assert len({tuple(order) for order in orders}) > 1
+
+
+def test_a_model_fits_and_its_loss_knows_the_weights(tokenizer):
+    inputs = {
+        name: keras.Input((None,), dtype=dtype, name=name)
+        for name, dtype in (
+            ("token_ids", "int32"),
+            ("segment_ids", "int32"),
+            ("padding_mask", "bool"),
+        )
+    }
+    embedded = keras.layers.Embedding(len(VOCABULARY), 8)(inputs["token_ids"])
+    model = keras.Model(
+        inputs, {"logits": keras.layers.Dense(len(LABELS), name="logits")(embedded)}
+    )
+    accuracy = keras.metrics.SparseCategoricalAccuracy(name="accuracy")
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(
+        keras.optimizers.Adam(0.3),
+        {"logits": loss},
+        weighted_metrics={"logits": [accuracy]},
+        jit_compile=False,
+    )
+    easy = Sentences([["a", "bab"], ["c", "d", "a"]], [["B-PER", "O"], ["B-LOC", "I-LOC", "B-PER"]])
+    encoded = tagging.encode(easy, tokenizer, max_sequence_length=8)
+    history = model.fit(
+        tagging.dataset(encoded, LABELS, batch_size=2), epochs=15, shuffle=False, verbose=0
+    )
+    assert history.history["accuracy"][-1] == 1.0
+    outputs = map(model.predict_on_batch, tagging.dataset(encoded, None, batch_size=1))
+    assert tagging.labels_from_logits(encoded, outputs, LABELS) == easy.labels
+
+
+def test_what_cannot_be_encoded(tokenizer):
+    with pytest.raises(ValueError, match="no sentences"):
+        tagging.encode(Sentences([]), tokenizer, max_sequence_length=8)
+    with pytest.raises(ValueError, match="max_sequence_length=2"):
+        tagging.encode(SENTENCES, tokenizer, max_sequence_length=2)
+    encoded = tagging.encode(SENTENCES, tokenizer, max_sequence_length=8)
+    with pytest.raises(ValueError, match=r"unknown labels \['B-LOC'\]"):
+        tagging.dataset(encoded, ["O", "B-PER", "I-PER"], batch_size=2)
+    with pytest.raises(ValueError, match="batch_size is 0"):
+        tagging.dataset(encoded, LABELS, batch_size=0)
+    bare = tagging.encode(Sentences([["a"]]), tokenizer, max_sequence_length=8)
+    with pytest.raises(ValueError, match="without labels cannot be targets"):
+        tagging.dataset(bare, LABELS, batch_size=2)
+
+
+@pytest.mark.parametrize(
+    ("shape", "message"),
+    [
+        ((1, 7, 5), "logits of 1 windows, there are"),
+        ((9, 7, 5), "windows 0 to 8 of"),
+        ((2, 7, 4), r"expected \(batch, length, 5\)"),
+    ],
+)
+def test_logits_that_do_not_fit(tokenizer, shape, message):
+    encoded = tagging.encode(SENTENCES, tokenizer, max_sequence_length=8)
+    with pytest.raises(ValueError, match=message):
+        tagging.labels_from_logits(encoded, [{"logits": np.zeros(shape)}], LABELS)
