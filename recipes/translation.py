@@ -24,6 +24,7 @@ from keras_transformers.training import runs
 from keras_transformers.training.averaging import CheckpointAveraging
 from keras_transformers.training.losses import TokenCrossentropy
 from keras_transformers.training.metrics import Perplexity, TokenAccuracy, bleu
+from keras_transformers.training.optimizers import adam
 from keras_transformers.training.schedules import Decay, warmup_schedule
 from keras_transformers.training.validation import BleuValidation
 
@@ -182,15 +183,7 @@ def build(config: Config, steps_per_epoch: int) -> keras.Model:
         total_steps=config.epochs * steps_per_epoch,
     )
     model.compile(
-        optimizer=keras.optimizers.Adam(
-            schedule,
-            beta_1=0.9,
-            beta_2=0.98,
-            epsilon=1e-9,
-            global_clipnorm=config.clip_norm,
-            use_ema=config.ema is not None,
-            ema_momentum=config.ema or 0.99,
-        ),
+        optimizer=adam(schedule, clip_norm=config.clip_norm, ema=config.ema),
         loss={"logits": TokenCrossentropy(label_smoothing=config.label_smoothing)},
         weighted_metrics={"logits": [Perplexity(), TokenAccuracy()]},
         jit_compile=False,

@@ -11,8 +11,16 @@ _PACKAGE = "keras_transformers"
 _NOT_DECAYED = (r"bias(:0)?$", r"(^|/)(gamma|beta|scale)(:0)?$")
 
 
-class _SparesBiasesAndNorms(keras.optimizers.Optimizer):
-    """Never decays biases and norms, and sums the gradients of a row that was looked up repeatedly.
+class _SumsRepeatedRows(keras.optimizers.Optimizer):
+    """Sums the gradients of an embedding's row that was looked up repeatedly before it uses them."""
+
+    def apply(self, grads: list[Any], trainable_variables: list[Any] | None = None) -> None:
+        """Updates the variables by their gradients."""
+        super().apply([_dense(gradient) for gradient in grads], trainable_variables)
+
+
+class _SparesBiasesAndNorms(_SumsRepeatedRows):
+    """Never decays biases and norms.
 
     Keras forgets `exclude_from_weight_decay` when an optimizer is saved and loaded: a training
     that goes on from a `.keras` file would then decay everything. This class does not.
@@ -24,9 +32,10 @@ class _SparesBiasesAndNorms(keras.optimizers.Optimizer):
             self.exclude_from_weight_decay(var_names=list(_NOT_DECAYED))
         super().build(variables)
 
-    def apply(self, grads: list[Any], trainable_variables: list[Any] | None = None) -> None:
-        """Updates the variables by their gradients."""
-        super().apply([_dense(gradient) for gradient in grads], trainable_variables)
+
+@keras.saving.register_keras_serializable(package=_PACKAGE)
+class Adam(_SumsRepeatedRows, keras.optimizers.Adam):
+    """`keras.optimizers.Adam`, its arguments and defaults, right for embeddings too."""
 
 
 @keras.saving.register_keras_serializable(package=_PACKAGE)
@@ -62,6 +71,41 @@ class Lamb(_SparesBiasesAndNorms, keras.optimizers.Lamb):
 
     def _apply_weight_decay(self, variables: list[Any]) -> None:
         """Nothing: `update_step` decays."""
+
+
+def adam(
+    learning_rate: float | keras.optimizers.schedules.LearningRateSchedule,
+    *,
+    beta_1: float = 0.9,
+    beta_2: float = 0.98,
+    epsilon: float = 1e-9,
+    clip_norm: float | None = None,
+    ema: float | None = None,
+) -> Adam:
+    """Adam with the Transformer's defaults (Vaswani et al. 2017, section 5.3).
+
+    Args:
+        learning_rate: a figure or a schedule.
+        beta_1: decay of the gradient's average.
+        beta_2: decay of the squared gradient's average.
+        epsilon: added to the root of the squared gradient's average.
+        clip_norm: scales all gradients together so that their norm is at most this; None does not.
+        ema: momentum of an exponential moving average of the weights, to be put into the model by
+            `keras.callbacks.SwapEMAWeights`; None keeps none.
+
+    Raises:
+        ValueError: `clip_norm` is not above 0; Keras would turn the gradients round.
+    """
+    _check_clip_norm(clip_norm)
+    averaging = {} if ema is None else {"use_ema": True, "ema_momentum": ema}
+    return Adam(
+        learning_rate=learning_rate,
+        beta_1=beta_1,
+        beta_2=beta_2,
+        epsilon=epsilon,
+        global_clipnorm=clip_norm,
+        **averaging,
+    )
 
 
 def adamw(
