@@ -8,7 +8,7 @@ import json
 import os
 import platform
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers.export.check import METADATA_FILE, encode_array, self_check
+from keras_transformers.export.storage import StoredWeights, WeightsDtype
 from keras_transformers.export.versions import publish, split_target, staging_folder
 
 PREDICT = tf.saved_model.PREDICT_METHOD_NAME
@@ -53,6 +54,7 @@ def write(
     trackables: Sequence[Any] = (),
     metadata: Mapping[str, Any],
     tolerance: float = 1e-5,
+    weights_dtype: WeightsDtype = "float32",
     check: bool = True,
 ) -> Path:
     """Writes a SavedModel as a version folder that appears whole or not at all.
@@ -66,6 +68,8 @@ def write(
             `assets.extra/keras_transformers.json` with library versions, signatures and examples.
         tolerance: how far a float output may be from the model's, relative to max(1, |value|);
             1e-5 suits float32 models.
+        weights_dtype: how weights are stored, see `StoredWeights`; the outputs that the export must
+            repeat are then those of the rounded weights.
         check: reload the export in a fresh process before it is published, see
             `keras_transformers.export.check`.
 
@@ -84,13 +88,19 @@ def write(
             "the model with model.save() and export it in a process with KERAS_BACKEND=tensorflow"
         )
     base, version = split_target(path)
+    stored = StoredWeights(variables, weights_dtype)
+    signatures = {
+        name: replace(signature, function=stored.reading(signature.function))
+        for name, signature in signatures.items()
+    }
     description = {
         **metadata,
+        "weights_dtype": weights_dtype,
         "library_versions": _library_versions(),
         "tolerance": tolerance,
         "signatures": {name: _describe(name, s) for name, s in signatures.items()},
     }
-    module = _module(variables, trackables)
+    module = _module(stored.variables, trackables)
     traced = {name: _trace(name, signature) for name, signature in signatures.items()}
     with staging_folder(base) as folder:
         tf.saved_model.save(module, str(folder), signatures=traced)
@@ -101,14 +111,14 @@ def write(
         return publish(folder, base, version)
 
 
-def _module(variables: Iterable[Any], trackables: Sequence[Any]) -> Any:
+def _module(variables: Sequence[Any], trackables: Sequence[Any]) -> Any:
     """What the SavedModel's object graph hangs from.
 
-    It holds the TensorFlow variables inside the Keras ones. Were it to hold the Keras model, the
+    It holds TensorFlow variables, those inside the Keras ones. Were it to hold the Keras model, the
     V1 loader, hence TF Serving, would restore copies that the graph never reads.
     """
     module = tf.Module()
-    module.raw_variables = [v.value if isinstance(v, keras.Variable) else v for v in variables]
+    module.raw_variables = list(variables)
     module.trackables = list(trackables)
     return module
 

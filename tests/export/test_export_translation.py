@@ -130,3 +130,22 @@ def test_a_vocabulary_of_another_size_is_refused(bpe, tmp_path):
     with pytest.raises(ValueError, match="the tokenizer has 300 tokens and model 'transformer' 11"):
         translator(other, bpe, tmp_path, max_sequence_length=24)
     assert not list(tmp_path.iterdir())
+
+
+def test_matrices_in_bfloat16(model, bpe, exported, tmp_path):
+    """The search's loops read the rounded weights too; checked by reloading."""
+    halved = translator(
+        model,
+        bpe,
+        tmp_path,
+        max_sequence_length=24,
+        num_beams=3,
+        extra_length=5,
+        examples=TEXTS[:2],
+        weights_dtype="bfloat16",
+    )
+    size, half = (
+        (path / "variables/variables.data-00000-of-00001").stat().st_size
+        for path in (exported, halved)
+    )
+    assert half < 0.65 * size

@@ -1,0 +1,57 @@
+"""How an export stores its weights: as they are, or its matrices in half the space."""
+
+import functools
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Literal
+
+import keras
+import tensorflow as tf
+
+WeightsDtype = Literal["float32", "bfloat16"]
+
+
+class StoredWeights:
+    """The variables that an export holds, and functions made to read them.
+
+    With "bfloat16" every float32 matrix is stored in bfloat16, rounded to 8 bits of mantissa, and
+    turned back into float32 once a call, before any loop: the computation stays in float32, and
+    norms and biases, which are small, stay exact.
+
+    Args:
+        variables: of the model.
+        weights_dtype: "float32" stores them as they are.
+
+    Raises:
+        ValueError: another dtype.
+
+    Attributes:
+        variables: TensorFlow variables, to be saved.
+    """
+
+    def __init__(self, variables: Iterable[Any], weights_dtype: WeightsDtype = "float32") -> None:
+        if weights_dtype not in ("float32", "bfloat16"):
+            raise ValueError(f"weights_dtype={weights_dtype!r}: take 'float32' or 'bfloat16'")
+        self._halved: list[tuple[keras.Variable, Any]] = []
+        self.variables: list[Any] = []
+        for variable in variables:
+            kept = variable.value if isinstance(variable, keras.Variable) else variable
+            is_matrix = isinstance(variable, keras.Variable) and len(variable.shape) > 1
+            if weights_dtype == "bfloat16" and is_matrix and kept.dtype == tf.float32:
+                kept = tf.Variable(tf.cast(kept, tf.bfloat16), trainable=False)
+                self._halved.append((variable, kept))
+            self.variables.append(kept)
+
+    def reading(
+        self, function: Callable[..., Mapping[str, Any]]
+    ) -> Callable[..., Mapping[str, Any]]:
+        """The function with the stored weights in place of the model's."""
+        if not self._halved:
+            return function
+
+        @functools.wraps(function)
+        def read(**inputs: Any) -> Mapping[str, Any]:
+            values = [(variable, tf.cast(half, tf.float32)) for variable, half in self._halved]
+            with keras.StatelessScope(state_mapping=values):
+                return function(**inputs)
+
+        return read
