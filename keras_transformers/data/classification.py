@@ -13,13 +13,10 @@ from typing import Any, Protocol
 import numpy as np
 import tensorflow as tf
 
+from keras_transformers.data import batching
 from keras_transformers.data.examples import Examples
 
 _logger = logging.getLogger(__name__)
-
-# How many batches of similar length are cut out of one pool of shuffled examples. More batches
-# give less padding; fewer mix the examples better.
-_BATCHES_A_POOL = 50
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,22 +84,15 @@ def dataset(
     """
     if not len(examples):
         raise ValueError(f"{examples.source}: no examples")
-    if batch_size < 1:
-        raise ValueError(f"batch_size is {batch_size}, must be 1 or more")
     texts = tf.constant(examples.texts)
     texts_b = None if examples.texts_b is None else tf.constant(examples.texts_b)
     targets = None if labels is None else tf.constant(_label_ids(examples, labels))
     full_lengths = _lengths(examples, tokenizer)
-    lengths = tf.minimum(full_lengths, max_sequence_length)
+    lengths = np.minimum(full_lengths, max_sequence_length)
     counts = _statistics(
         examples.source, full_lengths, max_sequence_length, batch_size, shuffle, seed
     )
     _logger.log(logging.WARNING if counts.num_trimmed else logging.INFO, "%s", counts)
-
-    def batches_of_pass(pass_seed: tf.Tensor) -> tf.data.Dataset:
-        order, starts = _plan(lengths, batch_size, shuffle, tf.stack([seed, pass_seed]))
-        slices = tf.data.Dataset.from_tensor_slices(starts)
-        return slices.map(lambda start: order[start : start + batch_size])
 
     def encode(indices: tf.Tensor) -> Any:
         text_b = None if texts_b is None else tf.gather(texts_b, indices)
@@ -111,14 +101,9 @@ def dataset(
         )
         return inputs if targets is None else (inputs, {"logits": tf.gather(targets, indices)})
 
-    # One number a pass, another in each pass over the same dataset object, as with `shuffle`.
-    passes = tf.data.Dataset.random(seed=seed, rerandomize_each_iteration=True).take(1)
-    num_batches = -(-len(examples) // batch_size)
-    return (
-        passes.flat_map(batches_of_pass)
-        .map(encode, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
-        .apply(tf.data.experimental.assert_cardinality(num_batches))
-        .prefetch(tf.data.AUTOTUNE)
+    batches = batching.index_batches(lengths, batch_size=batch_size, shuffle=shuffle, seed=seed)
+    return batches.map(encode, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True).prefetch(
+        tf.data.AUTOTUNE
     )
 
 
@@ -139,48 +124,26 @@ def statistics(
     return _statistics(examples.source, lengths, max_sequence_length, batch_size, shuffle, seed)
 
 
-def _lengths(examples: Examples, tokenizer: Tokenizer) -> tf.Tensor:
+def _lengths(examples: Examples, tokenizer: Tokenizer) -> np.ndarray:
     """Packed lengths before trimming, int32 (n,)."""
     texts_b = None if examples.texts_b is None else tf.constant(examples.texts_b)
-    return tokenizer.lengths(tf.constant(examples.texts), texts_b)
+    return tokenizer.lengths(tf.constant(examples.texts), texts_b).numpy()
 
 
 def _statistics(
     source: str,
-    full: tf.Tensor,
+    full: np.ndarray,
     max_sequence_length: int,
     batch_size: int,
     shuffle: bool,
     seed: int,
 ) -> Statistics:
-    lengths = tf.minimum(full, max_sequence_length)
-    order, starts = _plan(lengths, batch_size, shuffle, tf.constant([seed, 0], tf.int64))
-    sizes = lengths.numpy()[order.numpy()]  # (n,), in the order of the batches' members
-    batches = [sizes[start : start + batch_size] for start in starts.numpy()]
-    num_positions = sum(len(batch) * int(batch.max()) for batch in batches)
-    num_tokens = int(sizes.sum())
-    num_trimmed = int(np.sum(full.numpy() > max_sequence_length))
-    return Statistics(source, len(sizes), num_trimmed, num_tokens, num_positions - num_tokens)
-
-
-def _plan(
-    lengths: tf.Tensor, batch_size: int, shuffle: bool, seed: tf.Tensor
-) -> tuple[tf.Tensor, tf.Tensor]:
-    """The order of the examples (n,), and where in it each batch starts (batches,).
-
-    Shuffled: cut a random order into pools, sort each pool by length, cut it into batches, and
-    take the batches in random order.
-    """
-    count = len(lengths)
-    order = tf.range(count)
-    starts = tf.range(0, count, batch_size)
-    if not shuffle:
-        return order, starts
-    order = tf.random.experimental.stateless_shuffle(order, seed)
-    pool = tf.range(count) // (batch_size * _BATCHES_A_POOL)
-    rank = pool * (tf.reduce_max(lengths) + 1) + tf.gather(lengths, order)
-    order = tf.gather(order, tf.argsort(rank, stable=True))
-    return order, tf.random.experimental.stateless_shuffle(starts, seed + 1)
+    lengths = np.minimum(full, max_sequence_length)
+    num_positions = batching.num_positions(
+        lengths, batch_size=batch_size, shuffle=shuffle, seed=seed
+    )
+    num_trimmed, num_tokens = int(np.sum(full > max_sequence_length)), int(lengths.sum())
+    return Statistics(source, len(lengths), num_trimmed, num_tokens, num_positions - num_tokens)
 
 
 def _label_ids(examples: Examples, labels: Sequence[str]) -> np.ndarray:
