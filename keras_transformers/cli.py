@@ -203,9 +203,15 @@ def _predict(parsed: argparse.Namespace) -> int:
             f"{len(parsed.text)} --text and {len(parsed.text_b)} --text-b: give one of each a pair"
         )
     predictor = Predictor(parsed.path)
+    names = predictor.text_names
     for texts, texts_b in _batches(parsed):
-        inputs = {"text": texts} | ({"text_b": texts_b} if texts_b else {})
-        for result in predictor(inputs):
+        columns = [texts, texts_b] if texts_b else [texts]
+        if len(columns) != len(names):
+            raise ValueError(
+                f"{predictor.path} takes {', '.join(names)}: give {len(names)} texts a row, --text "
+                "and --text-b, or lines with a tab between them"
+            )
+        for result in predictor(dict(zip(names, columns, strict=True))):
             print(json.dumps(result, ensure_ascii=False), flush=True)
     return 0
 

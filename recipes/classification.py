@@ -24,9 +24,9 @@ import keras_transformers as kt
 from keras_transformers.data import classification
 from keras_transformers.data.cleaning import deduplicate, overlap, split
 from keras_transformers.data.examples import Examples, label_set, load, majority_share
+from keras_transformers.encoders import load_encoder
 from keras_transformers.export.text import check_model, checked_length
 from keras_transformers.export.versions import split_target
-from keras_transformers.models.bert import bert
 from keras_transformers.tokenizers import WordPieceTokenizer
 from keras_transformers.training import runs
 from keras_transformers.training.optimizers import adamw
@@ -168,16 +168,13 @@ def read(config: Config) -> tuple[Examples, Examples, Examples | None, list[str]
 
 def build(config: Config, num_classes: int) -> tuple[keras.Model, WordPieceTokenizer]:
     """The encoder, pretrained or not, with a classifier on top, and its tokenizer."""
-    rates = {"dropout": config.dropout, "attention_dropout": config.dropout}
-    if config.weights and not config.model:
-        encoder = bert(**(kt.convert.read_bert_config(config.weights) | rates))
-        kt.convert.load_bert(encoder, config.weights, ignore=["cls.*"])
-        tokenizer = WordPieceTokenizer(config.weights / "vocab.txt", lowercase=config.lowercase)
-    elif config.model and config.vocabulary and not config.weights:
-        tokenizer = WordPieceTokenizer(config.vocabulary, lowercase=config.lowercase)
-        encoder = kt.create_model(config.model, vocabulary_size=tokenizer.vocabulary_size, **rates)
-    else:
-        raise ValueError("give either --weights FOLDER, or --model NAME and --vocabulary FILE")
+    encoder, tokenizer = load_encoder(
+        weights=config.weights,
+        model=config.model,
+        vocabulary=config.vocabulary,
+        lowercase=config.lowercase,
+        dropout=config.dropout,
+    )
     if config.pooling == "mean":
         encoder = with_mean_pooling(encoder)
     model = kt.heads.classifier(encoder, num_classes, dropout=config.dropout)

@@ -24,6 +24,7 @@ ALLOWED = {
     "export": {"layers", "models", "tokenizers", "decoding", "inspection", "files"},
     "serving": {"files"},
     "registry": {"models"},
+    "encoders": {"models", "registry", "convert", "tokenizers"},
 }
 # These reach a GPU through JAX, so TensorFlow may not be needed to import them.
 WITHOUT_TENSORFLOW = ("layers", "models", "registry", "convert", "inspection")

@@ -83,10 +83,11 @@ def test_predict_reads_texts_and_stdin(capsys, monkeypatch):
     import keras_transformers.export as export
 
     calls = []
+    texts = ("text",)
 
     class Predictor:
         def __init__(self, path):
-            assert path == "somewhere"
+            self.path, self.text_names = path, texts
 
         def __call__(self, inputs):
             calls.append(inputs)
@@ -95,6 +96,7 @@ def test_predict_reads_texts_and_stdin(capsys, monkeypatch):
     monkeypatch.setattr(export, "Predictor", Predictor, raising=False)
     status, out, _ = run(capsys, "predict", "somewhere", "--text", "a", "--text", "ü")
     assert (status, out.splitlines()) == (0, ['{"label": "A"}', '{"label": "Ü"}'])
+    texts = ("text", "text_b")
     monkeypatch.setattr("sys.stdin", io.StringIO("one\ttwo\nthree\tfour\n"))
     run(capsys, "predict", "somewhere")
     assert calls[-1] == {"text": ["one", "three"], "text_b": ["two", "four"]}
@@ -107,6 +109,29 @@ def test_predict_reads_texts_and_stdin(capsys, monkeypatch):
     )
     assert status == 2
     assert "1 --text and 2 --text-b" in err
+
+
+@pytest.mark.parametrize("names", [("text_a", "text_b"), ("question", "context")])
+def test_predict_names_the_inputs_as_the_export_does(capsys, monkeypatch, names):
+    import keras_transformers.export as export
+
+    calls = []
+
+    class Predictor:
+        def __init__(self, path):
+            self.path, self.text_names = path, names
+
+        def __call__(self, inputs):
+            calls.append(inputs)
+            return [{"probability": 0.5}]
+
+    monkeypatch.setattr(export, "Predictor", Predictor, raising=False)
+    status, out, _ = run(capsys, "predict", "somewhere", "--text", "a", "--text-b", "b")
+    assert (status, out) == (0, '{"probability": 0.5}\n')
+    assert calls == [{names[0]: ["a"], names[1]: ["b"]}]
+    status, _, err = run(capsys, "predict", "somewhere", "--text", "a")
+    assert status == 2
+    assert f"somewhere takes {', '.join(names)}: give 2 texts a row" in err
 
 
 def test_translate_gives_a_line_for_each_line(capsys, monkeypatch, tmp_path):

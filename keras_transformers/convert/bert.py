@@ -13,6 +13,7 @@ from keras_transformers.convert.tensors import (
     Entry,
     assign,
     read_safetensors,
+    write_atomically,
     write_safetensors,
 )
 
@@ -24,6 +25,7 @@ _ACTIVATIONS = {
     "silu": "silu",
     "swish": "silu",
 }
+_FOREIGN_ACTIVATIONS = {ours: foreign for foreign, ours in reversed(_ACTIVATIONS.items())}
 # Our top-level layers that map to one foreign module: its name, and whether it is a matrix that
 # PyTorch stores transposed.
 _MODULES = {
@@ -33,6 +35,8 @@ _MODULES = {
     "masked_lm_norm": "cls.predictions.transform.LayerNorm",
     "next_sentence_logits": "cls.seq_relationship",
     "logits": "classifier",
+    "score_dense": "classifier",
+    "span_logits": "qa_outputs",
 }
 _EMBEDDINGS = {
     "token_embedding": "bert.embeddings.word_embeddings.weight",
@@ -161,6 +165,48 @@ def save_bert(model: keras.Model, path: str | os.PathLike[str]) -> None:
         ValueError: the model has a layer that has no place in Hugging Face's BERT.
     """
     write_safetensors(_entries(model), path)
+
+
+def save_bert_config(model: keras.Model, path: str | os.PathLike[str]) -> None:
+    """Writes a BERT model's shape as Hugging Face's `config.json`, beside what `save_bert` writes.
+
+    Args:
+        model: from `keras_transformers.models.bert` or `heads`.
+        path: the file to write.
+
+    Raises:
+        FileNotFoundError: the folder does not exist.
+        ValueError: the model is no BERT, or its activation has no name there.
+    """
+    layers = {layer.name: layer for layer in model.layers}
+    missing = {*_EMBEDDINGS, "encoder_layer_0"} - layers.keys()
+    if missing:
+        raise ValueError(f"model {model.name!r} is no BERT: no layer {', '.join(sorted(missing))}")
+    tokens, encoder_layer = layers["token_embedding"], layers["encoder_layer_0"].get_config()
+    activation = encoder_layer["activation"]
+    if activation not in _FOREIGN_ACTIVATIONS:
+        known = ", ".join(_FOREIGN_ACTIVATIONS)
+        raise ValueError(f"activation={activation!r} has no name there; known are {known}")
+    config = {
+        "model_type": "bert",
+        "vocab_size": tokens.input_dim,
+        "num_hidden_layers": sum(name.startswith("encoder_layer_") for name in layers),
+        "num_attention_heads": encoder_layer["num_heads"],
+        "hidden_size": encoder_layer["hidden_dim"],
+        "intermediate_size": encoder_layer["intermediate_dim"],
+        "max_position_embeddings": layers["position_embedding"].max_sequence_length,
+        "type_vocab_size": layers["segment_embedding"].input_dim,
+        "hidden_act": _FOREIGN_ACTIVATIONS[activation],
+        "hidden_dropout_prob": encoder_layer["dropout"],
+        "attention_probs_dropout_prob": encoder_layer["attention_dropout"],
+        "layer_norm_eps": encoder_layer["norm_epsilon"],
+        "initializer_range": tokens.embeddings_initializer.stddev,
+    }
+
+    def write(temporary: Path) -> None:
+        temporary.write_text(json.dumps(config, indent=2) + "\n", "utf-8")
+
+    write_atomically(Path(path), write)
 
 
 def _modern(name: str) -> str:

@@ -1,9 +1,9 @@
 """SavedModels that TF Serving takes as they are: text in, answer out, nothing of ours needed.
 
-`classifier`, `embedder`, `fill_mask`, `next_sentence` and `translator` write one; `predict` runs
-any, `Predictor` keeps it loaded. Everything goes through `saved_model.write`: named, typed
-signatures, and a version folder that appears whole or not at all, after its answers were checked in
-a fresh process.
+`classifier`, `embedder`, `fill_mask`, `next_sentence`, `question_answerer`, `regressor`, `tagger`
+and `translator` write one; `predict` runs any, `Predictor` keeps it loaded. Everything goes through
+`saved_model.write`: named, typed signatures, and a version folder that appears whole or not at
+all, after its answers were checked in a fresh process.
 """
 
 import importlib
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from keras_transformers.export.masked_language import fill_mask
     from keras_transformers.export.next_sentences import next_sentence
     from keras_transformers.export.prediction import Predictor, predict
+    from keras_transformers.export.question_answering import question_answerer
+    from keras_transformers.export.regression import regressor
+    from keras_transformers.export.tagging import tagger
     from keras_transformers.export.translation import translator
 
 # Where the public names are. Looked up when first used: the modules import TensorFlow. No module
@@ -26,6 +29,9 @@ _MODULES = {
     "fill_mask": "masked_language",
     "next_sentence": "next_sentences",
     "predict": "prediction",
+    "question_answerer": "question_answering",
+    "regressor": "regression",
+    "tagger": "tagging",
     "translator": "translation",
 }
 __all__ = [
@@ -35,6 +41,9 @@ __all__ = [
     "fill_mask",
     "next_sentence",
     "predict",
+    "question_answerer",
+    "regressor",
+    "tagger",
     "translator",
 ]
 

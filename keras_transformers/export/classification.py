@@ -58,7 +58,7 @@ def classifier(
         RuntimeError: the written export does not repeat the model's outputs.
     """
     text.check_model(model, tokenizer, "logits")
-    labels = _checked_labels(labels, model)
+    labels = text.checked_labels(labels, model)
     length = text.checked_length(model, max_sequence_length, pair=pair)
     batches = text.example_batches(examples, length, pair=pair)
     graph = _Graph(model, tokenizer, labels, length, tuple(batches[0]))
@@ -123,19 +123,3 @@ class _Graph:
         with tf.device("CPU:0"):
             label = tf.gather(tf.constant(self.labels), label_index)
         return {"label": label, "probabilities": probabilities, "label_index": label_index}
-
-
-def _checked_labels(labels: Sequence[str], model: keras.Model) -> list[str]:
-    wrong = [label for label in labels if not isinstance(label, str) or not label]
-    if isinstance(labels, str) or wrong:
-        raise ValueError(f"labels must be strings that are not empty, not {wrong or labels!r}")
-    num_classes = model.output["logits"].shape[-1]
-    if len(labels) != num_classes:
-        raise ValueError(
-            f"{len(labels)} labels {list(labels)} for the {num_classes} classes of model "
-            f"{model.name!r}: give one label a class, in the order of the logits"
-        )
-    repeated = sorted({label for label in labels if list(labels).count(label) > 1})
-    if repeated:
-        raise ValueError(f"labels {repeated} occur more than once: a label names one class")
-    return list(labels)

@@ -3,15 +3,21 @@
 `keras-transformers predict` is this; for a service use TF Serving.
 """
 
+import json
 import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 import tensorflow_text  # noqa: F401  (registers the tokenizers' ops)
 
+from keras_transformers.export.check import METADATA_FILE
 from keras_transformers.export.versions import resolve
+
+# Names of the inputs of exports that take one text or two, in order.
+_TEXT_INPUTS = (("text",), ("text", "text_b"), ("text_a", "text_b"), ("question", "context"))
 
 
 class Predictor:
@@ -28,6 +34,8 @@ class Predictor:
     Attributes:
         path: the version folder that was loaded.
         inputs: name -> tf.TensorSpec of the signature's inputs.
+        text_names: the inputs that take texts, the first one's before the second one's; empty
+            where the signature takes anything else.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, signature: str = "serving_default") -> None:
@@ -41,6 +49,10 @@ class Predictor:
             )
         self._function = self._loaded.signatures[signature]
         self.inputs: dict[str, Any] = self._function.structured_input_signature[1]
+        known = [names for names in _TEXT_INPUTS if set(names) == set(self.inputs)]
+        self.text_names: tuple[str, ...] = known[0] if known else ()
+        # Output that counts -> the outputs that are filled up beyond its number.
+        self._lengths: dict[str, list[str]] = _metadata(self.path).get("lengths", {})
 
     def __call__(
         self, inputs: Mapping[str, Sequence[Any]], *, batch_size: int = 32
@@ -54,7 +66,8 @@ class Predictor:
 
         Returns:
             One dict a row, output name -> str, number or nested list, names sorted: JSON as it is.
-            Bytes of an output that are no UTF-8 become U+FFFD.
+            Bytes of an output that are no UTF-8 become U+FFFD. Lists that the graph filled up to
+            the longest of the batch are cut to their row's length, where the export says so.
 
         Raises:
             ValueError: names, lengths or types of the inputs do not fit the signature.
@@ -75,8 +88,15 @@ class Predictor:
             answers = sorted(self._function(**batch).items())  # the graph's order is arbitrary
             outputs = {name: value.numpy() for name, value in answers}
             for values in zip(*outputs.values(), strict=True):
-                rows.append(dict(zip(outputs, map(_plain, values), strict=True)))
+                rows.append(self._cut(dict(zip(outputs, map(_plain, values), strict=True))))
         return rows
+
+    def _cut(self, row: dict[str, Any]) -> dict[str, Any]:
+        """The row, its lists as long as the export says."""
+        for counter, names in self._lengths.items():
+            for name in names if counter in row else ():
+                row[name] = row[name][: row[counter]]
+        return row
 
     def _column(self, name: str, values: Sequence[Any]) -> np.ndarray:
         if name in self.inputs and self.inputs[name].dtype != tf.string:
@@ -98,6 +118,12 @@ def predict(
 ) -> list[dict[str, Any]]:
     """Loads an export and answers rows of inputs once; `Predictor` has the arguments and errors."""
     return Predictor(path, signature=signature)(inputs, batch_size=batch_size)
+
+
+def _metadata(folder: Path) -> dict[str, Any]:
+    """What the export tells of itself; nothing where it is not one of ours."""
+    file = folder / METADATA_FILE
+    return json.loads(file.read_text("utf-8")) if file.is_file() else {}
 
 
 def _plain(value: Any) -> Any:

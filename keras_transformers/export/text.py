@@ -60,6 +60,29 @@ def checked_length(model: keras.Model, length: int | None, *, pair: bool) -> int
     return length
 
 
+def checked_labels(labels: Sequence[str], model: keras.Model) -> list[str]:
+    """The names of the classes behind `logits`; ValueError where they do not fit."""
+    wrong = [label for label in labels if not isinstance(label, str) or not label]
+    if isinstance(labels, str) or wrong:
+        raise ValueError(f"labels must be strings that are not empty, not {wrong or labels!r}")
+    num_classes = model.output["logits"].shape[-1]
+    if len(labels) != num_classes:
+        raise ValueError(
+            f"{len(labels)} labels {list(labels)} for the {num_classes} classes of model "
+            f"{model.name!r}: give one label a class, in the order of the logits"
+        )
+    repeated = sorted({label for label in labels if list(labels).count(label) > 1})
+    if repeated:
+        raise ValueError(f"labels {repeated} occur more than once: a label names one class")
+    return list(labels)
+
+
+def check_offset_unit(offset_unit: str) -> None:
+    """Raises ValueError unless offsets into texts can be counted in it."""
+    if offset_unit not in ("character", "byte"):
+        raise ValueError(f"offset_unit={offset_unit!r}: take 'character' or 'byte'")
+
+
 def layer(model: keras.Model, name: str) -> Any:
     """The layer of that name; ValueError without it."""
     for candidate in model.layers:

@@ -3,6 +3,8 @@
 A head makes a new functional model that shares the encoder's layers and weights, flat: every layer
 of the encoder keeps its name, so that weights load and parameters count the same way with and
 without a head. Where an encoder came with trained weights they are used as they are.
+
+Pretraining and embeddings stand here, the heads of tasks in `task_heads`.
 """
 
 from typing import Any, Literal
@@ -11,43 +13,26 @@ import keras
 
 from keras_transformers.layers import AddBias, GatherPositions
 from keras_transformers.layers.dense import Activation, activation_function
+from keras_transformers.models import head_parts
+from keras_transformers.models.task_heads import (
+    classifier,
+    multiple_choice,
+    regressor,
+    span_extractor,
+    tagger,
+)
 
-
-def classifier(
-    encoder: keras.Model,
-    num_classes: int,
-    *,
-    dropout: float = 0.1,
-    name: str | None = None,
-) -> keras.Model:
-    """Classification of whole sequences: dropout and a dense layer on the pooled output.
-
-    Devlin et al. 2018, section 4.1; Hugging Face: BertForSequenceClassification.
-
-    Args:
-        encoder: a model with the output `pooled_output` (batch, hidden).
-        num_classes: how many classes, at least 2.
-        dropout: rate on the pooled output.
-        name: of the model, "<encoder>_classifier" by default.
-
-    Returns:
-        A functional model with the encoder's inputs and the output `logits`
-        (batch, num_classes) in float32.
-
-    Raises:
-        ValueError: fewer than two classes, or an encoder without a pooled output.
-    """
-    if num_classes < 2:
-        raise ValueError(f"num_classes={num_classes}: a classifier tells at least 2 classes apart")
-    pooled = keras.layers.Dropout(dropout, name="classifier_dropout")(
-        _output(encoder, "pooled_output")
-    )
-    logits = keras.layers.Dense(
-        num_classes, kernel_initializer=_initializer(), dtype="float32", name="logits"
-    )(pooled)
-    return keras.Model(
-        inputs=encoder.input, outputs={"logits": logits}, name=name or f"{encoder.name}_classifier"
-    )
+__all__ = [
+    "classifier",
+    "embedder",
+    "masked_lm",
+    "multiple_choice",
+    "pretrainer",
+    "pretraining_parameters",
+    "regressor",
+    "span_extractor",
+    "tagger",
+]
 
 
 def pretrainer(
@@ -80,8 +65,8 @@ def pretrainer(
     mask_positions = keras.Input((None,), dtype="int32", name="mask_positions")
     mask_logits = _masked_lm_logits(encoder, mask_positions, activation, norm_epsilon)
     next_sentence_logits = keras.layers.Dense(
-        2, kernel_initializer=_initializer(), dtype="float32", name="next_sentence_logits"
-    )(_output(encoder, "pooled_output"))
+        2, kernel_initializer=head_parts.initializer(), dtype="float32", name="next_sentence_logits"
+    )(head_parts.named_output(encoder, "pooled_output"))
     return keras.Model(
         inputs={**encoder.input, "mask_positions": mask_positions},
         outputs={"mask_logits": mask_logits, "next_sentence_logits": next_sentence_logits},
@@ -147,10 +132,11 @@ def embedder(
     Raises:
         ValueError: an encoder without that input or output, or another `pooling`.
     """
-    sequence_output = _output(encoder, "sequence_output")
+    sequence_output = head_parts.named_output(encoder, "sequence_output")
     if pooling == "mean":
+        mask = head_parts.padding_mask(encoder, remedy="pooling='cls' or ")
         pooled = keras.layers.GlobalAveragePooling1D(dtype="float32", name="mean_pooling")(
-            sequence_output, mask=_padding_mask(encoder)
+            sequence_output, mask=mask
         )
     elif pooling == "cls":
         pooled = sequence_output[:, 0]
@@ -174,48 +160,15 @@ def _masked_lm_logits(
     encoder: keras.Model, mask_positions: Any, activation: Activation, norm_epsilon: float
 ) -> Any:
     """Dense, norm, tied projection, bias at masked positions: (batch, masked, vocabulary)."""
-    token_embedding = _token_embedding(encoder)
+    token_embedding = head_parts.token_embedding(encoder)
     gathered = GatherPositions(name="masked_lm_gather")(
-        _output(encoder, "sequence_output"), mask_positions
+        head_parts.named_output(encoder, "sequence_output"), mask_positions
     )
     hidden = keras.layers.Dense(
         token_embedding.hidden_dim,
         activation=activation_function(activation),
-        kernel_initializer=_initializer(),
+        kernel_initializer=head_parts.initializer(),
         name="masked_lm_dense",
     )(gathered)
     hidden = keras.layers.LayerNormalization(epsilon=norm_epsilon, name="masked_lm_norm")(hidden)
     return AddBias(dtype="float32", name="mask_logits")(token_embedding(hidden, reverse=True))
-
-
-def _initializer() -> keras.initializers.Initializer:
-    return keras.initializers.TruncatedNormal(stddev=0.02)  # BERT's
-
-
-def _output(encoder: keras.Model, key: str) -> Any:
-    outputs = getattr(encoder, "output", None)
-    if not isinstance(outputs, dict) or key not in outputs:
-        found = ", ".join(outputs) if isinstance(outputs, dict) else "no named outputs"
-        raise ValueError(
-            f"model {encoder.name!r} has no output {key!r} (it has {found}); "
-            "a head needs an encoder such as keras_transformers.bert_base()"
-        )
-    return outputs[key]
-
-
-def _padding_mask(encoder: keras.Model) -> Any:
-    if not isinstance(encoder.input, dict) or "padding_mask" not in encoder.input:
-        raise ValueError(
-            f"model {encoder.name!r} has no input 'padding_mask', without which a mean would count "
-            "padding; take pooling='cls' or an encoder such as keras_transformers.bert_base()"
-        )
-    return encoder.input["padding_mask"]
-
-
-def _token_embedding(encoder: keras.Model) -> Any:
-    for layer in encoder.layers:
-        if layer.name == "token_embedding":
-            return layer
-    raise ValueError(
-        f"model {encoder.name!r} has no layer 'token_embedding': the masked-LM head is tied to it"
-    )

@@ -1,0 +1,189 @@
+"""GLUE, and SICK: fine-tunes a BERT encoder on a task by its name, with its official metrics.
+
+Paper:   Devlin et al. 2019, https://arxiv.org/abs/1810.04805, section 4.1 and appendix A.3;
+         Wang et al. 2018, https://arxiv.org/abs/1804.07461
+Data:    the tasks' official files; MRPC also as msr_paraphrase_train.txt; SICK's; for RTE also
+         NLTK's rte.zip
+"""
+
+import dataclasses
+import functools
+import time
+from pathlib import Path
+from typing import Any, Literal
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+import keras_transformers as kt
+from keras_transformers.data import classification, glue, regression
+from keras_transformers.data.cleaning import deduplicate, overlap, split
+from keras_transformers.data.examples import Examples
+from keras_transformers.encoders import load_encoder
+from keras_transformers.export.text import check_model, checked_length
+from keras_transformers.export.versions import split_target
+from keras_transformers.training import classification_metrics, runs
+from keras_transformers.training.optimizers import adamw
+from keras_transformers.training.schedules import WarmupLinearDecay
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """Fine-tunes a BERT encoder on a task of GLUE, or on SICK."""
+
+    task: str  # cola sst2 mrpc qqp stsb mnli qnli rte wnli sick_relatedness sick_entailment
+    train_file: Path  # the task's official file; for rte also NLTK's rte.zip
+    dev_file: Path | None = None  # chooses the best epoch; None: a share of the training file
+    submit_file: Path | None = None  # without labels: its predictions are written for submission
+    dev_fraction: float = 0.2  # the dev set's share of the training file, the same for all seeds
+    malformed: Literal["refuse", "skip"] = "refuse"  # rows with another number of columns
+
+    weights: Path | None = None  # Hugging Face BERT: config.json, model.safetensors, vocab.txt
+    model: str | None = None  # instead: a name of `keras-transformers list`, random weights
+    vocabulary: Path | None = None  # vocab.txt for --model; --weights brings its own
+    lowercase: bool = True  # False for cased vocabularies
+
+    epochs: int = 3
+    batch_size: int = 32
+    learning_rate: float = 1e-4  # the highest, after the warm-up
+    warmup_fraction: float = 0.1  # of all updates
+    weight_decay: float = 0.01
+    clip_norm: float = 1.0
+    dropout: float = 0.1  # in the encoder, its attention and the head
+    max_sequence_length: int = 128  # tokens, [CLS] and [SEP] included
+    precision: Literal["float32", "mixed_bfloat16"] = "float32"
+    seed: int = 0  # of new weights, dropout and the order of the examples
+
+    name: str = "glue"  # the run's folder in runs_dir
+    runs_dir: Path = Path("runs")
+    export: Path | None = None  # writes a SavedModel there, e.g. saved_models/paraphrase/1
+
+
+def main(config: Config) -> dict[str, Any]:
+    """Trains, measures, exports; returns what it writes to runs/<name>/metrics.json."""
+    started = time.time()
+    with runs.user_errors():
+        task = glue.task(config.task)
+        folder = runs.check_new(config.runs_dir / config.name)
+        if config.export:
+            split_target(config.export)
+        train, dev, unlabelled = read(config)
+        keras.config.set_dtype_policy(config.precision)
+        keras.utils.set_random_seed(config.seed)
+        encoder, tokenizer = load_encoder(
+            weights=config.weights,
+            model=config.model,
+            vocabulary=config.vocabulary,
+            lowercase=config.lowercase,
+            dropout=config.dropout,
+        )
+        if task.is_regression:
+            model = kt.heads.regressor(encoder, dropout=config.dropout)
+            output, loss, metric = "score", keras.losses.MeanSquaredError(), "mse"
+        else:
+            model = kt.heads.classifier(encoder, len(task.labels), dropout=config.dropout)
+            loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+            output, metric = "logits", "accuracy"
+        check_model(model, tokenizer, output)
+        checked_length(model, config.max_sequence_length, pair=task.text_b is not None)
+
+        def batches(examples: Examples, *, targets: bool, shuffle: bool = False) -> tf.data.Dataset:
+            if task.is_regression:
+                make = functools.partial(regression.dataset, targets=targets)
+            else:
+                labels = task.labels if targets else None
+                make = functools.partial(classification.dataset, labels=labels)
+            return make(
+                examples,
+                tokenizer,
+                batch_size=config.batch_size,
+                max_sequence_length=config.max_sequence_length,
+                shuffle=shuffle,
+                seed=config.seed,
+            )
+
+        train_batches = batches(train, targets=True, shuffle=True)
+        num_updates = config.epochs * len(train_batches)
+        schedule = WarmupLinearDecay(
+            config.learning_rate,
+            warmup_steps=round(config.warmup_fraction * num_updates),
+            total_steps=num_updates,
+        )
+        model.compile(
+            optimizer=adamw(schedule, weight_decay=config.weight_decay, clip_norm=config.clip_norm),
+            loss={output: loss},
+            metrics={output: [metric]},
+            jit_compile=False,
+        )
+        runs.start(folder, config)
+
+    def predict(examples: Examples) -> np.ndarray:
+        found = np.concatenate(
+            [model.predict_on_batch(batch)[output] for batch in batches(examples, targets=False)]
+        )
+        return found if task.is_regression else found.argmax(axis=-1)
+
+    def scores(examples: Examples) -> dict[str, float]:
+        if task.is_regression:
+            references = regression.scores(examples)
+        else:
+            references = [task.labels.index(label) for label in examples.labels]
+        return classification_metrics.scores(task.metrics, predict(examples), references)
+
+    def log_scores(epoch: int, logs: dict[str, Any]) -> None:
+        logs |= {f"val_{name}": value for name, value in scores(dev).items()}
+
+    history = model.fit(
+        train_batches,
+        epochs=config.epochs,
+        shuffle=False,  # the batches are shuffled already
+        callbacks=[
+            keras.callbacks.LambdaCallback(on_epoch_end=log_scores),
+            *runs.callbacks(folder, monitor=f"val_{task.metrics[0]}"),
+        ],
+        verbose=runs.verbosity(),
+    ).history
+    model.load_weights(folder / runs.BEST_WEIGHTS)
+
+    metrics = {f"dev_{name}": value for name, value in scores(dev).items()} | {
+        "epochs": runs.epochs(history),
+        "seconds": round(time.time() - started),
+    }
+    runs.report(folder, metrics)
+    if unlabelled is not None:
+        found = predict(unlabelled)
+        answers = found if task.is_regression else [task.labels[i] for i in found]
+        glue.write_submission(task.name, answers, folder / f"{task.title}.tsv")
+    if config.export:
+        options = {"max_sequence_length": config.max_sequence_length, "pair": bool(task.text_b)}
+        if task.is_regression:
+            exported = kt.export.regressor(model, tokenizer, config.export, **options)
+        else:
+            exported = kt.export.classifier(model, tokenizer, task.labels, config.export, **options)
+        print(f"exported: {exported}")
+    return metrics
+
+
+def read(config: Config) -> tuple[Examples, Examples, Examples | None]:
+    """Training and dev examples, and those without labels."""
+    load = functools.partial(glue.load, config.task, malformed=config.malformed)
+    if config.task == "rte" and config.train_file.suffix == ".zip":
+        train = glue.load_rte_challenge(config.train_file)
+    else:
+        train = load(config.train_file)
+    if config.dev_file:
+        dev = load(config.dev_file)
+    else:
+        train, duplicates = deduplicate(train)
+        print(duplicates)
+        shares = {"train": 1 - config.dev_fraction, "dev": config.dev_fraction}
+        parts = split(train, shares, seed=0)
+        train, dev = parts["train"], parts["dev"]
+    print(f"{dev.source}: {overlap(dev, train)} of {len(dev)} also in training")
+    unlabelled = load(config.submit_file, labelled=False) if config.submit_file else None
+    return train, dev, unlabelled
+
+
+if __name__ == "__main__":
+    runs.command_line(main, Config)

@@ -1,0 +1,191 @@
+"""Question answering: fine-tunes a BERT encoder to find answers in texts, SQuAD 1.1 or 2.0.
+
+Paper:   Devlin et al. 2019, https://arxiv.org/abs/1810.04805, sections 4.2 and 4.3
+Data:    JSON files as SQuAD's train-v1.1.json, dev-v2.0.json or xquad.en.json
+"""
+
+import dataclasses
+import time
+from pathlib import Path
+from typing import Any, Literal
+
+import keras
+
+import keras_transformers as kt
+from keras_transformers.data import question_answering, question_predictions, squad
+from keras_transformers.encoders import load_encoder
+from keras_transformers.export.text import check_model, checked_length
+from keras_transformers.export.versions import split_target
+from keras_transformers.training import answer_metrics, runs
+from keras_transformers.training.optimizers import adamw
+from keras_transformers.training.schedules import WarmupLinearDecay
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """Fine-tunes a BERT encoder to answer questions about texts."""
+
+    train_file: Path  # SQuAD's JSON
+    dev_file: Path | None = None  # chooses the best epoch; None: a share of the training file
+    test_file: Path | None = None  # measured once, at the end
+    dev_fraction: float = 0.2  # the dev set's share of the training file, the same for all seeds
+    mismatched: Literal["skip", "refuse"] = "skip"  # answers that do not stand at their offset
+
+    weights: Path | None = None  # Hugging Face BERT: config.json, model.safetensors, vocab.txt
+    model: str | None = None  # instead: a name of `keras-transformers list`, random weights
+    vocabulary: Path | None = None  # vocab.txt for --model; --weights brings its own
+    lowercase: bool = True  # False for cased vocabularies
+
+    epochs: int = 3
+    batch_size: int = 16
+    learning_rate: float = 1e-4  # the highest, after the warm-up
+    warmup_fraction: float = 0.1  # of all updates
+    weight_decay: float = 0.01
+    clip_norm: float = 1.0
+    dropout: float = 0.1  # in the encoder and its attention
+    max_sequence_length: int = 384  # tokens of a window: question, text, [CLS] and two [SEP]
+    doc_stride: int = 128  # tokens from one window of a long text to the next
+    max_answer_length: int = 30  # tokens
+    no_answer_threshold: float | None = None  # SQuAD 2.0: say nothing where that scores this more
+    precision: Literal["float32", "mixed_bfloat16"] = "float32"
+    seed: int = 0  # of new weights, dropout and the order of the windows
+
+    name: str = "question_answering"  # the run's folder in runs_dir
+    runs_dir: Path = Path("runs")
+    export: Path | None = None  # writes a SavedModel there, e.g. saved_models/answers/1
+
+
+def main(config: Config) -> dict[str, Any]:
+    """Trains, measures, exports; returns what it writes to runs/<name>/metrics.json."""
+    started = time.time()
+    with runs.user_errors():
+        folder = runs.check_new(config.runs_dir / config.name)
+        if config.export:
+            split_target(config.export)
+        train, dev, test = read(config)
+        keras.config.set_dtype_policy(config.precision)
+        keras.utils.set_random_seed(config.seed)
+        encoder, tokenizer = load_encoder(
+            weights=config.weights,
+            model=config.model,
+            vocabulary=config.vocabulary,
+            lowercase=config.lowercase,
+            dropout=config.dropout,
+        )
+        model = kt.heads.span_extractor(encoder)
+        check_model(model, tokenizer, "start_logits")
+        checked_length(model, config.max_sequence_length, pair=True)
+
+        def encode(questions: squad.Questions) -> question_answering.EncodedQuestions:
+            return question_answering.encode(
+                questions,
+                tokenizer,
+                max_sequence_length=config.max_sequence_length,
+                doc_stride=config.doc_stride,
+            )
+
+        encoded_dev = encode(dev)
+        train_batches = question_answering.dataset(
+            encode(train),
+            targets=True,
+            batch_size=config.batch_size,
+            shuffle=True,
+            seed=config.seed,
+        )
+        num_updates = config.epochs * len(train_batches)
+        schedule = WarmupLinearDecay(
+            config.learning_rate,
+            warmup_steps=round(config.warmup_fraction * num_updates),
+            total_steps=num_updates,
+        )
+        crossentropy = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        model.compile(
+            optimizer=adamw(schedule, weight_decay=config.weight_decay, clip_norm=config.clip_norm),
+            # Half of each, so that the loss is their mean, as in BERT.
+            loss=dict.fromkeys(("start_logits", "end_logits"), crossentropy),
+            loss_weights=dict.fromkeys(("start_logits", "end_logits"), 0.5),
+            jit_compile=False,
+        )
+        runs.start(folder, config)
+
+    def scores(
+        encoded: question_answering.EncodedQuestions, save_as: str | None = None
+    ) -> dict[str, float]:
+        batches = question_answering.dataset(encoded, targets=False, batch_size=config.batch_size)
+        found = question_predictions.answers_from_logits(
+            encoded,
+            map(model.predict_on_batch, batches),
+            max_answer_length=config.max_answer_length,
+        )
+        answers = question_predictions.texts(found, no_answer_threshold=config.no_answer_threshold)
+        if save_as:
+            squad.write_predictions(answers, folder / save_as)
+        references = encoded.questions.references()
+        if all(references.values()):
+            result = answer_metrics.squad(answers, references)
+            return {"exact_match": result.exact_match, "f1": result.f1}
+        null_scores = question_predictions.null_differences(found)
+        spans = question_predictions.texts(found)
+        overall = answer_metrics.squad_v2(answers, references).overall
+        best = answer_metrics.squad_v2(spans, references, null_scores=null_scores).best_f1
+        return {
+            "exact_match": overall.exact_match,
+            "f1": overall.f1,
+            "best_f1": best.score,
+            "best_threshold": best.threshold,
+        }
+
+    def log_scores(epoch: int, logs: dict[str, Any]) -> None:
+        logs |= {f"val_{name}": value for name, value in scores(encoded_dev).items()}
+
+    history = model.fit(
+        train_batches,
+        epochs=config.epochs,
+        shuffle=False,  # the batches are shuffled already
+        callbacks=[
+            keras.callbacks.LambdaCallback(on_epoch_end=log_scores),
+            *runs.callbacks(folder, monitor="val_f1"),
+        ],
+        verbose=runs.verbosity(),
+    ).history
+    model.load_weights(folder / runs.BEST_WEIGHTS)
+
+    found = {"dev": scores(encoded_dev, "dev_answers.json")}
+    if test is not None:
+        found["test"] = scores(encode(test), "test_answers.json")
+    metrics: dict[str, Any] = {
+        "epochs": runs.epochs(history),
+        "seconds": round(time.time() - started),
+    }
+    for name, result in found.items():
+        metrics |= {f"{name}_{figure}": value for figure, value in result.items()}
+    runs.report(folder, metrics)
+    if config.export:
+        exported = kt.export.question_answerer(
+            model,
+            tokenizer,
+            config.export,
+            max_sequence_length=config.max_sequence_length,
+            doc_stride=config.doc_stride,
+            max_answer_length=config.max_answer_length,
+            no_answer_threshold=config.no_answer_threshold,
+        )
+        print(f"exported: {exported}")
+    return metrics
+
+
+def read(config: Config) -> tuple[squad.Questions, squad.Questions, squad.Questions | None]:
+    """Training, dev and test questions; texts stay whole where a file is split."""
+    train = squad.load(config.train_file, mismatched=config.mismatched)
+    if config.dev_file:
+        dev = squad.load(config.dev_file, mismatched=config.mismatched)
+    else:
+        shares = {"train": 1 - config.dev_fraction, "dev": config.dev_fraction}
+        parts = squad.split(train, shares, seed=0)
+        train, dev = parts["train"], parts["dev"]
+    test = squad.load(config.test_file, mismatched=config.mismatched) if config.test_file else None
+    return train, dev, test
+
+
+if __name__ == "__main__":
+    runs.command_line(main, Config)

@@ -1,0 +1,51 @@
+"""A model's shape, written as Hugging Face's config.json and read back."""
+
+import json
+
+import keras
+import pytest
+
+import keras_transformers as kt
+from keras_transformers.models.bert import bert
+
+SHAPE = {
+    "vocabulary_size": 50,
+    "num_layers": 2,
+    "num_heads": 2,
+    "hidden_dim": 8,
+    "intermediate_dim": 12,
+    "max_sequence_length": 20,
+    "num_segments": 3,
+    "dropout": 0.3,
+    "attention_dropout": 0.2,
+    "activation": "gelu_approximate",
+    "norm_epsilon": 1e-6,
+    "initializer_range": 0.05,
+}
+
+
+def test_what_is_written_reads_back(tmp_path):
+    model = kt.heads.pretrainer(bert(**SHAPE))
+    kt.convert.save_bert_config(model, tmp_path / "config.json")
+    assert kt.convert.read_bert_config(tmp_path) == SHAPE
+    assert [path.name for path in tmp_path.iterdir()] == ["config.json"]
+
+
+@pytest.mark.reference
+def test_hugging_face_builds_the_same_model_of_it(tmp_path):
+    transformers = pytest.importorskip("transformers", reason="needs the `reference` extra")
+    model = bert(**SHAPE)
+    kt.convert.save_bert_config(model, tmp_path / "config.json")
+    kt.convert.save_bert(model, tmp_path / "model.safetensors")
+    theirs = transformers.BertModel.from_pretrained(tmp_path)
+    assert theirs.num_parameters() == model.count_params()
+    assert theirs.config.hidden_act == "gelu_new"
+
+
+def test_what_is_no_bert_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="no BERT: no layer encoder_layer_0, position_embedding"):
+        kt.convert.save_bert_config(keras.Sequential([keras.Input((2,))]), tmp_path / "config.json")
+    tanh = bert(**SHAPE | {"activation": "tanh"})
+    with pytest.raises(ValueError, match="activation='tanh' has no name there; known are silu"):
+        kt.convert.save_bert_config(tanh, tmp_path / "config.json")
+    assert json.dumps(list(tmp_path.iterdir())) == "[]"

@@ -1,0 +1,43 @@
+"""Plain checks of an export's graph that many tests share."""
+
+from tensorflow.core.framework import types_pb2
+from tensorflow.core.protobuf import saved_model_pb2
+
+# These pass strings along between the outside and the functions.
+_PLUMBING = {"Placeholder", "Identity", "StatefulPartitionedCall", "PartitionedCall"}
+
+
+def meta_graph(folder):
+    """The only one of the export."""
+    parsed = saved_model_pb2.SavedModel()
+    parsed.ParseFromString((folder / "saved_model.pb").read_bytes())
+    (found,) = parsed.meta_graphs
+    return found
+
+
+def nodes(folder):
+    """All of the export, its functions' too."""
+    graph = meta_graph(folder).graph_def
+    yield from graph.node
+    for function in graph.library.function:
+        yield from function.node_def
+
+
+def only_ops_that_stock_tf_serving_has(folder):
+    """Core ops and the two of the tokenizer."""
+    found = {node.op for node in nodes(folder)}
+    core = {op for op in found if not op.startswith(("Fast", "TFText", "Sentencepiece"))}
+    assert found - core == {"FastBertNormalize", "FastWordpieceTokenizeWithOffsets"}
+    assert not {op for op in core if "PyFunc" in op or "Lookup" in op or ">" in op}
+
+
+def strings_are_pinned_to_the_cpu(folder):
+    """Nodes that take or make strings say where they run."""
+    pinned = 0
+    for node in nodes(folder):
+        attributes = node.attr.values()
+        types = {a.type for a in attributes} | {t for a in attributes for t in a.list.type}
+        if types_pb2.DT_STRING in types and node.op not in _PLUMBING:
+            assert "device:CPU" in node.device, node.name
+            pinned += 1
+    assert pinned > 5
