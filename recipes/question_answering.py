@@ -45,6 +45,7 @@ class Config:
     dropout: float = 0.1  # in the encoder and its attention
     max_sequence_length: int = 384  # tokens of a window: question, text, [CLS] and two [SEP]
     doc_stride: int = 128  # tokens from one window of a long text to the next
+    max_question_length: int = 64  # tokens; longer questions are trimmed and counted
     max_answer_length: int = 30  # tokens
     no_answer_threshold: float | None = None  # SQuAD 2.0: say nothing where that scores this more
     precision: Literal["float32", "mixed_bfloat16"] = "float32"
@@ -82,6 +83,7 @@ def main(config: Config) -> dict[str, Any]:
                 tokenizer,
                 max_sequence_length=config.max_sequence_length,
                 doc_stride=config.doc_stride,
+                max_question_length=config.max_question_length,
             )
 
         encoded_dev = encode(dev)
@@ -167,6 +169,7 @@ def main(config: Config) -> dict[str, Any]:
             config.export,
             max_sequence_length=config.max_sequence_length,
             doc_stride=config.doc_stride,
+            max_question_length=config.max_question_length,
             max_answer_length=config.max_answer_length,
             no_answer_threshold=config.no_answer_threshold,
         )
