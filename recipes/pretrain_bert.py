@@ -1,0 +1,195 @@
+"""BERT's pretraining from raw text: masked tokens and next sentences, data to weights.
+
+Paper:   Devlin et al. 2019, https://arxiv.org/abs/1810.04805, sections 3.1 and A.2; LAMB: You et
+         al. 2020, https://arxiv.org/abs/1904.00962
+Data:    text, a sentence a line and blank lines between documents; or public corpora; or records
+         of `keras-transformers make-pretraining-data` or Google's create_pretraining_data
+"""
+
+import dataclasses
+import shutil
+import time
+from pathlib import Path
+from typing import Any, Literal
+
+import keras
+
+import keras_transformers as kt
+from keras_transformers.data import pretraining_sets as sets
+from keras_transformers.export.versions import split_target
+from keras_transformers.models.bert import SIZES, bert
+from keras_transformers.training import optimizers, runs
+from keras_transformers.training.baselines import unigram_baseline
+from keras_transformers.training.losses import TokenCrossentropy
+from keras_transformers.training.metrics import Perplexity, TokenAccuracy
+from keras_transformers.training.resume import TrainingState, check_same
+from keras_transformers.training.schedules import WarmupLinearDecay
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """Pretrains a BERT encoder with its two heads."""
+
+    data: Path | None = None  # a text file, or a folder of them; with --corpora their folder
+    text_format: sets.TextFormat = "lines"  # of the files
+    corpora: tuple[sets.Corpus, ...] = ()  # read these there
+    records: Path | None = None  # where vocab.txt, train-128, dev-128, ... are, or are made of data
+    dev_fraction: float = 0.05  # of the documents, held out; the same for all seeds
+    vocabulary: Path | None = None  # vocab.txt; None: learned from the text
+    vocabulary_size: int = 8000  # of the one that is learned
+    lowercase: bool = True  # False for cased vocabularies
+    whole_words: bool = False  # mask all pieces of a word or none
+    dynamic_masking: bool = True  # other masks each time that an example comes, as in RoBERTa
+    dupe_factor: int = 5  # times that the text is gone through, for other pairs and masks
+
+    model: str = "bert_tiny"  # a shape of `keras-transformers list 'bert_*'`, random weights
+    num_layers: int | None = None  # this and the next two: instead of that shape's own
+    num_heads: int | None = None
+    hidden_dim: int | None = None
+    dropout: float = 0.1  # in the encoder and its attention
+    precision: Literal["float32", "mixed_bfloat16"] = "float32"
+
+    epochs: int = 10
+    steps_per_epoch: int = 1000  # updates until the next validation and checkpoint
+    phase_1_length: int = 128  # tokens of an example, in the first epochs
+    phase_2_length: int = 512  # in the last
+    phase_2_epochs: int = 1  # how many these are; in the paper a tenth of all
+    batch_size: int = 64
+    optimizer: Literal["adamw", "lamb"] = "adamw"
+    learning_rate: float = 1e-3  # the highest, after the warm-up
+    warmup_fraction: float = 0.1  # of all updates
+    weight_decay: float = 0.01
+    clip_norm: float = 1.0
+    seed: int = 0  # of new weights, dropout, the order of the examples and dynamic masks
+
+    name: str = "pretrain_bert"  # the run's folder in runs_dir
+    runs_dir: Path = Path("runs")
+    resume: bool = False  # go on with that run after its last epoch
+    export: Path | None = None  # writes a fill-mask SavedModel, e.g. saved_models/fill_mask/1
+
+
+def main(config: Config) -> dict[str, Any]:
+    """Trains, measures, exports; returns what it writes to runs/<name>/metrics.json."""
+    started = time.time()
+    with runs.user_errors():
+        folder = config.runs_dir / config.name
+        if config.resume:
+            check_same(folder, config, may_differ=("resume", "export"))
+        else:
+            runs.check_new(folder)
+        if config.export:
+            split_target(config.export)
+        keras.config.set_dtype_policy(config.precision)
+        keras.utils.set_random_seed(config.seed)
+        phases, optimizer = plan(config)
+        lengths = [length for length, _ in phases]
+        text = sets.read_text(config.data, text_format=config.text_format, corpora=config.corpora)
+        runs.start(folder, config)
+        records = config.records or folder / "records"
+        examples = sets.make_sets(
+            text,
+            records,
+            lengths=lengths,
+            dev_fraction=config.dev_fraction,
+            vocabulary=config.vocabulary,
+            vocabulary_size=config.vocabulary_size,
+            lowercase=config.lowercase,
+            whole_words=config.whole_words,
+            dupe_factor=config.dupe_factor,
+        )
+        model = build(config, examples.tokenizer.vocabulary_size, max(lengths))
+        model.compile(
+            optimizer=optimizer,
+            loss={name: TokenCrossentropy() for name in model.output},
+            weighted_metrics={
+                "mask_logits": [TokenAccuracy("accuracy"), Perplexity()],
+                "next_sentence_logits": [TokenAccuracy("accuracy")],
+            },
+            jit_compile=False,
+        )
+        state = TrainingState(folder / "state.npz")
+        callbacks = [*runs.callbacks(folder, monitor="val_mask_logits_accuracy"), state]
+        state.restore(model, callbacks)
+
+    for length, epochs in phases:
+        first = max(epochs.start, len(state.epochs))  # later in a run that goes on
+        if first >= epochs.stop:
+            continue
+        with runs.user_errors():
+            train_batches, dev_batches = examples.batches(
+                length,
+                batch_size=config.batch_size,
+                dynamic_masking=config.dynamic_masking,
+                seed=config.seed,
+                skip_batches=(first - epochs.start) * config.steps_per_epoch,
+            )
+        model.fit(
+            train_batches,
+            steps_per_epoch=config.steps_per_epoch,
+            validation_data=dev_batches,
+            initial_epoch=first,
+            epochs=epochs.stop,
+            shuffle=False,  # the batches are shuffled already
+            callbacks=callbacks,
+            verbose=runs.verbosity(),
+        )
+
+    last = state.epochs[-1]
+    baseline = unigram_baseline(*examples.token_counts(length))
+    metrics = {
+        "parameters": model.count_params(),
+        "steps": int(model.optimizer.iterations),
+        "dev_mask_accuracy": last["val_mask_logits_accuracy"],
+        "dev_mask_accuracy, unigram": baseline.accuracy,
+        "dev_mask_perplexity": last["val_mask_logits_perplexity"],
+        "dev_mask_perplexity, unigram": baseline.perplexity,
+        "dev_next_sentence_accuracy": last["val_next_sentence_logits_accuracy"],
+        "epochs": state.epochs,
+        "seconds": round(time.time() - started),  # since the start, or since it was resumed
+    }
+    weights = folder / "weights"  # for recipes/classification.py --weights
+    weights.mkdir(exist_ok=True)
+    kt.convert.save_bert(model, weights / "model.safetensors")
+    kt.convert.save_bert_config(model, weights / "config.json")
+    shutil.copyfile(config.vocabulary or records / "vocab.txt", weights / "vocab.txt")
+    runs.report(folder, metrics)
+    if config.export:
+        print(f"exported: {kt.export.fill_mask(model, examples.tokenizer, config.export)}")
+    return metrics
+
+
+def plan(config: Config) -> tuple[list[tuple[int, range]], keras.optimizers.Optimizer]:
+    """The phases, each the length of its examples and its epochs, and the optimizer for all."""
+    if not (config.data or config.records):
+        raise ValueError("give --data, or --records that are there")
+    if config.model not in SIZES:
+        raise ValueError(f"--model {config.model}: take one of {', '.join(SIZES)}")
+    if not 0 <= config.phase_2_epochs <= config.epochs:
+        raise ValueError(f"--phase-2-epochs {config.phase_2_epochs}: not in 0 to {config.epochs}")
+    num_updates = config.epochs * config.steps_per_epoch
+    warmup = round(config.warmup_fraction * num_updates)
+    schedule = WarmupLinearDecay(config.learning_rate, warmup_steps=warmup, total_steps=num_updates)
+    make = optimizers.lamb if config.optimizer == "lamb" else optimizers.adamw
+    optimizer = make(schedule, weight_decay=config.weight_decay, clip_norm=config.clip_norm)
+    epochs = range(config.epochs)
+    first = config.epochs - config.phase_2_epochs
+    phases = (config.phase_1_length, epochs[:first]), (config.phase_2_length, epochs[first:])
+    return [phase for phase in phases if phase[1]], optimizer
+
+
+def build(config: Config, vocabulary_size: int, max_sequence_length: int) -> keras.Model:
+    """An encoder with both heads."""
+    given = {name: getattr(config, name) for name in ("num_layers", "num_heads", "hidden_dim")}
+    shape = SIZES[config.model] | {name: value for name, value in given.items() if value}
+    encoder = bert(
+        **shape,
+        vocabulary_size=vocabulary_size,
+        max_sequence_length=max_sequence_length,
+        dropout=config.dropout,
+        attention_dropout=config.dropout,
+    )
+    return kt.heads.pretrainer(encoder)
+
+
+if __name__ == "__main__":
+    runs.command_line(main, Config)
