@@ -6,12 +6,10 @@ Data:    Multi30k task 1 (train.de.gz, train.en.gz, val.*, test_2016_flickr.*), 
 
 import dataclasses
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import keras
-import numpy as np
 
 import keras_transformers as kt
 from keras_transformers.data import translation as data
@@ -74,13 +72,9 @@ def main(config: Config) -> dict[str, Any]:
         folder = runs.check_new(config.runs_dir / config.name)
         if config.export:
             split_target(config.export)
+        languages = (config.source_language, config.target_language)
         files = {
-            split: multi30k_files(
-                config.data,
-                split,
-                source_language=config.source_language,
-                target_language=config.target_language,
-            )
+            split: multi30k_files(config.data, split, languages=languages)
             for split in ("train", "val", config.test_split)
         }
         splits = {split: list(read_parallel(*paths)) for split, paths in files.items()}
@@ -111,16 +105,12 @@ def main(config: Config) -> dict[str, Any]:
     greedy = Translator(model, tokenizer, num_beams=1, **search)
     beam = Translator(model, tokenizer, num_beams=config.num_beams, **search)
 
-    def draw(sources: Sequence[str], translations: Sequence[str]) -> np.ndarray:
-        looked = beam.attend(sources, translations)
-        return attention_pictures(**{name: value.numpy() for name, value in looked.items()})
-
     averaging = CheckpointAveraging(num_checkpoints=config.average)
     validation = BleuValidation(
         greedy.translate_all,
         *zip(*splits["val"], strict=True),
         log_dir=folder / "tensorboard" / "samples",
-        draw=draw,
+        draw=lambda *texts: attention_pictures(**beam.attend(*texts)),
         every=config.bleu_every,
     )
     swapping = [keras.callbacks.SwapEMAWeights(swap_on_epoch=True)] if config.ema else []

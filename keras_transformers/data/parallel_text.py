@@ -68,15 +68,14 @@ def read_tsv(path: str | Path, *, source_column: int = 0, target_column: int = 1
 
 
 def multi30k_files(
-    directory: str | Path, split: str, *, source_language: str = "de", target_language: str = "en"
+    directory: str | Path, split: str, *, languages: tuple[str, str] = ("de", "en")
 ) -> tuple[Path, Path]:
     """The two files of a split of Multi30k, task 1 (Elliott et al. 2016), or files named alike.
 
     Args:
         directory: holds `train.de.gz`, `train.en.gz`, `val.de.gz`, ..., gzipped or plain.
         split: "train" (29,000 pairs), "val" (1,014), "test_2016_flickr" (1,000), ...
-        source_language: the end of the file names.
-        target_language: the end of the file names.
+        languages: the source's and the target's, the ends of the file names.
 
     Returns:
         The sources' file and the targets'; the gzipped one where both kinds are there.
@@ -84,18 +83,19 @@ def multi30k_files(
     Raises:
         FileNotFoundError: a file is not there, neither gzipped nor plain.
     """
-    paths = []
-    for language in (source_language, target_language):
-        plain = Path(directory) / f"{split}.{language}"
-        packed = plain.with_name(plain.name + ".gz")
-        if not plain.is_file() and not packed.is_file():
-            raise FileNotFoundError(f"neither {packed} nor {plain} exists; check the directory")
-        paths.append(packed if packed.is_file() else plain)
-    return paths[0], paths[1]
+    source, target = (_plain_or_gzipped(Path(directory) / f"{split}.{name}") for name in languages)
+    return source, target
+
+
+def _plain_or_gzipped(plain: Path) -> Path:
+    packed = plain.with_name(f"{plain.name}.gz")
+    if not plain.is_file() and not packed.is_file():
+        raise FileNotFoundError(f"neither {packed} nor {plain} exists; check the directory")
+    return packed if packed.is_file() else plain
 
 
 def read_multi30k(
-    directory: str | Path, split: str, *, source_language: str = "de", target_language: str = "en"
+    directory: str | Path, split: str, *, languages: tuple[str, str] = ("de", "en")
 ) -> Iterator[Pair]:
     """Yields the pairs of a split; see `multi30k_files` for the arguments.
 
@@ -103,7 +103,4 @@ def read_multi30k(
         FileNotFoundError: a file is not there, neither gzipped nor plain.
         ValueError: as `read_parallel`.
     """
-    files = multi30k_files(
-        directory, split, source_language=source_language, target_language=target_language
-    )
-    return read_parallel(*files)
+    return read_parallel(*multi30k_files(directory, split, languages=languages))

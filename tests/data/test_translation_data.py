@@ -99,7 +99,7 @@ def test_multi30k_directions_and_plain_files(tmp_path: Path) -> None:
     write(tmp_path / "val.de.gz", "Hund\n")
     write(tmp_path / "val.en", "dog\n")
     assert list(read_multi30k(tmp_path, "val")) == [("Hund", "dog")]
-    pairs = read_multi30k(tmp_path, "val", source_language="en", target_language="de")
+    pairs = read_multi30k(tmp_path, "val", languages=("en", "de"))
     assert list(pairs) == [("dog", "Hund")]
 
 
@@ -454,5 +454,5 @@ def test_multi30k(data_dir: Path, tmp_path: Path) -> None:
     assert bounded.num_shapes == 8
     assert bounded.num_padding / bounded.num_positions < 0.15
     assert len(encode(read_multi30k(directory, "val"), tokenizer, max_sequence_length=128)) == 1014
-    test = read_multi30k(directory, "test_2016_flickr", source_language="en", target_language="de")
+    test = read_multi30k(directory, "test_2016_flickr", languages=("en", "de"))
     assert sum(1 for _ in test) == 1000
