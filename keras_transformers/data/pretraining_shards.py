@@ -337,7 +337,7 @@ def _masker(vocabulary: tuple[str, ...], options: PretrainingOptions) -> Callabl
         max_predictions=options.max_predictions,
         whole_words=options.whole_words,
     )
-    return tf.function(masker)
+    return tf.function(masker, reduce_retracing=True)
 
 
 @contextlib.contextmanager
