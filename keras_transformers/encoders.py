@@ -34,8 +34,8 @@ def load_encoder(
     """
     rates = {"dropout": dropout, "attention_dropout": dropout}
     if weights and not model and not vocabulary:
-        tokenizer = WordPieceTokenizer(weights / "vocab.txt", lowercase=lowercase)
         encoder = bert(**(read_bert_config(weights) | rates))
+        tokenizer = WordPieceTokenizer(weights / "vocab.txt", lowercase=lowercase)
         load_bert(encoder, weights, ignore=["cls.*"])
     elif model and vocabulary and not weights:
         tokenizer = WordPieceTokenizer(vocabulary, lowercase=lowercase)

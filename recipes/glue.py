@@ -9,6 +9,7 @@ Data:    the tasks' official files; MRPC also as msr_paraphrase_train.txt; SICK'
 import dataclasses
 import functools
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -124,7 +125,7 @@ def main(config: Config) -> dict[str, Any]:
         )
         return found if task.is_regression else found.argmax(axis=-1)
 
-    def scores(examples: Examples) -> dict[str, float]:
+    def scores(examples: Examples) -> Mapping[str, float]:
         if task.is_regression:
             references = regression.scores(examples)
         else:

@@ -2,6 +2,15 @@
 
 Paper:   Vaswani et al. 2017, https://arxiv.org/abs/1706.03762
 Data:    Multi30k task 1 (train.de.gz, train.en.gz, val.*, test_2016_flickr.*), or files named alike
+Command: python recipes/translation.py --data multi30k
+Cost:    66 minutes on one thread of a machine that had other work, 3,600 steps, 3,361 target tokens
+         a second, validation included
+Score:   test_2016_flickr, sacreBLEU 13a, cased / lower-cased (bf3a256); val chose the last weights
+                                  greedy          beam 4          val, beam 4
+         last epoch               39.85 / 40.11   41.64 / 41.91   42.20
+         average of the last 5    40.19 / 40.41   40.58 / 40.83   41.24
+         V = 4,000, cosine decay, 36 epochs (41fe354): last 38.64 greedy, 39.82 beam 4; average
+         of 5 38.55 and 39.90. Without label smoothing: not run to the end
 """
 
 import dataclasses
@@ -21,10 +30,11 @@ from keras_transformers.tokenizers.sentencepiece import SentencePieceTokenizer
 from keras_transformers.training import runs
 from keras_transformers.training.averaging import CheckpointAveraging
 from keras_transformers.training.losses import TokenCrossentropy
-from keras_transformers.training.metrics import Perplexity, TokenAccuracy, bleu
+from keras_transformers.training.metrics import Perplexity, TokenAccuracy
 from keras_transformers.training.optimizers import adam
+from keras_transformers.training.resume import TrainingState, check_same
 from keras_transformers.training.schedules import Decay, warmup_schedule
-from keras_transformers.training.validation import BleuValidation
+from keras_transformers.training.validation import BleuValidation, bleu_figures
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,7 +63,7 @@ class Config:
     label_smoothing: float = 0.1
     clip_norm: float | None = 1.0
     ema: float | None = None  # momentum of an exponential moving average of the weights
-    average: int = 5  # epochs whose mean is the model in the end
+    average: int = 5  # epochs; their mean is the model if it translates val better than the last
     bleu_every: int = 1  # epochs between translations of the validation set
     patience: int = 10  # epochs without a better val_bleu before training stops
     seed: int = 0  # of new weights, dropout and the order of the pairs
@@ -62,14 +72,20 @@ class Config:
     length_penalty: float = 0.6
     name: str = "translation"  # the run's folder in runs_dir
     runs_dir: Path = Path("runs")
+    resume: bool = False  # go on with that run after its last epoch
     export: Path | None = None  # writes a SavedModel there, e.g. saved_models/translate_de_en/1
+    export_dtype: Literal["float32", "bfloat16"] = "float32"  # of the matrices in its file
 
 
 def main(config: Config) -> dict[str, Any]:
     """Trains, averages, scores, exports; returns what it writes to runs/<name>/metrics.json."""
     started = time.time()
     with runs.user_errors():
-        folder = runs.check_new(config.runs_dir / config.name)
+        folder = config.runs_dir / config.name
+        if config.resume:
+            check_same(folder, config, may_differ=("resume", "export", "export_dtype"))
+        else:
+            runs.check_new(folder)
         if config.export:
             split_target(config.export)
         languages = (config.source_language, config.target_language)
@@ -80,11 +96,12 @@ def main(config: Config) -> dict[str, Any]:
         splits = {split: list(read_parallel(*paths)) for split, paths in files.items()}
         keras.utils.set_random_seed(config.seed)
         runs.start(folder, config)
-        tokenizer = SentencePieceTokenizer.train(
-            files["train"],
-            folder / "vocabulary.model",
-            vocabulary_size=config.vocabulary_size,
-        )
+        vocabulary = folder / "vocabulary.model"
+        if not vocabulary.is_file():
+            SentencePieceTokenizer.train(
+                files["train"], vocabulary, vocabulary_size=config.vocabulary_size
+            )
+        tokenizer = SentencePieceTokenizer(vocabulary)
         length = config.max_sequence_length
         train = data.encode(splits["train"], tokenizer, max_sequence_length=length)
         val = data.encode(splits["val"], tokenizer, max_sequence_length=length)
@@ -98,10 +115,8 @@ def main(config: Config) -> dict[str, Any]:
         print(statistics)
         model = build(config, statistics.num_batches)
 
-    search: dict[str, Any] = {
-        "max_sequence_length": length,
-        "length_penalty": config.length_penalty,
-    }
+    options = {"length_penalty": config.length_penalty}
+    search: dict[str, Any] = {"max_sequence_length": length} | options
     greedy = Translator(model, tokenizer, num_beams=1, **search)
     beam = Translator(model, tokenizer, num_beams=config.num_beams, **search)
 
@@ -113,49 +128,57 @@ def main(config: Config) -> dict[str, Any]:
         draw=lambda *texts: attention_pictures(**beam.attend(*texts)),
         every=config.bleu_every,
     )
-    swapping = [keras.callbacks.SwapEMAWeights(swap_on_epoch=True)] if config.ema else []
-    history = model.fit(
-        data.training_dataset(pairs, **batching),
+    state = TrainingState(folder / "state.npz", callbacks=[averaging, validation])
+    callbacks = [averaging, validation, *runs.callbacks(folder, monitor="val_bleu"), state]
+    with runs.user_errors():
+        state.restore(model, callbacks)
+    if config.ema:
+        callbacks.insert(0, keras.callbacks.SwapEMAWeights(swap_on_epoch=True))
+    done = len(state.epochs)
+    model.fit(
+        data.training_dataset(pairs, **batching, skip_batches=done * statistics.num_batches),
         steps_per_epoch=statistics.num_batches,
+        initial_epoch=done,
         validation_data=data.evaluation_dataset(val, batch_tokens=config.batch_tokens),
         epochs=config.epochs,
         callbacks=[
-            *swapping,
-            averaging,
-            validation,
-            *runs.callbacks(folder, monitor="val_bleu"),
+            *callbacks,
             keras.callbacks.EarlyStopping("val_bleu", mode="max", patience=config.patience),
         ],
         verbose=runs.verbosity(),
-    ).history
+    )
     seconds = time.time() - started
 
     metrics: dict[str, Any] = {
         "parameters": model.count_params(),
-        "epochs": runs.epochs(history),
+        "epochs": state.epochs,
         "steps": int(model.optimizer.iterations),
-        "seconds": round(seconds),  # of training, validation included
-        "target_tokens_per_second": len(history["loss"]) * train.report.num_target_tokens / seconds,
+        "seconds": round(seconds),  # validation included; since the start, or since it was resumed
+        "target_tokens_per_second": (len(state.epochs) - done)
+        * train.report.num_target_tokens
+        / seconds,
     }
-    sources, references = zip(*splits[config.test_split], strict=True)
-
-    def score(name: str) -> None:
-        for search, translate in (("greedy", greedy), (f"beam {config.num_beams}", beam)):
-            translations = translate.translate_all(sources)
-            result = bleu(translations, references)
-            metrics[f"test_bleu, {name}, {search}"] = result.score
-            lower = bleu(translations, references, lowercase=True)
-            metrics[f"test_bleu, {name}, {search}, lower-cased"] = lower.score
-            metrics["signature"] = result.signature
-
-    score("last")
+    candidates = {"last": model.get_weights()}
     averaging.apply()
-    score(f"average of {len(averaging)}")
-    model.save_weights(folder / "averaged.weights.h5")
+    candidates[f"average of {len(averaging)}"] = model.get_weights()
+    measured = {split: splits[split] for split in ("val", config.test_split)}
+    for name, weights in candidates.items():
+        model.set_weights(weights)
+        translators = {f"{name}, greedy": greedy.translate_all, f"{name}, beam": beam.translate_all}
+        metrics |= bleu_figures(translators, measured)
+    chosen = max(candidates, key=lambda name: metrics[f"val BLEU, {name}, beam"])
+    metrics["chosen"] = chosen  # by the validation set, never by the test set
+    model.set_weights(candidates[chosen])
+    model.save_weights(folder / "chosen.weights.h5")
     runs.report(folder, metrics)
     if config.export:
         exported = kt.export.translator(
-            model, tokenizer, config.export, num_beams=config.num_beams, **search
+            model,
+            tokenizer,
+            config.export,
+            num_beams=config.num_beams,
+            weights_dtype=config.export_dtype,
+            **search,
         )
         print(f"exported: {exported}")
     return metrics

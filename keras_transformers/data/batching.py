@@ -26,10 +26,7 @@ def index_batches(
     Raises:
         ValueError: there are no examples, or the batch size is below 1.
     """
-    if not len(lengths):
-        raise ValueError("there are no examples to batch")
-    if batch_size < 1:
-        raise ValueError(f"batch_size is {batch_size}, must be 1 or more")
+    _check(lengths, batch_size)
     sizes = tf.constant(lengths, tf.int32)
 
     def batches_of_pass(pass_seed: tf.Tensor) -> tf.data.Dataset:
@@ -47,12 +44,20 @@ def index_batches(
 
 def num_positions(lengths: np.ndarray, *, batch_size: int, shuffle: bool, seed: int) -> int:
     """Positions, padding included, of all batches of one pass of `index_batches`."""
+    _check(lengths, batch_size)
     order, starts = _plan(
         tf.constant(lengths, tf.int32), batch_size, shuffle, tf.constant([seed, 0], tf.int64)
     )
     sizes = np.asarray(lengths)[order.numpy()]
     batches = [sizes[start : start + batch_size] for start in starts.numpy()]
     return sum(len(batch) * int(batch.max()) for batch in batches)
+
+
+def _check(lengths: np.ndarray, batch_size: int) -> None:
+    if not len(lengths):
+        raise ValueError("there are no examples to batch")
+    if batch_size < 1:
+        raise ValueError(f"batch_size is {batch_size}, must be 1 or more")
 
 
 def _plan(

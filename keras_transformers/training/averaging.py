@@ -39,8 +39,9 @@ class CheckpointAveraging(keras.callbacks.Callback):
     Callbacks behind it may evaluate under `averaged_weights()` at the end of an epoch.
 
     Weights of floating point are averaged, in float64; others keep their newest value. The memory
-    is `num_checkpoints` times that of the weights: where this is too much, or a run shall survive
-    its process, let `keras.callbacks.ModelCheckpoint` write files and use `average_checkpoints`.
+    is `num_checkpoints` times that of the weights: where this is too much, let
+    `keras.callbacks.ModelCheckpoint` write files and use `average_checkpoints`. A run that shall
+    survive its process hands this callback to `resume.TrainingState`.
 
     Args:
         num_checkpoints: how many to keep; older ones are forgotten.
@@ -66,6 +67,20 @@ class CheckpointAveraging(keras.callbacks.Callback):
     def __len__(self) -> int:
         """How many checkpoints are kept now."""
         return len(self._checkpoints)
+
+    def state(self) -> list[np.ndarray]:
+        """What is kept, for `resume.TrainingState`."""
+        counts = np.array([self._num_batches, len(self._checkpoints)])
+        return [counts, *(array for weights in self._checkpoints for array in weights)]
+
+    def load_state(self, arrays: Sequence[np.ndarray]) -> None:
+        """Puts back what `state` gave."""
+        counts, *weights = arrays
+        self._num_batches, num_checkpoints = map(int, counts)
+        self._checkpoints.clear()
+        if num_checkpoints:
+            size = len(weights) // num_checkpoints
+            self._checkpoints += [weights[i : i + size] for i in range(0, len(weights), size)]
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """Counts the batch; keeps the weights when it is time."""

@@ -12,7 +12,7 @@ _NOT_DECAYED = (r"bias(:0)?$", r"(^|/)(gamma|beta|scale)(:0)?$")
 
 
 class _SumsRepeatedRows(keras.optimizers.Optimizer):
-    """Sums the gradients of an embedding's row that was looked up repeatedly before it uses them."""
+    """Sums the gradients of an embedding's row that was looked up repeatedly, then uses them."""
 
     def apply(self, grads: list[Any], trainable_variables: list[Any] | None = None) -> None:
         """Updates the variables by their gradients."""

@@ -4,9 +4,9 @@ import dataclasses
 import json
 import os
 import zipfile
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import keras
 import numpy as np
@@ -14,12 +14,25 @@ import numpy as np
 from keras_transformers.training.checkpoints import SaveWeights
 
 
+class Stateful(Protocol):
+    """A callback that has something of its own to remember."""
+
+    def state(self) -> list[np.ndarray]:
+        """All of it."""
+        ...
+
+    def load_state(self, arrays: Sequence[np.ndarray]) -> None:
+        """Puts back what `state` gave."""
+        ...
+
+
 class TrainingState(keras.callbacks.Callback):
     """Writes at the end of an epoch what it takes to go on from there, whole or not at all.
 
     That is the model's weights and the states of its random numbers, the optimizer's moments and
-    its number of updates, and the figures of all epochs. Put it behind the other callbacks. The
-    place in the data is the caller's to find again: so many epochs times so many batches.
+    its number of updates, what callbacks remember, and the figures of all epochs. Put it behind
+    the other callbacks. The place in the data is the caller's to find again: so many epochs times
+    so many batches.
 
         state = TrainingState("state.npz")
         callbacks = [SaveWeights("best.weights.h5", monitor="val_accuracy"), state]
@@ -31,14 +44,16 @@ class TrainingState(keras.callbacks.Callback):
 
     Args:
         path: ends in ".npz".
+        callbacks: those that have a state, `averaging.CheckpointAveraging` for one.
 
     Attributes:
         epochs: a dict for each epoch that is done: its number from 1, `epoch`, and Keras' logs.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, callbacks: Sequence[Stateful] = ()) -> None:
         super().__init__()
         self.path = Path(path)
+        self._callbacks = callbacks
         self.epochs: list[dict[str, float]] = []
 
     def on_epoch_end(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
@@ -47,6 +62,8 @@ class TrainingState(keras.callbacks.Callback):
         self.epochs.append({"epoch": epoch + 1} | figures)
         arrays: dict[str, Any] = {"epochs": np.array(json.dumps(self.epochs))}
         arrays |= {f"variable_{i}": np.array(v) for i, v in enumerate(_variables(self.model))}
+        for number, callback in enumerate(self._callbacks):
+            arrays |= {f"callback_{number}_{i}": a for i, a in enumerate(callback.state())}
         scratch = self.path.with_name(f".{os.getpid()}-{self.path.name}")
         try:
             np.savez(scratch, **arrays)
@@ -70,7 +87,8 @@ class TrainingState(keras.callbacks.Callback):
             return
         try:
             with np.load(self.path) as file:
-                arrays = [file[f"variable_{i}"] for i in range(len(file.files) - 1)]
+                arrays = _numbered(file, "variable_")
+                states = [_numbered(file, f"callback_{n}_") for n in range(len(self._callbacks))]
                 epochs = json.loads(str(file["epochs"]))
         except (ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
             raise ValueError(
@@ -85,6 +103,8 @@ class TrainingState(keras.callbacks.Callback):
             )
         for variable, array in zip(variables, arrays, strict=True):
             variable.assign(array)
+        for stateful, state in zip(self._callbacks, states, strict=True):
+            stateful.load_state(state)
         self.epochs = epochs
         for callback in callbacks:
             if isinstance(callback, SaveWeights) and callback.monitor:
@@ -121,6 +141,11 @@ def check_same(folder: Path, config: Any, *, may_differ: Collection[str] = ()) -
             "same options, or another --name"
         )
     return folder
+
+
+def _numbered(file: Mapping[str, np.ndarray], prefix: str) -> list[np.ndarray]:
+    """The arrays prefix0, prefix1, ... of a file."""
+    return [file[f"{prefix}{i}"] for i in range(sum(name.startswith(prefix) for name in file))]
 
 
 def _variables(model: keras.Model) -> list[Any]:

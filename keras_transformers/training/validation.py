@@ -1,6 +1,6 @@
 """Translating the validation set while training goes on."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +51,14 @@ class BleuValidation(keras.callbacks.Callback):
         self._writer = tf.summary.create_file_writer(str(log_dir)) if log_dir else None
         self._last = 0.0
 
+    def state(self) -> list[np.ndarray]:
+        """The last figure, for `resume.TrainingState`."""
+        return [np.array(self._last)]
+
+    def load_state(self, arrays: Sequence[np.ndarray]) -> None:
+        """Puts back what `state` gave."""
+        self._last = float(arrays[0])
+
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         """Translates, scores, logs."""
         if (epoch + 1) % self.every == 0:
@@ -78,3 +86,28 @@ class BleuValidation(keras.callbacks.Callback):
                 pictures = self.draw(sources, hypotheses)
                 tf.summary.image("attention", pictures, max_outputs=count)
         self._writer.flush()
+
+
+def bleu_figures(
+    translators: Mapping[str, Translate], splits: Mapping[str, Sequence[tuple[str, str]]]
+) -> dict[str, Any]:
+    """BLEU of each way to translate on each split, cased and lower-cased.
+
+    Args:
+        translators: name, such as "greedy" -> texts to translations.
+        splits: name -> (source, reference) pairs, detokenized.
+
+    Returns:
+        "<split> BLEU, <translator>" and the same with ", lower-cased" -> 0 to 100; "signature" and
+        "signature, lower-cased" -> sacreBLEU's.
+    """
+    figures: dict[str, Any] = {}
+    for split, pairs in splits.items():
+        sources, references = zip(*pairs, strict=True)
+        for name, translate in translators.items():
+            translations = translate(sources)
+            for case, lowercase in (("", False), (", lower-cased", True)):
+                result = bleu(translations, references, lowercase=lowercase)
+                figures[f"{split} BLEU, {name}{case}"] = result.score
+                figures[f"signature{case}"] = result.signature
+    return figures

@@ -6,6 +6,7 @@ import runpy
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 pytest.importorskip("sacrebleu", reason="needs sacrebleu: pip install -e .[translation]")
@@ -50,7 +51,9 @@ def run(monkeypatch, folder, **changes):
         "num_beams": 2,
         "runs_dir": folder / "runs",
     } | changes
-    options = [f"--{name.replace('_', '-')}={value}" for name, value in values.items()]
+    flags = [f"--{name}" for name, value in values.items() if value is True]
+    options = [f"--{n.replace('_', '-')}={v}" for n, v in values.items() if v is not True]
+    options += flags
     monkeypatch.setattr(sys, "argv", [str(RECIPE), *options])
     runpy.run_path(str(RECIPE), run_name="__main__")
 
@@ -60,15 +63,17 @@ def test_files_to_figures(folder, monkeypatch, capsys):
     printed = capsys.readouterr().out
     assert "215 of 216 pairs kept" in printed
     metrics = json.loads((folder / "runs" / "translation" / "metrics.json").read_text())
-    assert metrics["parameters"] == 1_325_184 + 300 * 128
+    assert metrics["parameters"] == 1_325_568 + 300 * 128
     assert metrics["steps"] % 2 == 0 < metrics["steps"]
     assert [epoch["epoch"] for epoch in metrics["epochs"]] == [1, 2]
     assert metrics["epochs"][1]["loss"] < metrics["epochs"][0]["loss"]
-    for name in ("last, greedy", "last, beam 2", "average of 2, beam 2, lower-cased"):
-        assert 0.0 <= metrics[f"test_bleu, {name}"] <= 100.0
+    for name in ("val BLEU, last, greedy", "test BLEU, average of 2, beam, lower-cased"):
+        assert 0.0 <= metrics[name] <= 100.0
+    scores = {name: metrics[f"val BLEU, {name}, beam"] for name in ("last", "average of 2")}
+    assert scores[metrics["chosen"]] == max(scores.values())
     assert "tok:13a" in metrics["signature"]
     names = {path.name for path in (folder / "runs" / "translation").iterdir()}
-    assert names >= {"best.weights.h5", "last.weights.h5", "averaged.weights.h5", "config.json"}
+    assert names >= {"best.weights.h5", "last.weights.h5", "chosen.weights.h5", "config.json"}
     events = (folder / "runs" / "translation" / "tensorboard" / "samples").iterdir()
     written = b"".join(path.read_bytes() for path in events)
     assert b"translations" in written
@@ -80,6 +85,34 @@ def test_files_to_an_export(folder, monkeypatch):
     export = folder / "saved" / "1"
     run(monkeypatch, folder, epochs=1, export=export, ema=0.9, bpe_dropout=0.1)
     assert (export / "saved_model.pb").is_file()
+
+
+@pytest.mark.slow
+def test_a_stopped_run_goes_on(folder, monkeypatch):
+    """As if it had not stopped: the same weights in the end."""
+    from keras_transformers.training.resume import TrainingState
+
+    finished = []
+    for name, stops in (("whole", []), ("stopped", [1])):
+        with monkeypatch.context() as patch:
+            if stops:  # the process ends behind the first epoch's checkpoint
+                write = TrainingState.on_epoch_end
+
+                def stop(self, epoch, logs=None, write=write):
+                    write(self, epoch, logs)
+                    raise KeyboardInterrupt
+
+                patch.setattr(TrainingState, "on_epoch_end", stop)
+                with pytest.raises(KeyboardInterrupt):
+                    run(patch, folder, name=name, epochs=2)
+        if stops:
+            run(monkeypatch, folder, name=name, epochs=2, resume=True)
+        else:
+            run(monkeypatch, folder, name=name, epochs=2)
+        state = np.load(folder / "runs" / name / "state.npz")
+        finished.append([state[key] for key in state.files if key.startswith("variable_")])
+    for whole, stopped in zip(*finished, strict=True):
+        np.testing.assert_allclose(whole, stopped, atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -118,4 +151,4 @@ def test_a_loss_that_is_nan_ends_the_run(folder, monkeypatch, capsys):
     error = capsys.readouterr().err.splitlines()[-1]
     assert error.startswith("error: loss is nan at step")
     run_folder = folder / "runs" / "translation"
-    assert not (run_folder / "averaged.weights.h5").exists()
+    assert not (run_folder / "chosen.weights.h5").exists()

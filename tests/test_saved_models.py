@@ -1,0 +1,38 @@
+"""The exports in the repository: whole, as published, and at work."""
+
+from pathlib import Path
+
+import pytest
+
+from keras_transformers.export import Predictor
+from keras_transformers.export.manifest import read, verify
+
+FOLDER = Path(__file__).parents[1] / "saved_models"
+ENTRIES = read(FOLDER / "manifest.json")
+
+GOLDEN = Path(__file__).parent / "golden" / "translate_de_en.tsv"  # what translate_de_en/1 says
+
+
+def test_every_file_is_the_published_one():
+    assert verify(FOLDER) == {name: [] for name in ENTRIES}
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+def test_an_entry_tells_where_the_export_comes_from(name):
+    entry = ENTRIES[name]
+    assert entry["command"].startswith("python recipes/")
+    assert len(entry["commit"]) == 40
+    assert entry["scores"]
+    assert entry["training_data"]
+    assert entry["data_licence"]
+    files = [path for path in (FOLDER / name).rglob("*") if path.is_file()]
+    assert sum(path.stat().st_size for path in files) <= 12_000_000
+
+
+def test_ten_sentences_are_translated():
+    expected = dict(line.split("\t") for line in GOLDEN.read_text("utf-8").splitlines())
+    assert len(expected) == 10
+    rows = Predictor(FOLDER / "translate_de_en" / "1")({"text": list(expected)})
+    found = {text: row["translation"] for text, row in zip(expected, rows, strict=True)}
+    different = {text for text in found if found[text] != expected[text]}
+    assert len(different) <= 1, f"other processors round otherwise, but hardly so often: {found}"
