@@ -1,19 +1,25 @@
 """Text to token ids and back, inside the TensorFlow graph, and the training of vocabularies.
 
-`WordPieceTokenizer` for BERT's vocabularies, `SentencePieceTokenizer` for translation. They run
-the same in Python, in tf.data and in a SavedModel under TF Serving.
+`WordPieceTokenizer` for BERT's vocabularies, `SentencePieceTokenizer` for translation,
+`CharacterTokenizer` for ELMo. They run the same in Python, in tf.data and in a SavedModel under TF
+Serving.
 """
 
 import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from keras_transformers.tokenizers.characters import CharacterTokenizer
     from keras_transformers.tokenizers.sentencepiece import SentencePieceTokenizer
     from keras_transformers.tokenizers.wordpiece import WordPieceTokenizer
 
 # Where the public names are. Looked up when first used: the modules import TensorFlow.
-_MODULES = {"SentencePieceTokenizer": "sentencepiece", "WordPieceTokenizer": "wordpiece"}
-__all__ = ["SentencePieceTokenizer", "WordPieceTokenizer"]
+_MODULES = {
+    "CharacterTokenizer": "characters",
+    "SentencePieceTokenizer": "sentencepiece",
+    "WordPieceTokenizer": "wordpiece",
+}
+__all__ = ["CharacterTokenizer", "SentencePieceTokenizer", "WordPieceTokenizer"]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,0 +1,236 @@
+"""ELMo's weights as bilm-tf writes them: an HDF5 file, and options.json beside it."""
+
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+
+from keras_transformers.convert.tensors import Entry, assign
+
+_DIRECTIONS = ("forward", "backward")
+
+
+@dataclass(frozen=True)
+class _Stored:
+    """What one foreign array fills, as if it were a variable of that array's shape."""
+
+    path: str
+    shape: tuple[int, ...]
+    assign: Callable[[np.ndarray], None]
+
+
+def read_elmo_options(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Reads bilm-tf's `options.json` as arguments of `keras_transformers.models.elmo.elmo`.
+
+    Args:
+        path: the file.
+
+    Returns:
+        Keyword arguments that build the encoder which the options describe. 261 characters, as
+        training has them, become 262, with padding.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: it is not JSON, lacks a field, or describes a model without characters.
+
+    Example:
+        encoder = elmo(**read_elmo_options("elmo_options.json"), dropout=0.0)
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} does not exist: bilm-tf writes options.json with a model")
+    try:
+        options = json.loads(path.read_text("utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path}: not a JSON object ({error})") from error
+    if not isinstance(options, dict) or "char_cnn" not in options:
+        raise ValueError(f"{path}: has no field 'char_cnn'; only models of characters are known")
+    try:
+        lstm, cnn = options["lstm"], options["char_cnn"]
+        projection_dim = lstm["projection_dim"]
+        is_projected = projection_dim < lstm["dim"]
+        return {
+            "lstm_dim": lstm["dim"],
+            "projection_dim": projection_dim,
+            "num_layers": lstm.get("n_layers", 1),
+            "use_skip_connections": bool(lstm.get("use_skip_connections")),
+            "cell_clip": lstm.get("cell_clip"),
+            "projection_clip": lstm.get("proj_clip") if is_projected else None,
+            "filters": [tuple(pair) for pair in cnn["filters"]],
+            "activation": cnn["activation"],
+            "num_highways": cnn.get("n_highway") or 0,
+            "num_characters": {261: 262}.get(cnn["n_characters"], cnn["n_characters"]),
+            "max_characters": cnn["max_characters_per_token"],
+            "character_dim": cnn["embedding"]["dim"],
+        }
+    except KeyError as error:
+        raise ValueError(f"{path}: has no field {error}") from error
+
+
+def load_elmo(
+    model: keras.Model,
+    path: str | os.PathLike[str],
+    *,
+    options: str | os.PathLike[str] | None = None,
+    ignore: Iterable[str] = (),
+) -> None:
+    """Fills an ELMo encoder with weights of bilm-tf.
+
+    Every array is used, or named in `ignore`, or the load fails and the model stays as it was. What
+    no array tells (clips, skip connections, activation) is compared with the options.
+
+    Args:
+        model: from `keras_transformers.models.elmo.elmo`, or a model on top of one.
+        path: the `.hdf5` file.
+        options: the options.json. By default the file beside `path`: named alike
+            ("x_weights.hdf5" and "x_options.json"), or "options.json".
+        ignore: wildcards of arrays to leave out, such as "softmax/*".
+
+    Raises:
+        FileNotFoundError: one of the files is not there.
+        ValueError: a file is not readable; the options differ from the model; or arrays are
+            missing, of another shape or left over, all of them listed.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} does not exist: give bilm-tf's weights, a .hdf5 file")
+    options = Path(options) if options else _options_beside(path)
+    _check_options(model, read_elmo_options(options), options)
+    assign(_entries(model), _read_hdf5(path), source=str(path), ignore=ignore)
+
+
+def _options_beside(path: Path) -> Path:
+    named_alike = path.with_name(path.stem.removesuffix("weights") + "options.json")
+    for candidate in (named_alike, path.with_name("options.json")):
+        if candidate.is_file():
+            return candidate
+    raise FileNotFoundError(
+        f"neither {named_alike} nor options.json is beside {path.name}: without them clips and "
+        "skip connections are not known; say options=PATH"
+    )
+
+
+def _read_hdf5(path: Path) -> dict[str, np.ndarray]:
+    """Arrays by their full name, "RNN_0/RNN/MultiRNNCell/Cell0/LSTMCell/B"."""
+    import h5py
+
+    arrays: dict[str, np.ndarray] = {}
+
+    def keep(name: str, item: Any) -> None:
+        if isinstance(item, h5py.Dataset):
+            arrays[name] = item[...]
+
+    try:
+        with h5py.File(path, "r") as file:
+            file.visititems(keep)
+    except OSError as error:
+        raise ValueError(
+            f"{path}: not a readable HDF5 file ({error}); it may be cut: fetch it again"
+        ) from error
+    return arrays
+
+
+def _check_options(model: keras.Model, options: dict[str, Any], path: Path) -> None:
+    """Raises ValueError unless the model has what the options say, wherever they can differ."""
+    names = {layer.name for layer in model.layers}
+    missing = {"character_cnn", "forward_lstm_0", "backward_lstm_0"} - names
+    if missing:
+        raise ValueError(
+            f"model {model.name!r} has no layer {', '.join(sorted(missing))}: build it with "
+            "keras_transformers.models.elmo"
+        )
+    cnn, lstm = model.get_layer("character_cnn"), model.get_layer("forward_lstm_0").cell
+    num_layers = sum(name.startswith("forward_lstm_") for name in names)
+    ours = {
+        "lstm_dim": lstm.units,
+        "projection_dim": lstm.output_dim,
+        "num_layers": num_layers,
+        # One layer has nothing to skip, whatever the options say.
+        "use_skip_connections": (
+            "forward_skip_1" in names if num_layers > 1 else options["use_skip_connections"]
+        ),
+        "cell_clip": lstm.cell_clip,
+        "projection_clip": lstm.projection_clip,
+        "filters": [tuple(pair) for pair in cnn.filters],
+        "activation": cnn.activation,
+        "num_highways": sum(name.startswith("highway_") for name in names),
+        "num_characters": cnn.num_characters,
+        "max_characters": model.input["character_ids"].shape[-1],
+        "character_dim": cnn.embedding_dim,
+    }
+    troubles = [
+        f"{name} is {value} there and {ours[name]} in the model"
+        for name, value in options.items()
+        if value != ours[name]
+    ]
+    if troubles:
+        raise ValueError(
+            f"{path} does not describe model {model.name!r}: {'; '.join(troubles)}. "
+            "elmo(**read_elmo_options(path)) builds what it describes"
+        )
+
+
+def _entries(model: keras.Model) -> list[Entry]:
+    """Every variable of the encoder with its array; other layers have no place in the file."""
+    entries: list[Entry] = []
+    for layer in model.layers:
+        if layer.name == "character_cnn":
+            entries += _cnn_entries(layer)
+        elif layer.name.startswith("highway_"):
+            group = f"CNN_high_{layer.name.removeprefix('highway_')}"
+            for part in ("carry", "transform"):
+                dense = getattr(layer, part)
+                entries.append(Entry(dense.kernel, f"{group}/W_{part}"))
+                entries.append(Entry(dense.bias, f"{group}/b_{part}"))
+        elif layer.name == "character_projection":
+            entries.append(Entry(layer.kernel, "CNN_proj/W_proj"))
+            entries.append(Entry(layer.bias, "CNN_proj/b_proj"))
+        elif "_lstm_" in layer.name:
+            entries += _lstm_entries(layer)
+    return entries
+
+
+def _cnn_entries(layer: Any) -> Iterator[Entry]:
+    embeddings = layer.embeddings
+
+    def fill_characters(array: np.ndarray) -> None:
+        # Ids are shifted by one for padding, whose row is zeros and not in the file.
+        embeddings.assign(np.concatenate([np.zeros_like(array[:1]), array]))
+
+    shape = (embeddings.shape[0] - 1, embeddings.shape[1])
+    yield Entry(_Stored(embeddings.path, shape, fill_characters), "char_embed")
+    for index, (kernel, bias) in enumerate(zip(layer.kernels, layer.biases, strict=True)):
+        # TensorFlow 1 convolved in two dimensions, of which the first has size 1.
+        yield Entry(
+            _Stored(
+                kernel.path,
+                (1, *kernel.shape),
+                lambda array, kernel=kernel: kernel.assign(array[0]),  # type: ignore[misc]
+            ),
+            f"CNN/W_cnn_{index}",
+        )
+        yield Entry(bias, f"CNN/b_cnn_{index}")
+
+
+def _lstm_entries(layer: Any) -> Iterator[Entry]:
+    direction, index = layer.name.split("_lstm_")
+    group = f"RNN_{_DIRECTIONS.index(direction)}/RNN/MultiRNNCell/Cell{index}/LSTMCell"
+    cell = layer.cell
+    kernel, recurrent = cell.input_projection.kernel, cell.recurrent_kernel
+    entering = kernel.shape[0]
+
+    def fill_kernels(array: np.ndarray) -> None:
+        # One matrix for the inputs and the output before; the gates stand alike, i, j, f, o.
+        kernel.assign(array[:entering])
+        recurrent.assign(array[entering:])
+
+    shape = (entering + recurrent.shape[0], kernel.shape[1])
+    yield Entry(_Stored(kernel.path, shape, fill_kernels), f"{group}/W_0")
+    yield Entry(cell.input_projection.bias, f"{group}/B")
+    if cell.projection_dim:
+        yield Entry(cell.projection_kernel, f"{group}/W_P_0")

@@ -1,0 +1,157 @@
+"""Words from their characters: ELMo's convolutions and highways (Kim et al. 2016)."""
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import keras
+from keras import ops
+
+from keras_transformers.layers.dense import PACKAGE, RowDense
+from keras_transformers.layers.recurrent import at_least_one
+
+CnnActivation = Literal["relu", "tanh"]
+
+
+@keras.saving.register_keras_serializable(PACKAGE)
+class CharacterCNN(keras.layers.Layer):
+    """Embeds characters, convolves words at several widths, and takes each filter's maximum.
+
+    As in bilm-tf: no padding of the convolutions, all positions count for the maximum, those that
+    fill up a word too, and the activation follows the maximum.
+
+    Args:
+        filters: pairs of width in characters and number of filters.
+        num_characters: how many ids there are; 0 is that of positions in tokens that are padding.
+        embedding_dim: width of the character embeddings.
+        activation: "relu" or "tanh"; the filters' first weights depend on it, as in bilm-tf.
+
+    Raises:
+        ValueError: no filter, or another activation.
+
+    Example:
+        >>> layer = CharacterCNN([(1, 4), (3, 6)], num_characters=262, embedding_dim=8)
+        >>> layer(keras.ops.ones((2, 5, 50), "int32")).shape
+        TensorShape([2, 5, 10])
+    """
+
+    def __init__(
+        self,
+        filters: Sequence[Sequence[int]],
+        *,
+        num_characters: int,
+        embedding_dim: int,
+        activation: CnnActivation = "relu",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        if not filters:
+            raise ValueError("filters is empty: give pairs of width and number, as [(1, 32)]")
+        if activation not in ("relu", "tanh"):
+            raise ValueError(f"activation={activation!r} is unknown: take 'relu' or 'tanh'")
+        self.filters = [(int(width), int(number)) for width, number in filters]
+        self.num_characters = num_characters
+        self.embedding_dim = embedding_dim
+        self.activation = activation
+        self.output_dim = sum(number for _, number in self.filters)
+
+    def build(self, input_shape: Any) -> None:
+        """Makes the weights.
+
+        Raises:
+            ValueError: a filter is wider than a word may be.
+        """
+        widest = max(width for width, _ in self.filters)
+        if input_shape[-1] is not None and widest > input_shape[-1]:
+            raise ValueError(f"a filter is {widest} wide, but words have {input_shape[-1]} places")
+        uniform = keras.initializers.RandomUniform
+        self.embeddings = self.add_weight(
+            name="embeddings",
+            shape=(self.num_characters, self.embedding_dim),
+            initializer=uniform(-1.0, 1.0),
+        )
+        self.kernels, self.biases = [], []
+        for index, (width, number) in enumerate(self.filters):
+            scale = (width * self.embedding_dim) ** -0.5
+            normal = keras.initializers.RandomNormal(stddev=scale)
+            self.kernels.append(
+                self.add_weight(
+                    name=f"kernel_{index}",
+                    shape=(width, self.embedding_dim, number),
+                    initializer=uniform() if self.activation == "relu" else normal,
+                )
+            )
+            self.biases.append(
+                self.add_weight(name=f"bias_{index}", shape=(number,), initializer="zeros")
+            )
+
+    def call(self, character_ids: Any) -> Any:
+        """Maps ids (batch, tokens, characters) to (batch, tokens, filters of all widths)."""
+        batch, tokens, characters = ops.shape(character_ids)
+        words = at_least_one(ops.reshape(character_ids, (batch * tokens, characters)))
+        # (words, characters, embedding)
+        vectors = ops.take(ops.convert_to_tensor(self.embeddings), words, axis=0)
+        maxima = [
+            ops.max(ops.conv(vectors, kernel, data_format="channels_last"), axis=1) + bias
+            for kernel, bias in zip(self.kernels, self.biases, strict=True)
+        ]
+        joined = ops.concatenate(maxima, axis=-1)
+        outputs = ops.relu(joined) if self.activation == "relu" else ops.tanh(joined)
+        return ops.reshape(outputs[: batch * tokens], (batch, tokens, self.output_dim))
+
+    def compute_output_spec(self, character_ids: Any) -> Any:
+        """Shape and dtype of `call`'s result."""
+        shape = (*character_ids.shape[:2], self.output_dim)
+        return keras.KerasTensor(shape, dtype=self.compute_dtype)
+
+    def get_config(self) -> dict[str, Any]:
+        """The constructor's arguments."""
+        return super().get_config() | {
+            "filters": self.filters,
+            "num_characters": self.num_characters,
+            "embedding_dim": self.embedding_dim,
+            "activation": self.activation,
+        }
+
+
+@keras.saving.register_keras_serializable(PACKAGE)
+class Highway(keras.layers.Layer):
+    """`g * relu(W x + b) + (1 - g) * x` with `g = sigmoid(V x + c)` (Srivastava et al. 2015).
+
+    c starts at -2, so that at first nearly all is carried on, as in bilm-tf.
+    """
+
+    def build(self, input_shape: Any) -> None:
+        """Makes both matrices, as wide as the inputs."""
+        width = input_shape[-1]
+        bias = {"carry": keras.initializers.Constant(-2.0), "transform": "zeros"}
+        self.carry, self.transform = (
+            RowDense(
+                width,
+                activation=activation,
+                kernel_initializer=keras.initializers.RandomNormal(stddev=width**-0.5),
+                bias_initializer=bias[name],
+                dtype=self.dtype_policy,
+                name=name,
+            )
+            for name, activation in (("carry", "sigmoid"), ("transform", "relu"))
+        )
+        self.carry.build(input_shape)
+        self.transform.build(input_shape)
+
+    def call(self, inputs: Any) -> Any:
+        """Maps (..., features) to the same shape."""
+        gate = self.carry(inputs)
+        return inputs + gate * (self.transform(inputs) - inputs)
+
+
+@keras.saving.register_keras_serializable(PACKAGE)
+class CharacterMask(keras.layers.Layer):
+    """Ids (batch, tokens, characters) to a padding mask (batch, tokens): any id above 0."""
+
+    def call(self, character_ids: Any) -> Any:
+        """True at real tokens."""
+        return ops.any(character_ids > 0, axis=-1)
+
+    def compute_output_spec(self, character_ids: Any) -> Any:
+        """Shape and dtype of `call`'s result."""
+        return keras.KerasTensor(character_ids.shape[:-1], dtype="bool")

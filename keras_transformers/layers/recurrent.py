@@ -1,0 +1,353 @@
+"""Recurrent networks: LSTM and GRU, cell by cell or over whole sequences.
+
+A cell is split in two: what the inputs add to its gates, which is one matrix product for all steps
+at once, and the step itself, which needs the state before it. Only the step runs in a loop. On a
+CPU that is faster than `keras.layers.GRU` and `LSTM`, and the LSTM has what ELMo needs and Keras
+lacks: a projection, clipping and TensorFlow 1's order of gates.
+"""
+
+import functools
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import keras
+from keras import ops
+
+from keras_transformers.layers.dense import PACKAGE, RowDense
+
+CellKind = Literal["lstm", "gru"]
+# What a cell remembers, each (rows, dim); the first is its output.
+States = tuple[Any, ...]
+
+
+class _Cell(keras.layers.Layer):
+    """What LSTM and GRU share: the inputs' part of the gates, and the state before the first step.
+
+    Attributes:
+        output_dim: width of the output, which is the first state.
+        state_dims: width of each state.
+        input_projection: (..., features) to (..., gates), bias included.
+    """
+
+    def __init__(
+        self, units: int, num_gates: int, kernel_initializer: Any, recurrent: Any, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        self.units = units
+        self.output_dim = units
+        self.state_dims: tuple[int, ...] = (units,)
+        self.num_gates = num_gates
+        self.recurrent_initializer = keras.initializers.get(recurrent)
+        self.input_projection = RowDense(
+            num_gates * units,
+            kernel_initializer=kernel_initializer,
+            dtype=self.dtype_policy,
+            name="input_projection",
+        )
+
+    def _recurrent_weight(self, name: str, shape: tuple[int, int]) -> Any:
+        return self.add_weight(
+            name=name, shape=shape, initializer=self.recurrent_initializer.clone()
+        )
+
+    def zero_states(self, rows: Any) -> States:
+        """The states before the first step, zeros."""
+        return tuple(ops.zeros((rows, dim), dtype=self.compute_dtype) for dim in self.state_dims)
+
+
+@keras.saving.register_keras_serializable(PACKAGE)
+class GRUCell(_Cell):
+    """The gated recurrent unit of Cho et al. 2014, the reset gate before the matrix product.
+
+    `n = tanh(W x + U (r * h) + b)`, new state `z * h + (1 - z) * n`; each gate has one bias. The
+    papers of Cho and Bahdanau have z and 1 - z the other way round, which is only a name.
+
+    Args:
+        units: width of the state.
+        kernel_initializer: of the matrix on the inputs.
+        recurrent_initializer: of the matrices on the state.
+    """
+
+    def __init__(
+        self,
+        units: int,
+        *,
+        kernel_initializer: Any = "glorot_uniform",
+        recurrent_initializer: Any = "orthogonal",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(units, 3, kernel_initializer, recurrent_initializer, **kwargs)
+
+    def build(self, input_shape: Any) -> None:
+        """Makes the weights for inputs (..., features)."""
+        self.input_projection.build(input_shape)
+        self.gates_kernel = self._recurrent_weight("gates_kernel", (self.units, 2 * self.units))
+        self.candidate_kernel = self._recurrent_weight("candidate_kernel", (self.units, self.units))
+
+    def call(self, gates: Any, states: States) -> States:
+        """One step: gates (rows, 3 units) from `input_projection`, in the order z, r, n."""
+        (hidden,) = states
+        gates, candidate = ops.split(gates, [2 * self.units], axis=-1)
+        gates = ops.sigmoid(gates + ops.matmul(hidden, self.gates_kernel))
+        update, reset = ops.split(gates, 2, axis=-1)
+        candidate = ops.tanh(candidate + ops.matmul(reset * hidden, self.candidate_kernel))
+        return (candidate + update * (hidden - candidate),)
+
+
+@keras.saving.register_keras_serializable(PACKAGE)
+class LSTMCell(_Cell):
+    """TensorFlow 1's `LSTMCell` without peepholes (Sak et al. 2014 for the projection).
+
+    `c = sigmoid(f + 1) * c + sigmoid(i) * tanh(j)`, `h = sigmoid(o) * tanh(c)`, then projected.
+
+    Args:
+        units: width of the memory c.
+        projection_dim: width of the output; by default there is no projection, and it is `units`.
+        cell_clip: bound on the memory's absolute values; none by default.
+        projection_clip: bound on the projected output's absolute values; none by default.
+        forget_bias: added to the forget gate, beside the trained bias, which starts at 0.
+        kernel_initializer: of the matrix on the inputs.
+        recurrent_initializer: of the matrix on the output before, and of the projection.
+    """
+
+    def __init__(
+        self,
+        units: int,
+        *,
+        projection_dim: int | None = None,
+        cell_clip: float | None = None,
+        projection_clip: float | None = None,
+        forget_bias: float = 1.0,
+        kernel_initializer: Any = "glorot_uniform",
+        recurrent_initializer: Any = "orthogonal",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(units, 4, kernel_initializer, recurrent_initializer, **kwargs)
+        self.projection_dim = projection_dim
+        self.cell_clip = cell_clip
+        self.projection_clip = projection_clip
+        self.forget_bias = forget_bias
+        self.output_dim = projection_dim or units
+        self.state_dims = (self.output_dim, units)
+
+    def build(self, input_shape: Any) -> None:
+        """Makes the weights for inputs (..., features)."""
+        self.input_projection.build(input_shape)
+        self.recurrent_kernel = self._recurrent_weight(
+            "recurrent_kernel", (self.output_dim, 4 * self.units)
+        )
+        if self.projection_dim:
+            self.projection_kernel = self._recurrent_weight(
+                "projection_kernel", (self.units, self.projection_dim)
+            )
+
+    def call(self, gates: Any, states: States) -> States:
+        """One step: gates (rows, 4 units) from `input_projection`, in the order i, j, f, o."""
+        hidden, memory = states
+        gates = gates + ops.matmul(hidden, self.recurrent_kernel)
+        enter, candidate, forget, leave = ops.split(gates, 4, axis=-1)
+        memory = ops.sigmoid(forget + self.forget_bias) * memory
+        memory = _clip(memory + ops.sigmoid(enter) * ops.tanh(candidate), self.cell_clip)
+        hidden = ops.sigmoid(leave) * ops.tanh(memory)
+        if self.projection_dim:
+            hidden = _clip(ops.matmul(hidden, self.projection_kernel), self.projection_clip)
+        return hidden, memory
+
+
+def _clip(values: Any, bound: float | None) -> Any:
+    return values if bound is None else ops.clip(values, -bound, bound)
+
+
+def make_cell(kind: CellKind, units: int, **kwargs: Any) -> Any:
+    """A cell by its name; the keyword arguments are those of `LSTMCell` or `GRUCell`.
+
+    Raises:
+        ValueError: the kind is unknown.
+    """
+    if kind not in ("lstm", "gru"):
+        raise ValueError(f"cell={kind!r} is unknown: take 'lstm' or 'gru'")
+    return (LSTMCell if kind == "lstm" else GRUCell)(units, **kwargs)
+
+
+def time_major(sequence: Any) -> Any:
+    """(batch, time, ...) to (time, batch, ...), and back."""
+    rank = len(sequence.shape)
+    return ops.transpose(sequence, (1, 0, *range(2, rank)))
+
+
+def scan_steps(
+    step: Callable[..., Any], state: Any, sequences: Sequence[Any], *, reverse: bool = False
+) -> tuple[Any, Any]:
+    """A loop over time whose state is kept at every step: `ops.scan` as TensorFlow can do it.
+
+    Keras 3.15's scan on TensorFlow fails on several sequences of unknown length, so they go in side
+    by side; and it keeps only what is shaped like the state. What needs no gradient, such as a
+    mask, is no sequence here: the step takes it by its index.
+
+    Args:
+        step: called with the state, the index (an int32 scalar) and a slice of each sequence,
+            (batch, dim); returns the next state.
+        state: any structure of tensors.
+        sequences: (time, batch, dim) each, of one float type.
+        reverse: go from the last step to the first.
+
+    Returns:
+        The states after every step, (time, ...) each, at that step; and the state after the last.
+    """
+    ends = list(itertools.accumulate(sequence.shape[-1] for sequence in sequences))[:-1]
+    joined = ops.concatenate(sequences, axis=-1) if ends else sequences[0]
+
+    def body(carry: Any, inputs: Any) -> tuple[Any, Any]:
+        index, state = carry
+        slices = ops.split(inputs, ends, axis=-1) if ends else [inputs]
+        state = step(state, index, *slices)
+        carry = (index - 1 if reverse else index + 1, state)
+        return carry, carry
+
+    length = ops.shape(joined)[0]
+    stepped = at_least_one(joined)
+    first = ops.convert_to_tensor(ops.shape(stepped)[0] - 1 if reverse else 0, dtype="int32")
+    (_, after), (_, every) = ops.scan(body, (first, state), stepped, reverse=reverse)
+    if stepped is joined:
+        return every, after
+    every = keras.tree.map_structure(lambda kept: kept[:length], every)
+    pick = functools.partial(ops.where, ops.convert_to_tensor(length) > 0)
+    return every, keras.tree.map_structure(pick, after, state)
+
+
+def at_least_one(sequence: Any) -> Any:
+    """The sequence, or where its first axis is empty a blank place in it.
+
+    A batch of no texts has no steps, and TensorFlow cannot stack no steps of unknown shape. With
+    JAX a length that is no number yet is that of no data: nothing runs with it.
+    """
+    length, *shape = ops.shape(sequence)
+    is_known = isinstance(length, int)
+    if length if is_known else keras.backend.backend() != "tensorflow":
+        return sequence
+    missing = 1 if is_known else ops.maximum(1 - length, 0)
+    return ops.concatenate([sequence, ops.zeros((missing, *shape), dtype=sequence.dtype)], axis=0)
+
+
+def run_cell(
+    cell: Any, gates: Any, states: States, padding_mask: Any = None, *, reverse: bool = False
+) -> tuple[Any, States]:
+    """Steps through a whole sequence.
+
+    Args:
+        cell: an `LSTMCell` or `GRUCell`.
+        gates: (time, batch, gates), from its `input_projection`.
+        states: before the first step, each (batch, dim).
+        padding_mask: bool (time, batch), True at real tokens; the states stay as they are where it
+            is False. All are real by default.
+        reverse: go from the last step to the first.
+
+    Returns:
+        Outputs (time, batch, output_dim), each at its own step, and the states after the last one.
+    """
+    if padding_mask is not None:
+        padding_mask = at_least_one(padding_mask)
+
+    def step(states: States, index: Any, gates: Any) -> States:
+        after = cell(gates, states)
+        if padding_mask is None:
+            return after
+        is_real = ops.expand_dims(ops.take(padding_mask, index, axis=0), -1)  # (batch, 1)
+        pairs = zip(after, states, strict=True)
+        return tuple(ops.where(is_real, new, old) for new, old in pairs)
+
+    every, states = scan_steps(step, states, [gates], reverse=reverse)
+    return every[0], states
+
+
+@keras.saving.register_keras_serializable(PACKAGE)
+class Recurrent(keras.layers.Layer):
+    """An LSTM or a GRU over whole sequences, in one direction.
+
+    Padding changes nothing: there the states stay as they are and the output is 0, so that a
+    reversed layer starts at each row's last real token.
+
+    Args:
+        cell: "lstm" or "gru".
+        units: width of the state.
+        reverse: read from the last token to the first.
+        projection_dim: see `LSTMCell`, as the two clips; an LSTM alone has them.
+        cell_clip: see `LSTMCell`.
+        projection_clip: see `LSTMCell`.
+        recurrent_initializer: see the cells.
+
+    Raises:
+        ValueError: an unknown cell, or a GRU with an LSTM's options.
+
+    Example:
+        >>> outputs, states = Recurrent("lstm", 4)(keras.ops.ones((2, 3, 8)))
+        >>> outputs.shape, len(states)
+        (TensorShape([2, 3, 4]), 2)
+    """
+
+    def __init__(
+        self,
+        cell: CellKind,
+        units: int,
+        *,
+        reverse: bool = False,
+        projection_dim: int | None = None,
+        cell_clip: float | None = None,
+        projection_clip: float | None = None,
+        recurrent_initializer: Any = "orthogonal",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        options: dict[str, Any] = {
+            "projection_dim": projection_dim,
+            "cell_clip": cell_clip,
+            "projection_clip": projection_clip,
+        }
+        self._arguments = {"cell": cell, "units": units, "reverse": reverse, **options}
+        self.reverse = reverse
+        self.recurrent_initializer = keras.initializers.get(recurrent_initializer)
+        given = {name: value for name, value in options.items() if value is not None}
+        if cell == "gru" and given:
+            raise ValueError(f"a GRU has no {', '.join(given)}: take cell='lstm'")
+        self.cell = make_cell(
+            cell,
+            units,
+            recurrent_initializer=self.recurrent_initializer,
+            dtype=self.dtype_policy,
+            name="cell",
+            **given,
+        )
+
+    def build(self, inputs_shape: Any) -> None:
+        """Makes the cell's weights."""
+        self.cell.build(inputs_shape)
+
+    def call(self, inputs: Any, padding_mask: Any = None) -> tuple[Any, States]:
+        """Reads sequences.
+
+        Args:
+            inputs: (batch, time, features).
+            padding_mask: bool (batch, time), True at real tokens.
+
+        Returns:
+            Outputs (batch, time, output_dim), 0 at padding, and the states after the last step,
+            each (batch, dim).
+        """
+        gates = self.cell.input_projection(time_major(inputs))
+        outputs, states = run_cell(
+            self.cell,
+            gates,
+            self.cell.zero_states(ops.shape(inputs)[0]),
+            None if padding_mask is None else time_major(padding_mask),
+            reverse=self.reverse,
+        )
+        outputs = time_major(outputs)
+        if padding_mask is not None:
+            outputs = ops.where(padding_mask[:, :, None], outputs, ops.zeros_like(outputs))
+        return outputs, states
+
+    def get_config(self) -> dict[str, Any]:
+        """The constructor's arguments."""
+        initializer = keras.initializers.serialize(self.recurrent_initializer)
+        return super().get_config() | self._arguments | {"recurrent_initializer": initializer}

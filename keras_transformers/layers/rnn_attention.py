@@ -1,0 +1,132 @@
+"""Attention of a recurrent decoder to the encoder's outputs (Bahdanau 2014, Luong 2015)."""
+
+from typing import Any, Literal
+
+import keras
+from keras import ops
+
+from keras_transformers.layers.dense import PACKAGE, RowDense
+
+AttentionKind = Literal["dot", "general", "additive", "location"]
+_KINDS = ("dot", "general", "additive", "location")
+# Finite, so that a row without any visible key softmaxes to numbers; exp(-1e9 - max) is exactly 0.
+_MASKED_SCORE = -1e9
+
+
+@keras.saving.register_keras_serializable(PACKAGE)
+class RnnAttention(keras.layers.Layer):
+    """One head of attention whose query is the state of a recurrent network.
+
+    With a state s and a source vector h, the score is
+
+    - "dot": `s . h`;
+    - "general": `s . W h` (Luong et al. 2015, section 3.1);
+    - "additive": `v . tanh(W s + U h)` (Bahdanau et al. 2014, appendix A.1.2; Luong's "concat");
+    - "location": row of `W s` for h's position, whatever h is (Luong et al. 2015, equation 9).
+
+    No matrix has a bias, as in the papers. What depends on the source alone is computed once, by
+    `keys`, and serves all steps.
+
+    Args:
+        kind: "dot", "general", "additive" or "location".
+        attention_dim: inner width of "additive"; the query's by default.
+        max_sequence_length: how many source positions "location" knows.
+
+    Raises:
+        ValueError: the kind is unknown.
+    """
+
+    def __init__(
+        self,
+        kind: AttentionKind,
+        *,
+        attention_dim: int | None = None,
+        max_sequence_length: int = 1024,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        if kind not in _KINDS:
+            raise ValueError(f"attention={kind!r} is unknown: take {', '.join(_KINDS)} or None")
+        self.kind = kind
+        self.attention_dim = attention_dim
+        self.max_sequence_length = max_sequence_length
+
+    def build(self, query_shape: Any, memory_shape: Any) -> None:
+        """Makes the weights.
+
+        Raises:
+            ValueError: "dot" of vectors of two widths.
+        """
+        query_dim, memory_dim = query_shape[-1], memory_shape[-1]
+        if self.kind == "dot" and query_dim != memory_dim:
+            raise ValueError(
+                f"attention='dot' needs equal widths, but the decoder has {query_dim} and the "
+                f"encoder {memory_dim}: take 'general', which maps one to the other"
+            )
+        width = self.attention_dim or query_dim
+        if self.kind == "general":
+            self.key = self._projection(query_dim, "key", memory_shape)
+        elif self.kind == "additive":
+            self.query = self._projection(width, "query", query_shape)
+            self.key = self._projection(width, "key", memory_shape)
+            self.score = self._projection(1, "score", (None, width))
+        elif self.kind == "location":
+            self.score = self._projection(self.max_sequence_length, "score", query_shape)
+
+    def _projection(self, units: int, name: str, input_shape: Any) -> RowDense:
+        layer = RowDense(units, use_bias=False, dtype=self.dtype_policy, name=name)
+        layer.build(input_shape)
+        return layer
+
+    def keys(self, memory: Any) -> Any:
+        """What scores need of the source: (batch, source, features) to (batch, source, width)."""
+        return self.key(memory) if self.kind in ("general", "additive") else memory
+
+    def call(
+        self, query: Any, memory: Any, keys: Any = None, padding_mask: Any = None
+    ) -> tuple[Any, Any]:
+        """Looks at the source.
+
+        Args:
+            query: (batch, queries, features): steps, or beams of one step.
+            memory: (batch, source, features), what is looked at.
+            keys: `keys(memory)`, where it is computed before.
+            padding_mask: bool (batch, source), True at real tokens.
+
+        Returns:
+            Contexts (batch, queries, features) and probabilities (batch, queries, source), these
+            in float32 at least.
+
+        Raises:
+            ValueError: "location" and a source longer than `max_sequence_length`.
+        """
+        scores = self._scores(query, self.keys(memory) if keys is None else keys)
+        if keras.backend.standardize_dtype(scores.dtype) in ("float16", "bfloat16"):
+            scores = ops.cast(scores, "float32")
+        if padding_mask is not None:
+            scores = ops.where(padding_mask[:, None], scores, _MASKED_SCORE)
+        probabilities = ops.softmax(scores, axis=-1)
+        return ops.matmul(ops.cast(probabilities, memory.dtype), memory), probabilities
+
+    def _scores(self, query: Any, keys: Any) -> Any:
+        """(batch, queries, source)."""
+        if self.kind in ("dot", "general"):
+            return ops.matmul(query, ops.transpose(keys, (0, 2, 1)))
+        if self.kind == "additive":
+            sums = ops.expand_dims(self.query(query), 2) + ops.expand_dims(keys, 1)
+            return ops.squeeze(self.score(ops.tanh(sums)), -1)
+        length = keys.shape[1]
+        if isinstance(length, int) and length > self.max_sequence_length:
+            raise ValueError(
+                f"source length {length} is beyond the {self.max_sequence_length} positions that "
+                "attention='location' knows: give the model more (max_sequence_length)"
+            )
+        return self.score(query)[:, :, : ops.shape(keys)[1]]
+
+    def get_config(self) -> dict[str, Any]:
+        """The constructor's arguments."""
+        return super().get_config() | {
+            "kind": self.kind,
+            "attention_dim": self.attention_dim,
+            "max_sequence_length": self.max_sequence_length,
+        }

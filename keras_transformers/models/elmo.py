@@ -1,0 +1,281 @@
+"""ELMo: Peters et al. 2018, "Deep contextualized word representations", as bilm-tf has it.
+
+A bidirectional language model of words that are spelled: convolutions over characters, highways,
+then two stacks of LSTMs with projections, one reading on, one reading back. `elmo` is the encoder,
+`language_model` trains it, `features` gives its word vectors to the heads of
+`keras_transformers.models.heads`.
+
+Every call starts from zero states. bilm-tf carries its states from batch to batch, so that there
+the vectors of a sentence depend a little on what was read before it; here they do not. Weights are
+the same.
+"""
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_transformers.layers.char_cnn import (
+    CharacterCNN,
+    CharacterMask,
+    CnnActivation,
+    Highway,
+)
+from keras_transformers.layers.dense import RowDense
+from keras_transformers.layers.recurrent import Recurrent
+from keras_transformers.layers.scalar_mix import MeanOfWords, ScalarMix, WithoutMarkers
+from keras_transformers.models.card import ModelCard
+
+_PAPER = "Peters et al. 2018, https://arxiv.org/abs/1802.05365"
+
+# Width in characters and number of filters; the same in all sizes.
+FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))
+SIZES: dict[str, dict[str, Any]] = {
+    "elmo_original": {"lstm_dim": 4096, "projection_dim": 512, "num_highways": 2},
+    "elmo_medium": {"lstm_dim": 2048, "projection_dim": 256, "num_highways": 1},
+    "elmo_small": {"lstm_dim": 1024, "projection_dim": 128, "num_highways": 1},
+}
+
+
+def elmo(
+    *,
+    lstm_dim: int,
+    projection_dim: int,
+    num_highways: int,
+    num_layers: int = 2,
+    filters: Sequence[Sequence[int]] = FILTERS,
+    activation: CnnActivation = "relu",
+    num_characters: int = 262,
+    max_characters: int = 50,
+    character_dim: int = 16,
+    use_skip_connections: bool = True,
+    cell_clip: float | None = 3.0,
+    projection_clip: float | None = 3.0,
+    dropout: float = 0.1,
+    name: str = "elmo",
+) -> keras.Model:
+    """Builds the encoder.
+
+    Args:
+        lstm_dim: width of the LSTMs' memory.
+        projection_dim: width p of their outputs and of what enters them; no projection where it is
+            `lstm_dim`.
+        num_highways: between convolutions and LSTMs.
+        num_layers: LSTMs in each direction.
+        filters: width in characters and number of filters of each convolution.
+        activation: of the convolutions, "relu" or "tanh".
+        num_characters: character ids: 256 bytes, five marks, and 0 for padding.
+        max_characters: places that a word has, two of them for its marks.
+        character_dim: width of the character embeddings.
+        use_skip_connections: every LSTM but the first adds its inputs to its outputs.
+        cell_clip: bound on the LSTMs' memory; None for none.
+        projection_clip: bound on the projected outputs; None for none.
+        dropout: rate on what enters each LSTM; give 0 to a model that is loaded to be used.
+        name: of the model.
+
+    Returns:
+        A functional model. Input: `character_ids` int32 (batch, tokens, max_characters), as
+        `tokenizers.characters.CharacterTokenizer` makes them, with markers of begin and end, and 0
+        for tokens that are padding. Output: `layer_outputs` (batch, tokens, num_layers + 1, 2 p):
+        first the word from its characters alone, twice, then each LSTM layer's forward and
+        backward outputs, 0 at padding.
+
+    Raises:
+        ValueError: an unknown activation, filters that no word is wide enough for, or a projection
+            that widens.
+
+    Example:
+        >>> model = elmo(lstm_dim=8, projection_dim=4, num_highways=1, filters=[(1, 3), (2, 5)])
+        >>> model({"character_ids": keras.ops.ones((2, 6, 50), "int32")})["layer_outputs"].shape
+        TensorShape([2, 6, 3, 8])
+    """
+    if projection_dim > lstm_dim:
+        raise ValueError(
+            f"projection_dim={projection_dim} is above lstm_dim={lstm_dim}: a projection narrows"
+        )
+    character_ids = keras.Input((None, max_characters), dtype="int32", name="character_ids")
+    padding_mask = CharacterMask(name="padding_mask")(character_ids)
+    words = CharacterCNN(
+        filters,
+        num_characters=num_characters,
+        embedding_dim=character_dim,
+        activation=activation,
+        name="character_cnn",
+    )(character_ids)
+    for index in range(num_highways):
+        words = Highway(name=f"highway_{index}")(words)
+    if words.shape[-1] != projection_dim:
+        words = RowDense(
+            projection_dim,
+            kernel_initializer=keras.initializers.RandomNormal(stddev=words.shape[-1] ** -0.5),
+            name="character_projection",
+        )(words)
+
+    def stack(direction: str) -> list[Any]:
+        """The outputs of each LSTM of one direction."""
+        hidden, outputs = words, []
+        for index in range(num_layers):
+            entering = keras.layers.Dropout(dropout, name=f"{direction}_dropout_{index}")(hidden)
+            leaving, _ = Recurrent(
+                "lstm",
+                lstm_dim,
+                reverse=direction == "backward",
+                projection_dim=projection_dim if projection_dim < lstm_dim else None,
+                cell_clip=cell_clip,
+                projection_clip=projection_clip if projection_dim < lstm_dim else None,
+                recurrent_initializer="glorot_uniform",
+                name=f"{direction}_lstm_{index}",
+            )(entering, padding_mask)
+            if index and use_skip_connections:
+                leaving = keras.layers.Add(name=f"{direction}_skip_{index}")([leaving, entering])
+            hidden = leaving
+            outputs.append(hidden)
+        return outputs
+
+    layers = [(words, words), *zip(stack("forward"), stack("backward"), strict=True)]
+    joined = [
+        keras.layers.Concatenate(name=f"layer_{index}")(pair) for index, pair in enumerate(layers)
+    ]
+    return keras.Model(
+        inputs={"character_ids": character_ids},
+        outputs={"layer_outputs": ops.stack(joined, axis=2)},
+        name=name,
+    )
+
+
+def language_model(
+    encoder: keras.Model, softmax: keras.layers.Layer, *, name: str | None = None
+) -> keras.Model:
+    """The encoder as it is trained: each direction predicts the word that it reads next.
+
+    Args:
+        encoder: from `elmo`.
+        softmax: a layer such as `training.sampled_softmax.SampledSoftmax`, called with vectors
+            (batch, tokens, p) and the words' ids (batch, tokens); both directions share it.
+        name: of the model, "<encoder>_language_model" by default.
+
+    Returns:
+        A functional model. Inputs: `character_ids`, and `token_ids` int32 (batch, tokens), the same
+        words as ids of the output vocabulary, markers included. Outputs, cross-entropies in nats:
+        `forward_loss` (batch, tokens - 1), at place i of word i + 1 after words 0 to i;
+        `backward_loss` (batch, tokens - 1), at place i of word i after all that follow it. Those of
+        a row of n tokens count up to place n - 2, in both directions: weigh them by
+        `padding_mask[:, 1:]`.
+    """
+    token_ids = keras.Input((None,), dtype="int32", name="token_ids")
+    top = encoder.output["layer_outputs"][:, :, -1]  # (batch, tokens, 2 p)
+    width = top.shape[-1] // 2
+    dropout = encoder.get_layer("forward_dropout_0").rate
+    losses = {}
+    for direction, hidden, targets in (
+        ("forward", top[:, :-1, :width], token_ids[:, 1:]),
+        ("backward", top[:, 1:, width:], token_ids[:, :-1]),
+    ):
+        hidden = keras.layers.Dropout(dropout, name=f"{direction}_output_dropout")(hidden)
+        losses[f"{direction}_loss"] = softmax(hidden, targets)
+    return keras.Model(
+        inputs={**encoder.input, "token_ids": token_ids},
+        outputs=losses,
+        name=name or f"{encoder.name}_language_model",
+    )
+
+
+def features(
+    encoder: keras.Model, *, dropout: float = 0.5, freeze: bool = True, name: str | None = None
+) -> keras.Model:
+    """Word vectors for a task: a trained mix of the layers, which heads go on top of.
+
+    Args:
+        encoder: from `elmo`; its layers are used as they are.
+        dropout: rate on the word vectors.
+        freeze: keep the encoder's weights as they are. This sets its layers' `trainable`.
+        name: of the model, "<encoder>_features" by default.
+
+    Returns:
+        A functional model with the encoder's input, and the outputs `sequence_output` (batch,
+        tokens - 2, 2 p), of the words without the markers, and `pooled_output` (batch, 2 p), their
+        mean, before dropout; 0 at padding and for a text without words.
+    """
+    if freeze:
+        for layer in encoder.layers:
+            layer.trainable = False
+    mixed = ScalarMix(name="scalar_mix")(encoder.output["layer_outputs"])
+    padding_mask = encoder.get_layer("padding_mask").output
+    words = WithoutMarkers(name="without_markers")(mixed, padding_mask)
+    pooled = MeanOfWords(name="mean_of_words")(words, padding_mask)
+    return keras.Model(
+        inputs=encoder.input,
+        outputs={
+            "sequence_output": keras.layers.Dropout(dropout, name="features_dropout")(words),
+            "pooled_output": pooled,
+        },
+        name=name or f"{encoder.name}_features",
+    )
+
+
+def num_parameters(
+    *,
+    lstm_dim: int,
+    projection_dim: int,
+    num_highways: int,
+    num_layers: int = 2,
+    filters: Sequence[Sequence[int]] = FILTERS,
+    num_characters: int = 262,
+    character_dim: int = 16,
+) -> int:
+    """The count of `elmo` with these arguments by arithmetic, without building it."""
+    d, p = lstm_dim, projection_dim
+    n = sum(number for _, number in filters)
+    convolutions = sum(width * character_dim * number + number for width, number in filters)
+    projection = n * p + p if n != p else 0
+    lstm = (p + p) * 4 * d + 4 * d + (d * p if p < d else 0)
+    return (
+        num_characters * character_dim
+        + convolutions
+        + num_highways * 2 * (n * n + n)
+        + projection
+        + num_layers * 2 * lstm
+    )
+
+
+def _named(model_name: str) -> Callable[..., keras.Model]:
+    """The factory of one size."""
+    size = SIZES[model_name]
+
+    def factory(
+        *, num_characters: int = 262, dropout: float = 0.1, name: str = model_name
+    ) -> keras.Model:
+        return elmo(**size, num_characters=num_characters, dropout=dropout, name=name)
+
+    factory.__name__ = factory.__qualname__ = model_name
+    factory.__doc__ = (
+        f"ELMo with LSTMs of {size['lstm_dim']} projected to {size['projection_dim']} and "
+        f"{size['num_highways']} highways, random weights; the arguments are those of `elmo`."
+    )
+    return factory
+
+
+elmo_original = _named("elmo_original")
+elmo_medium = _named("elmo_medium")
+elmo_small = _named("elmo_small")
+
+# Exact counts with 262 character ids; bilm-tf in training has 261, without padding's, 16 less.
+_NUM_PARAMETERS = {
+    "elmo_original": 93_600_864,
+    "elmo_medium": 28_027_744,
+    "elmo_small": 13_593_312,
+}
+
+MODELS = {
+    name: ModelCard(
+        name=name,
+        factory=globals()[name],
+        num_parameters=_NUM_PARAMETERS[name],
+        paper=_PAPER,
+        symbols={"D": size["lstm_dim"], "H": size["projection_dim"], "F": 2048},
+        count=functools.partial(num_parameters, **size),
+    )
+    for name, size in SIZES.items()
+}

@@ -1,0 +1,382 @@
+"""Recurrent sequence-to-sequence models, with attention and without.
+
+Sutskever et al. 2014 (the encoder's state starts the decoder), Cho et al. 2014 (and is its input at
+every step), Bahdanau et al. 2014 (additive attention: RNNsearch) and Luong et al. 2015 (dot,
+general and location attention, input feeding). Inputs, outputs and decoding are the Transformer's.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import keras
+
+from keras_transformers.layers import AddBias, PaddingMask, RowDense, TokenEmbedding
+from keras_transformers.layers.recurrent import CellKind
+from keras_transformers.layers.recurrent_decoder import (
+    Bridge,
+    Context,
+    ReadoutActivation,
+    RecurrentDecoder,
+)
+from keras_transformers.layers.recurrent_encoder import RecurrentEncoder
+from keras_transformers.layers.rnn_attention import AttentionKind
+from keras_transformers.layers.teacher_forcing import TeacherForcing, check_ratio
+from keras_transformers.models.card import ModelCard
+from keras_transformers.models.seq2seq_model import Seq2Seq
+from keras_transformers.models.transformer import WeightTying
+
+SIZES: dict[str, dict[str, Any]] = {
+    "rnnsearch_50": {
+        "cell": "gru",
+        "num_encoder_layers": 1,
+        "num_decoder_layers": 1,
+        "embedding_dim": 620,
+        "hidden_dim": 1000,
+        "bidirectional": True,
+        "context": "input_and_output",
+        "attention": "additive",
+        "readout_dim": 500,
+        "readout_activation": "maxout",
+    },
+    "luong_global": {
+        "cell": "lstm",
+        "num_encoder_layers": 4,
+        "num_decoder_layers": 4,
+        "embedding_dim": 1000,
+        "hidden_dim": 1000,
+        "bidirectional": False,
+        "context": "initial_state",
+        "attention": "general",
+        "input_feeding": True,
+        "readout_dim": 1000,
+        "bridge": "copy",
+    },
+    "seq2seq_multi30k": {
+        "cell": "gru",
+        "num_encoder_layers": 1,
+        "num_decoder_layers": 1,
+        "embedding_dim": 256,
+        "encoder_hidden_dim": 256,
+        "hidden_dim": 512,
+        "bidirectional": True,
+        "context": "initial_state",
+        "attention": "general",
+        "readout_dim": 256,
+    },
+    "seq2seq_multi30k_no_attention": {
+        "cell": "gru",
+        "num_encoder_layers": 1,
+        "num_decoder_layers": 1,
+        "embedding_dim": 256,
+        "encoder_hidden_dim": 256,
+        "hidden_dim": 512,
+        "bidirectional": True,
+        "context": "input_and_output",
+        "attention": None,
+        "readout_dim": 256,
+    },
+}
+
+
+def seq2seq(
+    *,
+    vocabulary_size: int,
+    target_vocabulary_size: int | None = None,
+    cell: CellKind,
+    num_encoder_layers: int,
+    num_decoder_layers: int,
+    embedding_dim: int,
+    hidden_dim: int,
+    encoder_hidden_dim: int | None = None,
+    bidirectional: bool = True,
+    context: Context = "initial_state",
+    attention: AttentionKind | None = "general",
+    attention_dim: int | None = None,
+    input_feeding: bool = False,
+    readout_dim: int | None = None,
+    readout_activation: ReadoutActivation = "tanh",
+    bridge: Bridge = "dense",
+    weight_tying: WeightTying = "none",
+    use_output_bias: bool = True,
+    teacher_forcing: float = 1.0,
+    dropout: float = 0.2,
+    max_sequence_length: int = 1024,
+    pad_token_id: int = 0,
+    name: str = "seq2seq",
+) -> Seq2Seq:
+    """Builds a recurrent sequence-to-sequence model.
+
+    Args:
+        vocabulary_size: number of source tokens, V; of target tokens too unless told otherwise.
+        target_vocabulary_size: number of target tokens, where it differs.
+        cell: "lstm" or "gru".
+        num_encoder_layers: of the encoder.
+        num_decoder_layers: of the decoder.
+        embedding_dim: width of the token embeddings (Bahdanau: m).
+        hidden_dim: width of the decoder's layers (Bahdanau: n).
+        encoder_hidden_dim: width of the encoder's layers in each direction; `hidden_dim` by
+            default.
+        bidirectional: the encoder reads from both ends.
+        context: what the decoder's network gets of the source; see `RecurrentDecoder`, as for all
+            arguments down to `bridge`.
+        attention: "dot", "general", "additive", "location", or None.
+        attention_dim: inner width of "additive" attention; `hidden_dim` by default.
+        input_feeding: each step gets the readout of the one before (Luong).
+        readout_dim: width of what is projected to logits; by default its parts side by side.
+        readout_activation: "tanh" or "maxout".
+        bridge: how the encoder's states become the decoder's: "copy" or "dense".
+        weight_tying: as in `transformer`; tied logits need `readout_dim == embedding_dim`.
+        use_output_bias: a bias on the logits.
+        teacher_forcing: probability that a training step is fed the target's token and not the
+            model's likeliest one (scheduled sampling, Bengio et al. 2015). At 1, the fast path, it
+            always is. Below 1 training runs token by token, and the ratio is a variable,
+            `model.teacher_forcing`, that a callback may change, to 1 as well.
+        dropout: rate on embeddings, between layers and on the readout.
+        max_sequence_length: the longest source that attention="location" knows; no other limit.
+        pad_token_id: the id that fills up source rows; padding changes nothing.
+        name: of the model.
+
+    Returns:
+        A functional model. Inputs: `source_token_ids` int32 (batch, source) and
+        `target_token_ids` int32 (batch, target), the targets shifted right. Output: `logits`
+        float32 (batch, target, target vocabulary), position i for the token after input i.
+
+    Raises:
+        ValueError: an unknown choice, choices that exclude each other, or a ratio outside [0, 1].
+
+    Example:
+        >>> model = seq2seq(vocabulary_size=50, cell="gru", num_encoder_layers=1,
+        ...                 num_decoder_layers=1, embedding_dim=8, hidden_dim=16)
+        >>> logits = model({"source_token_ids": keras.ops.ones((2, 5), "int32"),
+        ...                 "target_token_ids": keras.ops.ones((2, 3), "int32")})["logits"]
+        >>> logits.shape
+        TensorShape([2, 3, 50])
+    """
+    target_vocabulary_size = target_vocabulary_size or vocabulary_size
+    check_ratio(teacher_forcing)
+    encoder = RecurrentEncoder(
+        cell,
+        encoder_hidden_dim or hidden_dim,
+        num_layers=num_encoder_layers,
+        bidirectional=bidirectional,
+        join_states=attention is None,
+        dropout=dropout,
+        name="encoder",
+    )
+    decoder = RecurrentDecoder(
+        cell,
+        hidden_dim,
+        num_layers=num_decoder_layers,
+        context=context,
+        attention=attention,
+        attention_dim=attention_dim,
+        input_feeding=input_feeding,
+        readout_dim=readout_dim,
+        readout_activation=readout_activation,
+        bridge=bridge,
+        dropout=dropout,
+        max_sequence_length=max_sequence_length,
+        name="decoder",
+    )
+    source_embedding, target_embedding = _token_embeddings(
+        weight_tying, vocabulary_size, target_vocabulary_size, embedding_dim
+    )
+
+    source_token_ids = keras.Input((None,), dtype="int32", name="source_token_ids")
+    target_token_ids = keras.Input((None,), dtype="int32", name="target_token_ids")
+    mask = PaddingMask(pad_token_id, name="source_padding_mask")(source_token_ids)
+    hidden = source_embedding(source_token_ids)
+    hidden = keras.layers.Dropout(dropout, name="source_embeddings_dropout")(hidden)
+    encoded = encoder(hidden, padding_mask=mask)
+
+    fed_token_ids = target_token_ids
+    if teacher_forcing < 1:
+        fed_token_ids = TeacherForcing(teacher_forcing, name="teacher_forcing")(target_token_ids)
+    hidden = target_embedding(fed_token_ids)
+    hidden = keras.layers.Dropout(dropout, name="target_embeddings_dropout")(hidden)
+    hidden = decoder(hidden, encoded, padding_mask=mask)
+    hidden = keras.layers.Dropout(dropout, name="readout_dropout")(hidden)
+    if weight_tying == "none":
+        logits = RowDense(
+            target_vocabulary_size,
+            use_bias=use_output_bias,
+            dtype="float32",
+            name="output_projection",
+        )(hidden)
+    elif hidden.shape[-1] != embedding_dim:
+        raise ValueError(
+            f"weight_tying={weight_tying!r} projects with the embeddings, of width "
+            f"{embedding_dim}, but readout has {hidden.shape[-1]}: set readout_dim={embedding_dim}"
+        )
+    else:
+        logits = target_embedding(hidden, reverse=True)
+        if use_output_bias:
+            logits = AddBias(dtype="float32", name="logits")(logits)
+    return Seq2Seq(
+        inputs={"source_token_ids": source_token_ids, "target_token_ids": target_token_ids},
+        outputs={"logits": logits},
+        name=name,
+    )
+
+
+def _token_embeddings(
+    tying: WeightTying, source_size: int, target_size: int, embedding_dim: int
+) -> tuple[TokenEmbedding, TokenEmbedding]:
+    """The sources' embedding and the targets', the same object where all is tied."""
+    if tying not in ("none", "decoder", "all"):
+        raise ValueError(f"weight_tying={tying!r} is unknown: take 'all', 'decoder' or 'none'")
+    if tying == "all" and source_size != target_size:
+        raise ValueError(
+            f"weight_tying='all' shares one matrix, but the vocabularies have {source_size} and "
+            f"{target_size} tokens; train one vocabulary for both, or take 'decoder'"
+        )
+
+    def make(size: int, name: str) -> TokenEmbedding:
+        return TokenEmbedding(
+            size,
+            embedding_dim,
+            # As the Transformer's: vectors of unit variance, and so are tied logits at the start.
+            scale=embedding_dim**0.5,
+            embeddings_initializer=keras.initializers.RandomNormal(stddev=embedding_dim**-0.5),
+            name=name,
+        )
+
+    if tying == "all":
+        shared = make(source_size, "token_embedding")
+        return shared, shared
+    return make(source_size, "source_token_embedding"), make(target_size, "target_token_embedding")
+
+
+def num_parameters(
+    *,
+    vocabulary_size: int = 30000,
+    cell: CellKind,
+    num_encoder_layers: int,
+    num_decoder_layers: int,
+    embedding_dim: int,
+    hidden_dim: int,
+    encoder_hidden_dim: int | None = None,
+    bidirectional: bool = True,
+    context: Context = "initial_state",
+    attention: AttentionKind | None = "general",
+    attention_dim: int | None = None,
+    input_feeding: bool = False,
+    readout_dim: int | None = None,
+    readout_activation: ReadoutActivation = "tanh",
+    bridge: Bridge = "dense",
+    weight_tying: WeightTying = "none",
+    max_sequence_length: int = 1024,
+) -> int:
+    """The count of `seq2seq` with these arguments by arithmetic, without building it."""
+    e, n, v = embedding_dim, hidden_dim, vocabulary_size
+    h = encoder_hidden_dim or n
+    gates, directions = (4 if cell == "lstm" else 3), 2 if bidirectional else 1
+    m = directions * h  # width of what is attended to
+    encoder = sum(
+        directions * gates * ((m if index else e) * h + h * h + h)
+        for index in range(num_encoder_layers)
+    )
+    decoder = sum(
+        gates * ((n if index else e) * n + n * n + n) for index in range(num_decoder_layers)
+    )
+    in_readout = context == "input_and_output" or bool(attention and context == "initial_state")
+    parts = n + in_readout * m + (context == "input_and_output") * e
+    readout = parts * (readout_dim or 0) * (2 if readout_activation == "maxout" else 1)
+    fed = (readout_dim or parts) if input_feeding else (context != "initial_state") * m
+    a = attention_dim or n
+    attended = {
+        None: 0,
+        "dot": 0,
+        "general": m * n,
+        "additive": n * a + m * a + a,
+        "location": n * max_sequence_length,
+    }[attention]
+    states = 2 if cell == "lstm" else 1
+    bridged = m if attention is None else h
+    bridges = num_decoder_layers * states * (bridged * n + n) if bridge == "dense" else 0
+    matrices = {"all": 1, "decoder": 2, "none": 2}[weight_tying] * v * e
+    output = v + (v * (readout_dim or parts) if weight_tying == "none" else 0)
+    return matrices + encoder + decoder + gates * n * fed + attended + readout + bridges + output
+
+
+def _named(model_name: str) -> Callable[..., Seq2Seq]:
+    """The factory of one size."""
+    size: dict[str, Any] = SIZES[model_name]
+
+    def factory(
+        *,
+        vocabulary_size: int = _VOCABULARY_SIZES[model_name],
+        max_sequence_length: int = 1024,
+        weight_tying: WeightTying = "none",
+        teacher_forcing: float = 1.0,
+        dropout: float = 0.2,
+        name: str = model_name,
+    ) -> Seq2Seq:
+        return seq2seq(
+            **size,
+            vocabulary_size=vocabulary_size,
+            max_sequence_length=max_sequence_length,
+            weight_tying=weight_tying,
+            teacher_forcing=teacher_forcing,
+            dropout=dropout,
+            name=name,
+        )
+
+    factory.__name__ = factory.__qualname__ = model_name
+    factory.__doc__ = (
+        f"{size['num_encoder_layers']} + {size['num_decoder_layers']} layers of "
+        f"{size['cell'].upper()}, width {size['hidden_dim']}, attention {size['attention']}, "
+        "random weights; the arguments are those of `seq2seq`."
+    )
+    return factory
+
+
+_VOCABULARY_SIZES = {
+    "rnnsearch_50": 30_000,
+    "luong_global": 50_000,
+    "seq2seq_multi30k": 4_000,
+    "seq2seq_multi30k_no_attention": 4_000,
+}
+rnnsearch_50 = _named("rnnsearch_50")
+luong_global = _named("luong_global")
+seq2seq_multi30k = _named("seq2seq_multi30k")
+seq2seq_multi30k_no_attention = _named("seq2seq_multi30k_no_attention")
+
+# Exact counts with the vocabularies above, sources and targets each with a matrix of its own.
+_NUM_PARAMETERS = {
+    # Biases: gates 9,000 (3 GRUs of 3 gates), first state 1,000, logits 30,000: 40,000 of them.
+    "rnnsearch_50": 80_441_000,
+    # Biases: gates 32,000 (8 LSTMs of 4 gates), logits 50,000. Attention 1,000,000, readout
+    # 2,000,000 and input feeding 4,000,000 have none.
+    "luong_global": 221_082_000,
+    "seq2seq_multi30k": 5_701_024,
+    "seq2seq_multi30k_no_attention": 6_421_920,
+}
+_BAHDANAU = "Bahdanau et al. 2014, https://arxiv.org/abs/1409.0473"
+_LUONG = "Luong et al. 2015, https://arxiv.org/abs/1508.04025"
+_CHO = "Cho et al. 2014, https://arxiv.org/abs/1406.1078"
+_PAPERS = {
+    "rnnsearch_50": _BAHDANAU,
+    "luong_global": _LUONG,
+    "seq2seq_multi30k": _LUONG,
+    "seq2seq_multi30k_no_attention": _CHO,
+}
+
+MODELS = {
+    name: ModelCard(
+        name=name,
+        factory=globals()[name],
+        num_parameters=_NUM_PARAMETERS[name],
+        paper=_PAPERS[name],
+        symbols={
+            "V": _VOCABULARY_SIZES[name],
+            "E": size["embedding_dim"],
+            "H": size["hidden_dim"],
+        },
+        count=functools.partial(
+            num_parameters, **{"vocabulary_size": _VOCABULARY_SIZES[name], **size}
+        ),
+    )
+    for name, size in SIZES.items()
+}

@@ -1,0 +1,148 @@
+"""Cross-entropy over a large vocabulary from a sample of its words, for training alone."""
+
+import math
+from typing import Any
+
+import keras
+from keras import ops
+
+_PACKAGE = "keras_transformers"
+
+
+def log_uniform_log_probability(word_ids: Any, vocabulary_size: int) -> Any:
+    """Logarithm of the chance that a draw is this word: log((k + 2) / (k + 1)) / log(V + 1).
+
+    Zipf's law, near enough, where ids go from frequent to rare; TensorFlow's
+    `log_uniform_candidate_sampler` draws by it.
+    """
+    places = ops.cast(word_ids, "float32")
+    return ops.log(ops.log1p(1.0 / (places + 1.0)) / math.log(vocabulary_size + 1))
+
+
+def draw_log_uniform(num_draws: int, vocabulary_size: int, seed: Any) -> Any:
+    """Draws word ids, int32 (num_draws,), with replacement."""
+    draws = keras.random.uniform((num_draws,), dtype="float32", seed=seed)
+    ids = ops.cast(ops.exp(draws * math.log(vocabulary_size + 1)), "int32") - 1
+    return ops.clip(ids, 0, vocabulary_size - 1)  # rounding may go one beyond
+
+
+def sampled_crossentropy(
+    hidden: Any, target_ids: Any, kernel: Any, bias: Any, sampled_ids: Any
+) -> Any:
+    """Cross-entropy of each token, the sum over the vocabulary estimated from a sample.
+
+    The target's own term is exact. Every other word's exp(logit) counts once for each time that it
+    was drawn, divided by how often that was to be expected: the estimate of the sum is right on
+    average (Bengio and Senécal 2003), so its logarithm is a little low, the less so the larger the
+    sample. The sample is the same for all tokens; draws that hit a token's target do not count.
+
+    Args:
+        hidden: (tokens, features).
+        target_ids: int32 (tokens,).
+        kernel: (vocabulary, features), the output embeddings.
+        bias: (vocabulary,).
+        sampled_ids: int32 (draws,), from `draw_log_uniform`.
+
+    Returns:
+        float32 (tokens,), in nats.
+    """
+    num_draws, vocabulary_size = ops.shape(sampled_ids)[0], kernel.shape[0]
+    hidden = ops.cast(hidden, "float32")
+    target_logits = ops.sum(hidden * ops.take(kernel, target_ids, axis=0), axis=-1)
+    target_logits = target_logits + ops.take(bias, target_ids)  # (tokens,)
+    logits = ops.matmul(hidden, ops.transpose(ops.take(kernel, sampled_ids, axis=0)))
+    expected = log_uniform_log_probability(sampled_ids, vocabulary_size) + math.log(num_draws)
+    logits = logits + (ops.take(bias, sampled_ids) - expected)  # (tokens, draws)
+    logits = ops.where(sampled_ids[None, :] == target_ids[:, None], -1e9, logits)
+    every = ops.concatenate([target_logits[:, None], logits], axis=-1)
+    return ops.logsumexp(every, axis=-1) - target_logits
+
+
+@keras.saving.register_keras_serializable(_PACKAGE)
+class SampledSoftmax(keras.layers.Layer):
+    """The output layer of a language model, whose output is the loss.
+
+    In training `sampled_crossentropy` on `num_sampled` draws, otherwise exact, over the whole
+    vocabulary. The draws depend on the seed alone: two runs draw alike.
+
+        softmax = SampledSoftmax(50_000, num_sampled=8192, seed=1)
+        model = elmo.language_model(elmo.elmo_small(), softmax)
+        model.compile(optimizer, loss=OutputIsLoss())  # of both outputs
+
+    Args:
+        vocabulary_size: number of words; ids must go from frequent to rare.
+        num_sampled: draws in each call of training (bilm-tf: 8192).
+        seed: of the draws.
+
+    Raises:
+        ValueError: nothing to draw, or less than two words to draw from.
+    """
+
+    def __init__(
+        self, vocabulary_size: int, *, num_sampled: int, seed: int | None = None, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        if num_sampled < 1 or vocabulary_size < 2:
+            raise ValueError(
+                f"num_sampled={num_sampled} of vocabulary_size={vocabulary_size}: draw at least "
+                "one of two words"
+            )
+        self.vocabulary_size = vocabulary_size
+        self.num_sampled = num_sampled
+        self.seed = seed
+        self.seed_generator = keras.random.SeedGenerator(seed)
+
+    def build(self, hidden_shape: Any, target_ids_shape: Any) -> None:
+        """Makes the output embeddings and biases."""
+        width = hidden_shape[-1]
+        self.kernel = self.add_weight(
+            name="kernel",
+            shape=(self.vocabulary_size, width),
+            initializer=keras.initializers.RandomNormal(stddev=width**-0.5),
+        )
+        self.bias = self.add_weight(name="bias", shape=(self.vocabulary_size,), initializer="zeros")
+
+    def call(self, hidden: Any, target_ids: Any, training: bool | None = None) -> Any:
+        """Vectors (batch, tokens, features), ids (batch, tokens) to losses (batch, tokens)."""
+        rows = ops.cast(ops.reshape(hidden, (-1, hidden.shape[-1])), "float32")
+        ids = ops.cast(ops.reshape(target_ids, (-1,)), "int32")
+        kernel, bias = (ops.cast(weight, "float32") for weight in (self.kernel, self.bias))
+        if training:
+            sampled = draw_log_uniform(self.num_sampled, self.vocabulary_size, self.seed_generator)
+            losses = sampled_crossentropy(rows, ids, kernel, bias, sampled)
+        else:
+            logits = ops.matmul(rows, ops.transpose(kernel)) + bias  # (rows, vocabulary)
+            at_ids = ops.squeeze(ops.take_along_axis(logits, ids[:, None], axis=-1), -1)
+            losses = ops.logsumexp(logits, axis=-1) - at_ids
+        return ops.reshape(losses, ops.shape(target_ids))
+
+    def compute_output_spec(
+        self, hidden: Any, target_ids: Any, training: bool | None = None
+    ) -> Any:
+        """Shape and dtype of `call`'s result."""
+        return keras.KerasTensor(target_ids.shape, dtype="float32")
+
+    def get_config(self) -> dict[str, Any]:
+        """The constructor's arguments."""
+        return super().get_config() | {
+            "vocabulary_size": self.vocabulary_size,
+            "num_sampled": self.num_sampled,
+            "seed": self.seed,
+        }
+
+
+@keras.saving.register_keras_serializable(_PACKAGE)
+class OutputIsLoss(keras.losses.Loss):
+    """For a model whose output is its loss, token by token; averaged over `sample_weight`.
+
+    The target that `fit` asks for is not looked at: give zeros of the output's shape.
+    """
+
+    def __init__(
+        self, *, reduction: str | None = "mean_with_sample_weight", name: str = "output_is_loss"
+    ) -> None:
+        super().__init__(name=name, reduction=reduction, dtype="float32")
+
+    def call(self, y_true: Any, y_pred: Any) -> Any:
+        """The output as it is."""
+        return y_pred
