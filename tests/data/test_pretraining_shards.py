@@ -137,6 +137,7 @@ def test_records_have_googles_features(made: tuple[Path, PretrainingReport]) -> 
         assert not any(record["masked_lm_ids"][num_chosen:])
 
 
+@pytest.mark.slow
 def test_two_processes_make_the_same_bytes(
     made: tuple[Path, PretrainingReport],
     files: list[Path],

@@ -132,6 +132,7 @@ def test_a_vocabulary_of_another_size_is_refused(bpe, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_matrices_in_bfloat16(model, bpe, exported, tmp_path):
     """The search's loops read the rounded weights too; checked by reloading."""
     halved = translator(

@@ -71,6 +71,7 @@ def squad_file(folder, copies, *, impossible=False):
     return path
 
 
+@pytest.mark.slow
 def test_questions_with_and_without_answers(folder, monkeypatch):
     path = squad_file(folder, 12, impossible=True)
     metrics = run(
@@ -113,6 +114,7 @@ def test_a_task_of_glue_and_its_submission(folder, monkeypatch):
     assert len(lines) == 1 + 8
 
 
+@pytest.mark.slow
 def test_a_regression_task(folder, monkeypatch):
     header = "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment"
     rows = []
