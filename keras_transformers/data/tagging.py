@@ -123,11 +123,14 @@ def encode(
     is_first = position == tf.gather(pieces.row_starts(), word)
     token_ids = by_word.merge_dims(1, 2)
     words = tf.cast(tf.where(is_first, tf.gather(index, word), -1), tf.int32)
-    step = max(1, room // 2)
-    plan = windows.plan(token_ids.row_lengths(), room, step)
-    owned = _owned(plan, token_ids.row_lengths(), room, step)
+    halves = windows.plan_halves(token_ids.row_lengths(), room)
     encoded = EncodedSentences(
-        sentences, token_ids, token_ids.with_values(words), plan, owned, tokenizer
+        sentences,
+        token_ids,
+        token_ids.with_values(words),
+        halves.windows,
+        _owned(halves, token_ids.row_lengths()),
+        tokenizer,
     )
     _logger.info("%s", encoded.statistics)
     return encoded
@@ -229,16 +232,12 @@ def labels_from_logits(
     return found
 
 
-def _owned(plan: windows.Windows, num_tokens: tf.Tensor, room: int, step: int) -> tf.Tensor:
-    """From which piece to which a window's words count: int64 (windows, 2).
-
-    What two windows share is halved: each word counts where it has more context.
-    """
-    lead = (room - step) // 2
-    is_first = plan.starts == 0
-    is_last = plan.starts + plan.lengths == tf.gather(num_tokens, plan.rows)
-    begins = tf.where(is_first, tf.zeros_like(plan.starts), lead)
-    return tf.stack([begins, tf.where(is_last, plan.lengths, lead + step)], axis=1)
+def _owned(halves: windows.Halves, num_tokens: tf.Tensor) -> tf.Tensor:
+    """From which piece to which a window's words count: int64 (windows, 2)."""
+    (rows, starts, lengths), step, lead = halves
+    begins = tf.where(starts == 0, tf.zeros_like(starts), lead)
+    is_last = starts + lengths == tf.gather(num_tokens, rows)
+    return tf.stack([begins, tf.where(is_last, lengths, lead + step)], axis=1)
 
 
 def _word_at(encoded: EncodedSentences, indices: tf.Tensor) -> tf.Tensor:

@@ -185,17 +185,16 @@ class _Graph:
 
     def _labelled(self, token_ids: Any) -> tuple[Any, Any]:
         """Texts (batch, None) to the best label of each token and its probability, (tokens,)."""
-        room = self.max_sequence_length - 2
-        step = max(1, room // 2)
         with tf.device("CPU:0"):  # where ragged tensors are at home
-            plan = windows.plan(token_ids.row_lengths(), room, step)
+            # [CLS] and [SEP] take two places.
+            halves = windows.plan_halves(token_ids.row_lengths(), self.max_sequence_length - 2)
             inputs = packing.pack(
-                [windows.cut(token_ids, plan)],
+                [windows.cut(token_ids, halves.windows)],
                 cls_token_id=self.tokenizer.cls_token_id,
                 sep_token_id=self.tokenizer.sep_token_id,
                 pad_token_id=self.tokenizer.pad_token_id,
             )
-            owners = _owners(token_ids, plan, room, step)  # (tokens, 2)
+            owners = _owners(token_ids, halves)  # (tokens, 2)
         rows = tf.TensorSpec([None, None], tf.int32)
         best = in_chunks(
             self._best,
@@ -223,17 +222,14 @@ class _Graph:
         return offsets.to_characters(text, ragged.with_values(byte_offsets)).values
 
 
-def _owners(token_ids: Any, plan: windows.Windows, room: int, step: int) -> Any:
-    """Where each token has most context: int64 (tokens, 2), its window and its position in there.
-
-    What two windows share is halved, as in `data.tagging`.
-    """
+def _owners(token_ids: Any, halves: windows.Halves) -> Any:
+    """Where each token counts: int64 (tokens, 2), its window and its position in there."""
+    (rows, _, _), step, lead = halves
     row = token_ids.value_rowids()  # (tokens,)
     position = tf.range(tf.size(row, tf.int64)) - tf.gather(token_ids.row_starts(), row)
     counts = tf.math.unsorted_segment_sum(
-        tf.ones_like(plan.rows), plan.rows, token_ids.nrows()
+        tf.ones_like(rows), rows, token_ids.nrows()
     )  # (batch,), of windows
-    lead = (room - step) // 2
     index = tf.clip_by_value((position - lead) // step, 0, tf.gather(counts, row) - 1)
     window = tf.gather(tf.cumsum(counts, exclusive=True), row) + index
     return tf.stack([window, position - index * step + 1], axis=1)  # behind [CLS]

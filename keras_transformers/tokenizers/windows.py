@@ -49,6 +49,39 @@ def plan(num_tokens: Any, room: Any, step: Any) -> Windows:
     return Windows(rows, starts, lengths)
 
 
+class Halves(NamedTuple):
+    """Windows that overlap by half, each token counting in one of them: where it has more context.
+
+    Attributes:
+        windows: the windows.
+        step: tokens from one window's start to the next one's.
+        lead: a window's tokens from `lead` to `lead + step` count there; in a row's first window
+            those before too, in its last one those behind.
+    """
+
+    windows: Windows
+    step: int
+    lead: int
+
+
+def plan_halves(num_tokens: Any, room: int) -> Halves:
+    """Windows of `room` tokens over rows, where a label is wanted for each token.
+
+    A token has a quarter of a window of context on both sides, or all there is.
+
+    Args:
+        num_tokens: int64 (rows,), tokens of each row.
+        room: tokens that a window holds, 1 or more.
+
+    Example:
+        >>> halves = plan_halves([7], 4)
+        >>> halves.windows.starts.numpy().tolist(), halves.step, halves.lead
+        ([0, 2, 4], 2, 1)
+    """
+    step = max(1, room // 2)
+    return Halves(plan(num_tokens, room, step), step, (room - step) // 2)
+
+
 def cut(tokens: tf.RaggedTensor, windows: Windows) -> tf.RaggedTensor:
     """What windows hold of the rows of `tokens` (rows, None): (windows, None)."""
     first = tf.gather(tokens.row_starts(), windows.rows) + windows.starts
