@@ -1,12 +1,14 @@
 """Token and position embeddings. A segment embedding is a plain `keras.layers.Embedding`."""
 
-from typing import Any
+from typing import Any, Literal
 
 import keras
 import numpy as np
 from keras import ops
 
 from keras_transformers.layers.dense import PACKAGE
+
+WeightTying = Literal["none", "decoder", "all"]
 
 
 @keras.saving.register_keras_serializable(PACKAGE)
@@ -80,6 +82,48 @@ class TokenEmbedding(keras.layers.Embedding):
             "hidden_dim": self.hidden_dim,
             "scale": self.scale,
         }
+
+
+def token_embeddings(
+    weight_tying: WeightTying, source_size: int, target_size: int, hidden_dim: int
+) -> tuple[TokenEmbedding, TokenEmbedding]:
+    """The embeddings of an encoder-decoder's sources and targets, named for the layers they are.
+
+    Args:
+        weight_tying: "all" makes them the same object, "token_embedding"; else they are
+            "source_token_embedding" and "target_token_embedding", of which with "decoder" the
+            second projects to the logits too.
+        source_size: number of source tokens.
+        target_size: number of target tokens.
+        hidden_dim: width of a vector.
+
+    Raises:
+        ValueError: an unknown choice, or "all" for two vocabularies of different sizes.
+    """
+    if weight_tying not in ("none", "decoder", "all"):
+        raise ValueError(
+            f"weight_tying={weight_tying!r} is unknown: take 'all', 'decoder' or 'none'"
+        )
+    if weight_tying == "all" and source_size != target_size:
+        raise ValueError(
+            f"weight_tying='all' shares one matrix, but the vocabularies have {source_size} and "
+            f"{target_size} tokens; train one vocabulary for both, or take 'decoder'"
+        )
+
+    def make(size: int, name: str) -> TokenEmbedding:
+        return TokenEmbedding(
+            size,
+            hidden_dim,
+            # Scaled by sqrt(d) the vectors have unit variance, and tied logits do at the start.
+            scale=hidden_dim**0.5,
+            embeddings_initializer=keras.initializers.RandomNormal(stddev=hidden_dim**-0.5),
+            name=name,
+        )
+
+    if weight_tying == "all":
+        shared = make(source_size, "token_embedding")
+        return shared, shared
+    return make(source_size, "source_token_embedding"), make(target_size, "target_token_embedding")
 
 
 @keras.saving.register_keras_serializable(PACKAGE)

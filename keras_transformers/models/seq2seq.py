@@ -11,7 +11,8 @@ from typing import Any
 
 import keras
 
-from keras_transformers.layers import AddBias, PaddingMask, RowDense, TokenEmbedding
+from keras_transformers.layers import AddBias, PaddingMask, RowDense
+from keras_transformers.layers.embeddings import WeightTying, token_embeddings
 from keras_transformers.layers.recurrent import CellKind
 from keras_transformers.layers.recurrent_decoder import (
     Bridge,
@@ -24,7 +25,6 @@ from keras_transformers.layers.rnn_attention import AttentionKind
 from keras_transformers.layers.teacher_forcing import TeacherForcing, check_ratio
 from keras_transformers.models.card import ModelCard
 from keras_transformers.models.seq2seq_model import Seq2Seq
-from keras_transformers.models.transformer import WeightTying
 
 SIZES: dict[str, dict[str, Any]] = {
     "rnnsearch_50": {
@@ -179,7 +179,7 @@ def seq2seq(
         max_sequence_length=max_sequence_length,
         name="decoder",
     )
-    source_embedding, target_embedding = _token_embeddings(
+    source_embedding, target_embedding = token_embeddings(
         weight_tying, vocabulary_size, target_vocabulary_size, embedding_dim
     )
 
@@ -218,34 +218,6 @@ def seq2seq(
         outputs={"logits": logits},
         name=name,
     )
-
-
-def _token_embeddings(
-    tying: WeightTying, source_size: int, target_size: int, embedding_dim: int
-) -> tuple[TokenEmbedding, TokenEmbedding]:
-    """The sources' embedding and the targets', the same object where all is tied."""
-    if tying not in ("none", "decoder", "all"):
-        raise ValueError(f"weight_tying={tying!r} is unknown: take 'all', 'decoder' or 'none'")
-    if tying == "all" and source_size != target_size:
-        raise ValueError(
-            f"weight_tying='all' shares one matrix, but the vocabularies have {source_size} and "
-            f"{target_size} tokens; train one vocabulary for both, or take 'decoder'"
-        )
-
-    def make(size: int, name: str) -> TokenEmbedding:
-        return TokenEmbedding(
-            size,
-            embedding_dim,
-            # As the Transformer's: vectors of unit variance, and so are tied logits at the start.
-            scale=embedding_dim**0.5,
-            embeddings_initializer=keras.initializers.RandomNormal(stddev=embedding_dim**-0.5),
-            name=name,
-        )
-
-    if tying == "all":
-        shared = make(source_size, "token_embedding")
-        return shared, shared
-    return make(source_size, "source_token_embedding"), make(target_size, "target_token_embedding")
 
 
 def num_parameters(

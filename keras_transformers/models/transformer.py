@@ -15,14 +15,13 @@ from keras_transformers.layers import (
     PositionEmbedding,
     RowDense,
     SinusoidalPositionEmbedding,
-    TokenEmbedding,
 )
 from keras_transformers.layers.cache import empty_cache
 from keras_transformers.layers.dense import PACKAGE, Activation
+from keras_transformers.layers.embeddings import WeightTying, token_embeddings
 from keras_transformers.layers.residual import NormPosition
 from keras_transformers.models.card import ModelCard
 
-WeightTying = Literal["none", "decoder", "all"]
 Positions = Literal["sinusoidal", "learned"]
 Step = Callable[[Any, Any, Any], tuple[Any, Any]]
 
@@ -223,8 +222,9 @@ def transformer(
         TensorShape([2, 3, 50])
     """
     target_vocabulary_size = target_vocabulary_size or vocabulary_size
-    _check_choices(weight_tying, positions, vocabulary_size, target_vocabulary_size)
-    source_embedding, target_embedding = _token_embeddings(
+    if positions not in ("sinusoidal", "learned"):
+        raise ValueError(f"positions={positions!r} is unknown: take 'sinusoidal' or 'learned'")
+    source_embedding, target_embedding = token_embeddings(
         weight_tying, vocabulary_size, target_vocabulary_size, hidden_dim
     )
     layer_arguments: dict[str, Any] = {
@@ -283,39 +283,6 @@ def transformer(
         outputs={"logits": logits},
         name=name,
     )
-
-
-def _check_choices(tying: str, positions: str, source_size: int, target_size: int) -> None:
-    if tying not in ("none", "decoder", "all"):
-        raise ValueError(f"weight_tying={tying!r} is unknown: take 'all', 'decoder' or 'none'")
-    if positions not in ("sinusoidal", "learned"):
-        raise ValueError(f"positions={positions!r} is unknown: take 'sinusoidal' or 'learned'")
-    if tying == "all" and source_size != target_size:
-        raise ValueError(
-            f"weight_tying='all' shares one matrix, but the vocabularies have {source_size} and "
-            f"{target_size} tokens; train one vocabulary for both, or take 'decoder'"
-        )
-
-
-def _token_embeddings(
-    tying: WeightTying, source_size: int, target_size: int, hidden_dim: int
-) -> tuple[TokenEmbedding, TokenEmbedding]:
-    """The sources' embedding and the targets', the same object where all is tied."""
-
-    def make(size: int, name: str) -> TokenEmbedding:
-        return TokenEmbedding(
-            size,
-            hidden_dim,
-            # Scaled by sqrt(d) the vectors have unit variance, and tied logits do at the start.
-            scale=hidden_dim**0.5,
-            embeddings_initializer=keras.initializers.RandomNormal(stddev=hidden_dim**-0.5),
-            name=name,
-        )
-
-    if tying == "all":
-        shared = make(source_size, "token_embedding")
-        return shared, shared
-    return make(source_size, "source_token_embedding"), make(target_size, "target_token_embedding")
 
 
 def num_parameters(
