@@ -4,8 +4,8 @@ Averaging the weights of the last few checkpoints (Vaswani et al. 2017, section 
 model, 20 for the big one, ten minutes apart) gives most of what an ensemble of them would.
 
 An exponential moving average is the other way to it, and Keras has it: compile with
-`keras.optimizers.Adam(..., use_ema=True, ema_momentum=0.999)` and pass `fit` the callback
-`keras.callbacks.SwapEMAWeights(swap_on_epoch=True)`, in front of any that evaluates or saves.
+`optimizers.adam(..., ema=0.999)` and pass `fit` the callback `SwapAverageWeights()`, in front of
+any that evaluates or saves.
 """
 
 import contextlib
@@ -120,6 +120,25 @@ class CheckpointAveraging(keras.callbacks.Callback):
                 f"{each}; train longer or lower the frequency"
             )
         self.model.set_weights([_mean(values) for values in zip(*self._checkpoints, strict=True)])
+
+
+class SwapAverageWeights(keras.callbacks.SwapEMAWeights):
+    """Keras' SwapEMAWeights for each epoch's end, that a resumed run can tell where it stood.
+
+    Between epochs the model has the averages, and the optimizer keeps the weights that train: a run
+    that goes on from there must change them back first, or it trains the averages.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(swap_on_epoch=True)
+
+    def state(self) -> list[np.ndarray]:
+        """Which of the two the model has, for `resume.TrainingState`."""
+        return [np.array(self._ema_weights_in_model)]
+
+    def load_state(self, arrays: Sequence[np.ndarray]) -> None:
+        """Puts back what `state` gave."""
+        self._ema_weights_in_model = bool(arrays[0])
 
 
 def average_checkpoints(

@@ -6,6 +6,7 @@ and `last.weights.h5` of the newest, `metrics.json`.
 
 import contextlib
 import dataclasses
+import importlib.util
 import json
 import logging
 import os
@@ -63,6 +64,19 @@ def user_errors() -> Iterator[None]:
         raise SystemExit(2) from error
 
 
+def check_installed(*packages: str, extra: str) -> None:
+    """Sees at the beginning what would be missed after an epoch.
+
+    Raises:
+        ValueError: a package of the extra is not installed.
+    """
+    missing = [package for package in packages if importlib.util.find_spec(package) is None]
+    if missing:
+        raise ValueError(
+            f"{', '.join(missing)} not installed: pip install 'keras-transformers[{extra}]'"
+        )
+
+
 def check_new(folder: str | os.PathLike[str]) -> Path:
     """The folder of a new run, not yet created.
 
@@ -108,6 +122,13 @@ def epochs(history: Mapping[str, list[float]]) -> list[dict[str, float]]:
         {"epoch": number} | {name: float(v) for name, v in zip(history, row, strict=True)}
         for number, row in enumerate(rows, start=1)
     ]
+
+
+def best_epoch(history: Mapping[str, list[float]], monitor: str) -> dict[str, float]:
+    """The figure that told the best epoch, `best`, and that epoch's number from 1, `best_epoch`."""
+    values = history[monitor]
+    best = max(values)
+    return {"best": float(best), "best_epoch": values.index(best) + 1}
 
 
 def report(folder: Path, metrics: Mapping[str, Any]) -> None:

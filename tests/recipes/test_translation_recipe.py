@@ -1,6 +1,7 @@
 """The translation recipe, from files to an export, and what it says to wrong input."""
 
 import gzip
+import importlib.util
 import json
 import runpy
 import sys
@@ -88,7 +89,8 @@ def test_files_to_an_export(folder, monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_stopped_run_goes_on(folder, monkeypatch):
+@pytest.mark.parametrize("options", [{}, {"ema": 0.9}], ids=["plain", "ema"])
+def test_a_stopped_run_goes_on(folder, monkeypatch, options):
     """As if it had not stopped: the same weights in the end."""
     from keras_transformers.training.resume import TrainingState
 
@@ -104,11 +106,11 @@ def test_a_stopped_run_goes_on(folder, monkeypatch):
 
                 patch.setattr(TrainingState, "on_epoch_end", stop)
                 with pytest.raises(KeyboardInterrupt):
-                    run(patch, folder, name=name, epochs=2)
+                    run(patch, folder, name=name, epochs=2, **options)
         if stops:
-            run(monkeypatch, folder, name=name, epochs=2, resume=True)
+            run(monkeypatch, folder, name=name, epochs=2, resume=True, **options)
         else:
-            run(monkeypatch, folder, name=name, epochs=2)
+            run(monkeypatch, folder, name=name, epochs=2, **options)
         state = np.load(folder / "runs" / name / "state.npz")
         finished.append([state[key] for key in state.files if key.startswith("variable_")])
     for whole, stopped in zip(*finished, strict=True):
@@ -132,6 +134,22 @@ def test_wrong_input_ends_with_one_line_and_status_2(folder, monkeypatch, capsys
     error = capsys.readouterr().err
     assert error.splitlines()[-1].startswith("error: ")
     assert message in error
+
+
+def absent(name, package=None, find=importlib.util.find_spec):
+    return None if name in ("matplotlib", "sacrebleu") else find(name, package)
+
+
+def test_a_missing_package_is_seen_before_the_training(folder, monkeypatch, capsys):
+    from keras_transformers.training import runs
+
+    monkeypatch.setattr(runs.importlib.util, "find_spec", absent)
+    with pytest.raises(SystemExit) as stopped:
+        run(monkeypatch, folder)
+    assert stopped.value.code == 2
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert "matplotlib, sacrebleu not installed: pip install 'keras-transformers[transl" in error
+    assert not (folder / "runs").exists()
 
 
 def test_unequal_files_are_named_with_their_counts(folder, monkeypatch, capsys):
