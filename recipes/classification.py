@@ -24,17 +24,14 @@ import keras_transformers as kt
 from keras_transformers.data import classification
 from keras_transformers.data.cleaning import deduplicate, overlap, split
 from keras_transformers.data.examples import Examples, label_set, load, majority_share
-from keras_transformers.encoders import load_encoder
 from keras_transformers.export.text import check_model, checked_length
-from keras_transformers.export.versions import split_target
+from keras_transformers.fine_tuning import FineTuning, with_grid
 from keras_transformers.tokenizers import WordPieceTokenizer
 from keras_transformers.training import runs
-from keras_transformers.training.optimizers import adamw
-from keras_transformers.training.schedules import WarmupLinearDecay
 
 
-@dataclasses.dataclass(frozen=True)
-class Config:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Config(FineTuning):
     """Fine-tunes a BERT encoder to classify texts or pairs of texts."""
 
     train_file: Path  # labelled texts: .tsv, .txt (tabs), .csv, .jsonl; each also with .gz
@@ -47,38 +44,17 @@ class Config:
     header: Literal["auto", "present", "absent"] = "auto"  # does the first row name the columns?
     labels: tuple[str, ...] = ()  # in the order of their ids; empty: the training file's, sorted
 
-    weights: Path | None = None  # Hugging Face BERT: config.json, model.safetensors, vocab.txt
-    model: str | None = None  # instead: a name of `keras-transformers list`, random weights
-    vocabulary: Path | None = None  # vocab.txt for --model; --weights brings its own
-    lowercase: bool = True  # False for cased vocabularies
-
     pooling: Literal["cls", "mean"] = "cls"  # the pooler on [CLS], as BERT; or all tokens' mean
-    epochs: int = 3
-    batch_size: int = 32
-    learning_rate: float = 1e-4  # the highest, after the warm-up
-    warmup_fraction: float = 0.1  # of all updates
-    weight_decay: float = 0.01
-    clip_norm: float = 1.0
-    dropout: float = 0.1  # in the encoder, its attention and the classifier
-    max_sequence_length: int = 128  # tokens, [CLS] and [SEP] included
-    precision: Literal["float32", "mixed_bfloat16"] = "float32"
-    seed: int = 0  # of new weights, dropout and the order of the examples
 
     name: str = "classification"  # the run's folder in runs_dir
-    runs_dir: Path = Path("runs")
-    export: Path | None = None  # writes a SavedModel there, e.g. saved_models/sentiment/1
 
 
 def main(config: Config) -> dict[str, Any]:
     """Trains, measures, exports; returns what it writes to runs/<name>/metrics.json."""
     started = time.time()
     with runs.user_errors():
-        folder = runs.check_new(config.runs_dir / config.name)
-        if config.export:
-            split_target(config.export)
+        folder = config.begin()
         train, dev, test, labels = read(config)
-        keras.config.set_dtype_policy(config.precision)
-        keras.utils.set_random_seed(config.seed)
         model, tokenizer = build(config, len(labels))
         checked_length(model, config.max_sequence_length, pair=train.texts_b is not None)
 
@@ -94,14 +70,8 @@ def main(config: Config) -> dict[str, Any]:
             )
 
         train_batches, dev_batches = batches(train, shuffle=True), batches(dev)
-        num_updates = config.epochs * len(train_batches)
-        schedule = WarmupLinearDecay(
-            config.learning_rate,
-            warmup_steps=round(config.warmup_fraction * num_updates),
-            total_steps=num_updates,
-        )
         model.compile(
-            optimizer=adamw(schedule, weight_decay=config.weight_decay, clip_norm=config.clip_norm),
+            optimizer=config.optimizer(len(train_batches)),
             loss={"logits": keras.losses.SparseCategoricalCrossentropy(from_logits=True)},
             metrics={"logits": [keras.metrics.SparseCategoricalAccuracy(name="accuracy")]},
             jit_compile=False,
@@ -121,6 +91,7 @@ def main(config: Config) -> dict[str, Any]:
     metrics = {
         "dev_accuracy": max(history["val_accuracy"]),
         "dev_majority": majority_share(dev),
+        **runs.best_epoch(history, "val_accuracy"),
         "epochs": runs.epochs(history),
         "labels": labels,
         "seconds": round(time.time() - started),
@@ -168,13 +139,7 @@ def read(config: Config) -> tuple[Examples, Examples, Examples | None, list[str]
 
 def build(config: Config, num_classes: int) -> tuple[keras.Model, WordPieceTokenizer]:
     """The encoder, pretrained or not, with a classifier on top, and its tokenizer."""
-    encoder, tokenizer = load_encoder(
-        weights=config.weights,
-        model=config.model,
-        vocabulary=config.vocabulary,
-        lowercase=config.lowercase,
-        dropout=config.dropout,
-    )
+    encoder, tokenizer = config.encoder()
     if config.pooling == "mean":
         encoder = with_mean_pooling(encoder)
     model = kt.heads.classifier(encoder, num_classes, dropout=config.dropout)
@@ -191,4 +156,4 @@ def with_mean_pooling(encoder: keras.Model) -> keras.Model:
 
 
 if __name__ == "__main__":
-    runs.command_line(main, Config)
+    runs.command_line(with_grid(main), Config)

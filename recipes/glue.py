@@ -21,16 +21,13 @@ import keras_transformers as kt
 from keras_transformers.data import classification, glue, regression
 from keras_transformers.data.cleaning import deduplicate, overlap, split
 from keras_transformers.data.examples import Examples
-from keras_transformers.encoders import load_encoder
 from keras_transformers.export.text import check_model, checked_length
-from keras_transformers.export.versions import split_target
+from keras_transformers.fine_tuning import FineTuning, with_grid
 from keras_transformers.training import classification_metrics, runs
-from keras_transformers.training.optimizers import adamw
-from keras_transformers.training.schedules import WarmupLinearDecay
 
 
-@dataclasses.dataclass(frozen=True)
-class Config:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Config(FineTuning):
     """Fine-tunes a BERT encoder on a task of GLUE, or on SICK."""
 
     task: str  # cola sst2 mrpc qqp stsb mnli qnli rte wnli sick_relatedness sick_entailment
@@ -40,25 +37,7 @@ class Config:
     dev_fraction: float = 0.2  # the dev set's share of the training file, the same for all seeds
     malformed: Literal["refuse", "skip"] = "refuse"  # rows with another number of columns
 
-    weights: Path | None = None  # Hugging Face BERT: config.json, model.safetensors, vocab.txt
-    model: str | None = None  # instead: a name of `keras-transformers list`, random weights
-    vocabulary: Path | None = None  # vocab.txt for --model; --weights brings its own
-    lowercase: bool = True  # False for cased vocabularies
-
-    epochs: int = 3
-    batch_size: int = 32
-    learning_rate: float = 1e-4  # the highest, after the warm-up
-    warmup_fraction: float = 0.1  # of all updates
-    weight_decay: float = 0.01
-    clip_norm: float = 1.0
-    dropout: float = 0.1  # in the encoder, its attention and the head
-    max_sequence_length: int = 128  # tokens, [CLS] and [SEP] included
-    precision: Literal["float32", "mixed_bfloat16"] = "float32"
-    seed: int = 0  # of new weights, dropout and the order of the examples
-
     name: str = "glue"  # the run's folder in runs_dir
-    runs_dir: Path = Path("runs")
-    export: Path | None = None  # writes a SavedModel there, e.g. saved_models/paraphrase/1
 
 
 def main(config: Config) -> dict[str, Any]:
@@ -66,19 +45,10 @@ def main(config: Config) -> dict[str, Any]:
     started = time.time()
     with runs.user_errors():
         task = glue.task(config.task)
-        folder = runs.check_new(config.runs_dir / config.name)
-        if config.export:
-            split_target(config.export)
+        monitor = f"val_{task.metrics[0]}"
+        folder = config.begin()
         train, dev, unlabelled = read(config)
-        keras.config.set_dtype_policy(config.precision)
-        keras.utils.set_random_seed(config.seed)
-        encoder, tokenizer = load_encoder(
-            weights=config.weights,
-            model=config.model,
-            vocabulary=config.vocabulary,
-            lowercase=config.lowercase,
-            dropout=config.dropout,
-        )
+        encoder, tokenizer = config.encoder()
         if task.is_regression:
             model = kt.heads.regressor(encoder, dropout=config.dropout)
             output, loss, metric = "score", keras.losses.MeanSquaredError(), "mse"
@@ -105,14 +75,8 @@ def main(config: Config) -> dict[str, Any]:
             )
 
         train_batches = batches(train, targets=True, shuffle=True)
-        num_updates = config.epochs * len(train_batches)
-        schedule = WarmupLinearDecay(
-            config.learning_rate,
-            warmup_steps=round(config.warmup_fraction * num_updates),
-            total_steps=num_updates,
-        )
         model.compile(
-            optimizer=adamw(schedule, weight_decay=config.weight_decay, clip_norm=config.clip_norm),
+            optimizer=config.optimizer(len(train_batches)),
             loss={output: loss},
             metrics={output: [metric]},
             jit_compile=False,
@@ -141,13 +105,14 @@ def main(config: Config) -> dict[str, Any]:
         shuffle=False,  # the batches are shuffled already
         callbacks=[
             keras.callbacks.LambdaCallback(on_epoch_end=log_scores),
-            *runs.callbacks(folder, monitor=f"val_{task.metrics[0]}"),
+            *runs.callbacks(folder, monitor=monitor),
         ],
         verbose=runs.verbosity(),
     ).history
     model.load_weights(folder / runs.BEST_WEIGHTS)
 
     metrics = {f"dev_{name}": value for name, value in scores(dev).items()} | {
+        **runs.best_epoch(history, monitor),
         "epochs": runs.epochs(history),
         "seconds": round(time.time() - started),
     }
@@ -187,4 +152,4 @@ def read(config: Config) -> tuple[Examples, Examples, Examples | None]:
 
 
 if __name__ == "__main__":
-    runs.command_line(main, Config)
+    runs.command_line(with_grid(main), Config)

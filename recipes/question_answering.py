@@ -13,16 +13,13 @@ import keras
 
 import keras_transformers as kt
 from keras_transformers.data import question_answering, question_predictions, squad
-from keras_transformers.encoders import load_encoder
 from keras_transformers.export.text import check_model, checked_length
-from keras_transformers.export.versions import split_target
+from keras_transformers.fine_tuning import FineTuning, with_grid
 from keras_transformers.training import answer_metrics, runs
-from keras_transformers.training.optimizers import adamw
-from keras_transformers.training.schedules import WarmupLinearDecay
 
 
-@dataclasses.dataclass(frozen=True)
-class Config:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Config(FineTuning):
     """Fine-tunes a BERT encoder to answer questions about texts."""
 
     train_file: Path  # SQuAD's JSON
@@ -31,48 +28,23 @@ class Config:
     dev_fraction: float = 0.2  # the dev set's share of the training file, the same for all seeds
     mismatched: Literal["skip", "refuse"] = "skip"  # answers that do not stand at their offset
 
-    weights: Path | None = None  # Hugging Face BERT: config.json, model.safetensors, vocab.txt
-    model: str | None = None  # instead: a name of `keras-transformers list`, random weights
-    vocabulary: Path | None = None  # vocab.txt for --model; --weights brings its own
-    lowercase: bool = True  # False for cased vocabularies
-
-    epochs: int = 3
     batch_size: int = 16
-    learning_rate: float = 1e-4  # the highest, after the warm-up
-    warmup_fraction: float = 0.1  # of all updates
-    weight_decay: float = 0.01
-    clip_norm: float = 1.0
-    dropout: float = 0.1  # in the encoder and its attention
     max_sequence_length: int = 384  # tokens of a window: question, text, [CLS] and two [SEP]
     doc_stride: int = 128  # tokens from one window of a long text to the next
     max_question_length: int = 64  # tokens; longer questions are trimmed and counted
     max_answer_length: int = 30  # tokens
     no_answer_threshold: float | None = None  # SQuAD 2.0: say nothing where that scores this more
-    precision: Literal["float32", "mixed_bfloat16"] = "float32"
-    seed: int = 0  # of new weights, dropout and the order of the windows
 
     name: str = "question_answering"  # the run's folder in runs_dir
-    runs_dir: Path = Path("runs")
-    export: Path | None = None  # writes a SavedModel there, e.g. saved_models/answers/1
 
 
 def main(config: Config) -> dict[str, Any]:
     """Trains, measures, exports; returns what it writes to runs/<name>/metrics.json."""
     started = time.time()
     with runs.user_errors():
-        folder = runs.check_new(config.runs_dir / config.name)
-        if config.export:
-            split_target(config.export)
+        folder = config.begin()
         train, dev, test = read(config)
-        keras.config.set_dtype_policy(config.precision)
-        keras.utils.set_random_seed(config.seed)
-        encoder, tokenizer = load_encoder(
-            weights=config.weights,
-            model=config.model,
-            vocabulary=config.vocabulary,
-            lowercase=config.lowercase,
-            dropout=config.dropout,
-        )
+        encoder, tokenizer = config.encoder()
         model = kt.heads.span_extractor(encoder)
         check_model(model, tokenizer, "start_logits")
         checked_length(model, config.max_sequence_length, pair=True)
@@ -94,15 +66,9 @@ def main(config: Config) -> dict[str, Any]:
             shuffle=True,
             seed=config.seed,
         )
-        num_updates = config.epochs * len(train_batches)
-        schedule = WarmupLinearDecay(
-            config.learning_rate,
-            warmup_steps=round(config.warmup_fraction * num_updates),
-            total_steps=num_updates,
-        )
         crossentropy = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
         model.compile(
-            optimizer=adamw(schedule, weight_decay=config.weight_decay, clip_norm=config.clip_norm),
+            optimizer=config.optimizer(len(train_batches)),
             # Half of each, so that the loss is their mean, as in BERT.
             loss=dict.fromkeys(("start_logits", "end_logits"), crossentropy),
             loss_weights=dict.fromkeys(("start_logits", "end_logits"), 0.5),
@@ -156,6 +122,7 @@ def main(config: Config) -> dict[str, Any]:
     if test is not None:
         found["test"] = scores(encode(test), "test_answers.json")
     metrics: dict[str, Any] = {
+        **runs.best_epoch(history, "val_f1"),
         "epochs": runs.epochs(history),
         "seconds": round(time.time() - started),
     }
@@ -191,4 +158,4 @@ def read(config: Config) -> tuple[squad.Questions, squad.Questions, squad.Questi
 
 
 if __name__ == "__main__":
-    runs.command_line(main, Config)
+    runs.command_line(with_grid(main), Config)

@@ -7,25 +7,22 @@ Data:    CoNLL-2003's eng.train and eng.testa, or any file with a word and a lab
 import dataclasses
 import time
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import keras
 
 import keras_transformers as kt
 from keras_transformers.data import conll, tagging
-from keras_transformers.encoders import load_encoder
 from keras_transformers.export.text import check_model, checked_length
-from keras_transformers.export.versions import split_target
+from keras_transformers.fine_tuning import FineTuning, with_grid
 from keras_transformers.training import runs
 from keras_transformers.training.losses import TokenCrossentropy
 from keras_transformers.training.metrics import TokenAccuracy
-from keras_transformers.training.optimizers import adamw
-from keras_transformers.training.schedules import WarmupLinearDecay
 from keras_transformers.training.tagging_metrics import EntityScores, entity_scores
 
 
-@dataclasses.dataclass(frozen=True)
-class Config:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Config(FineTuning):
     """Fine-tunes a BERT encoder to tag words."""
 
     train_file: Path  # a word a line with its label, a blank line between sentences; IOB1 or IOB2
@@ -34,47 +31,21 @@ class Config:
     word_column: int = 0  # index from 0
     label_column: int = -1  # -1: the last
 
-    weights: Path | None = None  # Hugging Face BERT: config.json, model.safetensors, vocab.txt
-    model: str | None = None  # instead: a name of `keras-transformers list`, random weights
-    vocabulary: Path | None = None  # vocab.txt for --model; --weights brings its own
-    lowercase: bool = True  # False for cased vocabularies
-
-    epochs: int = 3
-    batch_size: int = 32
-    learning_rate: float = 1e-4  # the highest, after the warm-up
-    warmup_fraction: float = 0.1  # of all updates
-    weight_decay: float = 0.01
-    clip_norm: float = 1.0
-    dropout: float = 0.1  # in the encoder, its attention and the tagger
     max_sequence_length: int = 128  # tokens, [CLS] and [SEP] included; more take several windows
-    precision: Literal["float32", "mixed_bfloat16"] = "float32"
-    seed: int = 0  # of new weights, dropout and the order of the sentences
 
     name: str = "tagging"  # the run's folder in runs_dir
-    runs_dir: Path = Path("runs")
-    export: Path | None = None  # writes a SavedModel there, e.g. saved_models/names/1
 
 
 def main(config: Config) -> dict[str, Any]:
     """Trains, measures, exports; returns what it writes to runs/<name>/metrics.json."""
     started = time.time()
     with runs.user_errors():
-        folder = runs.check_new(config.runs_dir / config.name)
-        if config.export:
-            split_target(config.export)
+        folder = config.begin()
         train = read(config, config.train_file)
         labels = conll.label_set(train)
         dev = read(config, config.dev_file, labels)
         test = read(config, config.test_file, labels) if config.test_file else None
-        keras.config.set_dtype_policy(config.precision)
-        keras.utils.set_random_seed(config.seed)
-        encoder, tokenizer = load_encoder(
-            weights=config.weights,
-            model=config.model,
-            vocabulary=config.vocabulary,
-            lowercase=config.lowercase,
-            dropout=config.dropout,
-        )
+        encoder, tokenizer = config.encoder()
         model = kt.heads.tagger(encoder, len(labels), dropout=config.dropout)
         check_model(model, tokenizer, "logits")
         checked_length(model, config.max_sequence_length, pair=False)
@@ -87,14 +58,8 @@ def main(config: Config) -> dict[str, Any]:
         encoded_dev = encode(dev)
         batching = {"batch_size": config.batch_size, "seed": config.seed}
         train_batches = tagging.dataset(encode(train), labels, shuffle=True, **batching)
-        num_updates = config.epochs * len(train_batches)
-        schedule = WarmupLinearDecay(
-            config.learning_rate,
-            warmup_steps=round(config.warmup_fraction * num_updates),
-            total_steps=num_updates,
-        )
         model.compile(
-            optimizer=adamw(schedule, weight_decay=config.weight_decay, clip_norm=config.clip_norm),
+            optimizer=config.optimizer(len(train_batches)),
             loss={"logits": TokenCrossentropy()},
             weighted_metrics={"logits": [TokenAccuracy("accuracy")]},
             jit_compile=False,
@@ -127,6 +92,7 @@ def main(config: Config) -> dict[str, Any]:
     if test is not None:
         found["test"] = scores(encode(test))
     metrics: dict[str, Any] = {
+        **runs.best_epoch(history, "val_entity_f1"),
         "epochs": runs.epochs(history),
         "labels": labels,
         "seconds": round(time.time() - started),
@@ -155,4 +121,4 @@ def read(config: Config, path: Path, labels: list[str] | None = None) -> conll.S
 
 
 if __name__ == "__main__":
-    runs.command_line(main, Config)
+    runs.command_line(with_grid(main), Config)

@@ -25,6 +25,7 @@ ALLOWED = {
     "serving": {"files"},
     "registry": {"models"},
     "encoders": {"models", "registry", "convert", "tokenizers"},
+    "fine_tuning": {"encoders", "export", "tokenizers", "training"},
 }
 # These reach a GPU through JAX, so TensorFlow may not be needed to import them.
 WITHOUT_TENSORFLOW = ("layers", "models", "registry", "convert", "inspection")
