@@ -56,6 +56,26 @@ def test_tagging(folder, monkeypatch, capsys):
     assert names >= {"best.weights.h5", "last.weights.h5", "config.json", "tensorboard"}
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("layers", ["weighted_sum_all", "1"])
+def test_tagging_by_features(folder, monkeypatch, layers):
+    files = {"train_file": conll(folder, "train", 12), "dev_file": conll(folder, "dev", 1)}
+    metrics = run(
+        monkeypatch,
+        "feature_based",
+        folder,
+        **files,
+        test_file=files["dev_file"],
+        layers=layers,
+        units=32,
+        learning_rate=1e-2,
+        epochs=8,
+        export=folder / "saved" / "1",
+    )
+    assert metrics["dev_entity_f1"] == metrics["test_entity_f1"] == metrics["best"] > 0.9
+    assert (folder / "saved" / "1" / "saved_model.pb").is_file()
+
+
 def squad_file(folder, copies, *, impossible=False):
     paragraphs = []
     for number, (w, v, c) in enumerate(people() * copies):
