@@ -1,0 +1,146 @@
+"""What needs no neural network: majorities, bags of words and rules on the tasks of the recipes.
+
+    python benchmarks/task_baselines.py DATA
+
+where DATA holds sst2/, mrpc/, sick/, conll2003/, xquad/ and nltk/rte.zip. The splits are those of
+the recipes (their own `read`), which measure their models on them. Needs scikit-learn.
+
+- majority: the most frequent label, or the mean score, of the training set.
+- bag of words: logistic regression, or ridge regression for scores, on TF-IDF of words and word
+  pairs (bigrams). Pairs of texts: on the words of both, those they share and those they do not, and
+  the cosine of the two.
+- CoNLL: each word's most frequent label in training, O for others: the shared task's own baseline
+  but for names of several words. Majority: O everywhere, which finds no entity.
+- XQuAD: in the sentence that shares the most words with the question, the first run of capitalised
+  words or numbers that the question does not hold.
+"""
+
+import collections
+import re
+import runpy
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LogisticRegression, Ridge
+
+from keras_transformers.data import conll, glue, squad
+from keras_transformers.data.examples import Examples
+from keras_transformers.training import answer_metrics, classification_metrics
+from keras_transformers.training.tagging_metrics import entity_scores
+
+RECIPES = Path(__file__).parents[1] / "recipes"
+GLUE_FILES = {
+    "mrpc": "mrpc/msr_paraphrase_train.txt.gz",
+    "rte": "nltk/rte.zip",
+    "sick_entailment": "sick/SICK_train.txt.gz",
+    "sick_relatedness": "sick/SICK_train.txt.gz",
+}
+
+
+def main(data: Path) -> None:
+    """Prints a line a task."""
+    sst2 = {"train_file": data / "sst2/train.tsv.gz", "dev_file": data / "sst2/dev.tsv.gz"}
+    train, dev, _, _ = read("classification", **sst2)
+    report("sst2", texts(glue.task("sst2"), train, dev))
+    for name, file in GLUE_FILES.items():
+        train, dev, _ = read("glue", task=name, train_file=data / file)
+        report(name, texts(glue.task(name), train, dev))
+    report("conll2003", tags(*(conll.load(data / f"conll2003/eng.{p}.gz") for p in SPLITS)))
+    _, dev, _ = read("question_answering", train_file=data / "xquad/xquad.en.json.gz")
+    report("xquad", answers(dev))
+
+
+SPLITS = ("train", "testa")
+
+
+def read(recipe: str, **options: Any) -> tuple[Any, ...]:
+    """The data as a recipe splits it."""
+    module = runpy.run_path(str(RECIPES / f"{recipe}.py"))
+    return module["read"](module["Config"](**options))
+
+
+def report(task: str, scores: Mapping[str, Mapping[str, float]]) -> None:
+    """Prints what each baseline gets."""
+    for baseline, figures in scores.items():
+        found = ", ".join(f"{name} {value:.4f}" for name, value in figures.items())
+        print(f"{task:16} {baseline:13} {found}", flush=True)
+
+
+def texts(task: glue.Task, train: Examples, dev: Examples) -> dict[str, Mapping[str, float]]:
+    """Majority and bag of words, for labels and for scores."""
+    features = [bags(train, dev, part) for part in (train, dev)]
+    if task.is_regression:
+        targets, references = (np.array([float(x) for x in e.labels]) for e in (train, dev))
+        found = Ridge(alpha=1.0).fit(features[0], targets).predict(features[1])
+        return {"bag of words": classification_metrics.scores(task.metrics, found, references)}
+    targets, references = (np.array([task.labels.index(x) for x in e.labels]) for e in (train, dev))
+    majority = np.full(len(dev), np.bincount(targets).argmax())
+    model = LogisticRegression(C=4.0, max_iter=2000).fit(features[0], targets)
+    predictions = {"majority": majority, "bag of words": model.predict(features[1])}
+    return {
+        name: classification_metrics.scores(task.metrics, found, references)
+        for name, found in predictions.items()
+    }
+
+
+def bags(train: Examples, dev: Examples, part: Examples) -> Any:
+    """TF-IDF of `part`, learned on the training texts."""
+    corpus = [*train.texts, *(train.texts_b or [])]
+    vectorizer = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True).fit(corpus)
+    first = vectorizer.transform(part.texts)
+    if part.texts_b is None:
+        return first
+    second = vectorizer.transform(part.texts_b)
+    shared = first.multiply(second)
+    cosine = scipy.sparse.csr_matrix(shared.sum(axis=1))
+    return scipy.sparse.hstack([first + second, shared, abs(first - second), cosine]).tocsr()
+
+
+def tags(train: conll.Sentences, dev: conll.Sentences) -> dict[str, Mapping[str, float]]:
+    """Entity F1 of each word's most frequent label."""
+    counts: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
+    for words, labels in zip(train.words, train.labels or [], strict=True):
+        for word, label in zip(words, labels, strict=True):
+            counts[word][label] += 1
+    best = {word: found.most_common(1)[0][0] for word, found in counts.items()}
+    predictions = [[best.get(word, conll.OUTSIDE) for word in words] for words in dev.words]
+    score = entity_scores([conll.to_iob2(row) for row in predictions], dev.labels).overall
+    figures = {"precision": score.precision, "recall": score.recall, "f1": score.f1}
+    return {"word's label": figures}
+
+
+def answers(dev: squad.Questions) -> dict[str, Mapping[str, float]]:
+    """Exact match and F1 of a rule."""
+    found = {
+        key: rule(question, dev.contexts[context])
+        for key, question, context in zip(dev.ids, dev.questions, dev.context_of, strict=True)
+    }
+    score = answer_metrics.squad(found, dev.references())
+    return {"rule": {"exact_match": score.exact_match, "f1": score.f1}}
+
+
+def rule(question: str, context: str) -> str:
+    """A name or number in the sentence that shares the most words with the question."""
+    asked = set(words(question))
+    sentences = re.split(r"(?<=[.!?])\s+", context)
+    best = max(sentences, key=lambda sentence: len(asked & set(words(sentence))))
+    for run in re.findall(r"(?:[A-Z][\w'-]*|\d[\d.,]*)(?: (?:[A-Z][\w'-]*|\d[\d.,]*))*", best):
+        if not asked & set(words(run)):
+            return run
+    return best
+
+
+def words(text: str) -> Sequence[str]:
+    """Lower-cased words."""
+    return re.findall(r"\w+", text.lower())
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        raise SystemExit(__doc__)
+    main(Path(sys.argv[1]))
