@@ -19,6 +19,7 @@ from keras_transformers.data import pretraining_sets as sets
 from keras_transformers.export.versions import split_target
 from keras_transformers.models.bert import SIZES, bert
 from keras_transformers.training import optimizers, runs
+from keras_transformers.training.accumulation import accumulate
 from keras_transformers.training.baselines import unigram_baseline
 from keras_transformers.training.losses import TokenCrossentropy
 from keras_transformers.training.metrics import Perplexity, TokenAccuracy
@@ -47,6 +48,7 @@ class Config:
     num_heads: int | None = None
     hidden_dim: int | None = None
     dropout: float = 0.1  # in the encoder and its attention
+    initializer_range: float = 0.02  # of new matrices; more, about 0.07, for a width of 128
     precision: Literal["float32", "mixed_bfloat16"] = "float32"
 
     epochs: int = 10
@@ -54,7 +56,8 @@ class Config:
     phase_1_length: int = 128  # tokens of an example, in the first epochs
     phase_2_length: int = 512  # in the last
     phase_2_epochs: int = 1  # how many these are; in the paper a tenth of all
-    batch_size: int = 64
+    batch_size: int = 64  # examples that go through the model at once
+    accumulate: int = 1  # as many batches make one update
     optimizer: Literal["adamw", "lamb"] = "adamw"
     learning_rate: float = 1e-3  # the highest, after the warm-up
     warmup_fraction: float = 0.1  # of all updates
@@ -107,6 +110,7 @@ def main(config: Config) -> dict[str, Any]:
             },
             jit_compile=False,
         )
+        accumulate(model, config.accumulate)
         state = TrainingState(folder / "state.npz")
         callbacks = [*runs.callbacks(folder, monitor="val_mask_logits_accuracy"), state]
         state.restore(model, callbacks)
@@ -118,7 +122,7 @@ def main(config: Config) -> dict[str, Any]:
         with runs.user_errors():
             train_batches, dev_batches = examples.batches(
                 length,
-                batch_size=config.batch_size,
+                batch_size=config.batch_size * config.accumulate,
                 dynamic_masking=config.dynamic_masking,
                 seed=config.seed,
                 skip_batches=(first - epochs.start) * config.steps_per_epoch,
@@ -187,6 +191,7 @@ def build(config: Config, vocabulary_size: int, max_sequence_length: int) -> ker
         max_sequence_length=max_sequence_length,
         dropout=config.dropout,
         attention_dropout=config.dropout,
+        initializer_range=config.initializer_range,
     )
     return kt.heads.pretrainer(encoder)
 

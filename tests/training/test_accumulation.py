@@ -1,0 +1,129 @@
+"""Accumulated gradients: the update of the whole batch, however it is cut."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_transformers.training.accumulation import accumulate
+from keras_transformers.training.losses import TokenCrossentropy
+from keras_transformers.training.metrics import Perplexity
+from keras_transformers.training.optimizers import adamw
+
+RNG = np.random.default_rng(0)
+ROWS, LENGTH, VOCABULARY = 7, 5, 11
+TOKENS = RNG.integers(0, VOCABULARY, (ROWS, LENGTH))
+LENGTHS = np.array([5, 1, 4, 2, 5, 1, 3])  # so that parts hold different numbers of tokens
+WEIGHTS = (np.arange(LENGTH) < LENGTHS[:, None]).astype("float32")
+
+
+def build(optimizer, *, regularizer=None, loss_weights=None):
+    keras.utils.set_random_seed(0)
+    token_ids = keras.Input((None,), dtype="int32", name="token_ids")
+    vectors = keras.layers.Embedding(VOCABULARY, 6, name="vectors")(token_ids)
+    hidden = keras.layers.Dense(6, activation="tanh", kernel_regularizer=regularizer)(vectors)
+    outputs = {
+        "logits": keras.layers.Dense(VOCABULARY, name="logits")(hidden),
+        "label": keras.layers.Dense(2, name="label")(keras.ops.mean(hidden, axis=1)),
+    }
+    model = keras.Model({"token_ids": token_ids}, outputs)
+    model.compile(
+        optimizer,
+        loss={
+            "logits": TokenCrossentropy(),
+            "label": keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        },
+        loss_weights=loss_weights,
+        weighted_metrics={"logits": [Perplexity()], "label": ["accuracy"]},
+        jit_compile=False,
+    )
+    return model
+
+
+def data(rows=ROWS):
+    targets = {"logits": TOKENS[:rows, ::-1].copy(), "label": TOKENS[:rows, 0] % 2}
+    weights = {"logits": WEIGHTS[:rows], "label": np.ones(rows, "float32")}
+    batch = ({"token_ids": TOKENS[:rows]}, targets, weights)
+    return tf.data.Dataset.from_tensors(batch)
+
+
+def fitted(num_parts, make_optimizer, *, rows=ROWS, **options):
+    model = build(make_optimizer(), **options)
+    accumulate(model, num_parts)
+    logs = model.fit(data(rows), epochs=3, verbose=0).history
+    return model, logs
+
+
+OPTIMIZERS = {
+    "sgd": lambda: keras.optimizers.SGD(0.5),
+    "adamw": lambda: adamw(1e-2, clip_norm=0.1),
+}
+
+
+@pytest.mark.parametrize(
+    ("num_parts", "optimizer"), [(2, "sgd"), (3, "sgd"), (3, "adamw"), (7, "sgd"), (9, "adamw")]
+)
+def test_the_update_is_that_of_the_whole_batch(num_parts, optimizer):
+    """Seven rows in 2, 3, 7 parts; in 9 there is one row a part and two are left out."""
+    options = {
+        "regularizer": keras.regularizers.L2(0.1),
+        "loss_weights": {"logits": 2.0, "label": 0.3},
+    }
+    whole, expected = fitted(1, OPTIMIZERS[optimizer], **options)
+    parts, found = fitted(num_parts, OPTIMIZERS[optimizer], **options)
+    assert int(parts.optimizer.iterations) == 3
+    for a, b in zip(whole.get_weights(), parts.get_weights(), strict=True):
+        np.testing.assert_allclose(a, b, atol=2e-6)
+    assert found.keys() == expected.keys()
+    for name, values in expected.items():
+        np.testing.assert_allclose(found[name], values, rtol=1e-5, err_msg=name)
+
+
+def test_equal_weights_for_parts_would_be_wrong():
+    """What `gradient_accumulation_steps` of Keras does, in small: the test above could tell."""
+    whole, _ = fitted(1, OPTIMIZERS["sgd"])
+    model = build(keras.optimizers.SGD(0.5))
+    for _ in range(3):
+        before = model.get_weights()
+        changes = []
+        for rows in (slice(0, 4), slice(4, 7)):
+            model.set_weights(before)
+            batch = tf.nest.map_structure(lambda array, rows=rows: array[rows], next(iter(data())))
+            model.train_on_batch(*batch)
+            changes.append([a - b for a, b in zip(model.get_weights(), before, strict=True)])
+        mean = [sum(parts) / 2 for parts in zip(*changes, strict=True)]
+        model.set_weights([a + b for a, b in zip(before, mean, strict=True)])
+    differences = zip(whole.get_weights(), model.get_weights(), strict=True)
+    assert max(np.abs(a - b).max() for a, b in differences) > 1e-3
+
+
+def test_a_batch_without_weight_changes_nothing():
+    model = build(keras.optimizers.SGD(0.5))
+    accumulate(model, 2)
+    before = model.get_weights()
+    inputs, targets, weights = next(iter(data()))
+    weights = {name: 0.0 * weight for name, weight in weights.items()}
+    logs = model.fit(tf.data.Dataset.from_tensors((inputs, targets, weights)), verbose=0).history
+    assert logs["loss"] == [0.0]
+    for a, b in zip(before, model.get_weights(), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_validation_goes_as_before():
+    whole, _ = fitted(1, OPTIMIZERS["sgd"])
+    parts, _ = fitted(3, OPTIMIZERS["sgd"])
+    scores = parts.evaluate(data(), return_dict=True, verbose=0)
+    for name, value in whole.evaluate(data(), return_dict=True, verbose=0).items():
+        assert scores[name] == pytest.approx(value, rel=1e-5), name
+
+
+def test_what_cannot_be_accumulated():
+    model = build(keras.optimizers.SGD(0.5))
+    with pytest.raises(ValueError, match="num_parts=0"):
+        accumulate(model, 0)
+    model.compile("sgd", loss={"logits": TokenCrossentropy(reduction="sum"), "label": None})
+    with pytest.raises(ValueError, match="dict from its outputs"):
+        accumulate(model, 2)
+    model.compile("sgd", loss={"logits": TokenCrossentropy(reduction="sum")})
+    with pytest.raises(ValueError, match="'logits' is no mean: reduction='sum'"):
+        accumulate(model, 2)
