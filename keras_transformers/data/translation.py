@@ -11,7 +11,7 @@ import dataclasses
 import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import tensorflow as tf
@@ -38,6 +38,14 @@ __all__ = [
 ]
 
 _CHUNK = 10_000  # pairs that are tokenized at once
+
+
+class Tokenizer(Protocol):
+    """What `encode` asks: `SentencePieceTokenizer`, or another with its special tokens' ids."""
+
+    def tokenize(self, text: Any, *, add_start: bool = ..., add_end: bool = ...) -> tf.RaggedTensor:
+        """Texts (batch,) to token ids, int32 (batch, None)."""
+        ...
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,7 +92,11 @@ Epochs = EncodedPairs | Callable[[int], EncodedPairs]  # of all epochs, or by th
 
 
 def encode(
-    pairs: Iterable[Pair], tokenizer: SentencePieceTokenizer, *, max_sequence_length: int
+    pairs: Iterable[Pair],
+    tokenizer: Tokenizer,
+    *,
+    max_sequence_length: int,
+    target_tokenizer: Tokenizer | None = None,
 ) -> EncodedPairs:
     """Tokenizes pairs and drops, counting them, those that cannot be learned from.
 
@@ -93,17 +105,19 @@ def encode(
         tokenizer: of both languages.
         max_sequence_length: positions that the model has for a source with its end token, and for
             a target with its start or end token. Longer pairs are dropped.
+        target_tokenizer: of the targets, where they have one of their own.
 
     Returns:
         The pairs that have tokens on both sides and fit, in their order.
     """
+    target_tokenizer = target_tokenizer or tokenizer
     sources: list[tf.RaggedTensor] = []
     targets: list[tf.RaggedTensor] = []
     remaining = iter(pairs)
     while chunk := list(itertools.islice(remaining, _CHUNK)):
         source_texts, target_texts = zip(*chunk, strict=True)
         sources.append(tokenizer.tokenize(source_texts, add_end=True))
-        targets.append(tokenizer.tokenize(target_texts, add_start=True, add_end=True))
+        targets.append(target_tokenizer.tokenize(target_texts, add_start=True, add_end=True))
     return _keep(_join(sources), _join(targets), max_sequence_length)
 
 

@@ -24,7 +24,10 @@ class Translator:
 
     Args:
         model: a `models.transformer.Transformer`, or another with its `start_decoding`.
-        tokenizer: a `tokenizers.SentencePieceTokenizer`, of both languages.
+        tokenizer: a `tokenizers.SentencePieceTokenizer`, of both languages, or another with its
+            methods and special tokens.
+        target_tokenizer: of the translations, where they have one of their own; its special tokens
+            have the same ids.
         max_sequence_length: positions of the model.
         num_beams: 1 is greedy search; the paper takes 4.
         length_penalty: the paper's alpha, see `decoding.beam_search`.
@@ -32,8 +35,12 @@ class Translator:
             (the paper: 50).
         min_length: of a translation in tokens, its end token counted.
 
+    Attributes:
+        has_attention: whether `attend` has something to show; recurrent models may have none.
+
     Raises:
-        ValueError: the tokenizer has another number of tokens than the model.
+        ValueError: the model is no encoder-decoder, or the tokenizer of the translations has
+            another number of tokens than the model.
     """
 
     def __init__(
@@ -42,19 +49,24 @@ class Translator:
         tokenizer: Any,
         *,
         max_sequence_length: int,
+        target_tokenizer: Any = None,
         num_beams: int = 4,
         length_penalty: float = 0.6,
         extra_length: int = 50,
         min_length: int = 0,
     ) -> None:
-        vocabulary_size = model.output["logits"].shape[-1]
-        if vocabulary_size != tokenizer.vocabulary_size:
-            raise ValueError(
-                f"the tokenizer has {tokenizer.vocabulary_size} tokens and model {model.name!r} "
-                f"{vocabulary_size}: use the vocabulary that the model was trained with"
-            )
+        check_encoder_decoder(model)
         self.model = model
         self.tokenizer = tokenizer
+        self.target_tokenizer = target_tokenizer or tokenizer
+        vocabulary_size = model.output["logits"].shape[-1]
+        if vocabulary_size != self.target_tokenizer.vocabulary_size:
+            raise ValueError(
+                f"the tokenizer has {self.target_tokenizer.vocabulary_size} tokens and model "
+                f"{model.name!r} {vocabulary_size}: use the vocabulary that the model was trained "
+                "with"
+            )
+        self.has_attention = getattr(model, "has_attention", True)
         self.max_sequence_length = max_sequence_length
         self.num_beams = num_beams
         self.length_penalty = length_penalty
@@ -120,18 +132,21 @@ class Translator:
             `source_tokens` strings (batch, source), `target_tokens` strings (batch, target), both
             padded with empty strings, and `attention` float32 (batch, target, source): the
             cross-attention of the last layer, mean of its heads, when the token was predicted.
+
+        Raises:
+            ValueError: the model has no attention.
         """
         with tf.device("CPU:0"):
             source = self._source(text)
-            ids = self.tokenizer.tokenize(translation, add_start=True, add_end=True)
+            ids = self.target_tokenizer.tokenize(translation, add_start=True, add_end=True)
             ids = ids[:, : self.max_sequence_length + 1].to_tensor(self.tokenizer.pad_token_id)
             targets = ids[:, 1:]
         scores = self.model.cross_attention_scores(source, ids[:, :-1])
         attention = tf.reduce_mean(scores[:, -1], axis=1)  # (batch, target, source)
         with tf.device("CPU:0"):
             return {
-                "source_tokens": self._tokens(source),
-                "target_tokens": self._tokens(targets),
+                "source_tokens": _tokens(self.tokenizer, source),
+                "target_tokens": _tokens(self.target_tokenizer, targets),
                 "attention": tf.cast(attention, tf.float32),
             }
 
@@ -165,11 +180,16 @@ class Translator:
 
     def _texts(self, found: Hypotheses) -> Any:
         with tf.device("CPU:0"):
-            return self.tokenizer.detokenize(found.token_ids)
+            return self.target_tokenizer.detokenize(found.token_ids)
 
-    def _tokens(self, token_ids: Any) -> Any:
-        tokens = self.tokenizer.tokens(token_ids)
-        return tf.where(token_ids == self.tokenizer.pad_token_id, "", tokens)
+
+def check_encoder_decoder(model: keras.Model) -> None:
+    """Raises ValueError unless the model reads a source and decodes a target step by step."""
+    if not hasattr(model, "start_decoding") or "source_token_ids" not in model.input:
+        raise ValueError(
+            f"model {model.name!r} is no encoder-decoder: take a Transformer or a recurrent one, "
+            "such as transformer_tiny or seq2seq_multi30k"
+        )
 
 
 def translator(
@@ -178,6 +198,7 @@ def translator(
     path: str | os.PathLike[str],
     *,
     max_sequence_length: int,
+    target_tokenizer: Any = None,
     num_beams: int = 4,
     length_penalty: float = 0.6,
     extra_length: int = 50,
@@ -193,13 +214,15 @@ def translator(
     - serving_default(text string (batch,)) -> translation string (batch,), score float32 (batch,).
     - n_best(text) -> translations string (batch, num_beams), scores float32 (batch, num_beams).
     - attend(text, translation string (batch,)) -> source_tokens string (batch, source),
-      target_tokens string (batch, target), attention float32 (batch, target, source).
+      target_tokens string (batch, target), attention float32 (batch, target, source). A model
+      without attention has no such signature.
 
     Args:
         model: see `Translator`, as the other arguments that are not named here.
         tokenizer: see `Translator`.
         path: BASE/<number> writes that version; anything else is a BASE and gets the next one.
         max_sequence_length: see `Translator`.
+        target_tokenizer: see `Translator`.
         num_beams: see `Translator`.
         length_penalty: see `Translator`.
         extra_length: see `Translator`.
@@ -221,54 +244,22 @@ def translator(
         model,
         tokenizer,
         max_sequence_length=max_sequence_length,
+        target_tokenizer=target_tokenizer,
         num_beams=num_beams,
         length_penalty=length_penalty,
         extra_length=extra_length,
         min_length=min_length,
     )
-    strings = tf.TensorSpec([None], tf.string)
-    rows = tf.TensorSpec([None, None], tf.string)
     batches = _example_batches(_EXAMPLES if examples is None else examples, max_sequence_length)
-    # Without the long text, whose attention alone would be half a megabyte of description.
-    translated = [
-        batch | {"translation": graph.translate(tf.constant(batch["text"]))["translation"].numpy()}
-        for batch in (batches[0], {"text": batches[1]["text"][:2]})
-    ]
     return write(
         path,
-        {
-            "serving_default": Signature(
-                graph.translate,
-                {"text": strings},
-                {"translation": strings, "score": tf.TensorSpec([None], tf.float32)},
-                batches,
-            ),
-            "n_best": Signature(
-                graph.n_best,
-                {"text": strings},
-                {
-                    "translations": tf.TensorSpec([None, num_beams], tf.string),
-                    "scores": tf.TensorSpec([None, num_beams], tf.float32),
-                },
-                batches[:1],
-            ),
-            "attend": Signature(
-                graph.attend,
-                {"text": strings, "translation": strings},
-                {
-                    "source_tokens": rows,
-                    "target_tokens": rows,
-                    "attention": tf.TensorSpec([None, None, None], tf.float32),
-                },
-                translated,
-            ),
-        },
+        _signatures(graph, batches),
         variables=model.weights,
-        trackables=[tokenizer],
+        trackables=[graph.tokenizer, graph.target_tokenizer],
         metadata={
             "task": "translation",
             "model": {"name": model.name, "num_parameters": model.count_params()},
-            "vocabulary_size": tokenizer.vocabulary_size,
+            "vocabulary_size": graph.target_tokenizer.vocabulary_size,
             "max_sequence_length": max_sequence_length,
             "num_beams": num_beams,
             "length_penalty": length_penalty,
@@ -278,6 +269,54 @@ def translator(
         weights_dtype=weights_dtype,
         check=check,
     )
+
+
+def _signatures(
+    graph: Translator, batches: Sequence[dict[str, np.ndarray]]
+) -> dict[str, Signature]:
+    """The entry points, to be checked with the batches of `_example_batches`."""
+    strings = tf.TensorSpec([None], tf.string)
+    rows = tf.TensorSpec([None, None], tf.string)
+    found = {
+        "serving_default": Signature(
+            graph.translate,
+            {"text": strings},
+            {"translation": strings, "score": tf.TensorSpec([None], tf.float32)},
+            batches,
+        ),
+        "n_best": Signature(
+            graph.n_best,
+            {"text": strings},
+            {
+                "translations": tf.TensorSpec([None, graph.num_beams], tf.string),
+                "scores": tf.TensorSpec([None, graph.num_beams], tf.float32),
+            },
+            batches[:1],
+        ),
+    }
+    if not graph.has_attention:
+        return found
+    # Without the long text, whose attention alone would be half a megabyte of description.
+    translated = [
+        batch | {"translation": graph.translate(tf.constant(batch["text"]))["translation"].numpy()}
+        for batch in (batches[0], {"text": batches[1]["text"][:2]})
+    ]
+    found["attend"] = Signature(
+        graph.attend,
+        {"text": strings, "translation": strings},
+        {
+            "source_tokens": rows,
+            "target_tokens": rows,
+            "attention": tf.TensorSpec([None, None, None], tf.float32),
+        },
+        translated,
+    )
+    return found
+
+
+def _tokens(tokenizer: Any, token_ids: Any) -> Any:
+    """The strings of token ids, empty ones for padding."""
+    return tf.where(token_ids == tokenizer.pad_token_id, "", tokenizer.tokens(token_ids))
 
 
 def _example_batches(

@@ -272,44 +272,29 @@ def num_parameters(
     return matrices + encoder + decoder + gates * n * fed + attended + readout + bridges + output
 
 
-def _named(model_name: str) -> Callable[..., Seq2Seq]:
-    """The factory of one size."""
-    size: dict[str, Any] = SIZES[model_name]
-
-    def factory(
-        *,
-        vocabulary_size: int = _VOCABULARY_SIZES[model_name],
-        max_sequence_length: int = 1024,
-        weight_tying: WeightTying = "none",
-        teacher_forcing: float = 1.0,
-        dropout: float = 0.2,
-        name: str = model_name,
-    ) -> Seq2Seq:
-        return seq2seq(
-            **size,
-            vocabulary_size=vocabulary_size,
-            max_sequence_length=max_sequence_length,
-            weight_tying=weight_tying,
-            teacher_forcing=teacher_forcing,
-            dropout=dropout,
-            name=name,
-        )
-
-    factory.__name__ = factory.__qualname__ = model_name
-    factory.__doc__ = (
-        f"{size['num_encoder_layers']} + {size['num_decoder_layers']} layers of "
-        f"{size['cell'].upper()}, width {size['hidden_dim']}, attention {size['attention']}, "
-        "random weights; the arguments are those of `seq2seq`."
-    )
-    return factory
-
-
 _VOCABULARY_SIZES = {
     "rnnsearch_50": 30_000,
     "luong_global": 50_000,
     "seq2seq_multi30k": 4_000,
     "seq2seq_multi30k_no_attention": 4_000,
 }
+
+
+def _named(model_name: str) -> Callable[..., Seq2Seq]:
+    """The factory of one size: `seq2seq` with that size's arguments as its defaults."""
+    size = SIZES[model_name]
+    factory: Any = functools.partial(
+        seq2seq, **size, vocabulary_size=_VOCABULARY_SIZES[model_name], name=model_name
+    )
+    factory.__name__ = factory.__qualname__ = model_name
+    factory.__doc__ = (
+        f"{size['num_encoder_layers']} + {size['num_decoder_layers']} layers of "
+        f"{size['cell'].upper()}, width {size['hidden_dim']}, attention {size['attention']}, "
+        "random weights; the arguments are those of `seq2seq`, with other defaults."
+    )
+    return factory
+
+
 rnnsearch_50 = _named("rnnsearch_50")
 luong_global = _named("luong_global")
 seq2seq_multi30k = _named("seq2seq_multi30k")

@@ -1,13 +1,17 @@
 import json
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from graph_checks import nodes
 
 from keras_transformers.export import translator
 from keras_transformers.export.translation import Translator
+from keras_transformers.models.seq2seq import seq2seq
 from keras_transformers.models.transformer import transformer
 from keras_transformers.tokenizers import SentencePieceTokenizer
+from keras_transformers.tokenizers.symbols import SymbolTokenizer
 
 TEXTS = ["ein kleiner Hund", "zwei Hunde laufen schnell", ""]
 
@@ -150,3 +154,61 @@ def test_matrices_in_bfloat16(model, bpe, exported, tmp_path):
         for path in (exported, halved)
     )
     assert half < 0.65 * size
+
+
+@pytest.fixture(scope="module")
+def spelling():
+    """Letters in, phonemes out: each has a tokenizer of its own."""
+    symbols = ["AY", "B", "HH", "a", "b", "h", "i"]
+    return (
+        SymbolTokenizer(symbols, lowercase=True),
+        SymbolTokenizer(symbols, cut_at_spaces=True),
+    )
+
+
+def recurrent(spelling, attention):
+    keras.utils.set_random_seed(2)
+    return seq2seq(
+        vocabulary_size=spelling[0].vocabulary_size,
+        cell="gru",
+        num_encoder_layers=1,
+        num_decoder_layers=1,
+        embedding_dim=6,
+        hidden_dim=8,
+        attention=attention,
+    )
+
+
+def test_two_tokenizers_and_a_model_without_attention(spelling, tmp_path):
+    """Checked by reloading, as the other; what nothing attended to is no signature."""
+    letters, phonemes = spelling
+    model = recurrent(spelling, None)
+    options = {"max_sequence_length": 12, "extra_length": 3, "target_tokenizer": phonemes}
+    folder = translator(model, letters, tmp_path, num_beams=2, examples=["hi", "Bah"], **options)
+    signatures = tf.saved_model.load(str(folder)).signatures
+    assert set(signatures) == {"serving_default", "n_best"}
+    found = signatures["serving_default"](tf.constant(["HI", "", "b"]))["translation"].numpy()
+    expected = Translator(model, letters, num_beams=2, **options).translate_all(["hi", "", "b"])
+    assert [text.decode() for text in found] == expected
+    assert expected[1] == ""
+    assert set(expected[0].split()) <= {*phonemes.vocabulary}
+    ops = {node.op for node in nodes(folder)}
+    assert not {op for op in ops if ">" in op or op.startswith(("Fast", "Sentencepiece", "Py"))}
+
+
+def test_attention_is_shown_in_the_tokens_of_both_sides(spelling):
+    letters, phonemes = spelling
+    graph = Translator(
+        recurrent(spelling, "general"), letters, max_sequence_length=12, target_tokenizer=phonemes
+    )
+    assert graph.has_attention
+    found = graph.attend(tf.constant(["hi"]), tf.constant(["HH AY"]))
+    assert found["source_tokens"].numpy().tolist() == [[b"h", b"i", b"</s>"]]
+    assert found["target_tokens"].numpy().tolist() == [[b"HH", b"AY", b"</s>"]]
+    np.testing.assert_allclose(np.sum(found["attention"], -1), 1, atol=1e-5)
+
+
+def test_what_is_no_encoder_decoder_is_refused(bpe):
+    classifier = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)], name="classifier")
+    with pytest.raises(ValueError, match="model 'classifier' is no encoder-decoder: take a Trans"):
+        Translator(classifier, bpe, max_sequence_length=24)

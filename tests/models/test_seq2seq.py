@@ -123,6 +123,15 @@ def test_the_named_models_have_their_counts_when_built(name, monkeypatch):
     assert kt.create_model(name).count_params() == MODELS[name].num_parameters
 
 
+def test_a_named_model_takes_any_argument_of_the_builder():
+    small = {"vocabulary_size": 30, "embedding_dim": 8, "hidden_dim": 16, "encoder_hidden_dim": 8}
+    model = kt.create_model("seq2seq_multi30k", attention="additive", context="input", **small)
+    assert model.get_layer("decoder").attention.kind == "additive"
+    assert not kt.create_model("seq2seq_multi30k", attention=None, **small).has_attention
+    with pytest.raises(ValueError, match="takes no argument 'depth'; it takes vocabulary_size"):
+        kt.create_model("seq2seq_multi30k", depth=3)
+
+
 def test_arithmetic_equals_what_is_built(model):
     form = next(form for form in FORMS if built(form) is model)
     assert model.count_params() == num_parameters(**(SMALL | FORMS[form]))

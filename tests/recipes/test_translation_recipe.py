@@ -52,9 +52,13 @@ def run(monkeypatch, folder, **changes):
         "num_beams": 2,
         "runs_dir": folder / "runs",
     } | changes
-    flags = [f"--{name}" for name, value in values.items() if value is True]
-    options = [f"--{n.replace('_', '-')}={v}" for n, v in values.items() if v is not True]
-    options += flags
+    options = []
+    for name, value in values.items():
+        flag = f"--{name.replace('_', '-')}"
+        if isinstance(value, dict):
+            options += [flag, *(str(part) for pair in value.items() for part in pair)]
+        else:
+            options += [flag] if value is True else [f"{flag}={value}"]
     monkeypatch.setattr(sys, "argv", [str(RECIPE), *options])
     runpy.run_path(str(RECIPE), run_name="__main__")
 
@@ -73,6 +77,9 @@ def test_files_to_figures(folder, monkeypatch, capsys):
     scores = {name: metrics[f"val BLEU, {name}, beam"] for name in ("last", "average of 2")}
     assert scores[metrics["chosen"]] == max(scores.values())
     assert "tok:13a" in metrics["signature"]
+    by_length = metrics["test BLEU by source words"]
+    assert sum(row["sentences"] for row in by_length) == 12
+    assert all(0.0 <= row["bleu"] <= 100.0 for row in by_length)
     names = {path.name for path in (folder / "runs" / "translation").iterdir()}
     assert names >= {"best.weights.h5", "last.weights.h5", "chosen.weights.h5", "config.json"}
     events = (folder / "runs" / "translation" / "tensorboard" / "samples").iterdir()
@@ -86,6 +93,39 @@ def test_files_to_an_export(folder, monkeypatch):
     export = folder / "saved" / "1"
     run(monkeypatch, folder, epochs=1, export=export, ema=0.9, bpe_dropout=0.1)
     assert (export / "saved_model.pb").is_file()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("options", "signatures"),
+    [
+        ({"model": "seq2seq_multi30k"}, {"serving_default", "n_best", "attend"}),
+        ({"model": "seq2seq_multi30k_no_attention"}, {"serving_default", "n_best"}),
+    ],
+    ids=["attention", "none"],
+)
+def test_recurrent_models(folder, monkeypatch, options, signatures):
+    """The same recipe, the same export; pictures only of what there is to see."""
+    export = folder / "saved" / "1"
+    run(monkeypatch, folder, epochs=1, num_beams=3, export=export, **options)
+    described = json.loads((export / "assets.extra" / "keras_transformers.json").read_text())
+    assert set(described["signatures"]) == signatures
+    events = (folder / "runs" / "translation" / "tensorboard" / "samples").iterdir()
+    written = b"".join(path.read_bytes() for path in events)
+    assert (b"\x89PNG" in written) == ("attend" in signatures)
+
+
+@pytest.mark.slow
+def test_teacher_forcing_decays_over_all_epochs(folder, monkeypatch):
+    options = {"teacher_forcing": 0.5, "teacher_forcing_decay": "linear"}
+    run(monkeypatch, folder, model="seq2seq_multi30k", **options)
+    metrics = json.loads((folder / "runs" / "translation" / "metrics.json").read_text())
+    steps = metrics["steps"]
+    last_updates = (steps // 2 - 1, steps - 1)
+    assert [epoch["teacher_forcing"] for epoch in metrics["epochs"]] == pytest.approx(
+        [1 - 0.5 * update / steps for update in last_updates]
+    )
+    assert np.isfinite(metrics["epochs"][1]["loss"])
 
 
 @pytest.mark.slow
@@ -123,6 +163,15 @@ def test_a_stopped_run_goes_on(folder, monkeypatch, options):
         ({"data": "nowhere"}, "neither nowhere/train.de.gz nor nowhere/train.de exists"),
         ({"test_split": "test_1999"}, "test_1999.de exists; check the directory"),
         ({"batch_tokens": 16}, "batch_tokens"),
+        ({"model": "bert_tiny"}, "model 'bert_tiny' is no encoder-decoder: take a Transformer or"),
+        ({"model_options": {"depth": 3}}, "transformer_tiny takes no argument 'depth'"),
+        ({"model_options": {"dropout": 0.5}}, "--model-options dropout: the recipe has it by its"),
+        ({"teacher_forcing": 0.5}, "transformer_tiny takes no argument 'teacher_forcing'"),
+        ({"model": "seq2seq_multi30k", "teacher_forcing": 1.5}, "teacher_forcing=1.5 is no ratio"),
+        (
+            {"model": "seq2seq_multi30k", "model_options": {"attention": "sideways"}},
+            "attention='sideways' is unknown: take dot, general, additive, location or None",
+        ),
         ({"vocabulary_size": 20}, "vocabulary_size"),
         ({"model": "transformer_gigantic"}, "transformer_gigantic"),
     ],

@@ -1,0 +1,137 @@
+"""Tokens from a list of symbols: the characters of a word, or phonemes between spaces."""
+
+import collections
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+_SPECIAL_TOKENS = ("<pad>", "<unk>", "<s>", "</s>")
+
+
+class SymbolTokenizer(tf.Module):
+    """Text to the ids of its symbols and back, by core TensorFlow ops, in the graph.
+
+    What a model of words and phonemes reads and writes. The ids of special tokens and the methods
+    are those of `SentencePieceTokenizer`. Two tokenizers of the same symbols, one that cuts at
+    characters and one that cuts at spaces, share their ids.
+
+    What becomes of odd text: white space at either end goes; what is none of the symbols, a
+    character that is not UTF-8 too, is the unknown token; an empty text has no tokens.
+
+    Args:
+        symbols: in the order of their ids, which begin behind the special tokens.
+        cut_at_spaces: symbols stand between white space, and texts come back with one space
+            between them; by default each character is a symbol.
+        lowercase: texts are lower-cased first.
+        name: of the module.
+
+    Attributes:
+        vocabulary: the special tokens and the symbols, by id.
+        vocabulary_size: number of tokens.
+        pad_token_id: 0.
+        unknown_token_id: 1.
+        start_token_id: 2.
+        end_token_id: 3.
+
+    Raises:
+        ValueError: a symbol is empty, holds white space, comes twice, or is a special token.
+
+    Example:
+        >>> tokenizer = SymbolTokenizer(["HH", "AY"], cut_at_spaces=True)
+        >>> tokenizer.tokenize(["HH AY"], add_end=True).to_list()
+        [[4, 5, 3]]
+        >>> tokenizer.detokenize([[4, 5, 3, 0]]).numpy()
+        array([b'HH AY'], dtype=object)
+    """
+
+    pad_token_id = 0
+    unknown_token_id = 1
+    start_token_id = 2
+    end_token_id = 3
+
+    def __init__(
+        self,
+        symbols: Sequence[str],
+        *,
+        cut_at_spaces: bool = False,
+        lowercase: bool = False,
+        name: str = "symbol_tokenizer",
+    ) -> None:
+        super().__init__(name=name)
+        self.vocabulary = [*_SPECIAL_TOKENS, *symbols]
+        for symbol, count in collections.Counter(self.vocabulary).items():
+            if count > 1 or symbol.split() != [symbol]:
+                raise ValueError(
+                    f"symbol {symbol!r}, {count} times: expected text without white space, once, "
+                    f"that is none of {', '.join(_SPECIAL_TOKENS)}"
+                )
+        self.vocabulary_size = len(self.vocabulary)
+        self.cut_at_spaces = cut_at_spaces
+        self.lowercase = lowercase
+        with tf.device("CPU:0"):  # where strings are
+            ids = tf.range(len(_SPECIAL_TOKENS), self.vocabulary_size)
+            names = tf.constant(list(symbols), tf.string)
+            self._ids = tf.lookup.StaticHashTable(
+                tf.lookup.KeyValueTensorInitializer(names, ids),
+                default_value=self.unknown_token_id,
+            )
+            self._names = tf.constant(self.vocabulary)
+
+    def tokenize(
+        self, text: Any, *, add_start: bool = False, add_end: bool = False
+    ) -> tf.RaggedTensor:
+        """Texts to token ids.
+
+        Args:
+            text: strings (batch,).
+            add_start: whether each row begins with the start token.
+            add_end: whether each row ends with the end token.
+
+        Returns:
+            int32 (batch, None).
+        """
+        text = tf.convert_to_tensor(text, tf.string)
+        if self.cut_at_spaces:
+            symbols = tf.strings.split(text)
+        else:
+            symbols = tf.strings.unicode_split(tf.strings.strip(text), "UTF-8")
+        names = symbols.values
+        if self.lowercase:  # behind the cut: what is not UTF-8 became U+FFFD there
+            names = tf.strings.lower(names, encoding="utf-8")
+        parts = [symbols.with_values(self._ids.lookup(names))]
+        column = tf.stack([symbols.nrows(), 1])
+        if add_start:
+            parts.insert(0, tf.fill(column, self.start_token_id))
+        if add_end:
+            parts.append(tf.fill(column, self.end_token_id))
+        return tf.concat(parts, axis=1) if len(parts) > 1 else parts[0]
+
+    def detokenize(self, token_ids: Any) -> tf.Tensor:
+        """Token ids to texts.
+
+        Padding, start and end tokens leave no trace; the unknown token becomes "<unk>".
+
+        Args:
+            token_ids: int32 (batch, length), ragged or padded; or (..., length).
+
+        Returns:
+            Strings (batch,), or (...).
+
+        Raises:
+            tf.errors.InvalidArgumentError: an id is not in the vocabulary.
+        """
+        if isinstance(token_ids, tf.RaggedTensor):
+            token_ids = token_ids.to_tensor(self.pad_token_id)
+        token_ids = tf.cast(token_ids, tf.int32)
+        shape = tf.shape(token_ids)
+        # One text a row. The length is written out: -1 has no meaning when there are no ids.
+        rows = tf.reshape(token_ids, tf.stack([tf.reduce_prod(shape[:-1]), shape[-1]]))
+        is_shown = (rows == self.unknown_token_id) | (rows > self.end_token_id)
+        shown = tf.ragged.boolean_mask(self.tokens(rows), is_shown)
+        separator = " " if self.cut_at_spaces else ""
+        return tf.reshape(tf.strings.reduce_join(shown, axis=1, separator=separator), shape[:-1])
+
+    def tokens(self, token_ids: Any) -> tf.Tensor:
+        """The vocabulary's strings of token ids, of any shape."""
+        return tf.gather(self._names, token_ids)

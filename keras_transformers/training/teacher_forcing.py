@@ -1,0 +1,97 @@
+"""Scheduled sampling: how often a decoder in training is fed the target's token, step by step."""
+
+import math
+from typing import Any, Literal
+
+import keras
+
+ForcingDecay = Literal["constant", "linear", "inverse_sigmoid"]
+_DECAYS = ("constant", "linear", "inverse_sigmoid")
+
+
+class TeacherForcingSchedule(keras.callbacks.Callback):
+    """Sets a model's ratio of teacher forcing before each update (Bengio et al. 2015, section 2.4).
+
+    The ratio is the probability that a step of the decoder is fed the target's token; else it is
+    fed the model's likeliest one. It depends on the number of updates alone, which the optimizer
+    counts: a run that goes on after a stop has the ratio it would have had.
+
+    With update i of `total_steps`, from 0:
+
+    - "constant": the final ratio.
+    - "linear": from 1 to the final ratio.
+    - "inverse_sigmoid": the paper's k / (k + exp(i / k)), scaled so that it ends at the final
+      ratio. k is such that half of the way is done after half of the updates, k ln k =
+      total_steps / 2; so the curve starts at k / (k + 1) of the way, not quite at its end.
+
+    The last two keep the final ratio after `total_steps`. A model that is always fed the target's
+    tokens needs no schedule: built with the ratio 1 it trains on the fast path.
+
+    Args:
+        decay: "constant", "linear" or "inverse_sigmoid".
+        final_ratio: 0 to 1.
+        total_steps: updates until it is reached; without meaning for "constant".
+
+    Raises:
+        ValueError: an unknown decay, a ratio outside [0, 1], or no steps. When training begins: the
+            model has no ratio to set.
+
+    Example:
+        >>> schedule = TeacherForcingSchedule("linear", final_ratio=0.5, total_steps=100)
+        >>> [schedule.ratio(step) for step in (0, 50, 100, 1000)]
+        [1.0, 0.75, 0.5, 0.5]
+    """
+
+    def __init__(self, decay: ForcingDecay, *, final_ratio: float, total_steps: int) -> None:
+        super().__init__()
+        if decay not in _DECAYS:
+            raise ValueError(f"decay={decay!r} is unknown: take {', '.join(map(repr, _DECAYS))}")
+        if not 0.0 <= final_ratio <= 1.0:
+            raise ValueError(
+                f"final_ratio={final_ratio} is no ratio: 1 always feeds the target's tokens, 0 "
+                "always the model's own, from 0 to 1"
+            )
+        if total_steps < 1:
+            raise ValueError(f"total_steps is {total_steps}, must be 1 or more")
+        self.decay = decay
+        self.final_ratio = final_ratio
+        self.total_steps = total_steps
+        self._k = _solve_k(total_steps / 2)
+
+    def ratio(self, step: int) -> float:
+        """The ratio of the update that follows `step` updates."""
+        done = min(step / self.total_steps, 1.0)
+        left = {
+            "constant": 0.0,
+            "linear": 1.0 - done,
+            "inverse_sigmoid": self._k / (self._k + math.exp(done * self.total_steps / self._k)),
+        }[self.decay]
+        if done == 1.0:
+            left = 0.0
+        return self.final_ratio + (1.0 - self.final_ratio) * left
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        """Looks whether the model has a ratio."""
+        if getattr(self.model, "teacher_forcing", None) is None:
+            raise ValueError(
+                f"model {self.model.name!r} has no ratio of teacher forcing to set: build it with "
+                "a ratio below 1, teacher_forcing=0.5 for one"
+            )
+
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        """Sets the ratio."""
+        self.model.teacher_forcing.assign(self.ratio(int(self.model.optimizer.iterations)))
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        """Logs the ratio of the epoch's last update as `teacher_forcing`."""
+        if logs is not None:
+            logs["teacher_forcing"] = float(self.model.teacher_forcing)
+
+
+def _solve_k(half: float) -> float:
+    """The k above 1 with k ln k = half, by Newton's method on ln k."""
+    log_k = math.log1p(half)
+    for _ in range(50):  # converges in a few; convex, and the start is not below
+        excess = log_k * math.exp(log_k) - half
+        log_k -= excess / (math.exp(log_k) * (1.0 + log_k))
+    return math.exp(log_k)

@@ -1,0 +1,140 @@
+"""The pronunciation recipe, from a dictionary to an export, and what it says to wrong input."""
+
+import itertools
+import json
+import runpy
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+RECIPE = Path(__file__).parents[2] / "recipes" / "pronunciation.py"
+SOUNDS = {"a": "AE1", "e": "EH1", "k": "K", "l": "L", "s": "S", "t": "T"}
+
+
+@pytest.fixture
+def dictionary(tmp_path):
+    """All words of three letters of a language spelled as it is spoken; some with two ways."""
+    lines = []
+    for letters in itertools.product(SOUNDS, repeat=3):
+        sounds = [SOUNDS[letter] for letter in letters]
+        lines.append(f"{''.join(letters)} {' '.join(sounds)}")
+        if letters[0] == "a":
+            lines.append(f"{''.join(letters)}(2) {' '.join(['EH0', *sounds[1:]])}")
+    path = tmp_path / "language.dict"
+    path.write_text("\n".join(lines) + "\n", "utf-8")
+    return path
+
+
+def run(monkeypatch, path, **changes):
+    values = {
+        "dictionary": path,
+        "val_fraction": 0.1,
+        "max_sequence_length": 8,
+        "extra_length": 2,
+        "epochs": 2,
+        "batch_tokens": 512,
+        "warmup_steps": 4,
+        "num_beams": 2,
+        "runs_dir": path.parent / "runs",
+    } | changes
+    flags = [f"--{name.replace('_', '-')}" for name in values]
+    options = [f if v is True else f"{f}={v}" for f, v in zip(flags, values.values(), strict=True)]
+    monkeypatch.setattr(sys, "argv", [str(RECIPE), *options])
+    runpy.run_path(str(RECIPE), run_name="__main__")
+    folder = values["runs_dir"] / values.get("name", "pronunciation")
+    return json.loads((folder / "metrics.json").read_text())
+
+
+def test_a_dictionary_to_figures(dictionary, monkeypatch, capsys):
+    metrics = run(monkeypatch, dictionary)
+    assert "0 with an empty side, 0 with a side of more than 8 tokens" in capsys.readouterr().out
+    assert sum(metrics["words"].values()) == 216
+    # Letters and phonemes, without stress, and the four special tokens share one matrix.
+    assert metrics["parameters"] == 1_325_568 + (6 + 6 + 4) * 128
+    first, second = metrics["epochs"]
+    assert second["loss"] < first["loss"]
+    rates = {
+        name: metrics[f"val phoneme error rate, {name}, beam"] for name in ("last", "average of 2")
+    }
+    assert rates[metrics["chosen"]] == min(rates.values())
+    assert 1 - second["val_phoneme_accuracy"] == metrics["val phoneme error rate, last, greedy"]
+    assert 0 <= metrics["test word error rate, last, greedy"] <= 1
+    folder = dictionary.parent / "runs" / "pronunciation"
+    assert json.loads((folder / "symbols.json").read_text()) == [
+        *("AE", "EH", "K", "L", "S", "T"),
+        *"aeklst",
+    ]
+    names = {path.name for path in folder.iterdir()}
+    assert names >= {"best.weights.h5", "chosen.weights.h5", "config.json", "state.npz"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", ["transformer_tiny", "seq2seq_multi30k"])
+def test_the_language_is_learned_and_served(dictionary, monkeypatch, model):
+    export = dictionary.parent / "saved" / "1"
+    rate = {"transformer_tiny": 5e-3, "seq2seq_multi30k": 1e-3}[model]
+    metrics = run(
+        monkeypatch,
+        dictionary,
+        model=model,
+        epochs=25,
+        learning_rate=rate,
+        warmup_steps=20,
+        label_smoothing=0.0,
+        patience=25,
+        export=export,
+    )
+    assert min(metrics[f"test word error rate, {metrics['chosen']}, beam"], 1) < 0.3
+    pronounce = tf.saved_model.load(str(export)).signatures["serving_default"]
+    found = pronounce(tf.constant(["KEL", "", "tas"]))["translation"].numpy().tolist()
+    assert found == [b"K EH L", b"", b"T AE S"]
+
+
+@pytest.mark.slow
+def test_a_stopped_run_goes_on(dictionary, monkeypatch):
+    """As if it had not stopped: the same weights in the end."""
+    from keras_transformers.training.resume import TrainingState
+
+    run(monkeypatch, dictionary, name="whole")
+    with monkeypatch.context() as patch:
+        write = TrainingState.on_epoch_end
+
+        def stop(self, epoch, logs=None):
+            write(self, epoch, logs)
+            raise KeyboardInterrupt
+
+        patch.setattr(TrainingState, "on_epoch_end", stop)
+        with pytest.raises(KeyboardInterrupt):
+            run(patch, dictionary, name="stopped")
+    run(monkeypatch, dictionary, name="stopped", resume=True)
+    runs = dictionary.parent / "runs"
+    with np.load(runs / "whole/state.npz") as whole, np.load(runs / "stopped/state.npz") as stopped:
+        assert whole.files == stopped.files
+        for name in whole.files:
+            if name.startswith("variable_"):
+                np.testing.assert_allclose(whole[name], stopped[name], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"dictionary": "nowhere.dict"}, "nowhere.dict: no such file"),
+        ({"val_fraction": 0.0}, "val_fraction=0.0 and test_fraction=0.1: both must be above 0"),
+        ({"model": "bert_tiny"}, "model 'bert_tiny' is no encoder-decoder"),
+        ({"teacher_forcing": 2.0, "model": "seq2seq_multi30k"}, "teacher_forcing=2.0 is no ratio"),
+        ({"max_sequence_length": 2}, "no pairs to make batches of: 0 of"),
+    ],
+)
+def test_wrong_input_ends_with_one_line_and_status_2(
+    dictionary, monkeypatch, capsys, changes, message
+):
+    with pytest.raises(SystemExit) as stopped:
+        run(monkeypatch, dictionary, **changes)
+    assert stopped.value.code == 2
+    error = capsys.readouterr().err
+    assert error.splitlines()[-1].startswith("error: ")
+    assert message in error
+    assert not (dictionary.parent / "runs").exists(), "nothing is left behind"
