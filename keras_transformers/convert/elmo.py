@@ -10,7 +10,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_transformers.convert.tensors import Entry, assign
+from keras_transformers.convert.tensors import Entry, assign, write_atomically
 
 _DIRECTIONS = ("forward", "backward")
 
@@ -22,6 +22,7 @@ class _Stored:
     path: str
     shape: tuple[int, ...]
     assign: Callable[[np.ndarray], None]
+    read: Callable[[], np.ndarray]
 
 
 def read_elmo_options(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -104,6 +105,79 @@ def load_elmo(
     assign(_entries(model), _read_hdf5(path), source=str(path), ignore=ignore)
 
 
+def save_elmo(model: keras.Model, path: str | os.PathLike[str]) -> None:
+    """Writes an ELMo encoder's weights as bilm-tf does; the file appears whole or not at all.
+
+    The embedding of padding has no place in the file, and is zeros where it is loaded. What the
+    vectors of words are does not depend on it.
+
+    Args:
+        model: from `keras_transformers.models.elmo.elmo`, or a model on top of one, such as
+            `language_model`, whose other layers are left out.
+        path: the `.hdf5` file; `save_elmo_options` writes what belongs beside it.
+
+    Raises:
+        FileNotFoundError: the folder does not exist.
+        ValueError: the model has no ELMo encoder.
+
+    Example:
+        save_elmo(model, "weights/weights.hdf5")
+        save_elmo_options(model, "weights/options.json")
+    """
+    import h5py
+
+    _check_is_elmo(model)
+    arrays = {}
+    for entry in _entries(model):
+        variable = entry.variable
+        stored = variable.read() if isinstance(variable, _Stored) else variable
+        arrays[entry.name] = np.asarray(stored, dtype="float32")
+
+    def write(temporary: Path) -> None:
+        with h5py.File(temporary, "w") as file:
+            for name, array in arrays.items():
+                file[name] = array
+
+    write_atomically(_in_folder(path), write)
+
+
+def save_elmo_options(model: keras.Model, path: str | os.PathLike[str]) -> None:
+    """Writes `options.json` for `read_elmo_options` and bilm-tf; arguments, errors: `save_elmo`."""
+    _check_is_elmo(model)
+    shape = _arguments(model)
+    options = {
+        "bidirectional": True,
+        "lstm": {
+            "dim": shape["lstm_dim"],
+            "projection_dim": shape["projection_dim"],
+            "n_layers": shape["num_layers"],
+            "use_skip_connections": shape["use_skip_connections"],
+            "cell_clip": shape["cell_clip"],
+            "proj_clip": shape["projection_clip"],
+        },
+        "char_cnn": {
+            "activation": shape["activation"],
+            "embedding": {"dim": shape["character_dim"]},
+            "filters": [list(pair) for pair in shape["filters"]],
+            "max_characters_per_token": shape["max_characters"],
+            "n_characters": shape["num_characters"],
+            "n_highway": shape["num_highways"],
+        },
+    }
+
+    def write(temporary: Path) -> None:
+        temporary.write_text(json.dumps(options, indent=2) + "\n", "utf-8")
+
+    write_atomically(_in_folder(path), write)
+
+
+def _in_folder(path: str | os.PathLike[str]) -> Path:
+    path = Path(path)
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"folder {path.parent} does not exist: make it first")
+    return path
+
+
 def _options_beside(path: Path) -> Path:
     named_alike = path.with_name(path.stem.removesuffix("weights") + "options.json")
     for candidate in (named_alike, path.with_name("options.json")):
@@ -137,32 +211,10 @@ def _read_hdf5(path: Path) -> dict[str, np.ndarray]:
 
 def _check_options(model: keras.Model, options: dict[str, Any], path: Path) -> None:
     """Raises ValueError unless the model has what the options say, wherever they can differ."""
-    names = {layer.name for layer in model.layers}
-    missing = {"character_cnn", "forward_lstm_0", "backward_lstm_0"} - names
-    if missing:
-        raise ValueError(
-            f"model {model.name!r} has no layer {', '.join(sorted(missing))}: build it with "
-            "keras_transformers.models.elmo"
-        )
-    cnn, lstm = model.get_layer("character_cnn"), model.get_layer("forward_lstm_0").cell
-    num_layers = sum(name.startswith("forward_lstm_") for name in names)
-    ours = {
-        "lstm_dim": lstm.units,
-        "projection_dim": lstm.output_dim,
-        "num_layers": num_layers,
-        # One layer has nothing to skip, whatever the options say.
-        "use_skip_connections": (
-            "forward_skip_1" in names if num_layers > 1 else options["use_skip_connections"]
-        ),
-        "cell_clip": lstm.cell_clip,
-        "projection_clip": lstm.projection_clip,
-        "filters": [tuple(pair) for pair in cnn.filters],
-        "activation": cnn.activation,
-        "num_highways": sum(name.startswith("highway_") for name in names),
-        "num_characters": cnn.num_characters,
-        "max_characters": model.input["character_ids"].shape[-1],
-        "character_dim": cnn.embedding_dim,
-    }
+    _check_is_elmo(model)
+    ours = _arguments(model)
+    if ours["num_layers"] == 1:  # it has nothing to skip, whatever the options say
+        ours["use_skip_connections"] = options["use_skip_connections"]
     troubles = [
         f"{name} is {value} there and {ours[name]} in the model"
         for name, value in options.items()
@@ -173,6 +225,37 @@ def _check_options(model: keras.Model, options: dict[str, Any], path: Path) -> N
             f"{path} does not describe model {model.name!r}: {'; '.join(troubles)}. "
             "elmo(**read_elmo_options(path)) builds what it describes"
         )
+
+
+def _check_is_elmo(model: keras.Model) -> None:
+    """Raises ValueError where the layers of `elmo` are missing."""
+    names = {layer.name for layer in model.layers}
+    missing = {"character_cnn", "forward_lstm_0", "backward_lstm_0"} - names
+    if missing:
+        raise ValueError(
+            f"model {model.name!r} has no layer {', '.join(sorted(missing))}: build it with "
+            "keras_transformers.models.elmo"
+        )
+
+
+def _arguments(model: keras.Model) -> dict[str, Any]:
+    """The arguments of `elmo` that built the encoder, those that `read_elmo_options` returns."""
+    names = {layer.name for layer in model.layers}
+    cnn, lstm = model.get_layer("character_cnn"), model.get_layer("forward_lstm_0").cell
+    return {
+        "lstm_dim": lstm.units,
+        "projection_dim": lstm.output_dim,
+        "num_layers": sum(name.startswith("forward_lstm_") for name in names),
+        "use_skip_connections": "forward_skip_1" in names,
+        "cell_clip": lstm.cell_clip,
+        "projection_clip": lstm.projection_clip,
+        "filters": [tuple(pair) for pair in cnn.filters],
+        "activation": cnn.activation,
+        "num_highways": sum(name.startswith("highway_") for name in names),
+        "num_characters": cnn.num_characters,
+        "max_characters": model.input["character_ids"].shape[-1],
+        "character_dim": cnn.embedding_dim,
+    }
 
 
 def _entries(model: keras.Model) -> list[Entry]:
@@ -203,7 +286,8 @@ def _cnn_entries(layer: Any) -> Iterator[Entry]:
         embeddings.assign(np.concatenate([np.zeros_like(array[:1]), array]))
 
     shape = (embeddings.shape[0] - 1, embeddings.shape[1])
-    yield Entry(_Stored(embeddings.path, shape, fill_characters), "char_embed")
+    stored = _Stored(embeddings.path, shape, fill_characters, lambda: np.asarray(embeddings)[1:])
+    yield Entry(stored, "char_embed")
     for index, (kernel, bias) in enumerate(zip(layer.kernels, layer.biases, strict=True)):
         # TensorFlow 1 convolved in two dimensions, of which the first has size 1.
         yield Entry(
@@ -211,6 +295,7 @@ def _cnn_entries(layer: Any) -> Iterator[Entry]:
                 kernel.path,
                 (1, *kernel.shape),
                 lambda array, kernel=kernel: kernel.assign(array[0]),  # type: ignore[misc]
+                lambda kernel=kernel: np.asarray(kernel)[None],  # type: ignore[misc]
             ),
             f"CNN/W_cnn_{index}",
         )
@@ -229,8 +314,11 @@ def _lstm_entries(layer: Any) -> Iterator[Entry]:
         kernel.assign(array[:entering])
         recurrent.assign(array[entering:])
 
+    def both_kernels() -> np.ndarray:
+        return np.concatenate([np.asarray(kernel), np.asarray(recurrent)])
+
     shape = (entering + recurrent.shape[0], kernel.shape[1])
-    yield Entry(_Stored(kernel.path, shape, fill_kernels), f"{group}/W_0")
+    yield Entry(_Stored(kernel.path, shape, fill_kernels, both_kernels), f"{group}/W_0")
     yield Entry(cell.input_projection.bias, f"{group}/B")
     if cell.projection_dim:
         yield Entry(cell.projection_kernel, f"{group}/W_P_0")

@@ -31,19 +31,21 @@ def classifier(
     - serving_default(text string (batch,), with `pair` also text_b) -> label string (batch,),
       probabilities float32 (batch, classes), label_index int32 (batch,).
     - tokens(token_ids, segment_ids int32, padding_mask bool (batch, length)) -> the same; ids
-      beyond the vocabulary and lengths beyond the model's positions are refused.
+      beyond the vocabulary and lengths beyond the model's positions are refused. No segment_ids
+      where the model takes none.
     - classify(inputs string (batch,), serialized tf.Example with the features text, text_b) ->
       classes string, scores float32 (batch, classes), in the order of `labels`: for TF Serving's
       Classify API.
 
     Args:
-        model: functional, inputs token_ids, segment_ids, padding_mask, output logits
-            (batch, classes), as `models.heads.classifier` makes it.
-        tokenizer: turns texts into the model's inputs, a `tokenizers.WordPieceTokenizer`.
+        model: functional, inputs token_ids, segment_ids, padding_mask, or without segment_ids,
+            output logits (batch, classes), as `models.heads.classifier` makes it.
+        tokenizer: turns texts into the model's inputs, a `tokenizers.WordPieceTokenizer`, or the
+            `tokenizers.NgramTokenizer` of `models.fasttext`.
         labels: name of each class, in the order of the logits.
         path: BASE/<number> writes that version; anything else is a BASE and gets the next one.
         max_sequence_length: of the packed tokens; longer texts are trimmed as the tokenizer does
-            it. The model's number of positions by default.
+            it. The model's number of positions by default; to be given where it has none.
         pair: the model takes two text.
         examples: texts, or pairs of texts, to check the export with; they are stored in it with
             their answers, so give none that are secret. Two plain sentences by default.
@@ -57,7 +59,8 @@ def classifier(
         ValueError: model, tokenizer, labels, length or examples do not fit each other.
         RuntimeError: the written export does not repeat the model's outputs.
     """
-    text.check_model(model, tokenizer, "logits")
+    inputs = text.token_inputs(model)
+    text.check_model(model, tokenizer, "logits", inputs=inputs)
     labels = text.checked_labels(labels, model)
     length = text.checked_length(model, max_sequence_length, pair=pair)
     batches = text.example_batches(examples, length, pair=pair)
@@ -79,7 +82,7 @@ def classifier(
         path,
         {
             "serving_default": Signature(graph.from_text, text_specs, answer, batches),
-            "tokens": Signature(graph.from_tokens, text.token_specs(), answer, tokens),
+            "tokens": Signature(graph.from_tokens, text.token_specs(inputs), answer, tokens),
             "classify": Signature(
                 graph.from_records, {"inputs": strings}, ranked, records, CLASSIFY
             ),

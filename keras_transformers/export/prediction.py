@@ -17,7 +17,13 @@ from keras_transformers.export.check import METADATA_FILE
 from keras_transformers.export.versions import resolve
 
 # Names of the inputs of exports that take one text or two, in order.
-_TEXT_INPUTS = (("text",), ("text", "text_b"), ("text_a", "text_b"), ("question", "context"))
+_TEXT_INPUTS = (
+    ("text",),
+    ("prompt",),
+    ("text", "text_b"),
+    ("text_a", "text_b"),
+    ("question", "context"),
+)
 
 
 class Predictor:

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 TEXT_INPUTS = ("text", "text_b")  # the second for pairs only
 TOKEN_INPUTS = ("token_ids", "segment_ids", "padding_mask")
+ONE_TEXT_INPUTS = ("token_ids", "padding_mask")  # of models that tell no segments apart
 
 _EXAMPLES = ("A sentence to try the model with.", "And another one, which is a little longer!")
 
@@ -27,6 +28,12 @@ def check_model(
             f"the tokenizer has {tokenizer.vocabulary_size} tokens and model {model.name!r} "
             f"embeds {num_embedded}: use the vocabulary that the model was trained with"
         )
+
+
+def token_inputs(model: keras.Model) -> tuple[str, ...]:
+    """The tokens that a model takes, with segments or without them."""
+    found, _ = _ends(model)
+    return ONE_TEXT_INPUTS if set(found) == set(ONE_TEXT_INPUTS) else TOKEN_INPUTS
 
 
 def part(
@@ -49,7 +56,14 @@ def part(
 
 def checked_length(model: keras.Model, length: int | None, *, pair: bool) -> int:
     """The length to pack to, by default the model's; ValueError when it does not fit."""
-    positions = layer(model, "position_embedding").max_sequence_length
+    positions = _positions(model)
+    if positions is None:
+        if length is None or length < 1:
+            raise ValueError(
+                f"max_sequence_length={length}: model {model.name!r} takes any number of tokens: "
+                "say how many of a text shall count, at least 1"
+            )
+        return length
     shortest = 5 if pair else 3  # [CLS] a [SEP], with a pair [CLS] a [SEP] b [SEP]
     length = positions if length is None else length
     if not shortest <= length <= positions:
@@ -141,7 +155,7 @@ def widened(tokens: Mapping[str, Any]) -> dict[str, Any]:
     first position, and Keras, eagerly, takes (0, 1, hidden) for a bias.
     """
     missing = tf.maximum(0, 2 - tf.shape(tokens["token_ids"])[1])
-    return {name: tf.pad(tokens[name], [[0, 0], [0, missing]]) for name in TOKEN_INPUTS}
+    return {name: tf.pad(value, [[0, 0], [0, missing]]) for name, value in tokens.items()}
 
 
 def tokenized(
@@ -169,7 +183,7 @@ def checked_tokens(model: keras.Model, tokens: Mapping[str, Any]) -> dict[str, A
     Without them a GPU would take an id beyond the vocabulary for a vector of zeros and say nothing.
     """
     num_embedded = layer(model, "token_embedding").input_dim
-    positions = layer(model, "position_embedding").max_sequence_length
+    positions = _positions(model)
     with tf.device("CPU:0"):  # their messages are strings
         shape = tf.shape(tokens["token_ids"])  # (batch, length)
         checks = [
@@ -180,22 +194,22 @@ def checked_tokens(model: keras.Model, tokens: Mapping[str, Any]) -> dict[str, A
         ]
         checks += [
             tf.debugging.assert_positive(shape[1], "token_ids have length 0"),
-            tf.debugging.assert_less_equal(
-                shape[1], positions, f"token_ids are longer than the {positions} positions"
-            ),
             tf.debugging.assert_non_negative(tokens["token_ids"], "token_ids below 0"),
             tf.debugging.assert_less(
                 tokens["token_ids"], num_embedded, f"token_ids beyond the {num_embedded} tokens"
             ),
         ]
+        if positions is not None:
+            text = f"token_ids are longer than the {positions} positions"
+            checks.append(tf.debugging.assert_less_equal(shape[1], positions, text))
         with tf.control_dependencies([check for check in checks if check is not None]):
             return {name: tf.identity(value) for name, value in tokens.items()}
 
 
-def token_specs() -> dict[str, Any]:
+def token_specs(inputs: Sequence[str] = TOKEN_INPUTS) -> dict[str, Any]:
     """Dtype and shape of the tokens: (batch, length)."""
     dtypes = {"token_ids": tf.int32, "segment_ids": tf.int32, "padding_mask": tf.bool}
-    return {name: tf.TensorSpec([None, None], dtype) for name, dtype in dtypes.items()}
+    return {name: tf.TensorSpec([None, None], dtypes[name]) for name in inputs}
 
 
 def tolerance(model: keras.Model) -> float:
@@ -211,6 +225,15 @@ def metadata(model: keras.Model, tokenizer: Any, length: int) -> dict[str, Any]:
         "vocabulary_size": tokenizer.vocabulary_size,
         "vocabulary_sha256": _vocabulary_sha256(tokenizer.vocabulary),
     }
+
+
+def _positions(model: keras.Model) -> int | None:
+    """How many tokens there are places for; None for a bag, where places do not matter."""
+    if token_inputs(model) == ONE_TEXT_INPUTS and all(
+        candidate.name != "position_embedding" for candidate in model.layers
+    ):
+        return None
+    return layer(model, "position_embedding").max_sequence_length
 
 
 def _ends(model: keras.Model) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -10,10 +10,12 @@ from keras_transformers.layers.embeddings import (
 )
 from keras_transformers.layers.encoder import EncoderLayer
 from keras_transformers.layers.feed_forward import FeedForward
+from keras_transformers.layers.patches import ClassToken, PatchEmbedding
 from keras_transformers.layers.select import FirstTokenPooler, GatherPositions, PaddingMask
 
 __all__ = [
     "AddBias",
+    "ClassToken",
     "DecoderLayer",
     "EncoderLayer",
     "FeedForward",
@@ -21,6 +23,7 @@ __all__ = [
     "GatherPositions",
     "MultiHeadAttention",
     "PaddingMask",
+    "PatchEmbedding",
     "PositionEmbedding",
     "RowDense",
     "SinusoidalPositionEmbedding",

@@ -1,0 +1,105 @@
+"""What training does to batches of images: crops, flips, mixtures, each told by a seed."""
+
+import dataclasses
+from typing import Any
+
+import tensorflow as tf
+
+
+@dataclasses.dataclass(frozen=True)
+class Augmentation:
+    """Changes a training batch at random, the same for the same seed.
+
+    Attributes:
+        crop_padding: pixels of black around each image before a part of its own size is cut out at
+            random; 0 does not.
+        flip: whether half of the images are mirrored, left to right. Not for digits and letters.
+        mixup: alpha of `mixup`; 0 does not mix.
+
+    Raises:
+        ValueError: a value below 0.
+    """
+
+    crop_padding: int = 0
+    flip: bool = False
+    mixup: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("crop_padding", "mixup"):
+            value = getattr(self, name)
+            if value < 0:
+                raise ValueError(f"{name}={value}: must be 0 (for none) or more")
+
+    def __call__(self, images: Any, targets: Any, seed: Any) -> tuple[Any, Any]:
+        """Augments a batch.
+
+        Args:
+            images: float32 (batch, height, width, channels).
+            targets: float32 (batch, classes), a distribution a row.
+            seed: int64 (2,).
+
+        Returns:
+            Images and targets in the same shapes.
+        """
+        crop_seed, flip_seed, mixup_seed = (
+            tf.random.experimental.stateless_fold_in(seed, number) for number in range(3)
+        )
+        if self.crop_padding:
+            images = random_crop(images, self.crop_padding, crop_seed)
+        if self.flip:
+            images = random_flip(images, flip_seed)
+        if self.mixup:
+            images, targets = mixup(images, targets, self.mixup, mixup_seed)
+        return images, targets
+
+
+def random_crop(images: Any, padding: int, seed: Any) -> Any:
+    """Moves each image by up to `padding` pixels in both directions, black coming in (0).
+
+    Args:
+        images: (batch, height, width, channels).
+        padding: in pixels.
+        seed: int64 (2,).
+    """
+    batch, height, width = tf.unstack(tf.shape(images)[:3])
+    padded = tf.pad(images, [[0, 0], [padding, padding], [padding, padding], [0, 0]])
+    starts = tf.random.stateless_uniform(
+        [2, batch, 1], seed, maxval=2 * padding + 1, dtype=tf.int32
+    )
+    rows = tf.gather(padded, starts[0] + tf.range(height), axis=1, batch_dims=1)
+    cropped = tf.gather(rows, starts[1] + tf.range(width), axis=2, batch_dims=1)
+    return tf.ensure_shape(cropped, images.shape)
+
+
+def random_flip(images: Any, seed: Any) -> Any:
+    """Mirrors each image, left to right, with probability 1/2.
+
+    Args:
+        images: (batch, height, width, channels).
+        seed: int64 (2,).
+    """
+    flipped = tf.random.stateless_uniform([tf.shape(images)[0], 1, 1, 1], seed) < 0.5
+    return tf.where(flipped, tf.reverse(images, axis=[2]), images)
+
+
+def mixup(images: Any, targets: Any, alpha: float, seed: Any) -> tuple[Any, Any]:
+    """Mixes each example with the one after it: `share * this + (1 - share) * next`.
+
+    Zhang et al. 2018, "mixup: Beyond Empirical Risk Minimization", https://arxiv.org/abs/1710.09412;
+    each row draws its own share from Beta(alpha, alpha), and the last row's next is the first.
+
+    Args:
+        images: float (batch, height, width, channels).
+        targets: float32 (batch, classes), a distribution a row.
+        alpha: above 0; 0.2 mixes most rows little, 1 draws every share alike.
+        seed: int64 (2,).
+    """
+    # Beta(a, a) is x / (x + y) with both from Gamma(a).
+    gammas = tf.random.stateless_gamma([2, tf.shape(images)[0]], seed, alpha)
+    # Two gammas that underflow to 0 leave the row alone.
+    share = 1.0 - tf.math.divide_no_nan(gammas[1], gammas[0] + gammas[1])
+
+    def mix(values: Any, share: Any) -> Any:
+        return share * values + (1.0 - share) * tf.roll(values, shift=-1, axis=0)
+
+    return mix(images, share[:, None, None, None]), mix(targets, share[:, None])

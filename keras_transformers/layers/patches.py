@@ -1,0 +1,206 @@
+"""Images as sequences of patches, and their positions at another resolution (ViT)."""
+
+from typing import Any, Literal
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_transformers.layers.dense import PACKAGE
+
+Interpolation = Literal["bilinear", "bicubic"]
+Grid = tuple[int, int]  # rows and columns of patches
+
+
+def patch_grid(image_size: int | tuple[int, int], patch_size: int) -> Grid:
+    """How many rows and columns of whole patches an image has.
+
+    Args:
+        image_size: height and width in pixels, or one number for both.
+        patch_size: side of a patch in pixels.
+
+    Raises:
+        ValueError: there is no whole patch.
+
+    Example:
+        >>> patch_grid(224, 16), patch_grid((384, 384), 14)
+        ((14, 14), (27, 27))
+    """
+    height, width = (image_size, image_size) if isinstance(image_size, int) else image_size
+    if patch_size < 1 or min(height, width) < patch_size:
+        raise ValueError(
+            f"image_size={image_size} has no whole patch of patch_size={patch_size}: "
+            "take smaller patches or larger images"
+        )
+    return height // patch_size, width // patch_size
+
+
+@keras.saving.register_keras_serializable(PACKAGE)
+class PatchEmbedding(keras.layers.Layer):
+    """Cuts images into square patches, and maps each to a vector.
+
+    Dosovitskiy et al. 2020, section 3.1: a convolution whose stride is its kernel's size. Here it
+    is one matrix product. Patches come row by row; pixels to the right of the last whole patch and
+    below it are left out, as the convolution does: 384 / 14 leaves 6 out.
+
+    Args:
+        patch_size: side of a patch in pixels, p.
+        hidden_dim: width of a vector, H.
+        kernel_initializer: of the (p, p, channels, H) kernel.
+
+    Attributes:
+        grid: rows and columns of patches; known once the layer is built.
+
+    Raises:
+        ValueError: when built, for images without a whole patch or of unknown size.
+
+    Example:
+        >>> PatchEmbedding(4, 8)(keras.ops.ones((2, 12, 8, 3))).shape
+        TensorShape([2, 6, 8])
+    """
+
+    def __init__(
+        self,
+        patch_size: int,
+        hidden_dim: int,
+        *,
+        kernel_initializer: Any = "lecun_normal",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.patch_size = patch_size
+        self.hidden_dim = hidden_dim
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+
+    def build(self, input_shape: Any) -> None:
+        """Makes kernel and bias for images (batch, height, width, channels)."""
+        _, height, width, channels = input_shape
+        if None in (height, width, channels):
+            raise ValueError(
+                f"images of shape {tuple(input_shape)}: their height, width and channels must be "
+                "known, for each position has its own embedding"
+            )
+        self.grid = patch_grid((height, width), self.patch_size)
+        # Keras' models let the wrong number of channels through where it is 1.
+        self.input_spec = keras.layers.InputSpec(shape=(None, height, width, channels))
+        self.kernel = self.add_weight(
+            name="kernel",
+            shape=(self.patch_size, self.patch_size, channels, self.hidden_dim),
+            initializer=self.kernel_initializer,
+        )
+        self.bias = self.add_weight(name="bias", shape=(self.hidden_dim,), initializer="zeros")
+
+    def call(self, images: Any) -> Any:
+        """Maps (batch, height, width, channels) to (batch, patches, hidden_dim)."""
+        (rows, columns), size, channels = self.grid, self.patch_size, images.shape[-1]
+        images = images[:, : rows * size, : columns * size]
+        patches = ops.reshape(images, (-1, rows, size, columns, size, channels))
+        patches = ops.transpose(patches, (0, 1, 3, 2, 4, 5))  # (batch, row, column, p, p, channels)
+        length = size * size * channels
+        patches = ops.reshape(patches, (-1, length))  # (batch * patches, p * p * channels)
+        vectors = ops.matmul(patches, ops.reshape(self.kernel, (length, -1))) + self.bias
+        return ops.reshape(vectors, (-1, rows * columns, self.hidden_dim))
+
+    def compute_output_spec(self, images: Any) -> Any:
+        """Shape and dtype of `call`'s result."""
+        rows, columns = patch_grid(tuple(images.shape[1:3]), self.patch_size)
+        shape = (images.shape[0], rows * columns, self.hidden_dim)
+        return keras.KerasTensor(shape, dtype=self.compute_dtype)
+
+    def get_config(self) -> dict[str, Any]:
+        """The constructor's arguments."""
+        return super().get_config() | {
+            "patch_size": self.patch_size,
+            "hidden_dim": self.hidden_dim,
+            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
+        }
+
+
+@keras.saving.register_keras_serializable(PACKAGE)
+class ClassToken(keras.layers.Layer):
+    """Puts one learned vector before every sequence, to gather what it is about ([class])."""
+
+    def build(self, input_shape: Any) -> None:
+        """Makes the vector, zeros."""
+        self.class_token = self.add_weight(
+            name="class_token", shape=(input_shape[-1],), initializer="zeros"
+        )
+
+    def call(self, inputs: Any) -> Any:
+        """Maps (batch, length, hidden) to (batch, 1 + length, hidden)."""
+        shape = (ops.shape(inputs)[0], 1, inputs.shape[-1])
+        return ops.concatenate([ops.broadcast_to(self.class_token, shape), inputs], axis=1)
+
+    def compute_output_shape(self, input_shape: Any) -> Any:
+        """(batch, 1 + length, hidden)."""
+        batch, length, hidden = input_shape
+        return (batch, None if length is None else 1 + length, hidden)
+
+
+def resize_positions(
+    embeddings: np.ndarray, grid: Grid, new_grid: Grid, *, interpolation: Interpolation = "bilinear"
+) -> np.ndarray:
+    """Position embeddings for another resolution, interpolated in two dimensions.
+
+    Dosovitskiy et al. 2020, section 3.2. That of the class token stays as it is.
+
+    Args:
+        embeddings: (1 + rows * columns, hidden): the class token's, then the patches' row by row.
+        grid: rows and columns that they are of.
+        new_grid: rows and columns that are wanted.
+        interpolation: "bilinear" is what the paper's code does (`scipy.ndimage.zoom`, order 1:
+            corners stay corners); "bicubic" what Hugging Face's `interpolate_pos_encoding` does
+            (PyTorch's, a = -0.75, without aligned corners).
+
+    Returns:
+        (1 + new rows * new columns, hidden), in the type of `embeddings`.
+
+    Raises:
+        ValueError: there are not as many embeddings as the grid has patches, and one; or an unknown
+            interpolation.
+
+    Example:
+        >>> positions = np.array([[9.0], [0.0], [2.0]])  # class token, two patches
+        >>> resize_positions(positions, (1, 2), (1, 3)).ravel()
+        array([9., 0., 1., 2.])
+    """
+    if interpolation not in ("bilinear", "bicubic"):
+        raise ValueError(
+            f"interpolation={interpolation!r} is unknown: take 'bilinear' or 'bicubic'"
+        )
+    if len(embeddings) != 1 + grid[0] * grid[1]:
+        raise ValueError(
+            f"{len(embeddings)} position embeddings are not those of {grid[0]} x {grid[1]} patches "
+            "and a class token"
+        )
+    weights = _bilinear if interpolation == "bilinear" else _bicubic
+    by_row, by_column = (weights(*sizes) for sizes in zip(grid, new_grid, strict=True))
+    patches = embeddings[1:].astype("float64").reshape(*grid, -1)  # (row, column, hidden)
+    resized = np.einsum("ir,jc,rch->ijh", by_row, by_column, patches, optimize=True)
+    resized = resized.reshape(-1, embeddings.shape[-1]).astype(embeddings.dtype)
+    return np.concatenate([embeddings[:1], resized])
+
+
+def _bilinear(size: int, new_size: int) -> np.ndarray:
+    """What each of `size` points weighs in each of `new_size`: (new, old); ends meet ends."""
+    points = np.linspace(0, size - 1, new_size)
+    return np.maximum(0.0, 1.0 - np.abs(points[:, None] - np.arange(size)))
+
+
+def _bicubic(size: int, new_size: int) -> np.ndarray:
+    """The same with the four nearest points, edges of pixels meeting edges, ends repeated."""
+    points = (np.arange(new_size) + 0.5) * size / new_size - 0.5
+    matrix = np.zeros((new_size, size))
+    for offset in (-1, 0, 1, 2):
+        neighbours = np.floor(points).astype(int) + offset
+        inside = np.clip(neighbours, 0, size - 1)
+        np.add.at(matrix, (np.arange(new_size), inside), _cubic(np.abs(points - neighbours)))
+    return matrix
+
+
+def _cubic(distance: np.ndarray) -> np.ndarray:
+    """Keys' cubic convolution kernel with PyTorch's a = -0.75."""
+    a, t = -0.75, distance
+    near = (a + 2) * t**3 - (a + 3) * t**2 + 1
+    far = a * t**3 - 5 * a * t**2 + 8 * a * t - 4 * a
+    return np.where(t <= 1, near, far)

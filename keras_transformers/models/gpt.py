@@ -1,0 +1,293 @@
+"""GPT and GPT-2: Transformers that read from left to right and predict the next token.
+
+GPT: Radford et al. 2018, "Improving Language Understanding by Generative Pre-Training", with its
+norms behind the sub-layers. GPT-2: Radford et al. 2019, "Language Models are Unsupervised Multitask
+Learners", with its norms before them and one more at the end. `causal_lm` builds any other size.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import keras
+
+from keras_transformers.layers import EncoderLayer, TokenEmbedding
+from keras_transformers.layers.causal import (
+    DocumentMask,
+    DocumentPositions,
+    IndexedPositionEmbedding,
+    LastToken,
+)
+from keras_transformers.layers.dense import Activation
+from keras_transformers.layers.residual import NormPosition, check_norm_position
+from keras_transformers.models import head_parts
+from keras_transformers.models.card import ModelCard
+from keras_transformers.models.gpt_model import CausalLM
+
+_GPT_PAPER = "Radford et al. 2018, https://openai.com/research/language-unsupervised"
+_GPT2_PAPER = "Radford et al. 2019, https://openai.com/research/better-language-models"
+
+_GPT2: dict[str, Any] = {
+    "vocabulary_size": 50257,
+    "max_sequence_length": 1024,
+    "norm_position": "pre",
+}
+SIZES: dict[str, dict[str, Any]] = {
+    "gpt": {
+        "vocabulary_size": 40478,
+        "max_sequence_length": 512,
+        "norm_position": "post",
+        "num_layers": 12,
+        "num_heads": 12,
+        "hidden_dim": 768,
+    },
+    "gpt2_small": _GPT2 | {"num_layers": 12, "num_heads": 12, "hidden_dim": 768},
+    "gpt2_medium": _GPT2 | {"num_layers": 24, "num_heads": 16, "hidden_dim": 1024},
+    "gpt2_large": _GPT2 | {"num_layers": 36, "num_heads": 20, "hidden_dim": 1280},
+    "gpt2_xl": _GPT2 | {"num_layers": 48, "num_heads": 25, "hidden_dim": 1600},
+}
+
+
+def causal_lm(
+    *,
+    vocabulary_size: int,
+    num_layers: int,
+    num_heads: int,
+    hidden_dim: int,
+    intermediate_dim: int | None = None,
+    max_sequence_length: int = 1024,
+    norm_position: NormPosition = "pre",
+    separate_documents: bool = False,
+    dropout: float = 0.1,
+    attention_dropout: float = 0.1,
+    activation: Activation = "gelu_approximate",
+    norm_epsilon: float = 1e-5,
+    initializer_range: float = 0.02,
+    name: str = "causal_lm",
+) -> CausalLM:
+    """Builds a decoder-only Transformer, whose token embeddings also project to the logits.
+
+    Args:
+        vocabulary_size: number of tokens, V.
+        num_layers: L (Hugging Face: n_layer).
+        num_heads: attention heads (Hugging Face: n_head).
+        hidden_dim: width, H (Hugging Face: n_embd).
+        intermediate_dim: inner width of the feed-forward networks; 4 H by default.
+        max_sequence_length: number of learned positions, P (Hugging Face: n_positions).
+        norm_position: "pre" with a norm at the end is GPT-2, "post" without is GPT.
+        separate_documents: the model takes `document_ids` too, and of several documents in a row
+            none sees another; positions count from the begin of each.
+        dropout: rate on the embeddings and on each sub-layer's output.
+        attention_dropout: rate on the attention probabilities.
+        activation: of the feed-forward networks; both papers take "gelu_approximate".
+        norm_epsilon: added to the variance in every norm.
+        initializer_range: standard deviation of the normal distribution that fills the matrices.
+            With "pre" those that lead back to the residual sums get 1 / sqrt(2 L) of it.
+        name: of the model.
+
+    Returns:
+        A functional model. Inputs: `token_ids` int32 (batch, length), and with
+        `separate_documents` `document_ids` int32 (batch, length), alike within a document. Output:
+        `logits` float32 (batch, length, V), position i for the token after input i. Padding behind
+        the tokens needs no mask: no earlier position sees it.
+
+    Raises:
+        ValueError: an unknown choice, or a width that the heads do not divide.
+
+    Example:
+        >>> model = causal_lm(vocabulary_size=50, num_layers=1, num_heads=2, hidden_dim=8,
+        ...                   max_sequence_length=16)
+        >>> model({"token_ids": keras.ops.ones((2, 5), "int32")})["logits"].shape
+        TensorShape([2, 5, 50])
+    """
+    check_norm_position(norm_position)
+    initializer = keras.initializers.RandomNormal(stddev=initializer_range)
+    token_ids = keras.Input((None,), dtype="int32", name="token_ids")
+    inputs = {"token_ids": token_ids}
+    documents: dict[str, Any] = {}
+    positions: dict[str, Any] = {}
+    if separate_documents:
+        document_ids = keras.Input((None,), dtype="int32", name="document_ids")
+        inputs["document_ids"] = document_ids
+        mask = DocumentMask(name="document_mask")(document_ids)
+        documents = {"attention_mask": mask}
+        positions = {"positions": DocumentPositions(name="document_positions")(mask)}
+    embedding = TokenEmbedding(
+        vocabulary_size,
+        hidden_dim,
+        embeddings_initializer=initializer.clone(),
+        name="token_embedding",
+    )
+    hidden = IndexedPositionEmbedding(
+        max_sequence_length, embeddings_initializer=initializer.clone(), name="position_embedding"
+    )(embedding(token_ids), **positions)
+    hidden = keras.layers.Dropout(dropout, name="embeddings_dropout")(hidden)
+    layers = [
+        EncoderLayer(
+            num_heads=num_heads,
+            hidden_dim=hidden_dim,
+            intermediate_dim=intermediate_dim or 4 * hidden_dim,
+            dropout=dropout,
+            attention_dropout=attention_dropout,
+            activation=activation,
+            norm_position=norm_position,
+            norm_epsilon=norm_epsilon,
+            use_causal_mask=True,
+            kernel_initializer=initializer,
+            name=f"decoder_layer_{index}",
+        )
+        for index in range(num_layers)
+    ]
+    for layer in layers:
+        hidden = layer(hidden, **documents)
+    if norm_position == "pre":
+        hidden = keras.layers.LayerNormalization(epsilon=norm_epsilon, name="final_norm")(hidden)
+        for layer in layers:
+            for dense in (
+                layer.self_attention.output_projection,
+                layer.feed_forward.output_projection,
+            ):
+                dense.kernel.assign(dense.kernel * (2 * num_layers) ** -0.5)
+    return CausalLM(inputs=inputs, outputs={"logits": embedding(hidden, reverse=True)}, name=name)
+
+
+def classifier(
+    model: CausalLM, num_classes: int, *, dropout: float = 0.1, name: str | None = None
+) -> keras.Model:
+    """Classes of whole texts from a language model, which goes on modelling them meanwhile.
+
+    Radford et al. 2018, section 3.2: a linear layer on the last token's vector, and the language
+    model's loss as an auxiliary one, half as heavy:
+
+        classifier.compile(
+            optimizer,
+            loss={
+                "logits": keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+                "token_logits": TokenCrossentropy(),
+            },
+            loss_weights={"logits": 1.0, "token_logits": 0.5},
+        )
+
+    `data.causal.classification_batches` makes what it learns from.
+
+    Args:
+        model: from `causal_lm` or a factory, trained as a rule.
+        num_classes: how many classes, at least 2.
+        dropout: rate on the last token's vector.
+        name: of the model, "<model>_classifier" by default.
+
+    Returns:
+        A functional model. Inputs: those of `model` and `padding_mask` bool (batch, length), True
+        at real tokens. Outputs: `logits` float32 (batch, num_classes), from the last real token,
+        and `token_logits`, those of `model`.
+
+    Raises:
+        ValueError: fewer than two classes.
+    """
+    if num_classes < 2:
+        raise ValueError(f"num_classes={num_classes}: a classifier tells at least 2 classes apart")
+    padding_mask = keras.Input((None,), dtype="bool", name="padding_mask")
+    by_name = {layer.name: layer for layer in model.layers}
+    last = by_name.get("final_norm") or model.decoder_layers()[-1]
+    vectors = LastToken(name="last_token")(last.output, padding_mask)
+    vectors = keras.layers.Dropout(dropout, name="classifier_dropout")(vectors)
+    logits = keras.layers.Dense(
+        num_classes, kernel_initializer=head_parts.initializer(), dtype="float32", name="logits"
+    )(vectors)
+    return keras.Model(
+        inputs={**model.input, "padding_mask": padding_mask},
+        outputs={"logits": logits, "token_logits": model.output["logits"]},
+        name=name or f"{model.name}_classifier",
+    )
+
+
+def num_parameters(
+    *,
+    vocabulary_size: int,
+    num_layers: int,
+    hidden_dim: int,
+    max_sequence_length: int,
+    norm_position: NormPosition = "pre",
+) -> int:
+    """The count of `causal_lm` with these arguments by arithmetic, without building it."""
+    h = hidden_dim
+    layer = (4 * h * h + 4 * h) + 2 * h + (8 * h * h + 5 * h) + 2 * h
+    final_norm = 2 * h if norm_position == "pre" else 0
+    return (vocabulary_size + max_sequence_length) * h + num_layers * layer + final_norm
+
+
+def _named(model_name: str) -> Callable[..., CausalLM]:
+    """The factory of one size."""
+    size: dict[str, Any] = SIZES[model_name]
+
+    def factory(
+        *,
+        vocabulary_size: int = size["vocabulary_size"],
+        max_sequence_length: int = size["max_sequence_length"],
+        separate_documents: bool = False,
+        dropout: float = 0.1,
+        attention_dropout: float = 0.1,
+        name: str = model_name,
+    ) -> CausalLM:
+        given = {"vocabulary_size": vocabulary_size, "max_sequence_length": max_sequence_length}
+        return causal_lm(
+            **(size | given),
+            separate_documents=separate_documents,
+            dropout=dropout,
+            attention_dropout=attention_dropout,
+            name=name,
+        )
+
+    factory.__name__ = factory.__qualname__ = model_name
+    factory.__doc__ = (
+        f"A causal language model with {size['num_layers']} layers, {size['num_heads']} heads and "
+        f"width {size['hidden_dim']}, random weights; the arguments are those of `causal_lm`."
+    )
+    return factory
+
+
+gpt = _named("gpt")
+gpt2_small = _named("gpt2_small")
+gpt2_medium = _named("gpt2_medium")
+gpt2_large = _named("gpt2_large")
+gpt2_xl = _named("gpt2_xl")
+
+# Exact counts, embeddings and logits being one matrix.
+_NUM_PARAMETERS = {
+    "gpt": 116_534_784,
+    "gpt2_small": 124_439_808,
+    "gpt2_medium": 354_823_168,
+    "gpt2_large": 774_030_080,
+    "gpt2_xl": 1_557_611_200,
+}
+_PAPER_FIGURES = {
+    "gpt2_small": "117M",
+    "gpt2_medium": "345M",
+    "gpt2_large": "762M",
+    "gpt2_xl": "1542M",
+}
+
+MODELS = {
+    name: ModelCard(
+        name=name,
+        factory=globals()[name],
+        num_parameters=_NUM_PARAMETERS[name],
+        paper=_GPT_PAPER if name == "gpt" else _GPT2_PAPER,
+        paper_figure=_PAPER_FIGURES.get(name, ""),
+        paper_note=(
+            "the paper's labels were counted wrongly; its released weights have the exact count"
+            if name in _PAPER_FIGURES
+            else ""
+        ),
+        symbols={
+            "V": size["vocabulary_size"],
+            "P": size["max_sequence_length"],
+            "H": size["hidden_dim"],
+            "I": 4 * size["hidden_dim"],
+        },
+        count=functools.partial(
+            num_parameters, **{key: size[key] for key in size if key != "num_heads"}
+        ),
+    )
+    for name, size in SIZES.items()
+}

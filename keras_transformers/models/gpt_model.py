@@ -1,0 +1,144 @@
+"""How a model that reads from left to right goes on with a text: a pass over it, then steps."""
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_transformers.layers.cache import KeysValues, empty_cache, extend_cache
+from keras_transformers.layers.dense import PACKAGE
+from keras_transformers.layers.residual import residual
+
+Step = Callable[[Any, Any, Any], tuple[Any, Any]]
+
+
+@keras.saving.register_keras_serializable(PACKAGE)
+class CausalLM(keras.Model):
+    """A functional model made by `gpt.causal_lm`, which can also go on with a text step by step."""
+
+    def start_decoding(
+        self, token_ids: Any, padding_mask: Any = None, *, max_length: int | None = None
+    ) -> tuple[Step, Any, Any]:
+        """Reads prompts in one pass and gives what `keras_transformers.decoding` needs.
+
+            greedy_search(*model.start_decoding(prompts), end_token_id=0, max_length=20,
+                          growing_axis=2)
+
+        Args:
+            token_ids: int32 (batch, prompt), each row at least one token; a text from nothing
+                begins with the token that documents begin with.
+            padding_mask: bool (batch, prompt), True at real tokens, which come first in each row;
+                all by default.
+            max_length: number of steps at most, which makes every shape static (XLA). By default
+                the cache grows along axis 2 by a position a step: less work on a CPU.
+
+        Returns:
+            `step(token_ids (rows,), index (), cache) -> (logits (rows, vocabulary), cache)`, where
+            rows is any multiple of batch, a prompt's beams side by side and index 0 the first
+            step; the last token of each prompt (batch,), which the first step is fed; and the
+            cache that the others left, a structure of tensors whose first axis is batch.
+        """
+        layers = self.decoder_layers()
+        batch, length = ops.shape(token_ids)
+        if padding_mask is None:
+            padding_mask = ops.ones_like(token_ids, dtype="bool")
+        # Prompts are moved to the right, so that all end in the same column and the cache of all
+        # grows alike. What is left of them is never seen, and takes no positions.
+        num_empty = length - ops.sum(ops.cast(padding_mask, "int32"), axis=1)  # (batch,)
+        positions = ops.arange(length)[None, :] - num_empty[:, None]  # (batch, prompt)
+        token_ids = ops.take_along_axis(token_ids, ops.maximum(positions, 0), axis=1)
+
+        def step(token_ids: Any, index: Any, cache: Any) -> tuple[Any, Any]:
+            num_beams = ops.shape(token_ids)[0] // ops.maximum(batch, 1)
+            by_prompt = ops.reshape(token_ids, (batch, num_beams))
+            first = ops.reshape(ops.zeros_like(by_prompt) + num_empty[:, None], (-1,))  # (rows,)
+            column = index + length - 1  # of the token that is fed
+            columns = ops.arange(column + 1 if max_length is None else length - 1 + max_length)
+            visible = ops.logical_and(columns[None] >= first[:, None], columns[None] <= column)
+            hidden = self._embed(token_ids[:, None], (column - first)[:, None])  # (rows, 1, hidden)
+            write_at = None if max_length is None else column
+            hidden, cache = _run(layers, hidden, cache, visible, write_at)
+            return self._logits(hidden)[:, 0], cache
+
+        rules = ops.arange(length - 1)
+        causal = rules[None, None, :] <= rules[None, :, None]  # (1, query, key)
+        visible = ops.logical_and(causal, positions[:, None, :-1] >= 0)
+        hidden = self._embed(token_ids[:, :-1], ops.maximum(positions[:, :-1], 0))
+        nothing = tuple(
+            empty_cache(
+                batch,
+                layer.self_attention.num_heads,
+                0,
+                layer.self_attention.head_dim,
+                layer.compute_dtype,
+            )
+            for layer in layers
+        )
+        _, cache = _run(layers, hidden, nothing, visible)
+        if max_length is not None:
+            room = ((0, 0), (0, 0), (0, max_length), (0, 0))
+            cache = tuple((ops.pad(keys, room), ops.pad(values, room)) for keys, values in cache)
+        return step, token_ids[:, -1], cache
+
+    def _embed(self, token_ids: Any, positions: Any) -> Any:
+        vectors = self.get_layer("token_embedding")(token_ids)
+        return self.get_layer("position_embedding")(vectors, positions=positions)
+
+    def _logits(self, hidden: Any) -> Any:
+        for layer in self.layers:
+            if layer.name == "final_norm":
+                hidden = layer(hidden)
+        return self.get_layer("token_embedding")(hidden, reverse=True)
+
+    def decoder_layers(self) -> list[Any]:
+        """Its `EncoderLayer`s, the first one first."""
+        prefix = "decoder_layer_"
+        layers = [layer for layer in self.layers if layer.name.startswith(prefix)]
+        return sorted(layers, key=lambda layer: int(layer.name.removeprefix(prefix)))
+
+
+def _run(
+    layers: list[Any], hidden: Any, cache: Any, visible: Any, index: Any = None
+) -> tuple[Any, tuple[KeysValues, ...]]:
+    """All layers on positions that follow those in the cache: what the model's call does there.
+
+    Args:
+        layers: `EncoderLayer`s.
+        hidden: vectors of the new positions (rows, new, hidden).
+        cache: keys and values of the positions before, one pair a layer.
+        visible: which keys, old and new, are seen: see `MultiHeadAttention.call`.
+        index: where in a cache of fixed length the new position goes; None where it grows.
+    """
+    extended = []
+    for layer, layer_cache in zip(layers, cache, strict=True):
+        hidden, layer_cache = _run_layer(layer, hidden, layer_cache, visible, index)
+        extended.append(layer_cache)
+    return hidden, tuple(extended)
+
+
+def _run_layer(
+    layer: Any, hidden: Any, cache: KeysValues, visible: Any, index: Any
+) -> tuple[Any, KeysValues]:
+    common = {"norm_position": layer.norm_position, "training": False}
+
+    def attend(x: Any) -> tuple[Any, Any]:
+        extended, _ = extend_cache(cache, layer.self_attention.keys_values(x), index)
+        attended = layer.self_attention(x, keys_values=extended, attention_mask=visible)
+        return attended, extended
+
+    hidden, extended = residual(
+        hidden,
+        attend,
+        norm=layer.self_attention_norm,
+        dropout=layer.self_attention_dropout,
+        **common,
+    )
+    hidden, _ = residual(
+        hidden,
+        lambda x: (layer.feed_forward(x), None),
+        norm=layer.feed_forward_norm,
+        dropout=layer.feed_forward_dropout,
+        **common,
+    )
+    return hidden, extended

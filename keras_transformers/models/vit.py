@@ -1,0 +1,285 @@
+"""ViT, the Transformer on images: Dosovitskiy et al. 2020, "An Image is Worth 16x16 Words".
+
+Tiny and small are those of Touvron et al. 2021 (DeiT), without its distillation token. A model is
+an encoder, `keras_transformers.models.heads.classifier` puts the classes on top; `copy_weights`
+takes weights to another resolution.
+"""
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import keras
+import numpy as np
+
+from keras_transformers.layers import EncoderLayer, FirstTokenPooler, PositionEmbedding
+from keras_transformers.layers.dense import Activation
+from keras_transformers.layers.patches import (
+    ClassToken,
+    Interpolation,
+    PatchEmbedding,
+    patch_grid,
+    resize_positions,
+)
+from keras_transformers.models.card import ModelCard
+
+_PAPER = "Dosovitskiy et al. 2020, https://arxiv.org/abs/2010.11929"
+_SMALL_PAPER = "Touvron et al. 2021, https://arxiv.org/abs/2012.12877"
+
+_BASE = {"num_layers": 12, "num_heads": 12, "hidden_dim": 768}
+_LARGE = {"num_layers": 24, "num_heads": 16, "hidden_dim": 1024}
+SIZES: dict[str, dict[str, int]] = {
+    "vit_tiny16": {"patch_size": 16, "num_layers": 12, "num_heads": 3, "hidden_dim": 192},
+    "vit_small16": {"patch_size": 16, "num_layers": 12, "num_heads": 6, "hidden_dim": 384},
+    "vit_b16": {"patch_size": 16, **_BASE},
+    "vit_b32": {"patch_size": 32, **_BASE},
+    "vit_l16": {"patch_size": 16, **_LARGE},
+    "vit_l32": {"patch_size": 32, **_LARGE},
+    "vit_h14": {"patch_size": 14, "num_layers": 32, "num_heads": 16, "hidden_dim": 1280},
+}
+
+
+def vit(
+    *,
+    patch_size: int,
+    num_layers: int,
+    num_heads: int,
+    hidden_dim: int,
+    intermediate_dim: int | None = None,
+    image_size: int | tuple[int, int] = 224,
+    num_channels: int = 3,
+    use_representation_layer: bool = False,
+    pixel_mean: float | Sequence[float] = 0.5,
+    pixel_std: float | Sequence[float] = 0.5,
+    dropout: float = 0.0,
+    attention_dropout: float = 0.0,
+    activation: Activation = "gelu",
+    norm_epsilon: float = 1e-6,
+    name: str = "vit",
+) -> keras.Model:
+    """Builds a ViT encoder.
+
+    Pixels are scaled inside the model, so that training and serving cannot scale differently. The
+    initial weights are drawn as in the paper's code, Glorot's uniform for the matrices.
+
+    Args:
+        patch_size: side of a patch in pixels, the 16 of ViT-B/16.
+        num_layers: encoder layers, L; norms come before the sub-layers, and once more at the end.
+        num_heads: attention heads.
+        hidden_dim: width, the paper's D.
+        intermediate_dim: inner width of the feed-forward networks (MLP size); 4 D by default.
+        image_size: in pixels, (height, width) or one number for both; it decides how many positions
+            there are.
+        num_channels: 3 for RGB, 1 for grey.
+        use_representation_layer: whether a dense layer and tanh stand between the class token and
+            the head, as they did in pretraining (the paper's section 3.2; Hugging Face: the pooler
+            of ViTModel, which ViTForImageClassification has not).
+        pixel_mean: taken off pixel values in 0 to 1, one number or one a channel.
+        pixel_std: what they are then divided by; 0.5 and 0.5 bring them to -1 to 1.
+        dropout: rate on the embeddings, inside the feed-forward networks and on each sub-layer's
+            output.
+        attention_dropout: rate on the attention probabilities.
+        activation: "gelu" is the erf form (Hugging Face), "gelu_approximate" the tanh form
+            (the paper's code, by JAX' default).
+        norm_epsilon: added to the variance in every norm; Hugging Face's default is 1e-12.
+        name: of the model.
+
+    Returns:
+        A functional model. Input: `images` (batch, height, width, channels), pixel values 0 to 255.
+        Outputs: `sequence_output` (batch, 1 + patches, D), after the last norm, and `pooled_output`
+        (batch, D), its first vector, the class token's.
+
+    Raises:
+        ValueError: `hidden_dim` is no multiple of `num_heads`, or an image has no whole patch.
+
+    Example:
+        >>> model = vit(patch_size=4, num_layers=1, num_heads=2, hidden_dim=8, image_size=8)
+        >>> model.count_params() == 4 * 4 * 3 * 8 + 8 + 8 + (4 + 1) * 8 + 872 + 16
+        True
+    """
+    rows, columns = patch_grid(image_size, patch_size)
+    height, width = (image_size, image_size) if isinstance(image_size, int) else image_size
+    images = keras.Input((height, width, num_channels), name="images")
+    scale, offset = _scaling(pixel_mean, pixel_std)
+    hidden = keras.layers.Rescaling(scale, offset, name="pixel_scaling")(images)
+    hidden = PatchEmbedding(patch_size, hidden_dim, name="patch_embedding")(hidden)
+    hidden = ClassToken(name="class_token")(hidden)
+    hidden = PositionEmbedding(
+        1 + rows * columns,
+        embeddings_initializer=keras.initializers.RandomNormal(stddev=0.02),
+        name="position_embedding",
+    )(hidden)
+    hidden = keras.layers.Dropout(dropout, name="embeddings_dropout")(hidden)
+    for index in range(num_layers):
+        hidden = EncoderLayer(
+            num_heads=num_heads,
+            hidden_dim=hidden_dim,
+            intermediate_dim=intermediate_dim or 4 * hidden_dim,
+            dropout=dropout,
+            attention_dropout=attention_dropout,
+            feed_forward_dropout=dropout,
+            activation=activation,
+            norm_position="pre",
+            norm_epsilon=norm_epsilon,
+            name=f"encoder_layer_{index}",
+        )(hidden)
+    hidden = keras.layers.LayerNormalization(epsilon=norm_epsilon, name="encoder_norm")(hidden)
+    pooled = hidden[:, 0]
+    if use_representation_layer:
+        pooled = FirstTokenPooler(hidden_dim, activation="tanh", name="pooler")(hidden)
+    return keras.Model(
+        inputs={"images": images},
+        outputs={"sequence_output": hidden, "pooled_output": pooled},
+        name=name,
+    )
+
+
+def _scaling(mean: float | Sequence[float], std: float | Sequence[float]) -> tuple[Any, Any]:
+    """Factor and summand that make (pixel / 255 - mean) / std of a pixel, as plain numbers."""
+    means, stds = np.asarray(mean, "float64"), np.asarray(std, "float64")
+    return (1.0 / (255.0 * stds)).tolist(), (-means / stds).tolist()
+
+
+def num_parameters(
+    *,
+    patch_size: int,
+    num_layers: int,
+    hidden_dim: int,
+    intermediate_dim: int | None = None,
+    image_size: int | tuple[int, int] = 224,
+    num_channels: int = 3,
+    use_representation_layer: bool = False,
+) -> int:
+    """The count of `vit` with these arguments by arithmetic, without building it."""
+    h, i = hidden_dim, intermediate_dim or 4 * hidden_dim
+    rows, columns = patch_grid(image_size, patch_size)
+    embeddings = patch_size**2 * num_channels * h + h + h + (1 + rows * columns) * h
+    layer = (4 * h * h + 4 * h) + 2 * h + (2 * h * i + i + h) + 2 * h
+    return embeddings + num_layers * layer + 2 * h + use_representation_layer * (h * h + h)
+
+
+def copy_weights(
+    source: keras.Model, target: keras.Model, *, interpolation: Interpolation = "bilinear"
+) -> None:
+    """Fills a ViT with another one's weights, its position embeddings brought to its resolution.
+
+    Args:
+        source: from `vit` or a named factory, with or without a head.
+        target: the same but for `image_size`; fine-tuning takes a larger one than pretraining did.
+        interpolation: see `keras_transformers.layers.patches.resize_positions`.
+
+    Raises:
+        ValueError: the two differ in anything but the number of positions, all of it listed; the
+            target then stays as it was.
+
+    Example:
+        >>> size = {"patch_size": 4, "num_layers": 1, "num_heads": 2, "hidden_dim": 8}
+        >>> copy_weights(vit(**size, image_size=8), vit(**size, image_size=16))
+    """
+    theirs, ours = ({v.path: v for v in model.weights} for model in (source, target))
+    values = {path: np.asarray(variable) for path, variable in theirs.items()}
+    path = "position_embedding/embeddings"
+    if path in values and path in ours:
+        grids = [model.get_layer("patch_embedding").grid for model in (source, target)]
+        values[path] = resize_positions(values[path], *grids, interpolation=interpolation)
+    troubles = [f"{path} is in one alone" for path in sorted(theirs.keys() ^ ours.keys())]
+    troubles += [
+        f"{path} is {values[path].shape} and {tuple(variable.shape)}"
+        for path, variable in ours.items()
+        if path in values and values[path].shape != tuple(variable.shape)
+    ]
+    if troubles:
+        raise ValueError(
+            f"the weights of {source.name!r} do not fit {target.name!r}: {'; '.join(troubles)}"
+        )
+    for path, variable in ours.items():
+        variable.assign(values[path])
+
+
+def _named(model_name: str) -> Callable[..., keras.Model]:
+    """The factory of one size."""
+    size: dict[str, Any] = SIZES[model_name]
+
+    def factory(
+        *,
+        image_size: int | tuple[int, int] = 224,
+        num_channels: int = 3,
+        use_representation_layer: bool = False,
+        dropout: float = 0.0,
+        attention_dropout: float = 0.0,
+        activation: Activation = "gelu",
+        name: str = model_name,
+    ) -> keras.Model:
+        return vit(
+            **size,
+            image_size=image_size,
+            num_channels=num_channels,
+            use_representation_layer=use_representation_layer,
+            dropout=dropout,
+            attention_dropout=attention_dropout,
+            activation=activation,
+            name=name,
+        )
+
+    factory.__name__ = factory.__qualname__ = model_name
+    factory.__doc__ = (
+        f"ViT with patches of {size['patch_size']} x {size['patch_size']} pixels, "
+        f"{size['num_layers']} layers, {size['num_heads']} heads and width {size['hidden_dim']}, "
+        "random weights; the arguments are those of `vit`."
+    )
+    return factory
+
+
+vit_tiny16 = _named("vit_tiny16")
+vit_small16 = _named("vit_small16")
+vit_b16 = _named("vit_b16")
+vit_b32 = _named("vit_b32")
+vit_l16 = _named("vit_l16")
+vit_l32 = _named("vit_l32")
+vit_h14 = _named("vit_h14")
+
+# Exact counts of the encoder for RGB images of 224 x 224, without representation layer and head.
+_NUM_PARAMETERS = {
+    "vit_tiny16": 5_524_416,
+    "vit_small16": 21_665_664,
+    "vit_b16": 85_798_656,
+    "vit_b32": 87_455_232,
+    "vit_l16": 303_301_632,
+    "vit_l32": 305_510_400,
+    "vit_h14": 630_764_800,
+}
+_PAPER_FIGURES = {
+    "vit_tiny16": "5M",
+    "vit_small16": "22M",
+    "vit_b16": "86M",
+    "vit_l16": "307M",
+    "vit_h14": "632M",
+}
+_PAPER_NOTES = {
+    "vit_tiny16": "cut, not rounded; 5,717,416 with the head of 1,000 classes",
+    "vit_l16": "304,326,632 with the head of 1,000 classes, which is not 307M either",
+    "vit_h14": "632,045,800 with the head of 1,000 classes",
+}
+
+MODELS = {
+    name: ModelCard(
+        name=name,
+        factory=globals()[name],
+        num_parameters=_NUM_PARAMETERS[name],
+        paper=_SMALL_PAPER if name in ("vit_tiny16", "vit_small16") else _PAPER,
+        paper_figure=_PAPER_FIGURES.get(name, ""),
+        paper_note=_PAPER_NOTES.get(name, ""),
+        symbols={
+            "P": 1 + (224 // size["patch_size"]) ** 2,
+            "H": size["hidden_dim"],
+            "I": 4 * size["hidden_dim"],
+        },
+        count=functools.partial(
+            num_parameters,
+            patch_size=size["patch_size"],
+            num_layers=size["num_layers"],
+            hidden_dim=size["hidden_dim"],
+        ),
+    )
+    for name, size in SIZES.items()
+}

@@ -1,0 +1,235 @@
+"""N-gram language models with Kneser-Ney smoothing: what counting alone can do.
+
+A neural language model has to beat it on the same tokens, see also `training.baselines`.
+"""
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+# Of an order whose counts of counts allow no estimate; KenLM's `--discount_fallback`.
+FALLBACK_DISCOUNTS = (0.5, 1.0, 1.5)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Grams:
+    """All n-grams of one length that occur, by number in the order of their keys.
+
+    An n-gram's key is its first word and the number of the rest of it, the (n-1)-gram.
+
+    Attributes:
+        keys: int64 (grams,), ascending.
+        num_rests: how many (n-1)-grams there are.
+        ids: the n-gram that ends at each place of the text, int64 (places,).
+        counts: how often each occurs, int64 (grams,).
+        contexts: the (n-1)-gram of its first words, int64 (grams,).
+        is_predicted: False for those that end in a mark of a sequence's begin, bool (grams,).
+    """
+
+    keys: np.ndarray
+    num_rests: int
+    ids: np.ndarray
+    counts: np.ndarray
+    contexts: np.ndarray
+    is_predicted: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True)
+class _Level:
+    """What an order adds to the probability of the order below: `found[gram] + left[context] * p`.
+
+    Attributes:
+        keys, num_rests: see `_Grams`.
+        found: the discounted share of each n-gram in its context, float64 (grams + 1,); the last
+            is that of an n-gram that never occurred, 0.
+        left: what each context leaves to the order below, float64 (contexts + 1,); the last is
+            that of a context that never occurred, 1.
+    """
+
+    keys: np.ndarray
+    num_rests: int
+    found: np.ndarray
+    left: np.ndarray
+
+
+class KneserNey:
+    """Interpolated modified Kneser-Ney (Chen & Goodman 1998, "An Empirical Study of Smoothing").
+
+    With u the `order` - 1 tokens before w, u' the same without the first, c(u w) how often it
+    occurs, and N_r(u) how many different tokens follow u exactly r times:
+
+        p(w | u) = (c(u w) - D(c(u w))) / c(u .) + gamma(u) p(w | u')
+        gamma(u) = (D_1 N_1(u) + D_2 N_2(u) + D_3 N_3+(u)) / c(u .)
+
+    and p(w | u) = p(w | u') where u never occurred. Below the highest order c counts the different
+    tokens that precede, not the times; the lowest order leads to 1 / vocabulary_size, so that no
+    token is impossible. D_1, D_2 and D_3 (for 3 and more) are estimated for each order from the
+    numbers n_r of n-grams with count r: with Y = n_1 / (n_1 + 2 n_2) they are r - (r + 1) Y n_{r+1}
+    / n_r. Where an n_r is 0 or a discount is not between 0 and r, as in tiny texts, the order takes
+    `FALLBACK_DISCOUNTS`.
+
+    Before the first token of a sequence stand `order` - 1 marks that are never predicted, so a
+    sequence knows nothing of those before it. A model that reads from the end is one that is
+    fitted, and asked, with the sequences reversed.
+
+    Args:
+        order: n, tokens of the longest n-grams; 1 looks at no context.
+        discounts: D_1, D_2 and D_3 of all orders, instead of those estimated.
+
+    Attributes:
+        discounts: after `fit`, those of each order from 1, a tuple of three each.
+
+    Raises:
+        ValueError: the order is below 1, or the discounts are not three numbers, of which the
+            r-th is in 0 to r.
+
+    Example:
+        >>> model = KneserNey(order=2).fit([[0, 1, 2, 0, 1], [0, 1, 1]], 4)
+        >>> np.exp(model.log_probabilities([0, 1, 3])).round(3)
+        array([0.662, 0.662, 0.062])
+    """
+
+    def __init__(self, *, order: int, discounts: Sequence[float] | None = None) -> None:
+        if order < 1:
+            raise ValueError(f"order={order}: an n-gram has at least 1 token")
+        self.order = order
+        self._given = None if discounts is None else tuple(discounts)
+        if self._given is not None and not _are_discounts(self._given):
+            raise ValueError(
+                f"discounts={discounts}: give three, for counts of 1, 2 and more, in 0 to 1, 2, 3"
+            )
+        self.discounts: list[tuple[float, ...]] = []
+        self.vocabulary_size = 0
+        self._levels: list[_Level] = []
+
+    def fit(self, sequences: Iterable[Any], vocabulary_size: int) -> "KneserNey":
+        """Counts the n-grams of a text.
+
+        Args:
+            sequences: token ids, each an array or list of ints (length,).
+            vocabulary_size: number of tokens; ids are below it.
+
+        Returns:
+            The model itself.
+
+        Raises:
+            ValueError: there are no tokens, or an id is not in the vocabulary.
+        """
+        self.vocabulary_size = vocabulary_size
+        marked = [self._marked(sequence) for sequence in sequences]
+        if all(len(words) < self.order for words in marked):
+            raise ValueError("there are no tokens to fit: give sequences of token ids")
+        words = np.concatenate(marked)
+        orders = self._count(words)
+        self.discounts, self._levels = [], []
+        for number, grams in enumerate(orders):
+            counts = grams.counts
+            if number + 1 < len(orders):  # the different tokens that precede
+                longer = orders[number + 1]
+                rests = longer.keys[longer.is_predicted] % longer.num_rests
+                counts = np.bincount(rests, minlength=len(grams.keys))
+            self._add_level(grams, counts)
+        return self
+
+    def log_probabilities(self, token_ids: Any) -> np.ndarray:
+        """The log probability of each token of a sequence after those before it.
+
+        Args:
+            token_ids: ints (length,), a whole sequence.
+
+        Returns:
+            float64 (length,), in nats. The perplexity is exp of minus its mean.
+
+        Raises:
+            ValueError: nothing was fitted yet, or an id is not in the vocabulary.
+        """
+        if not self._levels:
+            raise ValueError("the model has not counted a text yet: call fit first")
+        words = self._marked(token_ids)
+        ids = np.zeros_like(words)  # the only 0-gram
+        probabilities = np.full(len(words), 1.0 / self.vocabulary_size)
+        for number, level in enumerate(self._levels):
+            contexts = np.concatenate([[-1], ids[:-1]]) if number else ids
+            ids = _find(level, self._firsts(words, number), ids)
+            probabilities = level.found[ids] + level.left[contexts] * probabilities
+        return np.log(probabilities[self.order - 1 :])
+
+    def _marked(self, token_ids: Any) -> np.ndarray:
+        """A sequence behind its marks, whose id is the first beyond the vocabulary."""
+        words = np.asarray(token_ids)
+        if words.ndim != 1 or (words.size and words.dtype.kind not in "iu"):
+            raise ValueError(
+                f"token ids of shape {words.shape} and type {words.dtype}: give ints (length,)"
+            )
+        if words.size and not 0 <= words.min() <= words.max() < self.vocabulary_size:
+            raise ValueError(
+                f"token ids are {words.min()} to {words.max()}, the vocabulary has 0 to "
+                f"{self.vocabulary_size - 1}"
+            )
+        marks = np.full(self.order - 1, self.vocabulary_size)
+        return np.concatenate([marks, words]).astype(np.int64)
+
+    def _firsts(self, words: np.ndarray, distance: int) -> np.ndarray:
+        """The words so far before each place; before a mark there are marks."""
+        mark = self.vocabulary_size
+        shifted = np.concatenate([np.full(distance, mark), words])[: len(words)]
+        return np.where(words == mark, mark, shifted)
+
+    def _count(self, words: np.ndarray) -> list[_Grams]:
+        """All n-grams of 1 to `order` tokens."""
+        orders: list[_Grams] = []
+        ids, num_rests = np.zeros(len(words), np.int64), 1
+        for number in range(self.order):
+            ids_before = ids
+            keys, places, ids, counts = np.unique(
+                self._firsts(words, number) * num_rests + ids,
+                return_index=True,
+                return_inverse=True,
+                return_counts=True,
+            )
+            is_predicted = words[places] < self.vocabulary_size
+            # At place 0 of the text is a mark, or a 1-gram, whose context is nothing.
+            contexts = ids_before[places - 1] if number else np.zeros(len(keys), np.int64)
+            orders.append(_Grams(keys, num_rests, ids, counts, contexts, is_predicted))
+            num_rests = len(keys)
+        return orders
+
+    def _add_level(self, grams: _Grams, counts: np.ndarray) -> None:
+        """Turns counts of n-grams into probabilities."""
+        chosen = self._given or _estimated_discounts(counts[grams.is_predicted])
+        discounts = np.array([0.0, *chosen])[np.minimum(counts, 3)] * grams.is_predicted
+        counts = counts * grams.is_predicted
+        num_contexts = len(self._levels[-1].keys) if self._levels else 1
+        total = np.bincount(grams.contexts, counts, minlength=num_contexts)
+        taken = np.bincount(grams.contexts, discounts, minlength=num_contexts)
+        left = np.divide(taken, total, out=np.ones(num_contexts), where=total > 0)
+        found = (counts - discounts) / np.maximum(total[grams.contexts], 1)
+        self.discounts.append(chosen)
+        self._levels.append(
+            _Level(grams.keys, grams.num_rests, np.append(found, 0.0), np.append(left, 1.0))
+        )
+
+
+def _find(level: _Level, firsts: np.ndarray, rests: np.ndarray) -> np.ndarray:
+    """The numbers of n-grams, -1 for those that never occurred."""
+    keys = firsts * level.num_rests + rests
+    places = np.minimum(np.searchsorted(level.keys, keys), len(level.keys) - 1)
+    return np.where((rests >= 0) & (level.keys[places] == keys), places, -1)
+
+
+def _estimated_discounts(counts: np.ndarray) -> tuple[float, ...]:
+    """D_1, D_2 and D_3 by Chen & Goodman's equation 26."""
+    n1, n2, n3, n4 = (int(np.sum(counts == r)) for r in range(1, 5))
+    if not (n1 and n2 and n3 and n4):
+        return FALLBACK_DISCOUNTS
+    share = n1 / (n1 + 2 * n2)
+    found = tuple(
+        r - (r + 1) * share * b / a for r, a, b in ((1, n1, n2), (2, n2, n3), (3, n3, n4))
+    )
+    return found if _are_discounts(found) else FALLBACK_DISCOUNTS
+
+
+def _are_discounts(values: Sequence[float]) -> bool:
+    return len(values) == 3 and all(0 <= value <= r for r, value in enumerate(values, start=1))

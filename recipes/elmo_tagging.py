@@ -1,0 +1,166 @@
+"""Tagging of words by ELMo's features: a BiLSTM reads the layers of a frozen encoder.
+
+Paper:   Peters et al. 2018, https://arxiv.org/abs/1802.05365, sections 3.3 and 4
+Data:    CoNLL-2003's eng.train and eng.testa, or any file with a word and a label a line
+"""
+
+import dataclasses
+import time
+from pathlib import Path
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+import keras_transformers as kt
+from keras_transformers.data import conll
+from keras_transformers.data.character_inputs import labels_of_words, word_batches
+from keras_transformers.models.elmo import elmo
+from keras_transformers.models.features import feature_reader
+from keras_transformers.training import runs
+from keras_transformers.training.losses import TokenCrossentropy
+from keras_transformers.training.metrics import TokenAccuracy
+from keras_transformers.training.optimizers import adamw
+from keras_transformers.training.schedules import WarmupLinearDecay
+from keras_transformers.training.tagging_metrics import EntityScores, entity_scores
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """Trains a BiLSTM to tag words by the layers of a frozen ELMo."""
+
+    weights: Path  # folder of options.json and weights.hdf5, as recipes/pretrain_elmo.py writes it
+    train_file: Path  # a word a line with its label, a blank line between sentences; IOB1 or IOB2
+    dev_file: Path  # chooses the best epoch
+    test_file: Path | None = None  # measured once, at the end
+    word_column: int = 0  # index from 0
+    label_column: int = -1  # -1: the last
+    random_weights: bool = False  # an encoder of that shape that was never trained, to compare
+
+    units: int = 64  # of the BiLSTM, each direction
+    dropout: float = 0.5  # on the mixed layers and in the head
+    epochs: int = 10
+    batch_size: int = 32
+    learning_rate: float = 3e-3  # the highest, after the warm-up
+    warmup_fraction: float = 0.1  # of all updates
+    weight_decay: float = 0.01
+    seed: int = 0  # of new weights, dropout and the order of the sentences
+
+    name: str = "elmo_tagging"  # the run's folder in runs_dir
+    runs_dir: Path = Path("runs")
+
+
+def main(config: Config) -> dict[str, Any]:
+    """Trains and measures; returns what it writes to runs/<name>/metrics.json."""
+    started = time.time()
+    with runs.user_errors():
+        folder = runs.check_new(config.runs_dir / config.name)
+        keras.utils.set_random_seed(config.seed)
+        train = read(config, config.train_file)
+        labels = conll.label_set(train)
+        dev = read(config, config.dev_file, labels)
+        test = read(config, config.test_file, labels) if config.test_file else None
+        encoder = elmo(**kt.convert.read_elmo_options(config.weights / "options.json"), dropout=0.0)
+        if not config.random_weights:
+            kt.convert.load_elmo(encoder, config.weights / "weights.hdf5")
+        train_batches = batches(config, encoder, train, labels, shuffle=True)
+        dev_batches = batches(config, encoder, dev, labels)
+        *_, num_layers, width = encoder.output["layer_outputs"].shape
+        reader = feature_reader(
+            num_layers,
+            width,
+            combine="weighted_sum",
+            units=config.units,
+            num_recurrent_layers=1,
+            dropout=config.dropout,
+        )
+        model = kt.heads.tagger(reader, len(labels), dropout=config.dropout)
+        num_updates = config.epochs * len(train_batches)
+        schedule = WarmupLinearDecay(
+            config.learning_rate,
+            warmup_steps=round(config.warmup_fraction * num_updates),
+            total_steps=num_updates,
+        )
+        model.compile(
+            optimizer=adamw(schedule, weight_decay=config.weight_decay),
+            loss={"logits": TokenCrossentropy()},
+            weighted_metrics={"logits": [TokenAccuracy("accuracy")]},
+            jit_compile=False,
+        )
+        runs.start(folder, config)
+
+    def scores(found: tf.data.Dataset, sentences: conll.Sentences) -> EntityScores:
+        outputs = (model.predict_on_batch(inputs) for inputs, *_ in found)
+        return entity_scores(labels_of_words(sentences, outputs, labels), sentences.labels)
+
+    def log_entity_f1(epoch: int, logs: dict[str, Any]) -> None:
+        logs["val_entity_f1"] = scores(dev_batches, dev).overall.f1
+
+    history = model.fit(
+        train_batches.shuffle(len(train_batches), seed=config.seed),  # the order of the batches
+        validation_data=dev_batches,
+        epochs=config.epochs,
+        shuffle=False,
+        callbacks=[
+            keras.callbacks.LambdaCallback(on_epoch_end=log_entity_f1),
+            *runs.callbacks(folder, monitor="val_entity_f1"),
+        ],
+        verbose=runs.verbosity(),
+    ).history
+    model.load_weights(folder / runs.BEST_WEIGHTS)
+
+    found = {"dev": scores(dev_batches, dev)}
+    if test is not None:
+        found["test"] = scores(batches(config, encoder, test, labels), test)
+    shares = keras.ops.softmax(model.get_layer("scalar_mix").weights_before_softmax.value)
+    metrics: dict[str, Any] = {
+        "trained_parameters": model.count_params(),
+        **runs.best_epoch(history, "val_entity_f1"),
+        **{f"share_of_layer_{i}": float(share) for i, share in enumerate(shares)},
+        "epochs": runs.epochs(history),
+        "labels": labels,
+        "seconds": round(time.time() - started),
+    }
+    for name, result in found.items():
+        print(f"{name}:\n{result}")
+        metrics[f"{name}_entity_f1"] = result.overall.f1
+    runs.report(folder, metrics)
+    return metrics
+
+
+def read(config: Config, path: Path, labels: list[str] | None = None) -> conll.Sentences:
+    """The sentences of a file, labelled in IOB2."""
+    return conll.load(
+        path, word_column=config.word_column, label_column=config.label_column, labels=labels
+    )
+
+
+def batches(
+    config: Config,
+    encoder: keras.Model,
+    sentences: conll.Sentences,
+    labels: list[str],
+    *,
+    shuffle: bool = False,
+) -> tf.data.Dataset:
+    """The encoder's layers for each word; it runs once, and what it says stays in memory."""
+    words = word_batches(
+        sentences,
+        labels,
+        batch_size=config.batch_size,
+        max_characters=encoder.input["character_ids"].shape[-1],
+        shuffle=shuffle,
+        seed=config.seed,
+    )
+
+    def features(inputs: dict[str, Any], *targets: Any) -> Any:
+        # Without the markers: word i is real if place i + 2 is.
+        is_real = tf.reduce_any(inputs["character_ids"] > 0, axis=-1)[:, 2:]
+        vectors = encoder(inputs, training=False)["layer_outputs"][:, 1:-1]
+        return ({"features": vectors, "padding_mask": is_real}, *targets)
+
+    return words.map(features).cache()
+
+
+if __name__ == "__main__":
+    runs.command_line(main, Config)

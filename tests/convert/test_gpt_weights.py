@@ -1,0 +1,187 @@
+"""GPT and GPT-2 against Hugging Face's, with the random models of tests/golden/make_gpt.py."""
+
+import json
+import runpy
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+import keras_transformers as kt
+from keras_transformers.convert import load_gpt, read_gpt_config, save_gpt, save_gpt_config
+from keras_transformers.decoding import greedy_search
+from keras_transformers.models.gpt import causal_lm, classifier
+from keras_transformers.training.losses import token_crossentropy
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+KINDS = ("openai-gpt", "gpt2")
+
+
+@pytest.fixture(scope="module")
+def maker():
+    return runpy.run_path(str(GOLDEN / "make_gpt.py"))
+
+
+@pytest.fixture(scope="module")
+def golden():
+    return np.load(GOLDEN / "gpt_random.npz")
+
+
+def our_model(maker, kind, **changes):
+    config = maker["CONFIG"]
+    return causal_lm(
+        **{
+            "vocabulary_size": config["vocab_size"],
+            "num_layers": config["n_layer"],
+            "num_heads": config["n_head"],
+            "hidden_dim": config["n_embd"],
+            "max_sequence_length": config["n_positions"],
+            "norm_position": "pre" if kind == "gpt2" else "post",
+        }
+        | changes
+    )
+
+
+@pytest.fixture(scope="module")
+def loaded(maker):
+    """Both models with transformers' weights: read only."""
+    models = {kind: our_model(maker, kind) for kind in KINDS}
+    for kind, model in models.items():
+        load_gpt(model, maker["file_of"](kind))
+    return models
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_logits_and_loss_equal_transformers(maker, golden, loaded, kind):
+    ids = maker["token_ids"]()
+    logits = loaded[kind]({"token_ids": ids}, training=False)["logits"]
+    np.testing.assert_allclose(logits, golden[f"{kind}/logits"], atol=2e-5)
+    assert np.ptp(golden[f"{kind}/logits"]) > 1
+    loss = np.mean(token_crossentropy(ids[:, 1:], logits[:, :-1]))
+    np.testing.assert_allclose(loss, golden[f"{kind}/loss"], atol=1e-5)
+
+
+def test_greedy_search_goes_on_as_transformers_does(maker, golden, loaded):
+    prompts = maker["token_ids"]()[:, :4]
+    found = greedy_search(
+        *loaded["gpt2"].start_decoding(prompts), end_token_id=None, max_length=8, growing_axis=2
+    )
+    np.testing.assert_array_equal(found.token_ids[:, 0], golden["gpt2/greedy"])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_saving_gives_the_same_file(maker, loaded, kind, tmp_path):
+    save_gpt(loaded[kind], tmp_path / "copy.safetensors")
+    expected, found = load_file(maker["file_of"](kind)), load_file(tmp_path / "copy.safetensors")
+    assert set(found) == set(expected)
+    for name, tensor in expected.items():
+        np.testing.assert_array_equal(found[name], tensor, err_msg=name)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_forms_that_files_have(maker, loaded, kind, tmp_path):
+    """Without a head's prefix, with causal masks, with the tied copy: all the same weights."""
+    tensors = load_file(maker["file_of"](kind))
+    bare = {name.removeprefix("transformer."): tensor for name, tensor in tensors.items()}
+    bare["h.0.attn.bias"] = np.ones((1, 1, 20, 20), "float32")
+    bare["h.0.attn.masked_bias"] = np.array(-1e4, "float32")
+    save_file(bare, tmp_path / "bare.safetensors")
+    embeddings = next(
+        t
+        for name, t in tensors.items()
+        if name.endswith(("wte.weight", "s_embed.weight")) and t.shape[0] == 50
+    )
+    save_file(tensors | {"lm_head.weight": embeddings}, tmp_path / "tied.safetensors")
+    for name in ("bare", "tied"):
+        model = our_model(maker, kind)
+        load_gpt(model, tmp_path / f"{name}.safetensors")
+        for one, other in zip(model.get_weights(), loaded[kind].get_weights(), strict=True):
+            np.testing.assert_array_equal(one, other)
+    save_file(tensors | {"lm_head.weight": embeddings + 1}, tmp_path / "untied.safetensors")
+    with pytest.raises(ValueError, match=r"lm_head.weight differs from transformer.*_?e"):
+        load_gpt(our_model(maker, kind), tmp_path / "untied.safetensors")
+
+
+def test_what_does_not_fit_is_refused_and_changes_nothing(maker, loaded, tmp_path):
+    file = maker["file_of"]("gpt2")
+    model = our_model(maker, "gpt2", num_layers=3)
+    before = model.get_weights()
+    with pytest.raises(ValueError, match=r"missing from the file: transformer.h.2.attn.c_attn"):
+        load_gpt(model, file)
+    for one, other in zip(before, model.get_weights(), strict=True):
+        np.testing.assert_array_equal(one, other)
+    with pytest.raises(ValueError, match=r"not used .*: transformer.h.1.attn.c_attn.bias\[key\]"):
+        load_gpt(our_model(maker, "gpt2", num_layers=1), file)
+    with pytest.raises(ValueError, match=r"wte.weight is \(50, 16\), .* needs \(50, 32\)"):
+        load_gpt(our_model(maker, "gpt2", hidden_dim=32), file)
+    with pytest.raises(ValueError, match=r"missing .*transformer.tokens_embed.weight"):
+        load_gpt(our_model(maker, "openai-gpt"), file)
+    tensors = load_file(file)
+    save_file(tensors | {"score.weight": np.ones((2, 16), "float32")}, tmp_path / "more")
+    with pytest.raises(ValueError, match=r"not used .*: score.weight"):
+        load_gpt(our_model(maker, "gpt2"), tmp_path / "more")
+    load_gpt(our_model(maker, "gpt2"), tmp_path / "more", ignore=["score.*"])
+    with pytest.raises(ValueError, match="'logits' has no place in Hugging Face's GPT"):
+        load_gpt(classifier(our_model(maker, "gpt2"), 2), file)
+    with pytest.raises(ValueError, match="'bert_tiny' is no GPT: no layer decoder_layer_0"):
+        save_gpt(kt.create_model("bert_tiny", vocabulary_size=5), tmp_path / "bert")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_configuration_round_trips(maker, loaded, kind, tmp_path):
+    save_gpt_config(loaded[kind], tmp_path / "config.json")
+    shape = read_gpt_config(tmp_path)
+    model = causal_lm(**shape)
+    assert [w.shape for w in model.weights] == [w.shape for w in loaded[kind].weights]
+    assert shape["norm_epsilon"] == 1e-5
+    assert shape["activation"] == "gelu_approximate"
+    assert ("final_norm" in {layer.name for layer in model.layers}) == (kind == "gpt2")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"model_type": "bert"}, "model_type is 'bert'; known are 'gpt2' or 'openai-gpt'"),
+        ({"activation_function": "mish"}, "activation 'mish'; known are gelu"),
+        ({"scale_attn_weights": False}, "scaled by 1 / sqrt"),
+        ({"scale_attn_by_inverse_layer_idx": True}, "scaled by 1 / sqrt"),
+        ({"n_layer": None}, "no field 'n_layer'"),
+    ],
+)
+def test_a_configuration_of_something_else_is_refused(loaded, tmp_path, change, message):
+    save_gpt_config(loaded["gpt2"], tmp_path / "config.json")
+    config = json.loads((tmp_path / "config.json").read_text()) | change
+    kept = {name: value for name, value in config.items() if value is not None}
+    (tmp_path / "config.json").write_text(json.dumps(kept))
+    with pytest.raises(ValueError, match=message):
+        read_gpt_config(tmp_path)
+    with pytest.raises(FileNotFoundError, match="none does not exist"):
+        read_gpt_config(tmp_path / "none")
+
+
+@pytest.mark.reference
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_frozen_outputs_are_transformers_own(maker, golden, kind):
+    for key, value in maker["outputs"](kind).items():
+        np.testing.assert_allclose(golden[f"{kind}/{key}"], value, atol=1e-5, err_msg=key)
+
+
+@pytest.mark.reference
+@pytest.mark.parametrize("kind", KINDS)
+def test_transformers_reads_what_we_write(maker, loaded, kind, tmp_path):
+    import torch
+    import transformers
+
+    save_gpt(loaded[kind], tmp_path / "model.safetensors")
+    save_gpt_config(loaded[kind], tmp_path / "config.json")
+    theirs, report = getattr(transformers, f"{maker['KINDS'][kind]}LMHeadModel").from_pretrained(
+        tmp_path, output_loading_info=True
+    )
+    assert not report["missing_keys"]
+    assert not report["unexpected_keys"]
+    ids = maker["token_ids"]()
+    with torch.no_grad():
+        logits = theirs.eval()(torch.tensor(ids).long()).logits.numpy()
+    ours = loaded[kind]({"token_ids": ids}, training=False)["logits"]
+    np.testing.assert_allclose(ours, logits, atol=2e-5)

@@ -1,0 +1,137 @@
+"""ELMo's features under the same heads: what the data gives them, and that they learn from it."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import keras_transformers as kt
+from keras_transformers.data import classification
+from keras_transformers.data.character_inputs import (
+    CharacterInputs,
+    labels_of_words,
+    word_batches,
+)
+from keras_transformers.data.conll import Sentences
+from keras_transformers.data.examples import Examples
+from keras_transformers.models.elmo import elmo, features
+from keras_transformers.tokenizers.characters import CharacterTokenizer
+from keras_transformers.training.losses import TokenCrossentropy
+
+SENTENCES = Sentences(
+    [["Bob", "saw", "Rome"], ["it", "rained"], ["Eve", "", "in", "Oslo", "slept"]],
+    [["B-P", "O", "B-L"], ["O", "O"], ["B-P", "O", "O", "B-L", "O"]],
+)
+LABELS = ["O", "B-P", "B-L"]
+TEXTS = ["a good film", "bad", "", "good " * 9, "a bad bad film"]
+
+
+def encoder():
+    keras.utils.set_random_seed(1)
+    model = elmo(
+        lstm_dim=8,
+        projection_dim=6,
+        num_highways=1,
+        filters=[(1, 6), (3, 6)],
+        character_dim=4,
+        max_characters=12,
+    )
+    return features(model, dropout=0.0, freeze=False)
+
+
+def spelled(words):
+    ids = CharacterTokenizer(max_characters=12).encode(tf.ragged.constant([words], dtype=tf.string))
+    return ids[0].numpy()
+
+
+def test_sentences_keep_their_words_labels_and_length():
+    batches = list(word_batches(SENTENCES, LABELS, batch_size=2, max_characters=12))
+    rows = [
+        (inputs["character_ids"][i].numpy(), targets["logits"][i].numpy(), w["logits"][i].numpy())
+        for inputs, targets, w in batches
+        for i in range(len(inputs["character_ids"]))
+    ]
+    for (characters, targets, weights), words, labels in zip(
+        rows, SENTENCES.words, SENTENCES.labels, strict=True
+    ):
+        length = len(words)
+        np.testing.assert_array_equal(characters[: length + 2], spelled(words))
+        assert not characters[length + 2 :].any()
+        assert [LABELS[i] for i in targets[:length]] == labels
+        assert weights.tolist() == [1.0] * length + [0.0] * (len(weights) - length)
+        assert len(weights) == len(characters) - 2
+    only_inputs = list(word_batches(SENTENCES, None, batch_size=2, max_characters=12))
+    assert set(only_inputs[0]) == {"character_ids"}
+
+
+def test_shuffled_sentences_keep_their_labels():
+    seen = []
+    for inputs, targets, _ in word_batches(
+        SENTENCES, LABELS, batch_size=1, max_characters=12, shuffle=True, seed=3
+    ):
+        row = [np.array_equal(inputs["character_ids"][0], spelled(w)) for w in SENTENCES.words]
+        seen.append(row.index(True))
+        assert [LABELS[i] for i in targets["logits"][0]] == SENTENCES.labels[row.index(True)]
+    assert sorted(seen) == [0, 1, 2]
+
+
+def test_a_tagger_on_elmo_learns_a_toy_task():
+    model = kt.heads.tagger(encoder(), len(LABELS), dropout=0.0)
+    model.compile(keras.optimizers.Adam(0.03), loss={"logits": TokenCrossentropy()})
+    batches = word_batches(SENTENCES, LABELS, batch_size=3, max_characters=12)
+    first, *_, last = model.fit(batches, epochs=30, verbose=0).history["loss"]
+    assert last < 0.3 * first
+    outputs = map(
+        model.predict_on_batch, word_batches(SENTENCES, None, batch_size=2, max_characters=12)
+    )
+    assert labels_of_words(SENTENCES, outputs, LABELS) == SENTENCES.labels
+
+
+def test_a_classifier_on_elmo_learns_a_toy_task():
+    model = kt.heads.classifier(encoder(), 2, dropout=0.0)
+    examples = Examples(
+        texts=["a good film", "good", "a bad film", "bad", "so good", "so bad"],
+        labels=["yes", "yes", "no", "no", "yes", "no"],
+    )
+    batches = classification.dataset(
+        examples,
+        CharacterInputs(max_characters=12),
+        ["no", "yes"],
+        batch_size=6,
+        max_sequence_length=16,
+    )
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.Adam(0.03), loss={"logits": loss}, metrics=["accuracy"])
+    history = model.fit(batches, epochs=30, verbose=0).history
+    assert history["loss"][-1] < 0.5 * history["loss"][0]
+    assert history["accuracy"][-1] == 1
+
+
+def test_long_texts_lose_their_end_and_are_counted():
+    inputs = CharacterInputs(max_characters=12)
+    texts = tf.constant(TEXTS)
+    assert inputs.lengths(texts).numpy().tolist() == [5, 3, 2, 11, 6]
+    found = inputs(texts, max_sequence_length=6)["character_ids"].numpy()
+    assert found.shape == (5, 6, 12)
+    np.testing.assert_array_equal(found[3], spelled(["good"] * 4))
+    np.testing.assert_array_equal(found[2][:2], spelled([])[:2])
+    examples = Examples(texts=TEXTS, labels=["x"] * 5)
+    counts = classification.statistics(examples, inputs, batch_size=5, max_sequence_length=6)
+    assert counts.num_trimmed == 1
+
+
+def test_what_cannot_be_is_refused():
+    inputs = CharacterInputs()
+    with pytest.raises(ValueError, match="ELMo reads one text at a time"):
+        inputs(["a"], ["b"], max_sequence_length=9)
+    with pytest.raises(ValueError, match="max_sequence_length=2: two markers and a word take 3"):
+        inputs(["a"], max_sequence_length=2)
+    with pytest.raises(ValueError, match="no sentences"):
+        word_batches(Sentences([], []), LABELS, batch_size=1)
+    with pytest.raises(ValueError, match=r"unknown labels \['B-L'\], expected \['O', 'B-P'\]"):
+        word_batches(SENTENCES, LABELS[:2], batch_size=1)
+    with pytest.raises(ValueError, match="without labels cannot be targets"):
+        word_batches(Sentences([["a"]]), LABELS, batch_size=1)
+    for logits in (np.zeros((2, 5, 3)), np.zeros((3, 4, 3))):
+        with pytest.raises(ValueError, match="expected those of all sentences in order"):
+            labels_of_words(SENTENCES, [{"logits": logits}], LABELS)

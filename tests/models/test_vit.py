@@ -1,0 +1,186 @@
+import keras
+import numpy as np
+import pytest
+from checks import round_trip, same_outputs
+
+import keras_transformers as kt
+from keras_transformers.models import vit as family
+from keras_transformers.models.vit import copy_weights, num_parameters, vit
+
+SMALL = {"patch_size": 4, "num_layers": 2, "num_heads": 2, "hidden_dim": 16}
+# Encoder, with heads of 1,000 and 21,843 classes, and of 1,000 at 384 x 384: published counts.
+COUNTS = {
+    "vit_b16": (85_798_656, 86_567_656, 102_595_923, 86_859_496),
+    "vit_b32": (87_455_232, 88_224_232, 104_252_499, 88_297_192),
+    "vit_l16": (303_301_632, 304_326_632, 325_690_707, 304_715_752),
+    "vit_l32": (305_510_400, 306_535_400, 327_899_475, 306_632_680),
+    "vit_h14": (630_764_800, 632_045_800, 658_745_683, 632_651_240),
+    "vit_tiny16": (5_524_416, 5_717_416, 9_740_115, 5_790_376),
+    "vit_small16": (21_665_664, 22_050_664, 30_075_219, 22_196_584),
+}
+# What the representation layer adds.
+REPRESENTATION = {"vit_b16": 590_592, "vit_l16": 1_049_600, "vit_h14": 1_639_680}
+
+
+def images(rows=3, height=12, width=12, channels=3):
+    random = np.random.default_rng(0)
+    return random.integers(0, 256, (rows, height, width, channels)).astype("float32")
+
+
+@pytest.fixture(scope="module")
+def encoder():
+    return vit(**SMALL, image_size=12)
+
+
+@pytest.fixture
+def zero_weights(monkeypatch):
+    """Building without drawing random numbers."""
+    for kind in (
+        keras.initializers.GlorotUniform,
+        keras.initializers.LecunNormal,
+        keras.initializers.RandomNormal,
+        keras.initializers.TruncatedNormal,
+    ):
+        monkeypatch.setattr(
+            kind, "__call__", lambda self, shape, dtype=None: keras.ops.zeros(shape, dtype)
+        )
+
+
+def test_all_sizes_have_counts_here():
+    assert set(COUNTS) == set(family.SIZES) == set(family.MODELS)
+
+
+@pytest.mark.parametrize("name", COUNTS)
+def test_counts_by_arithmetic_at_both_resolutions(name):
+    size = {k: v for k, v in family.SIZES[name].items() if k != "num_heads"}
+    h = size["hidden_dim"]
+    encoder, imagenet, imagenet21k, larger = COUNTS[name]
+    assert num_parameters(**size) == encoder
+    assert num_parameters(**size) + (h + 1) * 1000 == imagenet
+    assert num_parameters(**size) + (h + 1) * 21_843 == imagenet21k
+    assert num_parameters(**size, image_size=384) + (h + 1) * 1000 == larger
+    with_representation = num_parameters(**size, use_representation_layer=True)
+    assert with_representation - encoder == REPRESENTATION.get(name, h * h + h)
+
+
+@pytest.mark.parametrize("name", ["vit_tiny16"])
+def test_counts_of_built_models(name, zero_weights):
+    """At 384 x 384, with representation layer and head; test_registry.py builds the others."""
+    model = kt.create_model(name, image_size=384, use_representation_layer=True)
+    h = family.SIZES[name]["hidden_dim"]
+    assert model.count_params() == COUNTS[name][3] - (h + 1) * 1000 + h * h + h
+    assert kt.heads.classifier(model, 1000).count_params() == COUNTS[name][3] + h * h + h
+
+
+def test_shapes_and_names(encoder):
+    outputs = encoder({"images": images()})
+    assert outputs["sequence_output"].shape == (3, 10, 16)
+    np.testing.assert_array_equal(outputs["pooled_output"], outputs["sequence_output"][:, 0])
+    names = [layer.name for layer in encoder.layers]
+    assert {"patch_embedding", "class_token", "encoder_layer_1", "encoder_norm"} <= set(names)
+    assert kt.vit_tiny16.__name__ == "vit_tiny16"
+    assert "width 192" in kt.vit_tiny16.__doc__
+
+
+def test_images_that_are_not_square_and_not_whole_patches():
+    model = vit(**SMALL, image_size=(13, 22), num_channels=1)
+    assert model.get_layer("patch_embedding").grid == (3, 5)
+    assert model({"images": images(2, 13, 22, 1)})["sequence_output"].shape == (2, 16, 16)
+    with pytest.raises(ValueError, match="no whole patch"):
+        vit(**SMALL, image_size=3)
+
+
+def test_pixels_are_scaled_channel_by_channel():
+    mean, std = (0.1, 0.2, 0.3), (0.4, 0.5, 0.6)
+    model = vit(**SMALL, image_size=12, pixel_mean=mean, pixel_std=std)
+    scaled = model.get_layer("pixel_scaling")(images())
+    np.testing.assert_allclose(scaled, (images() / 255 - mean) / std, atol=1e-6)
+
+
+def test_every_patch_and_its_place_count(encoder):
+    base = images(1)
+    pooled = encoder({"images": base})["pooled_output"].numpy()
+    changed = base.copy()
+    changed[0, 11, 11, 2] = 255 - changed[0, 11, 11, 2]
+    turned = base[:, ::-1]
+    for other in (changed, turned):
+        difference = encoder({"images": other})["pooled_output"] - pooled
+        assert np.abs(difference).max() > 1e-4
+
+
+def test_the_order_of_a_batch_changes_nothing_and_a_batch_may_be_empty(encoder):
+    one = encoder({"images": images()})["pooled_output"]
+    other = encoder({"images": images()[::-1]})["pooled_output"]
+    np.testing.assert_allclose(one, other[::-1], atol=1e-6)
+    assert encoder({"images": images(0)})["pooled_output"].shape == (0, 16)
+
+
+def test_integer_pixels_are_the_same_pixels(encoder):
+    one = encoder({"images": images()})["pooled_output"]
+    other = encoder.predict({"images": images().astype("uint8")}, verbose=0)["pooled_output"]
+    np.testing.assert_allclose(one, other, atol=1e-6)
+
+
+def test_images_of_another_size_or_number_of_channels_are_refused(encoder):
+    with pytest.raises(ValueError, match="expected shape=\\(None, 12, 12, 3\\)"):
+        encoder({"images": images(1, 16, 12)})
+    with pytest.raises(ValueError, match="expected shape=\\(None, 12, 12, 3\\)"):
+        encoder({"images": images(1, 12, 12, 1)})
+
+
+def test_saving_without_custom_objects(tmp_path):
+    model = kt.heads.classifier(
+        vit(**SMALL, image_size=12, use_representation_layer=True, pixel_std=(0.2, 0.3, 0.4)), 3
+    )
+    loaded = round_trip(model, tmp_path)
+    inputs = {"images": images()}
+    same_outputs(model.predict(inputs, verbose=0), loaded.predict(inputs, verbose=0))
+
+
+def test_a_larger_resolution_keeps_the_weights_and_interpolates_positions():
+    source, target = vit(**SMALL, image_size=8), vit(**SMALL, image_size=12)
+    corners = np.arange(5 * 16, dtype="float32").reshape(5, 16)
+    source.get_layer("position_embedding").embeddings.assign(corners)
+    copy_weights(source, target)
+    positions = np.asarray(target.get_layer("position_embedding").embeddings)
+    np.testing.assert_array_equal(positions[0], corners[0])
+    np.testing.assert_allclose(positions[[1, 3, 7, 9]], corners[1:], atol=1e-6)
+    np.testing.assert_allclose(positions[5], corners[1:].mean(axis=0), atol=1e-5)
+    for path in ("class_token/class_token", "encoder_layer_1/feed_forward/output/kernel"):
+        one, two = ({v.path: v for v in model.weights}[path] for model in (source, target))
+        np.testing.assert_array_equal(one, two)
+    # There and back at the same resolution nothing changes.
+    again = vit(**SMALL, image_size=8)
+    copy_weights(source, again)
+    inputs = {"images": images(2, 8, 8)}
+    same_outputs(source.predict(inputs, verbose=0), again.predict(inputs, verbose=0))
+
+
+def test_weights_of_another_shape_are_refused_and_nothing_changes():
+    source = vit(**SMALL, image_size=8)
+    target = vit(**SMALL | {"hidden_dim": 8}, image_size=8, use_representation_layer=True)
+    before = [np.asarray(v) for v in target.weights]
+    with pytest.raises(ValueError, match="pooler/bias is in one alone.*encoder_norm/gamma is"):
+        copy_weights(source, target)
+    for one, two in zip(before, target.weights, strict=True):
+        np.testing.assert_array_equal(one, two)
+
+
+def test_a_batch_is_learned():
+    """Gradients reach every weight, and the loss of one repeated batch falls to nearly nothing."""
+    keras.utils.set_random_seed(0)
+    encoder = vit(**SMALL, image_size=12, use_representation_layer=True)
+    model = kt.heads.classifier(encoder, 3, dropout=0.0)
+    before = [w.numpy() for w in model.trainable_variables]
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.Adam(1e-2), loss={"logits": loss})
+    targets = {"logits": np.array([0, 1, 2])}
+    history = model.fit({"images": images()}, targets, epochs=40, verbose=0).history["loss"]
+    assert history[-1] < 0.1 < history[0]
+    # A bias on the keys moves every score of a query alike: softmax does not see it.
+    still = [
+        w.path
+        for w, b in zip(model.trainable_variables, before, strict=True)
+        if np.array_equal(w.numpy(), b) and "key/bias" not in w.path
+    ]
+    assert still == []

