@@ -177,7 +177,7 @@ def idx(array):
 def idx_folder(tmp_path):
     """Four files as MNIST's, the training images packed."""
     pixels = np.arange(5 * 3 * 4, dtype=np.uint8).reshape(5, 3, 4)
-    packed = gzip.compress(idx(pixels))
+    packed = gzip.compress(idx(pixels), mtime=0)
     (tmp_path / "train-images-idx3-ubyte.gz").write_bytes(packed)
     (tmp_path / "train-labels-idx1-ubyte").write_bytes(idx(np.array([0, 1, 2, 1, 0], np.uint8)))
     (tmp_path / "t10k-images-idx3-ubyte").write_bytes(idx(pixels[:2] + 100))
@@ -208,7 +208,7 @@ def test_idx_files(idx_folder):
         ("t10k-images-idx3-ubyte", idx(np.zeros((2, 3, 4), np.uint8))[:-1], "39 bytes, but .* 40"),
         ("t10k-labels-idx1-ubyte", idx(np.zeros(3, np.uint8)), r"\(3,\) labels for 2 images"),
         ("train-images-idx3-ubyte.gz", b"no gzip", "damaged gzip data"),
-        ("train-images-idx3-ubyte.gz", gzip.compress(b"x" * 99)[:-9], "damaged gzip data"),
+        ("train-images-idx3-ubyte.gz", gzip.compress(b"x" * 99, mtime=0)[:-9], "damaged gzip data"),
     ],
 )
 def test_damaged_idx_files_are_named(idx_folder, name, data, text):
