@@ -75,14 +75,18 @@ class FineTuning:
             dropout=self.dropout,
         )
 
-    def optimizer(self, steps_per_epoch: int) -> keras.optimizers.Optimizer:
-        """AdamW as BERT was fine-tuned with: warm-up, then linear decay to 0 at the last update."""
+    def schedule(self, steps_per_epoch: int) -> keras.optimizers.schedules.LearningRateSchedule:
+        """A warm-up, then linear decay to 0 at the last update."""
         num_updates = self.epochs * steps_per_epoch
-        schedule = WarmupLinearDecay(
+        return WarmupLinearDecay(
             self.learning_rate,
             warmup_steps=round(self.warmup_fraction * num_updates),
             total_steps=num_updates,
         )
+
+    def optimizer(self, steps_per_epoch: int) -> keras.optimizers.Optimizer:
+        """AdamW with that schedule, as BERT was fine-tuned with."""
+        schedule = self.schedule(steps_per_epoch)
         return adamw(schedule, weight_decay=self.weight_decay, clip_norm=self.clip_norm)
 
 

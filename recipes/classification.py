@@ -1,6 +1,10 @@
 """Classification of texts, or pairs of texts: fine-tunes a BERT encoder, text in, label out.
 
-Paper:   Devlin et al. 2019, https://arxiv.org/abs/1810.04805, section 4.1 and appendix A.3
+With `--model fasttext` the baseline that it has to beat: a bag of words and n-grams, whose learning
+rate is fastText's times the batch size.
+
+Paper:   Devlin et al. 2019, https://arxiv.org/abs/1810.04805, section 4.1 and appendix A.3; Joulin
+         et al. 2016, https://arxiv.org/abs/1607.01759
 Data:    any TSV, CSV or JSON Lines file, plain or .gz; GLUE's files among them
 Command: python recipes/classification.py --train-file sst2/train.tsv.gz
              --dev-file sst2/dev.tsv.gz --weights MINILM --epochs 4 --learning-rate 5e-5 --seed 0
@@ -14,6 +18,7 @@ Score:   SST-2 (6,911 whole sentences, without GLUE's phrases), accuracy on dev,
 import dataclasses
 import functools
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,9 +29,10 @@ import keras_transformers as kt
 from keras_transformers.data import classification
 from keras_transformers.data.cleaning import deduplicate, overlap, split
 from keras_transformers.data.examples import Examples, label_set, load, majority_share
-from keras_transformers.export.text import check_model, checked_length
+from keras_transformers.export.text import check_model, checked_length, token_inputs
 from keras_transformers.fine_tuning import FineTuning, with_grid
-from keras_transformers.tokenizers import WordPieceTokenizer
+from keras_transformers.models import fasttext
+from keras_transformers.tokenizers import NgramTokenizer, WordPieceTokenizer
 from keras_transformers.training import runs
 
 
@@ -45,6 +51,9 @@ class Config(FineTuning):
     labels: tuple[str, ...] = ()  # in the order of their ids; empty: the training file's, sorted
 
     pooling: Literal["cls", "mean"] = "cls"  # the pooler on [CLS], as BERT; or all tokens' mean
+    embedding_dim: int = 10  # of fasttext, as the next two
+    word_ngrams: int = 2  # the longest runs of words that count as one
+    num_buckets: int = 200_000  # that these are hashed into
 
     name: str = "classification"  # the run's folder in runs_dir
 
@@ -55,7 +64,7 @@ def main(config: Config) -> dict[str, Any]:
     with runs.user_errors():
         folder = config.begin()
         train, dev, test, labels = read(config)
-        model, tokenizer = build(config, len(labels))
+        model, tokenizer = build(config, train.texts, len(labels))
         checked_length(model, config.max_sequence_length, pair=train.texts_b is not None)
 
         def batches(examples: Examples, *, shuffle: bool = False) -> tf.data.Dataset:
@@ -71,7 +80,7 @@ def main(config: Config) -> dict[str, Any]:
 
         train_batches, dev_batches = batches(train, shuffle=True), batches(dev)
         model.compile(
-            optimizer=config.optimizer(len(train_batches)),
+            optimizer=optimizer(config, len(train_batches)),
             loss={"logits": keras.losses.SparseCategoricalCrossentropy(from_logits=True)},
             metrics={"logits": [keras.metrics.SparseCategoricalAccuracy(name="accuracy")]},
             jit_compile=False,
@@ -137,14 +146,34 @@ def read(config: Config) -> tuple[Examples, Examples, Examples | None, list[str]
     return train, dev, test, labels
 
 
-def build(config: Config, num_classes: int) -> tuple[keras.Model, WordPieceTokenizer]:
+def build(
+    config: Config, texts: Sequence[str], num_classes: int
+) -> tuple[keras.Model, WordPieceTokenizer | NgramTokenizer]:
     """The encoder, pretrained or not, with a classifier on top, and its tokenizer."""
-    encoder, tokenizer = config.encoder()
-    if config.pooling == "mean":
-        encoder = with_mean_pooling(encoder)
-    model = kt.heads.classifier(encoder, num_classes, dropout=config.dropout)
-    check_model(model, tokenizer, "logits")
+    encoder: keras.Model
+    tokenizer: WordPieceTokenizer | NgramTokenizer
+    if config.model in fasttext.MODELS:
+        tokenizer = NgramTokenizer.train(
+            texts, word_ngrams=config.word_ngrams, num_buckets=config.num_buckets
+        )
+        encoder = fasttext.fasttext(
+            vocabulary_size=tokenizer.vocabulary_size, embedding_dim=config.embedding_dim
+        )
+        model = kt.heads.classifier(encoder, num_classes, dropout=0.0)
+    else:
+        encoder, tokenizer = config.encoder()
+        if config.pooling == "mean":
+            encoder = with_mean_pooling(encoder)
+        model = kt.heads.classifier(encoder, num_classes, dropout=config.dropout)
+    check_model(model, tokenizer, "logits", inputs=token_inputs(model))
     return model, tokenizer
+
+
+def optimizer(config: Config, steps_per_epoch: int) -> keras.optimizers.Optimizer:
+    """AdamW; for a bag SGD, which moves the rows alone that a batch holds."""
+    if config.model in fasttext.MODELS:
+        return keras.optimizers.SGD(config.schedule(steps_per_epoch))
+    return config.optimizer(steps_per_epoch)
 
 
 def with_mean_pooling(encoder: keras.Model) -> keras.Model:

@@ -49,6 +49,24 @@ def run(monkeypatch, arguments):
     runpy.run_path(str(RECIPE), run_name="__main__")
 
 
+def test_the_baseline_learns_and_is_served(folder, monkeypatch):
+    arguments = options(
+        folder,
+        model="fasttext",
+        vocabulary=None,
+        dev_file=folder / "dev.tsv",
+        epochs=20,
+        batch_size=8,
+        learning_rate=4.0,
+        num_buckets=100,
+        export=folder / "saved" / "1",
+    )
+    run(monkeypatch, arguments)
+    metrics = json.loads((folder / "runs/classification/metrics.json").read_text())
+    assert metrics["dev_accuracy"] > 0.9
+    assert (folder / "saved/1/saved_model.pb").is_file()
+
+
 def test_files_to_export(folder, monkeypatch, capsys):
     arguments = options(
         folder,
