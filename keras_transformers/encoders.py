@@ -1,11 +1,14 @@
-"""An encoder with its tokenizer, as recipes ask for them: pretrained from files, or new by name."""
+"""Encoders as recipes ask for them: pretrained from files, or new by name."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import keras
 
 from keras_transformers.convert import load_bert, read_bert_config
-from keras_transformers.models.bert import bert
+from keras_transformers.models import heads
+from keras_transformers.models.bert import SIZES, bert
 from keras_transformers.registry import create_model
 from keras_transformers.tokenizers import WordPieceTokenizer
 
@@ -43,3 +46,62 @@ def load_encoder(
     else:
         raise ValueError("give either --weights FOLDER, or --model NAME and --vocabulary FILE")
     return encoder, tokenizer
+
+
+def bert_size(model: str) -> dict[str, Any]:
+    """The shape of a BERT by its name, as arguments of `models.bert.bert`; ValueError without."""
+    if model not in SIZES:
+        raise ValueError(f"--model {model}: take one of {', '.join(SIZES)}")
+    return dict(SIZES[model])
+
+
+def load_pretrainer(
+    *,
+    weights: Path | None = None,
+    model: str = "bert_tiny",
+    shape: Mapping[str, int | None] | None = None,
+    vocabulary_size: int,
+    max_sequence_length: int,
+    dropout: float = 0.1,
+    initializer_range: float = 0.02,
+) -> keras.Model:
+    """A BERT encoder with both pretraining heads.
+
+    Args:
+        weights: folder in Hugging Face's layout to go on from, with both heads.
+        model: without weights, a name of `keras-transformers list 'bert_*'`, random weights.
+        shape: num_layers, num_heads, hidden_dim instead of that model's own; None leaves it.
+        vocabulary_size: number of tokens.
+        max_sequence_length: positions of a new model; a loaded one has at least as many.
+        dropout: in the encoder and its attention.
+        initializer_range: standard deviation of new matrices.
+
+    Raises:
+        FileNotFoundError: a file is not there.
+        ValueError: an unknown model, or weights with another vocabulary or fewer positions.
+    """
+    rates: dict[str, Any] = {"dropout": dropout, "attention_dropout": dropout}
+    if weights:
+        found = read_bert_config(weights)
+        if found["vocabulary_size"] != vocabulary_size:
+            raise ValueError(
+                f"{weights} has {found['vocabulary_size']} tokens and the vocabulary "
+                f"{vocabulary_size}: take the one that belongs to the weights"
+            )
+        if found["max_sequence_length"] < max_sequence_length:
+            raise ValueError(
+                f"{weights} has {found['max_sequence_length']} positions and the examples are of "
+                f"{max_sequence_length} tokens: make these shorter"
+            )
+        loaded = heads.pretrainer(bert(**(found | rates)))
+        load_bert(loaded, weights)
+        return loaded
+    given: dict[str, Any] = {name: value for name, value in (shape or {}).items() if value}
+    encoder = bert(
+        **(bert_size(model) | given),
+        vocabulary_size=vocabulary_size,
+        max_sequence_length=max_sequence_length,
+        initializer_range=initializer_range,
+        **rates,
+    )
+    return heads.pretrainer(encoder)

@@ -16,8 +16,8 @@ import keras
 
 import keras_transformers as kt
 from keras_transformers.data import pretraining_sets as sets
+from keras_transformers.encoders import bert_size, load_pretrainer
 from keras_transformers.export.versions import split_target
-from keras_transformers.models.bert import SIZES, bert
 from keras_transformers.training import optimizers, runs
 from keras_transformers.training.accumulation import accumulate
 from keras_transformers.training.baselines import unigram_baseline
@@ -25,6 +25,8 @@ from keras_transformers.training.losses import TokenCrossentropy
 from keras_transformers.training.metrics import Perplexity, TokenAccuracy
 from keras_transformers.training.resume import TrainingState, check_same
 from keras_transformers.training.schedules import WarmupLinearDecay
+
+SHAPE = ("num_layers", "num_heads", "hidden_dim")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,7 +45,8 @@ class Config:
     dynamic_masking: bool = True  # other masks each time that an example comes, as in RoBERTa
     dupe_factor: int = 5  # times that the text is gone through, for other pairs and masks
 
-    model: str = "bert_tiny"  # a shape of `keras-transformers list 'bert_*'`, random weights
+    weights: Path | None = None  # go on from an earlier run's `weights`, with their vocabulary
+    model: str = "bert_tiny"  # else a shape of `keras-transformers list 'bert_*'`, random weights
     num_layers: int | None = None  # this and the next two: instead of that shape's own
     num_heads: int | None = None
     hidden_dim: int | None = None
@@ -89,18 +92,29 @@ def main(config: Config) -> dict[str, Any]:
         text = sets.read_text(config.data, text_format=config.text_format, corpora=config.corpora)
         runs.start(folder, config)
         records = config.records or folder / "records"
+        vocabulary = config.weights / "vocab.txt" if config.weights else config.vocabulary
         examples = sets.make_sets(
             text,
             records,
             lengths=lengths,
             dev_fraction=config.dev_fraction,
-            vocabulary=config.vocabulary,
+            vocabulary=vocabulary,
             vocabulary_size=config.vocabulary_size,
             lowercase=config.lowercase,
             whole_words=config.whole_words,
             dupe_factor=config.dupe_factor,
         )
-        model = build(config, examples.tokenizer.vocabulary_size, max(lengths))
+        model = load_pretrainer(
+            weights=config.weights,
+            model=config.model,
+            shape={
+                name: getattr(config, name) for name in ("num_layers", "num_heads", "hidden_dim")
+            },
+            vocabulary_size=examples.tokenizer.vocabulary_size,
+            max_sequence_length=max(lengths),
+            dropout=config.dropout,
+            initializer_range=config.initializer_range,
+        )
         model.compile(
             optimizer=optimizer,
             loss={name: TokenCrossentropy() for name in model.output},
@@ -155,7 +169,7 @@ def main(config: Config) -> dict[str, Any]:
     weights.mkdir(exist_ok=True)
     kt.convert.save_bert(model, weights / "model.safetensors")
     kt.convert.save_bert_config(model, weights / "config.json")
-    shutil.copyfile(config.vocabulary or records / "vocab.txt", weights / "vocab.txt")
+    shutil.copyfile(vocabulary or records / "vocab.txt", weights / "vocab.txt")
     runs.report(folder, metrics)
     if config.export:
         print(f"exported: {kt.export.fill_mask(model, examples.tokenizer, config.export)}")
@@ -166,8 +180,7 @@ def plan(config: Config) -> tuple[list[tuple[int, range]], keras.optimizers.Opti
     """The phases, each the length of its examples and its epochs, and the optimizer for all."""
     if not (config.data or config.records):
         raise ValueError("give --data, or --records that are there")
-    if config.model not in SIZES:
-        raise ValueError(f"--model {config.model}: take one of {', '.join(SIZES)}")
+    bert_size(config.model)  # if there is one of that name
     if not 0 <= config.phase_2_epochs <= config.epochs:
         raise ValueError(f"--phase-2-epochs {config.phase_2_epochs}: not in 0 to {config.epochs}")
     num_updates = config.epochs * config.steps_per_epoch
@@ -179,21 +192,6 @@ def plan(config: Config) -> tuple[list[tuple[int, range]], keras.optimizers.Opti
     first = config.epochs - config.phase_2_epochs
     phases = (config.phase_1_length, epochs[:first]), (config.phase_2_length, epochs[first:])
     return [phase for phase in phases if phase[1]], optimizer
-
-
-def build(config: Config, vocabulary_size: int, max_sequence_length: int) -> keras.Model:
-    """An encoder with both heads."""
-    given = {name: getattr(config, name) for name in ("num_layers", "num_heads", "hidden_dim")}
-    shape = SIZES[config.model] | {name: value for name, value in given.items() if value}
-    encoder = bert(
-        **shape,
-        vocabulary_size=vocabulary_size,
-        max_sequence_length=max_sequence_length,
-        dropout=config.dropout,
-        attention_dropout=config.dropout,
-        initializer_range=config.initializer_range,
-    )
-    return kt.heads.pretrainer(encoder)
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ class TextPerplexity:
 
     Example:
         >>> figures = TextPerplexity(nats=8 * math.log(2), num_tokens=4, num_words=2, num_bytes=8)
-        >>> figures.per_token, figures.per_word, figures.bits_per_byte
+        >>> round(figures.per_token, 6), round(figures.per_word, 6), figures.bits_per_byte
         (4.0, 16.0, 1.0)
     """
 

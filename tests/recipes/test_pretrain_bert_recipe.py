@@ -111,6 +111,28 @@ def test_text_to_weights_with_a_stop_in_between(folder, monkeypatch, capsys):
 
 
 @pytest.mark.slow
+def test_a_run_goes_on_from_the_weights_of_another(folder, monkeypatch, capsys):
+    first = options(folder, phase_2_epochs=0, steps_per_epoch=12)
+    run(monkeypatch, first)
+    weights = folder / "runs/pretrain_bert/weights"
+    records = folder / "runs/pretrain_bert/records"
+    more = {"weights": weights, "records": records, "phase_2_epochs": 0, "epochs": 1}
+    run(monkeypatch, options(folder, name="more", learning_rate=1e-9, **more))
+    before, after = (
+        json.loads((folder / "runs" / name / "metrics.json").read_text())
+        for name in ("pretrain_bert", "more")
+    )
+    assert after["dev_mask_perplexity"] == pytest.approx(before["dev_mask_perplexity"], rel=1e-4)
+    vocabularies = [
+        (folder / f"runs/{n}/weights/vocab.txt").read_text() for n in ("pretrain_bert", "more")
+    ]
+    assert vocabularies[0] == vocabularies[1]
+    with pytest.raises(SystemExit):
+        run(monkeypatch, options(folder, name="longer", phase_1_length=32, **more))
+    assert "has 16 positions and the examples are of 32 tokens" in capsys.readouterr().err
+
+
+@pytest.mark.slow
 def test_a_run_that_was_stopped_ends_as_one_that_was_not(folder, monkeypatch):
     run(monkeypatch, options(folder, name="whole", epochs=4, phase_2_epochs=2))
     for last_epoch in (1, 3):  # in each of the phases
