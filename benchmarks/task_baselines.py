@@ -5,7 +5,7 @@
 where DATA holds sst2/, mrpc/, sick/, conll2003/, xquad/ and nltk/rte.zip. The splits are those of
 the recipes (their own `read`), which measure their models on them. Needs scikit-learn.
 
-- majority: the most frequent label, or the mean score, of the training set.
+- majority: the most frequent label of the training set.
 - bag of words: logistic regression, or ridge regression for scores, on TF-IDF of words and word
   pairs (bigrams). Pairs of texts: on the words of both, those they share and those they do not, and
   the cosine of the two.

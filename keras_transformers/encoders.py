@@ -74,7 +74,7 @@ def load_pretrainer(
         vocabulary_size: number of tokens.
         max_sequence_length: positions of a new model; a loaded one has at least as many.
         dropout: in the encoder and its attention.
-        initializer_range: standard deviation of new matrices.
+        initializer_range: standard deviation of a new encoder's matrices.
 
     Raises:
         FileNotFoundError: a file is not there.
@@ -93,10 +93,16 @@ def load_pretrainer(
                 f"{weights} has {found['max_sequence_length']} positions and the examples are of "
                 f"{max_sequence_length} tokens: make these shorter"
             )
-        loaded = heads.pretrainer(bert(**(found | rates)))
+        loaded = heads.pretrainer(
+            bert(**(found | rates)),
+            activation=found["activation"],
+            norm_epsilon=found["norm_epsilon"],
+        )
         load_bert(loaded, weights)
         return loaded
-    given: dict[str, Any] = {name: value for name, value in (shape or {}).items() if value}
+    given: dict[str, Any] = {
+        name: value for name, value in (shape or {}).items() if value is not None
+    }
     encoder = bert(
         **(bert_size(model) | given),
         vocabulary_size=vocabulary_size,

@@ -109,7 +109,10 @@ def _run_grid(main: Callable[[Any], dict[str, Any]], config: FineTuning) -> dict
         if config.export:
             raise ValueError("--export with --grid: export the one you choose, by its own command")
         folder = config.runs_dir / config.name
-        if (folder / "config.json").is_file():
+        names = [path.name for path in folder.glob("*")]
+        if names == ["config.json"]:  # of a grid whose first run found no input
+            (folder / "config.json").unlink()
+        if len(names) > 1:
             check_same(folder, config)
         else:
             runs.start(runs.check_new(folder), config)

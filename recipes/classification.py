@@ -1,7 +1,7 @@
 """Classification of texts, or pairs of texts: fine-tunes a BERT encoder, text in, label out.
 
-With `--model fasttext` the baseline that it has to beat: a bag of words and n-grams, whose learning
-rate is fastText's times the batch size.
+With `--model fasttext` the baseline that it has to beat: a bag of words and n-grams, cased as they
+stand. Give it fastText's learning rate times the batch size, such as 8, and a great length.
 
 Paper:   Devlin et al. 2019, https://arxiv.org/abs/1810.04805, section 4.1 and appendix A.3; Joulin
          et al. 2016, https://arxiv.org/abs/1607.01759
@@ -153,6 +153,11 @@ def build(
     encoder: keras.Model
     tokenizer: WordPieceTokenizer | NgramTokenizer
     if config.model in fasttext.MODELS:
+        if config.weights or config.vocabulary or config.grid:
+            raise ValueError(
+                f"--model {config.model} learns its words and vectors from the training file: "
+                "leave --weights, --vocabulary and --grid out"
+            )
         tokenizer = NgramTokenizer.train(
             texts, word_ngrams=config.word_ngrams, num_buckets=config.num_buckets
         )

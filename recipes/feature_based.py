@@ -15,7 +15,7 @@ import tensorflow as tf
 import keras_transformers as kt
 from keras_transformers.data import conll, tagging
 from keras_transformers.export.text import check_model, checked_length
-from keras_transformers.fine_tuning import FineTuning, with_grid
+from keras_transformers.fine_tuning import FineTuning
 from keras_transformers.models.features import LayerChoice, feature_reader, join, layer_features
 from keras_transformers.training import runs
 from keras_transformers.training.losses import TokenCrossentropy
@@ -47,6 +47,8 @@ def main(config: Config) -> dict[str, Any]:
     """Trains, measures, exports; returns what it writes to runs/<name>/metrics.json."""
     started = time.time()
     with runs.user_errors():
+        if config.grid:
+            raise ValueError("--grid is for fine-tuning: its rates are too low for a new BiLSTM")
         folder = config.begin()
         train = read(config, config.train_file)
         labels = conll.label_set(train)
@@ -154,4 +156,4 @@ def read(config: Config, path: Path, labels: list[str] | None = None) -> conll.S
 
 
 if __name__ == "__main__":
-    runs.command_line(with_grid(main), Config)
+    runs.command_line(main, Config)

@@ -116,11 +116,11 @@ def main(config: Config) -> dict[str, Any]:
         "epochs": runs.epochs(history),
         "seconds": round(time.time() - started),
     }
-    runs.report(folder, metrics)
     if unlabelled is not None:
         found = predict(unlabelled)
         answers = found if task.is_regression else [task.labels[i] for i in found]
         glue.write_submission(task.name, answers, folder / f"{task.title}.tsv")
+    runs.report(folder, metrics)
     if config.export:
         options = {"max_sequence_length": config.max_sequence_length, "pair": bool(task.text_b)}
         if task.is_regression:

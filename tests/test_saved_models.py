@@ -10,7 +10,7 @@ from keras_transformers.export.manifest import read, verify
 FOLDER = Path(__file__).parents[1] / "saved_models"
 ENTRIES = read(FOLDER / "manifest.json")
 
-GOLDEN = Path(__file__).parent / "golden" / "translate_de_en.tsv"  # what translate_de_en/1 says
+GOLDEN = Path(__file__).parent / "golden"  # <name>.tsv: texts and what the export says
 
 
 def test_every_file_is_the_published_one():
@@ -29,8 +29,22 @@ def test_an_entry_tells_where_the_export_comes_from(name):
     assert sum(path.stat().st_size for path in files) <= 12_000_000
 
 
+def golden(name):
+    return dict(
+        line.split("\t") for line in (GOLDEN / f"{name}.tsv").read_text("utf-8").splitlines()
+    )
+
+
+def test_masks_are_filled():
+    expected = golden("fill_mask_en")
+    rows = Predictor(FOLDER / "fill_mask_en" / "1")({"text": list(expected)})
+    assert [row["num_masks"] for row in rows] == [1] * len(expected)
+    assert [row["tokens"][0][0] for row in rows] == list(expected.values())
+    assert all(1 >= row["probabilities"][0][0] > 0.1 for row in rows)
+
+
 def test_ten_sentences_are_translated():
-    expected = dict(line.split("\t") for line in GOLDEN.read_text("utf-8").splitlines())
+    expected = golden("translate_de_en")
     assert len(expected) == 10
     rows = Predictor(FOLDER / "translate_de_en" / "1")({"text": list(expected)})
     found = {text: row["translation"] for text, row in zip(expected, rows, strict=True)}

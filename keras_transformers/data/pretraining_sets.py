@@ -81,6 +81,7 @@ class PretrainingSets:
         length: int,
         *,
         batch_size: int,
+        dev_batch_size: int | None = None,
         dynamic_masking: bool = False,
         seed: int = 0,
         skip_batches: int = 0,
@@ -90,6 +91,7 @@ class PretrainingSets:
         Args:
             length: of the examples, in tokens.
             batch_size: examples a batch.
+            dev_batch_size: of the evaluation; the same by default.
             dynamic_masking: whether training has other masks each time that an example comes. For
                 evaluation the masks of the files stay.
             seed: of order and masks.
@@ -108,7 +110,9 @@ class PretrainingSets:
             seed=seed,
             skip_batches=skip_batches,
         )
-        return train_batches, pretraining_dataset(dev.paths, batch_size=batch_size)
+        return train_batches, pretraining_dataset(
+            dev.paths, batch_size=dev_batch_size or batch_size
+        )
 
     def token_counts(self, length: int) -> tuple[np.ndarray, np.ndarray]:
         """How often each token is to be predicted in the files to train and to evaluate on.

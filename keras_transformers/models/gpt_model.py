@@ -40,6 +40,7 @@ class CausalLM(keras.Model):
             cache that the others left, a structure of tensors whose first axis is batch.
         """
         layers = self.decoder_layers()
+        last_position = self.get_layer("position_embedding").max_sequence_length - 1
         batch, length = ops.shape(token_ids)
         if padding_mask is None:
             padding_mask = ops.ones_like(token_ids, dtype="bool")
@@ -56,7 +57,9 @@ class CausalLM(keras.Model):
             column = index + length - 1  # of the token that is fed
             columns = ops.arange(column + 1 if max_length is None else length - 1 + max_length)
             visible = ops.logical_and(columns[None] >= first[:, None], columns[None] <= column)
-            hidden = self._embed(token_ids[:, None], (column - first)[:, None])  # (rows, 1, hidden)
+            # A row that is complete is fed on until the longest one is, past its last position.
+            position = ops.minimum(column - first, last_position)
+            hidden = self._embed(token_ids[:, None], position[:, None])  # (rows, 1, hidden)
             write_at = None if max_length is None else column
             hidden, cache = _run(layers, hidden, cache, visible, write_at)
             return self._logits(hidden)[:, 0], cache

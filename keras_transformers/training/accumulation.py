@@ -14,7 +14,9 @@ def accumulate(model: keras.Model, num_parts: int) -> None:
     (Keras' `gradient_accumulation_steps` gives each part the same weight, and counts parts as
     updates.) The losses in the logs, the metrics and the number of updates are those of the whole
     batches too; only dropout draws other masks. A batch that cannot be halved evenly has a smaller
-    last part. Validation goes as before.
+    last part. Validation goes as before. Call it after `compile`, and again after another one. The
+    losses see outputs and weights as they are: masks that Keras carries from layer to layer count
+    nothing, and XLA is switched off.
 
         model.compile(optimizer, loss={"logits": TokenCrossentropy()}, ...)
         accumulate(model, 4)
@@ -27,8 +29,8 @@ def accumulate(model: keras.Model, num_parts: int) -> None:
         num_parts: how many; 1 leaves the model as it is.
 
     Raises:
-        ValueError: fewer parts than 1, losses that are no such dict, or another backend than
-            TensorFlow.
+        ValueError: fewer parts than 1, losses that are no such dict, another backend than
+            TensorFlow, or several replicas.
     """
     if num_parts < 1:
         raise ValueError(f"num_parts={num_parts}: a batch is taken in 1 part or more")
@@ -38,7 +40,13 @@ def accumulate(model: keras.Model, num_parts: int) -> None:
         raise ValueError(
             "gradients are accumulated on TensorFlow only: set KERAS_BACKEND=tensorflow"
         )
+    if model.distribute_strategy.num_replicas_in_sync > 1:
+        raise ValueError(
+            "gradients accumulate on one replica alone, not under a tf.distribute strategy"
+        )
     losses = _Losses(model)
+    model.jit_compile = False  # a part's size is known when it runs, which XLA does not take
+    model.train_function = None  # one that an earlier `fit` made
     model.train_step = functools.partial(_train_step, model, losses, num_parts)
 
 
@@ -53,10 +61,12 @@ def _train_step(model: Any, losses: "_Losses", num_parts: int, data: Any) -> dic
     if not model._compile_loss.built:  # Keras does that, and makes its means, in its own train_step
         model._compile_loss.build(targets, model.output)
     variables = model.trainable_variables
+    reached = [False] * len(variables)  # by a gradient; Keras leaves the others alone
 
     def add_part(start: Any, gradients: Any, values: Any) -> tuple[Any, Any, Any]:
         def part(tree: Any) -> Any:
-            return tf.nest.map_structure(lambda array: array[start : start + part_size], tree)
+            stop = start + part_size
+            return tf.nest.map_structure(lambda a: None if a is None else a[start:stop], tree)
 
         rows = tf.minimum(part_size, batch_size - start)
         share = tf.cast(rows / batch_size, tf.float32)
@@ -69,6 +79,7 @@ def _train_step(model: Any, losses: "_Losses", num_parts: int, data: Any) -> dic
             scaled = model.optimizer.scale_loss(total)
         added = tape.gradient(scaled, variables)
         model.compute_metrics(part(inputs), part(targets), outputs, part(weights))
+        reached[:] = [gradient is not None for gradient in added]
         gradients = [
             g if a is None else g + tf.cast(tf.convert_to_tensor(a), g.dtype)
             for g, a in zip(gradients, added, strict=True)
@@ -85,8 +96,10 @@ def _train_step(model: Any, losses: "_Losses", num_parts: int, data: Any) -> dic
             [tf.zeros(variable.shape, variable.dtype) for variable in variables],
             [tf.zeros(())] * (1 + len(losses.names)),
         ),
+        parallel_iterations=1,  # or several parts would be in memory at once
     )
-    model.optimizer.apply_gradients(zip(gradients, variables, strict=True))
+    pairs = zip(gradients, variables, reached, strict=True)
+    model.optimizer.apply_gradients([(g if r else None, v) for g, v, r in pairs])
     # Keras' own, which it resets; of single losses there are some where there are several.
     means = {metric.name: metric for metric in model.metrics}
     for name, value in zip(["loss", *losses.names], values, strict=True):

@@ -94,7 +94,8 @@ class EncoderDecoderTraining:
                 f"--teacher-forcing-decay {self.teacher_forcing_decay} goes from 1 down to "
                 "--teacher-forcing, which is 1: give a lower one"
             )
-        if repeated := sorted(own.keys() & self.model_options.keys()):
+        refused = own.keys() | {"teacher_forcing", "target_vocabulary_size", "pad_token_id", "name"}
+        if repeated := sorted(refused & self.model_options.keys()):
             raise ValueError(f"--model-options {', '.join(repeated)}: the recipe has it by itself")
         defaults = _OPTIONS_OF_FAMILY.get(self.model.split("_")[0], {})
         return defaults | self.model_options | own

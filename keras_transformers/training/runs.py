@@ -9,6 +9,7 @@ import dataclasses
 import importlib.util
 import json
 import logging
+import math
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -126,7 +127,7 @@ def epochs(history: Mapping[str, list[float]]) -> list[dict[str, float]]:
 
 def best_epoch(history: Mapping[str, list[float]], monitor: str) -> dict[str, float]:
     """The figure that told the best epoch, `best`, and that epoch's number from 1, `best_epoch`."""
-    values = history[monitor]
+    values = [-math.inf if math.isnan(value) else value for value in history[monitor]]
     best = max(values)
     return {"best": float(best), "best_epoch": values.index(best) + 1}
 

@@ -178,6 +178,17 @@ def test_the_text_ends_where_the_positions_do(bpe, generate):
     assert generate(["z" * (POSITIONS - 1)], max_length=50)["num_new_tokens"][0] == 1
 
 
+@pytest.mark.parametrize("lengths", [[50, 20], [0, 20]])
+def test_a_row_without_positions_left_stops_no_other(bpe, generate, lengths):
+    """It is complete, and fed on until the other one is."""
+    prompts = ["z" * (POSITIONS - 3), "the"]
+    together = generate(prompts, max_length=lengths, top_k=1)
+    for row, (prompt, length) in enumerate(zip(prompts, lengths, strict=True)):
+        alone = generate([prompt], max_length=length, top_k=1)
+        assert alone["text"][0] == together["text"][row]
+        assert alone["num_new_tokens"][0] == together["num_new_tokens"][row]
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

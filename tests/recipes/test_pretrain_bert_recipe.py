@@ -117,6 +117,7 @@ def test_a_run_goes_on_from_the_weights_of_another(folder, monkeypatch, capsys):
     weights = folder / "runs/pretrain_bert/weights"
     records = folder / "runs/pretrain_bert/records"
     more = {"weights": weights, "records": records, "phase_2_epochs": 0, "epochs": 1}
+    more |= {"num_layers": None, "hidden_dim": None, "accumulate": 2}
     run(monkeypatch, options(folder, name="more", learning_rate=1e-9, **more))
     before, after = (
         json.loads((folder / "runs" / name / "metrics.json").read_text())

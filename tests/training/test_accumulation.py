@@ -109,6 +109,28 @@ def test_a_batch_without_weight_changes_nothing():
         np.testing.assert_array_equal(a, b)
 
 
+def test_without_weights_and_with_a_layer_that_no_loss_sees():
+    """As Keras does: what has no gradient is not decayed either."""
+    results = []
+    for num_parts in (1, 3):
+        keras.utils.set_random_seed(0)
+        token_ids = keras.Input((None,), dtype="int32", name="token_ids")
+        vectors = keras.layers.Embedding(VOCABULARY, 6)(token_ids)
+        outputs = {
+            "logits": keras.layers.Dense(VOCABULARY)(vectors),
+            "unused": keras.layers.Dense(2)(vectors),
+        }
+        model = keras.Model({"token_ids": token_ids}, outputs)
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        model.compile(adamw(1e-2), loss={"logits": loss}, jit_compile=False)
+        accumulate(model, num_parts)
+        batch = ({"token_ids": TOKENS}, {"logits": TOKENS[:, ::-1].copy()})
+        model.fit(tf.data.Dataset.from_tensors(batch), epochs=2, verbose=0)
+        results.append(model.get_weights())
+    for a, b in zip(*results, strict=True):
+        np.testing.assert_allclose(a, b, atol=2e-6)
+
+
 def test_validation_goes_as_before():
     whole, _ = fitted(1, OPTIMIZERS["sgd"])
     parts, _ = fitted(3, OPTIMIZERS["sgd"])

@@ -63,6 +63,10 @@ def test_the_ratio_of_teacher_forcing_reaches_model_and_schedule():
             {"model_options": {"dropout": 0.1, "vocabulary_size": 5}},
             "--model-options dropout, vocabulary_size: the recipe has it by itself",
         ),
+        (
+            {"model_options": {"teacher_forcing": 0.5, "pad_token_id": 5}},
+            "--model-options pad_token_id, teacher_forcing: the recipe has it by itself",
+        ),
         ({"model": "transformer_huge"}, "'transformer_huge' is not registered; did you mean"),
     ],
 )
