@@ -1,12 +1,18 @@
 """Encoders as recipes ask for them: pretrained from files, or new by name."""
 
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import keras
 
-from keras_transformers.convert import load_bert, read_bert_config
+from keras_transformers.convert import (
+    load_bert,
+    read_bert_config,
+    save_bert,
+    save_bert_config,
+)
 from keras_transformers.models import heads
 from keras_transformers.models.bert import SIZES, bert
 from keras_transformers.registry import create_model
@@ -111,3 +117,17 @@ def load_pretrainer(
         **rates,
     )
     return heads.pretrainer(encoder)
+
+
+def save_pretrainer(model: keras.Model, folder: Path, vocabulary: Path) -> None:
+    """Writes a BERT with both heads in Hugging Face's layout, for `load_encoder` and others.
+
+    Args:
+        model: of `load_pretrainer`.
+        folder: gets model.safetensors, config.json and vocab.txt.
+        vocabulary: the file to copy there.
+    """
+    folder.mkdir(exist_ok=True)
+    save_bert(model, folder / "model.safetensors")
+    save_bert_config(model, folder / "config.json")
+    shutil.copyfile(vocabulary, folder / "vocab.txt")

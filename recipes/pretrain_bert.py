@@ -15,7 +15,6 @@ Score:   132 held-out documents, 128 tokens an example   masked tokens  perplexi
 """
 
 import dataclasses
-import shutil
 import time
 from pathlib import Path
 from typing import Any, Literal
@@ -24,7 +23,7 @@ import keras
 
 import keras_transformers as kt
 from keras_transformers.data import pretraining_sets as sets
-from keras_transformers.encoders import bert_size, load_pretrainer
+from keras_transformers.encoders import bert_size, load_pretrainer, save_pretrainer
 from keras_transformers.export.versions import split_target
 from keras_transformers.training import optimizers, runs
 from keras_transformers.training.accumulation import accumulate
@@ -174,11 +173,7 @@ def main(config: Config) -> dict[str, Any]:
         "epochs": state.epochs,
         "seconds": round(time.time() - started),  # since the start, or since it was resumed
     }
-    weights = folder / "weights"  # for recipes/classification.py --weights
-    weights.mkdir(exist_ok=True)
-    kt.convert.save_bert(model, weights / "model.safetensors")
-    kt.convert.save_bert_config(model, weights / "config.json")
-    shutil.copyfile(vocabulary or records / "vocab.txt", weights / "vocab.txt")
+    save_pretrainer(model, folder / "weights", vocabulary or records / "vocab.txt")
     runs.report(folder, metrics)
     if config.export:
         print(f"exported: {kt.export.fill_mask(model, examples.tokenizer, config.export)}")
