@@ -187,6 +187,7 @@ def test_a_classifier_reads_the_last_real_token(model):
         np.testing.assert_allclose(outputs["logits"][row], expected, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_class_is_learned_beside_the_language():
     """Rows that hold a token twice against rows that do not; both losses fall."""
     keras.utils.set_random_seed(0)

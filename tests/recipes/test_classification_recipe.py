@@ -49,6 +49,7 @@ def run(monkeypatch, arguments):
     runpy.run_path(str(RECIPE), run_name="__main__")
 
 
+@pytest.mark.slow
 def test_the_baseline_learns_and_is_served(folder, monkeypatch):
     arguments = options(
         folder,
