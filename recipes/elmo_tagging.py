@@ -2,6 +2,8 @@
 
 Paper:   Peters et al. 2018, https://arxiv.org/abs/1802.05365, sections 3.3 and 4
 Data:    CoNLL-2003's eng.train and eng.testa, or any file with a word and a label a line
+Command: python recipes/elmo_tagging.py --train-file eng.train.gz --dev-file eng.testa.gz
+             --weights runs/pretrain_elmo/weights [--random-weights]
 """
 
 import dataclasses

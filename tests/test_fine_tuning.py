@@ -76,6 +76,16 @@ def test_a_loss_that_is_nan_ends_its_run_only(tmp_path, capsys):
     assert "learning_rate_5e-05_batch_size_32: loss is nan" in capsys.readouterr().out
 
 
+def test_a_grid_that_found_no_input_keeps_its_name_free(tmp_path):
+    def refuse(config):
+        raise SystemExit(2)
+
+    with pytest.raises(SystemExit):
+        with_grid(refuse)(Config(grid=True, runs_dir=tmp_path, epochs=1))
+    calls = []
+    assert len(with_grid(recipe(calls))(Config(grid=True, runs_dir=tmp_path, epochs=2))) == 4
+
+
 def test_an_export_of_a_grid_is_refused(tmp_path, capsys):
     config = Config(grid=True, runs_dir=tmp_path, export=tmp_path / "saved" / "1")
     with pytest.raises(SystemExit):

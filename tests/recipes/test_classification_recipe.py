@@ -145,6 +145,8 @@ def test_the_same_seed_gives_the_same_figures(folder, monkeypatch):
         ({"model": None, "vocabulary": None, "weights": "none"}, "config.json"),
         ({"model": "bert_tinny"}, "did you mean bert_tiny"),
         ({"vocabulary": "none.txt"}, "none.txt"),
+        ({"model": "fasttext"}, "leave --weights, --vocabulary and --grid out"),
+        ({"model": "fasttext", "vocabulary": None, "num_buckets": 0}, "num_buckets"),
         ({"label_column": 2}, "train.tsv:1: no column 2, the file has 2"),
         ({"label_column": "y"}, "train.tsv:1: no column 'y'"),
         ({"labels": "yes"}, "train.tsv:42: unknown label 'no'"),

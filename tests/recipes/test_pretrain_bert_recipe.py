@@ -181,6 +181,8 @@ def test_records_of_another_run_to_an_export(folder, monkeypatch, capsys):
         ({"corpora": "brown"}, "brown.zip"),
         ({"data": None, "records": "none"}, "none/vocab.txt: no such file"),
         ({"model": "bert_tinny"}, "--model bert_tinny: take one of bert_tiny"),
+        ({"weights": "w", "vocabulary": "v"}, "--weights bring their own vocabulary and shape"),
+        ({"accumulate": 0}, "--accumulate 0: not 1 or more"),
         ({"phase_2_epochs": 4}, "--phase-2-epochs 4: not in 0 to 3"),
         ({"learning_rate": 0}, "peak_learning_rate is 0.0"),
         ({"epochs": 0, "phase_2_epochs": 0}, "total_steps is 0"),

@@ -30,7 +30,10 @@ def run(monkeypatch, recipe, folder, **changes):
         "runs_dir": folder / "runs",
         "name": "run",
     } | changes
-    options = [f"--{name.replace('_', '-')}={value}" for name, value in values.items()]
+    options = [
+        f"--{name.replace('_', '-')}" + ("" if value is True else f"={value}")
+        for name, value in values.items()
+    ]
     monkeypatch.setattr(sys, "argv", [recipe, *options])
     runpy.run_path(str(RECIPES / f"{recipe}.py"), run_name="__main__")
     return json.loads((folder / "runs" / "run" / "metrics.json").read_text())
@@ -160,6 +163,11 @@ def test_a_regression_task(folder, monkeypatch):
     [
         ("tagging", {"train_file": "none.txt", "dev_file": "none.txt"}, "none.txt: no such file"),
         ("question_answering", {"train_file": "none.json"}, "none.json"),
+        (
+            "feature_based",
+            {"train_file": "none.txt", "dev_file": "none.txt", "grid": True},
+            "--grid is for fine-tuning",
+        ),
         ("glue", {"task": "sst3", "train_file": "none.tsv"}, "there is no task 'sst3'"),
         ("glue", {"task": "sst2", "train_file": "none.tsv"}, "none.tsv: no such file"),
     ],

@@ -9,7 +9,12 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from keras_transformers.training.averaging import CheckpointAveraging, average_checkpoints
+from keras_transformers.training.averaging import (
+    CheckpointAveraging,
+    SwapAverageWeights,
+    average_checkpoints,
+)
+from keras_transformers.training.checkpoints import SaveWeights
 
 Weights = list[np.ndarray]
 
@@ -230,3 +235,45 @@ def test_bad_paths(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match="not a checkpoint that Keras wrote"):
             average_checkpoints([tmp_path / name], tmp_path / f"out-{name}")
     assert not list(tmp_path.glob("out*"))
+
+
+class StopAfter(keras.callbacks.Callback):
+    """Stops training behind an epoch, as early stopping does."""
+
+    def __init__(self, epoch: int) -> None:
+        super().__init__()
+        self.epoch = epoch
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        self.model.stop_training = epoch == self.epoch
+
+
+def with_average() -> keras.Model:
+    keras.utils.set_random_seed(0)
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    model.compile(keras.optimizers.SGD(0.1, use_ema=True, ema_momentum=0.9), "mse")
+    return model
+
+
+def test_averages_outlive_an_early_stop_on_disk_alone(tmp_path):
+    """Keras' `fit` puts the weights that train back; if it no longer does, recipes need no mend."""
+    inputs, targets = np.eye(2, dtype="float32"), np.ones((2, 1), "float32")
+    saved = tmp_path / "last.weights.h5"
+    model = with_average()
+    callbacks = [SwapAverageWeights(), SaveWeights(saved), StopAfter(1)]
+    model.fit(inputs, targets, epochs=5, verbose=0, callbacks=callbacks)
+    after_fit = model.get_weights()
+    model.load_weights(saved)
+    averages = model.get_weights()
+    assert np.abs(after_fit[0] - averages[0]).max() > 1e-3
+
+    training = with_average()
+    training.fit(inputs, targets, epochs=2, verbose=0)  # without the swap it ends with averages
+    assert_same(training.get_weights(), averages)
+
+
+def test_where_a_swap_stood_is_remembered():
+    swap, other = SwapAverageWeights(), SwapAverageWeights()
+    swap._ema_weights_in_model = True
+    other.load_state(swap.state())
+    assert other._ema_weights_in_model is True
