@@ -61,6 +61,22 @@ def bert_size(model: str) -> dict[str, Any]:
     return dict(SIZES[model])
 
 
+def pretrained_size(weights: Path, max_sequence_length: int) -> dict[str, Any]:
+    """The shape of a pretrained BERT, as arguments of `models.bert.bert`.
+
+    Raises:
+        FileNotFoundError: there is no config.json in the folder.
+        ValueError: it is of no BERT, or of one with fewer positions than asked for.
+    """
+    found = read_bert_config(weights)
+    if found["max_sequence_length"] < max_sequence_length:
+        raise ValueError(
+            f"{weights} has {found['max_sequence_length']} positions and the examples are of "
+            f"{max_sequence_length} tokens: make these shorter"
+        )
+    return found
+
+
 def load_pretrainer(
     *,
     weights: Path | None = None,
@@ -88,16 +104,11 @@ def load_pretrainer(
     """
     rates: dict[str, Any] = {"dropout": dropout, "attention_dropout": dropout}
     if weights:
-        found = read_bert_config(weights)
+        found = pretrained_size(weights, max_sequence_length)
         if found["vocabulary_size"] != vocabulary_size:
             raise ValueError(
                 f"{weights} has {found['vocabulary_size']} tokens and the vocabulary "
                 f"{vocabulary_size}: take the one that belongs to the weights"
-            )
-        if found["max_sequence_length"] < max_sequence_length:
-            raise ValueError(
-                f"{weights} has {found['max_sequence_length']} positions and the examples are of "
-                f"{max_sequence_length} tokens: make these shorter"
             )
         loaded = heads.pretrainer(
             bert(**(found | rates)),

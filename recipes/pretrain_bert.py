@@ -25,7 +25,12 @@ import keras
 
 import keras_transformers as kt
 from keras_transformers.data import pretraining_sets as sets
-from keras_transformers.encoders import bert_size, load_pretrainer, save_pretrainer
+from keras_transformers.encoders import (
+    bert_size,
+    load_pretrainer,
+    pretrained_size,
+    save_pretrainer,
+)
 from keras_transformers.export.versions import split_target
 from keras_transformers.training import optimizers, runs
 from keras_transformers.training.accumulation import accumulate
@@ -98,6 +103,8 @@ def main(config: Config) -> dict[str, Any]:
         keras.utils.set_random_seed(config.seed)
         phases, optimizer = plan(config)
         lengths = [length for length, _ in phases]
+        if config.weights:
+            pretrained_size(config.weights, max(lengths))  # before the records are made
         text = sets.read_text(config.data, text_format=config.text_format, corpora=config.corpora)
         runs.start(folder, config)
         records = config.records or folder / "records"

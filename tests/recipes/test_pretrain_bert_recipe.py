@@ -131,6 +131,7 @@ def test_a_run_goes_on_from_the_weights_of_another(folder, monkeypatch, capsys):
     with pytest.raises(SystemExit):
         run(monkeypatch, options(folder, name="longer", phase_1_length=32, **more))
     assert "has 16 positions and the examples are of 32 tokens" in capsys.readouterr().err
+    assert not (folder / "runs/longer").exists(), "the name is still free"
 
 
 @pytest.mark.slow
@@ -182,6 +183,10 @@ def test_records_of_another_run_to_an_export(folder, monkeypatch, capsys):
         ({"data": None, "records": "none"}, "none/vocab.txt: no such file"),
         ({"model": "bert_tinny"}, "--model bert_tinny: take one of bert_tiny"),
         ({"weights": "w", "vocabulary": "v"}, "--weights bring their own vocabulary and shape"),
+        (
+            {"weights": "none", "num_layers": None, "hidden_dim": None},
+            "none does not exist: a Hugging Face BERT folder",
+        ),
         ({"accumulate": 0}, "--accumulate 0: not 1 or more"),
         ({"phase_2_epochs": 4}, "--phase-2-epochs 4: not in 0 to 3"),
         ({"learning_rate": 0}, "peak_learning_rate is 0.0"),
