@@ -83,8 +83,8 @@ class TextGenerator:
             end token came, False where the text was cut at its length.
 
         Raises:
-            tf.errors.InvalidArgumentError: an option is out of its range, or a prompt is longer
-                than the model's positions.
+            tf.errors.InvalidArgumentError: an option is out of its range or has no value for each
+                prompt, or a prompt is longer than the model's positions.
         """
         options = {
             "max_length": max_length,
@@ -98,6 +98,12 @@ class TextGenerator:
             tokens = self._tokens(prompt)
             num_tokens = tf.cast(tokens.row_lengths(), tf.int32)  # (batch,)
             checks = [*self.check_options(options), self._length_check(num_tokens, "prompt")]
+            checks += [  # one for all would be taken for each row's, and all draw the same numbers
+                tf.debugging.assert_equal(
+                    tf.shape(value), tf.shape(prompt), f"{name} must have a value for each prompt"
+                )
+                for name, value in options.items()
+            ]
             token_ids = self._padded(tokens, checks, width=1)
         # The last token need not be read: it takes no position.
         room = self.max_sequence_length + 1 - num_tokens

@@ -211,6 +211,12 @@ def test_options_out_of_range_are_refused(generate, model, bpe, tmp_path, option
     assert not list(tmp_path.iterdir())
 
 
+def test_one_option_for_several_prompts_is_refused(texts):
+    rows = {"max_length": [4, 4], "temperature": [1.0, 1.0], "top_k": [0, 0], "top_p": [1.0, 1.0]}
+    with pytest.raises(tf.errors.InvalidArgumentError, match="seed must have a value for each"):
+        texts.generate(tf.constant(["the", "the"]), **rows, seed=[1])
+
+
 def test_texts_beyond_the_positions_are_refused(generate, texts):
     with pytest.raises(tf.errors.InvalidArgumentError, match="a prompt is longer than the 24"):
         generate(["the", "z" * POSITIONS])
