@@ -1,4 +1,4 @@
-"""What every test shares: the directory of public data sets, and a quiet TensorFlow."""
+"""What every test shares: the directory of public data sets, seeds, and a quiet TensorFlow."""
 
 import os
 from pathlib import Path
@@ -6,6 +6,14 @@ from pathlib import Path
 import pytest
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+import keras  # noqa: E402  (reads the environment)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """The same random weights for a test, and its module's fixtures, whichever ran before it."""
+    keras.utils.set_random_seed(0)
 
 
 @pytest.fixture(scope="session")
