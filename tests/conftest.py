@@ -7,7 +7,7 @@ import pytest
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
-import keras  # noqa: E402  (reads the environment)
+import keras  # reads the environment
 
 
 @pytest.hookimpl(tryfirst=True)
