@@ -9,14 +9,16 @@ import keras
 
 from keras_transformers.convert import (
     load_bert,
+    load_gpt,
     read_bert_config,
+    read_gpt_config,
     save_bert,
     save_bert_config,
 )
-from keras_transformers.models import heads
+from keras_transformers.models import gpt, heads
 from keras_transformers.models.bert import SIZES, bert
 from keras_transformers.registry import create_model
-from keras_transformers.tokenizers import WordPieceTokenizer
+from keras_transformers.tokenizers import BytePairTokenizer, WordPieceTokenizer
 
 
 def load_encoder(
@@ -52,6 +54,47 @@ def load_encoder(
     else:
         raise ValueError("give either --weights FOLDER, or --model NAME and --vocabulary FILE")
     return encoder, tokenizer
+
+
+def load_language_model(
+    *,
+    weights: Path | None = None,
+    model: str | None = None,
+    vocabulary: Path | None = None,
+    dropout: float = 0.1,
+) -> tuple[gpt.CausalLM, BytePairTokenizer]:
+    """A GPT and the tokenizer whose ids it reads.
+
+    Args:
+        weights: folder in Hugging Face's layout, pretrained: config.json, model.safetensors,
+            vocab.json and merges.txt, as the recipe `language_model` writes it too.
+        model: instead, a name of `keras-transformers list 'gpt*'`, with random weights.
+        vocabulary: the folder of vocab.json and merges.txt for `model`; `weights` bring their own.
+        dropout: in the model and its attention.
+
+    Raises:
+        FileNotFoundError: a file is not there.
+        ValueError: neither kind is asked for, or both; or what the files hold does not fit.
+    """
+    rates = {"dropout": dropout, "attention_dropout": dropout}
+    if weights and not model and not vocabulary:
+        language_model = gpt.causal_lm(**(read_gpt_config(weights) | rates))
+        tokenizer = BytePairTokenizer(weights)
+        load_gpt(language_model, weights)
+    elif model and vocabulary and not weights:
+        if model not in gpt.MODELS:
+            raise ValueError(f"--model {model}: take one of {', '.join(gpt.MODELS)}")
+        tokenizer = BytePairTokenizer(vocabulary)
+        language_model = create_model(model, vocabulary_size=tokenizer.vocabulary_size, **rates)
+    else:
+        raise ValueError("give either --weights FOLDER, or --model NAME and --vocabulary FOLDER")
+    if tokenizer.vocabulary_size != language_model.get_layer("token_embedding").input_dim:
+        raise ValueError(
+            f"{weights}: {tokenizer.vocabulary_size} tokens in vocab.json, and the model embeds "
+            f"{language_model.get_layer('token_embedding').input_dim}: take the vocabulary that "
+            "belongs to the weights"
+        )
+    return language_model, tokenizer
 
 
 def bert_size(model: str) -> dict[str, Any]:

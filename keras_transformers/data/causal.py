@@ -251,17 +251,30 @@ def evaluation_batches(
     return dataset.apply(tf.data.experimental.assert_cardinality(count)).prefetch(2)
 
 
-class TextPacker:
+class TextPacker(tf.Module):
     """Texts as `models.gpt.classifier` reads them: start token, text, end token.
 
-    With a second text behind an end token of its own. What is too long loses its end.
+    With a second text behind an end token of its own. What is too long loses its end. It stands
+    for the tokenizer where a classifier is exported.
 
     Args:
         tokenizer: whose start, end and padding tokens are one.
+        name: of the module.
+
+    Attributes:
+        tokenizer: the same.
+        vocabulary_size: of the tokenizer.
     """
 
-    def __init__(self, tokenizer: BytePairTokenizer) -> None:
+    def __init__(self, tokenizer: BytePairTokenizer, *, name: str = "text_packer") -> None:
+        super().__init__(name=name)
         self.tokenizer = tokenizer
+        self.vocabulary_size = tokenizer.vocabulary_size
+
+    @property
+    def vocabulary(self) -> list[str]:
+        """All tokens, by id. Not in the graph."""
+        return self.tokenizer.vocabulary
 
     def __call__(
         self, text: Any, text_b: Any = None, *, max_sequence_length: int

@@ -90,7 +90,8 @@ class LastToken(keras.layers.Layer):
         A row of padding alone gives its first vector.
         """
         places = ops.arange(ops.shape(inputs)[1])
-        last = ops.max(ops.where(padding_mask, places[None], 0), axis=1)  # (batch,)
+        # Not `ops.max`, which refuses an empty batch.
+        last = ops.argmax(ops.where(padding_mask, places[None], -1), axis=1)  # (batch,)
         return ops.squeeze(ops.take_along_axis(inputs, last[:, None, None], axis=1), axis=1)
 
     def compute_output_spec(self, inputs: Any, padding_mask: Any) -> Any:

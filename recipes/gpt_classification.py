@@ -1,0 +1,131 @@
+"""Classification by a GPT that goes on modelling language meanwhile: texts, or pairs, label out.
+
+Paper:   Radford et al. 2018, "Improving Language Understanding by Generative Pre-Training",
+         sections 3.2 and 4.1: the last token's vector, the language model's loss as an auxiliary
+Data:    any TSV, CSV or JSON Lines file, plain or .gz; GLUE's files among them
+Command: python recipes/gpt_classification.py --train-file sst2/train.tsv.gz
+             --dev-file sst2/dev.tsv.gz --weights runs/language_model/weights
+         where the weights are those of recipes/language_model.py, or a GPT-2's folder
+Cost:    not been run
+Score:   not been run
+"""
+
+import dataclasses
+import time
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+import keras_transformers as kt
+from keras_transformers.data.causal import TextPacker, classification_batches
+from keras_transformers.data.examples import Examples, majority_share
+from keras_transformers.data.labelled_files import LabelledFiles
+from keras_transformers.encoders import load_language_model
+from keras_transformers.export.text import ONE_TEXT_INPUTS, check_model, checked_length
+from keras_transformers.fine_tuning import FineTuning, with_grid
+from keras_transformers.models import gpt
+from keras_transformers.training import runs
+from keras_transformers.training.losses import TokenCrossentropy
+from keras_transformers.training.metrics import Perplexity
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Config(LabelledFiles, FineTuning):
+    """Fine-tunes a GPT to classify texts or pairs of texts."""
+
+    learning_rate: float = 6.25e-5  # the highest, after the warm-up; this and the next as the paper
+    warmup_fraction: float = 0.002
+    language_model_weight: float = 0.5  # of its loss beside the classifier's 1; 0 leaves it out
+
+    name: str = "gpt_classification"  # the run's folder in runs_dir
+
+
+def main(config: Config) -> dict[str, Any]:
+    """Trains, measures, exports; returns what it writes to runs/<name>/metrics.json."""
+    started = time.time()
+    with runs.user_errors():
+        if config.language_model_weight < 0:
+            raise ValueError(f"--language-model-weight {config.language_model_weight}: 0 or more")
+        if not config.lowercase:
+            raise ValueError("byte pairs keep the case of a text: leave --no-lowercase out")
+        folder = config.begin()
+        train, dev, test, labels = config.read()
+        language_model, tokenizer = load_language_model(
+            weights=config.weights,
+            model=config.model,
+            vocabulary=config.vocabulary,
+            dropout=config.dropout,
+        )
+        model = gpt.classifier(language_model, len(labels), dropout=config.dropout)
+        packer = TextPacker(tokenizer)
+        check_model(model, packer, "logits", inputs=ONE_TEXT_INPUTS)
+        checked_length(model, config.max_sequence_length, pair=train.texts_b is not None)
+
+        def batches(examples: Examples, *, shuffle: bool = False) -> tf.data.Dataset:
+            return classification_batches(
+                examples,
+                tokenizer,
+                labels,
+                batch_size=config.batch_size,
+                max_sequence_length=config.max_sequence_length,
+                shuffle=shuffle,
+                seed=config.seed,
+            )
+
+        train_batches, dev_batches = batches(train, shuffle=True), batches(dev)
+        model.compile(
+            optimizer=config.optimizer(len(train_batches)),
+            loss={
+                "logits": keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+                "token_logits": TokenCrossentropy(),
+            },
+            loss_weights={"logits": 1.0, "token_logits": config.language_model_weight},
+            weighted_metrics={
+                "logits": [keras.metrics.SparseCategoricalAccuracy(name="accuracy")],
+                "token_logits": [Perplexity()],
+            },
+            jit_compile=False,
+        )
+        runs.start(folder, config)
+
+    history = model.fit(
+        train_batches,
+        validation_data=dev_batches,
+        epochs=config.epochs,
+        shuffle=False,  # the batches are shuffled already
+        callbacks=runs.callbacks(folder, monitor="val_logits_accuracy"),
+        verbose=runs.verbosity(),
+    ).history
+    model.load_weights(folder / runs.BEST_WEIGHTS)
+
+    metrics = {
+        "dev_accuracy": max(history["val_logits_accuracy"]),
+        "dev_majority": majority_share(dev),
+        **runs.best_epoch(history, "val_logits_accuracy"),
+        "epochs": runs.epochs(history),
+        "labels": labels,
+        "seconds": round(time.time() - started),
+    }
+    if test is not None:
+        scores = model.evaluate(batches(test), return_dict=True, verbose=0)
+        metrics |= {
+            "test_accuracy": scores["logits_accuracy"],
+            "test_majority": majority_share(test),
+        }
+    runs.report(folder, metrics)
+    if config.export:
+        exported = kt.export.classifier(
+            model,
+            packer,
+            labels,
+            config.export,
+            max_sequence_length=config.max_sequence_length,
+            pair=train.texts_b is not None,
+        )
+        print(f"exported: {exported}")
+    return metrics
+
+
+if __name__ == "__main__":
+    runs.command_line(with_grid(main), Config)
