@@ -18,7 +18,7 @@ import keras_transformers as kt
 from keras_transformers.data import causal as data
 from keras_transformers.export.versions import split_target
 from keras_transformers.models.gpt import causal_lm
-from keras_transformers.tokenizers import BytePairTokenizer
+from keras_transformers.tokenizers import BytePairTokenizer, byte_pair_files
 from keras_transformers.training import optimizers, runs
 from keras_transformers.training.kneser_ney import KneserNey
 from keras_transformers.training.losses import TokenCrossentropy
@@ -133,8 +133,10 @@ def main(config: Config) -> dict[str, Any]:
     nats = -sum(float(ngrams.log_probabilities(ids).sum()) for ids in held_out.documents())
     metrics |= measure(nats, held_out).figures(f"Kneser-Ney {config.ngram_order}-grams")
 
-    weights = folder / "weights"  # for convert.load_gpt, and for transformers' from_pretrained
-    weights.mkdir(exist_ok=True)
+    # As a GPT-2 is published: for recipes/gpt_classification.py, and transformers' from_pretrained.
+    weights = folder / "weights"
+    if not weights.is_dir():
+        byte_pair_files.write(byte_pair_files.read(vocabulary), weights)
     kt.convert.save_gpt(model, weights / "model.safetensors")
     kt.convert.save_gpt_config(model, weights / "config.json")
     runs.report(folder, metrics)

@@ -10,6 +10,7 @@ import pytest
 
 import keras_transformers as kt
 from keras_transformers.models.gpt import causal_lm
+from keras_transformers.tokenizers import BytePairTokenizer
 from keras_transformers.training.resume import TrainingState
 
 RECIPE = Path(__file__).parents[2] / "recipes" / "language_model.py"
@@ -90,6 +91,7 @@ def test_text_to_weights_with_a_stop_in_between(folder, monkeypatch, capsys):
     assert bits / ngram_bits == pytest.approx(np.log(per_token) / np.log(ngram), rel=1e-6)
 
     shape = kt.convert.read_gpt_config(run_folder / "weights")
+    assert BytePairTokenizer(run_folder / "weights").vocabulary_size == shape["vocabulary_size"]
     assert (shape["num_layers"], shape["hidden_dim"], shape["max_sequence_length"]) == (1, 32, 16)
     model = causal_lm(**shape)
     kt.convert.load_gpt(model, run_folder / "weights")
