@@ -1,0 +1,182 @@
+"""A loaded SavedModel: its signatures, and how to run them.
+
+It is loaded by the V1 session loader, the one of TF Serving: what fails there fails here, restored
+variables included, and a closed session gives its memory back, which `tf.saved_model.load` does
+not do reliably.
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_text  # noqa: F401  (registers the tokenizers' ops)
+
+from keras_transformers.serving.errors import Code, RequestError
+
+DEFAULT_SIGNATURE = "serving_default"
+Arrays = Mapping[str, np.ndarray]
+
+_LONGEST_MESSAGE = 2000
+
+
+@dataclass(frozen=True)
+class TensorInfo:
+    """One input or output of a signature.
+
+    Attributes:
+        tensor: its name in the graph, such as "serving_default_text:0".
+        dtype: its tf.DType.
+        shape: its dimensions, None for an unknown one; None for an unknown rank.
+    """
+
+    tensor: str
+    dtype: Any
+    shape: tuple[int | None, ...] | None
+
+
+@dataclass(frozen=True)
+class Signature:
+    """One entry point of a SavedModel.
+
+    Attributes:
+        name: by which requests call it.
+        method_name: TF Serving's API that takes it, such as "tensorflow/serving/classify".
+        inputs: name -> what it takes.
+        outputs: name -> what it gives.
+    """
+
+    name: str
+    method_name: str
+    inputs: Mapping[str, TensorInfo]
+    outputs: Mapping[str, TensorInfo]
+
+    @property
+    def takes_batches(self) -> bool:
+        """Whether rows of several requests may run together without a trace in the answers.
+
+        Each input and output has a free first dimension. The other dimensions of the outputs are
+        fixed: a free one is as long as the longest row of the batch needs it, so that an answer
+        would depend on who else asks.
+        """
+        shapes = [info.shape for info in (*self.inputs.values(), *self.outputs.values())]
+        if any(not shape or shape[0] is not None for shape in shapes):
+            return False
+        return all(None not in (info.shape or (None,))[1:] for info in self.outputs.values())
+
+
+class SavedModel:
+    """A SavedModel in a session of its own.
+
+    Args:
+        path: the folder that holds saved_model.pb.
+
+    Raises:
+        RequestError: it cannot be loaded.
+
+    Attributes:
+        path: as given.
+        signatures: name -> signature.
+        definitions: name -> SignatureDef, as the file has them (with the initialisation's).
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        graph = tf.Graph()
+        # Memory of a GPU as it is needed, and operations without a kernel for it on the CPU.
+        config = tf.compat.v1.ConfigProto(allow_soft_placement=True)
+        config.gpu_options.allow_growth = True
+        self._session = tf.compat.v1.Session(graph=graph, config=config)
+        try:
+            with graph.as_default():
+                meta_graph = tf.compat.v1.saved_model.load(
+                    self._session, [tf.saved_model.SERVING], str(self.path)
+                )
+            graph.finalize()
+            self.definitions: dict[str, Any] = dict(meta_graph.signature_def)
+            self.signatures = {
+                name: _signature(name, definition)
+                for name, definition in self.definitions.items()
+                if _is_servable(definition)
+            }
+            self._tensors = {
+                name: (_tensors(graph, signature.inputs), _tensors(graph, signature.outputs))
+                for name, signature in self.signatures.items()
+            }
+        except Exception as error:  # whatever the runtime raises, the version cannot be served
+            self._session.close()
+            if isinstance(error, tf.errors.OpError):
+                raise from_tensorflow(error) from error
+            raise RequestError(
+                Code.FAILED_PRECONDITION, f"{self.path}: {type(error).__name__}: {error}"
+            ) from error
+
+    def run(self, signature: Signature, inputs: Arrays, *, timeout_s: float) -> dict[str, Any]:
+        """Runs a signature once.
+
+        All outputs are computed, whichever the caller wants: the runtime keeps what it compiled
+        for each set of outputs, so that requests could make it grow without bound.
+
+        Args:
+            signature: one of `signatures`.
+            inputs: name -> array of the dtype and shape that the signature takes, strings as
+                arrays of bytes of dtype object.
+            timeout_s: seconds after which the runtime gives up.
+
+        Returns:
+            Output name -> array.
+
+        Raises:
+            RequestError: what the graph raised.
+        """
+        feeds, fetches = self._tensors[signature.name]
+        options = tf.compat.v1.RunOptions(timeout_in_ms=max(1, int(timeout_s * 1000)))
+        try:
+            return self._session.run(
+                fetches, {feeds[name]: array for name, array in inputs.items()}, options=options
+            )
+        except tf.errors.OpError as error:
+            raise from_tensorflow(error) from error
+
+    def close(self) -> None:
+        """Frees the graph and its variables; nothing may run any more."""
+        self._session.close()
+        self._tensors = {}
+        self.definitions = {}
+
+
+def from_tensorflow(error: Any) -> RequestError:
+    """The error of the runtime, without the stack trace of the program that built the graph."""
+    message = (error.message or type(error).__name__).removeprefix("Graph execution error:")
+    message = message.split("\n\nOriginal stack trace")[0]
+    return RequestError(Code(error.error_code), message.strip()[:_LONGEST_MESSAGE])
+
+
+def _is_servable(definition: Any) -> bool:
+    """Not the initialisation's signature, and no sparse tensors."""
+    infos = (*definition.inputs.values(), *definition.outputs.values())
+    return bool(definition.inputs and definition.outputs) and all(info.name for info in infos)
+
+
+def _signature(name: str, definition: Any) -> Signature:
+    return Signature(
+        name=name,
+        method_name=definition.method_name,
+        # Sorted: the order of a protocol buffer's map differs from run to run.
+        inputs={key: _info(definition.inputs[key]) for key in sorted(definition.inputs)},
+        outputs={key: _info(definition.outputs[key]) for key in sorted(definition.outputs)},
+    )
+
+
+def _info(info: Any) -> TensorInfo:
+    shape = None
+    if not info.tensor_shape.unknown_rank:
+        shape = tuple(d.size if d.size >= 0 else None for d in info.tensor_shape.dim)
+    return TensorInfo(info.name, tf.as_dtype(info.dtype), shape)
+
+
+def _tensors(graph: Any, infos: Mapping[str, TensorInfo]) -> dict[str, Any]:
+    return {name: graph.get_tensor_by_name(info.tensor) for name, info in infos.items()}

@@ -1,0 +1,244 @@
+"""The local server: TF Serving's REST and gRPC APIs over a few SavedModels, in one process.
+
+It is for development and small use. TF Serving is the production server.
+"""
+
+import asyncio
+import logging
+import socket
+import ssl
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import grpc
+import uvicorn
+
+from keras_transformers.serving import grpc_service, rest
+from keras_transformers.serving.batching import BatchingOptions
+from keras_transformers.serving.engine import Engine, Limits
+from keras_transformers.serving.model_config import ModelSettings
+from keras_transformers.serving.models import Models
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Tls:
+    """Files of PEM for encrypted connections, of both protocols.
+
+    Attributes:
+        certificate: the server's chain.
+        key: of the certificate.
+        client_ca: who must have signed the clients' certificates; None asks for none.
+
+    Raises:
+        FileNotFoundError: one of them is not there.
+    """
+
+    certificate: Path
+    key: Path
+    client_ca: Path | None = None
+
+    def __post_init__(self) -> None:
+        for file in (self.certificate, self.key, self.client_ca):
+            if file is not None and not file.is_file():
+                raise FileNotFoundError(f"{file}: no such file; give a PEM file for TLS")
+
+    def credentials(self) -> Any:
+        """For gRPC."""
+        return grpc.ssl_server_credentials(
+            [(self.key.read_bytes(), self.certificate.read_bytes())],
+            root_certificates=self.client_ca.read_bytes() if self.client_ca else None,
+            require_client_auth=self.client_ca is not None,
+        )
+
+    def uvicorn_options(self) -> dict[str, Any]:
+        """For REST."""
+        options: dict[str, Any] = {
+            "ssl_certfile": str(self.certificate),
+            "ssl_keyfile": str(self.key),
+        }
+        if self.client_ca:
+            options |= {"ssl_ca_certs": str(self.client_ca), "ssl_cert_reqs": ssl.CERT_REQUIRED}
+        return options
+
+
+class Server:
+    """Serves models until it is stopped.
+
+    Args:
+        models: what to serve, or what tells it; asked again at every look at the folders.
+        host: the address to listen on. Only this machine reaches the default.
+        rest_port: for REST; 0 takes a free one, None serves none.
+        grpc_port: for gRPC, the same.
+        limits: see `Limits`.
+        batching: see `BatchingOptions`.
+        tls: see `Tls`; None leaves the connections plain.
+        poll_interval_s: seconds between two looks for new versions.
+
+    Raises:
+        OSError: a port is taken, the address is not this machine's, or a certificate is none.
+        ValueError: no protocol is left to serve.
+
+    Attributes:
+        engine: what answers.
+        rest_port: the port in use, None for none.
+        grpc_port: the same.
+    """
+
+    def __init__(
+        self,
+        models: list[ModelSettings] | Callable[[], list[ModelSettings]],
+        *,
+        host: str = "127.0.0.1",
+        rest_port: int | None = 8501,
+        grpc_port: int | None = 8500,
+        limits: Limits | None = None,
+        batching: BatchingOptions | None = None,
+        tls: Tls | None = None,
+        poll_interval_s: float = 1.0,
+    ) -> None:
+        if rest_port is None and grpc_port is None:
+            raise ValueError("neither a REST nor a gRPC port: give one at least")
+        read = models if callable(models) else lambda: models
+        limits = limits or Limits()
+        self.engine = Engine(
+            Models(read, poll_interval_s=poll_interval_s),
+            limits=limits,
+            batching=batching or BatchingOptions(),
+        )
+        self._executor = ThreadPoolExecutor(limits.max_requests, "serving-rest")
+        self._grpc_executor = grpc_service.make_executor(self.engine)
+        self._grpc, self._health = grpc_service.make_server(self.engine, self._grpc_executor)
+        self._rest = uvicorn.Server(self._rest_config(limits, tls))
+        self._rest_thread = threading.Thread(target=self._serve_rest, name="rest", daemon=True)
+        self._health_thread = threading.Thread(target=self._tell_health, name="health", daemon=True)
+        self._stopping = threading.Event()
+        # The ports last: what fails before leaves none open.
+        self._listening = None if rest_port is None else _listen(host, rest_port)
+        self.rest_port = self._listening.getsockname()[1] if self._listening else None
+        self.grpc_port = None
+        if grpc_port is not None:
+            try:
+                self.grpc_port = _bind(self._grpc, f"{_bracketed(host)}:{grpc_port}", tls)
+            except OSError:
+                if self._listening is not None:
+                    self._listening.close()
+                raise
+
+    def _rest_config(self, limits: Limits, tls: Tls | None) -> Any:
+        config = uvicorn.Config(
+            rest.application(self.engine, self._executor),
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            ws="none",
+            server_header=False,
+            proxy_headers=False,
+            # Connections, idle ones among them; beyond it uvicorn answers 503.
+            limit_concurrency=4 * limits.max_requests + 16,
+            timeout_graceful_shutdown=int(limits.timeout_s) + 1,
+            **(tls.uvicorn_options() if tls else {}),
+        )
+        config.load()  # a certificate that is none fails here, not in the thread
+        return config
+
+    def start(self) -> None:
+        """Opens the ports and begins to load; requests get UNAVAILABLE until a model is ready."""
+        self.engine.start()
+        if self._listening is not None:
+            self._rest_thread.start()
+        if self.grpc_port is not None:
+            self._grpc.start()
+        self._health_thread.start()
+
+    def wait_until_loaded(self, timeout_s: float | None = None) -> bool:
+        """Waits for the versions that were there at the start to be loaded, or to have failed.
+
+        Returns:
+            Whether every model has a version that answers.
+        """
+        return self.engine.models.wait_for_first_look(timeout_s) and self.engine.models.is_ready()
+
+    def stop(self) -> None:
+        """Takes no more requests, answers those under way, and ends."""
+        if self._stopping.is_set():
+            return
+        self._stopping.set()
+        grpc_service.set_health(self._health, ready=False)
+        self._rest.should_exit = True
+        ended = self._grpc.stop(self.engine.limits.timeout_s)
+        if self._rest_thread.is_alive():
+            self._rest_thread.join()
+        ended.wait()
+        if self._health_thread.is_alive():
+            self._health_thread.join()
+        if self._listening is not None:
+            self._listening.close()
+        self._executor.shutdown()
+        self._grpc_executor.shutdown()
+        self.engine.close()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def _serve_rest(self) -> None:
+        assert self._listening is not None
+        asyncio.run(self._rest.serve(sockets=[self._listening]))
+
+    def _tell_health(self) -> None:
+        """Keeps the health service's answer true."""
+        told = False
+        while not self._stopping.wait(0.1):
+            ready = self.engine.models.is_ready()
+            if ready != told:
+                grpc_service.set_health(self._health, ready=ready)
+                told = ready
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches an address.
+
+    >>> is_loopback("127.0.0.1"), is_loopback("::1"), is_loopback("0.0.0.0")
+    (True, True, False)
+    """
+    return host in ("localhost", "::1") or host.startswith("127.")
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((host, port))
+    except OSError as error:
+        listening.close()
+        raise OSError(f"cannot listen on {host} port {port}: {error.strerror or error}") from None
+    return listening
+
+
+def _bind(server: Any, address: str, tls: Tls | None) -> int:
+    try:
+        if tls is not None:
+            return server.add_secure_port(address, tls.credentials())
+        return server.add_insecure_port(address)
+    except RuntimeError as error:
+        raise OSError(f"cannot listen on {address} for gRPC: {error}") from None
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host

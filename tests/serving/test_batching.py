@@ -1,0 +1,197 @@
+import threading
+import time
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_transformers.serving.batching import BatchingOptions, Scheduler
+from keras_transformers.serving.errors import Code, RequestError, invalid
+from keras_transformers.serving.saved_models import Signature, TensorInfo
+
+
+def info(*shape):
+    return TensorInfo("t:0", tf.float32, shape)
+
+
+DOUBLE = Signature("double", "", {"x": info(None, None)}, {"y": info(None, 2)})
+GROWING = Signature("growing", "", {"x": info(None, None)}, {"y": info(None, None)})
+
+
+class Model:
+    """Doubles its rows and remembers the batches; the gate holds its runs up."""
+
+    def __init__(self):
+        self.batches = []
+        self.gate = threading.Event()
+        self.gate.set()
+
+    def run(self, signature, inputs, *, timeout_s):
+        self.batches.append(inputs["x"].copy())
+        assert self.gate.wait(10)
+        if (inputs["x"] < 0).any():
+            raise invalid("negative")
+        return {"y": inputs["x"] * 2}
+
+
+@pytest.fixture
+def model():
+    return Model()
+
+
+@pytest.fixture
+def make():
+    made = []
+
+    def scheduler(*, max_waiting=100, **options):
+        options = {"num_threads": 1, "max_batch_size": 4, "batch_timeout_s": 0.05} | options
+        made.append(Scheduler(BatchingOptions(**options), max_waiting=max_waiting))
+        made[-1].start()
+        return made[-1]
+
+    yield scheduler
+    for one in made:
+        one.close()
+
+
+def rows(*values, width=2):
+    return {"x": np.repeat(np.float32(values)[:, None], width, axis=1)}
+
+
+def submit(scheduler, model, inputs, signature=DOUBLE, seconds=10.0):
+    return scheduler.submit(model, signature, inputs, deadline=time.monotonic() + seconds)
+
+
+def test_requests_run_together_and_get_their_own_rows(make, model):
+    scheduler = make(batch_timeout_s=5.0)  # only a full batch leaves in time
+    futures = [submit(scheduler, model, rows(*values)) for values in ([1], [2, 3], [4])]
+    answers = [future.result(2)["y"][:, 0].tolist() for future in futures]
+    assert answers == [[2], [4, 6], [8]]
+    assert [batch[:, 0].tolist() for batch in model.batches] == [[1, 2, 3, 4]]
+
+
+def test_a_batch_that_is_not_full_leaves_in_time(make, model):
+    scheduler = make(batch_timeout_s=0.1)
+    start = time.monotonic()
+    futures = [submit(scheduler, model, rows(value)) for value in (1, 2)]
+    assert [f.result(5)["y"][0, 0] for f in futures] == [2, 4]
+    assert time.monotonic() - start >= 0.1
+    assert [len(batch) for batch in model.batches] == [2]
+
+
+def test_what_does_not_fit_one_array_runs_apart(make, model):
+    scheduler = make()
+    futures = [
+        submit(scheduler, model, rows(1)),
+        submit(scheduler, model, rows(2, width=3)),
+        submit(scheduler, model, rows(3), GROWING),  # rows there would get their batch's length
+        submit(scheduler, model, rows(4), GROWING),
+        submit(scheduler, model, rows(*range(9))),  # longer than a batch
+        submit(scheduler, model, {"x": np.zeros((0, 2), "float32")}),
+    ]
+    shapes = [f.result(5)["y"].shape for f in futures]
+    assert shapes == [(1, 2), (1, 3), (1, 2), (1, 2), (9, 2), (0, 2)]
+    assert sorted(len(batch) for batch in model.batches) == [0, 1, 1, 1, 1, 9]
+
+
+def test_batching_can_be_turned_off(make, model):
+    scheduler = make(enabled=False, batch_timeout_s=9.0)
+    futures = [submit(scheduler, model, rows(value)) for value in (1, 2, 3)]
+    assert [f.result(5)["y"][0, 0] for f in futures] == [2, 4, 6]
+    assert [len(batch) for batch in model.batches] == [1, 1, 1]
+
+
+def test_batches_are_filled_up_to_an_allowed_size(make, model):
+    scheduler = make(allowed_batch_sizes=(2, 4))
+    futures = [submit(scheduler, model, rows(*values)) for values in ([1, 5], [3])]
+    assert [f.result(5)["y"][:, 0].tolist() for f in futures] == [[2, 10], [6]]
+    assert [batch[:, 0].tolist() for batch in model.batches] == [[1, 5, 3, 1]]
+
+
+def test_one_bad_request_does_not_fail_the_others(make, model):
+    scheduler = make(batch_timeout_s=5.0)
+    futures = [submit(scheduler, model, rows(value)) for value in (1, -1, 3, 4)]
+    assert [f.result(5)["y"][0, 0] for f in (futures[0], *futures[2:])] == [2, 6, 8]
+    with pytest.raises(RequestError, match="negative"):
+        futures[1].result(5)
+
+
+def test_a_full_queue_refuses_and_recovers(make, model):
+    scheduler = make(max_waiting=3, enabled=False)
+    model.gate.clear()
+    first = submit(scheduler, model, rows(0))
+    while not model.batches:  # until the worker has it
+        time.sleep(0.001)
+    waiting = [submit(scheduler, model, rows(value)) for value in (1, 2, 3)]
+    assert scheduler.num_waiting == 3
+    with pytest.raises(RequestError, match="3 requests wait already") as caught:
+        submit(scheduler, model, rows(4))
+    assert caught.value.code == Code.RESOURCE_EXHAUSTED
+    model.gate.set()
+    assert [f.result(5)["y"][0, 0] for f in (first, *waiting)] == [0, 2, 4, 6]
+    assert submit(scheduler, model, rows(5)).result(5)["y"][0, 0] == 10
+
+
+def test_what_nobody_waits_for_is_not_run(make, model):
+    scheduler = make(enabled=False)
+    model.gate.clear()
+    submit(scheduler, model, rows(0))
+    late = submit(scheduler, model, rows(1), seconds=0.01)
+    given_up = submit(scheduler, model, rows(2))
+    assert given_up.cancel()
+    time.sleep(0.05)
+    model.gate.set()
+    with pytest.raises(RequestError) as caught:
+        late.result(5)
+    assert caught.value.code == Code.DEADLINE_EXCEEDED
+    assert submit(scheduler, model, rows(3)).result(5)["y"][0, 0] == 6
+    assert [batch[0, 0] for batch in model.batches] == [0, 3]
+
+
+def test_a_busy_worker_keeps_no_queue_waiting(make, model):
+    scheduler = make(num_threads=2)
+    for _ in range(5):
+        model.batches.clear()
+        model.gate.clear()
+        futures = [submit(scheduler, model, rows(1, width=width)) for width in (2, 3)]
+        limit = time.monotonic() + 5
+        while len(model.batches) < 2 and time.monotonic() < limit:
+            time.sleep(0.001)
+        assert len(model.batches) == 2  # both run, though neither has ended
+        model.gate.set()
+        assert [f.result(5)["y"][0, 0] for f in futures] == [2, 2]
+
+
+def test_closing_answers_what_waits(make, model):
+    scheduler = make(batch_timeout_s=60.0)
+    future = submit(scheduler, model, rows(1))
+    scheduler.close()
+    assert future.result(0)["y"][0, 0] == 2
+    with pytest.raises(RequestError, match="stopping"):
+        submit(scheduler, model, rows(1))
+
+
+def test_many_threads(make, model):
+    scheduler = make(num_threads=2, batch_timeout_s=0.001)
+    wrong = []
+
+    def ask(start):
+        for value in range(start, start + 50):
+            answer = submit(scheduler, model, rows(value)).result(10)["y"]
+            if answer.tolist() != [[2 * value] * 2]:
+                wrong.append(value)
+
+    threads = [threading.Thread(target=ask, args=(1000 * i,)) for i in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+    assert sum(len(batch) for batch in model.batches) == 400
+    assert not scheduler._queues  # nothing is left behind
+
+
+@pytest.mark.parametrize("sizes", [(4, 2), (2, 3), (), (0, 4), (2, 2, 4)])
+def test_sizes_that_do_not_fit(sizes):
+    with pytest.raises(ValueError, match="must ascend and end with max_batch_size 4"):
+        BatchingOptions(max_batch_size=4, allowed_batch_sizes=sizes)

@@ -1,0 +1,231 @@
+import dataclasses
+import json
+import threading
+import time
+from concurrent import futures
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from keras_transformers.serving import Client, Code, Limits, ModelSettings, RequestError, Server
+from keras_transformers.serving.results import (
+    Answer,
+    Classification,
+    Embedding,
+    MaskedTokens,
+    Translation,
+    cut,
+    typed,
+)
+from keras_transformers.serving.transports import Target, VersionStatus
+
+SAVED_MODELS = Path(__file__).parents[2] / "saved_models"
+MODEL = "half_plus_two"
+
+
+@pytest.fixture(scope="module", params=["rest", "grpc"])
+def client(request, server):
+    targets = {
+        "rest": f"http://127.0.0.1:{server.rest_port}",
+        "grpc": f"127.0.0.1:{server.grpc_port}",
+    }
+    with Client(targets[request.param], batch_size=2) as made:
+        yield made
+
+
+def test_predict(client):
+    outputs = client.predict({"x": [1, 2.0, 5]}, model=MODEL)
+    assert outputs["y"].dtype == np.float32
+    assert outputs["y"].tolist() == [2.5, 3.0, 4.5]
+    inputs = {"tag": ["ü", b"\xff"], "signal": [[1], [2]], "sensor": np.ones((2, 2, 2), int)}
+    outputs = client.predict(inputs, model=MODEL, version=123, signature_name="named")
+    assert outputs["tag_bytes"].tolist() == ["ü".encode(), b"\xff"]
+    assert outputs["total"].tolist() == [5, 6]
+    assert outputs["total"].dtype == np.int64
+
+
+def test_classify_and_regress(client):
+    examples = [{"x": 80.0}, {"x": [2.0]}]
+    values = client.regress(examples, model=MODEL, signature_name="regress_x_to_y")
+    assert values == [42.0, 3.0]
+    rows = client.classify(
+        examples[1:], model=MODEL, label="Version_Label", signature_name="classify_labels"
+    )
+    assert rows == [[("no", 3.0), ("yes", 2.0)]]
+
+
+def test_status_and_signatures(client):
+    assert client.status(MODEL) == [VersionStatus(123, "AVAILABLE", "")]
+    found = client.signatures(MODEL)["named"]
+    assert (found.inputs["sensor"].dtype, found.inputs["sensor"].shape) == (
+        np.dtype("int64"),
+        (None, 2, 2),
+    )
+    assert found.outputs["tag"].dtype == np.dtype(object)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        ({"model": "nobody"}, Code.NOT_FOUND),
+        ({"model": MODEL, "version": 7}, Code.NOT_FOUND),
+        ({"model": MODEL, "label": "nobody"}, Code.INVALID_ARGUMENT),
+        ({"model": MODEL, "signature_name": "named"}, Code.INVALID_ARGUMENT),
+    ],
+)
+def test_what_the_server_refuses(client, arguments, code):
+    with pytest.raises(RequestError) as caught:
+        client.predict({"x": [1.0]}, **arguments)
+    assert caught.value.code == code
+
+
+def test_what_does_not_fit(client):
+    with pytest.raises(ValueError, match="no signature 'nobody'; it has"):
+        client.predict({"x": [1.0]}, model=MODEL, signature_name="nobody")
+    with pytest.raises(ValueError, match="takes x, not 1 texts"):
+        client.ask(["text"], model=MODEL)
+    with pytest.raises(ValueError, match="a text is expected, not 3"):
+        client.predict({"tag": [3]}, model=MODEL, signature_name="named")
+
+
+def test_a_deadline(server):
+    with Client(f"http://127.0.0.1:{server.rest_port}", timeout_s=0.5) as client:
+        start = time.monotonic()
+        with pytest.raises(RequestError) as caught:
+            client.predict({"loops": [10**9]}, model=MODEL, signature_name="spin")
+    assert caught.value.code == Code.DEADLINE_EXCEEDED
+    assert time.monotonic() - start < 5
+
+
+@pytest.mark.parametrize("target", ["http://127.0.0.1:9", "127.0.0.1:9"])
+def test_no_server(target):
+    with Client(target, max_attempts=2, timeout_s=5) as client, pytest.raises(RequestError) as got:
+        client.status(MODEL)
+    assert got.value.code == Code.UNAVAILABLE
+
+
+def test_only_what_was_not_taken_on_is_sent_again(client, monkeypatch):
+    monkeypatch.setattr(time, "sleep", lambda seconds: slept.append(seconds))
+    for code, attempts in (
+        (Code.UNAVAILABLE, 5),
+        (Code.RESOURCE_EXHAUSTED, 5),
+        (Code.INVALID_ARGUMENT, 1),
+        (Code.DEADLINE_EXCEEDED, 1),
+    ):
+        slept, sent = [], []
+
+        def refuse(spec, timeout_s, code=code, sent=sent):
+            sent.append(timeout_s)
+            raise RequestError(code, "no")
+
+        monkeypatch.setattr(client._transport, "status", refuse)
+        with pytest.raises(RequestError):
+            client.status(MODEL)
+        assert len(sent) == attempts
+        assert slept == sorted(slept) or len(slept) < 2 or slept[-1] > slept[0]
+
+
+def test_targets():
+    assert Target.parse("https://models:443/") == Target("rest", "https://models:443", True)
+    assert Target.parse("grpcs://models:8500") == Target("grpc", "models:8500", True)
+    assert Target.parse("[::1]:8500").address == "[::1]:8500"
+    for wrong in ("models", "ftp://models:1", "models:port", "http://", "grpc://a:1/path"):
+        with pytest.raises(ValueError, match="give http://host:port"):
+            Target.parse(wrong)
+
+
+def test_results_are_typed():
+    row = {"label": "good", "probabilities": [0.25, 0.75], "label_index": 1}
+    assert typed(row) == Classification("good", [0.25, 0.75], 1)
+    answer = {"answer": "a", "score": 1.0, "start": 0, "end": 1, "null_score": 0.5}
+    assert typed(answer) == Answer("a", 1.0, 0, 1, 0.5)
+    assert typed({"embedding": [1.0]}) == Embedding([1.0])
+    row = {"tokens": [["a"], [""]], "probabilities": [[0.5], [0.0]], "num_masks": 1}
+    assert typed(cut(row, ["tokens", "probabilities"])) == MaskedTokens([["a"]], [[0.5]])
+    assert typed({"anything": 1}) == {"anything": 1}
+
+
+def test_overload_is_refused_and_passes(publish, tmp_path):
+    publish(tmp_path, 1, 2.0)
+    limits = Limits(max_requests=2, timeout_s=10)
+    with Server([ModelSettings("m", tmp_path)], rest_port=0, grpc_port=0, limits=limits) as busy:
+        assert busy.wait_until_loaded(60)
+        for target in (f"http://127.0.0.1:{busy.rest_port}", f"127.0.0.1:{busy.grpc_port}"):
+            with Client(target, max_attempts=1) as hasty, Client(target) as patient:
+                patient.predict({"loops": [1]}, model="m", signature_name="spin")
+                hasty.signatures("m")
+                with futures.ThreadPoolExecutor(12) as pool:
+                    asked = [
+                        pool.submit(
+                            hasty.predict, {"loops": [3000]}, model="m", signature_name="spin"
+                        )
+                        for _ in range(10)
+                    ]
+                    codes = [f.exception().code for f in asked if f.exception()]
+                assert codes
+                assert set(codes) == {Code.RESOURCE_EXHAUSTED}
+                assert len(codes) < 10
+                assert patient.predict({"x": [1.0]}, model="m")["y"].tolist() == [2.5]
+
+
+def test_a_first_version_may_come_later(publish, tmp_path, half_plus):
+    half_plus(2.0)
+    server = Server(
+        [ModelSettings("m", tmp_path)], rest_port=0, grpc_port=None, poll_interval_s=0.05
+    )
+    with server, Client(f"http://127.0.0.1:{server.rest_port}", max_attempts=50) as client:
+        assert not server.wait_until_loaded(10)  # an empty folder
+        with pytest.raises(RequestError) as caught:
+            client.predict({"x": [1.0]}, model="m")
+        assert caught.value.code == Code.NOT_FOUND
+        publish(tmp_path, 1, 2.0)
+        while not server.engine.models.is_ready():
+            time.sleep(0.02)
+        assert client.predict({"x": [1.0]}, model="m")["y"].tolist() == [2.5]
+
+
+def test_stopping_answers_what_is_under_way(publish, tmp_path):
+    publish(tmp_path, 1, 2.0)
+    before = set(threading.enumerate())
+    server = Server([ModelSettings("m", tmp_path)], rest_port=0, grpc_port=0)
+    server.start()
+    assert server.wait_until_loaded(60)
+    targets = (f"http://127.0.0.1:{server.rest_port}", f"127.0.0.1:{server.grpc_port}")
+    with futures.ThreadPoolExecutor(2) as pool:
+        clients = [Client(target, max_attempts=1) for target in targets]
+        for client in clients:
+            client.signatures("m")
+            client.predict({"loops": [1]}, model="m", signature_name="spin")
+        asked = [
+            pool.submit(c.predict, {"loops": [50_000]}, model="m", signature_name="spin")
+            for c in clients
+        ]
+        limit = time.monotonic() + 10
+        while b"requests_in_flight 2.0" not in server.engine.metrics.page():
+            assert time.monotonic() < limit
+            time.sleep(0.01)
+        server.stop()
+        assert [f.result()["done"].tolist() for f in asked] == [[1.0], [1.0]]
+    with pytest.raises(RequestError):
+        clients[0].predict({"x": [1.0]}, model="m")
+    for client in clients:
+        client.close()
+    started = [thread.name for thread in set(threading.enumerate()) - before]
+    assert not [name for name in started if name in ("rest", "health") or "serving" in name]
+
+
+@pytest.mark.skipif(not (SAVED_MODELS / "translate_de_en").is_dir(), reason="the model is not here")
+def test_a_published_model_answers_as_exported():
+    base = SAVED_MODELS / "translate_de_en"
+    metadata = json.loads((base / "1/assets.extra/keras_transformers.json").read_text("utf-8"))
+    example = metadata["signatures"]["serving_default"]["examples"][0]
+    with Server([ModelSettings("de_en", base)], rest_port=0, grpc_port=None) as server:
+        assert server.wait_until_loaded(120)
+        with Client(f"http://127.0.0.1:{server.rest_port}", timeout_s=60) as client:
+            results = client.ask(example["inputs"]["text"]["values"], model="de_en")
+    assert all(isinstance(result, Translation) for result in results)
+    found = [dataclasses.astuple(result) for result in results]
+    expected = example["outputs"]
+    assert [text for text, _ in found] == expected["translation"]["values"]
+    np.testing.assert_allclose([s for _, s in found], expected["score"]["values"], atol=1e-4)

@@ -1,0 +1,209 @@
+"""TF Serving's gRPC services, called with the stubs of tensorflow-serving-api."""
+
+import grpc
+import numpy as np
+import pytest
+import tensorflow as tf
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from tensorflow_serving.apis import (
+    classification_pb2,
+    get_model_metadata_pb2,
+    get_model_status_pb2,
+    inference_pb2,
+    model_management_pb2,
+    model_pb2,
+    model_service_pb2_grpc,
+    predict_pb2,
+    prediction_service_pb2_grpc,
+    regression_pb2,
+)
+
+CODES = grpc.StatusCode
+
+
+@pytest.fixture(scope="module")
+def predictions(channel):
+    return prediction_service_pb2_grpc.PredictionServiceStub(channel)
+
+
+@pytest.fixture(scope="module")
+def models(channel):
+    return model_service_pb2_grpc.ModelServiceStub(channel)
+
+
+def spec(signature="", name="half_plus_two", **more):
+    message = model_pb2.ModelSpec(name=name, signature_name=signature)
+    if "version" in more:
+        message.version.value = more["version"]
+    if "label" in more:
+        message.version_label = more["label"]
+    return message
+
+
+def example(**features):
+    message = tf.train.Example()
+    for name, value in features.items():
+        message.features.feature[name].float_list.value.append(value)
+    return message
+
+
+def predict(stub, model_spec, **inputs):
+    request = predict_pb2.PredictRequest(model_spec=model_spec)
+    for name, value in inputs.items():
+        request.inputs[name].CopyFrom(tf.make_tensor_proto(value))
+    return stub.Predict(request, timeout=20)
+
+
+def refused(code, call, *arguments, **more):
+    with pytest.raises(grpc.RpcError) as caught:
+        call(*arguments, **more)
+    assert caught.value.code() == code, caught.value.details()
+    return caught.value.details()
+
+
+def test_predict(predictions):
+    for more in ({}, {"version": 123}, {"label": "Version_Label"}):
+        response = predict(predictions, spec(**more), x=np.float32([1, 2, 5]))
+        assert tf.make_ndarray(response.outputs["y"]).tolist() == [2.5, 3.0, 4.5]
+        found = response.model_spec
+        assert (found.name, found.version.value) == ("half_plus_two", 123)
+        assert found.signature_name == "serving_default"
+
+
+def test_output_filter(predictions):
+    request = predict_pb2.PredictRequest(model_spec=spec("named"), output_filter=["total"])
+    for name, value in {
+        "tag": [b"\xff"],
+        "signal": np.int64([[1, 2]]),
+        "sensor": np.ones((1, 2, 2), "int64"),
+    }.items():
+        request.inputs[name].CopyFrom(tf.make_tensor_proto(value))
+    response = predictions.Predict(request, timeout=20)
+    assert {k: tf.make_ndarray(v).tolist() for k, v in response.outputs.items()} == {"total": [7]}
+    request.output_filter.append("total")
+    refused(CODES.INVALID_ARGUMENT, predictions.Predict, request, timeout=20)
+    request.output_filter[:] = ["nobody"]
+    details = refused(CODES.INVALID_ARGUMENT, predictions.Predict, request, timeout=20)
+    assert "not found in signature: nobody" in details
+
+
+def test_classify_regress_and_both(predictions):
+    request = classification_pb2.ClassificationRequest(model_spec=spec("classify_labels"))
+    request.input.example_list.examples.append(example(x=2.0))
+    (row,) = predictions.Classify(request, timeout=20).result.classifications
+    assert [(c.label, c.score) for c in row.classes] == [("no", 3.0), ("yes", 2.0)]
+
+    request = regression_pb2.RegressionRequest(model_spec=spec("regress_x_to_y"))
+    with_context = request.input.example_list_with_context
+    with_context.context.CopyFrom(example(x=80.0))
+    with_context.examples.extend([example(), example(x=0.0)])  # the second has its own
+    values = [r.value for r in predictions.Regress(request, timeout=20).result.regressions]
+    assert values == [42.0, 2.0]
+
+    both = inference_pb2.MultiInferenceRequest()
+    both.tasks.add(model_spec=spec("regress_x_to_y"), method_name="tensorflow/serving/regress")
+    both.tasks.add(model_spec=spec("classify_x_to_y"), method_name="tensorflow/serving/classify")
+    both.input.example_list.examples.append(example(x=80.0))
+    first, second = predictions.MultiInference(both, timeout=20).results
+    assert first.regression_result.regressions[0].value == 42.0
+    assert second.classification_result.classifications[0].classes[0].score == 42.0
+    assert (first.model_spec.version.value, second.model_spec.signature_name) == (
+        123,
+        "classify_x_to_y",
+    )
+
+
+def test_metadata_and_status(predictions, models):
+    request = get_model_metadata_pb2.GetModelMetadataRequest(
+        model_spec=spec(), metadata_field=["signature_def"]
+    )
+    response = predictions.GetModelMetadata(request, timeout=20)
+    found = get_model_metadata_pb2.SignatureDefMap()
+    response.metadata["signature_def"].Unpack(found)
+    assert found.signature_def["rows"].inputs["x"].dtype == tf.float32.as_datatype_enum
+    assert response.model_spec.version.value == 123
+    request.metadata_field[:] = ["weights"]
+    refused(CODES.INVALID_ARGUMENT, predictions.GetModelMetadata, request, timeout=20)
+    request.ClearField("metadata_field")
+    refused(CODES.INVALID_ARGUMENT, predictions.GetModelMetadata, request, timeout=20)
+
+    status = get_model_status_pb2.GetModelStatusRequest(model_spec=spec())
+    (entry,) = models.GetModelStatus(status, timeout=20).model_version_status
+    assert (entry.version, entry.state, entry.status.error_code) == (123, entry.AVAILABLE, 0)
+    status.model_spec.name = "foo"
+    refused(CODES.NOT_FOUND, models.GetModelStatus, status, timeout=20)
+
+
+def test_a_request_cannot_change_what_is_served(models):
+    request = model_management_pb2.ReloadConfigRequest()
+    request.config.model_config_list.config.add(name="x", base_path="/etc")
+    refused(CODES.UNIMPLEMENTED, models.HandleReloadConfigRequest, request, timeout=20)
+
+
+def test_health(channel):
+    stub = health_pb2_grpc.HealthStub(channel)
+    for service in ("", "tensorflow.serving.PredictionService"):
+        answer = stub.Check(health_pb2.HealthCheckRequest(service=service), timeout=20)
+        assert answer.status == answer.SERVING
+    request = health_pb2.HealthCheckRequest(service="nobody")
+    refused(CODES.NOT_FOUND, stub.Check, request, timeout=20)
+
+
+def test_requests_that_do_not_fit(predictions):
+    x = np.float32([1])
+    no = CODES.INVALID_ARGUMENT
+    assert "Latest(foo)" in refused(CODES.NOT_FOUND, predict, predictions, spec(name="foo"), x=x)
+    refused(CODES.NOT_FOUND, predict, predictions, spec(version=5), x=x)
+    assert "label: nobody" in refused(no, predict, predictions, spec(label="nobody"), x=x)
+    refused(no, predict, predictions, spec(name=""), x=x)
+    details = refused(CODES.FAILED_PRECONDITION, predict, predictions, spec("nobody"), x=x)
+    assert details == 'Serving signature key "nobody" not found.'
+    details = refused(no, predict, predictions, spec(), z=x)
+    assert "Sent extra: {z}. Missing but required: {x}." in details
+    details = refused(no, predict, predictions, spec(), x=np.int32([1]))
+    assert details == 'input "x" is of type int32, expected float32'
+    refused(no, predict, predictions, spec("rows"), x=np.float32([[1]]))
+    assert "65 rows" in refused(no, predict, predictions, spec("rows"), x=np.zeros(65, "float32"))
+    refused(no, predict, predictions, spec("regress_x_to_y"), inputs=[b"no example"])
+    refused(no, predictions.Regress, regression_pb2.RegressionRequest(model_spec=spec()))
+    request = regression_pb2.RegressionRequest(model_spec=spec("regress_x_to_y"))
+    assert "input is empty" in refused(no, predictions.Regress, request)
+    refused(no, predictions.MultiInference, inference_pb2.MultiInferenceRequest())
+    both = inference_pb2.MultiInferenceRequest()
+    both.tasks.add(model_spec=spec("regress_x_to_y"), method_name="tensorflow/serving/predict")
+    refused(CODES.UNIMPLEMENTED, predictions.MultiInference, both)
+    both.tasks.add(model_spec=spec("regress_x_to_y"))
+    assert "Duplicate" in refused(no, predictions.MultiInference, both)
+
+
+def test_tensors_that_lie_about_their_size(predictions):
+    request = predict_pb2.PredictRequest(model_spec=spec())
+    tensor = request.inputs["x"]
+    tensor.dtype = tf.float32.as_datatype_enum
+    tensor.float_val.append(1.0)
+    for sizes in ([2**40, 2**40], [10**9], [-1], [1] * 40):
+        tensor.tensor_shape.ClearField("dim")
+        for size in sizes:
+            tensor.tensor_shape.dim.add(size=size)
+        refused(CODES.INVALID_ARGUMENT, predictions.Predict, request, timeout=20)
+    tensor.tensor_shape.ClearField("dim")
+    tensor.tensor_shape.dim.add(size=3)
+    response = predictions.Predict(request, timeout=20)  # one value stands for all three
+    assert tf.make_ndarray(response.outputs["y"]).tolist() == [2.5, 2.5, 2.5]
+    tensor.tensor_content = b"123"
+    refused(CODES.INVALID_ARGUMENT, predictions.Predict, request, timeout=20)
+
+
+def test_a_message_beyond_the_limit_is_refused(predictions):
+    big = np.zeros((1, 60_000), "float32")
+    refused(CODES.RESOURCE_EXHAUSTED, predict, predictions, spec(), x=big)
+
+
+def test_a_deadline_is_kept(predictions):
+    request = predict_pb2.PredictRequest(model_spec=spec("spin"))
+    request.inputs["loops"].CopyFrom(tf.make_tensor_proto(np.int32([10**9])))
+    refused(CODES.DEADLINE_EXCEEDED, predictions.Predict, request, timeout=0.4)
+    # The run was stopped as well: the two workers are free for the next.
+    for _ in range(3):
+        response = predict(predictions, spec("spin"), loops=np.int32([1]))
+        assert tf.make_ndarray(response.outputs["done"]).tolist() == [1.0]

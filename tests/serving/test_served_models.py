@@ -1,0 +1,271 @@
+"""Versions come, swap and go; the folder decides, and no request is lost."""
+
+import shutil
+import threading
+import time
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow_serving.apis import predict_pb2, prediction_log_pb2
+
+from keras_transformers.serving import models as served
+from keras_transformers.serving.errors import Code, RequestError
+from keras_transformers.serving.model_config import (
+    ModelSettings,
+    VersionPolicy,
+    check_models,
+    find_versions,
+    model_settings,
+    read_model_config,
+)
+from keras_transformers.serving.models import AVAILABLE, END, Model, Models
+from keras_transformers.serving.warm_up import WARM_UP_FILE
+
+
+def answer(model, number=None, label=None):
+    """What half of zero and the offset is: which version answers."""
+    with model.lease(number, label) as (_, saved_model):
+        signature = saved_model.signatures["rows"]
+        return saved_model.run(signature, {"x": np.zeros(1, "float32")}, timeout_s=10)["y"][0]
+
+
+def states(model):
+    return {version.number: version.state for version in model.versions()}
+
+
+def test_a_new_version_takes_over_and_the_old_one_ends(tmp_path, publish):
+    publish(tmp_path, 1, 2.0)
+    model = Model(ModelSettings("m", tmp_path))
+    model.refresh()
+    assert answer(model) == 2.0
+    with model.lease(None, None) as (version, _):  # a request under way
+        publish(tmp_path, 2, 3.0)
+        model.refresh()
+        assert answer(model) == 3.0
+        assert states(model) == {1: served.UNLOADING, 2: AVAILABLE}
+        assert version.saved_model is not None
+        with pytest.raises(RequestError, match=r"Specific\(m, 1\)"):
+            answer(model, 1)
+    assert states(model) == {1: END, 2: AVAILABLE}
+    assert version.saved_model is None
+
+    shutil.rmtree(tmp_path / "2")  # a rollback: what is left is loaded again
+    model.refresh()
+    assert (answer(model), states(model)) == (2.0, {1: AVAILABLE, 2: END})
+    shutil.rmtree(tmp_path / "1")
+    model.refresh()
+    assert answer(model) == 2.0  # rather an old version than none
+    model.close()
+    assert states(model) == {1: END, 2: END}
+
+
+def test_a_version_that_cannot_be_loaded_changes_nothing(tmp_path, publish, monkeypatch):
+    publish(tmp_path, 1, 2.0)
+    model = Model(ModelSettings("m", tmp_path))
+    model.refresh()
+    (tmp_path / "2").mkdir()
+    (tmp_path / "2" / "saved_model.pb").write_bytes(b"no model")
+    model.refresh()
+    assert (answer(model), states(model)) == (2.0, {1: AVAILABLE, 2: END})
+    failed = model.versions()[1]
+    assert failed.error is not None
+    model.refresh()
+    assert failed.attempts == 1  # it waits before the next attempt
+    shutil.rmtree(tmp_path / "2")
+    publish(tmp_path, 2, 3.0)  # mended in place
+    monkeypatch.setattr(failed, "retry_at", 0.0)
+    model.refresh()
+    assert (answer(model), states(model)) == (3.0, {1: END, 2: AVAILABLE})
+
+
+def test_policies_and_labels(tmp_path, publish):
+    for number, offset in ((1, 2.0), (2, 3.0), (3, 2.0)):
+        publish(tmp_path, number, offset)
+    settings = ModelSettings(
+        "m", tmp_path, VersionPolicy("specific", versions=(1, 2)), {"stable": 1, "canary": 2}
+    )
+    model = Model(settings)
+    model.refresh()
+    assert states(model) == {1: AVAILABLE, 2: AVAILABLE}
+    assert (answer(model, label="stable"), answer(model, label="canary")) == (2.0, 3.0)
+    assert (answer(model), answer(model, 1)) == (3.0, 2.0)
+    with pytest.raises(RequestError, match="Unrecognized servable version label: other"):
+        answer(model, label="other")
+
+
+def request(**inputs):
+    message = predict_pb2.PredictRequest()
+    message.model_spec.signature_name = "checked"
+    for name, value in inputs.items():
+        message.inputs[name].CopyFrom(tf.make_tensor_proto(np.float32(value)))
+    return message
+
+
+def write_warm_up(folder, *requests):
+    file = folder / WARM_UP_FILE
+    file.parent.mkdir(exist_ok=True)
+    with tf.io.TFRecordWriter(str(file)) as writer:
+        for one in requests:
+            log = prediction_log_pb2.PredictionLog()
+            log.predict_log.request.CopyFrom(one)
+            writer.write(log.SerializeToString())
+
+
+def test_warm_up_requests_are_answered_first(tmp_path, publish, monkeypatch):
+    write_warm_up(publish(tmp_path, 1, 2.0), request(x=[4]), request(x=[1, 9]))
+    runs = []
+    run = served.SavedModel.run
+    monkeypatch.setattr(
+        served.SavedModel,
+        "run",
+        lambda self, signature, inputs, **more: (
+            runs.append((model.is_ready(), len(inputs["x"])))
+            or run(self, signature, inputs, **more)
+        ),
+    )
+    model = Model(ModelSettings("m", tmp_path))
+    model.refresh()
+    assert runs == [(False, 1), (False, 2)]
+    assert model.is_ready()
+
+
+@pytest.mark.parametrize("requests", [[request(x=[-1])], [request(z=[1])]])
+def test_a_version_that_fails_its_warm_up_is_not_served(tmp_path, publish, requests):
+    write_warm_up(publish(tmp_path, 1, 2.0), *requests)
+    model = Model(ModelSettings("m", tmp_path))
+    model.refresh()
+    assert states(model) == {1: END}
+    with pytest.raises(RequestError) as caught:
+        answer(model)
+    assert caught.value.code == Code.NOT_FOUND
+
+
+def test_a_damaged_warm_up_file_is_told(tmp_path, publish):
+    file = publish(tmp_path, 1, 2.0) / WARM_UP_FILE
+    file.parent.mkdir()
+    file.write_bytes(b"no records at all, and long enough to be read")
+    model = Model(ModelSettings("m", tmp_path))
+    model.refresh()
+    assert model.versions()[0].error.code == Code.DATA_LOSS
+
+
+def test_requests_under_swaps_are_all_answered(tmp_path, publish, half_plus):
+    half_plus(2.0), half_plus(3.0)
+    publish(tmp_path, 1, 2.0)
+    watching = Models(lambda: [ModelSettings("m", tmp_path)], poll_interval_s=0.02)
+    watching.start()
+    assert watching.wait_for_first_look(30)
+    stop, seen, failed = threading.Event(), set(), []
+
+    def ask():
+        while not stop.is_set():
+            try:
+                seen.add(float(answer(watching["m"])))
+            except Exception as error:
+                failed.append(error)
+                return
+
+    threads = [threading.Thread(target=ask) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for number in (2, 3, 4):
+        publish(tmp_path, number, 2.0 if number % 2 else 3.0)
+        limit = time.monotonic() + 60
+        while states(watching["m"]).get(number) != AVAILABLE and time.monotonic() < limit:
+            time.sleep(0.01)
+    stop.set()
+    for thread in threads:
+        thread.join()
+    watching.close()
+    assert (failed, seen) == ([], {2.0, 3.0})
+    assert states(watching["m"]) == dict.fromkeys([1, 2, 3, 4], END)
+
+
+def test_a_changed_config_is_taken_up(tmp_path, publish):
+    publish(tmp_path, 1, 2.0)
+    config = tmp_path / "models.config"
+    entry = 'config {{ name: "{}" base_path: "." {} }}'
+    config.write_text(f"model_config_list {{ {entry.format('a', '')} }}")
+    models = Models(lambda: read_model_config(config))
+    models.refresh()
+    with pytest.raises(RequestError, match="label"):
+        answer(models["a"], label="stable")
+    label = 'version_labels { key: "stable" value: 1 }'
+    config.write_text(f"model_config_list {{ {entry.format('a', label)} {entry.format('b', '')} }}")
+    models.refresh()
+    assert (answer(models["a"], label="stable"), answer(models["b"])) == (2.0, 2.0)
+    (tmp_path / "other").mkdir()
+    publish(tmp_path / "other", 1, 3.0)
+    moved = 'config { name: "a" base_path: "other" }'
+    config.write_text(f"model_config_list {{ {moved} {entry.format('b', '')} }}")
+    models.refresh()
+    assert (answer(models["a"]), answer(models["b"])) == (3.0, 2.0)
+    config.write_text("model_config_list { broken")
+    models.refresh()
+    assert models.names == ["a", "b"]  # a broken file changes nothing
+    config.write_text(f"model_config_list {{ {entry.format('b', '')} }}")
+    models.refresh()
+    assert models.names == ["b"]
+    assert answer(models["b"]) == 2.0
+
+
+def test_config_file(tmp_path):
+    file = tmp_path / "models.config"
+    file.write_text(
+        """model_config_list {
+  config { name: 'first' base_path: '/tmp/first/' model_platform: 'tensorflow' }
+  config {
+    name: 'second' base_path: 'here'
+    model_version_policy { specific { versions: 42 versions: 43 } }
+    version_labels { key: 'stable' value: 42 }
+    version_labels { key: 'canary' value: 43 }
+  }
+  config { name: 'third' base_path: 'x' model_version_policy { latest { num_versions: 2 } } }
+  config { name: 'fourth' base_path: 'x' model_version_policy { all {} } }
+}"""
+    )
+    first, second, third, fourth = read_model_config(file)
+    assert (str(first.base_path), first.version_policy) == ("/tmp/first", VersionPolicy())
+    assert second.base_path == tmp_path / "here"
+    assert second.version_policy.versions == (42, 43)
+    assert second.version_labels == {"stable": 42, "canary": 43}
+    assert third.version_policy.choose([5, 1, 3]) == [3, 5]
+    assert fourth.version_policy.choose([5, 1]) == [1, 5]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("model_config_list {}", "no model to serve"),
+        ("nonsense", "not a ModelServerConfig"),
+        ("config { name: 'a' base_path: 'x' } config { name: 'a' }", "called a"),
+        ("config { name: 'a/b' base_path: 'x' }", "no slash"),
+        ("config { name: 'a' model_platform: 'caffe' }", "only 'tensorflow'"),
+        ("config { name: 'a' model_version_policy { specific {} } }", "list one at least"),
+        ("config { name: 'a' model_version_policy { latest {} } }", "give 1 or more"),
+        ("config { name: 'a' version_labels { key: ':' value: 1 } }", "no slash or colon"),
+    ],
+)
+def test_config_files_that_do_not_fit(tmp_path, text, message):
+    file = tmp_path / "models.config"
+    file.write_text(text if "config {" not in text else f"model_config_list {{ {text} }}")
+    with pytest.raises(ValueError, match=message):
+        read_model_config(file)
+
+
+def test_base_paths(tmp_path, publish):
+    publish(tmp_path, 7, 2.0)
+    assert model_settings(str(tmp_path)).name == tmp_path.name
+    assert model_settings(f"other={tmp_path}") == ModelSettings("other", tmp_path)
+    with pytest.raises(ValueError, match="is itself an export: give"):
+        model_settings(str(tmp_path / "7"))
+    with pytest.raises(FileNotFoundError, match="no such folder"):
+        model_settings("nowhere")
+    with pytest.raises(ValueError, match="more than one model is called a"):
+        check_models([ModelSettings("a", tmp_path)] * 2, "here")
+    (tmp_path / "00000123").mkdir()  # as TF Serving's own test data
+    for name in ("x", "1.5", "-1", "9" * 30, ".exporting-1", "٣"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "8").write_text("a file")
+    assert sorted(find_versions(tmp_path)) == [7, 123]

@@ -1,0 +1,183 @@
+import argparse
+import io
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from keras_transformers.serving import Client, ModelSettings, Server, Tls
+from keras_transformers.serving.command_line import add_parsers
+
+ROOT = Path(__file__).parents[2]
+
+
+def run(*arguments):
+    parser = argparse.ArgumentParser()
+    add_parsers(parser.add_subparsers(required=True))
+    parsed = parser.parse_args([str(argument) for argument in arguments])
+    return parsed.run(parsed)
+
+
+def lines(capsys):
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+@pytest.fixture(params=["rest", "grpc"])
+def target(request, server):
+    rest, grpc = f"http://127.0.0.1:{server.rest_port}", f"127.0.0.1:{server.grpc_port}"
+    return rest if request.param == "rest" else grpc
+
+
+def test_ask(target, capsys):
+    options = ("--model", "half_plus_two", "--signature")
+    assert run("ask", target, "ein Hund", "zwei", *options, "text") == 0
+    assert lines(capsys) == [
+        {"score": 8.0, "translation": "EIN HUND"},
+        {"score": 4.0, "translation": "ZWEI"},
+    ]
+    pairs = ("a", "b", "--text-b", "a", "--text-b", "c")
+    assert run("ask", target, *pairs, "--label", "Version_Label", *options, "pair") == 0
+    assert lines(capsys) == [{"score": 1.0}, {"score": 0.0}]
+
+
+def test_ask_reads_stdin(server, capsys, monkeypatch):
+    data = b"a\ta\n" * 40 + b"\xff\tb\n"
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+    target = f"http://127.0.0.1:{server.rest_port}"
+    assert run("ask", target, "--model", "half_plus_two", "--signature", "pair") == 0
+    assert [row["score"] for row in lines(capsys)] == [1.0] * 40 + [0.0]
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a\tb\nc\n")))
+    with pytest.raises(ValueError, match="stdin:2: 1 fields"):
+        run("ask", target, "--model", "half_plus_two", "--signature", "pair")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ("ask", "http://h:1", "a", "b", "--text-b", "c", "--model", "m"),
+            "2 texts and 1 --text-b",
+        ),
+        (("ask", "nowhere", "a", "--model", "m"), "give http://host:port"),
+        (("serve",), "give base paths, or --config FILE"),
+        (("serve", "a", "--config", "b"), "not both"),
+        (("serve", "nowhere"), "no such folder"),
+        (("serve", "--config", "nowhere"), "no such file"),
+        (("serve", ".", "--rest-port", "-1", "--grpc-port", "-1"), "give one at least"),
+        (("serve", ".", "--tls-key", "k"), "go together"),
+        (("serve", ".", "--tls-certificate", "c", "--tls-key", "k"), "c: no such file"),
+        (("serve", ".", "--max-requests", "0"), "max_requests is 0"),
+        (("serve", ".", "--allowed-batch-sizes", "4", "8"), "end with max_batch_size 32"),
+    ],
+)
+def test_arguments_that_do_not_fit(arguments, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises((ValueError, OSError), match=message):
+        run(*arguments)
+
+
+def test_a_port_that_is_taken(server, tmp_path):
+    settings = [ModelSettings("m", tmp_path)]
+    with pytest.raises(OSError, match=f"cannot listen on 127.0.0.1 port {server.rest_port}"):
+        Server(settings, rest_port=server.rest_port, grpc_port=None)
+    with pytest.raises(OSError, match="cannot listen on .* for gRPC"):
+        Server(settings, rest_port=None, grpc_port=server.grpc_port)
+
+
+def test_serve_until_it_is_told_to_stop(publish, tmp_path):
+    base = tmp_path / "plus"
+    base.mkdir()
+    publish(base, 4, 2.0)
+    process = subprocess.Popen(
+        [
+            sys.executable,
+            "-m",
+            "keras_transformers.cli",
+            "serve",
+            f"half={base}",
+            "--rest-port=0",
+            "--grpc-port=0",
+        ],
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "2"},
+    )
+    try:
+        told = []
+        for line in process.stderr:
+            told.append(line)
+            if "ready" in line:
+                break
+        text = "".join(told)
+        assert "TF Serving is the production server" in text
+        assert "ready: half" in text
+        url = re.search(r"REST on (http://127\.0\.0\.1:\d+)", text)[1]
+        with Client(url) as client:
+            assert client.predict({"x": [1.0]}, model="half")["y"].tolist() == [2.5]
+        process.send_signal(signal.SIGTERM)
+        rest = process.stderr.read()
+        assert process.wait(60) == 0
+        assert "stopping" in rest
+        assert "Traceback" not in text + rest
+    finally:
+        process.kill()
+        process.wait()
+        process.stderr.close()
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory):
+    if shutil.which("openssl") is None:
+        pytest.skip("needs the openssl program")
+    folder = tmp_path_factory.mktemp("tls")
+    key, certificate = folder / "key.pem", folder / "certificate.pem"
+    subprocess.run(
+        [
+            *("openssl", "req", "-x509", "-nodes", "-days", "2", "-subj", "/CN=localhost"),
+            *("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"),
+            *("-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"),
+            *("-keyout", key, "-out", certificate),
+        ],
+        check=True,
+        capture_output=True,
+    )
+    return Tls(certificate, key)
+
+
+def test_encrypted_connections(publish, tmp_path, certificate):
+    publish(tmp_path, 1, 2.0)
+    settings = [ModelSettings("m", tmp_path)]
+    with Server(settings, rest_port=0, grpc_port=0, tls=certificate) as server:
+        assert server.wait_until_loaded(60)
+        roots = str(certificate.certificate)
+        for target in (
+            f"https://localhost:{server.rest_port}",
+            f"grpcs://localhost:{server.grpc_port}",
+        ):
+            with Client(target, root_certificates=roots) as client:
+                assert client.predict({"x": [1.0]}, model="m")["y"].tolist() == [2.5]
+            with Client(target, max_attempts=1) as stranger, pytest.raises(OSError):
+                stranger.status("m")  # nobody vouches for the certificate
+
+
+def test_a_certificate_that_is_none(tmp_path):
+    file = tmp_path / "certificate.pem"
+    file.write_text("no certificate")
+    with pytest.raises(OSError):
+        Server([ModelSettings("m", tmp_path)], rest_port=0, grpc_port=None, tls=Tls(file, file))
+
+
+def test_a_missing_extra_is_named(monkeypatch):
+    import keras_transformers.serving
+
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    for name in ("server", "rest"):
+        monkeypatch.delitem(sys.modules, f"keras_transformers.serving.{name}", raising=False)
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'keras-transformers\[serving\]'"):
+        keras_transformers.serving.Server  # noqa: B018
