@@ -10,6 +10,9 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from keras_transformers.export import command_line as export_commands
+from keras_transformers.serving import command_line as serving_commands
+
 # Defaults stand in PretrainingOptions, whose import would cost each command TensorFlow's.
 _PRETRAINING_OPTIONS: dict[str, tuple[type, str]] = {
     "max_sequence_length": (int, "tokens an example (128)"),
@@ -99,6 +102,10 @@ def _parser() -> argparse.ArgumentParser:
         pretraining.add_argument(option, type=kind, default=argparse.SUPPRESS, help=text)
     pretraining.add_argument("--whole-words", action="store_true", help="mask whole words")
     pretraining.set_defaults(run=_make_pretraining_data)
+
+    # These rooms' own; they import what they need when they run.
+    export_commands.add_parsers(commands)
+    serving_commands.add_parsers(commands)
     return parser
 
 

@@ -5,6 +5,10 @@
 runs any, `Predictor` keeps it loaded. Everything goes through `saved_model.write`: named, typed
 signatures, and a version folder that appears whole or not at all, after its answers were checked in
 a fresh process.
+
+Of an export, anybody's: `description` tells what it is, `audit` whether TF Serving takes it,
+`publishing` puts it where TF Serving looks for it and takes it back, `warm_up` and `serving_config`
+write the files that TF Serving is started with.
 """
 
 import importlib

@@ -1,10 +1,10 @@
 """The self-check of an export: load it where nothing of ours exists and repeat its examples.
 
-`self_check` starts this very file as a program in a fresh process, which therefore imports nothing
-of ours. There Keras and this package cannot be imported, and only tensorflow-text's op libraries
-are loaded, as in TF Serving. Every signature runs on the examples stored with the export,
-after `tf.saved_model.load` and after the V1 session loader: only the second restores variables the
-way saved_model_cli and TF Serving do, and an export can pass the first and fail there.
+`self_check` works in a fresh process. There Keras and this package cannot be imported, and only
+tensorflow-text's op libraries are loaded, as in TF Serving. Every signature runs on the examples
+stored with the export, after `tf.saved_model.load` and after the V1 session loader: only the second
+restores variables the way saved_model_cli and TF Serving do, and an export can pass the first and
+fail there.
 """
 
 import base64
@@ -20,7 +20,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-METADATA_FILE = "assets.extra/keras_transformers.json"
+from keras_transformers.export.description import METADATA_FILE
+
 _TIMEOUT_S = 600
 
 Arrays = Mapping[str, np.ndarray]
@@ -37,33 +38,67 @@ def self_check(folder: Path) -> None:
         RuntimeError: a loader failed or an output differs; the message has the signature, the
             loader and the greatest difference.
     """
-    # -P: this file's folder must not come first on the path, its modules would shadow others.
-    # The GPU, where there is one, belongs to the process that exports.
     try:
-        process = subprocess.run(
-            [sys.executable, "-P", __file__, str(folder)],
-            capture_output=True,
-            text=True,
-            timeout=_TIMEOUT_S,
-            env=os.environ | {"CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "2"},
-        )
-    except subprocess.TimeoutExpired:
+        found = in_fresh_process("keras_transformers.export.check", str(folder))
+    except TimeoutError as error:
         raise RuntimeError(
-            f"the check of the export took more than {_TIMEOUT_S} s, so it was not published; "
-            "export with check=False to do without, at your own risk"
-        ) from None
-    if process.returncode != 0:
-        last_lines = "\n".join(process.stderr.splitlines()[-20:])
-        raise RuntimeError(
-            f"the check of the export ended with status {process.returncode} (negative: killed by "
-            f"that signal), so it was not published; it printed:\n{last_lines}"
-        )
-    found = json.loads(process.stdout.splitlines()[-1])
+            f"the check of the export {error}, so it was not published; export with check=False to "
+            "do without, at your own risk"
+        ) from error
+    except ChildProcessError as error:
+        raise RuntimeError(f"the check of the export {error}, so it was not published") from error
     if found:
         raise RuntimeError(
             "the export does not do what the model does, so it was not published:\n  "
             + "\n  ".join(found)
         )
+
+
+def in_fresh_process(module: str, *arguments: str) -> Any:
+    """What a module's `main` prints, as JSON, in a process of its own.
+
+    Args:
+        module: one of ours that works without Keras; its `main` takes the arguments, calls
+            `forget_ourselves` first, and prints JSON in its last line.
+        arguments: of `main`.
+
+    Raises:
+        TimeoutError: it took too long.
+        ChildProcessError: it failed; the message has its status and its last lines.
+    """
+    package_root = str(Path(__file__).parents[2])
+    paths = [package_root, *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = {
+        "PYTHONPATH": os.pathsep.join(paths),
+        "CUDA_VISIBLE_DEVICES": "-1",  # a GPU, where there is one, belongs to the process that asks
+        "TF_CPP_MIN_LOG_LEVEL": "2",
+    }
+    code = f"import sys; from {module} import main; main(*sys.argv[1:])"
+    try:
+        process = subprocess.run(
+            [sys.executable, "-P", "-c", code, *arguments],  # -P: nothing from the current folder
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT_S,
+            env=os.environ | environment,
+        )
+    except subprocess.TimeoutExpired:
+        raise TimeoutError(f"took more than {_TIMEOUT_S} s") from None
+    if process.returncode != 0:
+        last_lines = "\n".join(process.stderr.splitlines()[-20:])
+        raise ChildProcessError(
+            f"ended with status {process.returncode} (negative: killed by that signal) and "
+            f"printed:\n{last_lines}\n"
+        )
+    return json.loads(process.stdout.splitlines()[-1])
+
+
+def forget_ourselves() -> None:
+    """Makes Keras and this package impossible to import, and registers tensorflow-text's ops."""
+    ours = {name for name in sys.modules if name.partition(".")[0] == "keras_transformers"}
+    # None in sys.modules makes an import fail. What runs here keeps the functions that it has.
+    sys.modules.update(dict.fromkeys({*ours, "keras", "keras_transformers"}))  # type: ignore[arg-type]
+    _load_text_ops()
 
 
 def failures(folder: str) -> Iterator[str]:
@@ -72,24 +107,45 @@ def failures(folder: str) -> Iterator[str]:
     Works in this process, where more may be loaded than the export needs; see `self_check`.
     """
     metadata = json.loads(Path(folder, METADATA_FILE).read_text(encoding="utf-8"))
-    for loader, load in (("tf.saved_model.load", _v2_load), ("V1 session loader", _v1_load)):
+    for loader, load in LOADERS.items():
         try:
             run = load(folder, metadata["signatures"])
         except Exception as error:  # whatever the runtime raises is a finding
-            yield f"{loader}: {_first_words(error)}"
+            yield f"{loader}: {first_words(error)}"
             continue
-        for name, signature in metadata["signatures"].items():
-            for index, example in enumerate(signature["examples"]):
-                where = f"{loader}, signature {name!r}, example {index}"
-                inputs = {key: decode_array(value) for key, value in example["inputs"].items()}
-                expected = {key: decode_array(value) for key, value in example["outputs"].items()}
-                try:
-                    outputs = run(name, inputs)
-                except Exception as error:
-                    yield f"{where}: {_first_words(error)}"
-                    continue
-                for difference in differences(outputs, expected, metadata["tolerance"]):
-                    yield f"{where}, {difference}"
+        for name in metadata["signatures"]:
+            for failure in example_failures(run, metadata, name):
+                yield f"{loader}, signature {name!r}, {failure}"
+
+
+def example_failures(run: Runner, metadata: Mapping[str, Any], name: str) -> Iterator[str]:
+    """Runs the stored examples of one signature and says what fails or differs."""
+    for index, example in enumerate(stored_examples(metadata, name)):
+        try:
+            outputs = run(name, example["inputs"])
+        except Exception as error:
+            yield f"example {index}: {first_words(error)}"
+            continue
+        for difference in differences(outputs, example["outputs"], metadata["tolerance"]):
+            yield f"example {index}, {difference}"
+
+
+def stored_examples(
+    metadata: Mapping[str, Any], name: str
+) -> Iterator[dict[str, dict[str, np.ndarray]]]:
+    """The examples of a signature: {"inputs": name -> array, "outputs": name -> array}, each.
+
+    In the signature's types: the first exports have some examples in wider ones.
+    """
+    signature = metadata["signatures"][name]
+    for example in signature["examples"]:
+        yield {
+            side: {
+                key: _as_type(decode_array(value), signature[side][key]["dtype"])
+                for key, value in example[side].items()
+            }
+            for side in ("inputs", "outputs")
+        }
 
 
 def encode_array(array: np.ndarray) -> dict[str, Any]:
@@ -139,6 +195,10 @@ def differences(actual: Arrays, expected: Arrays, tolerance: float) -> Iterator[
                 f"{tuple(int(i) for i in place)} {got[place]!r} instead of {wanted[place]!r}"
                 + (note if got.dtype.kind == "f" else "")
             )
+
+
+def _as_type(array: np.ndarray, dtype: str) -> np.ndarray:
+    return array if dtype == "string" else array.astype(dtype)
 
 
 def _encode_string(value: bytes) -> str | dict[str, str]:
@@ -191,16 +251,18 @@ def _v1_load(folder: str, signatures: Mapping[str, Any]) -> Runner:
     return run
 
 
-def _first_words(error: Exception) -> str:
+def first_words(error: Exception) -> str:
+    """An error's type and the beginning of its message."""
     return f"{type(error).__name__}: {str(error)[:500]}"
 
 
-def _main() -> None:
-    # None in sys.modules makes an import fail: what runs here needs neither.
-    sys.modules["keras"] = sys.modules["keras_transformers"] = None  # type: ignore[assignment]
-    _load_text_ops()
-    print(json.dumps(list(failures(sys.argv[1]))))
+LOADERS: dict[str, Callable[[str, Mapping[str, Any]], Runner]] = {
+    "tf.saved_model.load": _v2_load,
+    "V1 session loader": _v1_load,
+}
 
 
-if __name__ == "__main__":
-    _main()
+def main(folder: str) -> None:
+    """Prints what `failures` says, where nothing of ours can be imported."""
+    forget_ourselves()
+    print(json.dumps(list(failures(folder))))

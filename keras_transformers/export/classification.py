@@ -1,7 +1,7 @@
 """Export of sequence classifiers: one text or a pair in, its label and probabilities out."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ def classifier(
     max_sequence_length: int | None = None,
     pair: bool = False,
     examples: Sequence[str] | Sequence[tuple[str, str]] | None = None,
+    scores: Mapping[str, float] | None = None,
     check: bool = True,
 ) -> Path:
     """Exports a classifier as a SavedModel for TF Serving that takes strings.
@@ -49,6 +50,8 @@ def classifier(
         pair: the model takes two text.
         examples: texts, or pairs of texts, to check the export with; they are stored in it with
             their answers, so give none that are secret. Two plain sentences by default.
+        scores: what the model reached, stored in the export: figure -> value, the data in the
+            figure's name, such as {"accuracy on SST-2 dev": 0.91}.
         check: reload the export in a fresh process and compare before it is published.
 
     Returns:
@@ -92,6 +95,7 @@ def classifier(
         metadata={"task": "classification", "labels": labels, "pair": pair}
         | text.metadata(model, tokenizer, length),
         tolerance=text.tolerance(model),
+        scores=scores,
         check=check,
     )
 

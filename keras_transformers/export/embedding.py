@@ -1,7 +1,7 @@
 """Export of text embedders: a text in, its vector out."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -23,6 +23,7 @@ def embedder(
     normalize: bool | None = None,
     max_sequence_length: int | None = None,
     examples: Sequence[str] | None = None,
+    scores: Mapping[str, float] | None = None,
     check: bool = True,
 ) -> Path:
     """Exports a text embedder as a SavedModel for TF Serving that takes strings.
@@ -45,6 +46,8 @@ def embedder(
             of positions by default.
         examples: texts to check the export with; they are stored in it with their embeddings, so
             give none that are secret. Two plain sentences by default.
+        scores: what the model reached, stored in the export: figure -> value, the data in the
+            figure's name, such as {"accuracy on SST-2 dev": 0.91}.
         check: reload the export in a fresh process and compare before it is published.
 
     Returns:
@@ -75,6 +78,7 @@ def embedder(
         metadata={"task": "embedding", "embedding_dim": hidden_dim}
         | text.metadata(model, tokenizer, length),
         tolerance=text.tolerance(model),
+        scores=scores,
         check=check,
     )
 

@@ -258,6 +258,7 @@ def generator(
     seed: int = 0,
     examples: Sequence[str] | None = None,
     weights_dtype: WeightsDtype = "float32",
+    scores: Mapping[str, float] | None = None,
     check: bool = True,
 ) -> Path:
     """Exports a causal language model as a SavedModel for TF Serving that takes strings.
@@ -286,6 +287,8 @@ def generator(
         examples: prompts to check the export with; they are stored in it with what follows them,
             so give none that are secret. Two plain ones by default.
         weights_dtype: "bfloat16" stores matrices in half the space, see `StoredWeights`.
+        scores: what the model reached, stored in the export: figure -> value, the data in the
+            figure's name, such as {"accuracy on SST-2 dev": 0.91}.
         check: reload the export in a fresh process and compare before it is published.
 
     Returns:
@@ -359,6 +362,7 @@ def generator(
         # Sums over tokens, and graphs round elsewhere than eager execution.
         tolerance=max(1e-4, texts.tolerance(model)),
         weights_dtype=weights_dtype,
+        scores=scores,
         check=check,
     )
 

@@ -1,7 +1,7 @@
 """Export of image classifiers: an encoded image in, its label and probabilities out."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers.export import text
+from keras_transformers.export.metadata import of_model
 from keras_transformers.export.saved_model import CLASSIFY, Signature, write
 
 
@@ -21,6 +22,7 @@ def image_classifier(
     path: str | os.PathLike[str],
     *,
     examples: Sequence[bytes] | None = None,
+    scores: Mapping[str, float] | None = None,
     check: bool = True,
 ) -> Path:
     """Exports an image classifier as a SavedModel for TF Serving that takes encoded images.
@@ -45,6 +47,8 @@ def image_classifier(
         path: BASE/<number> writes that version; anything else is a BASE and gets the next one.
         examples: encoded images to check the export with; they are stored in it with their
             answers, so give none that are secret. Made-up pictures by default.
+        scores: what the model reached, stored in the export: figure -> value, the data in the
+            figure's name, such as {"accuracy on SST-2 dev": 0.91}.
         check: reload the export in a fresh process and compare before it is published.
 
     Returns:
@@ -84,12 +88,13 @@ def image_classifier(
         metadata={
             "task": "image_classification",
             "labels": labels,
-            "model": {"name": model.name, "num_parameters": model.count_params()},
+            **of_model(model),
             "image_size": list(decoder.image_size),
             "num_channels": decoder.num_channels,
             "max_pixels": decoder.max_pixels,
         },
         tolerance=text.tolerance(model),
+        scores=scores,
         check=check,
     )
 

@@ -1,7 +1,7 @@
 """Export of masked language models: text with [MASK] in it, the likeliest tokens out."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ def fill_mask(
     top_k: int = 5,
     max_sequence_length: int | None = None,
     examples: Sequence[str] | None = None,
+    scores: Mapping[str, float] | None = None,
     check: bool = True,
 ) -> Path:
     """Exports a masked language model as a SavedModel for TF Serving that takes strings.
@@ -57,6 +58,8 @@ def fill_mask(
             of positions by default.
         examples: texts to check the export with; they are stored in it with their answers, so
             give none that are secret. Two plain sentences by default.
+        scores: what the model reached, stored in the export: figure -> value, the data in the
+            figure's name, such as {"accuracy on SST-2 dev": 0.91}.
         check: reload the export in a fresh process and compare before it is published.
 
     Returns:
@@ -96,6 +99,7 @@ def fill_mask(
         trackables=[tokenizer],
         metadata={"task": "fill_mask", "top_k": top_k} | texts.metadata(model, tokenizer, length),
         tolerance=texts.tolerance(model),
+        scores=scores,
         check=check,
     )
 

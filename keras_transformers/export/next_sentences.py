@@ -1,7 +1,7 @@
 """Export of BERT's next-sentence prediction: two texts in, whether the second follows out."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ def next_sentence(
     *,
     max_sequence_length: int | None = None,
     examples: Sequence[tuple[str, str]] | None = None,
+    scores: Mapping[str, float] | None = None,
     check: bool = True,
 ) -> Path:
     """Exports next-sentence prediction as a SavedModel for TF Serving that takes strings.
@@ -42,6 +43,8 @@ def next_sentence(
             it. The model's number of positions by default.
         examples: pairs of texts to check the export with; they are stored in it with their
             answers, so give none that are secret. Plain sentences by default.
+        scores: what the model reached, stored in the export: figure -> value, the data in the
+            figure's name, such as {"accuracy on SST-2 dev": 0.91}.
         check: reload the export in a fresh process and compare before it is published.
 
     Returns:
@@ -74,6 +77,7 @@ def next_sentence(
         trackables=[tokenizer],
         metadata={"task": "next_sentence"} | text.metadata(model, tokenizer, length),
         tolerance=text.tolerance(model),
+        scores=scores,
         check=check,
     )
 

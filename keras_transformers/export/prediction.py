@@ -3,17 +3,15 @@
 `keras-transformers predict` is this; for a service use TF Serving.
 """
 
-import json
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 import tensorflow_text  # noqa: F401  (registers the tokenizers' ops)
 
-from keras_transformers.export.check import METADATA_FILE
+from keras_transformers.export.description import read_metadata
 from keras_transformers.export.versions import resolve
 
 # Names of the inputs of exports that take one text or two, in order.
@@ -58,7 +56,7 @@ class Predictor:
         known = [names for names in _TEXT_INPUTS if set(names) == set(self.inputs)]
         self.text_names: tuple[str, ...] = known[0] if known else ()
         # Output that counts -> the outputs that are filled up beyond its number.
-        self._lengths: dict[str, list[str]] = _metadata(self.path).get("lengths", {})
+        self._lengths: dict[str, list[str]] = read_metadata(self.path).get("lengths", {})
 
     def __call__(
         self, inputs: Mapping[str, Sequence[Any]], *, batch_size: int = 32
@@ -124,12 +122,6 @@ def predict(
 ) -> list[dict[str, Any]]:
     """Loads an export and answers rows of inputs once; `Predictor` has the arguments and errors."""
     return Predictor(path, signature=signature)(inputs, batch_size=batch_size)
-
-
-def _metadata(folder: Path) -> dict[str, Any]:
-    """What the export tells of itself; nothing where it is not one of ours."""
-    file = folder / METADATA_FILE
-    return json.loads(file.read_text("utf-8")) if file.is_file() else {}
 
 
 def _plain(value: Any) -> Any:

@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -34,6 +34,7 @@ def question_answerer(
     no_answer_threshold: float | None = None,
     offset_unit: Literal["character", "byte"] = "character",
     examples: Sequence[tuple[str, str]] | None = None,
+    scores: Mapping[str, float] | None = None,
     check: bool = True,
 ) -> Path:
     """Exports a span extractor as a SavedModel for TF Serving that takes strings.
@@ -69,6 +70,8 @@ def question_answerer(
             SQuAD do; "byte" bytes of the UTF-8 text.
         examples: pairs of question and context to check the export with; they are stored in it
             with their answers, so give none that are secret. Two plain ones by default.
+        scores: what the model reached, stored in the export: figure -> value, the data in the
+            figure's name, such as {"accuracy on SST-2 dev": 0.91}.
         check: reload the export in a fresh process and compare before it is published.
 
     Returns:
@@ -103,13 +106,13 @@ def question_answerer(
         offset_unit,
     )
     strings, numbers = tf.TensorSpec([None], tf.string), tf.TensorSpec([None], tf.int32)
-    scores = tf.TensorSpec([None], tf.float32)
+    floats = tf.TensorSpec([None], tf.float32)
     answer = {
         "answer": strings,
-        "score": scores,
+        "score": floats,
         "start": numbers,
         "end": numbers,
-        "null_score": scores,
+        "null_score": floats,
     }
     logits = tf.TensorSpec([None, None], tf.float32)
     return write(
@@ -139,6 +142,7 @@ def question_answerer(
         | graph.window_lengths
         | text.metadata(model, tokenizer, length),
         tolerance=text.tolerance(model),
+        scores=scores,
         check=check,
     )
 

@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ def regressor(
     scale: float = 1.0,
     offset: float = 0.0,
     examples: Sequence[str] | Sequence[tuple[str, str]] | None = None,
+    scores: Mapping[str, float] | None = None,
     check: bool = True,
 ) -> Path:
     """Exports a regressor as a SavedModel for TF Serving that takes strings.
@@ -49,6 +50,8 @@ def regressor(
         offset: see `scale`.
         examples: texts, or pairs of texts, to check the export with; they are stored in it with
             their scores, so give none that are secret. Two plain sentences by default.
+        scores: what the model reached, stored in the export: figure -> value, the data in the
+            figure's name, such as {"accuracy on SST-2 dev": 0.91}.
         check: reload the export in a fresh process and compare before it is published.
 
     Returns:
@@ -65,17 +68,17 @@ def regressor(
     length = text.checked_length(model, max_sequence_length, pair=pair)
     batches = text.example_batches(examples, length, pair=pair)
     graph = _Graph(model, tokenizer, length, tuple(batches[0]), scale, offset)
-    strings, scores = tf.TensorSpec([None], tf.string), tf.TensorSpec([None], tf.float32)
+    strings, floats = tf.TensorSpec([None], tf.string), tf.TensorSpec([None], tf.float32)
     tokens = [text.tokenized(tokenizer, batch, length) for batch in batches]
     records = [text.serialized(batch) for batch in batches]
     text_specs = dict.fromkeys(graph.text_names, strings)
     return write(
         path,
         {
-            "serving_default": Signature(graph.from_text, text_specs, {"score": scores}, batches),
-            "tokens": Signature(graph.from_tokens, text.token_specs(), {"score": scores}, tokens),
+            "serving_default": Signature(graph.from_text, text_specs, {"score": floats}, batches),
+            "tokens": Signature(graph.from_tokens, text.token_specs(), {"score": floats}, tokens),
             "regress": Signature(
-                graph.from_records, {"inputs": strings}, {"outputs": scores}, records, REGRESS
+                graph.from_records, {"inputs": strings}, {"outputs": floats}, records, REGRESS
             ),
         },
         variables=model.weights,
@@ -83,6 +86,7 @@ def regressor(
         metadata={"task": "regression", "pair": pair, "scale": scale, "offset": offset}
         | text.metadata(model, tokenizer, length),
         tolerance=text.tolerance(model),
+        scores=scores,
         check=check,
     )
 

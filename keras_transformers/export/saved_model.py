@@ -3,10 +3,8 @@
 An exporter for a task describes its signatures and calls `write`.
 """
 
-import importlib.metadata
 import json
 import os
-import platform
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,7 +14,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_transformers.export.check import METADATA_FILE, encode_array, self_check
+from keras_transformers.export.check import encode_array, self_check
+from keras_transformers.export.description import METADATA_FILE
+from keras_transformers.export.metadata import checked_scores, of_environment
 from keras_transformers.export.storage import StoredWeights, WeightsDtype
 from keras_transformers.export.versions import publish, split_target, staging_folder
 
@@ -53,6 +53,7 @@ def write(
     variables: Iterable[Any],
     trackables: Sequence[Any] = (),
     metadata: Mapping[str, Any],
+    scores: Mapping[str, float] | None = None,
     tolerance: float = 1e-5,
     weights_dtype: WeightsDtype = "float32",
     check: bool = True,
@@ -65,7 +66,9 @@ def write(
         variables: every variable that the signatures read, as Keras or TensorFlow variables.
         trackables: what else the signatures hold: tokenizers, lookup tables (tf.Module).
         metadata: what to tell of the export, as JSON values; stored in
-            `assets.extra/keras_transformers.json` with library versions, signatures and examples.
+            `assets.extra/keras_transformers.json` with library versions, the commit of this package
+            where it is known, signatures and examples.
+        scores: what the model reached, figure -> value, the data in the figure's name; stored too.
         tolerance: how far a float output may be from the model's, relative to max(1, |value|);
             1e-5 suits float32 models.
         weights_dtype: how weights are stored, see `StoredWeights`; the outputs that the export must
@@ -79,7 +82,7 @@ def write(
     Raises:
         FileExistsError: the version exists.
         ValueError: Keras runs on another backend than TensorFlow, a signature returns other names
-            or types than it declares, or the model's outputs are not finite.
+            or types than it declares, or the model's outputs or a score are not finite.
         RuntimeError: the written export does not repeat the model's outputs.
     """
     if keras.backend.backend() != "tensorflow":
@@ -95,8 +98,9 @@ def write(
     }
     description = {
         **metadata,
+        "scores": checked_scores(scores),
         "weights_dtype": weights_dtype,
-        "library_versions": _library_versions(),
+        **of_environment(),
         "tolerance": tolerance,
         "signatures": {name: _describe(name, s) for name, s in signatures.items()},
     }
@@ -155,13 +159,21 @@ def _describe(name: str, signature: Signature) -> dict[str, Any]:
         "outputs": {key: _describe_spec(spec) for key, spec in signature.outputs.items()},
         "examples": [
             {"inputs": _encode(example), "outputs": _encode(_answer(name, signature, example))}
-            for example in signature.examples
+            for example in (_as_declared(signature, example) for example in signature.examples)
         ],
     }
 
 
 def _describe_spec(spec: Any) -> dict[str, Any]:
     return {"dtype": spec.dtype.name, "shape": spec.shape.as_list()}
+
+
+def _as_declared(signature: Signature, example: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The example in the signature's types, which servers do not convert to."""
+    return {
+        key: np.asarray(array, signature.inputs[key].dtype.as_numpy_dtype)
+        for key, array in example.items()
+    }
 
 
 def _encode(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
@@ -205,12 +217,3 @@ def _write_metadata(folder: Path, description: Mapping[str, Any]) -> None:
     file.parent.mkdir()
     text = json.dumps(description, ensure_ascii=False, allow_nan=False)
     file.write_text(text + "\n", encoding="utf-8")
-
-
-def _library_versions() -> dict[str, str]:
-    installed = ("keras", "tensorflow-text", "keras-transformers")
-    return {
-        "python": platform.python_version(),
-        "tensorflow": tf.__version__,  # its distribution has several names
-        **{name: importlib.metadata.version(name) for name in installed},
-    }

@@ -1,12 +1,13 @@
 """What the exports of encoders that read tokens of texts have in common."""
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
+
+from keras_transformers.export.metadata import of_model, of_vocabulary
 
 TEXT_INPUTS = ("text", "text_b")  # the second for pairs only
 TOKEN_INPUTS = ("token_ids", "segment_ids", "padding_mask")
@@ -219,12 +220,7 @@ def tolerance(model: keras.Model) -> float:
 
 def metadata(model: keras.Model, tokenizer: Any, length: int) -> dict[str, Any]:
     """What every export of such a model tells of itself."""
-    return {
-        "model": {"name": model.name, "num_parameters": model.count_params()},
-        "max_sequence_length": length,
-        "vocabulary_size": tokenizer.vocabulary_size,
-        "vocabulary_sha256": _vocabulary_sha256(tokenizer.vocabulary),
-    }
+    return of_model(model) | {"max_sequence_length": length} | of_vocabulary(tokenizer)
 
 
 def _positions(model: keras.Model) -> int | None:
@@ -253,8 +249,3 @@ def _unfit(model: keras.Model, inputs: Sequence[str], output: str) -> ValueError
 
 def _strings(texts: Sequence[str | bytes]) -> np.ndarray:
     return np.array([t.encode() if isinstance(t, str) else t for t in texts], dtype=object)
-
-
-def _vocabulary_sha256(vocabulary: Sequence[str]) -> str:
-    """That of a file with one token a line, what `sha256sum vocab.txt` prints."""
-    return hashlib.sha256("".join(f"{token}\n" for token in vocabulary).encode()).hexdigest()

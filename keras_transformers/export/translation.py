@@ -1,7 +1,7 @@
 """Export of encoder-decoders as translators: text in, text out, the search in the graph."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers.decoding import Hypotheses, beam_search
+from keras_transformers.export.metadata import of_model, of_vocabulary
 from keras_transformers.export.saved_model import Signature, write
 from keras_transformers.export.storage import WeightsDtype
 
@@ -205,6 +206,7 @@ def translator(
     min_length: int = 0,
     examples: Sequence[str] | None = None,
     weights_dtype: WeightsDtype = "float32",
+    scores: Mapping[str, float] | None = None,
     check: bool = True,
 ) -> Path:
     """Exports a translation model as a SavedModel for TF Serving that takes strings.
@@ -230,6 +232,8 @@ def translator(
         examples: texts to check the export with; they are stored in it with their translations,
             so give none that are secret. Two German sentences by default.
         weights_dtype: "bfloat16" stores matrices in half the space, see `StoredWeights`.
+        scores: what the model reached, stored in the export: figure -> value, the data in the
+            figure's name, such as {"accuracy on SST-2 dev": 0.91}.
         check: reload the export in a fresh process and compare before it is published.
 
     Returns:
@@ -258,8 +262,8 @@ def translator(
         trackables=[graph.tokenizer, graph.target_tokenizer],
         metadata={
             "task": "translation",
-            "model": {"name": model.name, "num_parameters": model.count_params()},
-            "vocabulary_size": graph.target_tokenizer.vocabulary_size,
+            **of_model(model),
+            **of_vocabulary(graph.target_tokenizer),
             "max_sequence_length": max_sequence_length,
             "num_beams": num_beams,
             "length_penalty": length_penalty,
@@ -267,6 +271,7 @@ def translator(
         # Scores are sums over tens of tokens, and graphs round elsewhere than eager execution.
         tolerance=1e-4,
         weights_dtype=weights_dtype,
+        scores=scores,
         check=check,
     )
 

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 _STAGING_PREFIX = ".exporting-"
+WITHDRAWN_PREFIX = ".withdrawn-"  # before the number of a version that is served no more
 _STALE_AFTER_S = 24 * 3600  # no export takes a day: such a folder was left by a killed process
 
 _logger = logging.getLogger(__name__)
@@ -51,6 +52,13 @@ def versions(base: Path) -> list[int]:
     if not base.is_dir():
         return []
     return sorted(int(child.name) for child in base.iterdir() if _is_number(child.name))
+
+
+def withdrawn(base: Path) -> list[tuple[int, str]]:
+    """The number and the folder's name of each version that a rollback took away, ascending."""
+    names = [path.name for path in base.glob(f"{WITHDRAWN_PREFIX}*")]
+    numbers = [(name.removeprefix(WITHDRAWN_PREFIX), name) for name in names]
+    return sorted((int(number), name) for number, name in numbers if _is_number(number))
 
 
 def resolve(path: str | os.PathLike[str]) -> Path:
@@ -97,7 +105,7 @@ def publish(folder: Path, base: Path, version: int | None) -> Path:
     Args:
         folder: from `staging_folder(base)`.
         base: of the model.
-        version: the number; None takes the next after the highest in `base`.
+        version: the number; None takes the next after the highest in `base`, withdrawn ones too.
 
     Returns:
         BASE/<version>.
@@ -105,9 +113,12 @@ def publish(folder: Path, base: Path, version: int | None) -> Path:
     Raises:
         FileExistsError: another process took that `version` in the meantime.
     """
-    _sync(folder)
+    for parent, _, names in os.walk(folder, topdown=False):  # every file, then its folder
+        for name in names:
+            sync(Path(parent, name))
+        sync(Path(parent))
     while True:
-        number = max(versions(base), default=0) + 1 if version is None else version
+        number = _next(base) if version is None else version
         target = base / str(number)
         try:
             os.rename(folder, target)  # refused by the system where a version stands
@@ -117,8 +128,13 @@ def publish(folder: Path, base: Path, version: int | None) -> Path:
             if version is not None:
                 raise _taken(target) from None
             continue  # an export beside this one took the number: take the next
-        _sync_one(base)
+        sync(base)
         return target
+
+
+def _next(base: Path) -> int:
+    """The number after all that were given."""
+    return max([*versions(base), *(number for number, _ in withdrawn(base))], default=0) + 1
 
 
 def _is_number(name: str) -> bool:
@@ -140,15 +156,8 @@ def _remove_stale(base: Path) -> None:
                 shutil.rmtree(folder, ignore_errors=True)
 
 
-def _sync(folder: Path) -> None:
-    """Flushes every file of the tree, then its folders, so that the rename is the last step."""
-    for parent, _, names in os.walk(folder, topdown=False):
-        for name in names:
-            _sync_one(Path(parent, name))
-        _sync_one(Path(parent))
-
-
-def _sync_one(path: Path) -> None:
+def sync(path: Path) -> None:
+    """Flushes a file, or a folder's list of names, to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -10,7 +10,7 @@ import tensorflow as tf
 from tensorflow.core.framework import types_pb2
 
 from keras_transformers.export import classifier, predict
-from keras_transformers.export.check import METADATA_FILE
+from keras_transformers.export.description import METADATA_FILE
 from keras_transformers.models.fasttext import fasttext, hierarchical_classifier
 from keras_transformers.models.heads import classifier as flat_classifier
 from keras_transformers.tokenizers import NgramTokenizer

@@ -10,7 +10,7 @@ import tensorflow as tf
 from pretrained_models import lively_encoder, lively_pretrainer
 
 from keras_transformers.export import Predictor, fill_mask
-from keras_transformers.export.check import METADATA_FILE
+from keras_transformers.export.description import METADATA_FILE
 from keras_transformers.export.masked_language import tokenize
 from keras_transformers.models import heads
 from keras_transformers.tokenizers import WordPieceTokenizer

@@ -10,7 +10,7 @@ from graph_checks import meta_graph, nodes, strings_are_pinned_to_the_cpu
 
 from keras_transformers.data.image_decoder import ImageDecoder
 from keras_transformers.export import Predictor, check, image_classifier
-from keras_transformers.export.check import METADATA_FILE
+from keras_transformers.export.description import METADATA_FILE
 from keras_transformers.models import heads
 from keras_transformers.models.vit import vit
 

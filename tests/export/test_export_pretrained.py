@@ -13,7 +13,7 @@ from tensorflow.core.framework import types_pb2
 from tensorflow.core.protobuf import saved_model_pb2
 
 from keras_transformers.export import Predictor, check, embedder, fill_mask, next_sentence
-from keras_transformers.export.check import METADATA_FILE
+from keras_transformers.export.description import METADATA_FILE
 from keras_transformers.models import heads
 
 # What a stranger would write: nothing of ours, no Keras model, strings in.

@@ -11,7 +11,7 @@ from pretrained_models import enlivened, lively_encoder
 from keras_transformers.data import question_answering, question_predictions
 from keras_transformers.data.squad import Questions
 from keras_transformers.export import Predictor, question_answerer
-from keras_transformers.export.check import METADATA_FILE
+from keras_transformers.export.description import METADATA_FILE
 from keras_transformers.models import heads
 
 LENGTHS = {"max_sequence_length": 16, "doc_stride": 3, "max_question_length": 4}

@@ -13,7 +13,7 @@ from graph_checks import (
 from pretrained_models import enlivened, lively_encoder
 
 from keras_transformers.export import Predictor, regressor
-from keras_transformers.export.check import METADATA_FILE
+from keras_transformers.export.description import METADATA_FILE
 from keras_transformers.models import heads
 
 PAIRS = [("a film", "good"), ("good", "a film"), ("very bad films!", "a")]

@@ -11,7 +11,7 @@ from pretrained_models import enlivened, lively_encoder
 from keras_transformers.data import tagging
 from keras_transformers.data.conll import Sentences
 from keras_transformers.export import Predictor, tagger
-from keras_transformers.export.check import METADATA_FILE
+from keras_transformers.export.description import METADATA_FILE
 from keras_transformers.models import heads
 
 LABELS = ["O", "B-X", "I-X", "B-Y"]

@@ -12,7 +12,7 @@ from checks import round_trip, same_outputs
 
 from keras_transformers import cli
 from keras_transformers.export import Predictor, check, word_embedder
-from keras_transformers.export.check import METADATA_FILE
+from keras_transformers.export.description import METADATA_FILE
 from keras_transformers.models.elmo import elmo, features
 from keras_transformers.tokenizers.characters import CharacterTokenizer
 

@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 from keras_transformers.export import check, saved_model
-from keras_transformers.export.check import METADATA_FILE
+from keras_transformers.export.description import METADATA_FILE
 from keras_transformers.export.saved_model import Signature, write
 
 
@@ -50,6 +50,16 @@ def test_metadata_lie_beside_the_model(tmp_path):
     signature = metadata["signatures"]["serving_default"]
     assert signature["inputs"] == {"x": {"dtype": "float32", "shape": [None]}}
     assert signature["examples"][0]["outputs"]["y"]["values"] == [2.0, -6.0]
+
+
+def test_examples_are_stored_in_the_types_that_the_signature_takes(tmp_path):
+    folder = write_doubling(tmp_path, examples=[{"x": np.array([1.0])}])  # float64
+    metadata = json.loads((folder / METADATA_FILE).read_text())
+    stored = metadata["signatures"]["serving_default"]["examples"][0]["inputs"]["x"]
+    assert stored["dtype"] == "float32"
+    stored["dtype"] = "float64"  # as in the first exports
+    (example,) = check.stored_examples(metadata, "serving_default")
+    assert example["inputs"]["x"].dtype == np.float32
 
 
 def test_a_tampered_answer_is_found_in_a_fresh_process(tmp_path):

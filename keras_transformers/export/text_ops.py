@@ -1,0 +1,94 @@
+"""Which release first had an op of tensorflow-text, as far as release notes and issues tell.
+
+TF Serving links one tensorflow-text of its own, older than the one of the day: an op can be in the
+SavedModel and in today's tensorflow-text and yet be missing in the server. What follows is what
+could be read somewhere; None stands for what could not.
+"""
+
+from dataclasses import dataclass
+
+_TEXT = "https://github.com/tensorflow/text/releases/tag"
+_SERVING = "https://github.com/tensorflow/serving"
+_NOTES_2_4 = "https://newreleases.io/project/github/tensorflow/serving/release/2.4.0-rc4"
+
+# TF Serving -> the tensorflow-text that it embeds, and where that is said. From 2.12 to at least
+# 2.18 it stayed the same; the source of a later release, of 2026, names 2.20.0.
+EMBEDDED: dict[str, tuple[str, str]] = {
+    "2.4": ("2.3.0", _NOTES_2_4),
+    "2.12": ("2.12", f"{_SERVING}/pull/2119"),
+    "2.18": ("2.12.1", f"{_SERVING}/pull/4057"),
+}
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Since when an op exists.
+
+    Attributes:
+        text: the oldest tensorflow-text known to have it; None: unknown.
+        serving: the oldest TF Serving known to have it, from its own words or by what it embeds;
+            None: unknown.
+        sources: where this is said.
+    """
+
+    text: str | None = None
+    serving: str | None = None
+    sources: tuple[str, ...] = ()
+
+
+_SENTENCEPIECE = Origin("2.0.0", "2.4", (f"{_TEXT}/v2.0.0-rc0", _NOTES_2_4))
+_DETOKENIZE = Origin(
+    "2.0.0", "2.4", ("https://github.com/tensorflow/text/issues/76", _NOTES_2_4)
+)  # "we recently added Sentencepiece [...] and includes a detokenize method", 2019-10-19
+# 2.11.0 lacks it, and the nightly image of December 2022 has it.
+_FAST_BERT = Origin("2.9.0", "2.12", (f"{_TEXT}/v2.9.0", f"{_SERVING}/issues/2064"))
+# The notes of 2.8.1 speak of it as something that was there; TF Serving has it with 2.12 at latest.
+_FAST_WORDPIECE = Origin("2.8.1", "2.12", (f"{_TEXT}/v2.8.1", f"{_SERVING}/pull/2119"))
+# Not in 2.12.1, which TF Serving embeds up to 2.18 at least.
+_TRIM = Origin("2.13.0", None, (f"{_TEXT}/v2.13.0-rc0", f"{_SERVING}/pull/4057"))
+_IN_2_12 = Origin("2.12.0", None, (f"{_TEXT}/v2.12.0",))
+_OLD_TOKENIZER = Origin("2.0.0", "2.4", (f"{_TEXT}/v2.0.0-rc0", _NOTES_2_4))
+
+# All ops of tensorflow-text 2.21.1, read from its libraries.
+TEXT_OPS: dict[str, Origin] = {
+    "CaseFoldUTF8": _OLD_TOKENIZER,
+    "ConstrainedSequence": Origin(),
+    "FastBertNormalize": _FAST_BERT,
+    "FastWordpieceTokenizeWithOffsets": _FAST_WORDPIECE,
+    "FindSourceOffsets": Origin(),
+    "MaxSpanningTree": Origin(),
+    "NormalizeUTF8": _OLD_TOKENIZER,
+    "NormalizeUTF8WithOffsetsMap": Origin(),
+    "PhraseTokenize": _IN_2_12,
+    "RegexSplitWithOffsets": _OLD_TOKENIZER,
+    "SentenceFragments": Origin(),
+    "SentenceFragmentsV2": Origin(),
+    "SentencepieceDetokenizeOp": _DETOKENIZE,
+    "SentencepieceIdToStringOp": Origin(),
+    "SentencepieceOp": _SENTENCEPIECE,
+    "SentencepieceStringToIdOp": Origin(),
+    "SentencepieceTokenizeOp": _SENTENCEPIECE,
+    "SentencepieceTokenizeWithOffsetsOp": Origin(),
+    "SentencepieceVocabSizeOp": Origin(),
+    "SplitMergeTokenizeWithOffsets": Origin(),
+    "TFText>BoiseTagsToOffsets": _IN_2_12,
+    "TFText>ByteSplitByOffsets": _IN_2_12,
+    "TFText>ByteSplitWithOffsets": Origin(),
+    "TFText>FastSentencepieceDetokenize": Origin(),
+    "TFText>FastSentencepieceTokenize": Origin(),
+    "TFText>FastWordpieceDetokenize": Origin(),
+    "TFText>NgramsStringJoin": Origin("2.9.0", None, (f"{_TEXT}/v2.9.0",)),
+    "TFText>OffsetsToBoiseTags": Origin(),
+    "TFText>PhraseDetokenize": _IN_2_12,
+    "TFText>RoundRobinGenerateMasks": _TRIM,
+    "TFText>RoundRobinTrim": _TRIM,
+    "TFText>Utf8Binarize": Origin("2.13.0", None, (f"{_TEXT}/v2.13.0-rc0",)),
+    "TFText>WhitespaceTokenizeWithOffsetsV2": Origin("2.7.0", None, (f"{_TEXT}/v2.7.0-rc0",)),
+    "TokenizerFromLogits": Origin(),
+    "UnicodeScriptTokenizeWithOffsets": Origin(),
+    "WhitespaceTokenizeWithOffsets": Origin(),
+    "WordpieceTokenizeWithOffsets": _OLD_TOKENIZER,
+}
+
+# In every TensorFlow, but their work is done by the Python process that made the graph.
+PYTHON_OPS = ("EagerPyFunc", "PyFunc", "PyFuncStateless")
