@@ -6,14 +6,14 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import keras
 
 from keras_transformers.encoders import load_encoder
 from keras_transformers.export.versions import split_target
 from keras_transformers.tokenizers import WordPieceTokenizer
-from keras_transformers.training import runs
+from keras_transformers.training import runs, strategies
 from keras_transformers.training.guardrails import NonFiniteLossError
 from keras_transformers.training.optimizers import adamw
 from keras_transformers.training.resume import check_same
@@ -25,7 +25,7 @@ BATCH_SIZES = (16, 32)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class FineTuning:
+class FineTuning(strategies.Scaling):
     """A recipe's configuration begins with these; they mean the same in all of them."""
 
     weights: Path | None = None  # Hugging Face BERT: config.json, model.safetensors, vocab.txt
@@ -41,7 +41,6 @@ class FineTuning:
     clip_norm: float = 1.0
     dropout: float = 0.1  # in the encoder, its attention and the head
     max_sequence_length: int = 128  # tokens of an input, [CLS] and [SEP] included
-    precision: Literal["float32", "mixed_bfloat16"] = "float32"
     seed: int = 0  # of new weights, dropout and the order of the examples
     grid: bool = False  # a run for each learning rate and batch size of BERT's appendix A.3
 
@@ -50,18 +49,21 @@ class FineTuning:
     export: Path | None = None  # writes a SavedModel there, e.g. saved_models/sentiment/1
 
     def begin(self) -> Path:
-        """Checks where results shall go, sets the precision and the seed.
+        """Sets strategy, precision and seed, checks where results shall go.
 
         Returns:
             The run's folder, not yet created: `runs.start` does, when the data is read.
 
         Raises:
             FileExistsError: the run exists, or the export does.
+            ValueError: an option of `Scaling` is wrong, or there is no such device.
         """
-        folder = runs.check_new(self.runs_dir / self.name)
-        if self.export:
-            split_target(self.export)
-        keras.config.set_dtype_policy(self.precision)
+        self.begin_strategy()
+        folder = self.runs_dir / self.name
+        if strategies.is_chief():
+            runs.check_new(folder)
+            if self.export:
+                split_target(self.export)
         keras.utils.set_random_seed(self.seed)
         return folder
 
@@ -108,6 +110,8 @@ def _run_grid(main: Callable[[Any], dict[str, Any]], config: FineTuning) -> dict
     with runs.user_errors():
         if config.export:
             raise ValueError("--export with --grid: export the one you choose, by its own command")
+        if config.strategy == "multi_worker":
+            raise ValueError("--grid with --strategy multi_worker: give each point its own command")
         folder = config.runs_dir / config.name
         names = [path.name for path in folder.glob("*")]
         if names == ["config.json"]:  # of a grid whose first run found no input

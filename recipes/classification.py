@@ -33,7 +33,7 @@ from keras_transformers.export.text import check_model, checked_length, token_in
 from keras_transformers.fine_tuning import FineTuning, with_grid
 from keras_transformers.models import fasttext
 from keras_transformers.tokenizers import NgramTokenizer, WordPieceTokenizer
-from keras_transformers.training import runs
+from keras_transformers.training import runs, strategies
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -64,27 +64,33 @@ def main(config: Config) -> dict[str, Any]:
     with runs.user_errors():
         folder = config.begin()
         train, dev, test, labels = read(config)
-        model, tokenizer = build(config, train.texts, len(labels))
+        with config.scope():
+            model, tokenizer = build(config, train.texts, len(labels))
         checked_length(model, config.max_sequence_length, pair=train.texts_b is not None)
 
-        def batches(examples: Examples, *, shuffle: bool = False) -> tf.data.Dataset:
+        def batches(
+            examples: Examples, *, parts: int = 1, shuffle: bool = False
+        ) -> tf.data.Dataset:
             return classification.dataset(
                 examples,
                 tokenizer,
                 labels,
-                batch_size=config.batch_size,
+                batch_size=config.batch_size * parts,
                 max_sequence_length=config.max_sequence_length,
                 shuffle=shuffle,
                 seed=config.seed,
             )
 
-        train_batches, dev_batches = batches(train, shuffle=True), batches(dev)
-        model.compile(
-            optimizer=optimizer(config, len(train_batches)),
-            loss={"logits": keras.losses.SparseCategoricalCrossentropy(from_logits=True)},
-            metrics={"logits": [keras.metrics.SparseCategoricalAccuracy(name="accuracy")]},
-            jit_compile=False,
-        )
+        train_batches = batches(train, parts=config.accumulate, shuffle=True)
+        dev_batches = batches(dev)
+        with config.scope():
+            model.compile(
+                optimizer=optimizer(config, len(train_batches)),
+                loss={"logits": keras.losses.SparseCategoricalCrossentropy(from_logits=True)},
+                metrics={"logits": [keras.metrics.SparseCategoricalAccuracy(name="accuracy")]},
+                jit_compile=False,
+            )
+        config.prepare(model)
         runs.start(folder, config)
 
     history = model.fit(
@@ -95,7 +101,7 @@ def main(config: Config) -> dict[str, Any]:
         callbacks=runs.callbacks(folder, monitor="val_accuracy"),
         verbose=runs.verbosity(),
     ).history
-    model.load_weights(folder / runs.BEST_WEIGHTS)
+    strategies.load_weights(model, folder / runs.BEST_WEIGHTS)
 
     metrics = {
         "dev_accuracy": max(history["val_accuracy"]),
@@ -109,7 +115,7 @@ def main(config: Config) -> dict[str, Any]:
         scores = model.evaluate(batches(test), return_dict=True, verbose=0)
         metrics |= {"test_accuracy": scores["accuracy"], "test_majority": majority_share(test)}
     runs.report(folder, metrics)
-    if config.export:
+    if config.export and strategies.is_chief():
         exported = kt.export.classifier(
             model,
             tokenizer,

@@ -19,7 +19,7 @@ from keras_transformers.data import conll
 from keras_transformers.data.character_inputs import labels_of_words, word_batches
 from keras_transformers.models.elmo import elmo
 from keras_transformers.models.features import feature_reader
-from keras_transformers.training import runs
+from keras_transformers.training import runs, strategies
 from keras_transformers.training.losses import TokenCrossentropy
 from keras_transformers.training.metrics import TokenAccuracy
 from keras_transformers.training.optimizers import adamw
@@ -27,8 +27,8 @@ from keras_transformers.training.schedules import WarmupLinearDecay
 from keras_transformers.training.tagging_metrics import EntityScores, entity_scores
 
 
-@dataclasses.dataclass(frozen=True)
-class Config:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Config(strategies.Scaling):
     """Trains a BiLSTM to tag words by the layers of a frozen ELMo."""
 
     weights: Path  # folder of options.json and weights.hdf5, as recipes/pretrain_elmo.py writes it
@@ -56,7 +56,10 @@ def main(config: Config) -> dict[str, Any]:
     """Trains and measures; returns what it writes to runs/<name>/metrics.json."""
     started = time.time()
     with runs.user_errors():
-        folder = runs.check_new(config.runs_dir / config.name)
+        config.begin_strategy()
+        folder = config.runs_dir / config.name
+        if strategies.is_chief():
+            runs.check_new(folder)
         keras.utils.set_random_seed(config.seed)
         train = read(config, config.train_file)
         labels = conll.label_set(train)
@@ -65,30 +68,35 @@ def main(config: Config) -> dict[str, Any]:
         encoder = elmo(**kt.convert.read_elmo_options(config.weights / "options.json"), dropout=0.0)
         if not config.random_weights:
             kt.convert.load_elmo(encoder, config.weights / "weights.hdf5")
-        train_batches = batches(config, encoder, train, labels, shuffle=True)
+        train_batches = batches(
+            config, encoder, train, labels, parts=config.accumulate, shuffle=True
+        )
         dev_batches = batches(config, encoder, dev, labels)
         *_, num_layers, width = encoder.output["layer_outputs"].shape
-        reader = feature_reader(
-            num_layers,
-            width,
-            combine="weighted_sum",
-            units=config.units,
-            num_recurrent_layers=1,
-            dropout=config.dropout,
-        )
-        model = kt.heads.tagger(reader, len(labels), dropout=config.dropout)
+        with config.scope():  # what is frozen belongs to the data, and stays outside
+            reader = feature_reader(
+                num_layers,
+                width,
+                combine="weighted_sum",
+                units=config.units,
+                num_recurrent_layers=1,
+                dropout=config.dropout,
+            )
+            model = kt.heads.tagger(reader, len(labels), dropout=config.dropout)
         num_updates = config.epochs * len(train_batches)
         schedule = WarmupLinearDecay(
             config.learning_rate,
             warmup_steps=round(config.warmup_fraction * num_updates),
             total_steps=num_updates,
         )
-        model.compile(
-            optimizer=adamw(schedule, weight_decay=config.weight_decay),
-            loss={"logits": TokenCrossentropy()},
-            weighted_metrics={"logits": [TokenAccuracy("accuracy")]},
-            jit_compile=False,
-        )
+        with config.scope():
+            model.compile(
+                optimizer=adamw(schedule, weight_decay=config.weight_decay),
+                loss={"logits": TokenCrossentropy()},
+                weighted_metrics={"logits": [TokenAccuracy("accuracy")]},
+                jit_compile=False,
+            )
+        config.prepare(model)
         runs.start(folder, config)
 
     def scores(found: tf.data.Dataset, sentences: conll.Sentences) -> EntityScores:
@@ -109,7 +117,7 @@ def main(config: Config) -> dict[str, Any]:
         ],
         verbose=runs.verbosity(),
     ).history
-    model.load_weights(folder / runs.BEST_WEIGHTS)
+    strategies.load_weights(model, folder / runs.BEST_WEIGHTS)
 
     found = {"dev": scores(dev_batches, dev)}
     if test is not None:
@@ -143,13 +151,14 @@ def batches(
     sentences: conll.Sentences,
     labels: list[str],
     *,
+    parts: int = 1,
     shuffle: bool = False,
 ) -> tf.data.Dataset:
     """The encoder's layers for each word; it runs once, and what it says stays in memory."""
     words = word_batches(
         sentences,
         labels,
-        batch_size=config.batch_size,
+        batch_size=config.batch_size * parts,
         max_characters=encoder.input["character_ids"].shape[-1],
         shuffle=shuffle,
         seed=config.seed,

@@ -20,7 +20,7 @@ from keras_transformers.data import conll, tagging
 from keras_transformers.export.text import check_model, checked_length
 from keras_transformers.fine_tuning import FineTuning
 from keras_transformers.models.features import LayerChoice, feature_reader, join, layer_features
-from keras_transformers.training import runs
+from keras_transformers.training import runs, strategies
 from keras_transformers.training.losses import TokenCrossentropy
 from keras_transformers.training.metrics import TokenAccuracy
 from keras_transformers.training.tagging_metrics import EntityScores, entity_scores
@@ -59,7 +59,8 @@ def main(config: Config) -> dict[str, Any]:
         test = read(config, config.test_file, labels) if config.test_file else None
         encoder, tokenizer = config.encoder()
         extractor = layer_features(encoder, config.layers)
-        model = build(config, extractor, len(labels))
+        with config.scope():  # what is frozen belongs to the data, and stays outside
+            model = build(config, extractor, len(labels))
         whole = join(extractor, model)
         check_model(whole, tokenizer, "logits")
         checked_length(whole, config.max_sequence_length, pair=False)
@@ -76,16 +77,20 @@ def main(config: Config) -> dict[str, Any]:
         encoded_dev = encode(dev)
         batching = {"batch_size": config.batch_size, "seed": config.seed}
         # The encoder runs once over the data; its outputs stay in memory.
-        train_batches = (
-            tagging.dataset(encode(train), labels, shuffle=True, **batching).map(features).cache()
+        size = config.batch_size * config.accumulate
+        train_batches = tagging.dataset(
+            encode(train), labels, batch_size=size, shuffle=True, seed=config.seed
         )
+        train_batches = train_batches.map(features).cache()
         dev_batches = tagging.dataset(encoded_dev, labels, **batching).map(features).cache()
-        model.compile(
-            optimizer=config.optimizer(len(train_batches)),
-            loss={"logits": TokenCrossentropy()},
-            weighted_metrics={"logits": [TokenAccuracy("accuracy")]},
-            jit_compile=False,
-        )
+        with config.scope():
+            model.compile(
+                optimizer=config.optimizer(len(train_batches)),
+                loss={"logits": TokenCrossentropy()},
+                weighted_metrics={"logits": [TokenAccuracy("accuracy")]},
+                jit_compile=False,
+            )
+        config.prepare(model)
         runs.start(folder, config)
 
     def scores(batches: tf.data.Dataset, encoded: tagging.EncodedSentences) -> EntityScores:
@@ -107,7 +112,7 @@ def main(config: Config) -> dict[str, Any]:
         ],
         verbose=runs.verbosity(),
     ).history
-    model.load_weights(folder / runs.BEST_WEIGHTS)
+    strategies.load_weights(model, folder / runs.BEST_WEIGHTS)
 
     found = {"dev": scores(dev_batches, encoded_dev)}
     if test is not None:
@@ -124,7 +129,7 @@ def main(config: Config) -> dict[str, Any]:
         print(f"{name}:\n{result}")
         metrics[f"{name}_entity_f1"] = result.overall.f1
     runs.report(folder, metrics)
-    if config.export:
+    if config.export and strategies.is_chief():
         exported = kt.export.tagger(
             whole,
             tokenizer,

@@ -26,7 +26,7 @@ from keras_transformers.data.cleaning import deduplicate, overlap, split
 from keras_transformers.data.examples import Examples
 from keras_transformers.export.text import check_model, checked_length
 from keras_transformers.fine_tuning import FineTuning, with_grid
-from keras_transformers.training import classification_metrics, runs
+from keras_transformers.training import classification_metrics, runs, strategies
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -51,18 +51,21 @@ def main(config: Config) -> dict[str, Any]:
         monitor = f"val_{task.metrics[0]}"
         folder = config.begin()
         train, dev, unlabelled = read(config)
-        encoder, tokenizer = config.encoder()
-        if task.is_regression:
-            model = kt.heads.regressor(encoder, dropout=config.dropout)
-            output, loss, metric = "score", keras.losses.MeanSquaredError(), "mse"
-        else:
-            model = kt.heads.classifier(encoder, len(task.labels), dropout=config.dropout)
-            loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-            output, metric = "logits", "accuracy"
+        with config.scope():
+            encoder, tokenizer = config.encoder()
+            if task.is_regression:
+                model = kt.heads.regressor(encoder, dropout=config.dropout)
+                output, loss, metric = "score", keras.losses.MeanSquaredError(), "mse"
+            else:
+                model = kt.heads.classifier(encoder, len(task.labels), dropout=config.dropout)
+                loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+                output, metric = "logits", "accuracy"
         check_model(model, tokenizer, output)
         checked_length(model, config.max_sequence_length, pair=task.text_b is not None)
 
-        def batches(examples: Examples, *, targets: bool, shuffle: bool = False) -> tf.data.Dataset:
+        def batches(
+            examples: Examples, *, targets: bool, parts: int = 1, shuffle: bool = False
+        ) -> tf.data.Dataset:
             if task.is_regression:
                 make = functools.partial(regression.dataset, targets=targets)
             else:
@@ -71,19 +74,21 @@ def main(config: Config) -> dict[str, Any]:
             return make(
                 examples,
                 tokenizer,
-                batch_size=config.batch_size,
+                batch_size=config.batch_size * parts,
                 max_sequence_length=config.max_sequence_length,
                 shuffle=shuffle,
                 seed=config.seed,
             )
 
-        train_batches = batches(train, targets=True, shuffle=True)
-        model.compile(
-            optimizer=config.optimizer(len(train_batches)),
-            loss={output: loss},
-            metrics={output: [metric]},
-            jit_compile=False,
-        )
+        train_batches = batches(train, targets=True, parts=config.accumulate, shuffle=True)
+        with config.scope():
+            model.compile(
+                optimizer=config.optimizer(len(train_batches)),
+                loss={output: loss},
+                metrics={output: [metric]},
+                jit_compile=False,
+            )
+        config.prepare(model)
         runs.start(folder, config)
 
     def predict(examples: Examples) -> np.ndarray:
@@ -112,19 +117,19 @@ def main(config: Config) -> dict[str, Any]:
         ],
         verbose=runs.verbosity(),
     ).history
-    model.load_weights(folder / runs.BEST_WEIGHTS)
+    strategies.load_weights(model, folder / runs.BEST_WEIGHTS)
 
     metrics = {f"dev_{name}": value for name, value in scores(dev).items()} | {
         **runs.best_epoch(history, monitor),
         "epochs": runs.epochs(history),
         "seconds": round(time.time() - started),
     }
-    if unlabelled is not None:
+    if unlabelled is not None and strategies.is_chief():
         found = predict(unlabelled)
         answers = found if task.is_regression else [task.labels[i] for i in found]
         glue.write_submission(task.name, answers, folder / f"{task.title}.tsv")
     runs.report(folder, metrics)
-    if config.export:
+    if config.export and strategies.is_chief():
         options = {"max_sequence_length": config.max_sequence_length, "pair": bool(task.text_b)}
         if task.is_regression:
             exported = kt.export.regressor(model, tokenizer, config.export, **options)

@@ -25,7 +25,7 @@ from keras_transformers.encoders import load_language_model
 from keras_transformers.export.text import ONE_TEXT_INPUTS, check_model, checked_length
 from keras_transformers.fine_tuning import FineTuning, with_grid
 from keras_transformers.models import gpt
-from keras_transformers.training import runs
+from keras_transformers.training import runs, strategies
 from keras_transformers.training.losses import TokenCrossentropy
 from keras_transformers.training.metrics import Perplexity
 
@@ -51,42 +51,48 @@ def main(config: Config) -> dict[str, Any]:
             raise ValueError("byte pairs keep the case of a text: leave --no-lowercase out")
         folder = config.begin()
         train, dev, test, labels = config.read()
-        language_model, tokenizer = load_language_model(
-            weights=config.weights,
-            model=config.model,
-            vocabulary=config.vocabulary,
-            dropout=config.dropout,
-        )
-        model = gpt.classifier(language_model, len(labels), dropout=config.dropout)
+        with config.scope():
+            language_model, tokenizer = load_language_model(
+                weights=config.weights,
+                model=config.model,
+                vocabulary=config.vocabulary,
+                dropout=config.dropout,
+            )
+            model = gpt.classifier(language_model, len(labels), dropout=config.dropout)
         packer = TextPacker(tokenizer)
         check_model(model, packer, "logits", inputs=ONE_TEXT_INPUTS)
         checked_length(model, config.max_sequence_length, pair=train.texts_b is not None)
 
-        def batches(examples: Examples, *, shuffle: bool = False) -> tf.data.Dataset:
+        def batches(
+            examples: Examples, *, parts: int = 1, shuffle: bool = False
+        ) -> tf.data.Dataset:
             return classification_batches(
                 examples,
                 tokenizer,
                 labels,
-                batch_size=config.batch_size,
+                batch_size=config.batch_size * parts,
                 max_sequence_length=config.max_sequence_length,
                 shuffle=shuffle,
                 seed=config.seed,
             )
 
-        train_batches, dev_batches = batches(train, shuffle=True), batches(dev)
-        model.compile(
-            optimizer=config.optimizer(len(train_batches)),
-            loss={
-                "logits": keras.losses.SparseCategoricalCrossentropy(from_logits=True),
-                "token_logits": TokenCrossentropy(),
-            },
-            loss_weights={"logits": 1.0, "token_logits": config.language_model_weight},
-            weighted_metrics={
-                "logits": [keras.metrics.SparseCategoricalAccuracy(name="accuracy")],
-                "token_logits": [Perplexity()],
-            },
-            jit_compile=False,
-        )
+        train_batches = batches(train, parts=config.accumulate, shuffle=True)
+        dev_batches = batches(dev)
+        with config.scope():
+            model.compile(
+                optimizer=config.optimizer(len(train_batches)),
+                loss={
+                    "logits": keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+                    "token_logits": TokenCrossentropy(),
+                },
+                loss_weights={"logits": 1.0, "token_logits": config.language_model_weight},
+                weighted_metrics={
+                    "logits": [keras.metrics.SparseCategoricalAccuracy(name="accuracy")],
+                    "token_logits": [Perplexity()],
+                },
+                jit_compile=False,
+            )
+        config.prepare(model)
         runs.start(folder, config)
 
     history = model.fit(
@@ -97,7 +103,7 @@ def main(config: Config) -> dict[str, Any]:
         callbacks=runs.callbacks(folder, monitor="val_logits_accuracy"),
         verbose=runs.verbosity(),
     ).history
-    model.load_weights(folder / runs.BEST_WEIGHTS)
+    strategies.load_weights(model, folder / runs.BEST_WEIGHTS)
 
     metrics = {
         "dev_accuracy": max(history["val_logits_accuracy"]),
@@ -114,7 +120,7 @@ def main(config: Config) -> dict[str, Any]:
             "test_majority": majority_share(test),
         }
     runs.report(folder, metrics)
-    if config.export:
+    if config.export and strategies.is_chief():
         exported = kt.export.classifier(
             model,
             packer,

@@ -21,13 +21,13 @@ from keras_transformers.data.image_decoder import ImageDecoder
 from keras_transformers.data.images import Images, dataset, load_digits, load_folder, load_idx
 from keras_transformers.export.versions import split_target
 from keras_transformers.models.vit import vit
-from keras_transformers.training import runs
+from keras_transformers.training import runs, strategies
 from keras_transformers.training.optimizers import adamw
 from keras_transformers.training.schedules import WarmupCosineDecay
 
 
-@dataclasses.dataclass(frozen=True)
-class Config:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Config(strategies.Scaling):
     """Trains a Vision Transformer to classify images."""
 
     data: str = (
@@ -59,7 +59,6 @@ class Config:
     crop_padding: int = 1  # pixels by which an image is moved at most, in both directions
     flip: bool = False  # mirror half of the images; not for digits
     mixup: float = 0.2  # alpha; 0 does not mix
-    precision: Literal["float32", "mixed_bfloat16"] = "float32"
     seed: int = 0  # of the split, new weights, dropout, order and augmentation
 
     name: str = "image_classification"  # the run's folder in runs_dir
@@ -71,19 +70,22 @@ def main(config: Config) -> dict[str, Any]:
     """Trains, measures, exports; returns what it writes to runs/<name>/metrics.json."""
     started = time.time()
     with runs.user_errors():
-        folder = runs.check_new(config.runs_dir / config.name)
-        if config.export:
-            split_target(config.export)
+        config.begin_strategy()
+        folder = config.runs_dir / config.name
+        if strategies.is_chief():
+            runs.check_new(folder)
+            if config.export:
+                split_target(config.export)
         train, dev, test = read(config)
-        keras.config.set_dtype_policy(config.precision)
         keras.utils.set_random_seed(config.seed)
-        model = build(config, train)
+        with config.scope():
+            model = build(config, train)
         augmentation = Augmentation(
             crop_padding=config.crop_padding, flip=config.flip, mixup=config.mixup
         )
         train_batches = dataset(
             train,
-            batch_size=config.batch_size,
+            batch_size=config.batch_size * config.accumulate,
             shuffle=True,
             augmentation=augmentation,
             seed=config.seed,
@@ -99,16 +101,20 @@ def main(config: Config) -> dict[str, Any]:
             warmup_steps=round(config.warmup_fraction * num_updates),
             total_steps=num_updates,
         )
-        model.compile(
-            optimizer=adamw(schedule, weight_decay=config.weight_decay, clip_norm=config.clip_norm),
-            loss={
-                "logits": keras.losses.CategoricalCrossentropy(
-                    from_logits=True, label_smoothing=config.label_smoothing
-                )
-            },
-            metrics={"logits": [keras.metrics.CategoricalAccuracy(name="accuracy")]},
-            jit_compile=False,
-        )
+        with config.scope():
+            model.compile(
+                optimizer=adamw(
+                    schedule, weight_decay=config.weight_decay, clip_norm=config.clip_norm
+                ),
+                loss={
+                    "logits": keras.losses.CategoricalCrossentropy(
+                        from_logits=True, label_smoothing=config.label_smoothing
+                    )
+                },
+                metrics={"logits": [keras.metrics.CategoricalAccuracy(name="accuracy")]},
+                jit_compile=False,
+            )
+        config.prepare(model)
         runs.start(folder, config)
 
     print(f"{len(train)} images to train, {len(dev)} dev, {len(test)} test: {train.shape} each")
@@ -132,7 +138,7 @@ def main(config: Config) -> dict[str, Any]:
         "seconds": round(time.time() - started),
     }
     runs.report(folder, metrics)
-    if config.export:
+    if config.export and strategies.is_chief():
         height, width, channels = train.shape
         decoder = ImageDecoder((height, width), channels)
         exported = kt.export.image_classifier(model, decoder, train.label_names, config.export)

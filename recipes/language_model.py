@@ -19,7 +19,7 @@ from keras_transformers.data import causal as data
 from keras_transformers.export.versions import split_target
 from keras_transformers.models.gpt import causal_lm
 from keras_transformers.tokenizers import BytePairTokenizer, byte_pair_files
-from keras_transformers.training import optimizers, runs
+from keras_transformers.training import optimizers, runs, strategies
 from keras_transformers.training.kneser_ney import KneserNey
 from keras_transformers.training.losses import TokenCrossentropy
 from keras_transformers.training.metrics import Perplexity
@@ -28,8 +28,8 @@ from keras_transformers.training.schedules import Decay, warmup_schedule
 from keras_transformers.training.text_perplexity import LogProbabilityOfTokens, TextPerplexity
 
 
-@dataclasses.dataclass(frozen=True)
-class Config:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Config(strategies.Scaling):
     """Trains a causal language model and measures it on text that it has not seen."""
 
     data: tuple[Path, ...]  # text files, plain or .gz
@@ -69,20 +69,23 @@ def main(config: Config) -> dict[str, Any]:
     """Trains, measures, exports; returns what it writes to runs/<name>/metrics.json."""
     started = time.time()
     with runs.user_errors():
+        config.begin_strategy()
         folder = config.runs_dir / config.name
         if config.resume:
-            check_same(folder, config, may_differ=("resume", "export", "export_dtype"))
-        else:
+            may_differ = ("resume", "export", "export_dtype", *strategies.PLACE)
+            check_same(folder, config, may_differ=may_differ)
+        elif strategies.is_chief():
             runs.check_new(folder)
-        if config.export:
+        if config.export and strategies.is_chief():
             split_target(config.export)
         texts = read(config)
         runs.start(folder, config)
         vocabulary = config.vocabulary or folder / "vocabulary"
-        if not config.vocabulary and not vocabulary.is_dir():
+        if strategies.is_chief() and not config.vocabulary and not vocabulary.is_dir():
             BytePairTokenizer.train(
                 texts["train"], vocabulary, vocabulary_size=config.vocabulary_size
             )
+        strategies.wait_for_all()
         tokenizer = BytePairTokenizer(vocabulary)
         streams = {split: data.tokenize(documents, tokenizer) for split, documents in texts.items()}
         for split, stream in streams.items():
@@ -90,40 +93,46 @@ def main(config: Config) -> dict[str, Any]:
         keras.utils.set_random_seed(config.seed)
         rows: dict[str, Any] = {
             "length": config.length,
-            "batch_size": config.batch_size,
             "separate_documents": config.separate_documents,
         }
-        steps_per_epoch = -(-data.num_rows(streams["train"], config.length) // config.batch_size)
-        model = build(config, tokenizer.vocabulary_size, max(1, steps_per_epoch))
+        size = config.batch_size * config.accumulate
+        steps_per_epoch = -(-data.num_rows(streams["train"], config.length) // size)
+        with config.scope():
+            model = build(config, tokenizer.vocabulary_size, max(1, steps_per_epoch))
+        config.prepare(model)
         state = TrainingState(folder / "state.npz")
         usual = runs.callbacks(folder, monitor="val_log_probability")
         callbacks = [LogProbabilityOfTokens(), *usual, state]
         state.restore(model, callbacks)
         done = len(state.epochs)
         train_batches = data.training_batches(
-            streams["train"], **rows, seed=config.seed, skip_epochs=done
+            streams["train"], **rows, batch_size=size, seed=config.seed, skip_epochs=done
         )
 
     model.fit(
         train_batches,
         steps_per_epoch=steps_per_epoch,
-        validation_data=data.evaluation_batches(streams["dev"], **rows),
+        validation_data=data.evaluation_batches(
+            streams["dev"], **rows, batch_size=config.batch_size
+        ),
         initial_epoch=done,
         epochs=config.epochs,
         callbacks=callbacks,
         verbose=runs.verbosity(),
     )
     seconds = round(time.time() - started)
-    model.load_weights(folder / runs.BEST_WEIGHTS)
+    strategies.load_weights(model, folder / runs.BEST_WEIGHTS)
     metrics: dict[str, Any] = {
         "parameters": model.count_params(),
-        "steps": int(model.optimizer.iterations),
+        "steps": int(model.optimizer.iterations.numpy()),
         "epochs": state.epochs,
         "seconds": seconds,  # validation included; since the start, or since it was resumed
     }
     held_out = streams["held_out"]
     # Every token is predicted from half a row at least.
-    batches = data.evaluation_batches(held_out, **rows, stride=max(1, config.length // 2))
+    batches = data.evaluation_batches(
+        held_out, **rows, batch_size=config.batch_size, stride=max(1, config.length // 2)
+    )
     found = model.evaluate(batches, return_dict=True, verbose=0)
     nats = float(np.log(found["perplexity"])) * held_out.num_targets
     metrics |= measure(nats, held_out).figures("GPT")
@@ -133,14 +142,10 @@ def main(config: Config) -> dict[str, Any]:
     nats = -sum(float(ngrams.log_probabilities(ids).sum()) for ids in held_out.documents())
     metrics |= measure(nats, held_out).figures(f"Kneser-Ney {config.ngram_order}-grams")
 
-    # As a GPT-2 is published: for recipes/gpt_classification.py, and transformers' from_pretrained.
-    weights = folder / "weights"
-    if not weights.is_dir():
-        byte_pair_files.write(byte_pair_files.read(vocabulary), weights)
-    kt.convert.save_gpt(model, weights / "model.safetensors")
-    kt.convert.save_gpt_config(model, weights / "config.json")
+    if strategies.is_chief():
+        save(model, vocabulary, folder / "weights")
     runs.report(folder, metrics)
-    if config.export:
+    if config.export and strategies.is_chief():
         exported = kt.export.generator(
             model, tokenizer, config.export, weights_dtype=config.export_dtype
         )
@@ -188,6 +193,14 @@ def build(config: Config, vocabulary_size: int, steps_per_epoch: int) -> keras.M
         jit_compile=False,
     )
     return model
+
+
+def save(model: keras.Model, vocabulary: Path, folder: Path) -> None:
+    """As a GPT-2 is published: for gpt_classification.py, and transformers' from_pretrained."""
+    if not folder.is_dir():
+        byte_pair_files.write(byte_pair_files.read(vocabulary), folder)
+    kt.convert.save_gpt(model, folder / "model.safetensors")
+    kt.convert.save_gpt_config(model, folder / "config.json")
 
 
 def measure(nats: float, stream: data.TokenStream) -> TextPerplexity:

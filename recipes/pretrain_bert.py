@@ -17,6 +17,7 @@ Score:   132 held-out documents, 128 tokens an example   masked tokens  perplexi
 """
 
 import dataclasses
+import functools
 import time
 from pathlib import Path
 from typing import Any, Literal
@@ -32,8 +33,7 @@ from keras_transformers.encoders import (
     save_pretrainer,
 )
 from keras_transformers.export.versions import split_target
-from keras_transformers.training import optimizers, runs
-from keras_transformers.training.accumulation import accumulate
+from keras_transformers.training import optimizers, runs, strategies
 from keras_transformers.training.baselines import unigram_baseline
 from keras_transformers.training.losses import TokenCrossentropy
 from keras_transformers.training.metrics import Perplexity, TokenAccuracy
@@ -43,8 +43,8 @@ from keras_transformers.training.schedules import WarmupLinearDecay
 SHAPE = ("num_layers", "num_heads", "hidden_dim")
 
 
-@dataclasses.dataclass(frozen=True)
-class Config:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Config(strategies.Scaling):
     """Pretrains a BERT encoder with its two heads."""
 
     data: Path | None = None  # a text file, or a folder of them; with --corpora their folder
@@ -66,15 +66,14 @@ class Config:
     hidden_dim: int | None = None
     dropout: float = 0.1  # in the encoder and its attention
     initializer_range: float = 0.02  # of a new encoder's matrices; 0.07 for a width of 128
-    precision: Literal["float32", "mixed_bfloat16"] = "float32"
 
     epochs: int = 10
     steps_per_epoch: int = 1000  # updates until the next validation and checkpoint
     phase_1_length: int = 128  # tokens of an example, in the first epochs
     phase_2_length: int = 512  # in the last
     phase_2_epochs: int = 1  # how many these are; in the paper a tenth of all
-    batch_size: int = 64  # examples that go through the model at once
-    accumulate: int = 1  # as many batches make one update
+    batch_size: int = 64  # examples that go through the model at once, on all replicas together
+    shard: strategies.Shard = "element"  # workers share each batch, or the files of records
     optimizer: Literal["adamw", "lamb"] = "adamw"
     learning_rate: float = 1e-3  # the highest, after the warm-up
     warmup_fraction: float = 0.1  # of all updates
@@ -92,16 +91,17 @@ def main(config: Config) -> dict[str, Any]:
     """Trains, measures, exports; returns what it writes to runs/<name>/metrics.json."""
     started = time.time()
     with runs.user_errors():
+        config.begin_strategy()
         folder = config.runs_dir / config.name
         if config.resume:
-            check_same(folder, config, may_differ=("resume", "export"))
-        else:
+            check_same(folder, config, may_differ=("resume", "export", *strategies.PLACE))
+        elif strategies.is_chief():
             runs.check_new(folder)
-        if config.export:
+        if config.export and strategies.is_chief():
             split_target(config.export)
-        keras.config.set_dtype_policy(config.precision)
         keras.utils.set_random_seed(config.seed)
-        phases, optimizer = plan(config)
+        with config.scope():
+            phases, optimizer = plan(config)
         lengths = [length for length, _ in phases]
         if config.weights:
             pretrained_size(config.weights, max(lengths))  # before the records are made
@@ -109,7 +109,8 @@ def main(config: Config) -> dict[str, Any]:
         runs.start(folder, config)
         records = config.records or folder / "records"
         vocabulary = config.weights / "vocab.txt" if config.weights else config.vocabulary
-        examples = sets.make_sets(
+        make_examples = functools.partial(
+            sets.make_sets,
             text,
             records,
             lengths=lengths,
@@ -120,27 +121,27 @@ def main(config: Config) -> dict[str, Any]:
             whole_words=config.whole_words,
             dupe_factor=config.dupe_factor,
         )
-        model = load_pretrainer(
-            weights=config.weights,
-            model=config.model,
-            shape={
-                name: getattr(config, name) for name in ("num_layers", "num_heads", "hidden_dim")
-            },
-            vocabulary_size=examples.tokenizer.vocabulary_size,
-            max_sequence_length=max(lengths),
-            dropout=config.dropout,
-            initializer_range=config.initializer_range,
-        )
-        model.compile(
-            optimizer=optimizer,
-            loss={name: TokenCrossentropy() for name in model.output},
-            weighted_metrics={
-                "mask_logits": [TokenAccuracy("accuracy"), Perplexity()],
-                "next_sentence_logits": [TokenAccuracy("accuracy")],
-            },
-            jit_compile=False,
-        )
-        accumulate(model, config.accumulate)
+        examples = strategies.chief_first(make_examples)
+        with config.scope():
+            model = load_pretrainer(
+                weights=config.weights,
+                model=config.model,
+                shape={name: getattr(config, name) for name in SHAPE},
+                vocabulary_size=examples.tokenizer.vocabulary_size,
+                max_sequence_length=max(lengths),
+                dropout=config.dropout,
+                initializer_range=config.initializer_range,
+            )
+            model.compile(
+                optimizer=optimizer,
+                loss={name: TokenCrossentropy() for name in model.output},
+                weighted_metrics={
+                    "mask_logits": [TokenAccuracy("accuracy"), Perplexity()],
+                    "next_sentence_logits": [TokenAccuracy("accuracy")],
+                },
+                jit_compile=False,
+            )
+        config.prepare(model)
         state = TrainingState(folder / "state.npz")
         callbacks = [*runs.callbacks(folder, monitor="val_mask_logits_accuracy"), state]
         state.restore(model, callbacks)
@@ -159,9 +160,9 @@ def main(config: Config) -> dict[str, Any]:
                 skip_batches=(first - epochs.start) * config.steps_per_epoch,
             )
         model.fit(
-            train_batches,
+            strategies.shard(train_batches, config.shard),
             steps_per_epoch=config.steps_per_epoch,
-            validation_data=dev_batches,
+            validation_data=strategies.shard(dev_batches),
             initial_epoch=first,
             epochs=epochs.stop,
             shuffle=False,  # the batches are shuffled already
@@ -173,7 +174,7 @@ def main(config: Config) -> dict[str, Any]:
     baseline = unigram_baseline(*examples.token_counts(length))
     metrics = {
         "parameters": model.count_params(),
-        "steps": int(model.optimizer.iterations),
+        "steps": int(model.optimizer.iterations.numpy()),
         "dev_mask_accuracy": last["val_mask_logits_accuracy"],
         "dev_mask_accuracy, unigram": baseline.accuracy,
         "dev_mask_perplexity": last["val_mask_logits_perplexity"],
@@ -182,9 +183,10 @@ def main(config: Config) -> dict[str, Any]:
         "epochs": state.epochs,
         "seconds": round(time.time() - started),  # since the start, or since it was resumed
     }
-    save_pretrainer(model, folder / "weights", vocabulary or records / "vocab.txt")
+    if strategies.is_chief():
+        save_pretrainer(model, folder / "weights", vocabulary or records / "vocab.txt")
     runs.report(folder, metrics)
-    if config.export:
+    if config.export and strategies.is_chief():
         print(f"exported: {kt.export.fill_mask(model, examples.tokenizer, config.export)}")
     return metrics
 
@@ -196,8 +198,6 @@ def plan(config: Config) -> tuple[list[tuple[int, range]], keras.optimizers.Opti
     bert_size(config.model)  # if there is one of that name
     if config.weights and (config.vocabulary or any(getattr(config, name) for name in SHAPE)):
         raise ValueError("--weights bring their own vocabulary and shape: leave those options out")
-    if config.accumulate < 1:
-        raise ValueError(f"--accumulate {config.accumulate}: not 1 or more")
     if not 0 <= config.phase_2_epochs <= config.epochs:
         raise ValueError(f"--phase-2-epochs {config.phase_2_epochs}: not in 0 to {config.epochs}")
     num_updates = config.epochs * config.steps_per_epoch

@@ -19,8 +19,8 @@ from keras_transformers.data import bidirectional
 from keras_transformers.data import pretraining_sets as sets
 from keras_transformers.export.versions import split_target
 from keras_transformers.models.elmo import elmo, language_model
-from keras_transformers.tokenizers.word_vocabulary import BEGIN_ID, END_ID
-from keras_transformers.training import optimizers, runs
+from keras_transformers.tokenizers.word_vocabulary import BEGIN_ID, END_ID, WordVocabulary
+from keras_transformers.training import optimizers, runs, strategies
 from keras_transformers.training.baselines import unigram_baseline
 from keras_transformers.training.kneser_ney import KneserNey
 from keras_transformers.training.output_perplexity import OutputPerplexity
@@ -31,8 +31,8 @@ from keras_transformers.training.schedules import WarmupLinearDecay
 OUTPUTS = ("forward_loss", "backward_loss")
 
 
-@dataclasses.dataclass(frozen=True)
-class Config:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Config(strategies.Scaling):
     """Pretrains ELMo."""
 
     data: Path  # a text file, or a folder of them; with --corpora their folder
@@ -72,12 +72,13 @@ def main(config: Config) -> dict[str, Any]:
     """Trains, measures, exports; returns what it writes to runs/<name>/metrics.json."""
     started = time.time()
     with runs.user_errors():
+        config.begin_strategy()
         folder = config.runs_dir / config.name
         if config.resume:
-            check_same(folder, config, may_differ=("resume", "export"))
-        else:
+            check_same(folder, config, may_differ=("resume", "export", *strategies.PLACE))
+        elif strategies.is_chief():
             runs.check_new(folder)
-        if config.export:
+        if config.export and strategies.is_chief():
             split_target(config.export)
         keras.utils.set_random_seed(config.seed)
         train, dev, vocabulary = bidirectional.make_texts(
@@ -88,13 +89,16 @@ def main(config: Config) -> dict[str, Any]:
             min_frequency=config.min_frequency,
             max_characters=config.max_characters,
         )
-        encoder, model, optimizer = build(config, len(vocabulary))
-        model.compile(
-            optimizer=optimizer,
-            loss={name: OutputIsLoss() for name in OUTPUTS},
-            weighted_metrics={name: [OutputPerplexity()] for name in OUTPUTS},
-            jit_compile=False,
-        )
+        with config.scope():
+            encoder, model, optimizer = build(config, len(vocabulary))
+        with config.scope():
+            model.compile(
+                optimizer=optimizer,
+                loss={name: OutputIsLoss() for name in OUTPUTS},
+                weighted_metrics={name: [OutputPerplexity()] for name in OUTPUTS},
+                jit_compile=False,
+            )
+        config.prepare(model)
         state = TrainingState(folder / "state.npz")
         callbacks = [
             keras.callbacks.LambdaCallback(on_epoch_end=log_probability),
@@ -102,16 +106,18 @@ def main(config: Config) -> dict[str, Any]:
             state,
         ]
         state.restore(model, callbacks)
-        batching = {"batch_size": config.batch_size, "window_length": config.window_length}
         train_batches = bidirectional.dataset(
             train,
+            batch_size=config.batch_size * config.accumulate,
+            window_length=config.window_length,
             shuffle=True,
             repeat=True,
             seed=config.seed,
             skip_batches=len(state.epochs) * config.steps_per_epoch,
-            **batching,
         )
-        dev_batches = bidirectional.dataset(dev, **batching)
+        dev_batches = bidirectional.dataset(
+            dev, batch_size=config.batch_size, window_length=config.window_length
+        )
         runs.start(folder, config)
 
     model.fit(
@@ -128,7 +134,7 @@ def main(config: Config) -> dict[str, Any]:
     last = state.epochs[-1]
     metrics = {
         "parameters": encoder.count_params(),
-        "steps": int(model.optimizer.iterations),
+        "steps": int(model.optimizer.iterations.numpy()),
         "dev_words": dev.statistics.num_words,
         "dev_unknown_words": dev.statistics.num_unknown,
         "dev_perplexity, unigram": unigram_baseline(
@@ -145,14 +151,10 @@ def main(config: Config) -> dict[str, Any]:
         "epochs": state.epochs,
         "seconds": round(time.time() - started),  # since the start, or since it was resumed
     }
-    weights = folder / "weights"  # as bilm-tf has them
-    weights.mkdir(exist_ok=True)
-    kt.convert.save_elmo(encoder, weights / "weights.hdf5")
-    kt.convert.save_elmo_options(encoder, weights / "options.json")
-    if not (weights / "vocabulary.txt").exists():
-        vocabulary.write(weights / "vocabulary.txt")
+    if strategies.is_chief():
+        save(encoder, vocabulary, folder / "weights")
     runs.report(folder, metrics)
-    if config.export:
+    if config.export and strategies.is_chief():
         print(f"exported: {kt.export.word_embedder(encoder, config.export)}")
     return metrics
 
@@ -173,6 +175,15 @@ def build(
     )
     optimizer = optimizers.adam(schedule, beta_2=0.999, epsilon=1e-8, clip_norm=config.clip_norm)
     return encoder, language_model(encoder, softmax), optimizer
+
+
+def save(encoder: keras.Model, vocabulary: WordVocabulary, folder: Path) -> None:
+    """As bilm-tf has them."""
+    folder.mkdir(exist_ok=True)
+    kt.convert.save_elmo(encoder, folder / "weights.hdf5")
+    kt.convert.save_elmo_options(encoder, folder / "options.json")
+    if not (folder / "vocabulary.txt").exists():
+        vocabulary.write(folder / "vocabulary.txt")
 
 
 def log_probability(epoch: int, logs: dict[str, Any]) -> None:

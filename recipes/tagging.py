@@ -18,7 +18,7 @@ import keras_transformers as kt
 from keras_transformers.data import conll, tagging
 from keras_transformers.export.text import check_model, checked_length
 from keras_transformers.fine_tuning import FineTuning, with_grid
-from keras_transformers.training import runs
+from keras_transformers.training import runs, strategies
 from keras_transformers.training.losses import TokenCrossentropy
 from keras_transformers.training.metrics import TokenAccuracy
 from keras_transformers.training.tagging_metrics import EntityScores, entity_scores
@@ -48,8 +48,9 @@ def main(config: Config) -> dict[str, Any]:
         labels = conll.label_set(train)
         dev = read(config, config.dev_file, labels)
         test = read(config, config.test_file, labels) if config.test_file else None
-        encoder, tokenizer = config.encoder()
-        model = kt.heads.tagger(encoder, len(labels), dropout=config.dropout)
+        with config.scope():
+            encoder, tokenizer = config.encoder()
+            model = kt.heads.tagger(encoder, len(labels), dropout=config.dropout)
         check_model(model, tokenizer, "logits")
         checked_length(model, config.max_sequence_length, pair=False)
 
@@ -59,14 +60,21 @@ def main(config: Config) -> dict[str, Any]:
             )
 
         encoded_dev = encode(dev)
-        batching = {"batch_size": config.batch_size, "seed": config.seed}
-        train_batches = tagging.dataset(encode(train), labels, shuffle=True, **batching)
-        model.compile(
-            optimizer=config.optimizer(len(train_batches)),
-            loss={"logits": TokenCrossentropy()},
-            weighted_metrics={"logits": [TokenAccuracy("accuracy")]},
-            jit_compile=False,
+        train_batches = tagging.dataset(
+            encode(train),
+            labels,
+            batch_size=config.batch_size * config.accumulate,
+            shuffle=True,
+            seed=config.seed,
         )
+        with config.scope():
+            model.compile(
+                optimizer=config.optimizer(len(train_batches)),
+                loss={"logits": TokenCrossentropy()},
+                weighted_metrics={"logits": [TokenAccuracy("accuracy")]},
+                jit_compile=False,
+            )
+        config.prepare(model)
         runs.start(folder, config)
 
     def scores(encoded: tagging.EncodedSentences) -> EntityScores:
@@ -89,7 +97,7 @@ def main(config: Config) -> dict[str, Any]:
         ],
         verbose=runs.verbosity(),
     ).history
-    model.load_weights(folder / runs.BEST_WEIGHTS)
+    strategies.load_weights(model, folder / runs.BEST_WEIGHTS)
 
     found = {"dev": scores(encoded_dev)}
     if test is not None:
@@ -104,7 +112,7 @@ def main(config: Config) -> dict[str, Any]:
         print(f"{name}:\n{result}")
         metrics[f"{name}_entity_f1"] = result.overall.f1
     runs.report(folder, metrics)
-    if config.export:
+    if config.export and strategies.is_chief():
         exported = kt.export.tagger(
             model,
             tokenizer,

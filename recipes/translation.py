@@ -30,7 +30,7 @@ from keras_transformers.export.translation import Translator, check_encoder_deco
 from keras_transformers.export.versions import split_target
 from keras_transformers.inspection import attention_pictures
 from keras_transformers.tokenizers.sentencepiece import SentencePieceTokenizer
-from keras_transformers.training import runs
+from keras_transformers.training import runs, strategies
 from keras_transformers.training.averaging import CheckpointAveraging, SwapAverageWeights
 from keras_transformers.training.bleu_by_length import bleu_by_length
 from keras_transformers.training.choice import choose_weights
@@ -62,20 +62,22 @@ def main(config: Config) -> dict[str, Any]:
     with runs.user_errors():
         runs.check_installed("matplotlib", "sacrebleu", extra="translation")
         folder = config.begin()
-        if config.export:
+        if config.export and strategies.is_chief():
             split_target(config.export)
         languages = (config.source_language, config.target_language)
         splits = {
             split: list(read_multi30k(config.data, split, languages=languages))
             for split in ("train", "val", config.test_split)
         }
-        model = kt.create_model(config.model, **config.model_arguments(config.vocabulary_size))
+        with config.scope():
+            model = kt.create_model(config.model, **config.model_arguments(config.vocabulary_size))
         check_encoder_decoder(model)
         runs.start(folder, config)
         vocabulary = folder / "vocabulary.model"
-        if not vocabulary.is_file():
+        if strategies.is_chief() and not vocabulary.is_file():
             files = multi30k_files(config.data, "train", languages=languages)
             SentencePieceTokenizer.train(files, vocabulary, vocabulary_size=config.vocabulary_size)
+        strategies.wait_for_all()
         tokenizer = SentencePieceTokenizer(vocabulary)
         length = config.max_sequence_length
         train = data.encode(splits["train"], tokenizer, max_sequence_length=length)
@@ -85,15 +87,18 @@ def main(config: Config) -> dict[str, Any]:
         if config.bpe_dropout:
             rate = config.bpe_dropout
             pairs = data.with_dropout(train, tokenizer, dropout=rate, seed=config.seed)
-        batching = {"batch_tokens": config.batch_tokens, "seed": config.seed}
+        size = config.batch_tokens * config.accumulate
+        batching = {"batch_tokens": size, "seed": config.seed}
         statistics = data.batch_statistics(pairs, **batching)
         print(statistics)
-        model.compile(
-            optimizer=config.optimizer(statistics.num_batches, ema=config.ema),
-            loss={"logits": TokenCrossentropy(label_smoothing=config.label_smoothing)},
-            weighted_metrics={"logits": [Perplexity(), TokenAccuracy()]},
-            jit_compile=False,
-        )
+        with config.scope():
+            model.compile(
+                optimizer=config.optimizer(statistics.num_batches, ema=config.ema),
+                loss={"logits": TokenCrossentropy(label_smoothing=config.label_smoothing)},
+                weighted_metrics={"logits": [Perplexity(), TokenAccuracy()]},
+                jit_compile=False,
+            )
+        config.prepare(model)
 
     search: dict[str, Any] = {
         "max_sequence_length": length,
@@ -137,13 +142,13 @@ def main(config: Config) -> dict[str, Any]:
         verbose=runs.verbosity(),
     )
     if config.ema:  # Keras puts the averages in at the last epoch only, not where it stops earlier
-        model.load_weights(folder / runs.LAST_WEIGHTS)
+        strategies.load_weights(model, folder / runs.LAST_WEIGHTS)
     seconds = time.time() - started
 
     metrics: dict[str, Any] = {
         "parameters": model.count_params(),
         "epochs": state.epochs,
-        "steps": int(model.optimizer.iterations),
+        "steps": int(model.optimizer.iterations.numpy()),
         "seconds": round(seconds),  # validation included; since the start, or since it was resumed
         "target_tokens_per_second": (len(state.epochs) - done)
         * train.report.num_target_tokens
@@ -157,12 +162,13 @@ def main(config: Config) -> dict[str, Any]:
         return metrics[f"val BLEU, {name}, beam"]
 
     metrics["chosen"] = choose_weights(model, averaging, score)  # by val, never by the test set
-    model.save_weights(folder / "chosen.weights.h5")
+    if strategies.is_chief():
+        model.save_weights(folder / "chosen.weights.h5")
     sources, references = zip(*splits[config.test_split], strict=True)
     by_length = bleu_by_length(sources, beam.translate_all(sources), references)
     metrics[f"{config.test_split} BLEU by source words"] = by_length
     runs.report(folder, metrics)
-    if config.export:
+    if config.export and strategies.is_chief():
         exported = kt.export.translator(
             model,
             tokenizer,

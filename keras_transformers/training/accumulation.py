@@ -1,111 +1,178 @@
-"""Gradient accumulation: one update for a batch that is too large for the model at once."""
+"""One update for a whole batch, however it is cut: into parts, into shares of replicas, or both.
 
-import functools
-from collections.abc import Mapping
+Keras averages a loss over what a replica sees at once, and averages these means again. Here what
+is summed is divided by the weights of the whole batch, those of all parts and all replicas, so that
+a token counts the same wherever it went. `distributed.prepare` puts these steps into a model.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import keras
 
 
-def accumulate(model: keras.Model, num_parts: int) -> None:
-    """Makes `model.fit` take each batch in parts, and update the weights once for all of them.
+@dataclasses.dataclass(frozen=True)
+class _Batch:
+    """A replica's share of a batch, and what it takes to weigh it against the others.
 
-    The update is that of the whole batch, token by token: parts with more real tokens weigh more.
-    (Keras' `gradient_accumulation_steps` gives each part the same weight, and counts parts as
-    updates.) The losses in the logs, the metrics and the number of updates are those of the whole
-    batches too; only dropout draws other masks. A batch that cannot be halved evenly has a smaller
-    last part. Validation goes as before. Call it after `compile`, and again after another one. The
-    losses see outputs and weights as they are: masks that Keras carries from layer to layer count
-    nothing, and XLA is switched off.
+    Attributes:
+        data: inputs, targets, sample weights: trees of tensors, rows first; None for no weights.
+        rows: how many; an int where that is known before the data come.
+        all_rows: float32, those of all replicas.
+        totals: for each loss that divides by weights their sum over all replicas, float32.
+    """
 
-        model.compile(optimizer, loss={"logits": TokenCrossentropy()}, ...)
-        accumulate(model, 4)
-        model.fit(batches_of_128)  # in parts of 32
+    data: tuple[Any, Any, Any]
+    rows: Any
+    all_rows: Any
+    totals: Mapping[str, Any]
+
+
+class WholeBatchSteps:
+    """What a replica does with its share of a batch, in training and in evaluation.
+
+    The losses in the logs, the metrics and the number of updates are those of the whole batch; only
+    dropout draws other masks. Losses see outputs and weights as they are: masks that Keras carries
+    from layer to layer count nothing. A share without rows is left alone.
 
     Args:
         model: compiled, with `loss` a dict from outputs to `keras.losses.Loss` objects that
             average: by `sample_weight` ("mean_with_sample_weight") or over all values
             ("sum_over_batch_size", Keras' default).
-        num_parts: how many; 1 leaves the model as it is.
+        num_parts: how many the share is cut into in training; the last one may be smaller.
 
     Raises:
-        ValueError: fewer parts than 1, losses that are no such dict, another backend than
-            TensorFlow, or several replicas.
+        ValueError: losses that are no such dict.
     """
-    if num_parts < 1:
-        raise ValueError(f"num_parts={num_parts}: a batch is taken in 1 part or more")
-    if num_parts == 1:
-        return
-    if keras.backend.backend() != "tensorflow":
-        raise ValueError(
-            "gradients are accumulated on TensorFlow only: set KERAS_BACKEND=tensorflow"
+
+    def __init__(self, model: Any, num_parts: int) -> None:
+        self.model = model
+        self.num_parts = num_parts
+        self.losses = _Losses(model)
+
+    def train(self, data: Any) -> None:
+        """Updates the weights, and the metrics of this replica."""
+        import tensorflow as tf
+
+        model = self.model
+        batch = self._batch(data)
+        variables = model.trainable_variables
+        reached = [False] * len(variables)  # by a gradient; Keras leaves the others alone
+
+        def add_part(part: _Batch, gradients: list[Any], values: list[Any]) -> tuple[Any, Any]:
+            with tf.GradientTape() as tape:
+                outputs = model(part.data[0], training=True)
+                found = self._losses_of(part, outputs)
+                scaled = model.optimizer.scale_loss(found[0])
+            added = tape.gradient(scaled, variables)
+            reached[:] = [gradient is not None for gradient in added]
+            self._measure(part, outputs)
+            gradients = [
+                g if a is None else g + tf.cast(tf.convert_to_tensor(a), g.dtype)
+                for g, a in zip(gradients, added, strict=True)
+            ]
+            return gradients, [v + f for v, f in zip(values, found, strict=True)]
+
+        zeros = [tf.zeros(variable.shape, variable.dtype) for variable in variables]
+        gradients, values = self._in_parts(batch, self.num_parts, add_part, zeros)
+        gradients = _sum_over_replicas(gradients)
+        pairs = zip(gradients, variables, reached, strict=True)
+        model.optimizer.apply_gradients([(g if r else None, v) for g, v, r in pairs])
+        self._log(batch, values)
+
+    def test(self, data: Any) -> None:
+        """Updates the metrics of this replica."""
+        batch = self._batch(data)
+
+        def add_part(part: _Batch, none: list[Any], values: list[Any]) -> tuple[Any, Any]:
+            outputs = self.model(part.data[0], training=False)
+            found = self._losses_of(part, outputs)
+            self._measure(part, outputs)
+            return none, [v + f for v, f in zip(values, found, strict=True)]
+
+        _, values = self._in_parts(batch, 1, add_part, [])
+        self._log(batch, values)
+
+    def _batch(self, data: Any) -> _Batch:
+        import tensorflow as tf
+
+        inputs, targets, weights = keras.utils.unpack_x_y_sample_weight(data)
+        if not self.model._compile_loss.built:  # as Keras does in its own train_step
+            self.model._compile_loss.build(targets, self.model.output)
+        first = tf.nest.flatten(inputs)[0]
+        rows = first.shape[0] if first.shape[0] is not None else tf.shape(first)[0]
+        local = self.losses.totals(weights)
+        all_rows, *totals = _sum_over_replicas([tf.cast(rows, tf.float32), *local.values()])
+        return _Batch(
+            (inputs, targets, weights), rows, all_rows, dict(zip(local, totals, strict=True))
         )
-    if model.distribute_strategy.num_replicas_in_sync > 1:
-        raise ValueError(
-            "gradients accumulate on one replica alone, not under a tf.distribute strategy"
+
+    def _in_parts(
+        self, batch: _Batch, num_parts: int, add: Callable[..., Any], start: list[Any]
+    ) -> tuple[list[Any], list[Any]]:
+        """Calls `add` for each part, with what it returned for the one before."""
+        import tensorflow as tf
+
+        values = [tf.zeros(())] * (1 + len(self.losses.names))
+        is_static = isinstance(batch.rows, int)
+        if is_static and num_parts == 1 and batch.rows:
+            return add(batch, start, values)
+        # A whole number of parts of known size is what XLA can compile.
+        is_even = is_static and batch.rows and batch.rows % num_parts == 0
+        if self.model.jit_compile and not is_even:
+            raise ValueError(
+                f"jit_compile=True takes batches of a fixed number of rows, a multiple of "
+                f"{num_parts} on each replica: found {batch.rows if is_static else 'any number'}; "
+                "drop the last batch, or compile with jit_compile=False"
+            )
+        size = -(-batch.rows // num_parts)
+
+        def add_part(first: Any, *state: Any) -> tuple[Any, ...]:
+            rows = size if is_even else tf.minimum(size, batch.rows - first)
+            data = tf.nest.map_structure(
+                lambda tensor: None if tensor is None else _slice(tensor, first, rows), batch.data
+            )
+            return first + size, *add(dataclasses.replace(batch, data=data, rows=rows), *state)
+
+        _, *found = tf.while_loop(
+            lambda first, *_: first < batch.rows,
+            add_part,
+            (tf.constant(0), start, values),
+            parallel_iterations=1,  # or several parts would be in memory at once
         )
-    losses = _Losses(model)
-    model.jit_compile = False  # a part's size is known when it runs, which XLA does not take
-    model.train_function = None  # one that an earlier `fit` made
-    model.train_step = functools.partial(_train_step, model, losses, num_parts)
+        return found[0], found[1]
 
+    def _losses_of(self, part: _Batch, outputs: Any) -> list[Any]:
+        """What a part adds to the loss of the whole batch, and to each output's."""
+        import tensorflow as tf
 
-def _train_step(model: Any, losses: "_Losses", num_parts: int, data: Any) -> dict[str, Any]:
-    """What replaces Keras' `train_step`."""
-    import tensorflow as tf
+        _, targets, weights = part.data
+        share = tf.cast(part.rows, tf.float32) / part.all_rows
+        found = self.losses(targets, outputs, weights, part.totals, share)
+        # The layers' own losses, regularization for one.
+        own = [share * tf.cast(loss, tf.float32) for loss in self.model.losses]
+        return [tf.add_n([*self.losses.weighted(found), *own]), *found]
 
-    inputs, targets, weights = keras.utils.unpack_x_y_sample_weight(data)
-    batch_size = tf.shape(tf.nest.flatten(inputs)[0])[0]
-    part_size = -(-batch_size // num_parts)
-    totals = losses.totals(weights)
-    if not model._compile_loss.built:  # Keras does that, and makes its means, in its own train_step
-        model._compile_loss.build(targets, model.output)
-    variables = model.trainable_variables
-    reached = [False] * len(variables)  # by a gradient; Keras leaves the others alone
+    def _measure(self, part: _Batch, outputs: Any) -> None:
+        inputs, targets, weights = part.data
+        self.model.compute_metrics(inputs, targets, outputs, weights)
 
-    def add_part(start: Any, gradients: Any, values: Any) -> tuple[Any, Any, Any]:
-        def part(tree: Any) -> Any:
-            stop = start + part_size
-            return tf.nest.map_structure(lambda a: None if a is None else a[start:stop], tree)
+    def _log(self, batch: _Batch, values: list[Any]) -> None:
+        """Adds to the means that Keras shows what this replica has of the batch's losses.
 
-        rows = tf.minimum(part_size, batch_size - start)
-        share = tf.cast(rows / batch_size, tf.float32)
-        with tf.GradientTape() as tape:
-            outputs = model(part(inputs), training=True)
-            found = losses(part(targets), outputs, part(weights), totals, share)
-            # The layers' own losses, regularization for one.
-            own = [share * tf.cast(loss, tf.float32) for loss in model.losses]
-            total = tf.add_n([*losses.weighted(found), *own])
-            scaled = model.optimizer.scale_loss(total)
-        added = tape.gradient(scaled, variables)
-        model.compute_metrics(part(inputs), part(targets), outputs, part(weights))
-        reached[:] = [gradient is not None for gradient in added]
-        gradients = [
-            g if a is None else g + tf.cast(tf.convert_to_tensor(a), g.dtype)
-            for g, a in zip(gradients, added, strict=True)
-        ]
-        parts = [total, *found]
-        values = [v + tf.cast(f, tf.float32) for v, f in zip(values, parts, strict=True)]
-        return start + part_size, gradients, values
+        As in Keras the batch counts by its rows in the loss, and as one in those of single outputs.
+        """
+        import tensorflow as tf
 
-    _, gradients, values = tf.while_loop(
-        lambda start, *_: start < batch_size,
-        add_part,
-        (
-            tf.constant(0),
-            [tf.zeros(variable.shape, variable.dtype) for variable in variables],
-            [tf.zeros(())] * (1 + len(losses.names)),
-        ),
-        parallel_iterations=1,  # or several parts would be in memory at once
-    )
-    pairs = zip(gradients, variables, reached, strict=True)
-    model.optimizer.apply_gradients([(g if r else None, v) for g, v, r in pairs])
-    # Keras' own, which it resets; of single losses there are some where there are several.
-    means = {metric.name: metric for metric in model.metrics}
-    for name, value in zip(["loss", *losses.names], values, strict=True):
-        if name in means:
-            means[name].update_state(value, sample_weight=batch_size)
-    return model.get_metrics_result()
+        rows = tf.cast(batch.rows, tf.float32)
+        # Keras' own, which it resets; of single losses there are some where there are several.
+        means = {metric.name: metric for metric in self.model.metrics}
+        for name, value in zip(["loss", *self.losses.names], values, strict=True):
+            if name in means:
+                counts = batch.all_rows if name == "loss" else 1.0
+                means[name].total.assign_add(value * counts)
+                means[name].count.assign_add(rows / batch.all_rows * counts)
 
 
 class _Losses:
@@ -133,7 +200,7 @@ class _Losses:
         return [self.factors[n] * value for n, value in zip(self.losses, values, strict=True)]
 
     def totals(self, weights: Any) -> dict[str, Any]:
-        """The weights of the whole batch, summed, for each loss that divides by them."""
+        """The weights of these rows, summed, for each loss that divides by them."""
         return {
             name: keras.ops.sum(keras.ops.cast(_of(weights, name), "float32"))
             for name, loss in self.losses.items()
@@ -165,3 +232,21 @@ def _of(weights: Any, name: str) -> Any:
 def _expand(weight: Any, rank: int) -> Any:
     """Axes of 1 behind the weight's own."""
     return keras.ops.reshape(weight, (*keras.ops.shape(weight), *[1] * (rank - len(weight.shape))))
+
+
+def _slice(tensor: Any, first: Any, rows: Any) -> Any:
+    """Some rows; their number is static where `rows` is an int."""
+    import tensorflow as tf
+
+    others = [-1 if size is None else size for size in tensor.shape[1:]]
+    return tf.slice(tensor, [first, *[0] * len(others)], [rows, *others])
+
+
+def _sum_over_replicas(tensors: list[Any]) -> list[Any]:
+    """Each tensor summed over all replicas, which get the same sums."""
+    import tensorflow as tf
+
+    context = tf.distribute.get_replica_context()
+    if context.num_replicas_in_sync == 1:
+        return tensors
+    return context.all_reduce(tf.distribute.ReduceOp.SUM, tensors)

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import keras
 
-from keras_transformers.training import runs
+from keras_transformers.training import runs, strategies
 from keras_transformers.training.optimizers import adam
 from keras_transformers.training.resume import check_same
 from keras_transformers.training.schedules import Decay, warmup_schedule
@@ -21,7 +21,7 @@ _OPTIONS_OF_FAMILY: dict[str, dict[str, Option]] = {
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class EncoderDecoderTraining:
+class EncoderDecoderTraining(strategies.Scaling):
     """A recipe's configuration begins with these; they mean the same in all of them."""
 
     model: str = "transformer_tiny"  # an encoder-decoder of `keras-transformers list`
@@ -52,7 +52,7 @@ class EncoderDecoderTraining:
     export_dtype: Literal["float32", "bfloat16"] = "float32"  # of the matrices in its file
 
     def begin(self) -> Path:
-        """Checks the run's place, sets the seed.
+        """Sets strategy, precision and seed, checks the run's place.
 
         Returns:
             The run's folder; if it is new `runs.start` creates it, when all options are known to
@@ -61,12 +61,14 @@ class EncoderDecoderTraining:
         Raises:
             FileExistsError: the run exists and does not resume.
             FileNotFoundError: it resumes, and there is none.
-            ValueError: it resumes with other options.
+            ValueError: it resumes with other options, or one of `Scaling` is wrong.
         """
+        self.begin_strategy()
         folder = self.runs_dir / self.name
         if self.resume:
-            check_same(folder, self, may_differ=("resume", "export", "export_dtype"))
-        else:
+            may_differ = ("resume", "export", "export_dtype", *strategies.PLACE)
+            check_same(folder, self, may_differ=may_differ)
+        elif strategies.is_chief():
             runs.check_new(folder)
         keras.utils.set_random_seed(self.seed)
         return folder

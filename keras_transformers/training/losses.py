@@ -91,7 +91,8 @@ class TokenCrossentropy(keras.losses.Loss):
     the `sample_weight` (batch, length) that the data come with: 0 at padding, so that padded
     positions change nothing and every real token of the batch weighs the same, however the
     lengths differ. Without `sample_weight` all positions count. A batch whose weights are all 0
-    has loss 0. Under `tf.distribute` each replica divides by its own tokens.
+    has loss 0. Under `tf.distribute` each replica divides by its own tokens, until
+    `distributed.prepare` has them divide by those of all.
 
         model.compile(optimizer, loss=TokenCrossentropy(label_smoothing=0.1),
                       weighted_metrics=[Perplexity(), TokenAccuracy()])

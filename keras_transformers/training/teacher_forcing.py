@@ -80,7 +80,7 @@ class TeacherForcingSchedule(keras.callbacks.Callback):
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
         """Sets the ratio."""
-        self.model.teacher_forcing.assign(self.ratio(int(self.model.optimizer.iterations)))
+        self.model.teacher_forcing.assign(self.ratio(int(self.model.optimizer.iterations.numpy())))
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         """Logs the ratio of the epoch's last update as `teacher_forcing`."""

@@ -68,6 +68,25 @@ def test_the_baseline_learns_and_is_served(folder, monkeypatch):
     assert (folder / "saved/1/saved_model.pb").is_file()
 
 
+def test_on_several_replicas(folder, monkeypatch):
+    """As many as this process has devices; tests/training/test_distributed.py has two."""
+    arguments = options(
+        folder,
+        dev_file=folder / "dev.tsv",
+        test_file=folder / "dev.tsv",
+        batch_size=16,
+        strategy="mirrored",
+        accumulate=2,
+    )
+    run(monkeypatch, arguments)
+    metrics = json.loads((folder / "runs/classification/metrics.json").read_text())
+    first, second = (epoch["loss"] for epoch in metrics["epochs"])
+    assert second < first
+    assert metrics["test_accuracy"] == pytest.approx(metrics["dev_accuracy"])
+    config = json.loads((folder / "runs/classification/config.json").read_text())
+    assert (config["strategy"], config["accumulate"]) == ("mirrored", 2)
+
+
 def test_files_to_export(folder, monkeypatch, capsys):
     arguments = options(
         folder,

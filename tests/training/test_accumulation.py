@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_transformers.training.accumulation import accumulate
+from keras_transformers.training.distributed import prepare
 from keras_transformers.training.losses import TokenCrossentropy
 from keras_transformers.training.metrics import Perplexity
 from keras_transformers.training.optimizers import adamw
@@ -49,7 +49,7 @@ def data(rows=ROWS):
 
 def fitted(num_parts, make_optimizer, *, rows=ROWS, **options):
     model = build(make_optimizer(), **options)
-    accumulate(model, num_parts)
+    prepare(model, accumulate=num_parts)
     logs = model.fit(data(rows), epochs=3, verbose=0).history
     return model, logs
 
@@ -99,7 +99,7 @@ def test_equal_weights_for_parts_would_be_wrong():
 
 def test_a_batch_without_weight_changes_nothing():
     model = build(keras.optimizers.SGD(0.5))
-    accumulate(model, 2)
+    prepare(model, accumulate=2)
     before = model.get_weights()
     inputs, targets, weights = next(iter(data()))
     weights = {name: 0.0 * weight for name, weight in weights.items()}
@@ -123,12 +123,21 @@ def test_without_weights_and_with_a_layer_that_no_loss_sees():
         model = keras.Model({"token_ids": token_ids}, outputs)
         loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
         model.compile(adamw(1e-2), loss={"logits": loss}, jit_compile=False)
-        accumulate(model, num_parts)
+        prepare(model, accumulate=num_parts)
         batch = ({"token_ids": TOKENS}, {"logits": TOKENS[:, ::-1].copy()})
         model.fit(tf.data.Dataset.from_tensors(batch), epochs=2, verbose=0)
         results.append(model.get_weights())
     for a, b in zip(*results, strict=True):
         np.testing.assert_allclose(a, b, atol=2e-6)
+
+
+def test_xla_is_for_those_who_ask_for_it():
+    """Batches of any size would not compile."""
+    model = build(keras.optimizers.SGD(0.5))
+    model.compile("sgd", loss=model.loss, jit_compile="auto")
+    model.jit_compile = True  # as "auto" decides on an accelerator
+    prepare(model, accumulate=2)
+    assert not model.jit_compile
 
 
 def test_validation_goes_as_before():
@@ -141,11 +150,11 @@ def test_validation_goes_as_before():
 
 def test_what_cannot_be_accumulated():
     model = build(keras.optimizers.SGD(0.5))
-    with pytest.raises(ValueError, match="num_parts=0"):
-        accumulate(model, 0)
+    with pytest.raises(ValueError, match="accumulate=0"):
+        prepare(model, accumulate=0)
     model.compile("sgd", loss={"logits": TokenCrossentropy(reduction="sum"), "label": None})
     with pytest.raises(ValueError, match="dict from its outputs"):
-        accumulate(model, 2)
+        prepare(model, accumulate=2)
     model.compile("sgd", loss={"logits": TokenCrossentropy(reduction="sum")})
     with pytest.raises(ValueError, match="'logits' is no mean: reduction='sum'"):
-        accumulate(model, 2)
+        prepare(model, accumulate=2)

@@ -1,0 +1,138 @@
+"""Recipes as commands on two replicas, of one process and of two: the figures of one replica."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+# Two devices in one process, then the recipe as if it were the command.
+ON_TWO_DEVICES = """
+import runpy, sys
+import tensorflow as tf
+cpu = tf.config.list_physical_devices("CPU")[0]
+tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+WORDS = ["good", "great", "fine", "warm", "bad", "dull", "poor", "cold"]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Sentences whose first word tells the label, and text for pretraining."""
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    (tmp_path / "vocab.txt").write_text(
+        "\n".join([*special, *WORDS, "a", "film", "the", "plot"]) + "\n"
+    )
+    rows = [
+        f"{word} {['a film', 'the plot'][i % 2]} {'a ' * i}\t{'yes' if w < 4 else 'no'}"
+        for w, word in enumerate(WORDS)
+        for i in range(5)
+    ]
+    (tmp_path / "train.tsv").write_text("\n".join(["sentence\tlabel", *rows]) + "\n")
+    documents = [
+        "\n".join(f"the {one} film is near the {other} plot." for _ in range(4))
+        for one in WORDS
+        for other in WORDS
+    ]
+    (tmp_path / "text.txt").write_text("\n\n".join(documents) + "\n", "utf-8")
+    return tmp_path
+
+
+def classification(folder):
+    return {
+        "train_file": folder / "train.tsv",
+        "dev_file": folder / "train.tsv",
+        "test_file": folder / "train.tsv",
+        "model": "bert_tiny",
+        "vocabulary": folder / "vocab.txt",
+        "dropout": 0.0,
+        "epochs": 2,
+        "batch_size": 12,  # the last of 40 examples has 4
+        "max_sequence_length": 16,
+    }
+
+
+def pretrain_bert(folder):
+    return {
+        "data": folder / "text.txt",
+        "dev_fraction": 0.2,
+        "vocabulary_size": 120,
+        "dupe_factor": 1,
+        "num_layers": 1,
+        "hidden_dim": 32,
+        "dropout": 0.0,
+        "epochs": 2,
+        "steps_per_epoch": 2,
+        "phase_1_length": 16,
+        "phase_2_length": 16,
+        "batch_size": 7,
+    }
+
+
+def start(recipe, options, *, devices):
+    words = [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
+    path = str(ROOT / "recipes" / f"{recipe.__name__}.py")
+    program = [path] if devices == 1 else ["-c", ON_TWO_DEVICES, path]
+    return subprocess.Popen(
+        [sys.executable, *program, *words],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def figures(recipe, folder, name, *, devices=1, workers=0, **changes):
+    """What a run writes to metrics.json, each figure of its epochs included."""
+    options = recipe(folder) | {"name": name, "runs_dir": folder / "runs"} | changes
+    processes = []
+    if workers:
+        sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(workers)]
+        addresses = [f"127.0.0.1:{s.getsockname()[1]}" for s in sockets]
+        for opened in sockets:
+            opened.close()
+        for index in range(workers):
+            config = {
+                "cluster": {"worker": addresses},
+                "task": {"type": "worker", "index": index},
+            }
+            os.environ["TF_CONFIG"] = json.dumps(config)
+            processes.append(start(recipe, options, devices=1))
+        del os.environ["TF_CONFIG"]
+    else:
+        processes.append(start(recipe, options, devices=devices))
+    try:
+        for process in processes:
+            output, _ = process.communicate(timeout=500)
+            assert process.returncode == 0, output[-4000:]
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+    metrics = json.loads((folder / "runs" / name / "metrics.json").read_text())
+    # Figures of speed are none of the model; losses of single outputs are as Keras weighs batches.
+    return [
+        {k: v for k, v in epoch.items() if "loss" in k or "accuracy" in k}
+        for epoch in metrics["epochs"]
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("recipe", [classification, pretrain_bert])
+def test_two_replicas_have_the_figures_of_one(folder, recipe):
+    one = figures(recipe, folder, "one")
+    half = recipe(folder)["batch_size"] // 2
+    size = {"batch_size": half, "accumulate": 2} if recipe is classification else {}
+    mirrored = figures(recipe, folder, "mirrored", devices=2, strategy="mirrored", **size)
+    several = figures(recipe, folder, "workers", workers=2, strategy="multi_worker")
+    assert one[0].keys() == mirrored[0].keys() == several[0].keys()
+    for epochs in (mirrored, several):
+        for found, expected in zip(epochs, one, strict=True):
+            assert found == pytest.approx(expected, rel=1e-3, abs=1e-4)
