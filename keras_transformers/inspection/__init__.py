@@ -1,6 +1,12 @@
-"""What a model is made of, parameters by layer and formula; and what it looks at."""
+"""What a model is made of, parameters and FLOPs by layer; and what it looks at."""
 
 from keras_transformers.inspection.attention import attention_picture, attention_pictures
+from keras_transformers.inspection.flops import (
+    FlopsRow,
+    flops_table,
+    forward_flops,
+    training_flops,
+)
 from keras_transformers.inspection.parameters import (
     ParameterRow,
     agrees_with_figure,
@@ -8,9 +14,13 @@ from keras_transformers.inspection.parameters import (
 )
 
 __all__ = [
+    "FlopsRow",
     "ParameterRow",
     "agrees_with_figure",
     "attention_picture",
     "attention_pictures",
+    "flops_table",
+    "forward_flops",
     "parameter_table",
+    "training_flops",
 ]

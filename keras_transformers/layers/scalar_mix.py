@@ -20,16 +20,20 @@ class ScalarMix(keras.layers.Layer):
     """
 
     def build(self, input_shape: Any) -> None:
-        """Makes a weight a layer, and gamma."""
+        """Makes a weight a layer, and gamma; in mixed precision too they count as they are."""
         self.weights_before_softmax = self.add_weight(
-            name="weights_before_softmax", shape=(input_shape[-2],), initializer="zeros"
+            name="weights_before_softmax",
+            shape=(input_shape[-2],),
+            initializer="zeros",
+            autocast=False,
         )
-        self.gamma = self.add_weight(name="gamma", shape=(), initializer="ones")
+        self.gamma = self.add_weight(name="gamma", shape=(), initializer="ones", autocast=False)
 
     def call(self, layer_outputs: Any) -> Any:
         """Maps (batch, tokens, layers, width) to (batch, tokens, width)."""
         shares = ops.softmax(ops.convert_to_tensor(self.weights_before_softmax), axis=-1)
-        return ops.sum(layer_outputs * (shares * self.gamma)[:, None], axis=-2)
+        factors = ops.cast(shares * self.gamma, layer_outputs.dtype)  # (layers,)
+        return ops.sum(layer_outputs * factors[:, None], axis=-2)
 
 
 @keras.saving.register_keras_serializable(PACKAGE)
@@ -48,5 +52,7 @@ class MeanOfWords(keras.layers.Layer):
 
     def call(self, words: Any, padding_mask: Any) -> Any:
         """Maps (batch, words, width), with the mask of words and markers, to (batch, width)."""
-        count = ops.sum(ops.cast(padding_mask[:, 2:], words.dtype), axis=1, keepdims=True)
-        return ops.sum(words, axis=1) / ops.maximum(count, 1)
+        # In float32: bfloat16 counts to 256.
+        count = ops.sum(ops.cast(padding_mask[:, 2:], "float32"), axis=1, keepdims=True)
+        mean = ops.sum(ops.cast(words, "float32"), axis=1) / ops.maximum(count, 1.0)
+        return ops.cast(mean, words.dtype)

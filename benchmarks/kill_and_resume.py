@@ -1,0 +1,297 @@
+"""Kills a training at random moments, again and again: are its weights as if nothing had happened?
+
+    python benchmarks/kill_and_resume.py
+    python benchmarks/kill_and_resume.py --strategies multi_worker --kills 3 --signal TERM
+
+Trains a tiny classifier twice with `training.resume.Resume`: once undisturbed, once with as
+many kill -9 as it is told, each at a random step and a random moment of it, the writing of a
+checkpoint included. There are dropout, an optimizer with moments and an average of the weights, a
+schedule of the learning rate, a shuffled dataset, metrics, validation and early stopping. Of
+several workers all are killed. With `--signal TERM` one of them is told to stop instead, and all
+have to save and to exit with status 75.
+
+Prints where each training went on and was killed, and how far the weights, the optimizer's
+variables and the figures of the epochs differ in the end; the exit status is 1 if they do.
+Operations are deterministic; the replicas are two logical CPUs, the workers two processes on this
+machine.
+"""
+
+import argparse
+import dataclasses
+import multiprocessing
+import os
+import random
+import signal
+import socket
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from keras_transformers.training.preemption import PREEMPTED_STATUS
+
+EPOCHS, STEPS, BATCH = 3, 10, 8
+EVERY = 3  # batches between checkpoints
+NUM_WORKERS = {"default": 1, "mirrored": 1, "multi_worker": 2}
+PATIENCE = 300  # seconds without a batch until a training counts as stuck
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """One process of a training."""
+
+    strategy: str
+    folder: Path
+    workers: tuple[str, ...] = ()  # host:port of each, of multi_worker
+    index: int = 0
+
+
+def train(job: Job, progress: Any) -> None:
+    """Trains from where the folder says to the end; the chief writes final.npz there.
+
+    Args:
+        job: what to do.
+        progress: two integers, shared with the parent: steps that are done; the step at which
+            this process went on, -1 until it does.
+    """
+    import keras
+    import tensorflow as tf
+
+    from keras_transformers.training.resume import Resume
+    from keras_transformers.training.strategies import Scaling, is_chief, shard
+
+    tf.config.experimental.enable_op_determinism()
+    tf.config.threading.set_intra_op_parallelism_threads(1)
+    tf.config.threading.set_inter_op_parallelism_threads(1)
+    if job.strategy == "mirrored":
+        cpu = tf.config.list_physical_devices("CPU")[0]
+        two = [tf.config.LogicalDeviceConfiguration()] * 2
+        tf.config.set_logical_device_configuration(cpu, two)
+    scaling = Scaling(
+        strategy=job.strategy,
+        workers=job.workers,
+        worker_index=job.index if job.workers else None,
+    )
+    scaling.begin_strategy()
+    keras.utils.set_random_seed(0)
+    with scaling.scope():
+        model = build()
+    scaling.prepare(model)
+
+    class Progress(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            progress[0] = int(self.model.optimizer.iterations.numpy())
+
+    resume = Resume(job.folder / "checkpoints", every=EVERY)
+    callbacks = [Progress(), keras.callbacks.EarlyStopping("val_loss", patience=EPOCHS), resume]
+    position = resume.restore(model, callbacks)
+    progress[0] = progress[1] = position.step
+    model.fit(
+        shard(batches().repeat().skip(position.step)),
+        steps_per_epoch=STEPS,
+        initial_epoch=position.epoch,
+        epochs=EPOCHS,
+        validation_data=shard(batches(shuffle=False).take(3)),
+        callbacks=callbacks,
+        verbose=0,
+    )
+    if is_chief():
+        arrays = {
+            **{f"weight {v.path}": v.numpy() for v in model.variables},
+            **{f"optimizer {v.path}": v.numpy() for v in model.optimizer.variables},
+            **{f"{n} of the epochs": np.array(v) for n, v in model.history.history.items()},
+        }
+        scratch = job.folder / "scratch.npz"
+        np.savez(scratch, **arrays)
+        scratch.replace(job.folder / "final.npz")
+
+
+def build() -> Any:
+    """A classifier of token ids, compiled; small, for it is traced anew after each kill."""
+    import keras
+
+    from keras_transformers.training.optimizers import adam
+    from keras_transformers.training.schedules import WarmupLinearDecay
+
+    token_ids = keras.Input((12,), dtype="int32")
+    hidden = keras.layers.Embedding(50, 16)(token_ids)
+    hidden = keras.layers.Dropout(0.2)(keras.layers.LayerNormalization()(hidden))
+    hidden = keras.layers.Dropout(0.2)(keras.layers.GlobalAveragePooling1D()(hidden))
+    model = keras.Model(token_ids, {"logits": keras.layers.Dense(3)(hidden)})
+    schedule = WarmupLinearDecay(0.01, warmup_steps=5, total_steps=EPOCHS * STEPS)
+    model.compile(
+        optimizer=adam(schedule, clip_norm=1.0, ema=0.9),
+        loss={"logits": keras.losses.SparseCategoricalCrossentropy(from_logits=True)},
+        metrics={"logits": [keras.metrics.SparseCategoricalAccuracy(name="accuracy")]},
+        jit_compile=False,
+    )
+    return model
+
+
+def batches(*, shuffle: bool = True) -> Any:
+    """Random texts; their labels follow from them. The last batch of a pass is smaller."""
+    import tensorflow as tf
+
+    numbers = np.random.default_rng(1)
+    token_ids = numbers.integers(1, 50, (STEPS * BATCH - 3, 12), dtype="int32")
+    targets = {"logits": token_ids.sum(axis=1) % 3}
+    dataset = tf.data.Dataset.from_tensor_slices((token_ids, targets))
+    if shuffle:
+        dataset = dataset.shuffle(len(token_ids), seed=2)
+    return dataset.batch(BATCH)
+
+
+class Trainings:
+    """Starts trainings, each in processes of its own.
+
+    They are forked from one that has imported what they need, which takes longer than to train.
+
+    Args:
+        terminate: stop them by SIGTERM to one process, not SIGKILL to all.
+    """
+
+    def __init__(self, *, terminate: bool) -> None:
+        self._terminate = terminate
+        self._context = multiprocessing.get_context("forkserver")
+        self._context.set_forkserver_preload(["tensorflow", "keras_transformers.training.resume"])
+
+    def run(self, strategy: str, folder: Path, kill_after: int | None, delay: float) -> list[int]:
+        """Trains to the end, or stops it when so many steps are done.
+
+        Args:
+            strategy: a key of NUM_WORKERS.
+            folder: of the checkpoints.
+            kill_after: steps; None to let it end.
+            delay: seconds from that step to the signal.
+
+        Returns:
+            Where it went on, and how many steps it had done in the end.
+
+        Raises:
+            SystemExit: the training failed, was stuck, or was over before it was stopped.
+        """
+        count = NUM_WORKERS[strategy]
+        workers = tuple(f"localhost:{port}" for port in free_ports(count)) if count > 1 else ()
+        shared = [self._context.RawArray("l", [-1, -1]) for _ in range(count)]
+        processes = [
+            self._context.Process(target=train, args=(Job(strategy, folder, workers, index), array))
+            for index, array in enumerate(shared)
+        ]
+        for process in processes:
+            process.start()
+        expected = 0
+        try:
+            if kill_after is not None:
+                self._wait(processes, shared, kill_after)
+                time.sleep(delay)
+                for process in [] if self._terminate else processes:
+                    process.kill()
+                if self._terminate:
+                    processes[-1].terminate()
+                expected = PREEMPTED_STATUS if self._terminate else -signal.SIGKILL
+            self._wait(processes, shared, None)
+        finally:
+            for process in processes:
+                process.kill()
+            for process in processes:
+                process.join()
+        statuses = [process.exitcode for process in processes]
+        if set(statuses) != {expected}:
+            sys.exit(f"error: exit statuses {statuses}, not {expected}")
+        return [shared[0][1], max(array[0] for array in shared)]
+
+    @staticmethod
+    def _wait(processes: Any, shared: Any, steps: int | None) -> None:
+        """Until all processes have done so many steps, or have ended."""
+        last, since = None, time.monotonic()
+        needed = all if steps else any
+        while needed(process.is_alive() for process in processes):
+            done = [array[0] for array in shared]
+            if steps is not None and min(done) >= steps:
+                return
+            if done != last:
+                last, since = done, time.monotonic()
+            if time.monotonic() - since > PATIENCE:
+                sys.exit(f"error: no step in {PATIENCE} seconds, after {done}")
+            time.sleep(0.001)
+        if steps is not None:
+            sys.exit(f"error: ended before step {steps}: {[p.exitcode for p in processes]}")
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of this machine that nobody listens on."""
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for each in sockets:
+            each.bind(("localhost", 0))
+        return [each.getsockname()[1] for each in sockets]
+    finally:
+        for each in sockets:
+            each.close()
+
+
+def differences(left: Path, right: Path) -> dict[str, float]:
+    """By kind (weight, optimizer, figures) the largest difference of two trainings in the end.
+
+    Values whose bits differ count as different, equal or not.
+    """
+    found: dict[str, float] = {}
+    with np.load(left) as a, np.load(right) as b:
+        if sorted(a) != sorted(b):
+            sys.exit(f"error: {sorted(set(a) ^ set(b))}: in one of the trainings alone")
+        for name in a:
+            kind = name.split()[0] if "of the epochs" not in name else "figures of the epochs"
+            difference = 0.0
+            if a[name].tobytes() != b[name].tobytes():
+                values = np.abs(a[name].astype("float64") - b[name].astype("float64"))
+                difference = max(float(values.max()), sys.float_info.min)
+            found[kind] = max(found.get(kind, 0.0), difference)
+    return found
+
+
+def compare(trainings: Trainings, strategy: str, kills: int, seed: int, folder: Path) -> bool:
+    """Trains undisturbed and with kills, prints what came of it; returns whether all bits agree."""
+    numbers = random.Random(f"{seed} {strategy}")
+    started = time.monotonic()
+    trainings.run(strategy, folder / "undisturbed", None, 0.0)
+    steps = sorted(numbers.sample(range(1, EPOCHS * STEPS - 1), kills))
+    went_on = []
+    for step in [*steps, None]:
+        first, done = trainings.run(strategy, folder / "killed", step, numbers.uniform(0, 0.02))
+        went_on.append((first, done))
+    story = ", ".join(f"{first}-{done}" for first, done in went_on)
+    found = differences(folder / "undisturbed/final.npz", folder / "killed/final.npz")
+    said = ", ".join(f"{kind} {value:g}" for kind, value in found.items())
+    seconds = time.monotonic() - started
+    print(f"{strategy}: kills {kills}, difference {max(found.values()):g} ({said})")
+    print(f"    steps {story}; {seconds:.0f} s", flush=True)
+    return not any(found.values())
+
+
+def main() -> None:
+    """Runs what it is told."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument(
+        "--strategies", nargs="+", choices=NUM_WORKERS, default=list(NUM_WORKERS), metavar="NAME"
+    )
+    parser.add_argument("--kills", type=int, default=10, help=f"below {EPOCHS * STEPS - 1}")
+    parser.add_argument("--seed", type=int, default=0, help="of the moments of the kills")
+    parser.add_argument("--signal", choices=("KILL", "TERM"), default="KILL")
+    options = parser.parse_args()
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    print(f"{EPOCHS} epochs of {STEPS} steps, a checkpoint every {EVERY} steps")
+    trainings = Trainings(terminate=options.signal == "TERM")
+    with tempfile.TemporaryDirectory() as folder:
+        same = [
+            compare(trainings, strategy, options.kills, options.seed, Path(folder) / strategy)
+            for strategy in options.strategies
+        ]
+    if not all(same):
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

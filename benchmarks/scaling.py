@@ -1,0 +1,379 @@
+"""What an update costs in FLOPs, bytes between workers and bytes of input; and at which scale.
+
+    python benchmarks/scaling.py > benchmarks/results/scaling.txt
+
+Four parts, each with what it rests on:
+
+1. Models. Parameters by formula; FLOPs counted from layers (`keras_transformers.inspection`), from
+   models of one and two layers, since each layer adds the same; bytes of the gradients, float32
+   and dense, as `keras_transformers.training` sums them; bytes of a batch as `fit` receives it.
+2. Processes on this machine: 1, 2 and 4 workers of MultiWorkerMirroredStrategy on loopback, one
+   thread each, the least time of 20 rounds. All-reduces of several sizes give latency and
+   bandwidth by least squares; with them and the time of a step without all-reduce, the time of a
+   step with it is predicted, and measured. The workers share this machine's cores and memory: it
+   says whether the model of time has the right form, nothing about a network.
+3. The model of time, with the assumptions printed beside it (options change them), up to 1,024
+   accelerators: ring and hierarchical all-reduce, accumulation, input.
+4. How often a machine of so many stops, and what checkpoints cost.
+
+With --assume-only, parts 1, 3 and 4, which need no measuring.
+"""
+
+import argparse
+import dataclasses
+import functools
+import json
+import math
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+for variable in ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS"):
+    os.environ.setdefault(variable, "1")
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
+
+import numpy as np  # noqa: E402
+
+GRADIENT_BYTES = 4  # float32, under mixed precision too: the weights are
+STATE_BYTES = 12  # weights and Adam's two moments
+SIZES = (2**16, 2**18, 2**20, 2**22)  # numbers that the workers sum
+ROUNDS = 20
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """A model and what one accelerator takes at once.
+
+    Attributes:
+        name: of the model.
+        parameters: trainable.
+        batch: as words.
+        tokens: in it; of pairs, the target's.
+        flops: of an update on it, forward and backward.
+        input_bytes: of the arrays that `fit` receives.
+    """
+
+    name: str
+    parameters: int
+    batch: str
+    tokens: int
+    flops: int
+    input_bytes: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Cluster:
+    """What is assumed of the accelerators and of what joins them; bytes, FLOPs and seconds."""
+
+    peak_flops: float
+    utilisation: float
+    per_node: int
+    node_bandwidth: float
+    network_bandwidth: float
+    node_latency: float
+    network_latency: float
+
+    def ring(self, workers: int, size: float) -> float:
+        """One ring through all accelerators, node by node: its slowest link is the network's."""
+        if workers <= self.per_node:
+            return ring_time(workers, size, self.node_bandwidth, self.node_latency)
+        return ring_time(workers, size, self.network_bandwidth, self.network_latency)
+
+    def hierarchical(self, workers: int, size: float) -> float:
+        """Sums within nodes, then each part between nodes, then back: 2-D, or NCCL's trees.
+
+        The parts of a node's accelerators go out side by side and share its network.
+        """
+        inside = min(workers, self.per_node)
+        nodes = math.ceil(workers / self.per_node)
+        within = ring_time(inside, size, self.node_bandwidth, self.node_latency)
+        return within + ring_time(nodes, size, self.network_bandwidth, self.network_latency)
+
+
+def ring_time(workers: int, size: float, bandwidth: float, latency: float) -> float:
+    """Patarasuk & Yuan 2009: 2 (p - 1) messages, each of a p-th of the bytes."""
+    return 2 * (workers - 1) * (latency + size / workers / bandwidth)
+
+
+def jobs() -> Iterator[Job]:
+    """The three models of the papers that were trained at scale."""
+    from keras_transformers.models import bert as berts
+    from keras_transformers.models import heads
+    from keras_transformers.models import transformer as transformers
+
+    length, masked = 128, 20
+    for name, rows in (("bert_base", 64), ("bert_large", 32)):
+        size = berts.SIZES[name]
+
+        def pretrainer(num_layers: int, size: dict[str, int] = size) -> Any:
+            return heads.pretrainer(
+                berts.bert(**size | {"num_layers": num_layers}, vocabulary_size=30522)
+            )
+
+        tokens = dict.fromkeys(("token_ids", "segment_ids", "padding_mask"), (rows, length))
+        yield Job(
+            name,
+            berts.num_parameters(num_layers=size["num_layers"], hidden_dim=size["hidden_dim"])
+            + heads.pretraining_parameters(vocabulary_size=30522, hidden_dim=size["hidden_dim"]),
+            f"{rows} x {length} tokens, {masked} masked",
+            rows * length,
+            flops(pretrainer, size["num_layers"], {**tokens, "mask_positions": (rows, masked)}),
+            # ids and segments int32, mask bool; positions, ids and weights of the masked; label
+            rows * (length * (4 + 4 + 1) + masked * (4 + 4 + 4) + 4),
+        )
+    size, rows, length = transformers.SIZES["transformer_big"], 128, 32
+
+    def translator(num_layers: int) -> Any:
+        layers = {"num_encoder_layers": num_layers, "num_decoder_layers": num_layers}
+        return transformers.transformer(**size | layers, vocabulary_size=37000)
+
+    sides = dict.fromkeys(("source_token_ids", "target_token_ids"), (rows, length))
+    yield Job(
+        "transformer_big",
+        transformers.num_parameters(**{k: v for k, v in size.items() if k != "num_heads"}),
+        f"{rows} x {length} source, {length} target tokens",
+        rows * length,
+        flops(translator, size["num_encoder_layers"], sides),
+        rows * length * (4 + 4 + 4 + 4),  # sources, targets in and out, weights
+    )
+
+
+def flops(
+    build: Callable[[int], Any], num_layers: int, input_shapes: dict[str, tuple[int, ...]]
+) -> int:
+    """Of an update: layers are all alike, so two small models give the line."""
+    from keras_transformers.inspection import training_flops
+
+    one, two = (training_flops(build(count), input_shapes) for count in (1, 2))
+    return one + (num_layers - 1) * (two - one)
+
+
+# Part 2: the same file runs in each worker, and talks JSON on standard output.
+
+
+def run_workers(num_workers: int) -> list[dict[str, Any]]:
+    """What the workers of one cluster measured, the chief's first."""
+    ports = [free_port() for _ in range(num_workers)]
+    addresses = [f"localhost:{port}" for port in ports]
+    processes = []
+    for index in range(num_workers):
+        task = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}}
+        environment = os.environ | {"TF_CONFIG": json.dumps(task)}
+        command = [sys.executable, __file__, "--worker"]
+        processes.append(
+            subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+        )
+    try:
+        outputs = [process.communicate(timeout=400)[0] for process in processes]
+    finally:
+        for process in processes:
+            process.kill()  # nothing where it has ended
+    if any(process.returncode for process in processes):
+        raise RuntimeError(f"a worker of {num_workers} failed: see its traceback above")
+    return [json.loads(output.splitlines()[-1]) for output in outputs]
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("localhost", 0))
+        return int(listener.getsockname()[1])
+
+
+def work() -> None:
+    """One worker: times of all-reduces, and of steps of a small model with and without them."""
+    import tensorflow as tf
+
+    options = tf.distribute.experimental.CommunicationOptions(
+        implementation=tf.distribute.experimental.CommunicationImplementation.RING
+    )
+    strategy = tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)
+
+    several = strategy.num_replicas_in_sync > 1  # one alone has nothing to sum
+    start = tf.Variable(1.0)  # a constant might be summed before anything runs
+
+    def total(values: Any) -> Any:
+        context = tf.distribute.get_replica_context()
+        return context.all_reduce(tf.distribute.ReduceOp.SUM, values) if several else values
+
+    @tf.function
+    def all_reduce(size: int) -> Any:
+        return strategy.run(lambda: total(tf.fill((size,), start.read_value())))
+
+    step, parameters = small_model(strategy, total)
+    calls: dict[str, Callable[[], Any]] = {
+        str(size): functools.partial(all_reduce, size) for size in SIZES
+    }
+    calls |= {"alone": lambda: step(False), "together": lambda: step(True)}
+    found = timed(calls, lambda: all_reduce(1))
+    print(json.dumps(found | {"parameters": parameters}))
+
+
+def small_model(strategy: Any, total: Callable[[Any], Any]) -> tuple[Callable[[bool], Any], int]:
+    """A step of a small BERT by gradient descent, and its number of parameters."""
+    import tensorflow as tf
+
+    from keras_transformers.models import bert as berts
+    from keras_transformers.models import heads
+
+    with strategy.scope():
+        encoder = berts.bert(vocabulary_size=8000, num_layers=2, num_heads=2, hidden_dim=128)
+        model = heads.pretrainer(encoder)
+    rows, length = 8, 64
+    inputs = {name: tf.ones((rows, length), "int32") for name in ("token_ids", "segment_ids")}
+    inputs |= {
+        "padding_mask": tf.ones((rows, length), "bool"),
+        "mask_positions": tf.ones((rows, 8), "int32"),
+    }
+    weights = model.trainable_variables
+
+    def on_replica(reduces: bool) -> Any:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(tf.square(model(inputs, training=True)["mask_logits"]))
+        gradients = [tf.convert_to_tensor(g) for g in tape.gradient(loss, weights) if g is not None]
+        gradients = total(gradients) if reduces else gradients
+        return tf.add_n([tf.reduce_sum(gradient) for gradient in gradients])
+
+    @tf.function
+    def step(reduces: bool) -> Any:
+        return strategy.run(on_replica, args=(reduces,))
+
+    return step, sum(math.prod(weight.shape) for weight in weights)
+
+
+def timed(calls: Mapping[str, Callable[[], Any]], wait: Callable[[], Any]) -> dict[str, float]:
+    """The least seconds of each call, which all workers begin together; in turns.
+
+    What else the machine does can only add to a time.
+    """
+    least = dict.fromkeys(calls, math.inf)
+    for round_number in range(ROUNDS + 1):
+        for name, call in calls.items():
+            wait()
+            started = time.perf_counter()
+            call()
+            if round_number:  # the first traces
+                least[name] = min(least[name], time.perf_counter() - started)
+    wait()  # so that none ends while another still needs it
+    return least
+
+
+def fitted(measured: Sequence[tuple[int, int, float]]) -> tuple[float, float]:
+    """Latency and bandwidth of (workers, bytes, seconds), by relative least squares."""
+    rows = [(2 * (p - 1) / t, 2 * (p - 1) / p * size / t) for p, size, t in measured]
+    latency, per_byte = np.linalg.lstsq(np.array(rows), np.ones(len(rows)), rcond=None)[0]
+    return float(latency), float(1 / per_byte)
+
+
+def report_processes() -> None:
+    found = {workers: run_workers(workers) for workers in (1, 2, 4)}
+    print("\n2. Processes on this machine, MultiWorkerMirroredStrategy on loopback, a thread each")
+    print(f"   {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the end")
+    points = [
+        (workers, size * GRADIENT_BYTES, max(one[str(size)] for one in each))
+        for workers, each in found.items()
+        if workers > 1
+        for size in SIZES
+    ]
+    latency, bandwidth = fitted(points)
+    print(f"   all-reduce: latency {latency * 1e3:.2f} ms a message, {bandwidth / 1e6:.0f} MB/s")
+    print("   workers   MB    measured ms   model ms")
+    for workers, size, seconds in points:
+        model = ring_time(workers, size, bandwidth, latency)
+        print(f"   {workers:7}  {size / 1e6:5.2f}  {seconds * 1e3:10.1f} {model * 1e3:10.1f}")
+    print("   a step of a small BERT, 8 x 64 tokens a worker; `alone` is without all-reduce")
+    print("   workers  parameters  alone ms  predicted ms  measured ms  error")
+    for workers, each in found.items():
+        alone, together = (max(one[name] for one in each) for name in ("alone", "together"))
+        size = each[0]["parameters"] * GRADIENT_BYTES
+        predicted = alone + ring_time(workers, size, bandwidth, latency)
+        print(
+            f"   {workers:7} {each[0]['parameters']:11,}  {alone * 1e3:8.1f}  "
+            f"{predicted * 1e3:12.1f}  {together * 1e3:11.1f}  {predicted / together - 1:+.0%}"
+        )
+
+
+def report_models(found: Sequence[Job]) -> None:
+    print("1. An update on one accelerator's batch")
+    print("   model            parameters  all-reduced MB  TFLOPs  MFLOPs/token  input KB  batch")
+    for job in found:
+        print(
+            f"   {job.name:15} {job.parameters:11,}  {job.parameters * GRADIENT_BYTES / 1e6:14.1f}"
+            f"  {job.flops / 1e12:6.3f}  {job.flops / job.tokens / 1e6:12.1f}"
+            f"  {job.input_bytes / 1e3:8.1f}  {job.batch}"
+        )
+
+
+def report_scale(found: Sequence[Job], cluster: Cluster) -> None:
+    print("\n3. The model of time: compute + all-reduce after it, nothing overlapped")
+    print("   assumed: " + ", ".join(f"{k} {v:g}" for k, v in vars(cluster).items()))
+    for job in found:
+        size = job.parameters * GRADIENT_BYTES
+        compute = job.flops / cluster.peak_flops / cluster.utilisation
+        print(f"   {job.name}: compute {compute * 1e3:.1f} ms; efficiency = compute / step")
+        print(
+            "   workers  tokens/update  ring ms  hierarchical ms  efficiency: ring  hierarchical  "
+            "and accumulate 8  input MB/s/node"
+        )
+        for workers in (1, 8, 64, 256, 1024):
+            ring, tree = cluster.ring(workers, size), cluster.hierarchical(workers, size)
+            seconds = compute + tree
+            feed = min(workers, cluster.per_node) * job.input_bytes / seconds
+            print(
+                f"   {workers:7}  {workers * job.tokens:13,}  {ring * 1e3:7.1f}  {tree * 1e3:15.1f}"
+                f"  {compute / (compute + ring):16.0%}  {compute / seconds:12.0%}"
+                f"  {8 * compute / (8 * compute + tree):16.0%}  {feed / 1e6:15.2f}"
+            )
+
+
+def report_failures(found: Sequence[Job], failures_per_day: float, disk: float) -> None:
+    print("\n4. Interruptions and checkpoints")
+    print(
+        f"   assumed: {failures_per_day:g} interruptions per accelerator and day (Llama 3, section "
+        f"3.3.4: 419 in 54 days of 16,384), {disk / 1e9:g} GB/s to the disk"
+    )
+    print("   model            checkpoint GB  write s  hours between stops  save every (Young) min")
+    for job in found:
+        state = job.parameters * STATE_BYTES
+        write, between = state / disk, 86400 / failures_per_day / 1024
+        print(
+            f"   {job.name:15} {state / 1e9:14.2f}  {write:7.1f}  {between / 3600:19.1f}"
+            f"  {math.sqrt(2 * write * between) / 60:22.1f}"
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--assume-only", action="store_true", help="measure nothing")
+    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    assumed = {
+        "peak_flops": 312e12,  # A100, bfloat16
+        "utilisation": 0.4,
+        "per_node": 8,
+        "node_bandwidth": 200e9,
+        "network_bandwidth": 25e9,  # of a node
+        "node_latency": 5e-6,
+        "network_latency": 20e-6,
+    }
+    for name, value in assumed.items():
+        parser.add_argument(f"--{name.replace('_', '-')}", type=type(value), default=value)
+    parser.add_argument("--failures-per-day", type=float, default=419 / 54 / 16384)
+    parser.add_argument("--disk", type=float, default=1e9, help="bytes a second")
+    arguments = vars(parser.parse_args())
+    if arguments["worker"]:
+        work()
+        return
+    found = list(jobs())
+    report_models(found)
+    if not arguments["assume_only"]:
+        report_processes()
+    report_scale(found, Cluster(**{name: arguments[name] for name in assumed}))
+    report_failures(found, arguments["failures_per_day"], arguments["disk"])
+
+
+if __name__ == "__main__":
+    main()

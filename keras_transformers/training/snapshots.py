@@ -1,0 +1,217 @@
+"""A training's state on disk: files that are whole or not there, the last few of them.
+
+A file is a plain `.npz`, whose name has the step and a checksum of its bytes, such as
+`step-000001200-3fa9c1d2e4b5a697.npz`: what was damaged later does not fit its name.
+"""
+
+import contextlib
+import hashlib
+import io
+import logging
+import os
+import re
+import uuid
+import zipfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+logger = logging.getLogger(__name__)
+
+_NAME = re.compile(r"step-(\d{9,})-([0-9a-f]{16})\.npz")
+_PART = ".part-"  # how the name of a file begins that is being written
+_CHUNK = 1 << 20  # bytes
+
+
+class CheckpointError(OSError):
+    """A checkpoint could not be written; those before it are as they were."""
+
+
+class Snapshots:
+    """The last few states of a training, in a folder of their own.
+
+    One process writes; any number may read.
+
+    Args:
+        folder: created when it is needed.
+        keep: how many stay; 2 or more leave one to go on from when the newest is damaged.
+
+    Raises:
+        ValueError: `keep` is below 1.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str], *, keep: int = 2) -> None:
+        if keep < 1:
+            raise ValueError(f"keep={keep}: 1 checkpoint or more")
+        self.folder = Path(folder)
+        self.keep = keep
+
+    def paths(self) -> list[Path]:
+        """All files, sound or not, the newest first."""
+        if not self.folder.is_dir():
+            return []
+        found = [path for path in self.folder.iterdir() if _NAME.fullmatch(path.name)]
+        return sorted(found, key=step_of, reverse=True)
+
+    def newest(self) -> Path | None:
+        """The newest sound file; None where none was ever written.
+
+        A damaged one is skipped with a warning.
+
+        Raises:
+            ValueError: there are files, and all are damaged.
+        """
+        paths = self.paths()
+        for path in paths:
+            if is_whole(path):
+                return path
+            logger.warning("%s is damaged and left out: the one before it is used", path)
+        if paths:
+            raise ValueError(
+                f"{self.folder}: all {len(paths)} checkpoints are damaged; remove the folder, and "
+                "the training starts anew"
+            )
+        return None
+
+    def write(self, step: int, arrays: Iterable[tuple[str, np.ndarray]]) -> Path:
+        """Writes a file, whole or not at all, and forgets what is older than the last few.
+
+        When the call returns, the file has reached the disk: it outlives a loss of power too.
+
+        Args:
+            step: a number that grows.
+            arrays: names and values; taken one at a time, so that they need not be in memory
+                together.
+
+        Raises:
+            CheckpointError: the disk is full or the folder is read-only, for example.
+        """
+        scratch = self.folder / f"{_PART}{uuid.uuid4().hex}"
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            digest = _write_npz(scratch, arrays)
+            path = self.folder / f"step-{step:09d}-{digest}.npz"
+            scratch.replace(path)
+            _sync(self.folder)  # or a loss of power could take the new name
+        except OSError as error:
+            raise CheckpointError(self._complaint(error)) from error
+        finally:
+            with contextlib.suppress(OSError):
+                scratch.unlink(missing_ok=True)
+        self._forget(path)
+        return path
+
+    def check_writable(self) -> None:
+        """Sees at the beginning what would stop the training at its first checkpoint.
+
+        Raises:
+            CheckpointError: nothing can be written there.
+        """
+        probe = self.folder / f"{_PART}{uuid.uuid4().hex}"
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            probe.write_bytes(bytes(1))
+            probe.unlink()
+        except OSError as error:
+            raise CheckpointError(self._complaint(error)) from error
+
+    def _complaint(self, error: OSError) -> str:
+        paths = self.paths() if os.access(self.folder, os.R_OK | os.X_OK) else []
+        kept = f"the last checkpoint is {paths[0]}" if paths else "no checkpoint was written before"
+        return (
+            f"{self.folder}: no checkpoint could be written ({error.strerror or error}); {kept}. "
+            "Make room or allow writing there, then let the training go on"
+        )
+
+    def _forget(self, newest: Path) -> None:
+        """Removes old files, what a killed process left, and a future that did not happen.
+
+        The last is a file of the same or a later step than the newest: it was damaged, and
+        training went on from one before it.
+        """
+        kept = [path for path in self.paths() if path == newest or step_of(path) < step_of(newest)]
+        kept = kept[: self.keep]
+        parts = self.folder.glob(f"{_PART}*")
+        for path in [*(path for path in self.paths() if path not in kept), *parts]:
+            path.unlink(missing_ok=True)
+
+
+def step_of(path: Path) -> int:
+    """The step in a file's name."""
+    match = _NAME.fullmatch(path.name)
+    if match is None:
+        raise ValueError(f"{path}: no name of a checkpoint")
+    return int(match[1])
+
+
+def is_whole(path: Path) -> bool:
+    """Whether a file has the bytes that were written."""
+    match = _NAME.fullmatch(path.name)
+    digest = _new_digest()
+    try:
+        with path.open("rb") as file:
+            while chunk := file.read(_CHUNK):
+                digest.update(chunk)
+    except OSError:
+        return False
+    return match is not None and digest.hexdigest() == match[2]
+
+
+@contextlib.contextmanager
+def reading(path: Path) -> Iterator["np.lib.npyio.NpzFile"]:
+    """The arrays of a file that is whole, each read when it is asked for."""
+    with np.load(path, allow_pickle=False) as arrays:
+        yield arrays
+
+
+def _write_npz(path: Path, arrays: Iterable[tuple[str, np.ndarray]]) -> str:
+    """Writes the file to the disk, and returns its checksum.
+
+    `np.savez` wants all arrays at once, and goes back in the file, which no checksum could follow.
+    """
+    with path.open("xb") as file:
+        stream = _Hashing(file)
+        # The archive's times are constant: equal states have equal files.
+        with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
+            for name, array in arrays:
+                member = zipfile.ZipInfo(f"{name}.npy")
+                with archive.open(member, "w", force_zip64=True) as target:
+                    np.lib.format.write_array(target, _plain(array), allow_pickle=False)
+        file.flush()
+        os.fsync(file.fileno())
+    return stream.digest.hexdigest()
+
+
+def _plain(array: np.ndarray) -> np.ndarray:
+    """The array, as bytes where numpy's format has no name for its type, bfloat16 for one."""
+    array = np.asarray(array)
+    return array.view(f"V{array.dtype.itemsize}") if array.dtype.kind == "V" else array
+
+
+class _Hashing(io.RawIOBase):
+    """What `zipfile` writes to: it cannot go back, and each byte counts for the checksum."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        super().__init__()
+        self._file = file
+        self.digest = _new_digest()
+
+    def write(self, data: Any) -> int:
+        """To the file, and to the checksum."""
+        self.digest.update(data)
+        return self._file.write(data)
+
+
+def _new_digest() -> "hashlib.blake2b":
+    return hashlib.blake2b(digest_size=8)
+
+
+def _sync(folder: Path) -> None:
+    """Brings a folder's names to the disk."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

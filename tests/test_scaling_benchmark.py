@@ -1,0 +1,77 @@
+"""The benchmark behind docs/scaling.md: its formulas, and that its models are ours."""
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+
+from keras_transformers.inspection import training_flops
+from keras_transformers.models import heads
+from keras_transformers.models.bert import bert
+
+FILE = Path(__file__).parents[1] / "benchmarks" / "scaling.py"
+
+
+@pytest.fixture(scope="module")
+def scaling():
+    spec = importlib.util.spec_from_file_location("scaling_benchmark", FILE)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # where dataclasses look for it
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def cluster(scaling):
+    return scaling.Cluster(
+        peak_flops=1e12,
+        utilisation=0.5,
+        per_node=8,
+        node_bandwidth=100.0,
+        network_bandwidth=10.0,
+        node_latency=0.001,
+        network_latency=0.1,
+    )
+
+
+def test_rings(scaling, cluster):
+    assert scaling.ring_time(1, 1000.0, 10.0, 1.0) == 0.0
+    # 4 workers: 6 messages of a quarter each.
+    assert scaling.ring_time(4, 1000.0, 10.0, 1.0) == pytest.approx(6 * (1 + 25))
+    assert cluster.ring(8, 1000.0) == pytest.approx(14 * (0.001 + 1.25))
+    assert cluster.ring(16, 1000.0) == pytest.approx(30 * (0.1 + 6.25))
+    # Inside two nodes as above, between them two messages of a half.
+    assert cluster.hierarchical(16, 1000.0) == pytest.approx(14 * (0.001 + 1.25) + 2 * (0.1 + 50))
+    assert cluster.hierarchical(8, 1000.0) == cluster.ring(8, 1000.0)
+
+
+def test_latency_and_bandwidth_are_found_again(scaling):
+    measured = [
+        (workers, size, scaling.ring_time(workers, size, 2e8, 3e-4))
+        for workers in (2, 4)
+        for size in (10**5, 10**6, 10**7)
+    ]
+    assert scaling.fitted(measured) == pytest.approx((3e-4, 2e8))
+
+
+def test_layers_add_the_same(scaling):
+    """FLOPs of many layers from models of one and two."""
+
+    def build(num_layers):
+        return heads.pretrainer(
+            bert(vocabulary_size=30, num_layers=num_layers, num_heads=2, hidden_dim=8)
+        )
+
+    shapes = dict.fromkeys(build(1).input, (2, 4))
+    assert scaling.flops(build, 5, shapes) == training_flops(build(5), shapes)
+
+
+def test_the_report_of_scale(scaling, cluster, capsys):
+    job = scaling.Job("a", 1000, "1 x 1", 10, int(1e12), 100)
+    scaling.report_scale([job], cluster)
+    lines = capsys.readouterr().out.splitlines()
+    assert "compute 2000.0 ms" in lines[3]
+    ring = cluster.ring(8, 4000.0)
+    assert f"{ring * 1e3:.1f}" in lines[6]
+    assert f"{2.0 / (2.0 + ring):.0%}" in lines[6]

@@ -1,0 +1,32 @@
+"""kill -9, in processes of their own: benchmarks/kill_and_resume.py in small."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize(
+    ("strategy", "kills"),
+    [
+        ("default", 1),
+        pytest.param("mirrored", 2, marks=pytest.mark.slow),
+        pytest.param("multi_worker", 2, marks=pytest.mark.slow),
+    ],
+)
+def test_a_training_that_was_killed_ends_with_the_same_bits(strategy, kills):
+    options = ["--strategies", strategy, "--kills", str(kills)]
+    result = subprocess.run(
+        [sys.executable, "benchmarks/kill_and_resume.py", *options],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        check=False,
+    )
+    assert result.returncode == 0, result.stdout + result.stderr[-3000:]
+    assert f"{strategy}: kills {kills}, difference 0 (weight 0, optimizer 0," in result.stdout
