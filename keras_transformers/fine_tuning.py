@@ -25,7 +25,7 @@ BATCH_SIZES = (16, 32)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class FineTuning(strategies.Scaling):
+class FineTuning(strategies.Scaling, runs.Logging):
     """A recipe's configuration begins with these; they mean the same in all of them."""
 
     weights: Path | None = None  # Hugging Face BERT: config.json, model.safetensors, vocab.txt
@@ -117,7 +117,7 @@ def _run_grid(main: Callable[[Any], dict[str, Any]], config: FineTuning) -> dict
         if names == ["config.json"]:  # of a grid whose first run found no input
             (folder / "config.json").unlink()
         if len(names) > 1:
-            check_same(folder, config)
+            check_same(folder, config, may_differ=runs.MAY_DIFFER)
         else:
             runs.start(runs.check_new(folder), config)
     found: dict[str, Any] = {}

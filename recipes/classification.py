@@ -16,10 +16,8 @@ Score:   SST-2 (6,911 whole sentences, without GLUE's phrases), accuracy on dev,
 """
 
 import dataclasses
-import functools
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, Literal
 
 import keras
@@ -27,8 +25,8 @@ import tensorflow as tf
 
 import keras_transformers as kt
 from keras_transformers.data import classification
-from keras_transformers.data.cleaning import deduplicate, overlap, split
-from keras_transformers.data.examples import Examples, label_set, load, majority_share
+from keras_transformers.data.examples import Examples, majority_share
+from keras_transformers.data.labelled_files import LabelledFiles
 from keras_transformers.export.text import check_model, checked_length, token_inputs
 from keras_transformers.fine_tuning import FineTuning, with_grid
 from keras_transformers.models import fasttext
@@ -37,18 +35,8 @@ from keras_transformers.training import runs, strategies
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Config(FineTuning):
+class Config(LabelledFiles, FineTuning):
     """Fine-tunes a BERT encoder to classify texts or pairs of texts."""
-
-    train_file: Path  # labelled texts: .tsv, .txt (tabs), .csv, .jsonl; each also with .gz
-    dev_file: Path | None = None  # chooses the best epoch; None: a share of the training file
-    test_file: Path | None = None  # measured once, at the end
-    dev_fraction: float = 0.1  # the dev set's share of the training file, the same for all seeds
-    text_column: int | str = 0  # index from 0 (-1: the last), or name
-    text_b_column: int | str | None = None  # the second text of pairs
-    label_column: int | str = 1
-    header: Literal["auto", "present", "absent"] = "auto"  # does the first row name the columns?
-    labels: tuple[str, ...] = ()  # in the order of their ids; empty: the training file's, sorted
 
     pooling: Literal["cls", "mean"] = "cls"  # the pooler on [CLS], as BERT; or all tokens' mean
     embedding_dim: int = 10  # of fasttext, as the next two
@@ -63,7 +51,7 @@ def main(config: Config) -> dict[str, Any]:
     started = time.time()
     with runs.user_errors():
         folder = config.begin()
-        train, dev, test, labels = read(config)
+        train, dev, test, labels = config.read()
         with config.scope():
             model, tokenizer = build(config, train.texts, len(labels))
         checked_length(model, config.max_sequence_length, pair=train.texts_b is not None)
@@ -98,7 +86,7 @@ def main(config: Config) -> dict[str, Any]:
         validation_data=dev_batches,
         epochs=config.epochs,
         shuffle=False,  # the batches are shuffled already
-        callbacks=runs.callbacks(folder, monitor="val_accuracy"),
+        callbacks=runs.callbacks(folder, monitor="val_accuracy", log=config),
         verbose=runs.verbosity(),
     ).history
     strategies.load_weights(model, folder / runs.BEST_WEIGHTS)
@@ -126,30 +114,6 @@ def main(config: Config) -> dict[str, Any]:
         )
         print(f"exported: {exported}")
     return metrics
-
-
-def read(config: Config) -> tuple[Examples, Examples, Examples | None, list[str]]:
-    """Training, dev and test examples, and the labels."""
-    read_file = functools.partial(
-        load,
-        text_column=config.text_column,
-        text_b_column=config.text_b_column,
-        label_column=config.label_column,
-        header=config.header,
-    )
-    train, duplicates = deduplicate(read_file(config.train_file, labels=config.labels or None))
-    print(duplicates)
-    labels = list(config.labels) or label_set(train)
-    if config.dev_file:
-        dev = read_file(config.dev_file, labels=labels)
-    else:
-        shares = {"train": 1 - config.dev_fraction, "dev": config.dev_fraction}
-        parts = split(train, shares, seed=0)
-        train, dev = parts["train"], parts["dev"]
-    test = read_file(config.test_file, labels=labels) if config.test_file else None
-    for examples in (dev, test) if test else (dev,):
-        print(f"{examples.source}: {overlap(examples, train)} of {len(examples)} also in training")
-    return train, dev, test, labels
 
 
 def build(

@@ -28,7 +28,7 @@ from keras_transformers.training.tagging_metrics import EntityScores, entity_sco
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Config(strategies.Scaling):
+class Config(strategies.Scaling, runs.Logging):
     """Trains a BiLSTM to tag words by the layers of a frozen ELMo."""
 
     weights: Path  # folder of options.json and weights.hdf5, as recipes/pretrain_elmo.py writes it
@@ -113,7 +113,7 @@ def main(config: Config) -> dict[str, Any]:
         shuffle=False,
         callbacks=[
             keras.callbacks.LambdaCallback(on_epoch_end=log_entity_f1),
-            *runs.callbacks(folder, monitor="val_entity_f1"),
+            *runs.callbacks(folder, monitor="val_entity_f1", log=config),
         ],
         verbose=runs.verbosity(),
     ).history

@@ -108,7 +108,7 @@ def main(config: Config) -> dict[str, Any]:
         shuffle=False,
         callbacks=[
             keras.callbacks.LambdaCallback(on_epoch_end=log_entity_f1),
-            *runs.callbacks(folder, monitor="val_entity_f1"),
+            *runs.callbacks(folder, monitor="val_entity_f1", log=config),
         ],
         verbose=runs.verbosity(),
     ).history

@@ -113,7 +113,7 @@ def main(config: Config) -> dict[str, Any]:
         shuffle=False,  # the batches are shuffled already
         callbacks=[
             keras.callbacks.LambdaCallback(on_epoch_end=log_scores),
-            *runs.callbacks(folder, monitor=monitor),
+            *runs.callbacks(folder, monitor=monitor, log=config),
         ],
         verbose=runs.verbosity(),
     ).history

@@ -100,7 +100,7 @@ def main(config: Config) -> dict[str, Any]:
         validation_data=dev_batches,
         epochs=config.epochs,
         shuffle=False,  # the batches are shuffled already
-        callbacks=runs.callbacks(folder, monitor="val_logits_accuracy"),
+        callbacks=runs.callbacks(folder, monitor="val_logits_accuracy", log=config),
         verbose=runs.verbosity(),
     ).history
     strategies.load_weights(model, folder / runs.BEST_WEIGHTS)

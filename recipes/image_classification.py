@@ -27,7 +27,7 @@ from keras_transformers.training.schedules import WarmupCosineDecay
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Config(strategies.Scaling):
+class Config(strategies.Scaling, runs.Logging):
     """Trains a Vision Transformer to classify images."""
 
     data: str = (
@@ -124,7 +124,7 @@ def main(config: Config) -> dict[str, Any]:
         validation_data=dev_batches,
         epochs=config.epochs,
         shuffle=False,  # the batches are shuffled already
-        callbacks=runs.callbacks(folder, monitor="val_accuracy"),
+        callbacks=runs.callbacks(folder, monitor="val_accuracy", log=config),
         verbose=runs.verbosity(),
     ).history
 

@@ -17,6 +17,7 @@ import numpy as np
 import keras_transformers as kt
 from keras_transformers.data import causal as data
 from keras_transformers.export.versions import split_target
+from keras_transformers.inspection import training_flops
 from keras_transformers.models.gpt import causal_lm
 from keras_transformers.tokenizers import BytePairTokenizer, byte_pair_files
 from keras_transformers.training import optimizers, runs, strategies
@@ -29,7 +30,7 @@ from keras_transformers.training.text_perplexity import LogProbabilityOfTokens, 
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Config(strategies.Scaling):
+class Config(strategies.Scaling, runs.Logging):
     """Trains a causal language model and measures it on text that it has not seen."""
 
     data: tuple[Path, ...]  # text files, plain or .gz
@@ -72,8 +73,7 @@ def main(config: Config) -> dict[str, Any]:
         config.begin_strategy()
         folder = config.runs_dir / config.name
         if config.resume:
-            may_differ = ("resume", "export", "export_dtype", *strategies.PLACE)
-            check_same(folder, config, may_differ=may_differ)
+            check_same(folder, config, may_differ=runs.MAY_DIFFER)
         elif strategies.is_chief():
             runs.check_new(folder)
         if config.export and strategies.is_chief():
@@ -101,7 +101,14 @@ def main(config: Config) -> dict[str, Any]:
             model = build(config, tokenizer.vocabulary_size, max(1, steps_per_epoch))
         config.prepare(model)
         state = TrainingState(folder / "state.npz")
-        usual = runs.callbacks(folder, monitor="val_log_probability")
+        shapes = dict.fromkeys(model.input, (size, config.length))
+        usual = runs.callbacks(
+            folder,
+            monitor="val_log_probability",
+            log=config,
+            tokens_per_step=size * config.length,
+            flops_per_step=training_flops(model, shapes),
+        )
         callbacks = [LogProbabilityOfTokens(), *usual, state]
         state.restore(model, callbacks)
         done = len(state.epochs)

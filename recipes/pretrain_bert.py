@@ -44,7 +44,7 @@ SHAPE = ("num_layers", "num_heads", "hidden_dim")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Config(strategies.Scaling):
+class Config(strategies.Scaling, runs.Logging):
     """Pretrains a BERT encoder with its two heads."""
 
     data: Path | None = None  # a text file, or a folder of them; with --corpora their folder
@@ -94,7 +94,7 @@ def main(config: Config) -> dict[str, Any]:
         config.begin_strategy()
         folder = config.runs_dir / config.name
         if config.resume:
-            check_same(folder, config, may_differ=("resume", "export", *strategies.PLACE))
+            check_same(folder, config, may_differ=runs.MAY_DIFFER)
         elif strategies.is_chief():
             runs.check_new(folder)
         if config.export and strategies.is_chief():
@@ -143,7 +143,7 @@ def main(config: Config) -> dict[str, Any]:
             )
         config.prepare(model)
         state = TrainingState(folder / "state.npz")
-        callbacks = [*runs.callbacks(folder, monitor="val_mask_logits_accuracy"), state]
+        callbacks = [*runs.callbacks(folder, monitor="val_mask_logits_accuracy", log=config), state]
         state.restore(model, callbacks)
 
     for length, epochs in phases:

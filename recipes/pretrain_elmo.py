@@ -32,7 +32,7 @@ OUTPUTS = ("forward_loss", "backward_loss")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Config(strategies.Scaling):
+class Config(strategies.Scaling, runs.Logging):
     """Pretrains ELMo."""
 
     data: Path  # a text file, or a folder of them; with --corpora their folder
@@ -75,7 +75,7 @@ def main(config: Config) -> dict[str, Any]:
         config.begin_strategy()
         folder = config.runs_dir / config.name
         if config.resume:
-            check_same(folder, config, may_differ=("resume", "export", *strategies.PLACE))
+            check_same(folder, config, may_differ=runs.MAY_DIFFER)
         elif strategies.is_chief():
             runs.check_new(folder)
         if config.export and strategies.is_chief():
@@ -102,7 +102,7 @@ def main(config: Config) -> dict[str, Any]:
         state = TrainingState(folder / "state.npz")
         callbacks = [
             keras.callbacks.LambdaCallback(on_epoch_end=log_probability),
-            *runs.callbacks(folder, monitor="val_log_probability"),
+            *runs.callbacks(folder, monitor="val_log_probability", log=config),
             state,
         ]
         state.restore(model, callbacks)

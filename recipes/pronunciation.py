@@ -111,7 +111,7 @@ def main(config: Config) -> dict[str, Any]:
         *config.forcing(statistics.num_batches),
         averaging,
         keras.callbacks.LambdaCallback(on_epoch_end=log_accuracy),
-        *runs.callbacks(folder, monitor="val_phoneme_accuracy"),
+        *runs.callbacks(folder, monitor="val_phoneme_accuracy", log=config),
         state,
     ]
     with runs.user_errors():

@@ -117,7 +117,7 @@ def main(config: Config) -> dict[str, Any]:
         shuffle=False,  # the batches are shuffled already
         callbacks=[
             keras.callbacks.LambdaCallback(on_epoch_end=log_scores),
-            *runs.callbacks(folder, monitor="val_f1"),
+            *runs.callbacks(folder, monitor="val_f1", log=config),
         ],
         verbose=runs.verbosity(),
     ).history

@@ -93,7 +93,7 @@ def main(config: Config) -> dict[str, Any]:
         shuffle=False,  # the batches are shuffled already
         callbacks=[
             keras.callbacks.LambdaCallback(on_epoch_end=log_entity_f1),
-            *runs.callbacks(folder, monitor="val_entity_f1"),
+            *runs.callbacks(folder, monitor="val_entity_f1", log=config),
         ],
         verbose=runs.verbosity(),
     ).history

@@ -123,7 +123,7 @@ def main(config: Config) -> dict[str, Any]:
     callbacks = [
         *config.forcing(statistics.num_batches),
         *stateful,
-        *runs.callbacks(folder, monitor="val_bleu"),
+        *runs.callbacks(folder, monitor="val_bleu", log=config),
         state,
     ]
     with runs.user_errors():

@@ -21,7 +21,7 @@ _OPTIONS_OF_FAMILY: dict[str, dict[str, Option]] = {
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class EncoderDecoderTraining(strategies.Scaling):
+class EncoderDecoderTraining(strategies.Scaling, runs.Logging):
     """A recipe's configuration begins with these; they mean the same in all of them."""
 
     model: str = "transformer_tiny"  # an encoder-decoder of `keras-transformers list`
@@ -66,8 +66,7 @@ class EncoderDecoderTraining(strategies.Scaling):
         self.begin_strategy()
         folder = self.runs_dir / self.name
         if self.resume:
-            may_differ = ("resume", "export", "export_dtype", *strategies.PLACE)
-            check_same(folder, self, may_differ=may_differ)
+            check_same(folder, self, may_differ=runs.MAY_DIFFER)
         elif strategies.is_chief():
             runs.check_new(folder)
         keras.utils.set_random_seed(self.seed)

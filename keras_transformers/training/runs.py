@@ -20,7 +20,7 @@ from typing import Any
 import keras
 import tyro
 
-from keras_transformers.training import clusters, guardrails
+from keras_transformers.training import guardrails, strategies
 from keras_transformers.training.checkpoints import SaveWeights
 from keras_transformers.training.guardrails import NonFiniteLossError, StopOnNonFiniteLoss
 from keras_transformers.training.progress import NoProgress, RichProgress
@@ -43,8 +43,12 @@ class Logging:
     peak_flops: float | None = None  # of one accelerator, a second: 312e12; gives the utilisation
 
 
-# Options that change nothing in the weights: `resume.check_same` may let them differ.
-LOGGING_OPTIONS = tuple(field.name for field in dataclasses.fields(Logging))
+# Options that change nothing in the weights: those of a run that goes on may differ.
+MAY_DIFFER = (
+    *("resume", "export", "export_dtype"),
+    *strategies.PLACE,
+    *(field.name for field in dataclasses.fields(Logging)),
+)
 
 
 def command_line(main: Callable[[Any], Any], config_class: type) -> None:
@@ -133,7 +137,7 @@ def start(folder: Path, config: Any) -> None:
     Of several workers the chief's is written.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    if _is_chief():
+    if strategies.is_chief():
         write_json(folder / "config.json", dataclasses.asdict(config))
 
 
@@ -179,7 +183,7 @@ def callbacks(
         "flops_per_step": flops_per_step,
         "peak_flops": log.peak_flops,
     }
-    told = _told(folder, log, facts) if _is_chief() else [NoProgress()]
+    told = _told(folder, log, facts) if strategies.is_chief() else [NoProgress()]
     return [StopOnNonFiniteLoss(folder / LAST_WEIGHTS), telemetry, *told, *saved]
 
 
@@ -198,11 +202,6 @@ def _told(
         yield NoProgress()
     elif sys.stdout.isatty():
         yield RichProgress()
-
-
-def _is_chief() -> bool:
-    cluster = clusters.from_environment()
-    return cluster is None or cluster.worker_index == 0
 
 
 def verbosity() -> int:
@@ -228,7 +227,7 @@ def best_epoch(history: Mapping[str, list[float]], monitor: str) -> dict[str, fl
 
 def report(folder: Path, metrics: Mapping[str, Any]) -> None:
     """Prints the figures, and writes them to `metrics.json`; of several workers the chief does."""
-    if not _is_chief():
+    if not strategies.is_chief():
         return
     write_json(folder / METRICS, metrics)
     for name, value in metrics.items():
