@@ -24,13 +24,13 @@ from keras_transformers.training import optimizers, runs, strategies
 from keras_transformers.training.kneser_ney import KneserNey
 from keras_transformers.training.losses import TokenCrossentropy
 from keras_transformers.training.metrics import Perplexity
-from keras_transformers.training.resume import TrainingState, check_same
+from keras_transformers.training.resume import Resumable, Resume, check_same
 from keras_transformers.training.schedules import Decay, warmup_schedule
 from keras_transformers.training.text_perplexity import LogProbabilityOfTokens, TextPerplexity
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Config(strategies.Scaling, runs.Logging):
+class Config(strategies.Scaling, runs.Logging, Resumable):
     """Trains a causal language model and measures it on text that it has not seen."""
 
     data: tuple[Path, ...]  # text files, plain or .gz
@@ -61,7 +61,6 @@ class Config(strategies.Scaling, runs.Logging):
 
     name: str = "language_model"  # the run's folder in runs_dir
     runs_dir: Path = Path("runs")
-    resume: bool = False  # go on with that run after its last epoch
     export: Path | None = None  # writes a SavedModel there, e.g. saved_models/generate_en/1
     export_dtype: Literal["float32", "bfloat16"] = "float32"  # of the matrices in its file
 
@@ -100,7 +99,7 @@ def main(config: Config) -> dict[str, Any]:
         with config.scope():
             model = build(config, tokenizer.vocabulary_size, max(1, steps_per_epoch))
         config.prepare(model)
-        state = TrainingState(folder / "state.npz")
+        resume = Resume(folder / "checkpoints", every=config.checkpoint_every)
         shapes = dict.fromkeys(model.input, (size, config.length))
         usual = runs.callbacks(
             folder,
@@ -109,20 +108,19 @@ def main(config: Config) -> dict[str, Any]:
             tokens_per_step=size * config.length,
             flops_per_step=training_flops(model, shapes),
         )
-        callbacks = [LogProbabilityOfTokens(), *usual, state]
-        state.restore(model, callbacks)
-        done = len(state.epochs)
+        callbacks = [LogProbabilityOfTokens(), *usual, resume]
+        position = resume.restore(model, callbacks)
         train_batches = data.training_batches(
-            streams["train"], **rows, batch_size=size, seed=config.seed, skip_epochs=done
+            streams["train"], **rows, batch_size=size, seed=config.seed, skip_epochs=position.epoch
         )
 
     model.fit(
-        train_batches,
+        train_batches.skip(position.batch),
         steps_per_epoch=steps_per_epoch,
         validation_data=data.evaluation_batches(
             streams["dev"], **rows, batch_size=config.batch_size
         ),
-        initial_epoch=done,
+        initial_epoch=position.epoch,
         epochs=config.epochs,
         callbacks=callbacks,
         verbose=runs.verbosity(),
@@ -132,7 +130,7 @@ def main(config: Config) -> dict[str, Any]:
     metrics: dict[str, Any] = {
         "parameters": model.count_params(),
         "steps": int(model.optimizer.iterations.numpy()),
-        "epochs": state.epochs,
+        "epochs": resume.epochs,
         "seconds": seconds,  # validation included; since the start, or since it was resumed
     }
     held_out = streams["held_out"]

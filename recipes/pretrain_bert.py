@@ -37,14 +37,14 @@ from keras_transformers.training import optimizers, runs, strategies
 from keras_transformers.training.baselines import unigram_baseline
 from keras_transformers.training.losses import TokenCrossentropy
 from keras_transformers.training.metrics import Perplexity, TokenAccuracy
-from keras_transformers.training.resume import TrainingState, check_same
+from keras_transformers.training.resume import Resumable, Resume, check_same
 from keras_transformers.training.schedules import WarmupLinearDecay
 
 SHAPE = ("num_layers", "num_heads", "hidden_dim")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Config(strategies.Scaling, runs.Logging):
+class Config(strategies.Scaling, runs.Logging, Resumable):
     """Pretrains a BERT encoder with its two heads."""
 
     data: Path | None = None  # a text file, or a folder of them; with --corpora their folder
@@ -83,7 +83,6 @@ class Config(strategies.Scaling, runs.Logging):
 
     name: str = "pretrain_bert"  # the run's folder in runs_dir
     runs_dir: Path = Path("runs")
-    resume: bool = False  # go on with that run after its last epoch
     export: Path | None = None  # writes a fill-mask SavedModel, e.g. saved_models/fill_mask/1
 
 
@@ -142,14 +141,18 @@ def main(config: Config) -> dict[str, Any]:
                 jit_compile=False,
             )
         config.prepare(model)
-        state = TrainingState(folder / "state.npz")
-        callbacks = [*runs.callbacks(folder, monitor="val_mask_logits_accuracy", log=config), state]
-        state.restore(model, callbacks)
+        resume = Resume(folder / "checkpoints", every=config.checkpoint_every)
+        usual = runs.callbacks(folder, monitor="val_mask_logits_accuracy", log=config)
+        callbacks = [*usual, resume]
+        position = resume.restore(model, callbacks)
 
     for length, epochs in phases:
-        first = max(epochs.start, len(state.epochs))  # later in a run that goes on
+        first = max(epochs.start, position.epoch)  # later in a run that goes on
         if first >= epochs.stop:
             continue
+        done = (first - epochs.start) * config.steps_per_epoch
+        if first == position.epoch:
+            done += position.batch
         with runs.user_errors():
             train_batches, dev_batches = examples.batches(
                 length,
@@ -157,7 +160,7 @@ def main(config: Config) -> dict[str, Any]:
                 dev_batch_size=config.batch_size,
                 dynamic_masking=config.dynamic_masking,
                 seed=config.seed,
-                skip_batches=(first - epochs.start) * config.steps_per_epoch,
+                skip_batches=done,
             )
         model.fit(
             strategies.shard(train_batches, config.shard),
@@ -170,7 +173,7 @@ def main(config: Config) -> dict[str, Any]:
             verbose=runs.verbosity(),
         )
 
-    last = state.epochs[-1]
+    last = resume.epochs[-1]
     baseline = unigram_baseline(*examples.token_counts(length))
     metrics = {
         "parameters": model.count_params(),
@@ -180,7 +183,7 @@ def main(config: Config) -> dict[str, Any]:
         "dev_mask_perplexity": last["val_mask_logits_perplexity"],
         "dev_mask_perplexity, unigram": baseline.perplexity,
         "dev_next_sentence_accuracy": last["val_next_sentence_logits_accuracy"],
-        "epochs": state.epochs,
+        "epochs": resume.epochs,
         "seconds": round(time.time() - started),  # since the start, or since it was resumed
     }
     if strategies.is_chief():

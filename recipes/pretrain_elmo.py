@@ -24,7 +24,7 @@ from keras_transformers.training import optimizers, runs, strategies
 from keras_transformers.training.baselines import unigram_baseline
 from keras_transformers.training.kneser_ney import KneserNey
 from keras_transformers.training.output_perplexity import OutputPerplexity
-from keras_transformers.training.resume import TrainingState, check_same
+from keras_transformers.training.resume import Resumable, Resume, check_same
 from keras_transformers.training.sampled_softmax import OutputIsLoss, SampledSoftmax
 from keras_transformers.training.schedules import WarmupLinearDecay
 
@@ -32,7 +32,7 @@ OUTPUTS = ("forward_loss", "backward_loss")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Config(strategies.Scaling, runs.Logging):
+class Config(strategies.Scaling, runs.Logging, Resumable):
     """Pretrains ELMo."""
 
     data: Path  # a text file, or a folder of them; with --corpora their folder
@@ -64,7 +64,6 @@ class Config(strategies.Scaling, runs.Logging):
 
     name: str = "pretrain_elmo"  # the run's folder in runs_dir
     runs_dir: Path = Path("runs")
-    resume: bool = False  # go on with that run after its last epoch
     export: Path | None = None  # writes a SavedModel of word vectors, e.g. saved_models/elmo/1
 
 
@@ -99,13 +98,13 @@ def main(config: Config) -> dict[str, Any]:
                 jit_compile=False,
             )
         config.prepare(model)
-        state = TrainingState(folder / "state.npz")
+        resume = Resume(folder / "checkpoints", every=config.checkpoint_every)
         callbacks = [
             keras.callbacks.LambdaCallback(on_epoch_end=log_probability),
             *runs.callbacks(folder, monitor="val_log_probability", log=config),
-            state,
+            resume,
         ]
-        state.restore(model, callbacks)
+        position = resume.restore(model, callbacks)
         train_batches = bidirectional.dataset(
             train,
             batch_size=config.batch_size * config.accumulate,
@@ -113,7 +112,7 @@ def main(config: Config) -> dict[str, Any]:
             shuffle=True,
             repeat=True,
             seed=config.seed,
-            skip_batches=len(state.epochs) * config.steps_per_epoch,
+            skip_batches=position.step,
         )
         dev_batches = bidirectional.dataset(
             dev, batch_size=config.batch_size, window_length=config.window_length
@@ -124,14 +123,14 @@ def main(config: Config) -> dict[str, Any]:
         train_batches,
         steps_per_epoch=config.steps_per_epoch,
         validation_data=dev_batches,
-        initial_epoch=len(state.epochs),
+        initial_epoch=position.epoch,
         epochs=config.epochs,
         shuffle=False,  # the batches are shuffled already
         callbacks=callbacks,
         verbose=runs.verbosity(),
     )
 
-    last = state.epochs[-1]
+    last = resume.epochs[-1]
     metrics = {
         "parameters": encoder.count_params(),
         "steps": int(model.optimizer.iterations.numpy()),
@@ -148,7 +147,7 @@ def main(config: Config) -> dict[str, Any]:
             train, dev, config.kneser_ney_order, reverse=direction == "backward"
         )
     metrics |= {
-        "epochs": state.epochs,
+        "epochs": resume.epochs,
         "seconds": round(time.time() - started),  # since the start, or since it was resumed
     }
     if strategies.is_chief():

@@ -26,7 +26,7 @@ from keras_transformers.training.edit_distance import PronunciationErrors, pronu
 from keras_transformers.training.encoder_decoders import EncoderDecoderTraining
 from keras_transformers.training.losses import TokenCrossentropy
 from keras_transformers.training.metrics import Perplexity, TokenAccuracy
-from keras_transformers.training.resume import TrainingState
+from keras_transformers.training.resume import Resume
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -106,36 +106,34 @@ def main(config: Config) -> dict[str, Any]:
         logs["val_phoneme_accuracy"] = 1 - errors(greedy, splits.val).phoneme_error_rate
 
     averaging = CheckpointAveraging(num_checkpoints=config.average)
-    state = TrainingState(folder / "state.npz", callbacks=[averaging])
+    early = keras.callbacks.EarlyStopping(
+        "val_phoneme_accuracy", mode="max", patience=config.patience
+    )
+    resume = Resume(folder / "checkpoints", every=config.checkpoint_every)
     callbacks = [
         *config.forcing(statistics.num_batches),
         averaging,
         keras.callbacks.LambdaCallback(on_epoch_end=log_accuracy),
         *runs.callbacks(folder, monitor="val_phoneme_accuracy", log=config),
-        state,
+        early,
+        resume,
     ]
     with runs.user_errors():
-        state.restore(model, callbacks)
-    done = len(state.epochs)
+        position = resume.restore(model, callbacks)
     model.fit(
-        data.training_dataset(train, **batching, skip_batches=done * statistics.num_batches),
+        data.training_dataset(train, **batching, skip_batches=position.step),
         steps_per_epoch=statistics.num_batches,
-        initial_epoch=done,
+        initial_epoch=position.epoch,
         validation_data=data.evaluation_dataset(val, batch_tokens=config.batch_tokens),
         epochs=config.epochs,
-        callbacks=[
-            *callbacks,
-            keras.callbacks.EarlyStopping(
-                "val_phoneme_accuracy", mode="max", patience=config.patience
-            ),
-        ],
+        callbacks=callbacks,
         verbose=runs.verbosity(),
     )
 
     metrics: dict[str, Any] = {
         "parameters": model.count_params(),
         "words": {name: len(part) for name, part in splits._asdict().items()},
-        "epochs": state.epochs,
+        "epochs": resume.epochs,
         "steps": int(model.optimizer.iterations.numpy()),
         "seconds": round(time.time() - started),  # since the start, or since it was resumed
     }

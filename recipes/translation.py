@@ -37,7 +37,7 @@ from keras_transformers.training.choice import choose_weights
 from keras_transformers.training.encoder_decoders import EncoderDecoderTraining
 from keras_transformers.training.losses import TokenCrossentropy
 from keras_transformers.training.metrics import Perplexity, TokenAccuracy
-from keras_transformers.training.resume import TrainingState
+from keras_transformers.training.resume import Resume
 from keras_transformers.training.validation import BleuValidation, bleu_figures
 
 
@@ -118,27 +118,25 @@ def main(config: Config) -> dict[str, Any]:
         draw=draw if beam.has_attention else None,
         every=config.bleu_every,
     )
-    stateful: list[Any] = [*([SwapAverageWeights()] if config.ema else []), averaging, validation]
-    state = TrainingState(folder / "state.npz", callbacks=stateful)
+    resume = Resume(folder / "checkpoints", every=config.checkpoint_every)
     callbacks = [
         *config.forcing(statistics.num_batches),
-        *stateful,
+        *([SwapAverageWeights()] if config.ema else []),
+        averaging,
+        validation,
         *runs.callbacks(folder, monitor="val_bleu", log=config),
-        state,
+        keras.callbacks.EarlyStopping("val_bleu", mode="max", patience=config.patience),
+        resume,
     ]
     with runs.user_errors():
-        state.restore(model, callbacks)
-    done = len(state.epochs)
+        position = resume.restore(model, callbacks)
     model.fit(
-        data.training_dataset(pairs, **batching, skip_batches=done * statistics.num_batches),
+        data.training_dataset(pairs, **batching, skip_batches=position.step),
         steps_per_epoch=statistics.num_batches,
-        initial_epoch=done,
+        initial_epoch=position.epoch,
         validation_data=data.evaluation_dataset(val, batch_tokens=config.batch_tokens),
         epochs=config.epochs,
-        callbacks=[
-            *callbacks,
-            keras.callbacks.EarlyStopping("val_bleu", mode="max", patience=config.patience),
-        ],
+        callbacks=callbacks,
         verbose=runs.verbosity(),
     )
     if config.ema:  # Keras puts the averages in at the last epoch only, not where it stops earlier
@@ -147,10 +145,10 @@ def main(config: Config) -> dict[str, Any]:
 
     metrics: dict[str, Any] = {
         "parameters": model.count_params(),
-        "epochs": state.epochs,
+        "epochs": resume.epochs,
         "steps": int(model.optimizer.iterations.numpy()),
         "seconds": round(seconds),  # validation included; since the start, or since it was resumed
-        "target_tokens_per_second": (len(state.epochs) - done)
+        "target_tokens_per_second": (len(resume.epochs) - position.epoch)
         * train.report.num_target_tokens
         / seconds,
     }

@@ -6,6 +6,8 @@ from typing import Any
 import keras
 import numpy as np
 
+from keras_transformers.training.snapshots import Snapshots, reading
+
 
 def round_trip(model: keras.Model, folder: Path) -> keras.Model:
     """The model saved as .keras and loaded again, without custom_objects."""
@@ -30,3 +32,10 @@ def bert_inputs(rows: int = 3, length: int = 9, vocabulary_size: int = 50) -> di
         "segment_ids": (np.arange(length)[None] >= lengths[:, None] // 2).astype("int32"),
         "padding_mask": np.arange(length)[None] < lengths[:, None],
     }
+
+
+def newest_state(run_folder):
+    """The arrays of a run's newest checkpoint, by name."""
+    path = Snapshots(run_folder / "checkpoints").newest()
+    with reading(path) as arrays:
+        return dict(arrays)

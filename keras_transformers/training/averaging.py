@@ -41,7 +41,7 @@ class CheckpointAveraging(keras.callbacks.Callback):
     Weights of floating point are averaged, in float64; others keep their newest value. The memory
     is `num_checkpoints` times that of the weights: where this is too much, let
     `keras.callbacks.ModelCheckpoint` write files and use `average_checkpoints`. A run that shall
-    survive its process hands this callback to `resume.TrainingState`.
+    survive its process hands this callback to `resume.Resume`.
 
     Args:
         num_checkpoints: how many to keep; older ones are forgotten.
@@ -69,7 +69,7 @@ class CheckpointAveraging(keras.callbacks.Callback):
         return len(self._checkpoints)
 
     def state(self) -> list[np.ndarray]:
-        """What is kept, for `resume.TrainingState`."""
+        """What is kept, for `resume.Resume`."""
         counts = np.array([self._num_batches, len(self._checkpoints)])
         return [counts, *(array for weights in self._checkpoints for array in weights)]
 
@@ -135,7 +135,7 @@ class SwapAverageWeights(keras.callbacks.SwapEMAWeights):
         super().__init__(swap_on_epoch=True)
 
     def state(self) -> list[np.ndarray]:
-        """Which of the two the model has, for `resume.TrainingState`."""
+        """Which of the two the model has, for `resume.Resume`."""
         return [np.array(self._ema_weights_in_model)]
 
     def load_state(self, arrays: Sequence[np.ndarray]) -> None:

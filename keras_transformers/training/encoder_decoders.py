@@ -8,7 +8,7 @@ import keras
 
 from keras_transformers.training import runs, strategies
 from keras_transformers.training.optimizers import adam
-from keras_transformers.training.resume import check_same
+from keras_transformers.training.resume import Resumable, check_same
 from keras_transformers.training.schedules import Decay, warmup_schedule
 from keras_transformers.training.teacher_forcing import ForcingDecay, TeacherForcingSchedule
 
@@ -21,7 +21,7 @@ _OPTIONS_OF_FAMILY: dict[str, dict[str, Option]] = {
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class EncoderDecoderTraining(strategies.Scaling, runs.Logging):
+class EncoderDecoderTraining(strategies.Scaling, runs.Logging, Resumable):
     """A recipe's configuration begins with these; they mean the same in all of them."""
 
     model: str = "transformer_tiny"  # an encoder-decoder of `keras-transformers list`
@@ -47,7 +47,6 @@ class EncoderDecoderTraining(strategies.Scaling, runs.Logging):
     length_penalty: float = 0.6
     name: str = "encoder_decoder"  # the run's folder in runs_dir
     runs_dir: Path = Path("runs")
-    resume: bool = False  # go on with that run after its last epoch; patience counts anew
     export: Path | None = None  # writes a SavedModel there, e.g. saved_models/translate_de_en/1
     export_dtype: Literal["float32", "bfloat16"] = "float32"  # of the matrices in its file
 

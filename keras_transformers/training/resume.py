@@ -4,13 +4,12 @@ import dataclasses
 import json
 import logging
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import keras
 
-from keras_transformers.training.checkpoints import SaveWeights
 from keras_transformers.training.guardrails import non_finite_weights
 from keras_transformers.training.preemption import Preempted, TerminationNotice
 from keras_transformers.training.resume_callbacks import Muted, Stateful, stateful
@@ -18,9 +17,17 @@ from keras_transformers.training.resume_replicas import Replicas
 from keras_transformers.training.resume_state import Position, State, arrays, check_shapes, restore
 from keras_transformers.training.snapshots import CheckpointError, Snapshots, step_of
 
-__all__ = ["Position", "Resume", "Stateful", "TrainingState", "check_same"]
+__all__ = ["Position", "Resumable", "Resume", "Stateful", "check_same"]
 
 logger = logging.getLogger(__name__)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Resumable:
+    """A recipe's configuration begins with these; they mean the same in all of them."""
+
+    resume: bool = False  # go on with that run where it was stopped, as if it had not been
+    checkpoint_every: int | None = None  # steps between states on disk, beside the epochs' ends
 
 
 class Resume(keras.callbacks.Callback):
@@ -284,39 +291,6 @@ def _nothing() -> None:
 
 def _figures(logs: Mapping[str, Any] | None) -> dict[str, float]:
     return {name: float(value) for name, value in (logs or {}).items()}
-
-
-class TrainingState(Resume):
-    """`Resume` at the ends of epochs, with an earlier interface; for recipes that still use it.
-
-    Args:
-        path: ends in ".npz"; the newest checkpoint of the folder beside it, without the ".npz".
-        callbacks: those that have a state.
-    """
-
-    def __init__(self, path: str | os.PathLike[str], *, callbacks: Sequence[Stateful] = ()) -> None:
-        self.path = Path(path)
-        super().__init__(self.path.with_suffix(""))
-        self._stateful = callbacks
-
-    def restore(
-        self, model: keras.Model, callbacks: Iterable[keras.callbacks.Callback] = ()
-    ) -> Position:
-        """As `Resume.restore`; of `callbacks` a `SaveWeights` learns the best figure so far."""
-        best = [callback for callback in callbacks if isinstance(callback, SaveWeights)]
-        self._restore(model, [*self._stateful, *best])
-        return self.position
-
-    def on_train_begin(self, logs: Any = None) -> None:
-        """As `Resume`; SIGTERM does what it did, for within an epoch these recipes cannot go on."""
-        super().on_train_begin(logs)
-        self._notice.stop()
-
-    def _save(self, logs: Mapping[str, Any] | None) -> None:
-        super()._save(logs)
-        if self._replicas.is_chief:
-            self.path.unlink(missing_ok=True)
-            self.path.hardlink_to(self._snapshots.paths()[0])
 
 
 def check_same(folder: Path, config: Any, *, may_differ: Collection[str] = ()) -> Path:

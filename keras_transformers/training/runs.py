@@ -24,6 +24,7 @@ from keras_transformers.training import guardrails, strategies
 from keras_transformers.training.checkpoints import SaveWeights
 from keras_transformers.training.guardrails import NonFiniteLossError, StopOnNonFiniteLoss
 from keras_transformers.training.progress import NoProgress, RichProgress
+from keras_transformers.training.snapshots import CheckpointError
 from keras_transformers.training.telemetry import JsonLines, Telemetry
 
 BEST_WEIGHTS = "best.weights.h5"
@@ -45,7 +46,7 @@ class Logging:
 
 # Options that change nothing in the weights: those of a run that goes on may differ.
 MAY_DIFFER = (
-    *("resume", "export", "export_dtype"),
+    *("resume", "checkpoint_every", "export", "export_dtype"),
     *strategies.PLACE,
     *(field.name for field in dataclasses.fields(Logging)),
 )
@@ -54,8 +55,8 @@ MAY_DIFFER = (
 def command_line(main: Callable[[Any], Any], config_class: type) -> None:
     """Calls `main` with a configuration, a dataclass, made from the command line.
 
-    What this package logs, counts above all, is printed. A loss that is NaN, or a batch for which
-    there is no memory, ends the program with one line and status 1.
+    What this package logs, counts above all, is printed. A loss that is NaN, a batch for which
+    there is no memory, or a disk without room ends the program with one line and status 1.
     """
     logger = logging.getLogger("keras_transformers")
     logger.setLevel(logging.INFO)
@@ -63,7 +64,7 @@ def command_line(main: Callable[[Any], Any], config_class: type) -> None:
     config: Any = tyro.cli(config_class)
     try:
         main(config)
-    except NonFiniteLossError as error:
+    except (NonFiniteLossError, CheckpointError) as error:
         print(f"error: {error}", file=sys.stderr)
         raise SystemExit(1) from error
     except Exception as error:

@@ -52,7 +52,7 @@ class BleuValidation(keras.callbacks.Callback):
         self._last = 0.0
 
     def state(self) -> list[np.ndarray]:
-        """The last figure, for `resume.TrainingState`."""
+        """The last figure, for `resume.Resume`."""
         return [np.array(self._last)]
 
     def load_state(self, arrays: Sequence[np.ndarray]) -> None:

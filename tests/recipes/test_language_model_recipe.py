@@ -11,7 +11,7 @@ import pytest
 import keras_transformers as kt
 from keras_transformers.models.gpt import causal_lm
 from keras_transformers.tokenizers import BytePairTokenizer
-from keras_transformers.training.resume import TrainingState
+from keras_transformers.training.resume import Resume
 
 RECIPE = Path(__file__).parents[2] / "recipes" / "language_model.py"
 NAMES = ["cat", "dog", "bird", "ship", "rain", "tree", "house"]
@@ -55,14 +55,14 @@ def run(monkeypatch, arguments):
 
 
 def test_text_to_weights_with_a_stop_in_between(folder, monkeypatch, capsys):
-    write = TrainingState.on_epoch_end
+    write = Resume.on_epoch_end
 
     def stop(self, epoch, logs=None):
         write(self, epoch, logs)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as stopping:
-        stopping.setattr(TrainingState, "on_epoch_end", stop)
+        stopping.setattr(Resume, "on_epoch_end", stop)
         with pytest.raises(KeyboardInterrupt):
             run(stopping, options(folder))
     run(monkeypatch, [*options(folder), "--resume"])

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from checks import newest_state
 
 pytest.importorskip("sacrebleu", reason="needs sacrebleu: pip install -e .[translation]")
 pytest.importorskip("matplotlib", reason="needs matplotlib: pip install -e .[translation]")
@@ -132,27 +133,27 @@ def test_teacher_forcing_decays_over_all_epochs(folder, monkeypatch):
 @pytest.mark.parametrize("options", [{}, {"ema": 0.9}], ids=["plain", "ema"])
 def test_a_stopped_run_goes_on(folder, monkeypatch, options):
     """As if it had not stopped: the same weights in the end."""
-    from keras_transformers.training.resume import TrainingState
+    from keras_transformers.training.resume import Resume
 
     finished = []
     for name, stops in (("whole", []), ("stopped", [1])):
         with monkeypatch.context() as patch:
             if stops:  # the process ends behind the first epoch's checkpoint
-                write = TrainingState.on_epoch_end
+                write = Resume.on_epoch_end
 
                 def stop(self, epoch, logs=None, write=write):
                     write(self, epoch, logs)
                     raise KeyboardInterrupt
 
-                patch.setattr(TrainingState, "on_epoch_end", stop)
+                patch.setattr(Resume, "on_epoch_end", stop)
                 with pytest.raises(KeyboardInterrupt):
                     run(patch, folder, name=name, epochs=2, **options)
         if stops:
             run(monkeypatch, folder, name=name, epochs=2, resume=True, **options)
         else:
             run(monkeypatch, folder, name=name, epochs=2, **options)
-        state = np.load(folder / "runs" / name / "state.npz")
-        finished.append([state[key] for key in state.files if key.startswith("variable_")])
+        state = newest_state(folder / "runs" / name)
+        finished.append([value for key, value in state.items() if key.startswith("variable_")])
     for whole, stopped in zip(*finished, strict=True):
         np.testing.assert_allclose(whole, stopped, atol=1e-6)
 

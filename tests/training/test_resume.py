@@ -1,7 +1,6 @@
 """Stopped at any moment and gone on with: as if nothing had happened."""
 
 import dataclasses
-import json
 import signal
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from keras_transformers.training.checkpoints import SaveWeights
 from keras_transformers.training.metrics import TokenAccuracy
 from keras_transformers.training.optimizers import adam, adamw
 from keras_transformers.training.preemption import PREEMPTED_STATUS, Preempted
-from keras_transformers.training.resume import Position, Resume, TrainingState, check_same
+from keras_transformers.training.resume import Position, Resume, check_same
 from keras_transformers.training.snapshots import CheckpointError, Snapshots
 
 STEPS, EPOCHS, BATCH = 5, 3, 4
@@ -374,34 +373,6 @@ def test_bfloat16_variables_come_back(tmp_path):
     resume.restore(again, [resume])
     assert first["weights"][0].dtype.name == "bfloat16"
     assert same([v.numpy() for v in again.variables], first["weights"])
-
-
-def test_an_earlier_interface_works_on_top(tmp_path):
-    """`TrainingState`, for the recipes that still use it."""
-
-    def run(epochs):
-        model, averaging = compiled(), CheckpointAveraging(num_checkpoints=3)
-        best = SaveWeights(tmp_path / "best.weights.h5", monitor="accuracy")
-        state = TrainingState(tmp_path / "state.npz", callbacks=[averaging])
-        state.restore(model, [best, state])
-        done = len(state.epochs)
-        model.fit(
-            batches(done * STEPS),
-            steps_per_epoch=STEPS,
-            initial_epoch=done,
-            epochs=epochs,
-            callbacks=[averaging, best, state],
-            verbose=0,
-        )
-        return state.epochs, best.best, model.get_weights(), averaging.state()
-
-    whole = run(2)
-    for path in (tmp_path / "state.npz", *(tmp_path / "state").iterdir()):
-        path.unlink()
-    run(1)
-    assert same(run(2), whole)
-    with np.load(tmp_path / "state.npz") as file:
-        assert json.loads(str(file["state"]))["epochs"] == whole[0]
 
 
 def test_only_the_same_configuration_goes_on(tmp_path):
