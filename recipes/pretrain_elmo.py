@@ -98,6 +98,9 @@ def main(config: Config) -> dict[str, Any]:
                 jit_compile=False,
             )
         config.prepare(model)
+        dev_batches = bidirectional.dataset(
+            dev, batch_size=config.batch_size, window_length=config.window_length
+        )
         resume = Resume(folder / "checkpoints", every=config.checkpoint_every)
         callbacks = [
             keras.callbacks.LambdaCallback(on_epoch_end=log_probability),
@@ -113,9 +116,6 @@ def main(config: Config) -> dict[str, Any]:
             repeat=True,
             seed=config.seed,
             skip_batches=position.step,
-        )
-        dev_batches = bidirectional.dataset(
-            dev, batch_size=config.batch_size, window_length=config.window_length
         )
         runs.start(folder, config)
 

@@ -62,8 +62,6 @@ def prepare(model: keras.Model, *, accumulate: int = 1) -> None:
         )
     steps = WholeBatchSteps(model, accumulate)
     model.train_function = model.test_function = None  # those that an earlier `fit` made
-    if (model.get_compile_config() or {}).get("jit_compile") == "auto":
-        model.jit_compile = False  # XLA wants batches of a fixed size: for those who ask for it
     if not in_strategy:
         model.train_step = functools.partial(_train_step, model, steps)
         return

@@ -10,7 +10,13 @@ import tensorflow as tf
 from keras_transformers.export import check
 from keras_transformers.export.trials import _Trials, level, made_up, num_rows
 
-SIGNATURE = {"inputs": {"text": {"dtype": "string", "shape": [None]}}}
+SIGNATURE = {
+    "inputs": {"text": {"dtype": "string", "shape": [None]}},
+    "outputs": {
+        "length": {"dtype": "float32", "shape": [None]},
+        "words": {"dtype": "string", "shape": [None, None]},
+    },
+}
 
 
 def strings(*values):

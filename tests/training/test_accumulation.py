@@ -131,15 +131,6 @@ def test_without_weights_and_with_a_layer_that_no_loss_sees():
         np.testing.assert_allclose(a, b, atol=2e-6)
 
 
-def test_xla_is_for_those_who_ask_for_it():
-    """Batches of any size would not compile."""
-    model = build(keras.optimizers.SGD(0.5))
-    model.compile("sgd", loss=model.loss, jit_compile="auto")
-    model.jit_compile = True  # as "auto" decides on an accelerator
-    prepare(model, accumulate=2)
-    assert not model.jit_compile
-
-
 def test_validation_goes_as_before():
     whole, _ = fitted(1, OPTIMIZERS["sgd"])
     parts, _ = fitted(3, OPTIMIZERS["sgd"])
