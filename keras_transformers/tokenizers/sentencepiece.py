@@ -25,6 +25,10 @@ class SentencePieceTokenizer(tf.Module):
     bytes, so that every text has tokens and the unknown token does not occur. All methods but
     `train` run in the graph.
 
+    Seed TensorFlow before you make one: `tf.random.set_seed`, and so `keras.utils.set_random_seed`,
+    clears its kernels, in one of which tensorflow_text keeps the model ("Resource ... does not
+    exist").
+
     What becomes of odd text, with the normalization "nmt_nfkc":
       - Runs of spaces, tabs and line ends become one space; those at either end go. So
         "a  b" comes back as "a b".

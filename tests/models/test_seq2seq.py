@@ -196,7 +196,14 @@ def search(model, sources, *, growing, jit_compile=False):
     return run(tf.constant(sources))
 
 
-@pytest.mark.parametrize("form", ["feeding", "bahdanau", "context and output"])
+@pytest.mark.parametrize(
+    "form",
+    [
+        "feeding",
+        pytest.param("bahdanau", marks=pytest.mark.slow),
+        pytest.param("context and output", marks=pytest.mark.slow),
+    ],
+)
 def test_beam_search_as_a_translator_runs_it_fixed_and_under_xla(form):
     model = built(form)
     growing = search(model, SOURCES, growing=True)

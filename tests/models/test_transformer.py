@@ -78,6 +78,12 @@ def test_greedy_search_follows_the_models_own_logits(model):
         np.testing.assert_array_equal(found.token_ids[row, 0, :length], best[row, :length])
 
 
+@pytest.mark.parametrize(
+    "model",
+    [0, pytest.param(1, marks=pytest.mark.slow), pytest.param(2, marks=pytest.mark.slow)],
+    ids=["tied", "decoder-tied", "untied"],
+    indirect=True,
+)
 def test_beam_search_in_a_graph_growing_fixed_and_xla_agree(model):
     def search(sources, max_length, jit_compile):
         @tf.function(jit_compile=jit_compile)
