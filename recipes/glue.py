@@ -17,7 +17,7 @@ Score:   on a fifth of the training file, the same for all seeds, which chose th
          sick_relatedness, Spearman 0.8022 0.8103 0.8056   0.8060  0.6874
          sick_entailment, accuracy  0.8647 0.8512 0.8579   0.8579  0.7629 (0.5660)
          rte, accuracy              0.5572 0.5676 0.5661   0.5636  0.5453 (0.5067)
-         RTE asks whether one text follows from the other, with 2,693 pairs to learn from: six layers
+         RTE asks whether a text follows from another, with 2,693 pairs to learn from: six layers
          trained to embed sentences hardly beat guessing. BERT-Base has 66.4 on its test (the paper)
 """
 
