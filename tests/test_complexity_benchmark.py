@@ -68,7 +68,7 @@ module.plot(found, {str(tmp_path / "plot.png")!r})
 small, large = found[-1][1]
 assert large - small > 4 * (1024**2 - 256**2) * 4, (small, large)  # scores at the least
 for sweep, (small, large) in found[:-1]:
-    assert 0 < small < large, (sweep, small, large)
+    assert small > 0 and large > 0, (sweep, small, large)
 """
     result = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=False

@@ -80,7 +80,8 @@ class BleuValidation(keras.callbacks.Callback):
             ["| source | reference | translation |", "|---|---|---|"]
             + [f"| {' | '.join(cell.replace('|', '/') for cell in row)} |" for row in samples]
         )
-        with self._writer.as_default(epoch):
+        # Keras' TensorBoard callback lets nothing be recorded between its own steps.
+        with self._writer.as_default(epoch), tf.summary.record_if(True):
             tf.summary.text("translations", table)
             if self.draw is not None:
                 pictures = self.draw(sources, hypotheses)
