@@ -13,9 +13,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 def pytest_runtest_setup() -> None:
     """The same random weights for a test, and its module's fixtures, whichever ran before it.
 
-    Keras draws the seeds of initializers and dropout by Python's `random`. Not by
-    `keras.utils.set_random_seed`: it clears TensorFlow's kernels too, and a SentencePiece
-    tokenizer made before has its model in one of them.
+    Keras draws the seeds of initializers and dropout by Python's `random`.
     """
     random.seed(0)
 

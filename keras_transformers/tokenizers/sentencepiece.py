@@ -1,5 +1,6 @@
 """Sub-word tokens by byte-pair encoding, the same in Python, in tf.data and in a SavedModel."""
 
+import hashlib
 import os
 import re
 import uuid
@@ -10,6 +11,7 @@ from typing import Any, Literal
 import sentencepiece
 import tensorflow as tf
 import tensorflow_text
+from tensorflow_text.python.ops.sentencepiece_tokenizer import gen_sentencepiece_tokenizer
 
 from keras_transformers.files import read_lines
 
@@ -24,10 +26,6 @@ class SentencePieceTokenizer(tf.Module):
     One vocabulary may serve several languages. Characters outside of it are spelled as UTF-8
     bytes, so that every text has tokens and the unknown token does not occur. All methods but
     `train` run in the graph.
-
-    Seed TensorFlow before you make one: `tf.random.set_seed`, and so `keras.utils.set_random_seed`,
-    clears its kernels, in one of which tensorflow_text keeps the model ("Resource ... does not
-    exist").
 
     What becomes of odd text, with the normalization "nmt_nfkc":
       - Runs of spaces, tabs and line ends become one space; those at either end go. So
@@ -70,9 +68,7 @@ class SentencePieceTokenizer(tf.Module):
             raise FileNotFoundError(f"{path}: no such file; check the path")
         # FastSentencepieceTokenizer would be faster, but it reads byte-pair models wrongly.
         try:
-            self._tokenizer = tensorflow_text.SentencepieceTokenizer(
-                path.read_bytes(), out_type=tf.int32
-            )
+            self._tokenizer = _tokenizer(path.read_bytes())
             self.vocabulary_size = int(self._tokenizer.vocab_size())
         except tf.errors.OpError as error:
             raise ValueError(f"{path}: not a SentencePiece model") from error
@@ -216,6 +212,26 @@ class SentencePieceTokenizer(tf.Module):
                 f"{path}: a model without byte fallback, to which rare characters are unknown: "
                 "train the model with SentencePieceTokenizer.train"
             )
+
+
+def _tokenizer(model: bytes) -> tensorflow_text.SentencepieceTokenizer:
+    """tensorflow_text's tokenizer, with a model that outlives the kernel that read it.
+
+    tensorflow_text leaves the model to the kernel of its op ("TODO(b/318839908): switch to using a
+    ref-counted resource instead of this kernel-owned resource", sentencepiece_tokenizer.py), and
+    `tf.random.set_seed`, so `keras.utils.set_random_seed` too, clears all kernels: the tokenizer
+    is dead ("Resource ... does not exist"). A model with a name is the process's instead. The name
+    is that of its content, so tokenizers of one model share it.
+    """
+    tokenizer = tensorflow_text.SentencepieceTokenizer(model, out_type=tf.int32)
+    resource, name = tokenizer._model_resource, f"sentencepiece-{hashlib.sha256(model).hexdigest()}"
+    resource._create_resource = lambda: gen_sentencepiece_tokenizer.sentencepiece_op(
+        model=model, shared_name=name
+    )
+    resource._resource_handle = None  # of the model without a name
+    with tf.init_scope():
+        _ = resource.resource_handle  # made now
+    return tokenizer
 
 
 def _explain(error: RuntimeError, sources: Sequence[Path], vocabulary_size: int) -> str:

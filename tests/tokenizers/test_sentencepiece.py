@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import sentencepiece
 import tensorflow as tf
+import tensorflow_text
 
 from keras_transformers.files import read_lines
 from keras_transformers.tokenizers.sentencepiece import SentencePieceTokenizer
@@ -237,6 +238,33 @@ def test_in_tf_data(tokenizer: SentencePieceTokenizer) -> None:
     dataset = dataset.map(lambda text: tokenizer.tokenize(text, add_end=True))
     rows = [row for batch in dataset for row in batch.to_list()]
     assert rows == tokenizer.tokenize(texts, add_end=True).to_list()
+
+
+def test_seeding_tensorflow_leaves_the_model(tokenizer: SentencePieceTokenizer) -> None:
+    function = tf.function(tokenizer.tokenize)
+    expected = function(tf.constant(GERMAN)).to_list()
+    tf.random.set_seed(1)
+    assert function(tf.constant(GERMAN)).to_list() == expected
+    assert tokenizer.tokenize(GERMAN).to_list() == expected
+
+
+def test_upstream_still_loses_its_model(tokenizer: SentencePieceTokenizer, folder: Path) -> None:
+    """When this fails, `_tokenizer` in tokenizers/sentencepiece.py is needed no more."""
+    upstream = tensorflow_text.SentencepieceTokenizer((folder / "shared.model").read_bytes())
+    tf.random.set_seed(1)
+    with pytest.raises(tf.errors.NotFoundError, match="does not exist"):
+        upstream.tokenize(GERMAN)
+
+
+def test_two_models_do_not_share(tokenizer: SentencePieceTokenizer, folder: Path) -> None:
+    other = SentencePieceTokenizer.train(
+        [folder / "text.de"], folder / "other.model", vocabulary_size=340
+    )
+    again = SentencePieceTokenizer(folder / "shared.model")
+    assert other.vocabulary_size == 340 != tokenizer.vocabulary_size
+    assert again.tokenize(GERMAN).to_list() == tokenizer.tokenize(GERMAN).to_list()
+    del again  # takes nothing from the others
+    assert tokenizer.tokenize(GERMAN).to_list() != other.tokenize(GERMAN).to_list()
 
 
 IN_A_FRESH_PROCESS = """
