@@ -205,7 +205,7 @@ class TextGenerator:
         def choose(logits: Any, index: Any, _: Any) -> tuple[Any, Any]:
             log_probs = tf.nn.log_softmax(logits)  # (batch, vocabulary)
             kept = _keep_top_k(log_probs / options["temperature"][:, None], options["top_k"])
-            probabilities = keep_nucleus(tf.nn.softmax(kept), options["top_p"])
+            probabilities = _keep_top_p(tf.nn.softmax(kept), options["top_p"])
             chosen = draw(probabilities, tf.gather(uniform, index, axis=1))
             return chosen, tf.gather(log_probs, chosen, batch_dims=1)
 
@@ -237,6 +237,16 @@ def _uniform(seed: Any, count: int) -> Any:
         return tf.cast(tf.bitwise.right_shift(bits, tf.constant(8, tf.uint32)), tf.float32) / 2**24
 
     return tf.map_fn(of_row, seed, fn_output_signature=tf.TensorSpec([count], tf.float32))
+
+
+def _keep_top_p(probabilities: Any, top_p: Any) -> Any:
+    """(rows, count): those of each row's nucleus; all of them, exactly, where `top_p` is 1."""
+    in_part = top_p < 1
+    return tf.cond(
+        tf.reduce_any(in_part),
+        lambda: tf.where(in_part[:, None], keep_nucleus(probabilities, top_p), probabilities),
+        lambda: probabilities,
+    )
 
 
 def _keep_top_k(scores: Any, top_k: Any) -> Any:

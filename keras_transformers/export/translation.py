@@ -60,13 +60,7 @@ class Translator:
         self.model = model
         self.tokenizer = tokenizer
         self.target_tokenizer = target_tokenizer or tokenizer
-        vocabulary_size = model.output["logits"].shape[-1]
-        if vocabulary_size != self.target_tokenizer.vocabulary_size:
-            raise ValueError(
-                f"the tokenizer has {self.target_tokenizer.vocabulary_size} tokens and model "
-                f"{model.name!r} {vocabulary_size}: use the vocabulary that the model was trained "
-                "with"
-            )
+        _check_vocabularies(model, self.tokenizer, self.target_tokenizer)
         self.has_attention = getattr(model, "has_attention", True)
         self.max_sequence_length = max_sequence_length
         self.num_beams = num_beams
@@ -191,6 +185,21 @@ def check_encoder_decoder(model: keras.Model) -> None:
             f"model {model.name!r} is no encoder-decoder: take a Transformer or a recurrent one, "
             "such as transformer_tiny or seq2seq_multi30k"
         )
+
+
+def _check_vocabularies(model: keras.Model, source: Any, target: Any) -> None:
+    """Raises ValueError unless the model embeds the source's tokens and writes the target's."""
+    matrix = {"token_embedding", "source_token_embedding"}  # one for both sides, or the source's
+    embedding = next(layer for layer in model.layers if layer.name in matrix)
+    for side, tokenizer, size in (
+        ("source", source, embedding.vocabulary_size),
+        ("target", target, model.output["logits"].shape[-1]),
+    ):
+        if tokenizer.vocabulary_size != size:
+            raise ValueError(
+                f"the {side}'s tokenizer has {tokenizer.vocabulary_size} tokens and model "
+                f"{model.name!r} {size}: use the vocabulary that the model was trained with"
+            )
 
 
 def translator(

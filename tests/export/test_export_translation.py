@@ -131,7 +131,8 @@ def test_a_vocabulary_of_another_size_is_refused(bpe, tmp_path):
         hidden_dim=4,
         intermediate_dim=4,
     )
-    with pytest.raises(ValueError, match="the tokenizer has 300 tokens and model 'transformer' 11"):
+    wrong = "tokenizer has 300 tokens and model 'transformer' 11: use the vocabulary"
+    with pytest.raises(ValueError, match="the source's " + wrong):
         translator(other, bpe, tmp_path, max_sequence_length=24)
     assert not list(tmp_path.iterdir())
 
@@ -194,6 +195,17 @@ def test_two_tokenizers_and_a_model_without_attention(spelling, tmp_path):
     assert set(expected[0].split()) <= {*phonemes.vocabulary}
     ops = {node.op for node in nodes(folder)}
     assert not {op for op in ops if ">" in op or op.startswith(("Fast", "Sentencepiece", "Py"))}
+
+
+@pytest.mark.parametrize("attention", [None, "general"])
+def test_each_side_has_its_own_vocabulary(spelling, attention):
+    letters, phonemes = spelling
+    model = recurrent(spelling, attention)
+    other = SymbolTokenizer(["a"])
+    with pytest.raises(ValueError, match="the source's tokenizer has 5 tokens"):
+        Translator(model, other, max_sequence_length=12, target_tokenizer=phonemes)
+    with pytest.raises(ValueError, match="the target's tokenizer has 5 tokens"):
+        Translator(model, letters, max_sequence_length=12, target_tokenizer=other)
 
 
 def test_attention_is_shown_in_the_tokens_of_both_sides(spelling):
