@@ -95,6 +95,19 @@ class Cluster:
         return within + ring_time(nodes, size, self.network_bandwidth, self.network_latency)
 
 
+def assumptions() -> dict[str, Any]:
+    """What `Cluster` takes unless the command says otherwise."""
+    return {
+        "peak_flops": 312e12,  # A100, bfloat16
+        "utilisation": 0.4,
+        "per_node": 8,
+        "node_bandwidth": 200e9,
+        "network_bandwidth": 25e9,  # of a node
+        "node_latency": 5e-6,
+        "network_latency": 20e-6,
+    }
+
+
 def ring_time(workers: int, size: float, bandwidth: float, latency: float) -> float:
     """Patarasuk & Yuan 2009: 2 (p - 1) messages, each of a p-th of the bytes."""
     return 2 * (workers - 1) * (latency + size / workers / bandwidth)
@@ -350,15 +363,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--assume-only", action="store_true", help="measure nothing")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
-    assumed = {
-        "peak_flops": 312e12,  # A100, bfloat16
-        "utilisation": 0.4,
-        "per_node": 8,
-        "node_bandwidth": 200e9,
-        "network_bandwidth": 25e9,  # of a node
-        "node_latency": 5e-6,
-        "network_latency": 20e-6,
-    }
+    assumed = assumptions()
     for name, value in assumed.items():
         parser.add_argument(f"--{name.replace('_', '-')}", type=type(value), default=value)
     parser.add_argument("--failures-per-day", type=float, default=419 / 54 / 16384)
