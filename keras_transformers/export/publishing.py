@@ -106,7 +106,8 @@ def rollback(
 
     Raises:
         FileNotFoundError: there is no version.
-        ValueError: no version has the label, or there is none before it; or as `publish`.
+        ValueError: no version is served or has the label, or there is none before it; or as
+            `publish`.
     """
     base = Path(base_path).absolute()
     config = _config_path(base, config)
@@ -119,6 +120,8 @@ def rollback(
             known = ", ".join(sorted(labels)) or "none"
             raise ValueError(f"{config}: {base.name} has no label {label!r}; it has {known}")
         served = models.served(base) if models else set(folders.versions(base)[-1:])
+        if not served and label is None:
+            raise ValueError(f"{config}: serves no version of {base.name}; publish one instead")
         bad = labels[label] if label else max(served)
         before = [number for number in folders.versions(base) if number < bad]
         if not before:

@@ -24,11 +24,13 @@ from keras_transformers.export.check import (
     forget_ourselves,
     stored_examples,
 )
-from keras_transformers.export.description import graph_signatures, read_metadata
+from keras_transformers.export.description import WARM_UP_FILE, graph_signatures, read_metadata
+from keras_transformers.export.warm_up import MAX_REQUESTS, read_requests
 
 NUM_THREADS = 8
 _CALLS_A_THREAD = 2
 _UNKNOWN_TOLERANCE = 1e-4  # of exports that state none
+_WARM_UP = "warm-up requests"
 _AWKWARD = (b"", b"\xff\xfe is no UTF-8 \x00")
 
 Call = Callable[[Arrays], dict[str, np.ndarray]]  # one signature of a loaded export
@@ -75,6 +77,8 @@ def findings(folder: str, max_batch_size: int) -> Iterator[Finding]:
             yield _examples(run, metadata, name, loader)
     if run is None:
         return
+    if Path(folder, WARM_UP_FILE).is_file():
+        yield _warm_up(run, Path(folder), signatures)
     for name, signature in signatures.items():
         yield from _Trials(run, name, signature, metadata).findings(max_batch_size)
 
@@ -94,6 +98,40 @@ def _examples(run: Runner, metadata: Mapping[str, Any], name: str, loader: str) 
     if failures:
         return Finding(trial, name, "failed", "; ".join(failures))
     return Finding(trial, name, "passed", f"{number}, tolerance {metadata['tolerance']:g}")
+
+
+def _warm_up(run: Runner, folder: Path, signatures: Mapping[str, Any]) -> Finding:
+    """Answers the warm-up requests, without which TF Serving does not serve the version."""
+    number = 0
+    try:
+        for name, inputs in read_requests(folder):
+            number += 1
+            run(name, _fitting(inputs, name, signatures))
+    except Exception as error:
+        if isinstance(error.__cause__, ImportError):
+            return Finding(_WARM_UP, "", "skipped", str(error))
+        return Finding(_WARM_UP, "", "failed", f"request {number}: {first_words(error)}")
+    if number > MAX_REQUESTS:
+        return Finding(_WARM_UP, "", "failed", f"{number}, and TF Serving takes {MAX_REQUESTS}")
+    return Finding(_WARM_UP, "", "passed", f"{number} requests")
+
+
+def _fitting(
+    inputs: Arrays | list[bytes], name: str, signatures: Mapping[str, Any]
+) -> Mapping[str, np.ndarray]:
+    """The inputs of a request; Python's session would turn other types into the right ones."""
+    if name not in signatures:
+        raise ValueError(f"the export has no signature {name!r}")
+    wanted = {key: spec["dtype"] for key, spec in signatures[name]["inputs"].items()}
+    if isinstance(inputs, list):  # tf.Examples go to the only input
+        inputs = dict.fromkeys(wanted, np.array(inputs, object))
+    given = {
+        key: "string" if array.dtype == object else array.dtype.name
+        for key, array in inputs.items()
+    }
+    if given != wanted:
+        raise ValueError(f"signature {name!r} takes {wanted}, not {given}")
+    return inputs
 
 
 class _Trials:

@@ -21,6 +21,10 @@ from keras_transformers.export.manifest import MANIFEST, read
 from keras_transformers.export.versions import resolve, sync
 
 MAX_REQUESTS = 1000
+_DEFAULT_SIGNATURE = "serving_default"
+
+# A signature and its inputs: name -> array, or serialized tf.Examples.
+Request = tuple[str, dict[str, np.ndarray] | list[bytes]]
 
 
 def add_warm_up(
@@ -85,6 +89,60 @@ def write_requests(folder: Path, *, batch_sizes: Sequence[int], model_name: str)
         )
     _write_records(file, [log.SerializeToString() for log in logs])
     return len(logs)
+
+
+def read_requests(folder: Path) -> Iterator[Request]:
+    """The warm-up requests of any export, in their order.
+
+    Args:
+        folder: the export; without the file there are none.
+
+    Yields:
+        The signature, and its inputs: name -> array for Predict, serialized tf.Examples for
+        Classify and Regress. A record for several signatures (MultiInference) gives one for each.
+
+    Raises:
+        ValueError: the file is damaged, a record is of another kind, or the extra `serving` is
+            missing.
+    """
+    import tensorflow as tf
+    from google.protobuf.message import DecodeError
+
+    file = folder / WARM_UP_FILE
+    if not file.is_file():
+        return
+    parse = _messages().PredictionLog.FromString
+    try:
+        for record in tf.data.TFRecordDataset(str(file)).as_numpy_iterator():
+            yield from _requests(parse(record))
+    except (tf.errors.DataLossError, DecodeError) as error:
+        raise ValueError(f"{file}: not a TFRecord of PredictionLog: {error}") from error
+
+
+def _requests(log: Any) -> Iterator[Request]:
+    import tensorflow as tf
+
+    kind = log.WhichOneof("log_type")
+    if kind not in ("predict_log", "classify_log", "regress_log", "multi_inference_log"):
+        raise ValueError(f"a warm-up record of the kind {kind}, which is not read here")
+    request = getattr(log, kind).request
+    if kind == "predict_log":
+        arrays = {name: tf.make_ndarray(tensor) for name, tensor in request.inputs.items()}
+        yield request.model_spec.signature_name or _DEFAULT_SIGNATURE, arrays
+        return
+    tasks = request.tasks if kind == "multi_inference_log" else [request]
+    for task in tasks:
+        yield task.model_spec.signature_name or _DEFAULT_SIGNATURE, _examples(request.input)
+
+
+def _examples(message: Any) -> list[bytes]:
+    """The serialized examples of an Input; what its context holds is in each of them."""
+    if message.WhichOneof("kind") == "example_list_with_context":
+        with_context = message.example_list_with_context
+        # Serialized messages that follow each other merge when they are parsed, and the later wins.
+        context = with_context.context.SerializeToString()
+        return [context + example.SerializeToString() for example in with_context.examples]
+    return [example.SerializeToString() for example in message.example_list.examples]
 
 
 def _write_records(file: Path, records: Sequence[bytes]) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from keras_transformers.serving.errors import Code, RequestError
+from keras_transformers.serving.errors import Code, RequestError, as_request_error
 from keras_transformers.serving.requests import rows_of
 from keras_transformers.serving.saved_models import Arrays, SavedModel, Signature
 
@@ -132,7 +132,7 @@ class Scheduler:
         self._max_waiting = max_waiting
         self._on_batch = on_batch
         self._queues: dict[Hashable, _Queue] = {}
-        self._num_waiting = 0
+        self._num_waiting = 0  # requests that no worker has taken yet
         self._closed = False
         self._condition = threading.Condition()
         self._threads = [
@@ -144,11 +144,6 @@ class Scheduler:
         """Starts the threads; what was submitted before waits for them."""
         for thread in self._threads:
             thread.start()
-
-    @property
-    def num_waiting(self) -> int:
-        """Requests that no worker has taken yet."""
-        return self._num_waiting
 
     def submit(
         self, model: SavedModel, signature: Signature, inputs: Arrays, *, deadline: float
@@ -239,7 +234,7 @@ class Scheduler:
         try:
             outputs = self._outputs(queue, tasks)
         except Exception as error:  # the thread must live on, whatever the runtime raises
-            failure = _as_request_error(error)
+            failure = as_request_error(error)
             if len(tasks) > 1 and failure.code != Code.DEADLINE_EXCEEDED:
                 for task in tasks:
                     self._run(queue, [task])
@@ -285,9 +280,3 @@ def _may_run(task: _Task) -> bool:
         )
         return False
     return True
-
-
-def _as_request_error(error: Exception) -> RequestError:
-    if isinstance(error, RequestError):
-        return error
-    return RequestError(Code.INTERNAL, f"{type(error).__name__}: {error}")

@@ -31,6 +31,13 @@ def add_parsers(commands: Any) -> None:
     )
     serve.add_argument("--config", help="TF Serving's model config file, instead of base paths")
     serve.add_argument("--host", default="127.0.0.1", help="address to listen on (127.0.0.1)")
+    serve.add_argument(
+        "--allowed-host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="REST requests may call the server by, besides its own; may be repeated, * for all",
+    )
     serve.add_argument("--rest-port", type=int, default=8501, help="8501; 0 a free one, -1 none")
     serve.add_argument("--grpc-port", type=int, default=8500, help="8500; 0 a free one, -1 none")
     _add_batching(serve)
@@ -84,6 +91,8 @@ def _serve(parsed: argparse.Namespace) -> int:
     from keras_transformers.serving import BatchingOptions, Limits, Server
 
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    for name in ("tensorflow", "uvicorn"):  # what they tell of each start is of no use here
+        logging.getLogger(name).setLevel(logging.ERROR)
     limits = Limits(
         max_body_bytes=int(parsed.max_body_mib * 1024 * 1024),
         max_rows=parsed.max_rows,
@@ -101,6 +110,7 @@ def _serve(parsed: argparse.Namespace) -> int:
     server = Server(
         _models(parsed),
         host=parsed.host,
+        allowed_hosts=parsed.allowed_host,
         rest_port=parsed.rest_port if parsed.rest_port >= 0 else None,
         grpc_port=parsed.grpc_port if parsed.grpc_port >= 0 else None,
         limits=limits,
@@ -140,7 +150,7 @@ def _tls(parsed: argparse.Namespace) -> Any:
 
 
 def _run_until_told(server: Any, host: str, *, encrypted: bool) -> int:
-    from keras_transformers.serving.server import is_loopback
+    from keras_transformers.serving.hosts import is_loopback
 
     told = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):

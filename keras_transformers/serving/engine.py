@@ -194,7 +194,7 @@ class Engine:
         version.acquire_again()
         try:
             future = self._scheduler.submit(model, signature, inputs, deadline=call.deadline)
-        except RequestError:
+        except Exception:
             version.release()
             raise
         future.add_done_callback(lambda _: version.release())

@@ -83,6 +83,13 @@ def code_of_http_status(status: int) -> Code:
     return _CODE_OF_STATUS.get(status, fallback)
 
 
+def as_request_error(error: Exception) -> RequestError:
+    """The error itself, or an INTERNAL one that says what it was."""
+    if isinstance(error, RequestError):
+        return error
+    return RequestError(Code.INTERNAL, f"{type(error).__name__}: {error}")
+
+
 def invalid(message: str) -> RequestError:
     """The error for a request that can never be answered."""
     return RequestError(Code.INVALID_ARGUMENT, message)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from keras_transformers.serving.errors import Code, RequestError, invalid
+from keras_transformers.serving.errors import Code, RequestError, as_request_error, invalid
 from keras_transformers.serving.model_config import ModelSettings, find_versions
 from keras_transformers.serving.saved_models import SavedModel
 from keras_transformers.serving.warm_up import warm_up
@@ -59,13 +59,13 @@ class Version:
         try:
             saved_model = SavedModel(self.path)
             records = warm_up(saved_model)
-        except RequestError as error:
+        except Exception as error:  # whatever it is, the version that answers must go on
             if saved_model is not None:
                 saved_model.close()
             self.attempts += 1
             self.retry_at = time.monotonic() + _FIRST_RETRY_S * 2**self.attempts
-            self.state, self.error = END, error
-            _logger.error("%s cannot be served: %s", self.path, error)
+            self.state, self.error = END, as_request_error(error)
+            _logger.error("%s cannot be served: %s", self.path, self.error)
             return
         self.saved_model, self.state = saved_model, AVAILABLE
         _logger.info(

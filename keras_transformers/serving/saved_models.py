@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_text  # noqa: F401  (registers the tokenizers' ops)
 
-from keras_transformers.serving.errors import Code, RequestError
+from keras_transformers.serving.errors import Code, RequestError, invalid
 
 DEFAULT_SIGNATURE = "serving_default"
 Arrays = Mapping[str, np.ndarray]
@@ -140,6 +140,10 @@ class SavedModel:
             )
         except tf.errors.OpError as error:
             raise from_tensorflow(error) from error
+        except UnicodeDecodeError as error:
+            # TensorFlow's Python cannot read the graph's error, which quotes what it was given.
+            message = "the graph refused the input, with a message that is no UTF-8"
+            raise invalid(message) from error
 
     def close(self) -> None:
         """Frees the graph and its variables; nothing may run any more."""

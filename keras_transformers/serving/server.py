@@ -4,11 +4,10 @@ It is for development and small use. TF Serving is the production server.
 """
 
 import asyncio
-import logging
 import socket
 import ssl
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,10 +20,9 @@ import uvicorn
 from keras_transformers.serving import grpc_service, rest
 from keras_transformers.serving.batching import BatchingOptions
 from keras_transformers.serving.engine import Engine, Limits
+from keras_transformers.serving.hosts import HostCheck
 from keras_transformers.serving.model_config import ModelSettings
 from keras_transformers.serving.models import Models
-
-_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -76,6 +74,9 @@ class Server:
         host: the address to listen on. Only this machine reaches the default.
         rest_port: for REST; 0 takes a free one, None serves none.
         grpc_port: for gRPC, the same.
+        allowed_hosts: names, without ports, that REST requests may call the server by, besides
+            `host` and this machine's own; "*" for all. Without any, a server that only this machine
+            reaches takes no others (see `hosts`), and one that others reach takes all.
         limits: see `Limits`.
         batching: see `BatchingOptions`.
         tls: see `Tls`; None leaves the connections plain.
@@ -98,6 +99,7 @@ class Server:
         host: str = "127.0.0.1",
         rest_port: int | None = 8501,
         grpc_port: int | None = 8500,
+        allowed_hosts: Collection[str] = (),
         limits: Limits | None = None,
         batching: BatchingOptions | None = None,
         tls: Tls | None = None,
@@ -115,7 +117,9 @@ class Server:
         self._executor = ThreadPoolExecutor(limits.max_requests, "serving-rest")
         self._grpc_executor = grpc_service.make_executor(self.engine)
         self._grpc, self._health = grpc_service.make_server(self.engine, self._grpc_executor)
-        self._rest = uvicorn.Server(self._rest_config(limits, tls))
+        app = rest.application(self.engine, self._executor)
+        guarded = HostCheck(app, bound=host, allowed=allowed_hosts)
+        self._rest = uvicorn.Server(_rest_config(guarded, limits, tls))
         self._rest_thread = threading.Thread(target=self._serve_rest, name="rest", daemon=True)
         self._health_thread = threading.Thread(target=self._tell_health, name="health", daemon=True)
         self._stopping = threading.Event()
@@ -130,23 +134,6 @@ class Server:
                 if self._listening is not None:
                     self._listening.close()
                 raise
-
-    def _rest_config(self, limits: Limits, tls: Tls | None) -> Any:
-        config = uvicorn.Config(
-            rest.application(self.engine, self._executor),
-            log_config=None,
-            access_log=False,
-            lifespan="off",
-            ws="none",
-            server_header=False,
-            proxy_headers=False,
-            # Connections, idle ones among them; beyond it uvicorn answers 503.
-            limit_concurrency=4 * limits.max_requests + 16,
-            timeout_graceful_shutdown=int(limits.timeout_s) + 1,
-            **(tls.uvicorn_options() if tls else {}),
-        )
-        config.load()  # a certificate that is none fails here, not in the thread
-        return config
 
     def start(self) -> None:
         """Opens the ports and begins to load; requests get UNAVAILABLE until a model is ready."""
@@ -210,13 +197,22 @@ class Server:
                 told = ready
 
 
-def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches an address.
-
-    >>> is_loopback("127.0.0.1"), is_loopback("::1"), is_loopback("0.0.0.0")
-    (True, True, False)
-    """
-    return host in ("localhost", "::1") or host.startswith("127.")
+def _rest_config(app: Any, limits: Limits, tls: Tls | None) -> Any:
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        lifespan="off",
+        ws="none",
+        server_header=False,
+        proxy_headers=False,
+        # Connections, idle ones among them; beyond it uvicorn answers 503.
+        limit_concurrency=4 * limits.max_requests + 16,
+        timeout_graceful_shutdown=int(limits.timeout_s) + 1,
+        **(tls.uvicorn_options() if tls else {}),
+    )
+    config.load()  # a certificate that is none fails here, not in the thread
+    return config
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -183,6 +183,14 @@ def test_rollback_with_labels_moves_them(export, base):
         rollback(base.parent / "nobody")
 
 
+def test_there_is_nothing_to_roll_back_where_nothing_is_served(export, base):
+    publish(export, base)
+    entry = f'config {{ name: "{base.name}" model_version_policy {{ specific {{}} }} }}'
+    (base.parent / "models.config").write_text(f"model_config_list {{ {entry} }}")
+    with pytest.raises(ValueError, match="serves no version of sentiment; publish one instead"):
+        rollback(base)
+
+
 def test_pruning_keeps_the_newest_the_served_and_the_labelled(export, base):
     for _ in range(6):
         publish(export, base)
@@ -284,6 +292,8 @@ def test_a_kill_at_any_step_leaves_the_served_set_valid(export, base, change, la
     step = 0
     while killed_at(step, lambda: change(export, base)):
         assert_valid(base)
+        # A config that was cut off would tell of no model at all.
+        assert set(labels) <= set(config_of(base).labels(base))
         if change in (publish_canary, prune_all):
             assert before <= set(numbers(base))
         # The next change finds its way.

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_transformers.export import check
+from keras_transformers.export import check, trials
 from keras_transformers.export.trials import _Trials, level, made_up, num_rows
 
 SIGNATURE = {
@@ -178,3 +178,34 @@ def test_outputs_are_levelled_by_filling_up_but_floats_by_cutting(names):
     left, right = level(*(rows[name] for name in names))
     assert left["w"].tolist() == right["w"].tolist() == [[b"a", b""]]
     assert left["p"].tolist() == right["p"].tolist() == [[1.0]]
+
+
+RUN = {"f": SIGNATURE}
+
+
+@pytest.mark.parametrize(
+    ("requests", "outcome", "detail"),
+    [
+        ([("f", {"text": strings(b"a b")}), ("f", [b"example"])], "passed", "2 requests"),
+        ([("g", [])], "failed", "request 1: ValueError: the export has no signature 'g'"),
+        ([("f", {"text": np.zeros(1)})], "failed", "takes {'text': 'string'}, not {'text': 'fl"),
+        ([("f", {"other": strings(b"a")})], "failed", "not {'other': 'string'}"),
+        ([("f", {"text": strings(b"a")}), ("f", {"text": strings(None)})], "failed", "request 2: "),
+        ([("f", {"text": strings(b"a")})] * 3, "failed", "3, and TF Serving takes 2"),
+    ],
+)
+def test_warm_up_requests_are_answered(monkeypatch, tmp_path, requests, outcome, detail):
+    monkeypatch.setattr(trials, "MAX_REQUESTS", 2)
+    monkeypatch.setattr(trials, "read_requests", lambda folder: iter(requests))
+    found = trials._warm_up(lambda name, inputs: answer(inputs), tmp_path, RUN)
+    assert (found.trial, found.outcome) == ("warm-up requests", outcome)
+    assert detail in found.detail
+
+
+def test_warm_up_requests_that_cannot_be_read_here_are_skipped(monkeypatch, tmp_path):
+    def missing(folder):
+        raise ValueError("needs the extra") from ImportError("tensorflow_serving")
+
+    monkeypatch.setattr(trials, "read_requests", missing)
+    found = trials._warm_up(lambda name, inputs: answer(inputs), tmp_path, RUN)
+    assert (found.outcome, found.detail) == ("skipped", "needs the extra")

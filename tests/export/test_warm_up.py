@@ -60,6 +60,57 @@ def test_the_requests_are_answered(copy):
         assert answer["label"].shape == (3,)
 
 
+def write(folder, *records):
+    (folder / WARM_UP_FILE).parent.mkdir(exist_ok=True)
+    with tf.io.TFRecordWriter(str(folder / WARM_UP_FILE)) as writer:
+        for record in records:
+            writer.write(record)
+
+
+def test_they_are_read_back(copy):
+    assert list(warm_up.read_requests(copy)) == []
+    warm_up.add_warm_up(copy, batch_sizes=(2,))
+    (_, text), (_, tokens), (name, examples) = warm_up.read_requests(copy)
+    assert text["text"].shape == (2,)
+    assert tokens["token_ids"].dtype == "int32"
+    assert name == "classify"
+    example = tf.train.Example.FromString(examples[0])
+    assert example.features.feature["text"].bytes_list.value[0].startswith(b"A sentence")
+
+
+def test_other_peoples_records_are_read(tmp_path):
+    log = prediction_log.PredictionLog()
+    request = log.multi_inference_log.request
+    for signature in ("classify", ""):
+        request.tasks.add().model_spec.signature_name = signature
+    with_context = request.input.example_list_with_context
+    with_context.context.features.feature["a"].int64_list.value.append(1)
+    with_context.examples.add().features.feature["b"].int64_list.value.append(2)
+    write(tmp_path, log.SerializeToString())
+    (first, (example,)), (second, _) = warm_up.read_requests(tmp_path)
+    assert (first, second) == ("classify", "serving_default")
+    assert set(tf.train.Example.FromString(example).features.feature) == {"a", "b"}
+
+
+@pytest.mark.parametrize("records", [[b"\xff no message"], None])
+def test_damaged_records_are_told(tmp_path, records):
+    if records is None:
+        write(tmp_path)
+        (tmp_path / WARM_UP_FILE).write_bytes(b"no records at all, and long enough to be read")
+    else:
+        write(tmp_path, *records)
+    with pytest.raises(ValueError, match="not a TFRecord of PredictionLog"):
+        list(warm_up.read_requests(tmp_path))
+
+
+def test_records_of_another_kind_are_told(tmp_path):
+    log = prediction_log.PredictionLog()
+    log.session_run_log.request.target.append("t")
+    write(tmp_path, log.SerializeToString())
+    with pytest.raises(ValueError, match="of the kind session_run_log"):
+        list(warm_up.read_requests(tmp_path))
+
+
 def test_published_with_the_version(exported, tmp_path):
     version = publish(exported, tmp_path / "models" / "film", warm_up=(2,))
     assert {log.predict_log.request.model_spec.name for log in logs(version)[:2]} == {"film"}

@@ -66,6 +66,11 @@ class HalfPlus(tf.Module):
             ),
             # Refuses negative numbers, as a graph refuses some inputs.
             "checked": (_checked, {"x": floats}),
+            # Its error quotes what it was given.
+            "number": (
+                lambda text: {"number": tf.strings.to_number(text)},
+                {"text": strings},
+            ),
             "spin": (_spin, {"loops": tf.TensorSpec([None], tf.int32)}),
         }
         return {

@@ -1,5 +1,6 @@
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -123,7 +124,6 @@ def test_a_full_queue_refuses_and_recovers(make, model):
     while not model.batches:  # until the worker has it
         time.sleep(0.001)
     waiting = [submit(scheduler, model, rows(value)) for value in (1, 2, 3)]
-    assert scheduler.num_waiting == 3
     with pytest.raises(RequestError, match="3 requests wait already") as caught:
         submit(scheduler, model, rows(4))
     assert caught.value.code == Code.RESOURCE_EXHAUSTED
@@ -160,6 +160,23 @@ def test_a_busy_worker_keeps_no_queue_waiting(make, model):
         assert len(model.batches) == 2  # both run, though neither has ended
         model.gate.set()
         assert [f.result(5)["y"][0, 0] for f in futures] == [2, 2]
+
+
+def test_a_worker_that_takes_a_batch_wakes_another_for_the_rest(model, monkeypatch):
+    scheduler = Scheduler(BatchingOptions(batch_timeout_s=0.0))  # two workers are played here
+    with ThreadPoolExecutor(1) as pool:
+        idle = pool.submit(scheduler._take)
+        try:
+            while not scheduler._condition._waiters:
+                time.sleep(0.001)
+            with monkeypatch.context() as patch:  # submitting woke one that was just leaving
+                patch.setattr(scheduler._condition, "notify", lambda: None)
+                for width in (2, 3):
+                    submit(scheduler, model, rows(1, width=width))
+            (_, (first,)), (_, (second,)) = scheduler._take(), idle.result(5)
+        finally:
+            scheduler.close()
+    assert [task.inputs["x"].shape for task in (first, second)] == [(1, 2), (1, 3)]
 
 
 def test_closing_answers_what_waits(make, model):

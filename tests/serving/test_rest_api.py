@@ -192,6 +192,8 @@ def test_other_paths_and_odd_versions(rest):
         ({"signature_name": "rows", "inputs": 1.0}, 'input "x" is of shape [], expected [?]'),
         ({"signature_name": "rows", "instances": [1] * 65}, "65 rows in one request"),
         ({"signature_name": "checked", "instances": [-1]}, "did not hold element-wise"),
+        ({"signature_name": "number", "instances": ["one"]}, "could not correctly convert"),
+        ({"signature_name": "number", "instances": [{"b64": "/w=="}]}, "the graph refused"),
     ],
 )
 def test_requests_that_do_not_fit(rest, body, message):

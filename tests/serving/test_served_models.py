@@ -141,6 +141,23 @@ def test_a_version_that_fails_its_warm_up_is_not_served(tmp_path, publish, reque
     assert caught.value.code == Code.NOT_FOUND
 
 
+def test_a_version_that_fails_in_an_unforeseen_way_changes_nothing(tmp_path, publish, monkeypatch):
+    publish(tmp_path, 1, 2.0)
+    model = Model(ModelSettings("m", tmp_path))
+    model.refresh()
+
+    def broken(saved_model):
+        raise MemoryError("no more")
+
+    monkeypatch.setattr(served, "warm_up", broken)
+    publish(tmp_path, 2, 3.0)
+    model.refresh()
+    assert (answer(model), states(model)) == (2.0, {1: AVAILABLE, 2: END})
+    failed = model.versions()[1]
+    assert (failed.error.code, failed.error.message) == (Code.INTERNAL, "MemoryError: no more")
+    assert failed.saved_model is None
+
+
 def test_a_damaged_warm_up_file_is_told(tmp_path, publish):
     file = publish(tmp_path, 1, 2.0) / WARM_UP_FILE
     file.parent.mkdir()

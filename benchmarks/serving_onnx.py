@@ -1,0 +1,166 @@
+"""The local server beside an ONNX Runtime server of the same model: texts to MiniLM's embeddings.
+
+    pip install -e '.[serving,reference]' onnx onnxruntime
+    python benchmarks/serving_onnx.py MINILM TEXTS
+
+MINILM is a folder with config.json, model.safetensors, vocab.txt and tokenizer.json, as sentence-
+transformers/all-MiniLM-L6-v2 has them; TEXTS a file of a text a line, plain or .gz.
+
+One side is what `export.embedder` writes of these weights. The other is what PyTorch's users make
+of them: Hugging Face's model through torch.onnx.export, Hugging Face's tokenizer before it, and
+`onnx_server.py`, unbatched. Both must give the same vectors, or nothing is timed.
+
+First both in this process, in batches of 1, 8 and 32 rows of mixed lengths; then the servers over
+REST, asked by the same plain HTTP client. Contestants take turns round after round, so that
+whatever else the machine does strikes both: ratios are to the first of each list. A run of a model
+has one thread on both sides unless TF_NUM_INTRAOP_THREADS says otherwise.
+
+onnx is under the Apache 2.0 licence, onnxruntime under MIT's.
+"""
+
+import argparse
+import contextlib
+import itertools
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+from onnx_server import MAX_SEQUENCE_LENGTH, MODEL, Embed, onnx_embed
+from serving import HEADER, Ask, Tally, called_directly, compare, kinds_of, serving, started, tf
+
+from keras_transformers.files import read_lines
+
+SERVER = str(Path(__file__).with_name("onnx_server.py"))
+BATCH_SIZES = (1, 8, 32)
+
+
+def export_saved_model(weights: Path, base: Path) -> None:
+    from keras_transformers.encoders import load_encoder
+    from keras_transformers.export import embedder
+
+    model, tokenizer = load_encoder(weights=weights)
+    embedder(model, tokenizer, base, max_sequence_length=MAX_SEQUENCE_LENGTH)
+
+
+def export_onnx(weights: Path, path: Path) -> None:
+    import torch
+    from transformers import BertModel
+
+    class Embedder(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.bert = BertModel.from_pretrained(weights, add_pooling_layer=False)
+
+        def forward(self, input_ids: Any, attention_mask: Any) -> Any:
+            outputs = self.bert(input_ids=input_ids, attention_mask=attention_mask)
+            real = attention_mask.unsqueeze(-1).to(torch.float32)  # (batch, length, 1)
+            mean = (outputs.last_hidden_state * real).sum(1) / real.sum(1)
+            return torch.nn.functional.normalize(mean, dim=-1)
+
+    inputs = ["input_ids", "attention_mask"]
+    axes = {name: {0: "batch", 1: "length"} for name in inputs} | {"embedding": {0: "batch"}}
+    torch.onnx.export(
+        Embedder().eval(),
+        (torch.ones(2, 7, dtype=torch.int64),) * 2,
+        str(path),
+        input_names=inputs,
+        output_names=["embedding"],
+        dynamic_axes=axes,
+        dynamo=False,
+    )
+
+
+def saved_model_embed(base: Path) -> Embed:
+    function = tf.saved_model.load(str(base / "1")).signatures["serving_default"]
+    return lambda texts: function(text=tf.constant(list(texts)))["embedding"].numpy()
+
+
+@contextlib.contextmanager
+def plain_client(url: str) -> Iterator[Ask]:
+    with httpx.Client(base_url=url, timeout=120) as http:
+
+        def ask(text: str) -> Any:
+            response = http.post(f"/v1/models/{MODEL}:predict", json={"instances": [text]})
+            return response.raise_for_status().json()["predictions"]
+
+        yield ask
+
+
+def check_same(left: Embed, right: Embed, texts: Sequence[str]) -> None:
+    difference = np.abs(left(texts) - right(texts)).max()
+    print(f"greatest difference between the vectors of {len(texts)} texts: {difference:.1e}")
+    if difference > 1e-4:
+        raise SystemExit("these are not the same model: nothing is timed")
+
+
+def time_batches(sides: dict[str, Embed], texts: Sequence[str], rounds: int) -> None:
+    for size in BATCH_SIZES:
+        batches = [texts[i : i + size] for i in range(0, len(texts) - size + 1, size)]
+        tallies = {name: Tally() for name in sides}
+        for _, (name, embed) in itertools.product(range(rounds), sides.items()):
+            embed(batches[0])  # what is known once is known
+            for batch in batches:
+                start = time.perf_counter()
+                embed(batch)
+                tallies[name].seconds.append(time.perf_counter() - start)
+            tallies[name].wall = sum(tallies[name].seconds)
+        print(f"in this process, batches of {size}")
+        for name, tally in tallies.items():
+            print(tally.row(f"  {name}", next(iter(tallies.values()))), flush=True)
+
+
+def time_servers(parsed: argparse.Namespace, base: Path, onnx: Sequence[str]) -> None:
+    kinds = kinds_of(list(read_lines(parsed.texts))[: parsed.lines], parsed.requests)
+    limits = ("--max-requests", "128")
+    direct = called_directly(base)
+    with (
+        serving(base, options=limits) as batching,
+        serving(base, options=(*limits, "--no-batching")) as alone,
+        started(SERVER, *onnx) as other,
+    ):
+        servers = {"batching on": batching, "batching off": alone, "ONNX Runtime": other}
+        before = {name: server.rss_mib() for name, server in servers.items()}
+        for (kind, texts), clients in itertools.product(kinds.items(), parsed.clients):
+            contestants = {"called directly": lambda: nullcontext(direct)} | {
+                name: lambda server=server: plain_client(server.rest)
+                for name, server in servers.items()
+            }
+            found = compare(contestants, texts, clients=clients, rounds=parsed.rounds)
+            print(f"REST, {kind}, {clients} clients")
+            for name, tally in found.items():
+                print(tally.row(f"  {name}", found["called directly"]), flush=True)
+        for name, server in servers.items():
+            print(f"{name}: resident memory {before[name]:.0f} -> {server.rss_mib():.0f} MiB")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("minilm", type=Path)
+    parser.add_argument("texts", type=Path)
+    parser.add_argument("--requests", type=int, default=128, help="of a round (128)")
+    parser.add_argument("--rounds", type=int, default=3, help="of each cell (3)")
+    parser.add_argument("--lines", type=int, default=200, help="of the texts, at most (200)")
+    parser.add_argument("--clients", type=int, nargs="+", default=[1, 8, 64])
+    parsed = parser.parse_args()
+    texts = list(read_lines(parsed.texts))[: parsed.lines]
+    with tempfile.TemporaryDirectory() as folder:
+        base, graph = Path(folder, MODEL), Path(folder, "model.onnx")
+        tokenizer = parsed.minilm / "tokenizer.json"
+        export_saved_model(parsed.minilm, base)
+        export_onnx(parsed.minilm, graph)
+        sides = {"SavedModel": saved_model_embed(base), "ONNX": onnx_embed(graph, tokenizer)}
+        check_same(*sides.values(), texts)
+        print(HEADER)
+        time_batches(sides, texts, parsed.rounds)
+        time_servers(parsed, base, (str(graph), str(tokenizer)))
+
+
+if __name__ == "__main__":
+    main()

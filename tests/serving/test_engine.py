@@ -1,0 +1,113 @@
+"""What stands between a protocol and a model: slots, deadlines, and who keeps a model loaded."""
+
+import threading
+import time
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_transformers.serving.batching import BatchingOptions
+from keras_transformers.serving.engine import Engine, Limits, ModelSpec
+from keras_transformers.serving.errors import Code, RequestError
+from keras_transformers.serving.model_config import ModelSettings
+from keras_transformers.serving.models import AVAILABLE, Models, Version
+from keras_transformers.serving.saved_models import Signature, TensorInfo
+
+ANY = TensorInfo("t:0", tf.float32, (None,))
+SIGNATURE = Signature("same", "", {"x": ANY}, {"y": ANY})
+
+
+class Gated:
+    """A loaded model whose runs wait at a gate."""
+
+    def __init__(self):
+        self.begun, self.gate, self.closed = (threading.Event() for _ in range(3))
+
+    def run(self, signature, inputs, *, timeout_s):
+        self.begun.set()
+        assert self.gate.wait(10)
+        assert not self.closed.is_set(), "closed under its own run"
+        return {"y": inputs["x"]}
+
+    def close(self):
+        self.closed.set()
+
+
+@pytest.fixture
+def model():
+    return Gated()
+
+
+@pytest.fixture
+def version(model, tmp_path):
+    return Version(1, tmp_path / "1", state=AVAILABLE, saved_model=model)
+
+
+@pytest.fixture
+def engine(model, version, tmp_path):
+    models = Models(lambda: [ModelSettings("m", tmp_path)], poll_interval_s=60)
+    models["m"]._set(version)
+    limits, batching = Limits(max_requests=2, max_rows=3), BatchingOptions(num_threads=1)
+    running = Engine(models, limits=limits, batching=batching)
+    running.start()
+    yield running
+    model.gate.set()
+    running.close()
+
+
+def ask(engine, seconds=10.0, rows=1):
+    with (
+        engine.call("REST", "Predict", seconds) as call,
+        engine.lease(call, ModelSpec("m")) as lease,
+    ):
+        return lease.run(SIGNATURE, {"x": np.ones(rows, np.float32)})["y"].tolist()
+
+
+def code(engine, **arguments):
+    with pytest.raises(RequestError) as caught:
+        ask(engine, **arguments)
+    return caught.value.code
+
+
+def test_a_run_that_outlives_its_request_keeps_its_model(engine, model, version):
+    assert code(engine, seconds=0.05) == Code.DEADLINE_EXCEEDED
+    assert model.begun.is_set()  # and has not ended
+    version.unload()
+    assert not model.closed.is_set()
+    model.gate.set()
+    assert model.closed.wait(10)
+    assert version._in_use == 0
+
+
+def test_a_request_that_nobody_waits_for_gives_its_model_back(engine, model, version):
+    assert code(engine, seconds=0.05) == Code.DEADLINE_EXCEEDED
+    assert code(engine, seconds=0.05) == Code.DEADLINE_EXCEEDED  # never ran: the worker is busy
+    assert version._in_use == 1
+    model.gate.set()
+    assert ask(engine) == [1]
+    engine.close()  # whatever ran has ended
+    assert version._in_use == 0
+
+
+def test_requests_beyond_the_limit_are_refused_at_once_and_slots_come_back(engine, model):
+    first = [threading.Thread(target=ask, args=(engine,)) for _ in range(2)]
+    for thread in first:
+        thread.start()
+    assert model.begun.wait(10)
+    while engine.metrics.in_flight._value.get() < 2:
+        time.sleep(0.001)
+    assert code(engine) == Code.RESOURCE_EXHAUSTED
+    model.gate.set()
+    for thread in first:
+        thread.join()
+    for _ in range(3):
+        assert code(engine, rows=4) == Code.INVALID_ARGUMENT  # failures give theirs back too
+    assert ask(engine, rows=3) == [1, 1, 1]
+
+
+def test_a_server_that_stops_refuses_and_gives_the_model_back(engine, model, version):
+    model.gate.set()
+    engine._scheduler.close()
+    assert code(engine) == Code.UNAVAILABLE
+    assert version._in_use == 0
