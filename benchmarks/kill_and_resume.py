@@ -1,14 +1,15 @@
 """Kills a training at random moments, again and again: are its weights as if nothing had happened?
 
     python benchmarks/kill_and_resume.py
-    python benchmarks/kill_and_resume.py --strategies multi_worker --kills 3 --signal TERM
+    python benchmarks/kill_and_resume.py --signal TERM
 
 Trains a tiny classifier twice with `training.resume.Resume`: once undisturbed, once with as
 many kill -9 as it is told, each at a random step and a random moment of it, the writing of a
 checkpoint included. There are dropout, an optimizer with moments and an average of the weights, a
 schedule of the learning rate, a shuffled dataset, metrics, validation and early stopping. Of
-several workers all are killed. With `--signal TERM` one of them is told to stop instead, and all
-have to save and to exit with status 75.
+several workers all are killed. With `--signal TERM` they are told to stop instead, one of them or
+all, every third time before training begins; all have to exit with status 75, and nothing that was
+done may be lost.
 
 Prints where each training went on and was killed, and how far the weights, the optimizer's
 variables and the figures of the epochs differ in the end; the exit status is 1 if they do.
@@ -36,17 +37,36 @@ from keras_transformers.training.preemption import PREEMPTED_STATUS
 EPOCHS, STEPS, BATCH = 3, 10, 8
 EVERY = 3  # batches between checkpoints
 NUM_WORKERS = {"default": 1, "mirrored": 1, "multi_worker": 2}
+JOINED = 0  # in place of a number of steps: before training begins, when all workers are connected
 PATIENCE = 300  # seconds without a batch until a training counts as stuck
+
+
+@dataclasses.dataclass(frozen=True)
+class Stop:
+    """When a training is stopped."""
+
+    step: int  # when so many are done; JOINED
+    delay: float  # seconds from then to the signal
+    workers: tuple[int, ...]  # those that get it
 
 
 @dataclasses.dataclass(frozen=True)
 class Job:
     """One process of a training."""
 
-    strategy: str
+    strategy: Any  # a key of NUM_WORKERS
     folder: Path
     workers: tuple[str, ...] = ()  # host:port of each, of multi_worker
     index: int = 0
+
+
+def run_alone(job: Job, progress: Any) -> None:
+    """`train` as a program of its own: multiprocessing shows no error to Python's hook."""
+    try:
+        train(job, progress)
+    except Exception as error:
+        sys.excepthook(type(error), error, error.__traceback__)
+        sys.exit(1)
 
 
 def train(job: Job, progress: Any) -> None:
@@ -54,14 +74,17 @@ def train(job: Job, progress: Any) -> None:
 
     Args:
         job: what to do.
-        progress: two integers, shared with the parent: steps that are done; the step at which
-            this process went on, -1 until it does.
+        progress: two integers, shared with the parent: steps that are done, -1 until this process
+            has joined the others; the step at which it went on, -1 until it does.
     """
     import keras
     import tensorflow as tf
 
-    from keras_transformers.training.resume import Resume
+    from keras_transformers.training.resume import Resumable, Resume
     from keras_transformers.training.strategies import Scaling, is_chief, shard
+
+    class Config(Scaling, Resumable):
+        """As a recipe has it."""
 
     tf.config.experimental.enable_op_determinism()
     tf.config.threading.set_intra_op_parallelism_threads(1)
@@ -70,16 +93,17 @@ def train(job: Job, progress: Any) -> None:
         cpu = tf.config.list_physical_devices("CPU")[0]
         two = [tf.config.LogicalDeviceConfiguration()] * 2
         tf.config.set_logical_device_configuration(cpu, two)
-    scaling = Scaling(
+    config = Config(
         strategy=job.strategy,
         workers=job.workers,
         worker_index=job.index if job.workers else None,
     )
-    scaling.begin_strategy()
+    config.begin_strategy()
+    progress[0] = JOINED
     keras.utils.set_random_seed(0)
-    with scaling.scope():
+    with config.scope():
         model = build()
-    scaling.prepare(model)
+    config.prepare(model)
 
     class Progress(keras.callbacks.Callback):
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
@@ -150,7 +174,7 @@ class Trainings:
     They are forked from one that has imported what they need, which takes longer than to train.
 
     Args:
-        terminate: stop them by SIGTERM to one process, not SIGKILL to all.
+        terminate: stop them by SIGTERM, not SIGKILL.
     """
 
     def __init__(self, *, terminate: bool) -> None:
@@ -158,17 +182,16 @@ class Trainings:
         self._context = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload(["tensorflow", "keras_transformers.training.resume"])
 
-    def run(self, strategy: str, folder: Path, kill_after: int | None, delay: float) -> list[int]:
-        """Trains to the end, or stops it when so many steps are done.
+    def run(self, strategy: str, folder: Path, stop: Stop | None) -> tuple[int, int]:
+        """Trains to the end, or to where it is stopped.
 
         Args:
             strategy: a key of NUM_WORKERS.
             folder: of the checkpoints.
-            kill_after: steps; None to let it end.
-            delay: seconds from that step to the signal.
+            stop: None to let it end.
 
         Returns:
-            Where it went on, and how many steps it had done in the end.
+            Where it went on, -1 if it did not come so far, and how many steps were done in the end.
 
         Raises:
             SystemExit: the training failed, was stuck, or was over before it was stopped.
@@ -176,21 +199,21 @@ class Trainings:
         count = NUM_WORKERS[strategy]
         workers = tuple(f"localhost:{port}" for port in free_ports(count)) if count > 1 else ()
         shared = [self._context.RawArray("l", [-1, -1]) for _ in range(count)]
+        jobs = [Job(strategy, folder, workers, index) for index in range(count)]
         processes = [
-            self._context.Process(target=train, args=(Job(strategy, folder, workers, index), array))
-            for index, array in enumerate(shared)
+            self._context.Process(target=run_alone, args=pair)
+            for pair in zip(jobs, shared, strict=True)
         ]
         for process in processes:
             process.start()
         expected = 0
         try:
-            if kill_after is not None:
-                self._wait(processes, shared, kill_after)
-                time.sleep(delay)
-                for process in [] if self._terminate else processes:
-                    process.kill()
-                if self._terminate:
-                    processes[-1].terminate()
+            if stop is not None:
+                self._wait(processes, shared, stop.step)
+                time.sleep(stop.delay)
+                for index in stop.workers:
+                    process = processes[index]
+                    process.terminate() if self._terminate else process.kill()
                 expected = PREEMPTED_STATUS if self._terminate else -signal.SIGKILL
             self._wait(processes, shared, None)
         finally:
@@ -200,14 +223,14 @@ class Trainings:
                 process.join()
         statuses = [process.exitcode for process in processes]
         if set(statuses) != {expected}:
-            sys.exit(f"error: exit statuses {statuses}, not {expected}")
-        return [shared[0][1], max(array[0] for array in shared)]
+            sys.exit(f"error: exit statuses {statuses}, not {expected}, after {stop}")
+        return shared[0][1], max(array[0] for array in shared)
 
     @staticmethod
     def _wait(processes: Any, shared: Any, steps: int | None) -> None:
         """Until all processes have done so many steps, or have ended."""
         last, since = None, time.monotonic()
-        needed = all if steps else any
+        needed = any if steps is None else all
         while needed(process.is_alive() for process in processes):
             done = [array[0] for array in shared]
             if steps is not None and min(done) >= steps:
@@ -252,21 +275,32 @@ def differences(left: Path, right: Path) -> dict[str, float]:
     return found
 
 
-def compare(trainings: Trainings, strategy: str, kills: int, seed: int, folder: Path) -> bool:
-    """Trains undisturbed and with kills, prints what came of it; returns whether all bits agree."""
+def stops(strategy: str, kills: int, *, terminate: bool, seed: int) -> list[Stop]:
+    """Random moments, in order."""
     numbers = random.Random(f"{seed} {strategy}")
+    everyone = tuple(range(NUM_WORKERS[strategy]))
+    found = []
+    for place, step in enumerate(sorted(numbers.sample(range(1, EPOCHS * STEPS - 1), kills))):
+        stop = Stop(step, numbers.uniform(0, 0.02), everyone)
+        if terminate:
+            told = numbers.choice([everyone, *((index,) for index in everyone)])
+            stop = dataclasses.replace(stop, workers=told)
+            if place % 3 == 1:
+                stop = Stop(JOINED, numbers.uniform(0, 1), told)
+        found.append(stop)
+    return found
+
+
+def compare(trainings: Trainings, strategy: str, stops: list[Stop], folder: Path) -> bool:
+    """Trains undisturbed and with stops, prints what came of it; returns whether all bits agree."""
     started = time.monotonic()
-    trainings.run(strategy, folder / "undisturbed", None, 0.0)
-    steps = sorted(numbers.sample(range(1, EPOCHS * STEPS - 1), kills))
-    went_on = []
-    for step in [*steps, None]:
-        first, done = trainings.run(strategy, folder / "killed", step, numbers.uniform(0, 0.02))
-        went_on.append((first, done))
-    story = ", ".join(f"{first}-{done}" for first, done in went_on)
+    trainings.run(strategy, folder / "undisturbed", None)
+    parts = [trainings.run(strategy, folder / "killed", stop) for stop in [*stops, None]]
+    story = ", ".join("start" if first < 0 else f"{first}-{done}" for first, done in parts)
     found = differences(folder / "undisturbed/final.npz", folder / "killed/final.npz")
     said = ", ".join(f"{kind} {value:g}" for kind, value in found.items())
     seconds = time.monotonic() - started
-    print(f"{strategy}: kills {kills}, difference {max(found.values()):g} ({said})")
+    print(f"{strategy}: kills {len(stops)}, difference {max(found.values()):g} ({said})")
     print(f"    steps {story}; {seconds:.0f} s", flush=True)
     return not any(found.values())
 
@@ -283,10 +317,16 @@ def main() -> None:
     options = parser.parse_args()
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     print(f"{EPOCHS} epochs of {STEPS} steps, a checkpoint every {EVERY} steps")
-    trainings = Trainings(terminate=options.signal == "TERM")
+    terminate = options.signal == "TERM"
+    trainings = Trainings(terminate=terminate)
     with tempfile.TemporaryDirectory() as folder:
         same = [
-            compare(trainings, strategy, options.kills, options.seed, Path(folder) / strategy)
+            compare(
+                trainings,
+                strategy,
+                stops(strategy, options.kills, terminate=terminate, seed=options.seed),
+                Path(folder) / strategy,
+            )
             for strategy in options.strategies
         ]
     if not all(same):

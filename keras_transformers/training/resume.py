@@ -6,12 +6,12 @@ import logging
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import keras
 
 from keras_transformers.training.guardrails import non_finite_weights
-from keras_transformers.training.preemption import Preempted, TerminationNotice
+from keras_transformers.training.preemption import TerminationNotice
 from keras_transformers.training.resume_callbacks import Muted, Stateful, stateful
 from keras_transformers.training.resume_replicas import Replicas
 from keras_transformers.training.resume_state import Position, State, arrays, check_shapes, restore
@@ -55,7 +55,8 @@ class Resume(keras.callbacks.Callback):
 
     SIGTERM saves at the end of the batch (during validation: of the epoch) and ends the program
     with status 75, see `preemption`. Weights that are not finite are never saved. Under a strategy
-    of several workers the chief writes and all read: they must share the folder's storage.
+    of several workers the chief writes and all read: they must share the folder's storage. Any of
+    them may get the signal, and all stop behind the same batch.
 
     Args:
         folder: of the checkpoints, and of nothing else.
@@ -245,6 +246,7 @@ class Resume(keras.callbacks.Callback):
 
     def on_train_end(self, logs: Any = None) -> None:
         """Leaves the process and the model as they were found."""
+        self._replicas.wait_to_leave()
         self._notice.stop()
         if self._restored is not None:  # no epoch was left
             self.model.history.epoch = list(range(self.position.epoch))
@@ -269,20 +271,21 @@ class Resume(keras.callbacks.Callback):
             except CheckpointError as caught:
                 error = caught
         if self._replicas.any_worker(error is not None):
+            self._replicas.wait_to_leave()
             raise error or CheckpointError("the chief could not write its checkpoint: see its log")
 
     def _is_told_to_stop(self) -> bool:
         """Whether SIGTERM came, to any of the workers."""
         return self._replicas.any_worker(self._notice.came)
 
-    def _leave(self) -> None:
+    def _leave(self) -> NoReturn:
         logger.warning(
             "SIGTERM: saved after %d epochs and %d batches",
             self.position.epoch,
             self.position.batch,
         )
-        self._notice.stop()
-        raise Preempted
+        self._replicas.wait_to_leave()
+        self._notice.obey()
 
 
 def _nothing() -> None:

@@ -9,6 +9,8 @@ import keras
 import ml_dtypes
 import numpy as np
 
+from keras_transformers.training.preemption import is_lost_worker
+
 
 class Replicas:
     """The replicas of a model that train in step, one of them or more.
@@ -46,6 +48,18 @@ class Replicas:
     def any_worker(self, flag: bool) -> bool:
         """Whether it is true of any worker; together."""
         return int(self._sum(int(flag), False)) > 0 if self.several_workers else flag
+
+    def wait_to_leave(self) -> None:
+        """Returns when all workers are here, or gone; together, the last thing of all.
+
+        The first to end its process would cut off what others have still to get of the operation
+        before. Here they need nothing any more.
+        """
+        try:
+            self.any_worker(False)
+        except Exception as error:
+            if not is_lost_worker(error):
+                raise
 
     @functools.cached_property
     def _sum(self) -> Any:

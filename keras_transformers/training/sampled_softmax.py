@@ -93,17 +93,23 @@ class SampledSoftmax(keras.layers.Layer):
         self.seed_generator = keras.random.SeedGenerator(seed)
 
     def build(self, hidden_shape: Any, target_ids_shape: Any) -> None:
-        """Makes the output embeddings and biases."""
+        """Makes the output embeddings and biases, which stay float32 in mixed precision."""
         width = hidden_shape[-1]
         self.kernel = self.add_weight(
             name="kernel",
             shape=(self.vocabulary_size, width),
             initializer=keras.initializers.RandomNormal(stddev=width**-0.5),
+            autocast=False,
         )
-        self.bias = self.add_weight(name="bias", shape=(self.vocabulary_size,), initializer="zeros")
+        self.bias = self.add_weight(
+            name="bias", shape=(self.vocabulary_size,), initializer="zeros", autocast=False
+        )
 
     def call(self, hidden: Any, target_ids: Any, training: bool | None = None) -> Any:
-        """Vectors (batch, tokens, features), ids (batch, tokens) to losses (batch, tokens)."""
+        """Vectors (batch, tokens, features), ids (batch, tokens) to losses (batch, tokens).
+
+        Logits and losses are float32 under every policy.
+        """
         rows = ops.cast(ops.reshape(hidden, (-1, hidden.shape[-1])), "float32")
         ids = ops.cast(ops.reshape(target_ids, (-1,)), "int32")
         kernel, bias = (ops.cast(weight, "float32") for weight in (self.kernel, self.bias))

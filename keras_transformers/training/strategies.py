@@ -15,8 +15,9 @@ from typing import Any, Literal, TypeVar
 import keras
 import tensorflow as tf
 
-from keras_transformers.training import clusters
+from keras_transformers.training import clusters, preemption
 from keras_transformers.training.distributed import prepare
+from keras_transformers.training.resume import Resumable
 
 StrategyName = Literal["default", "mirrored", "multi_worker", "tpu", "parameter_server"]
 Precision = Literal["float32", "mixed_bfloat16", "mixed_float16"]
@@ -41,6 +42,9 @@ class Scaling:
     def begin_strategy(self) -> None:
         """Joins the other workers, sets the precision. Call it before TensorFlow has work to do.
 
+        From now on what is `Resumable` ends with status 75 if it is told to stop, or if another
+        worker is gone; see `preemption`.
+
         Raises:
             ValueError: an option is wrong, or there is no such cluster or device.
         """
@@ -57,7 +61,12 @@ class Scaling:
                 f"{clusters.VARIABLE} names {len(cluster.workers)} workers, and each would train "
                 f"alone under --strategy {self.strategy}: give --strategy multi_worker, or unset it"
             )
+        if isinstance(self, Resumable) and self.strategy == "multi_worker":
+            preemption.leave_with_the_others()
         create(self.strategy)
+        if isinstance(self, Resumable):
+            # Not before: while TensorFlow waits for the other workers Python hears no signal.
+            preemption.leave_on_termination()
         keras.config.set_dtype_policy(self.precision)
 
     def scope(self) -> contextlib.AbstractContextManager[Any]:

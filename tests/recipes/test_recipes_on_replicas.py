@@ -1,5 +1,6 @@
 """Recipes as commands on two replicas, of one process and of two: the figures of one replica."""
 
+import functools
 import json
 import os
 import socket
@@ -22,9 +23,10 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 WORDS = ["good", "great", "fine", "warm", "bad", "dull", "poor", "cold"]
 
 
-@pytest.fixture
-def folder(tmp_path):
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
     """Sentences whose first word tells the label, and text for pretraining."""
+    tmp_path = tmp_path_factory.mktemp("recipes")
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     (tmp_path / "vocab.txt").write_text(
         "\n".join([*special, *WORDS, "a", "film", "the", "plot"]) + "\n"
@@ -110,7 +112,7 @@ def figures(recipe, folder, name, *, devices=1, workers=0, **changes):
         processes.append(start(recipe, options, devices=devices))
     try:
         for process in processes:
-            output, _ = process.communicate(timeout=500)
+            output, _ = process.communicate(timeout=900)
             assert process.returncode == 0, output[-4000:]
     finally:
         for process in processes:
@@ -124,15 +126,24 @@ def figures(recipe, folder, name, *, devices=1, workers=0, **changes):
     ]
 
 
+@pytest.fixture(scope="module")
+def of_one(folder):
+    """A recipe's figures on one replica, trained once for all strategies."""
+    return functools.cache(lambda recipe: figures(recipe, folder, f"{recipe.__name__}_on_one"))
+
+
 @pytest.mark.slow
+@pytest.mark.parametrize("strategy", ["mirrored", "multi_worker"])
 @pytest.mark.parametrize("recipe", [classification, pretrain_bert])
-def test_two_replicas_have_the_figures_of_one(folder, recipe):
-    one = figures(recipe, folder, "one")
-    half = recipe(folder)["batch_size"] // 2
-    size = {"batch_size": half, "accumulate": 2} if recipe is classification else {}
-    mirrored = figures(recipe, folder, "mirrored", devices=2, strategy="mirrored", **size)
-    several = figures(recipe, folder, "workers", workers=2, strategy="multi_worker")
-    assert one[0].keys() == mirrored[0].keys() == several[0].keys()
-    for epochs in (mirrored, several):
-        for found, expected in zip(epochs, one, strict=True):
-            assert found == pytest.approx(expected, rel=1e-3, abs=1e-4)
+def test_two_replicas_have_the_figures_of_one(folder, of_one, recipe, strategy):
+    name = f"{recipe.__name__}_{strategy}"
+    if strategy == "multi_worker":
+        several = figures(recipe, folder, name, workers=2, strategy=strategy)
+    else:
+        half = recipe(folder)["batch_size"] // 2
+        size = {"batch_size": half, "accumulate": 2} if recipe is classification else {}
+        several = figures(recipe, folder, name, devices=2, strategy=strategy, **size)
+    one = of_one(recipe)
+    assert one[0].keys() == several[0].keys()
+    for found, expected in zip(several, one, strict=True):
+        assert found == pytest.approx(expected, rel=1e-3, abs=1e-4)

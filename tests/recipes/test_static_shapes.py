@@ -121,7 +121,8 @@ RECIPES = {
     ),
 }
 ALWAYS = ("pretrain_bert", "translation")
-# XLA cannot differentiate loops of unknown length, and such is the scan of recurrent layers.
+# XLA cannot differentiate a loop without `maximum_iterations`, and Keras' `scan`, in which
+# recurrent layers run, gives TensorFlow's none, however static the shapes are.
 RECURRENT = ("feature_based, elmo_tagging", "pretrain_elmo", "translation, recurrent")
 
 

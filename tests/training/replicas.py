@@ -1,16 +1,18 @@
 """The programs that tests/training/test_distributed.py starts: trainings on several replicas.
 
-    python replicas.py mirrored FOLDER    two logical CPUs in one process, and one replica alone
-    python replicas.py precision FOLDER   the same in lower precision
-    python replicas.py worker FOLDER      one of the workers that TF_CONFIG names
-    python replicas.py table FOLDER       prints how far replicas are from one, once they ran
+    python replicas.py all FOLDER ADDRESS ADDRESS    "mirrored", and two workers at host:port
+    python replicas.py precision FOLDER              the first of "mirrored" in lower precision
+    python replicas.py table FOLDER                  how far replicas are from one, once "all" ran
 
-Each writes what came out to an .npz file in FOLDER. It is for the test to compare. What is called
-stock is Keras without `prepare`: the test wants to know whether it still goes wrong.
+"mirrored" is two logical CPUs in one process, and one replica alone. Each process writes what came
+out to an .npz file in FOLDER. It is for the test to compare. What is called stock is Keras without
+`prepare`: the test wants to know whether it still goes wrong. Most of the time goes into imports,
+done once for all processes, and into tracing: what needs no trace of its own shares one.
 """
 
 import contextlib
 import functools
+import multiprocessing.connection
 import os
 import sys
 from pathlib import Path
@@ -44,6 +46,7 @@ OPTIMIZERS = {  # the norms to clip by are below what the gradients have
     ),
 }
 PARTS = {"sgd": 1, "adamw": 3, "lamb": 1}  # of a batch, on several replicas; on one it is whole
+SCORED = "sgd"  # with which evaluation and prediction are tried, which have no optimizer
 
 
 def build(optimizer):
@@ -58,7 +61,7 @@ def build(optimizer):
     pooled = keras.ops.mean(hidden, axis=1)
     outputs = {
         "logits": keras.layers.Dense(VOCABULARY, name="logits", dtype="float32")(hidden),
-        "label": keras.layers.Dense(2, name="label", dtype="float32")(pooled),
+        "label": keras.layers.Dense(2, use_bias=False, name="label", dtype="float32")(pooled),
     }
     model = keras.Model({"token_ids": token_ids}, outputs)
     model.compile(
@@ -82,19 +85,31 @@ def data(*, shuffle=True):
     return dataset.shuffle(3, seed=1) if shuffle else dataset  # another order in each epoch
 
 
-def trained(scope, optimizer, parts=1):
-    """What a training leaves: its weights, figures of epochs, scores and predictions."""
+def trained(scope, optimizer, parts=1, *, scored):
+    """What a training leaves: its weights, figures of epochs, and if scored scores, predictions."""
     with scope:
         model = build(OPTIMIZERS[optimizer]())
     prepare(model, accumulate=parts)
-    logs = model.fit(data(), validation_data=data(shuffle=False), epochs=2, verbose=0).history
+    dev = data(shuffle=False)
+    history = model.fit(data(), validation_data=dev if scored else None, epochs=2, verbose=0)
     found = {f"weight {i}": w for i, w in enumerate(model.get_weights())}
-    found |= {f"log {name}": np.array(values) for name, values in logs.items()}
-    scores = model.evaluate(data(shuffle=False), return_dict=True, verbose=0)
-    found |= {f"score {name}": np.array(value) for name, value in scores.items()}
+    found |= {f"log {name}": np.array(values) for name, values in history.history.items()}
     found["updates"] = model.optimizer.iterations.numpy()
-    found["on batch"] = model.predict_on_batch({"token_ids": TOKENS[:5]})["label"]
-    found["predictions"] = model.predict(data(shuffle=False), verbose=0)["label"]
+    if scored:
+        scores = model.evaluate(dev, return_dict=True, verbose=0)
+        found |= {f"score {name}": np.array(value) for name, value in scores.items()}
+        found["on batch"] = model.predict_on_batch({"token_ids": TOKENS[:5]})["label"]
+        found["predictions"] = model.predict(dev, verbose=0)["label"]
+    return found
+
+
+def of_optimizers(name, scope, *, in_parts=True):
+    """Trainings with each of them."""
+    found = {}
+    for optimizer, parts in PARTS.items():
+        parts = parts if in_parts else 1
+        results = trained(scope(), optimizer, parts, scored=optimizer == SCORED)
+        found |= named(f"{name}/{optimizer}", results)
     return found
 
 
@@ -119,9 +134,12 @@ def linear(scope, optimizer, x, *, dropout=0.0, stock=False, parts=1, epochs=1):
         model.compile(optimizer(), loss={"y": Sum()}, jit_compile=False)
     if not stock:
         prepare(model, accumulate=parts)
-    batches = tf.data.Dataset.from_tensor_slices(({"x": x}, {"y": x[:, :1]})).batch(len(x))
-    model.fit(batches, epochs=epochs, shuffle=False, verbose=0)
+    model.fit(one_batch(x), epochs=epochs, shuffle=False, verbose=0)
     return model
+
+
+def one_batch(x):
+    return tf.data.Dataset.from_tensor_slices(({"x": x}, {"y": x[:, :1]})).batch(len(x))
 
 
 def sgd(**options):
@@ -140,32 +158,32 @@ def masks(strategy, *, stock=False):
 
 
 def resumed_masks(strategy):
-    """Two updates at once, and two with all that one process would save in between.
+    """Two updates, and two with all that one process would save in between.
 
     Of the three rows one replica has two, and of its two parts one more than the other.
     """
     x = np.ones((3, 64), "float32")
-
-    def train(epochs=1):
-        scope = strategy.scope()
-        return linear(scope, sgd(), x, dropout=0.5, parts=2, epochs=epochs)
-
-    first, again = train(), train()
-    state = [v.numpy() for v in (*first.variables, *first.optimizer.variables)]
+    whole = linear(strategy.scope(), sgd(), x, dropout=0.5, parts=2)
+    again = linear(strategy.scope(), sgd(), x, dropout=0.5, parts=2, epochs=0)
+    state = [v.numpy() for v in (*whole.variables, *whole.optimizer.variables)]
     for variable in again.variables:  # as of another process, that has drawn other numbers
         variable.assign(keras.ops.ones_like(variable))
     for variable, value in zip((*again.variables, *again.optimizer.variables), state, strict=True):
         variable.assign(value)
-    batch = ({"x": x}, {"y": x[:, :1]})
-    batches = tf.data.Dataset.from_tensors(batch)
-    again.fit(batches, shuffle=False, verbose=0)
-    return np.stack([kernel(train(epochs=2)), kernel(again)])
+    for model in (whole, again):
+        model.fit(one_batch(x), shuffle=False, verbose=0)
+    return np.stack([kernel(whole), kernel(again)])
 
 
 def clipped(strategy, *, stock=False):
-    """The mean (0.5, 0.5) clipped by its norm to 0.6, where each replica has a norm of 0.5."""
+    """The mean (0.5, 0.5) clipped by its norm to 0.6, where each replica has a norm of 0.5.
+
+    And how many rows it predicts of a batch of 3.
+    """
     x = np.eye(2, dtype="float32")
-    return kernel(linear(strategy.scope(), sgd(global_clipnorm=0.6), x, stock=stock))
+    model = linear(strategy.scope(), sgd(global_clipnorm=0.6), x, stock=stock)
+    rows = model.predict_on_batch({"x": np.ones((3, 2), "float32")})["y"]
+    return np.array([*kernel(model), len(rows)])
 
 
 def overflown(strategy, *, stock=False):
@@ -232,29 +250,23 @@ def sharing(strategy, folder):
 def mirrored(folder):
     """Two replicas in this process, and one."""
     strategy = two_replicas()
-    alone = contextlib.nullcontext()
-    found = {}
-    for optimizer, parts in PARTS.items():
-        found |= named(f"one/{optimizer}", trained(alone, optimizer))
-        found |= named(f"several/{optimizer}", trained(strategy.scope(), optimizer, parts))
+    found = of_optimizers("one", contextlib.nullcontext, in_parts=False)
+    found |= of_optimizers("several", strategy.scope)
     for function in (masks, clipped, overflown):
         found[function.__name__] = function(strategy)
         found[f"stock/{function.__name__}"] = function(strategy, stock=True)
     found["resumed_masks"] = resumed_masks(strategy)
     found["stock/accumulated"] = np.array(accumulated_by_keras(strategy))
-    model = linear(strategy.scope(), sgd(), np.ones((2, 4), "float32"), stock=True)
-    rows = model.predict_on_batch({"x": np.ones((3, 4), "float32")})["y"]
-    found["stock/rows on batch"] = np.array(len(rows))
     return found | sharing(strategy, folder)
 
 
 def precision(folder):
     """Two replicas in lower precision, and one in float32."""
     strategy = two_replicas()
-    found = named("float32", trained(contextlib.nullcontext(), "adamw"))
+    found = named("float32", trained(contextlib.nullcontext(), "adamw", scored=True))
     for policy, optimizer in (("mixed_bfloat16", "adamw"), ("mixed_float16", "scaled adamw")):
         keras.config.set_dtype_policy(policy)
-        found |= named(policy, trained(strategy.scope(), optimizer, 3))
+        found |= named(policy, trained(strategy.scope(), optimizer, 3, scored=True))
     return found
 
 
@@ -263,8 +275,7 @@ def worker(folder):
     clusters.join((), None)
     strategy = strategies.create("multi_worker")
     found = {"is chief": np.array(strategies.is_chief())}
-    for optimizer, parts in PARTS.items():
-        found |= named(f"several/{optimizer}", trained(strategy.scope(), optimizer, parts))
+    found |= of_optimizers("several", strategy.scope)
     found |= sharing(strategy, folder)
     x = np.ones((2, 4), "float32")
     model = linear(strategy.scope(), sgd(), x)
@@ -292,7 +303,8 @@ def table(folder):
                     n for n in one if n.startswith(tuple(f"one/{optimizer}/{k}" for k in kinds))
                 ]
                 pairs = [(one[n], several[n.replace("one/", "several/")]) for n in names]
-                cells.append(f"{max(np.abs(a - b).max() for a, b in pairs):.1e}")
+                differences = [np.abs(a - b).max() for a, b in pairs]
+                cells.append(f"{max(differences):.1e}" if differences else "")
             print(f"| {' | '.join(map(str, cells))} |")
 
 
@@ -306,12 +318,11 @@ def named(prefix, arrays):
     return {f"{prefix}/{name}": value for name, value in arrays.items()}
 
 
-if __name__ == "__main__":
-    kind, folder = sys.argv[1:]
-    if kind == "table":
-        sys.exit(table(folder))
+def run(kind, folder, config=None):
+    """Writes what one process finds; `config` is the TF_CONFIG of a worker."""
     name = kind
-    if kind == "worker":
+    if config is not None:
+        os.environ[clusters.VARIABLE] = config
         name += str(clusters.from_environment().worker_index)
     else:
         cpu = tf.config.list_physical_devices("CPU")[0]
@@ -320,3 +331,32 @@ if __name__ == "__main__":
         )
     results = {"mirrored": mirrored, "precision": precision, "worker": worker}[kind](folder)
     np.savez(Path(folder) / name, **results)
+
+
+def run_all(folder, addresses):
+    """Runs "mirrored" and the workers; one that fails ends the others, which may wait for it."""
+    configs = [clusters.Cluster(addresses, index).config() for index in range(len(addresses))]
+    context = multiprocessing.get_context("fork")  # TensorFlow survives it before its first work
+    running = [
+        context.Process(target=run, args=arguments)
+        for arguments in [("mirrored", folder), *(("worker", folder, c) for c in configs)]
+    ]
+    for process in running:
+        process.start()
+    while running:
+        multiprocessing.connection.wait([process.sentinel for process in running])
+        if any(process.exitcode for process in running):
+            for process in running:
+                process.kill()
+            sys.exit(1)
+        running = [process for process in running if process.is_alive()]
+
+
+if __name__ == "__main__":
+    kind, folder, *addresses = sys.argv[1:]
+    if kind == "table":
+        table(folder)
+    elif kind == "all":
+        run_all(folder, tuple(addresses))
+    else:
+        run(kind, folder)

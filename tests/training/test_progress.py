@@ -56,6 +56,25 @@ def test_the_time_left_is_that_of_all_epochs(monkeypatch):
     bar.on_train_end()
 
 
+def test_batches_that_were_done_before_take_no_time(monkeypatch):
+    class Clock:
+        now = 0.0
+
+    monkeypatch.setattr(progress.time, "monotonic", lambda: Clock.now)
+    console = terminal()
+    bar = RichProgress(console)
+    bar.set_params({"epochs": 2, "steps": 10, "verbose": 1})
+    bar.on_train_begin()
+    bar.on_epoch_begin(0)
+    Clock.now = 60.0
+    for batch in (8, 9):  # resumed in the middle of the epoch
+        bar.on_train_batch_begin(batch)
+        bar.on_train_batch_end(batch, {"loss": 1.5})
+        Clock.now += 60.0
+    assert "10:00 left" in console.file.getvalue()  # two of twelve in two minutes
+    bar.on_train_end()
+
+
 def test_steps_that_are_not_known_are_counted_in_the_first_epoch():
     console = terminal()
     bar = RichProgress(console)

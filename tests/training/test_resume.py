@@ -267,23 +267,31 @@ def test_a_damaged_checkpoint_is_left_out_with_a_warning(tmp_path, whole, caplog
     assert not newest.exists()
 
 
-def test_termination_saves_at_the_next_batch_and_asks_for_another_try(tmp_path, whole):
+@pytest.fixture
+def own_signals():
+    """What this process does when it is told to stop comes back."""
+    before = signal.getsignal(signal.SIGTERM)
+    yield before
+    signal.signal(signal.SIGTERM, before)
+
+
+def test_termination_saves_at_the_next_batch_and_asks_for_another_try(tmp_path, whole, own_signals):
     class Terminate(keras.callbacks.Callback):
         def on_train_batch_begin(self, batch, logs=None):
             if int(self.model.optimizer.iterations) == 6:
                 signal.raise_signal(signal.SIGTERM)
 
-    before = signal.getsignal(signal.SIGTERM)
     with pytest.raises(Preempted) as error:
         train(tmp_path, stop=Terminate())
     assert error.value.code == PREEMPTED_STATUS == 75
-    assert signal.getsignal(signal.SIGTERM) == before
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_IGN, "the process is about to end"
+    signal.signal(signal.SIGTERM, own_signals)
     resume = Resume(tmp_path / "checkpoints")
     assert resume.restore(compiled(), [*others(tmp_path), resume]) == Position(1, 2, 7)
     found = train(tmp_path)
     assert same(found["weights"], whole["weights"])
     assert same(found["history"], whole["history"])
-    assert signal.getsignal(signal.SIGTERM) == before
+    assert signal.getsignal(signal.SIGTERM) == own_signals
 
 
 def test_a_disk_that_is_full_stops_training_and_leaves_the_last_checkpoint(

@@ -1,4 +1,4 @@
-"""kill -9, in processes of their own: benchmarks/kill_and_resume.py in small."""
+"""kill -9 and SIGTERM, in processes of their own: benchmarks/kill_and_resume.py in small."""
 
 import os
 import subprocess
@@ -11,15 +11,16 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize(
-    ("strategy", "kills"),
+    ("strategy", "kills", "how"),
     [
-        ("default", 1),
-        pytest.param("mirrored", 2, marks=pytest.mark.slow),
-        pytest.param("multi_worker", 2, marks=pytest.mark.slow),
+        ("default", 1, "KILL"),
+        pytest.param("mirrored", 2, "KILL", marks=pytest.mark.slow),
+        pytest.param("multi_worker", 2, "KILL", marks=pytest.mark.slow),
+        pytest.param("multi_worker", 2, "TERM", marks=pytest.mark.slow),
     ],
 )
-def test_a_training_that_was_killed_ends_with_the_same_bits(strategy, kills):
-    options = ["--strategies", strategy, "--kills", str(kills)]
+def test_a_training_that_was_stopped_ends_with_the_same_bits(strategy, kills, how):
+    options = ["--strategies", strategy, "--kills", str(kills), "--signal", how]
     result = subprocess.run(
         [sys.executable, "benchmarks/kill_and_resume.py", *options],
         capture_output=True,

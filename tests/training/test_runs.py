@@ -2,11 +2,14 @@
 
 import dataclasses
 import json
+import math
 from pathlib import Path
 
+import keras
 import pytest
 
 from keras_transformers.training import runs
+from keras_transformers.training.telemetry import JsonLines, Telemetry
 
 
 def test_user_errors_end_the_program_with_one_line(capsys):
@@ -47,12 +50,72 @@ def test_json_appears_whole_or_not_at_all(tmp_path, monkeypatch):
     assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
 
 
-def test_epochs_are_rows():
-    history = {"loss": [2.0, 1.0], "val_accuracy": [0.5, 0.75]}
-    assert runs.epochs(history) == [
-        {"epoch": 1, "loss": 2.0, "val_accuracy": 0.5},
-        {"epoch": 2, "loss": 1.0, "val_accuracy": 0.75},
-    ]
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Task(runs.Run):
+    name: str = "task"
+    epochs: int = 3
+
+
+def test_a_run_begins_once_and_goes_on_alike(tmp_path, monkeypatch):
+    monkeypatch.setattr(keras.utils, "set_random_seed", lambda seed: None)
+    config = Task(runs_dir=tmp_path)
+    with pytest.raises(FileNotFoundError, match="no run that could go on"):
+        dataclasses.replace(config, resume=True).begin()
+    runs.start(config.begin(), config)
+    with pytest.raises(FileExistsError, match="task exists"):
+        config.begin()
+    going_on = dataclasses.replace(config, resume=True, quiet=True, checkpoint_every=5)
+    assert going_on.begin() == tmp_path / "task"
+    with pytest.raises(ValueError, match=r"epochs was 3, is 4, seed was 0, is 1; give the same"):
+        dataclasses.replace(going_on, epochs=4, seed=1).begin()
+
+
+class Loads:
+    """A model that tells which file it was given."""
+
+    def load_weights(self, path):
+        self.path = path
+
+
+def test_the_best_epochs_weights_are_taken(tmp_path):
+    model = Loads()
+    values = [math.nan, 0.5, 0.75, 0.75]
+    epochs = [{"epoch": n, "val_f1": value} for n, value in enumerate(values, start=1)]
+    assert runs.load_best(model, tmp_path, epochs, "val_f1") == {"best": 0.75, "best_epoch": 3}
+    assert model.path == tmp_path / runs.BEST_WEIGHTS
+    model = Loads()
+    with pytest.raises(runs.NoBestEpochError, match=r"val_f1 was NaN in all of 1 epochs.*last\.we"):
+        runs.load_best(model, tmp_path, epochs[:1], "val_f1")
+    assert not hasattr(model, "path")
+
+
+def test_a_run_without_a_best_epoch_ends_with_one_line(monkeypatch, capsys):
+    def main(config):
+        raise runs.NoBestEpochError("val_pearson was NaN")
+
+    monkeypatch.setattr(runs.sys, "argv", ["task"])
+    with pytest.raises(SystemExit) as stopped:
+        runs.command_line(main, Task)
+    assert stopped.value.code == 1
+    assert capsys.readouterr().err == "error: val_pearson was NaN\n"
+
+
+def test_what_an_export_tells():
+    metrics = {
+        "dev_f1": 0.5, "test_f1": math.nan, "best": 0.5, "dev_words": 3, "val BLEU, last, beam": 7.5
+    }  # fmt: skip
+    assert runs.scores(metrics) == {"dev_f1": 0.5}
+    assert runs.scores(metrics, "last, beam") == {"val BLEU, last, beam": 7.5}
+
+
+def test_the_cost_of_updates_may_change_between_phases(tmp_path):
+    log = runs.Logging(log_json=str(tmp_path / "log.jsonl"))
+    callbacks = runs.callbacks(tmp_path, monitor="loss", log=log, tokens_per_step=1)
+    runs.set_cost(callbacks, tokens_per_step=20.0, flops_per_step=3e9)
+    (told,) = (c for c in callbacks if isinstance(c, Telemetry))
+    assert (told.tokens_per_step, told.flops_per_step) == (20.0, 3e9)
+    (lines,) = (c for c in callbacks if isinstance(c, JsonLines))
+    assert (lines.facts["tokens_per_step"], lines.facts["flops_per_step"]) == (20.0, 3e9)
 
 
 def test_figures_are_printed_and_written(tmp_path, capsys):

@@ -3,7 +3,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from keras_transformers.training.optimizers import adamw
 from keras_transformers.training.sampled_softmax import (
+    OutputIsLoss,
     SampledSoftmax,
     draw_log_uniform,
     log_uniform_log_probability,
@@ -70,8 +72,8 @@ def test_the_target_is_no_draw_against_itself():
     np.testing.assert_allclose(losses, 0, atol=1e-6)
 
 
-def layer(seed):
-    softmax = SampledSoftmax(20, num_sampled=6, seed=seed)
+def layer(seed, **options):
+    softmax = SampledSoftmax(20, num_sampled=6, seed=seed, **options)
     softmax.build((None, None, 4), (None, None))
     softmax.set_weights([KERNEL, BIAS])
     return softmax
@@ -92,6 +94,47 @@ def test_out_of_training_it_is_exact():
     losses = layer(1)(HIDDEN[None], TARGETS[None], training=False)
     assert losses.shape == (1, 5)
     np.testing.assert_allclose(losses[0], EXACT, atol=1e-5)
+
+
+# One rounding: bfloat16 has 8 significant bits, float16 11.
+STEP = {"mixed_bfloat16": 2.0**-8, "mixed_float16": 2.0**-11}
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("policy", STEP)
+def test_logits_and_losses_are_float32_under_a_mixed_policy(policy, training):
+    """Of vectors that 16 bits hold exactly, the losses are those of float32."""
+    hidden = np.round(HIDDEN * 8) / 8
+    exact = layer(1)(hidden[None], TARGETS[None], training=training)
+    mixed = layer(1, dtype=policy)(hidden[None], TARGETS[None], training=training)
+    assert mixed.dtype == "float32"
+    np.testing.assert_allclose(mixed, exact, rtol=1e-6)
+
+
+def losses_of_updates(policy):
+    """Of a model that predicts each next word from the word before, on the same batch each time."""
+    before = keras.config.dtype_policy()
+    keras.config.set_dtype_policy(policy)
+    keras.utils.set_random_seed(0)
+    try:
+        ids = keras.Input((None,), dtype="int32")
+        hidden = keras.layers.Dense(4)(keras.layers.Embedding(20, 8)(ids[:, :-1]))
+        losses = SampledSoftmax(20, num_sampled=6, seed=1)(hidden, ids[:, 1:])
+        model = keras.Model(ids, {"losses": losses})
+        model.compile(adamw(0.05), {"losses": OutputIsLoss()}, jit_compile=False)
+    finally:
+        keras.config.set_dtype_policy(before)
+    texts = np.tile(np.arange(9) * 2, (6, 1)) + np.arange(6)[:, None] % 3
+    targets = np.zeros((6, 8), "float32")
+    history = model.fit(texts, {"losses": targets}, batch_size=6, epochs=12, verbose=0).history
+    return np.array(history["loss"])
+
+
+@pytest.mark.parametrize("policy", STEP)
+def test_drift_of_a_training(policy):
+    exact, mixed = losses_of_updates("float32"), losses_of_updates(policy)
+    assert exact[-1] < 0.8 * exact[0]
+    np.testing.assert_allclose(mixed, exact, rtol=2 * STEP[policy])
 
 
 def test_nothing_to_draw_is_refused():

@@ -2,6 +2,7 @@
 
 import dataclasses
 import importlib.util
+import signal
 import sys
 from pathlib import Path
 
@@ -9,8 +10,9 @@ import keras
 import pytest
 import tensorflow as tf
 
-from keras_transformers.training import clusters, strategies
+from keras_transformers.training import clusters, preemption, strategies
 from keras_transformers.training.distributed import prepare
+from keras_transformers.training.resume import Resumable
 from keras_transformers.training.strategies import Scaling
 
 RECIPES = Path(__file__).parents[2] / "recipes"
@@ -43,6 +45,19 @@ def test_mirrored_takes_the_devices_of_this_machine():
         assert tf.distribute.has_strategy()
         assert keras.config.dtype_policy().name == "mixed_bfloat16"
     assert strategies.create("mirrored") is strategies.create("mirrored")
+
+
+def test_what_can_go_on_answers_a_signal_with_another_try(monkeypatch):
+    class Config(Scaling, Resumable):
+        pass
+
+    set_to = []
+    monkeypatch.setattr(preemption.signal, "signal", lambda number, handler: set_to.append(number))
+    monkeypatch.setattr(preemption.signal, "getsignal", lambda number: signal.SIG_DFL)
+    Scaling().begin_strategy()
+    assert set_to == []
+    Config().begin_strategy()
+    assert set_to == [signal.SIGTERM]
 
 
 @pytest.mark.parametrize(

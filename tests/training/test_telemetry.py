@@ -13,7 +13,7 @@ import pytest
 
 from keras_transformers.training import optimizers, runs, telemetry
 from keras_transformers.training.schedules import WarmupLinearDecay
-from keras_transformers.training.telemetry import JsonLines, Telemetry
+from keras_transformers.training.telemetry import JsonLines, Telemetry, TensorBoard
 
 
 @pytest.fixture
@@ -204,6 +204,24 @@ def test_json_lines(tmp_path, capsys):
     model.fit(np.full_like(x, np.nan), y, verbose=0, callbacks=[JsonLines("stdout")])
     last = [json.loads(line) for line in capsys.readouterr().out.splitlines()][-1]
     assert last["loss"] is None
+
+
+def test_curves_go_on_where_they_stopped(tmp_path):
+    import tensorflow as tf
+
+    model = make_model()
+    x, y = rows(16)
+    for epoch in (0, 1):
+        board = TensorBoard(str(tmp_path), update_freq=1)
+        place = {"initial_epoch": epoch, "epochs": epoch + 1}
+        model.fit(x, y, batch_size=4, verbose=0, callbacks=[board], **place)
+    steps = [
+        event.step
+        for path in sorted((tmp_path / "train").glob("events*"))
+        for event in tf.compat.v1.train.summary_iterator(str(path))
+        if any(value.tag == "batch_loss" for value in event.summary.value)
+    ]
+    assert steps == list(range(1, 9))
 
 
 def test_a_run_writes_its_figures_everywhere(tmp_path, monkeypatch):
