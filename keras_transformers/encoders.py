@@ -14,11 +14,16 @@ from keras_transformers.convert import (
     read_gpt_config,
     save_bert,
     save_bert_config,
+    save_elmo,
+    save_elmo_options,
+    save_gpt,
+    save_gpt_config,
 )
 from keras_transformers.models import gpt, heads
 from keras_transformers.models.bert import SIZES, bert
 from keras_transformers.registry import create_model
-from keras_transformers.tokenizers import BytePairTokenizer, WordPieceTokenizer
+from keras_transformers.tokenizers import BytePairTokenizer, WordPieceTokenizer, byte_pair_files
+from keras_transformers.tokenizers.word_vocabulary import WordVocabulary
 
 
 def load_encoder(
@@ -185,3 +190,32 @@ def save_pretrainer(model: keras.Model, folder: Path, vocabulary: Path) -> None:
     save_bert(model, folder / "model.safetensors")
     save_bert_config(model, folder / "config.json")
     shutil.copyfile(vocabulary, folder / "vocab.txt")
+
+
+def save_language_model(model: gpt.CausalLM, folder: Path, vocabulary: Path) -> None:
+    """Writes a GPT as GPT-2 is published, for `load_language_model` and transformers.
+
+    Args:
+        model: of `models.gpt.causal_lm`.
+        folder: gets model.safetensors, config.json, vocab.json and merges.txt.
+        vocabulary: the folder whose vocab.json and merges.txt to write there.
+    """
+    if not folder.is_dir():
+        byte_pair_files.write(byte_pair_files.read(vocabulary), folder)
+    save_gpt(model, folder / "model.safetensors")
+    save_gpt_config(model, folder / "config.json")
+
+
+def save_elmo_encoder(encoder: keras.Model, folder: Path, vocabulary: WordVocabulary) -> None:
+    """Writes an ELMo as bilm-tf has them.
+
+    Args:
+        encoder: of `models.elmo.elmo`.
+        folder: gets weights.hdf5, options.json and, unless it has one, vocabulary.txt.
+        vocabulary: the words that it was trained to predict.
+    """
+    folder.mkdir(exist_ok=True)
+    save_elmo(encoder, folder / "weights.hdf5")
+    save_elmo_options(encoder, folder / "options.json")
+    if not (folder / "vocabulary.txt").exists():
+        vocabulary.write(folder / "vocabulary.txt")

@@ -25,7 +25,7 @@ BATCH_SIZES = (16, 32)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class FineTuning(strategies.Scaling, runs.Logging):
+class FineTuning(runs.Run):
     """A recipe's configuration begins with these; they mean the same in all of them."""
 
     weights: Path | None = None  # Hugging Face BERT: config.json, model.safetensors, vocab.txt
@@ -41,30 +41,16 @@ class FineTuning(strategies.Scaling, runs.Logging):
     clip_norm: float = 1.0
     dropout: float = 0.1  # in the encoder, its attention and the head
     max_sequence_length: int = 128  # tokens of an input, [CLS] and [SEP] included
-    seed: int = 0  # of new weights, dropout and the order of the examples
     grid: bool = False  # a run for each learning rate and batch size of BERT's appendix A.3
 
     name: str = "fine_tuning"  # the run's folder in runs_dir
-    runs_dir: Path = Path("runs")
     export: Path | None = None  # writes a SavedModel there, e.g. saved_models/sentiment/1
 
     def begin(self) -> Path:
-        """Sets strategy, precision and seed, checks where results shall go.
-
-        Returns:
-            The run's folder, not yet created: `runs.start` does, when the data is read.
-
-        Raises:
-            FileExistsError: the run exists, or the export does.
-            ValueError: an option of `Scaling` is wrong, or there is no such device.
-        """
-        self.begin_strategy()
-        folder = self.runs_dir / self.name
-        if strategies.is_chief():
-            runs.check_new(folder)
-            if self.export:
-                split_target(self.export)
-        keras.utils.set_random_seed(self.seed)
+        """As `runs.Run.begin`; the export must not exist either."""
+        folder = super().begin()
+        if self.export and strategies.is_chief():
+            split_target(self.export)
         return folder
 
     def encoder(self) -> tuple[keras.Model, WordPieceTokenizer]:
@@ -96,7 +82,8 @@ def with_grid(main: Callable[[Any], dict[str, Any]]) -> Callable[[Any], dict[str
     """`main` of a recipe, that makes a run for each point of the grid where `--grid` says so.
 
     The runs lie in folders of the run's, such as `learning_rate_5e-05_batch_size_16`, and
-    `grid.json` beside them has all their figures. A grid that was stopped goes on where it was.
+    `grid.json` beside them has all their figures. A grid that was stopped goes on where it was,
+    also within a run, without `--resume`.
     """
 
     def run(config: FineTuning) -> dict[str, Any]:
@@ -114,8 +101,8 @@ def _run_grid(main: Callable[[Any], dict[str, Any]], config: FineTuning) -> dict
             raise ValueError("--grid with --strategy multi_worker: give each point its own command")
         folder = config.runs_dir / config.name
         names = [path.name for path in folder.glob("*")]
-        if names == ["config.json"]:  # of a grid whose first run found no input
-            (folder / "config.json").unlink()
+        if names == [runs.CONFIG]:  # of a grid whose first run found no input
+            (folder / runs.CONFIG).unlink()
         if len(names) > 1:
             check_same(folder, config, may_differ=runs.MAY_DIFFER)
         else:
@@ -134,12 +121,15 @@ def _run_grid(main: Callable[[Any], dict[str, Any]], config: FineTuning) -> dict
         metrics = folder / point.name / runs.METRICS
         try:
             found[point.name] = json.loads(metrics.read_text("utf-8"))
+            continue
         except FileNotFoundError:
-            shutil.rmtree(metrics.parent, ignore_errors=True)  # of a run that was stopped
-            try:
-                found[point.name] = main(point)
-            except NonFiniteLossError as error:
-                print(f"{point.name}: {error}")
+            is_begun = (metrics.parent / runs.CONFIG).is_file()
+        if not is_begun:
+            shutil.rmtree(metrics.parent, ignore_errors=True)
+        try:
+            found[point.name] = main(dataclasses.replace(point, resume=is_begun))
+        except (NonFiniteLossError, runs.NoBestEpochError) as error:
+            print(f"{point.name}: {error}")
     scores = {name: figures["best"] for name, figures in found.items()}
     for name, score in scores.items():
         print(f"{name}: {score:.4f}")

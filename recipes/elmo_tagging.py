@@ -17,18 +17,20 @@ import tensorflow as tf
 import keras_transformers as kt
 from keras_transformers.data import conll
 from keras_transformers.data.character_inputs import labels_of_words, word_batches
+from keras_transformers.inspection import update_cost
 from keras_transformers.models.elmo import elmo
 from keras_transformers.models.features import feature_reader
-from keras_transformers.training import runs, strategies
+from keras_transformers.training import runs
 from keras_transformers.training.losses import TokenCrossentropy
 from keras_transformers.training.metrics import TokenAccuracy
 from keras_transformers.training.optimizers import adamw
+from keras_transformers.training.resume import Resume
 from keras_transformers.training.schedules import WarmupLinearDecay
 from keras_transformers.training.tagging_metrics import EntityScores, entity_scores
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Config(strategies.Scaling, runs.Logging):
+class Config(runs.Run):
     """Trains a BiLSTM to tag words by the layers of a frozen ELMo."""
 
     weights: Path  # folder of options.json and weights.hdf5, as recipes/pretrain_elmo.py writes it
@@ -46,21 +48,15 @@ class Config(strategies.Scaling, runs.Logging):
     learning_rate: float = 3e-3  # the highest, after the warm-up
     warmup_fraction: float = 0.1  # of all updates
     weight_decay: float = 0.01
-    seed: int = 0  # of new weights, dropout and the order of the sentences
 
     name: str = "elmo_tagging"  # the run's folder in runs_dir
-    runs_dir: Path = Path("runs")
 
 
 def main(config: Config) -> dict[str, Any]:
     """Trains and measures; returns what it writes to runs/<name>/metrics.json."""
     started = time.time()
     with runs.user_errors():
-        config.begin_strategy()
-        folder = config.runs_dir / config.name
-        if strategies.is_chief():
-            runs.check_new(folder)
-        keras.utils.set_random_seed(config.seed)
+        folder = config.begin()
         train = read(config, config.train_file)
         labels = conll.label_set(train)
         dev = read(config, config.dev_file, labels)
@@ -83,6 +79,9 @@ def main(config: Config) -> dict[str, Any]:
                 dropout=config.dropout,
             )
             model = kt.heads.tagger(reader, len(labels), dropout=config.dropout)
+        rows = len(train) / len(train_batches)
+        length = sum(map(len, train.words)) / len(train)
+        cost = update_cost(model, rows=rows, length=length)  # of what is trained
         num_updates = config.epochs * len(train_batches)
         schedule = WarmupLinearDecay(
             config.learning_rate,
@@ -97,7 +96,6 @@ def main(config: Config) -> dict[str, Any]:
                 jit_compile=False,
             )
         config.prepare(model)
-        runs.start(folder, config)
 
     def scores(found: tf.data.Dataset, sentences: conll.Sentences) -> EntityScores:
         outputs = (model.predict_on_batch(inputs) for inputs, *_ in found)
@@ -106,18 +104,27 @@ def main(config: Config) -> dict[str, Any]:
     def log_entity_f1(epoch: int, logs: dict[str, Any]) -> None:
         logs["val_entity_f1"] = scores(dev_batches, dev).overall.f1
 
-    history = model.fit(
-        train_batches.shuffle(len(train_batches), seed=config.seed),  # the order of the batches
+    with runs.user_errors():
+        resume = Resume(folder / "checkpoints", every=config.checkpoint_every)
+        callbacks = [
+            keras.callbacks.LambdaCallback(on_epoch_end=log_entity_f1),
+            *runs.callbacks(folder, monitor="val_entity_f1", log=config, **cost._asdict()),
+            resume,
+        ]
+        runs.start(folder, config)
+        position = resume.restore(model, callbacks)
+    shuffled = train_batches.shuffle(len(train_batches), seed=config.seed)  # whole batches
+    model.fit(
+        shuffled.repeat().skip(position.step),
+        steps_per_epoch=len(train_batches),
         validation_data=dev_batches,
+        initial_epoch=position.epoch,
         epochs=config.epochs,
         shuffle=False,
-        callbacks=[
-            keras.callbacks.LambdaCallback(on_epoch_end=log_entity_f1),
-            *runs.callbacks(folder, monitor="val_entity_f1", log=config),
-        ],
+        callbacks=callbacks,
         verbose=runs.verbosity(),
-    ).history
-    strategies.load_weights(model, folder / runs.BEST_WEIGHTS)
+    )
+    best = runs.load_best(model, folder, resume.epochs, "val_entity_f1")
 
     found = {"dev": scores(dev_batches, dev)}
     if test is not None:
@@ -125,11 +132,11 @@ def main(config: Config) -> dict[str, Any]:
     shares = keras.ops.softmax(model.get_layer("scalar_mix").weights_before_softmax.value)
     metrics: dict[str, Any] = {
         "trained_parameters": model.count_params(),
-        **runs.best_epoch(history, "val_entity_f1"),
+        **best,
         **{f"share_of_layer_{i}": float(share) for i, share in enumerate(shares)},
-        "epochs": runs.epochs(history),
+        "epochs": resume.epochs,
         "labels": labels,
-        "seconds": round(time.time() - started),
+        "seconds": round(time.time() - started),  # since the start, or since it was resumed
     }
     for name, result in found.items():
         print(f"{name}:\n{result}")

@@ -30,10 +30,12 @@ import keras_transformers as kt
 from keras_transformers.data import conll, tagging
 from keras_transformers.export.text import check_model, checked_length
 from keras_transformers.fine_tuning import FineTuning
+from keras_transformers.inspection import update_cost
 from keras_transformers.models.features import LayerChoice, feature_reader, join, layer_features
 from keras_transformers.training import runs, strategies
 from keras_transformers.training.losses import TokenCrossentropy
 from keras_transformers.training.metrics import TokenAccuracy
+from keras_transformers.training.resume import Resume
 from keras_transformers.training.tagging_metrics import EntityScores, entity_scores
 
 
@@ -85,15 +87,17 @@ def main(config: Config) -> dict[str, Any]:
             found = {**extractor(inputs, training=False), "padding_mask": inputs["padding_mask"]}
             return (found, *targets) if targets else found
 
-        encoded_dev = encode(dev)
+        encoded, encoded_dev = encode(train), encode(dev)
         batching = {"batch_size": config.batch_size, "seed": config.seed}
         # The encoder runs once over the data; its outputs stay in memory.
         size = config.batch_size * config.accumulate
         train_batches = tagging.dataset(
-            encode(train), labels, batch_size=size, shuffle=True, seed=config.seed
+            encoded, labels, batch_size=size, shuffle=True, seed=config.seed
         )
         train_batches = train_batches.map(features).cache()
         dev_batches = tagging.dataset(encoded_dev, labels, **batching).map(features).cache()
+        rows = len(encoded.lengths) / len(train_batches)
+        cost = update_cost(model, rows=rows, length=encoded.lengths.mean())  # of what is trained
         with config.scope():
             model.compile(
                 optimizer=config.optimizer(len(train_batches)),
@@ -102,7 +106,6 @@ def main(config: Config) -> dict[str, Any]:
                 jit_compile=False,
             )
         config.prepare(model)
-        runs.start(folder, config)
 
     def scores(batches: tf.data.Dataset, encoded: tagging.EncodedSentences) -> EntityScores:
         outputs = (model.predict_on_batch(inputs) for inputs, *_ in batches)
@@ -112,18 +115,27 @@ def main(config: Config) -> dict[str, Any]:
     def log_entity_f1(epoch: int, logs: dict[str, Any]) -> None:
         logs["val_entity_f1"] = scores(dev_batches, encoded_dev).overall.f1
 
-    history = model.fit(
-        train_batches.shuffle(len(train_batches), seed=config.seed),  # the order of the batches
+    with runs.user_errors():
+        resume = Resume(folder / "checkpoints", every=config.checkpoint_every)
+        callbacks = [
+            keras.callbacks.LambdaCallback(on_epoch_end=log_entity_f1),
+            *runs.callbacks(folder, monitor="val_entity_f1", log=config, **cost._asdict()),
+            resume,
+        ]
+        runs.start(folder, config)
+        position = resume.restore(model, callbacks)
+    shuffled = train_batches.shuffle(len(train_batches), seed=config.seed)  # whole batches
+    model.fit(
+        shuffled.repeat().skip(position.step),
+        steps_per_epoch=len(train_batches),
         validation_data=dev_batches,
+        initial_epoch=position.epoch,
         epochs=config.epochs,
         shuffle=False,
-        callbacks=[
-            keras.callbacks.LambdaCallback(on_epoch_end=log_entity_f1),
-            *runs.callbacks(folder, monitor="val_entity_f1", log=config),
-        ],
+        callbacks=callbacks,
         verbose=runs.verbosity(),
-    ).history
-    strategies.load_weights(model, folder / runs.BEST_WEIGHTS)
+    )
+    best = runs.load_best(model, folder, resume.epochs, "val_entity_f1")
 
     found = {"dev": scores(dev_batches, encoded_dev)}
     if test is not None:
@@ -131,10 +143,10 @@ def main(config: Config) -> dict[str, Any]:
         found["test"] = scores(tagging.dataset(encoded, labels, **batching).map(features), encoded)
     metrics: dict[str, Any] = {
         "trained_parameters": model.count_params(),
-        **runs.best_epoch(history, "val_entity_f1"),
-        "epochs": runs.epochs(history),
+        **best,
+        "epochs": resume.epochs,
         "labels": labels,
-        "seconds": round(time.time() - started),
+        "seconds": round(time.time() - started),  # since the start, or since it was resumed
     }
     for name, result in found.items():
         print(f"{name}:\n{result}")
@@ -147,6 +159,7 @@ def main(config: Config) -> dict[str, Any]:
             labels,
             config.export,
             max_sequence_length=config.max_sequence_length,
+            scores=runs.scores(metrics),
         )
         print(f"exported: {exported}")
     return metrics

@@ -38,7 +38,9 @@ from keras_transformers.data.cleaning import deduplicate, overlap, split
 from keras_transformers.data.examples import Examples
 from keras_transformers.export.text import check_model, checked_length
 from keras_transformers.fine_tuning import FineTuning, with_grid
+from keras_transformers.inspection import update_cost
 from keras_transformers.training import classification_metrics, runs, strategies
+from keras_transformers.training.resume import Resume
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -93,6 +95,14 @@ def main(config: Config) -> dict[str, Any]:
             )
 
         train_batches = batches(train, targets=True, parts=config.accumulate, shuffle=True)
+        counts = classification.statistics(
+            train,
+            tokenizer,
+            batch_size=config.batch_size,
+            max_sequence_length=config.max_sequence_length,
+        )
+        rows = len(train) / len(train_batches)
+        cost = update_cost(model, rows=rows, length=counts.num_tokens / len(train))
         with config.scope():
             model.compile(
                 optimizer=config.optimizer(len(train_batches)),
@@ -101,7 +111,6 @@ def main(config: Config) -> dict[str, Any]:
                 jit_compile=False,
             )
         config.prepare(model)
-        runs.start(folder, config)
 
     def predict(examples: Examples) -> np.ndarray:
         found = np.concatenate(
@@ -119,22 +128,30 @@ def main(config: Config) -> dict[str, Any]:
     def log_scores(epoch: int, logs: dict[str, Any]) -> None:
         logs |= {f"val_{name}": value for name, value in scores(dev).items()}
 
-    history = model.fit(
-        train_batches,
+    with runs.user_errors():
+        resume = Resume(folder / "checkpoints", every=config.checkpoint_every)
+        callbacks = [
+            keras.callbacks.LambdaCallback(on_epoch_end=log_scores),
+            *runs.callbacks(folder, monitor=monitor, log=config, **cost._asdict()),
+            resume,
+        ]
+        runs.start(folder, config)
+        position = resume.restore(model, callbacks)
+    model.fit(
+        train_batches.repeat().skip(position.step),
+        steps_per_epoch=len(train_batches),
+        initial_epoch=position.epoch,
         epochs=config.epochs,
         shuffle=False,  # the batches are shuffled already
-        callbacks=[
-            keras.callbacks.LambdaCallback(on_epoch_end=log_scores),
-            *runs.callbacks(folder, monitor=monitor, log=config),
-        ],
+        callbacks=callbacks,
         verbose=runs.verbosity(),
-    ).history
-    strategies.load_weights(model, folder / runs.BEST_WEIGHTS)
+    )
+    best = runs.load_best(model, folder, resume.epochs, monitor)
 
     metrics = {f"dev_{name}": value for name, value in scores(dev).items()} | {
-        **runs.best_epoch(history, monitor),
-        "epochs": runs.epochs(history),
-        "seconds": round(time.time() - started),
+        **best,
+        "epochs": resume.epochs,
+        "seconds": round(time.time() - started),  # since the start, or since it was resumed
     }
     if unlabelled is not None and strategies.is_chief():
         found = predict(unlabelled)
@@ -142,7 +159,11 @@ def main(config: Config) -> dict[str, Any]:
         glue.write_submission(task.name, answers, folder / f"{task.title}.tsv")
     runs.report(folder, metrics)
     if config.export and strategies.is_chief():
-        options = {"max_sequence_length": config.max_sequence_length, "pair": bool(task.text_b)}
+        options: dict[str, Any] = {
+            "max_sequence_length": config.max_sequence_length,
+            "pair": bool(task.text_b),
+            "scores": runs.scores(metrics),
+        }
         if task.is_regression:
             exported = kt.export.regressor(model, tokenizer, config.export, **options)
         else:

@@ -19,15 +19,18 @@ import tensorflow as tf
 
 import keras_transformers as kt
 from keras_transformers.data.causal import TextPacker, classification_batches
+from keras_transformers.data.classification import statistics
 from keras_transformers.data.examples import Examples, majority_share
 from keras_transformers.data.labelled_files import LabelledFiles
 from keras_transformers.encoders import load_language_model
 from keras_transformers.export.text import ONE_TEXT_INPUTS, check_model, checked_length
 from keras_transformers.fine_tuning import FineTuning, with_grid
+from keras_transformers.inspection import update_cost
 from keras_transformers.models import gpt
 from keras_transformers.training import runs, strategies
 from keras_transformers.training.losses import TokenCrossentropy
 from keras_transformers.training.metrics import Perplexity
+from keras_transformers.training.resume import Resume
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -78,6 +81,14 @@ def main(config: Config) -> dict[str, Any]:
 
         train_batches = batches(train, parts=config.accumulate, shuffle=True)
         dev_batches = batches(dev)
+        counts = statistics(
+            train,
+            packer,
+            batch_size=config.batch_size,
+            max_sequence_length=config.max_sequence_length,
+        )
+        rows = len(train) / len(train_batches)
+        cost = update_cost(model, rows=rows, length=counts.num_tokens / len(train))
         with config.scope():
             model.compile(
                 optimizer=config.optimizer(len(train_batches)),
@@ -93,25 +104,31 @@ def main(config: Config) -> dict[str, Any]:
                 jit_compile=False,
             )
         config.prepare(model)
+        resume = Resume(folder / "checkpoints", every=config.checkpoint_every)
+        usual = runs.callbacks(folder, monitor="val_logits_accuracy", log=config, **cost._asdict())
+        callbacks = [*usual, resume]
         runs.start(folder, config)
+        position = resume.restore(model, callbacks)
 
-    history = model.fit(
-        train_batches,
+    model.fit(
+        train_batches.repeat().skip(position.step),
+        steps_per_epoch=len(train_batches),
         validation_data=dev_batches,
+        initial_epoch=position.epoch,
         epochs=config.epochs,
         shuffle=False,  # the batches are shuffled already
-        callbacks=runs.callbacks(folder, monitor="val_logits_accuracy", log=config),
+        callbacks=callbacks,
         verbose=runs.verbosity(),
-    ).history
-    strategies.load_weights(model, folder / runs.BEST_WEIGHTS)
+    )
+    best = runs.load_best(model, folder, resume.epochs, "val_logits_accuracy")
 
     metrics = {
-        "dev_accuracy": max(history["val_logits_accuracy"]),
+        "dev_accuracy": best["best"],
         "dev_majority": majority_share(dev),
-        **runs.best_epoch(history, "val_logits_accuracy"),
-        "epochs": runs.epochs(history),
+        **best,
+        "epochs": resume.epochs,
         "labels": labels,
-        "seconds": round(time.time() - started),
+        "seconds": round(time.time() - started),  # since the start, or since it was resumed
     }
     if test is not None:
         scores = model.evaluate(batches(test), return_dict=True, verbose=0)
@@ -128,6 +145,7 @@ def main(config: Config) -> dict[str, Any]:
             config.export,
             max_sequence_length=config.max_sequence_length,
             pair=train.texts_b is not None,
+            scores=runs.scores(metrics),
         )
         print(f"exported: {exported}")
     return metrics

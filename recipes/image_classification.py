@@ -20,22 +20,20 @@ from keras_transformers.data.image_augmentation import Augmentation
 from keras_transformers.data.image_decoder import ImageDecoder
 from keras_transformers.data.images import Images, dataset, load_digits, load_folder, load_idx
 from keras_transformers.export.versions import split_target
+from keras_transformers.inspection import update_cost
 from keras_transformers.models.vit import vit
 from keras_transformers.training import runs, strategies
 from keras_transformers.training.optimizers import adamw
+from keras_transformers.training.resume import Resume
 from keras_transformers.training.schedules import WarmupCosineDecay
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Config(strategies.Scaling, runs.Logging):
+class Config(runs.Run):
     """Trains a Vision Transformer to classify images."""
 
-    data: str = (
-        "digits"  # or a folder: of IDX files; of classes; or of train/ and test/ with classes
-    )
-    labels: tuple[
-        str, ...
-    ] = ()  # names of the classes in IDX files, in order; empty: their numbers
+    data: str = "digits"  # or a folder: of IDX files, of classes, or of train/ and test/ of classes
+    labels: tuple[str, ...] = ()  # of the classes in IDX files, in order; empty: their numbers
     image_size: int = 224  # what PNG and JPEG files are brought to; digits and IDX stay as they are
     num_channels: Literal[1, 3] = 3  # likewise; 1 is grey
     test_fraction: float = 0.2  # drawn at random, by the seed, from data that has no test set
@@ -62,7 +60,6 @@ class Config(strategies.Scaling, runs.Logging):
     seed: int = 0  # of the split, new weights, dropout, order and augmentation
 
     name: str = "image_classification"  # the run's folder in runs_dir
-    runs_dir: Path = Path("runs")
     export: Path | None = None  # writes a SavedModel there, e.g. saved_models/digits/1
 
 
@@ -70,14 +67,10 @@ def main(config: Config) -> dict[str, Any]:
     """Trains, measures, exports; returns what it writes to runs/<name>/metrics.json."""
     started = time.time()
     with runs.user_errors():
-        config.begin_strategy()
-        folder = config.runs_dir / config.name
-        if strategies.is_chief():
-            runs.check_new(folder)
-            if config.export:
-                split_target(config.export)
+        folder = config.begin()
+        if config.export and strategies.is_chief():
+            split_target(config.export)
         train, dev, test = read(config)
-        keras.utils.set_random_seed(config.seed)
         with config.scope():
             model = build(config, train)
         augmentation = Augmentation(
@@ -90,58 +83,64 @@ def main(config: Config) -> dict[str, Any]:
             augmentation=augmentation,
             seed=config.seed,
         )
-        dev_batches, test_batches = (
-            dataset(images, batch_size=config.batch_size) for images in (dev, test)
-        )
+        dev_batches, test_batches = (dataset(i, batch_size=config.batch_size) for i in (dev, test))
         if not 0 <= config.label_smoothing < 1:
             raise ValueError(f"label_smoothing={config.label_smoothing}: must be 0 to below 1")
-        num_updates = config.epochs * len(train_batches)
-        schedule = WarmupCosineDecay(
-            config.learning_rate,
-            warmup_steps=round(config.warmup_fraction * num_updates),
-            total_steps=num_updates,
+        updates = config.epochs * len(train_batches)
+        warmup = round(config.warmup_fraction * updates)
+        schedule = WarmupCosineDecay(config.learning_rate, warmup_steps=warmup, total_steps=updates)
+        crossentropy = keras.losses.CategoricalCrossentropy(
+            from_logits=True, label_smoothing=config.label_smoothing
         )
         with config.scope():
+            optimizer = adamw(
+                schedule, weight_decay=config.weight_decay, clip_norm=config.clip_norm
+            )
             model.compile(
-                optimizer=adamw(
-                    schedule, weight_decay=config.weight_decay, clip_norm=config.clip_norm
-                ),
-                loss={
-                    "logits": keras.losses.CategoricalCrossentropy(
-                        from_logits=True, label_smoothing=config.label_smoothing
-                    )
-                },
+                optimizer=optimizer,
+                loss={"logits": crossentropy},
                 metrics={"logits": [keras.metrics.CategoricalAccuracy(name="accuracy")]},
                 jit_compile=False,
             )
         config.prepare(model)
+        rows = len(train) / len(train_batches)
+        positions = model.get_layer("position_embedding").max_sequence_length
+        cost = update_cost(model, rows=rows, length=positions)
+        resume = Resume(folder / "checkpoints", every=config.checkpoint_every)
+        usual = runs.callbacks(folder, monitor="val_accuracy", log=config, **cost._asdict())
+        callbacks = [*usual, resume]
         runs.start(folder, config)
+        position = resume.restore(model, callbacks)
 
     print(f"{len(train)} images to train, {len(dev)} dev, {len(test)} test: {train.shape} each")
     print(f"{model.name}: {model.count_params():,} parameters")
-    history = model.fit(
-        train_batches,
+    model.fit(
+        train_batches.repeat().skip(position.step),
+        steps_per_epoch=len(train_batches),
         validation_data=dev_batches,
+        initial_epoch=position.epoch,
         epochs=config.epochs,
         shuffle=False,  # the batches are shuffled already
-        callbacks=runs.callbacks(folder, monitor="val_accuracy", log=config),
+        callbacks=callbacks,
         verbose=runs.verbosity(),
-    ).history
+    )
 
     metrics = {
         "test_accuracy": model.evaluate(test_batches, return_dict=True, verbose=0)["accuracy"],
         "test_majority": test.majority_share,
-        "dev_accuracy": history["val_accuracy"][-1],
-        "epochs": runs.epochs(history),
+        "dev_accuracy": resume.epochs[-1]["val_accuracy"],
+        "epochs": resume.epochs,
         "labels": list(train.label_names),
         "num_parameters": model.count_params(),
-        "seconds": round(time.time() - started),
+        "seconds": round(time.time() - started),  # since the start, or since it was resumed
     }
     runs.report(folder, metrics)
     if config.export and strategies.is_chief():
         height, width, channels = train.shape
         decoder = ImageDecoder((height, width), channels)
-        exported = kt.export.image_classifier(model, decoder, train.label_names, config.export)
+        exported = kt.export.image_classifier(
+            model, decoder, train.label_names, config.export, scores=runs.scores(metrics)
+        )
         print(f"exported: {exported}")
     return metrics
 

@@ -16,21 +16,22 @@ import numpy as np
 
 import keras_transformers as kt
 from keras_transformers.data import causal as data
+from keras_transformers.encoders import save_language_model
 from keras_transformers.export.versions import split_target
-from keras_transformers.inspection import training_flops
+from keras_transformers.inspection import update_cost
 from keras_transformers.models.gpt import causal_lm
-from keras_transformers.tokenizers import BytePairTokenizer, byte_pair_files
+from keras_transformers.tokenizers import BytePairTokenizer
 from keras_transformers.training import optimizers, runs, strategies
 from keras_transformers.training.kneser_ney import KneserNey
 from keras_transformers.training.losses import TokenCrossentropy
 from keras_transformers.training.metrics import Perplexity
-from keras_transformers.training.resume import Resumable, Resume, check_same
+from keras_transformers.training.resume import Resume
 from keras_transformers.training.schedules import Decay, warmup_schedule
 from keras_transformers.training.text_perplexity import LogProbabilityOfTokens, TextPerplexity
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Config(strategies.Scaling, runs.Logging, Resumable):
+class Config(runs.Run):
     """Trains a causal language model and measures it on text that it has not seen."""
 
     data: tuple[Path, ...]  # text files, plain or .gz
@@ -60,7 +61,6 @@ class Config(strategies.Scaling, runs.Logging, Resumable):
     seed: int = 0  # of new weights, dropout and the order of the rows
 
     name: str = "language_model"  # the run's folder in runs_dir
-    runs_dir: Path = Path("runs")
     export: Path | None = None  # writes a SavedModel there, e.g. saved_models/generate_en/1
     export_dtype: Literal["float32", "bfloat16"] = "float32"  # of the matrices in its file
 
@@ -69,12 +69,7 @@ def main(config: Config) -> dict[str, Any]:
     """Trains, measures, exports; returns what it writes to runs/<name>/metrics.json."""
     started = time.time()
     with runs.user_errors():
-        config.begin_strategy()
-        folder = config.runs_dir / config.name
-        if config.resume:
-            check_same(folder, config, may_differ=runs.MAY_DIFFER)
-        elif strategies.is_chief():
-            runs.check_new(folder)
+        folder = config.begin()
         if config.export and strategies.is_chief():
             split_target(config.export)
         texts = read(config)
@@ -89,7 +84,6 @@ def main(config: Config) -> dict[str, Any]:
         streams = {split: data.tokenize(documents, tokenizer) for split, documents in texts.items()}
         for split, stream in streams.items():
             print(f"{split}: {stream}")
-        keras.utils.set_random_seed(config.seed)
         rows: dict[str, Any] = {
             "length": config.length,
             "separate_documents": config.separate_documents,
@@ -100,14 +94,8 @@ def main(config: Config) -> dict[str, Any]:
             model = build(config, tokenizer.vocabulary_size, max(1, steps_per_epoch))
         config.prepare(model)
         resume = Resume(folder / "checkpoints", every=config.checkpoint_every)
-        shapes = dict.fromkeys(model.input, (size, config.length))
-        usual = runs.callbacks(
-            folder,
-            monitor="val_log_probability",
-            log=config,
-            tokens_per_step=size * config.length,
-            flops_per_step=training_flops(model, shapes),
-        )
+        cost = update_cost(model, rows=size, length=config.length)
+        usual = runs.callbacks(folder, monitor="val_log_probability", log=config, **cost._asdict())
         callbacks = [LogProbabilityOfTokens(), *usual, resume]
         position = resume.restore(model, callbacks)
         train_batches = data.training_batches(
@@ -140,19 +128,24 @@ def main(config: Config) -> dict[str, Any]:
     )
     found = model.evaluate(batches, return_dict=True, verbose=0)
     nats = float(np.log(found["perplexity"])) * held_out.num_targets
-    metrics |= measure(nats, held_out).figures("GPT")
+    counts = held_out.num_targets, held_out.num_words, held_out.num_bytes
+    metrics |= TextPerplexity(nats, *counts).figures("GPT")
     ngrams = KneserNey(order=config.ngram_order).fit(
         streams["train"].documents(), tokenizer.vocabulary_size
     )
     nats = -sum(float(ngrams.log_probabilities(ids).sum()) for ids in held_out.documents())
-    metrics |= measure(nats, held_out).figures(f"Kneser-Ney {config.ngram_order}-grams")
+    metrics |= TextPerplexity(nats, *counts).figures(f"Kneser-Ney {config.ngram_order}-grams")
 
     if strategies.is_chief():
-        save(model, vocabulary, folder / "weights")
+        save_language_model(model, folder / "weights", vocabulary)
     runs.report(folder, metrics)
     if config.export and strategies.is_chief():
         exported = kt.export.generator(
-            model, tokenizer, config.export, weights_dtype=config.export_dtype
+            model,
+            tokenizer,
+            config.export,
+            weights_dtype=config.export_dtype,
+            scores=runs.scores(metrics, "GPT,"),
         )
         print(f"exported: {exported}")
     return metrics
@@ -198,19 +191,6 @@ def build(config: Config, vocabulary_size: int, steps_per_epoch: int) -> keras.M
         jit_compile=False,
     )
     return model
-
-
-def save(model: keras.Model, vocabulary: Path, folder: Path) -> None:
-    """As a GPT-2 is published: for gpt_classification.py, and transformers' from_pretrained."""
-    if not folder.is_dir():
-        byte_pair_files.write(byte_pair_files.read(vocabulary), folder)
-    kt.convert.save_gpt(model, folder / "model.safetensors")
-    kt.convert.save_gpt_config(model, folder / "config.json")
-
-
-def measure(nats: float, stream: data.TokenStream) -> TextPerplexity:
-    """What that cost of a text is a token, a word, a byte."""
-    return TextPerplexity(nats, stream.num_targets, stream.num_words, stream.num_bytes)
 
 
 if __name__ == "__main__":

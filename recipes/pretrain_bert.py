@@ -17,7 +17,6 @@ Score:   132 held-out documents, 128 tokens an example   masked tokens  perplexi
 """
 
 import dataclasses
-import functools
 import time
 from pathlib import Path
 from typing import Any, Literal
@@ -25,7 +24,7 @@ from typing import Any, Literal
 import keras
 
 import keras_transformers as kt
-from keras_transformers.data import pretraining_sets as sets
+from keras_transformers.data.pretraining_files import PretrainingFiles
 from keras_transformers.encoders import (
     bert_size,
     load_pretrainer,
@@ -33,31 +32,22 @@ from keras_transformers.encoders import (
     save_pretrainer,
 )
 from keras_transformers.export.versions import split_target
+from keras_transformers.inspection import training_flops
 from keras_transformers.training import optimizers, runs, strategies
 from keras_transformers.training.baselines import unigram_baseline
 from keras_transformers.training.losses import TokenCrossentropy
 from keras_transformers.training.metrics import Perplexity, TokenAccuracy
-from keras_transformers.training.resume import Resumable, Resume, check_same
+from keras_transformers.training.resume import Resume
 from keras_transformers.training.schedules import WarmupLinearDecay
 
 SHAPE = ("num_layers", "num_heads", "hidden_dim")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Config(strategies.Scaling, runs.Logging, Resumable):
+class Config(PretrainingFiles, runs.Run):
     """Pretrains a BERT encoder with its two heads."""
 
-    data: Path | None = None  # a text file, or a folder of them; with --corpora their folder
-    text_format: sets.TextFormat = "lines"  # of the files
-    corpora: tuple[sets.Corpus, ...] = ()  # read these there
-    records: Path | None = None  # where vocab.txt, train-128, dev-128, ... are, or are made of data
-    dev_fraction: float = 0.05  # of the documents, held out; the same for all seeds
-    vocabulary: Path | None = None  # vocab.txt; None: learned from the text
-    vocabulary_size: int = 8000  # of the one that is learned
-    lowercase: bool = True  # False for cased vocabularies
-    whole_words: bool = False  # mask all pieces of a word or none
     dynamic_masking: bool = True  # other masks each time that an example comes, as in RoBERTa
-    dupe_factor: int = 5  # times that the text is gone through, for other pairs and masks
 
     weights: Path | None = None  # go on from an earlier run's `weights`, with their vocabulary
     model: str = "bert_tiny"  # else a shape of `keras-transformers list 'bert_*'`, random weights
@@ -82,7 +72,6 @@ class Config(strategies.Scaling, runs.Logging, Resumable):
     seed: int = 0  # of new weights, dropout, the order of the examples and dynamic masks
 
     name: str = "pretrain_bert"  # the run's folder in runs_dir
-    runs_dir: Path = Path("runs")
     export: Path | None = None  # writes a fill-mask SavedModel, e.g. saved_models/fill_mask/1
 
 
@@ -90,37 +79,21 @@ def main(config: Config) -> dict[str, Any]:
     """Trains, measures, exports; returns what it writes to runs/<name>/metrics.json."""
     started = time.time()
     with runs.user_errors():
-        config.begin_strategy()
-        folder = config.runs_dir / config.name
-        if config.resume:
-            check_same(folder, config, may_differ=runs.MAY_DIFFER)
-        elif strategies.is_chief():
-            runs.check_new(folder)
+        folder = config.begin()
         if config.export and strategies.is_chief():
             split_target(config.export)
-        keras.utils.set_random_seed(config.seed)
         with config.scope():
             phases, optimizer = plan(config)
         lengths = [length for length, _ in phases]
         if config.weights:
             pretrained_size(config.weights, max(lengths))  # before the records are made
-        text = sets.read_text(config.data, text_format=config.text_format, corpora=config.corpora)
+        text = config.read()
         runs.start(folder, config)
         records = config.records or folder / "records"
         vocabulary = config.weights / "vocab.txt" if config.weights else config.vocabulary
-        make_examples = functools.partial(
-            sets.make_sets,
-            text,
-            records,
-            lengths=lengths,
-            dev_fraction=config.dev_fraction,
-            vocabulary=vocabulary,
-            vocabulary_size=config.vocabulary_size,
-            lowercase=config.lowercase,
-            whole_words=config.whole_words,
-            dupe_factor=config.dupe_factor,
+        examples = strategies.chief_first(
+            lambda: config.make(text, records, lengths=lengths, vocabulary=vocabulary)
         )
-        examples = strategies.chief_first(make_examples)
         with config.scope():
             model = load_pretrainer(
                 weights=config.weights,
@@ -146,6 +119,7 @@ def main(config: Config) -> dict[str, Any]:
         callbacks = [*usual, resume]
         position = resume.restore(model, callbacks)
 
+    size = config.batch_size * config.accumulate
     for length, epochs in phases:
         first = max(epochs.start, position.epoch)  # later in a run that goes on
         if first >= epochs.stop:
@@ -156,12 +130,16 @@ def main(config: Config) -> dict[str, Any]:
         with runs.user_errors():
             train_batches, dev_batches = examples.batches(
                 length,
-                batch_size=config.batch_size * config.accumulate,
+                batch_size=size,
                 dev_batch_size=config.batch_size,
                 dynamic_masking=config.dynamic_masking,
                 seed=config.seed,
                 skip_batches=done,
             )
+        specs = train_batches.element_spec[0]
+        shapes = {name: (size, *spec.shape[1:]) for name, spec in specs.items()}
+        flops = training_flops(model, shapes)
+        runs.set_cost(callbacks, tokens_per_step=size * length, flops_per_step=flops)
         model.fit(
             strategies.shard(train_batches, config.shard),
             steps_per_epoch=config.steps_per_epoch,
@@ -190,7 +168,10 @@ def main(config: Config) -> dict[str, Any]:
         save_pretrainer(model, folder / "weights", vocabulary or records / "vocab.txt")
     runs.report(folder, metrics)
     if config.export and strategies.is_chief():
-        print(f"exported: {kt.export.fill_mask(model, examples.tokenizer, config.export)}")
+        exported = kt.export.fill_mask(
+            model, examples.tokenizer, config.export, scores=runs.scores(metrics)
+        )
+        print(f"exported: {exported}")
     return metrics
 
 

@@ -7,6 +7,7 @@ Command: python recipes/pretrain_elmo.py --data DATA --corpora brown movie_revie
 """
 
 import dataclasses
+import math
 import time
 from pathlib import Path
 from typing import Any
@@ -17,14 +18,16 @@ import numpy as np
 import keras_transformers as kt
 from keras_transformers.data import bidirectional
 from keras_transformers.data import pretraining_sets as sets
+from keras_transformers.encoders import save_elmo_encoder
 from keras_transformers.export.versions import split_target
+from keras_transformers.inspection import update_cost
 from keras_transformers.models.elmo import elmo, language_model
-from keras_transformers.tokenizers.word_vocabulary import BEGIN_ID, END_ID, WordVocabulary
+from keras_transformers.tokenizers.word_vocabulary import BEGIN_ID, END_ID
 from keras_transformers.training import optimizers, runs, strategies
 from keras_transformers.training.baselines import unigram_baseline
 from keras_transformers.training.kneser_ney import KneserNey
 from keras_transformers.training.output_perplexity import OutputPerplexity
-from keras_transformers.training.resume import Resumable, Resume, check_same
+from keras_transformers.training.resume import Resume
 from keras_transformers.training.sampled_softmax import OutputIsLoss, SampledSoftmax
 from keras_transformers.training.schedules import WarmupLinearDecay
 
@@ -32,7 +35,7 @@ OUTPUTS = ("forward_loss", "backward_loss")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Config(strategies.Scaling, runs.Logging, Resumable):
+class Config(runs.Run):
     """Pretrains ELMo."""
 
     data: Path  # a text file, or a folder of them; with --corpora their folder
@@ -63,7 +66,6 @@ class Config(strategies.Scaling, runs.Logging, Resumable):
     kneser_ney_order: int = 5  # of the n-gram models to compare with
 
     name: str = "pretrain_elmo"  # the run's folder in runs_dir
-    runs_dir: Path = Path("runs")
     export: Path | None = None  # writes a SavedModel of word vectors, e.g. saved_models/elmo/1
 
 
@@ -71,15 +73,9 @@ def main(config: Config) -> dict[str, Any]:
     """Trains, measures, exports; returns what it writes to runs/<name>/metrics.json."""
     started = time.time()
     with runs.user_errors():
-        config.begin_strategy()
-        folder = config.runs_dir / config.name
-        if config.resume:
-            check_same(folder, config, may_differ=runs.MAY_DIFFER)
-        elif strategies.is_chief():
-            runs.check_new(folder)
+        folder = config.begin()
         if config.export and strategies.is_chief():
             split_target(config.export)
-        keras.utils.set_random_seed(config.seed)
         train, dev, vocabulary = bidirectional.make_texts(
             sets.read_text(config.data, text_format=config.text_format, corpora=config.corpora),
             dev_fraction=config.dev_fraction,
@@ -90,7 +86,6 @@ def main(config: Config) -> dict[str, Any]:
         )
         with config.scope():
             encoder, model, optimizer = build(config, len(vocabulary))
-        with config.scope():
             model.compile(
                 optimizer=optimizer,
                 loss={name: OutputIsLoss() for name in OUTPUTS},
@@ -101,23 +96,27 @@ def main(config: Config) -> dict[str, Any]:
         dev_batches = bidirectional.dataset(
             dev, batch_size=config.batch_size, window_length=config.window_length
         )
+        _, lengths = bidirectional.plan_windows(train.documents.lengths, config.window_length)
+        rows = config.batch_size * config.accumulate
+        rules = {SampledSoftmax: softmax_flops}
+        cost = update_cost(model, rows=rows, length=lengths.mean(), rules=rules)
         resume = Resume(folder / "checkpoints", every=config.checkpoint_every)
         callbacks = [
             keras.callbacks.LambdaCallback(on_epoch_end=log_probability),
-            *runs.callbacks(folder, monitor="val_log_probability", log=config),
+            *runs.callbacks(folder, monitor="val_log_probability", log=config, **cost._asdict()),
             resume,
         ]
+        runs.start(folder, config)
         position = resume.restore(model, callbacks)
         train_batches = bidirectional.dataset(
             train,
-            batch_size=config.batch_size * config.accumulate,
+            batch_size=rows,
             window_length=config.window_length,
             shuffle=True,
             repeat=True,
             seed=config.seed,
             skip_batches=position.step,
         )
-        runs.start(folder, config)
 
     model.fit(
         train_batches,
@@ -131,14 +130,14 @@ def main(config: Config) -> dict[str, Any]:
     )
 
     last = resume.epochs[-1]
-    metrics = {
+    baseline = unigram_baseline(train.token_counts(), dev.token_counts())
+    metrics: dict[str, Any] = {
         "parameters": encoder.count_params(),
         "steps": int(model.optimizer.iterations.numpy()),
         "dev_words": dev.statistics.num_words,
         "dev_unknown_words": dev.statistics.num_unknown,
-        "dev_perplexity, unigram": unigram_baseline(
-            train.token_counts(), dev.token_counts()
-        ).perplexity,
+        "dev_perplexity, unigram": baseline.perplexity,
+        "epochs": resume.epochs,
     }
     for direction in ("forward", "backward"):
         name = f"dev_{direction}_perplexity"
@@ -146,15 +145,13 @@ def main(config: Config) -> dict[str, Any]:
         metrics[f"{name}, Kneser-Ney"] = kneser_ney_perplexity(
             train, dev, config.kneser_ney_order, reverse=direction == "backward"
         )
-    metrics |= {
-        "epochs": resume.epochs,
-        "seconds": round(time.time() - started),  # since the start, or since it was resumed
-    }
+    metrics["seconds"] = round(time.time() - started)  # since the start, or since it was resumed
     if strategies.is_chief():
-        save(encoder, vocabulary, folder / "weights")
+        save_elmo_encoder(encoder, folder / "weights", vocabulary)
     runs.report(folder, metrics)
     if config.export and strategies.is_chief():
-        print(f"exported: {kt.export.word_embedder(encoder, config.export)}")
+        scores = runs.scores(metrics, "dev_")
+        print(f"exported: {kt.export.word_embedder(encoder, config.export, scores=scores)}")
     return metrics
 
 
@@ -167,22 +164,15 @@ def build(
     encoder = elmo(**options)
     softmax = SampledSoftmax(vocabulary_size, num_sampled=config.num_sampled, seed=config.seed)
     num_updates = config.epochs * config.steps_per_epoch
-    schedule = WarmupLinearDecay(
-        config.learning_rate,
-        warmup_steps=round(config.warmup_fraction * num_updates),
-        total_steps=num_updates,
-    )
+    warmup = round(config.warmup_fraction * num_updates)
+    schedule = WarmupLinearDecay(config.learning_rate, warmup_steps=warmup, total_steps=num_updates)
     optimizer = optimizers.adam(schedule, beta_2=0.999, epsilon=1e-8, clip_norm=config.clip_norm)
     return encoder, language_model(encoder, softmax), optimizer
 
 
-def save(encoder: keras.Model, vocabulary: WordVocabulary, folder: Path) -> None:
-    """As bilm-tf has them."""
-    folder.mkdir(exist_ok=True)
-    kt.convert.save_elmo(encoder, folder / "weights.hdf5")
-    kt.convert.save_elmo_options(encoder, folder / "options.json")
-    if not (folder / "vocabulary.txt").exists():
-        vocabulary.write(folder / "vocabulary.txt")
+def softmax_flops(softmax: SampledSoftmax, hidden: Any, target_ids: Any) -> int:
+    """In training: each word is scored, and beside it those that were drawn."""
+    return 2 * math.prod(hidden.shape) * (softmax.num_sampled + 1)
 
 
 def log_probability(epoch: int, logs: dict[str, Any]) -> None:

@@ -18,6 +18,7 @@ from keras_transformers.data import pronunciation
 from keras_transformers.data import translation as data
 from keras_transformers.export.translation import Translator, check_encoder_decoder
 from keras_transformers.export.versions import split_target
+from keras_transformers.inspection import update_cost
 from keras_transformers.tokenizers.symbols import SymbolTokenizer
 from keras_transformers.training import runs, strategies
 from keras_transformers.training.averaging import CheckpointAveraging
@@ -91,6 +92,11 @@ def main(config: Config) -> dict[str, Any]:
                 jit_compile=False,
             )
         config.prepare(model)
+        lengths = {
+            "source_token_ids": train.report.num_source_tokens / len(train),
+            "target_token_ids": train.report.num_target_tokens / len(train),
+        }
+        cost = update_cost(model, rows=len(train) / statistics.num_batches, length=lengths)
         runs.start(folder, config)
         if strategies.is_chief():
             runs.write_json(folder / "symbols.json", symbols)
@@ -114,7 +120,7 @@ def main(config: Config) -> dict[str, Any]:
         *config.forcing(statistics.num_batches),
         averaging,
         keras.callbacks.LambdaCallback(on_epoch_end=log_accuracy),
-        *runs.callbacks(folder, monitor="val_phoneme_accuracy", log=config),
+        *runs.callbacks(folder, monitor="val_phoneme_accuracy", log=config, **cost._asdict()),
         early,
         resume,
     ]
@@ -158,6 +164,7 @@ def main(config: Config) -> dict[str, Any]:
             num_beams=config.num_beams,
             examples=list(splits.val)[:2],
             weights_dtype=config.export_dtype,
+            scores=runs.scores(metrics, f"rate, {metrics['chosen']}, beam"),
             **search,
         )
         print(f"exported: {exported}")

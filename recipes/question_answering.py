@@ -24,7 +24,9 @@ import keras_transformers as kt
 from keras_transformers.data import question_answering, question_predictions, squad
 from keras_transformers.export.text import check_model, checked_length
 from keras_transformers.fine_tuning import FineTuning, with_grid
+from keras_transformers.inspection import update_cost
 from keras_transformers.training import answer_metrics, runs, strategies
+from keras_transformers.training.resume import Resume
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -68,14 +70,16 @@ def main(config: Config) -> dict[str, Any]:
                 max_question_length=config.max_question_length,
             )
 
-        encoded_dev = encode(dev)
+        encoded, encoded_dev = encode(train), encode(dev)
         train_batches = question_answering.dataset(
-            encode(train),
+            encoded,
             targets=True,
             batch_size=config.batch_size * config.accumulate,
             shuffle=True,
             seed=config.seed,
         )
+        rows = config.batch_size * config.accumulate
+        cost = update_cost(model, rows=rows, length=encoded.lengths.mean())
         crossentropy = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
         with config.scope():
             model.compile(
@@ -86,7 +90,6 @@ def main(config: Config) -> dict[str, Any]:
                 jit_compile=False,
             )
         config.prepare(model)
-        runs.start(folder, config)
 
     def scores(
         encoded: question_answering.EncodedQuestions, save_as: str | None = None
@@ -118,25 +121,33 @@ def main(config: Config) -> dict[str, Any]:
     def log_scores(epoch: int, logs: dict[str, Any]) -> None:
         logs |= {f"val_{name}": value for name, value in scores(encoded_dev).items()}
 
-    history = model.fit(
-        train_batches,
+    with runs.user_errors():
+        resume = Resume(folder / "checkpoints", every=config.checkpoint_every)
+        callbacks = [
+            keras.callbacks.LambdaCallback(on_epoch_end=log_scores),
+            *runs.callbacks(folder, monitor="val_f1", log=config, **cost._asdict()),
+            resume,
+        ]
+        runs.start(folder, config)
+        position = resume.restore(model, callbacks)
+    model.fit(
+        train_batches.repeat().skip(position.step),
+        steps_per_epoch=len(train_batches),
+        initial_epoch=position.epoch,
         epochs=config.epochs,
         shuffle=False,  # the batches are shuffled already
-        callbacks=[
-            keras.callbacks.LambdaCallback(on_epoch_end=log_scores),
-            *runs.callbacks(folder, monitor="val_f1", log=config),
-        ],
+        callbacks=callbacks,
         verbose=runs.verbosity(),
-    ).history
-    strategies.load_weights(model, folder / runs.BEST_WEIGHTS)
+    )
+    best = runs.load_best(model, folder, resume.epochs, "val_f1")
 
     found = {"dev": scores(encoded_dev, "dev_answers.json")}
     if test is not None:
         found["test"] = scores(encode(test), "test_answers.json")
     metrics: dict[str, Any] = {
-        **runs.best_epoch(history, "val_f1"),
-        "epochs": runs.epochs(history),
-        "seconds": round(time.time() - started),
+        **best,
+        "epochs": resume.epochs,
+        "seconds": round(time.time() - started),  # since the start, or since it was resumed
     }
     for name, result in found.items():
         metrics |= {f"{name}_{figure}": value for figure, value in result.items()}
@@ -151,6 +162,7 @@ def main(config: Config) -> dict[str, Any]:
             max_question_length=config.max_question_length,
             max_answer_length=config.max_answer_length,
             no_answer_threshold=config.no_answer_threshold,
+            scores=runs.scores(metrics),
         )
         print(f"exported: {exported}")
     return metrics

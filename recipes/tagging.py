@@ -23,9 +23,11 @@ import keras_transformers as kt
 from keras_transformers.data import conll, tagging
 from keras_transformers.export.text import check_model, checked_length
 from keras_transformers.fine_tuning import FineTuning, with_grid
+from keras_transformers.inspection import update_cost
 from keras_transformers.training import runs, strategies
 from keras_transformers.training.losses import TokenCrossentropy
 from keras_transformers.training.metrics import TokenAccuracy
+from keras_transformers.training.resume import Resume
 from keras_transformers.training.tagging_metrics import EntityScores, entity_scores
 
 
@@ -64,14 +66,16 @@ def main(config: Config) -> dict[str, Any]:
                 sentences, tokenizer, max_sequence_length=config.max_sequence_length
             )
 
-        encoded_dev = encode(dev)
+        encoded, encoded_dev = encode(train), encode(dev)
         train_batches = tagging.dataset(
-            encode(train),
+            encoded,
             labels,
             batch_size=config.batch_size * config.accumulate,
             shuffle=True,
             seed=config.seed,
         )
+        rows = len(encoded.lengths) / len(train_batches)
+        cost = update_cost(model, rows=rows, length=encoded.lengths.mean())
         with config.scope():
             model.compile(
                 optimizer=config.optimizer(len(train_batches)),
@@ -80,7 +84,6 @@ def main(config: Config) -> dict[str, Any]:
                 jit_compile=False,
             )
         config.prepare(model)
-        runs.start(folder, config)
 
     def scores(encoded: tagging.EncodedSentences) -> EntityScores:
         batches = tagging.dataset(encoded, None, batch_size=config.batch_size)
@@ -91,27 +94,35 @@ def main(config: Config) -> dict[str, Any]:
     def log_entity_f1(epoch: int, logs: dict[str, Any]) -> None:
         logs["val_entity_f1"] = scores(encoded_dev).overall.f1
 
-    history = model.fit(
-        train_batches,
+    with runs.user_errors():
+        resume = Resume(folder / "checkpoints", every=config.checkpoint_every)
+        callbacks = [
+            keras.callbacks.LambdaCallback(on_epoch_end=log_entity_f1),
+            *runs.callbacks(folder, monitor="val_entity_f1", log=config, **cost._asdict()),
+            resume,
+        ]
+        runs.start(folder, config)
+        position = resume.restore(model, callbacks)
+    model.fit(
+        train_batches.repeat().skip(position.step),
+        steps_per_epoch=len(train_batches),
         validation_data=tagging.dataset(encoded_dev, labels, batch_size=config.batch_size),
+        initial_epoch=position.epoch,
         epochs=config.epochs,
         shuffle=False,  # the batches are shuffled already
-        callbacks=[
-            keras.callbacks.LambdaCallback(on_epoch_end=log_entity_f1),
-            *runs.callbacks(folder, monitor="val_entity_f1", log=config),
-        ],
+        callbacks=callbacks,
         verbose=runs.verbosity(),
-    ).history
-    strategies.load_weights(model, folder / runs.BEST_WEIGHTS)
+    )
+    best = runs.load_best(model, folder, resume.epochs, "val_entity_f1")
 
     found = {"dev": scores(encoded_dev)}
     if test is not None:
         found["test"] = scores(encode(test))
     metrics: dict[str, Any] = {
-        **runs.best_epoch(history, "val_entity_f1"),
-        "epochs": runs.epochs(history),
+        **best,
+        "epochs": resume.epochs,
         "labels": labels,
-        "seconds": round(time.time() - started),
+        "seconds": round(time.time() - started),  # since the start, or since it was resumed
     }
     for name, result in found.items():
         print(f"{name}:\n{result}")
@@ -124,6 +135,7 @@ def main(config: Config) -> dict[str, Any]:
             labels,
             config.export,
             max_sequence_length=config.max_sequence_length,
+            scores=runs.scores(metrics),
         )
         print(f"exported: {exported}")
     return metrics

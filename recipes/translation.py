@@ -28,7 +28,7 @@ from keras_transformers.data import translation as data
 from keras_transformers.data.parallel_text import multi30k_files, read_multi30k
 from keras_transformers.export.translation import Translator, check_encoder_decoder
 from keras_transformers.export.versions import split_target
-from keras_transformers.inspection import attention_pictures
+from keras_transformers.inspection import attention_pictures, update_cost
 from keras_transformers.tokenizers.sentencepiece import SentencePieceTokenizer
 from keras_transformers.training import runs, strategies
 from keras_transformers.training.averaging import CheckpointAveraging, SwapAverageWeights
@@ -99,6 +99,11 @@ def main(config: Config) -> dict[str, Any]:
                 jit_compile=False,
             )
         config.prepare(model)
+        lengths = {
+            "source_token_ids": train.report.num_source_tokens / len(train),
+            "target_token_ids": train.report.num_target_tokens / len(train),
+        }
+        cost = update_cost(model, rows=len(train) / statistics.num_batches, length=lengths)
 
     search: dict[str, Any] = {
         "max_sequence_length": length,
@@ -124,7 +129,7 @@ def main(config: Config) -> dict[str, Any]:
         *([SwapAverageWeights()] if config.ema else []),
         averaging,
         validation,
-        *runs.callbacks(folder, monitor="val_bleu", log=config),
+        *runs.callbacks(folder, monitor="val_bleu", log=config, **cost._asdict()),
         keras.callbacks.EarlyStopping("val_bleu", mode="max", patience=config.patience),
         resume,
     ]
@@ -173,6 +178,7 @@ def main(config: Config) -> dict[str, Any]:
             config.export,
             num_beams=config.num_beams,
             weights_dtype=config.export_dtype,
+            scores=runs.scores(metrics, f"BLEU, {metrics['chosen']}, beam"),
             **search,
         )
         print(f"exported: {exported}")

@@ -3,9 +3,11 @@
 from keras_transformers.inspection.attention import attention_picture, attention_pictures
 from keras_transformers.inspection.flops import (
     FlopsRow,
+    UpdateCost,
     flops_table,
     forward_flops,
     training_flops,
+    update_cost,
 )
 from keras_transformers.inspection.parameters import (
     ParameterRow,
@@ -16,6 +18,7 @@ from keras_transformers.inspection.parameters import (
 __all__ = [
     "FlopsRow",
     "ParameterRow",
+    "UpdateCost",
     "agrees_with_figure",
     "attention_picture",
     "attention_pictures",
@@ -23,4 +26,5 @@ __all__ = [
     "forward_flops",
     "parameter_table",
     "training_flops",
+    "update_cost",
 ]

@@ -10,7 +10,7 @@ import functools
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 
@@ -22,14 +22,21 @@ from keras_transformers.layers import (
     PositionEmbedding,
     TokenEmbedding,
 )
+from keras_transformers.layers.char_cnn import CharacterCNN, Highway
 from keras_transformers.layers.feed_forward import FeedForward
+from keras_transformers.layers.hierarchical_softmax import HierarchicalSoftmax
 from keras_transformers.layers.patches import ClassToken, PatchEmbedding
+from keras_transformers.layers.recurrent import Recurrent
+from keras_transformers.layers.recurrent_decoder import RecurrentDecoder
+from keras_transformers.layers.recurrent_encoder import RecurrentEncoder
+from keras_transformers.layers.rnn_attention import RnnAttention
 
 # Forward, and backward for the inputs and for the weights: as many products each.
 _TRAINING_PASSES = 3
 _WITHOUT_PRODUCTS = (keras.layers.Embedding, PositionEmbedding, ClassToken)
 
 Shape = tuple[int, ...]
+Rule = Callable[..., int]  # called as the layer is, the layer itself first; its operations
 
 
 @dataclass(frozen=True)
@@ -45,23 +52,40 @@ class FlopsRow:
     flops: int
 
 
-def flops_table(model: keras.Model, input_shapes: Mapping[str, Shape]) -> list[FlopsRow]:
+class UpdateCost(NamedTuple):
+    """What an update takes; `training.runs.callbacks(..., **cost._asdict())` logs by it.
+
+    Attributes:
+        tokens_per_step: real tokens, of all replicas.
+        flops_per_step: operations, forward and backward.
+    """
+
+    tokens_per_step: float
+    flops_per_step: float
+
+
+def flops_table(
+    model: keras.Model,
+    input_shapes: Mapping[str, Shape],
+    *,
+    rules: Mapping[type, Rule] | None = None,
+) -> list[FlopsRow]:
     """The operations of a forward pass, layer by layer; layers without products are left out.
 
     Padding counts like text, as it does for the machine. A causal mask takes nothing off: the
     scores that it hides are computed too.
 
     Args:
-        model: a functional model with named inputs, of BERT's, GPT's, ViT's or the Transformer's
-            layers and dense ones; nothing of it is computed.
+        model: a functional model with named inputs, of this package's layers, dense ones and Keras'
+            recurrent ones; nothing of it is computed.
         input_shapes: of each input, batch first: {"token_ids": (32, 128), ...}.
+        rules: for classes of layers that are not known here, how many operations a call takes.
 
     Returns:
         Rows in the order of the graph; a layer that is used twice has two.
 
     Raises:
-        ValueError: inputs other than the model's, or a layer with matrices that has no rule here
-            (those of recurrent networks, for one).
+        ValueError: inputs other than the model's, or a layer with matrices that has no rule.
 
     Example:
         >>> from keras_transformers.models.gpt import causal_lm
@@ -81,7 +105,7 @@ def flops_table(model: keras.Model, input_shapes: Mapping[str, Shape]) -> list[F
     rows: list[FlopsRow] = []
 
     def counted(layer: Any, *args: Any, **kwargs: Any) -> Any:
-        flops = _flops(layer, *args, **kwargs)
+        flops = _flops(_RULES | dict(rules or {}), layer, *args, **kwargs)
         if flops:
             rows.append(FlopsRow(layer.name, flops))
         if isinstance(layer, EncoderLayer | DecoderLayer):  # spares tracing the layer
@@ -97,24 +121,72 @@ def flops_table(model: keras.Model, input_shapes: Mapping[str, Shape]) -> list[F
     return rows
 
 
-def forward_flops(model: keras.Model, input_shapes: Mapping[str, Shape]) -> int:
+def forward_flops(
+    model: keras.Model,
+    input_shapes: Mapping[str, Shape],
+    *,
+    rules: Mapping[type, Rule] | None = None,
+) -> int:
     """The operations of a forward pass over a batch; see `flops_table`."""
-    return sum(row.flops for row in flops_table(model, input_shapes))
+    return sum(row.flops for row in flops_table(model, input_shapes, rules=rules))
 
 
-def training_flops(model: keras.Model, input_shapes: Mapping[str, Shape]) -> int:
+def training_flops(
+    model: keras.Model,
+    input_shapes: Mapping[str, Shape],
+    *,
+    rules: Mapping[type, Rule] | None = None,
+) -> int:
     """The operations of an update: three times the forward pass; see `flops_table`.
 
     It is what "model FLOP utilisation" divides by the time of an update and the peak of the
     accelerators (Chowdhery et al. 2022, "PaLM", appendix B). Layers that do not train count as
     well, so with a frozen encoder it is too high.
     """
-    return _TRAINING_PASSES * forward_flops(model, input_shapes)
+    return _TRAINING_PASSES * forward_flops(model, input_shapes, rules=rules)
 
 
-def _flops(layer: Any, *args: Any, **kwargs: Any) -> int:
+def update_cost(
+    model: keras.Model,
+    *,
+    rows: float,
+    length: float | Mapping[str, float],
+    rules: Mapping[type, Rule] | None = None,
+) -> UpdateCost:
+    """The mean cost of an update where batches differ in rows and lengths.
+
+    It is that of `rows` rows of the mean length, which real tokens alone make up: padding is no
+    work that the model needs, and what it takes shows as lower utilisation. The scores of attention
+    grow with the square of a length, so that theirs is the mean's, not the mean of theirs.
+
+    Args:
+        model: as of `flops_table`.
+        rows: of an update: examples of a pass, by its updates.
+        length: real tokens of a row, mean of a pass, that stand for each size of an input that is
+            not fixed; or one for each input, where they differ, whose sum is a row's tokens.
+        rules: as of `flops_table`.
+
+    Example:
+        >>> from keras_transformers.models.gpt import causal_lm
+        >>> model = causal_lm(vocabulary_size=50, num_layers=1, num_heads=2, hidden_dim=8,
+        ...                   max_sequence_length=16)
+        >>> update_cost(model, rows=2.5, length=4)
+        UpdateCost(tokens_per_step=10.0, flops_per_step=73920.0)
+    """
+    lengths = length if isinstance(length, Mapping) else dict.fromkeys(model.input, length)
+    shapes = {
+        name: (1, *(size or max(1, round(lengths[name])) for size in tensor.shape[1:]))
+        for name, tensor in model.input.items()
+    }
+    of_row = sum(length.values()) if isinstance(length, Mapping) else length
+    return UpdateCost(
+        float(rows * of_row), float(rows * training_flops(model, shapes, rules=rules))
+    )
+
+
+def _flops(rules: Mapping[type, Rule], layer: Any, *args: Any, **kwargs: Any) -> int:
     """The operations of one layer's forward pass on inputs of these shapes."""
-    for kind, rule in _RULES.items():
+    for kind, rule in rules.items():
         if isinstance(layer, kind):
             return rule(layer, *args, **kwargs)
     if isinstance(layer, _WITHOUT_PRODUCTS):
@@ -174,8 +246,75 @@ def _decoder_layer(layer: DecoderLayer, inputs: Any, encoder_output: Any, **_: A
     )
 
 
+def _cell(cell: Any) -> int:
+    """Of one step of one row: each matrix is used once."""
+    return 2 * sum(math.prod(weight.shape) for weight in cell.weights if len(weight.shape) > 1)
+
+
+def _recurrent(layer: Recurrent, inputs: Any, *_: Any) -> int:
+    return math.prod(inputs.shape[:2]) * _cell(layer.cell)
+
+
+def _recurrent_encoder(layer: RecurrentEncoder, inputs: Any, **_: Any) -> int:
+    return sum(
+        _recurrent(one, inputs) for directions in layer.recurrent_layers for one in directions
+    )
+
+
+def _recurrent_decoder(
+    layer: RecurrentDecoder, inputs: Any, encoded: Mapping[str, Any], **_: Any
+) -> int:
+    batch, steps = inputs.shape[:2]
+    flops = batch * steps * sum(map(_cell, layer.cells))
+    if layer.attention:
+        flops += _rnn_attention(layer.attention, layer.units, steps, encoded["memory"])
+    if layer.context_projection:  # of the context of each step, or of the one that all have
+        uses = steps if layer.attention else 1
+        flops += 2 * batch * uses * math.prod(layer.context_projection.kernel.shape)
+    if layer.readout:
+        flops += 2 * batch * steps * math.prod(layer.readout.kernel.shape)
+    bridges = [bridge for states in layer.bridges or () for bridge in states]
+    return flops + 2 * batch * sum(math.prod(bridge.kernel.shape) for bridge in bridges)
+
+
+def _rnn_attention(layer: RnnAttention, query_dim: int, queries: int, memory: Any) -> int:
+    """Projections of the queries and, once, of the keys; scores; sums of what is looked at."""
+    batch, source, width = memory.shape
+    keys = {"general": query_dim, "dot": width}.get(layer.kind, 0)
+    flops = 2 * batch * queries * source * (keys + width)
+    if layer.kind in ("general", "additive"):
+        flops += _dense(layer.key, memory)
+    if layer.kind == "additive":
+        flops += 2 * batch * queries * math.prod(layer.query.kernel.shape)
+        flops += 2 * batch * queries * source * math.prod(layer.score.kernel.shape)
+    if layer.kind == "location":  # one score for each position that it knows
+        flops += 2 * batch * queries * math.prod(layer.score.kernel.shape)
+    return flops
+
+
+def _keras_recurrent(layer: Any, inputs: Any, *_: Any, **__: Any) -> int:
+    kernels = layer.cell.kernel, layer.cell.recurrent_kernel
+    return 2 * math.prod(inputs.shape[:2]) * sum(math.prod(kernel.shape) for kernel in kernels)
+
+
+def _bidirectional(layer: keras.layers.Bidirectional, inputs: Any, *_: Any, **__: Any) -> int:
+    both = layer.forward_layer, layer.backward_layer
+    return sum(_keras_recurrent(one, inputs) for one in both)
+
+
+def _character_cnn(layer: CharacterCNN, character_ids: Any) -> int:
+    *words, characters = character_ids.shape
+    places = (characters - width + 1 for width, _ in layer.filters)
+    kernels = (math.prod(kernel.shape) for kernel in layer.kernels)
+    return 2 * math.prod(words) * sum(map(math.prod, zip(places, kernels, strict=True)))
+
+
+def _highway(layer: Highway, inputs: Any) -> int:
+    return _dense(layer.carry, inputs) + _dense(layer.transform, inputs)
+
+
 # The first that fits: a pooler is a dense layer too.
-_RULES: dict[type, Callable[..., int]] = {
+_RULES: dict[type, Rule] = {
     FirstTokenPooler: _pooler,
     keras.layers.Dense: _dense,
     TokenEmbedding: _token_embedding,
@@ -184,4 +323,14 @@ _RULES: dict[type, Callable[..., int]] = {
     FeedForward: _feed_forward,
     EncoderLayer: _encoder_layer,
     DecoderLayer: _decoder_layer,
+    Recurrent: _recurrent,
+    RecurrentEncoder: _recurrent_encoder,
+    RecurrentDecoder: _recurrent_decoder,
+    CharacterCNN: _character_cnn,
+    Highway: _highway,
+    HierarchicalSoftmax: _dense,
+    keras.layers.LSTM: _keras_recurrent,
+    keras.layers.GRU: _keras_recurrent,
+    keras.layers.SimpleRNN: _keras_recurrent,
+    keras.layers.Bidirectional: _bidirectional,
 }

@@ -68,6 +68,7 @@ class RichProgress(NoProgress):
         """Draws the empty bar, and sees to it that the terminal is given back in any case."""
         self._task = self._progress.add_task("", total=None, left="", figures="")
         self._first_epoch: int | None = None
+        self._first_batch: int | None = None
         self._epoch = self._in_epoch = 0  # of a run that is done already no epoch begins
         self._steps = self.params.get("steps")
         self._started = self._drawn = time.monotonic()
@@ -81,6 +82,11 @@ class RichProgress(NoProgress):
         self._epoch = epoch
         self._in_epoch = 0
         self._draw(None)
+
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        """Sees where the work begins: an epoch that was interrupted goes on with a later batch."""
+        if self._first_batch is None:
+            self._first_batch = batch
 
     def on_train_batch_end(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
         """Moves the bar."""
@@ -104,7 +110,7 @@ class RichProgress(NoProgress):
         self._drawn = time.monotonic()
         epochs, steps = self.params["epochs"], self._steps
         done = self._epoch * (steps or 0) + self._in_epoch
-        first = (self._first_epoch or 0) * (steps or 0)
+        first = (self._first_epoch or 0) * (steps or 0) + (self._first_batch or 0)
         total = epochs * steps if steps else None
         left = ""
         if total and done > first:

@@ -1,8 +1,8 @@
 """What every recipe does around `model.fit`: a folder for the run, callbacks, figures, errors.
 
 A run lives in `runs/<name>/`: `config.json`, `tensorboard/`, `best.weights.h5` of the best epoch
-and `last.weights.h5` of the newest, `metrics.json`. What it says meanwhile, and where, is up to
-the options of `Logging`.
+and `last.weights.h5` of the newest, `checkpoints/` to go on from, `metrics.json`. What it says
+meanwhile, and where, is up to the options of `Logging`.
 """
 
 import contextlib
@@ -13,7 +13,7 @@ import logging
 import math
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +24,14 @@ from keras_transformers.training import guardrails, strategies
 from keras_transformers.training.checkpoints import SaveWeights
 from keras_transformers.training.guardrails import NonFiniteLossError, StopOnNonFiniteLoss
 from keras_transformers.training.progress import NoProgress, RichProgress
+from keras_transformers.training.resume import Resumable, check_same
 from keras_transformers.training.snapshots import CheckpointError
-from keras_transformers.training.telemetry import JsonLines, Telemetry
+from keras_transformers.training.telemetry import JsonLines, Telemetry, TensorBoard
 
 BEST_WEIGHTS = "best.weights.h5"
 LAST_WEIGHTS = "last.weights.h5"
 METRICS = "metrics.json"
+CONFIG = "config.json"
 PROFILED_STEPS = (10, 14)  # behind those that compile and fill caches
 
 
@@ -52,11 +54,60 @@ MAY_DIFFER = (
 )
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Run(strategies.Scaling, Logging, Resumable):
+    """A recipe's configuration begins with these options; they mean the same in all of them.
+
+    folder = config.begin()
+    ...  # reads the data, builds and compiles the model
+    resume = Resume(folder / "checkpoints", every=config.checkpoint_every)
+    callbacks = [*runs.callbacks(folder, monitor="val_accuracy", log=config), resume]
+    runs.start(folder, config)
+    position = resume.restore(model, callbacks)
+    model.fit(
+        batches.repeat().skip(position.step), steps_per_epoch=len(batches),
+        initial_epoch=position.epoch, epochs=config.epochs, callbacks=callbacks, ...
+    )
+    metrics = runs.load_best(model, folder, resume.epochs, "val_accuracy")
+    """
+
+    seed: int = 0  # of new weights, dropout and the order of the examples
+    name: str = "run"  # the run's folder in runs_dir
+    runs_dir: Path = Path("runs")
+
+    def begin(self) -> Path:
+        """Sets strategy, precision and seed, checks the run's place.
+
+        Returns:
+            The run's folder. If it is new it is not there yet: `start` creates it, when all options
+            are known to be sound.
+
+        Raises:
+            FileExistsError: the run exists and does not resume.
+            FileNotFoundError: it resumes, and there is none.
+            ValueError: it resumes with other options (the differences are said), one of `Scaling`
+                is wrong, or there is no such device.
+        """
+        self.begin_strategy()
+        folder = self.runs_dir / self.name
+        if self.resume:
+            check_same(folder, self, may_differ=MAY_DIFFER)
+        elif strategies.is_chief():
+            check_new(folder)
+        keras.utils.set_random_seed(self.seed)
+        return folder
+
+
+class NoBestEpochError(ArithmeticError):
+    """The figure that tells the best epoch was NaN in all of them."""
+
+
 def command_line(main: Callable[[Any], Any], config_class: type) -> None:
     """Calls `main` with a configuration, a dataclass, made from the command line.
 
-    What this package logs, counts above all, is printed. A loss that is NaN, a batch for which
-    there is no memory, or a disk without room ends the program with one line and status 1.
+    What this package logs, counts above all, is printed. A loss that is NaN, a run without a best
+    epoch, a batch for which there is no memory, or a disk without room ends the program with one
+    line and status 1.
     """
     logger = logging.getLogger("keras_transformers")
     logger.setLevel(logging.INFO)
@@ -64,7 +115,7 @@ def command_line(main: Callable[[Any], Any], config_class: type) -> None:
     config: Any = tyro.cli(config_class)
     try:
         main(config)
-    except (NonFiniteLossError, CheckpointError) as error:
+    except (NonFiniteLossError, NoBestEpochError, CheckpointError) as error:
         print(f"error: {error}", file=sys.stderr)
         raise SystemExit(1) from error
     except Exception as error:
@@ -139,7 +190,7 @@ def start(folder: Path, config: Any) -> None:
     """
     folder.mkdir(parents=True, exist_ok=True)
     if strategies.is_chief():
-        write_json(folder / "config.json", dataclasses.asdict(config))
+        write_json(folder / CONFIG, dataclasses.asdict(config))
 
 
 def callbacks(
@@ -161,8 +212,8 @@ def callbacks(
         monitor: the figure that tells the best epoch, the higher the better.
         log: what to tell; the defaults of `Logging` if None.
         tokens_per_step: real tokens of an update, of all replicas; gives tokens a second.
-        flops_per_step: of such an update, `inspection.training_flops`; with `log.peak_flops` it
-            gives the utilisation.
+        flops_per_step: of such an update; with `log.peak_flops` it gives the utilisation. Both are
+            those of `inspection.update_cost`.
 
     Raises:
         ValueError: `log_every` or `peak_flops` is not above 0.
@@ -188,11 +239,26 @@ def callbacks(
     return [StopOnNonFiniteLoss(folder / LAST_WEIGHTS), telemetry, *told, *saved]
 
 
+def set_cost(
+    callbacks: Sequence[keras.callbacks.Callback], *, tokens_per_step: float, flops_per_step: float
+) -> None:
+    """Tells `callbacks` that from the next `fit` on an update takes this much.
+
+    For a training in phases of other lengths, each a `fit`; see `inspection.update_cost`.
+    """
+    for callback in callbacks:
+        if isinstance(callback, Telemetry):
+            callback.tokens_per_step = tokens_per_step
+            callback.flops_per_step = flops_per_step
+        elif isinstance(callback, JsonLines):
+            callback.facts |= {"tokens_per_step": tokens_per_step, "flops_per_step": flops_per_step}
+
+
 def _told(
     folder: Path, log: Logging, facts: Mapping[str, Any]
 ) -> Iterator[keras.callbacks.Callback]:
     """What writes the logs, and shows progress."""
-    yield keras.callbacks.TensorBoard(
+    yield TensorBoard(
         str(folder / "tensorboard"),
         update_freq=log.log_every,
         profile_batch=PROFILED_STEPS if log.profile else 0,
@@ -210,20 +276,52 @@ def verbosity() -> int:
     return 1 if sys.stdout.isatty() else 2
 
 
-def epochs(history: Mapping[str, list[float]]) -> list[dict[str, float]]:
-    """Keras' history, a list a figure, as one dict an epoch."""
-    rows = zip(*history.values(), strict=True)
-    return [
-        {"epoch": number} | {name: float(v) for name, v in zip(history, row, strict=True)}
-        for number, row in enumerate(rows, start=1)
-    ]
+def load_best(
+    model: keras.Model, folder: Path, epochs: Sequence[Mapping[str, float]], monitor: str
+) -> dict[str, float]:
+    """Gives the model the weights of the best epoch.
+
+    Args:
+        model: after training.
+        folder: the run's.
+        epochs: the figures of each, as `Resume.epochs` has them.
+        monitor: the one that told `callbacks` which was the best.
+
+    Returns:
+        That figure, `best`, and the epoch's number from 1, `best_epoch`.
+
+    Raises:
+        NoBestEpochError: it was NaN in all epochs, as a correlation is where the model gives every
+            example the same answer.
+    """
+    found = {int(epoch["epoch"]): epoch[monitor] for epoch in epochs}
+    numbers = [number for number, value in found.items() if not math.isnan(value)]
+    if not numbers:
+        raise NoBestEpochError(
+            f"{monitor} was NaN in all of {len(found)} epochs, so that none is the best: the "
+            "model gives all examples the same answer, or the dev set has but one. Train longer or "
+            f"at another learning rate; the last weights are in {folder / LAST_WEIGHTS}"
+        )
+    best = max(numbers, key=lambda number: found[number])  # of equals the first, as SaveWeights
+    strategies.load_weights(model, folder / BEST_WEIGHTS)
+    return {"best": float(found[best]), "best_epoch": best}
 
 
-def best_epoch(history: Mapping[str, list[float]], monitor: str) -> dict[str, float]:
-    """The figure that told the best epoch, `best`, and that epoch's number from 1, `best_epoch`."""
-    values = [-math.inf if math.isnan(value) else value for value in history[monitor]]
-    best = max(values)
-    return {"best": float(best), "best_epoch": values.index(best) + 1}
+def scores(metrics: Mapping[str, Any], *parts: str) -> dict[str, float]:
+    """What an export tells of how good its model is: the `scores` of `export.classifier` and such.
+
+    Args:
+        metrics: the run's figures.
+        parts: the names of those that count have one of these in them; by default "dev_" and
+            "test_". Only numbers that are finite are taken.
+    """
+    return {
+        name: value
+        for name, value in metrics.items()
+        if any(part in name for part in parts or ("dev_", "test_"))
+        and isinstance(value, float)
+        and math.isfinite(value)
+    }
 
 
 def report(folder: Path, metrics: Mapping[str, Any]) -> None:

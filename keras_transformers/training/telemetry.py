@@ -134,6 +134,34 @@ class Telemetry(keras.callbacks.Callback):
         return {name: value for name, value in figures.items() if value is not None}
 
 
+class TensorBoard(keras.callbacks.TensorBoard):
+    """Keras' callback with the steps of the training: there those of each `fit` begin with 0.
+
+    So the curves of a run that goes on, or has several phases, stand behind each other. The
+    arguments are Keras'; the steps to profile are counted from the begin of each `fit`.
+    """
+
+    _start_batch: int  # of the profile, in Keras' callback
+    _stop_batch: int
+
+    def __init__(
+        self,
+        log_dir: str,
+        *,
+        update_freq: int | str = "epoch",
+        profile_batch: int | tuple[int, int] = 0,
+    ) -> None:
+        super().__init__(log_dir, update_freq=update_freq, profile_batch=profile_batch)
+        self._profiled = (self._start_batch, self._stop_batch)
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        """Begins behind the updates that are done."""
+        super().on_train_begin(logs)
+        done = int(ops.convert_to_numpy(self.model.optimizer.iterations))
+        self._global_train_batch = done
+        self._start_batch, self._stop_batch = (done + batch for batch in self._profiled)
+
+
 class JsonLines(keras.callbacks.Callback):
     """Writes the logs as JSON, a line for each of some steps and for each epoch.
 

@@ -5,10 +5,19 @@ import math
 import keras
 import pytest
 
-from keras_transformers.inspection import flops_table, forward_flops, training_flops
+from keras_transformers.inspection import (
+    flops_table,
+    forward_flops,
+    training_flops,
+    update_cost,
+)
 from keras_transformers.models import heads
 from keras_transformers.models.bert import bert
-from keras_transformers.models.gpt import causal_lm
+from keras_transformers.models.elmo import elmo, language_model
+from keras_transformers.models.fasttext import fasttext
+from keras_transformers.models.features import feature_reader
+from keras_transformers.models.gpt import causal_lm, classifier
+from keras_transformers.models.seq2seq import seq2seq
 from keras_transformers.models.transformer import transformer
 from keras_transformers.models.vit import vit
 
@@ -82,11 +91,166 @@ def test_rows_name_their_layers_in_order():
     assert rows[-1].flops == 2 * 8 * 8  # of the first position alone
 
 
+def executed_flops(model, input_shapes):
+    """What TensorFlow multiplies as the model runs, operation by operation, in loops as well."""
+    import tensorflow as tf
+    from tensorflow.python.framework import op_callbacks
+
+    total = 0
+
+    def count(kind, inputs, attributes, outputs, op_name=None, graph=None):
+        nonlocal total
+        named = dict(zip(attributes[::2], attributes[1::2], strict=True))
+        kind = tf.compat.as_str(kind)
+        if kind in ("MatMul", "BatchMatMulV2"):
+            transposed = named["transpose_a" if kind == "MatMul" else "adj_x"]
+            inner = inputs[0].shape[-2 if transposed else -1]
+        elif kind == "Conv2D":
+            inner = math.prod(inputs[1].shape[:-1])
+        else:
+            return
+        total += 2 * math.prod(outputs[0].shape) * inner
+
+    values = {
+        name: tf.cast(tf.ones(input_shapes[name]), tensor.dtype)
+        for name, tensor in model.input.items()
+    }
+    op_callbacks.add_op_callback(count)
+    try:
+        model(values, training=False)
+    finally:
+        op_callbacks.remove_op_callback(count)
+    return total
+
+
+def translator(cell="gru", **options):
+    size = {"num_encoder_layers": 2, "num_decoder_layers": 2, "embedding_dim": 5, "hidden_dim": 6}
+    return seq2seq(vocabulary_size=11, cell=cell, **(size | options))
+
+
+BAHDANAU = {"context": "input_and_output", "readout_dim": 3, "readout_activation": "maxout"}
+LUONG = {"bidirectional": False, "readout_dim": 4, "bridge": "copy"}
+TRANSLATORS = [
+    {"attention": "additive", "attention_dim": 7, **BAHDANAU},
+    {"attention": None, "encoder_hidden_dim": 4, **BAHDANAU},
+    {"attention": "general", "encoder_hidden_dim": 4, "readout_dim": 5, "weight_tying": "all"},
+    {"attention": "dot", "cell": "lstm", "input_feeding": True, **LUONG},
+    {"attention": "location", "cell": "lstm", "max_sequence_length": 9, "context": "input"},
+]
+
+
+@pytest.mark.parametrize("options", TRANSLATORS, ids=lambda options: str(options["attention"]))
+def test_recurrent_translators_count_as_they_run(options):
+    model = translator(**options)
+    shapes = {"source_token_ids": (3, 4), "target_token_ids": (3, 7)}
+    assert forward_flops(model, shapes) == executed_flops(model, shapes)
+
+
+def on_features(layer):
+    inputs = keras.Input((None, 3), name="x")
+    return keras.Model({"x": inputs}, layer(inputs))
+
+
+@pytest.mark.parametrize(
+    ("build", "shapes"),
+    [
+        (
+            lambda: elmo(lstm_dim=8, projection_dim=4, num_highways=2, filters=[(1, 3), (4, 5)]),
+            {"character_ids": (2, 3, 50)},
+        ),
+        (
+            lambda: heads.tagger(feature_reader(2, 4, units=3), 5),
+            {"features": (2, 7, 2, 4), "padding_mask": (2, 7)},
+        ),
+        (
+            lambda: classifier(
+                causal_lm(
+                    vocabulary_size=9, num_layers=1, num_heads=2, hidden_dim=8,
+                    max_sequence_length=6,
+                ),
+                3,
+            ),
+            {"token_ids": (2, 5), "padding_mask": (2, 5)},
+        ),
+    ],
+    ids=["elmo", "BiLSTM on features", "GPT's classifier"],
+)  # fmt: skip
+def test_models_count_as_they_run(build, shapes):
+    model = build()
+    assert forward_flops(model, shapes) == executed_flops(model, shapes)
+
+
+def test_recurrent_layers_of_keras_count_by_formula():
+    """An LSTM's step takes 8 d (features + d), a GRU's 6 d (features + d); Keras runs one more."""
+    shapes = {"x": (2, 5, 3)}
+    assert forward_flops(on_features(keras.layers.LSTM(4)), shapes) == 2 * 5 * 8 * 4 * (3 + 4)
+    gru = keras.layers.GRU(4, return_sequences=True)
+    both = on_features(keras.layers.Bidirectional(gru))
+    assert forward_flops(both, shapes) == 2 * (2 * 5 * 6 * 4 * (3 + 4))
+
+
+def test_elmos_formula():
+    """The reference's 204 million operations a token: 17.6 + 33.6 + 2.1 + 151.0."""
+    model = elmo(lstm_dim=4096, projection_dim=512, num_highways=2)
+    flops = {row.name: row.flops / 1e6 for row in flops_table(model, {"character_ids": (1, 1, 50)})}
+    assert flops["character_cnn"] == pytest.approx(17.6, abs=0.05)
+    assert flops["highway_0"] + flops["highway_1"] == pytest.approx(33.6, abs=0.05)
+    assert sum(flops.values()) == pytest.approx(204, abs=0.5)
+
+
+def test_a_bag_of_words_has_its_classes_alone():
+    model = heads.classifier(fasttext(vocabulary_size=50, embedding_dim=10), 4, dropout=0.0)
+    assert forward_flops(model, dict.fromkeys(model.input, (3, 8))) == 3 * 2 * 10 * 4
+
+
+def test_the_mean_update_of_rows_that_differ():
+    model = bert(vocabulary_size=50, num_layers=1, num_heads=2, hidden_dim=8)
+    row = training_flops(model, dict.fromkeys(model.input, (1, 6)))
+    assert update_cost(model, rows=2.5, length=6.3) == pytest.approx((2.5 * 6.3, 2.5 * row))
+    pairs = {"source_token_ids": 4.0, "target_token_ids": 6.6}
+    model = translator(attention="dot", **LUONG)
+    cost = update_cost(model, rows=10, length=pairs)
+    shapes = {"source_token_ids": (10, 4), "target_token_ids": (10, 7)}
+    assert cost.tokens_per_step == pytest.approx(106)
+    assert cost.flops_per_step == training_flops(model, shapes)
+
+
+class Squares(keras.layers.Layer):
+    def build(self, input_shape):
+        self.kernel = self.add_weight(shape=(input_shape[-1], input_shape[-1]), name="kernel")
+
+    def call(self, inputs):
+        return keras.ops.matmul(inputs, self.kernel)
+
+
 def test_what_is_not_counted_is_refused():
     model = bert(vocabulary_size=50, num_layers=1, num_heads=2, hidden_dim=8)
     with pytest.raises(ValueError, match="input_shapes has token_ids, but model 'bert' has"):
         forward_flops(model, {"token_ids": (1, 4)})
-    inputs = keras.Input((None, 3), name="x")
-    recurrent = keras.Model({"x": inputs}, keras.layers.GRU(4, name="gru")(inputs))
-    with pytest.raises(ValueError, match=r"layer 'gru', a GRU with .*kernel"):
-        forward_flops(recurrent, {"x": (1, 2, 3)})
+    model = on_features(Squares(name="squares"))
+    with pytest.raises(ValueError, match=r"layer 'squares', a Squares with .*kernel"):
+        forward_flops(model, {"x": (1, 2, 3)})
+    rules = {Squares: lambda layer, inputs: 2 * math.prod(inputs.shape) * 3}
+    assert forward_flops(model, {"x": (1, 2, 3)}, rules=rules) == 36
+
+
+def test_a_language_models_softmax_has_the_rule_that_is_given():
+    encoder = elmo(lstm_dim=8, projection_dim=4, num_highways=1, filters=[(1, 3)])
+    model = language_model(encoder, Softmax(9))
+    shapes = {"character_ids": (2, 5, 50), "token_ids": (2, 5)}
+    rules = {Softmax: lambda layer, hidden, ids: 2 * math.prod(hidden.shape) * 9}
+    both = 2 * 2 * (2 * 4) * 4 * 9  # directions, rows of 4 places, 4 wide, 9 words
+    alone = forward_flops(encoder, {"character_ids": (2, 5, 50)})
+    assert forward_flops(model, shapes, rules=rules) == alone + both
+
+
+class Softmax(keras.layers.Layer):
+    def __init__(self, words):
+        super().__init__()
+        self.words = words
+
+    def build(self, hidden_shape, ids_shape):
+        self.kernel = self.add_weight(shape=(self.words, hidden_shape[-1]), name="kernel")
+
+    def call(self, hidden, ids):
+        return keras.ops.matmul(hidden, keras.ops.transpose(self.kernel))[..., 0]

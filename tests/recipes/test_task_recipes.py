@@ -1,11 +1,14 @@
 """The recipes of tagging, question answering and GLUE, from files to figures."""
 
 import json
+import math
 import runpy
 import sys
 from pathlib import Path
 
 import pytest
+
+from keras_transformers.training import classification_metrics
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -76,7 +79,9 @@ def test_tagging_by_features(folder, monkeypatch, layers):
         export=folder / "saved" / "1",
     )
     assert metrics["dev_entity_f1"] == metrics["test_entity_f1"] == metrics["best"] > 0.9
-    assert (folder / "saved" / "1" / "saved_model.pb").is_file()
+    described = folder / "saved" / "1" / "assets.extra" / "keras_transformers.json"
+    scores = json.loads(described.read_text())["scores"]
+    assert scores == {name: metrics[name] for name in ("dev_entity_f1", "test_entity_f1")}
 
 
 def squad_file(folder, copies, *, impossible=False):
@@ -156,6 +161,21 @@ def test_a_regression_task(folder, monkeypatch):
     )
     assert metrics["dev_pearson"] > 0.6
     assert -1 <= metrics["dev_spearman"] <= 1
+
+
+def test_a_correlation_that_is_never_a_number_has_no_best_epoch(folder, monkeypatch, capsys):
+    header = "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment"
+    rows = [f"{i}\t{w} {v}\tin {c}\t{1 + i % 5}\tNEUTRAL" for i, (w, v, c) in enumerate(people())]
+    (folder / "sick.txt").write_text("\n".join([header, *rows]) + "\n")
+    files = {"train_file": folder / "sick.txt", "dev_file": folder / "sick.txt"}
+    # As where the model gives all examples the same answer.
+    monkeypatch.setitem(classification_metrics.METRICS, "pearson", lambda *answers: math.nan)
+    with pytest.raises(SystemExit) as stopped:
+        run(monkeypatch, "glue", folder, task="sick_relatedness", **files)
+    assert stopped.value.code == 1
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert error.startswith("error: val_pearson was NaN in all of 1 epochs")
+    assert "the last weights are in" in error
 
 
 @pytest.mark.parametrize(
