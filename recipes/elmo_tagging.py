@@ -4,6 +4,11 @@ Paper:   Peters et al. 2018, https://arxiv.org/abs/1802.05365, sections 3.3 and 
 Data:    CoNLL-2003's eng.train and eng.testa, or any file with a word and a label a line
 Command: python recipes/elmo_tagging.py --train-file eng.train.gz --dev-file eng.testa.gz
              --weights runs/pretrain_elmo/weights [--random-weights]
+Score:   entity F1 on testa, which also chose the epoch, seeds 0, 1, 2 (88e91e4), with the weights
+         of pretrain_elmo's command: 0.7110, 0.6962, 0.6972, mean 0.7015; with random weights:
+         0.3881, 0.3863, 0.3577, mean 0.3774. Share of the layers, characters first, seed 0:
+         0.31, 0.49, 0.20
+Cost:    3 to 5 minutes on one thread beside other work
 """
 
 import dataclasses

@@ -3,7 +3,10 @@
 Paper:   Peters et al. 2018, https://arxiv.org/abs/1802.05365, sections 3.1 and 3.4
 Data:    text, a sentence a line and blank lines between documents; or public corpora
 Command: python recipes/pretrain_elmo.py --data DATA --corpora brown movie_reviews
-             state_union wikitext2
+             state_union wikitext2 --dev-fraction 0.02 --epochs 8 --steps-per-epoch 1200
+Cost:    82 minutes on one thread beside other work
+Score:   perplexity of the 60,074 words of 50 documents held out (88e91e4): forward 162.3, backward
+         163.8; Kneser-Ney models of order 5, on the same text, 184.1 and 184.6; unigrams 774.4
 """
 
 import dataclasses

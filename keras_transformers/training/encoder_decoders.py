@@ -6,9 +6,8 @@ from typing import Any, Literal
 
 import keras
 
-from keras_transformers.training import runs, strategies
+from keras_transformers.training import runs
 from keras_transformers.training.optimizers import adam
-from keras_transformers.training.resume import Resumable, check_same
 from keras_transformers.training.schedules import Decay, warmup_schedule
 from keras_transformers.training.teacher_forcing import ForcingDecay, TeacherForcingSchedule
 
@@ -21,7 +20,7 @@ _OPTIONS_OF_FAMILY: dict[str, dict[str, Option]] = {
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class EncoderDecoderTraining(strategies.Scaling, runs.Logging, Resumable):
+class EncoderDecoderTraining(runs.Run):
     """A recipe's configuration begins with these; they mean the same in all of them."""
 
     model: str = "transformer_tiny"  # an encoder-decoder of `keras-transformers list`
@@ -41,35 +40,12 @@ class EncoderDecoderTraining(strategies.Scaling, runs.Logging, Resumable):
     clip_norm: float | None = 1.0
     average: int = 5  # epochs; their mean is the model if it does better on val than the last
     patience: int = 10  # epochs without a better figure on val before training stops
-    seed: int = 0  # of new weights, dropout and the order of the pairs
 
     num_beams: int = 4
     length_penalty: float = 0.6
     name: str = "encoder_decoder"  # the run's folder in runs_dir
-    runs_dir: Path = Path("runs")
     export: Path | None = None  # writes a SavedModel there, e.g. saved_models/translate_de_en/1
     export_dtype: Literal["float32", "bfloat16"] = "float32"  # of the matrices in its file
-
-    def begin(self) -> Path:
-        """Sets strategy, precision and seed, checks the run's place.
-
-        Returns:
-            The run's folder; if it is new `runs.start` creates it, when all options are known to
-            be sound.
-
-        Raises:
-            FileExistsError: the run exists and does not resume.
-            FileNotFoundError: it resumes, and there is none.
-            ValueError: it resumes with other options, or one of `Scaling` is wrong.
-        """
-        self.begin_strategy()
-        folder = self.runs_dir / self.name
-        if self.resume:
-            check_same(folder, self, may_differ=runs.MAY_DIFFER)
-        elif strategies.is_chief():
-            runs.check_new(folder)
-        keras.utils.set_random_seed(self.seed)
-        return folder
 
     def model_arguments(self, vocabulary_size: int) -> dict[str, Any]:
         """What the model's factory is called with.

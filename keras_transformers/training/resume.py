@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 class Resumable:
     """A recipe's configuration begins with these; they mean the same in all of them."""
 
-    resume: bool = False  # go on with that run where it was stopped, as if it had not been
+    resume: bool = False  # go on where that run was stopped, as if not; or begin, without one
     checkpoint_every: int | None = None  # steps between states on disk, beside the epochs' ends
 
 

@@ -84,16 +84,17 @@ class Run(strategies.Scaling, Logging, Resumable):
 
         Raises:
             FileExistsError: the run exists and does not resume.
-            FileNotFoundError: it resumes, and there is none.
             ValueError: it resumes with other options (the differences are said), one of `Scaling`
                 is wrong, or there is no such device.
         """
         self.begin_strategy()
         folder = self.runs_dir / self.name
-        if self.resume:
+        if self.resume and (folder / CONFIG).is_file():
             check_same(folder, self, may_differ=MAY_DIFFER)
         elif strategies.is_chief():
             check_new(folder)
+            if self.resume:  # one command for a scheduler, the first time and all others
+                print(f"{folder}: no run that could go on, so it begins")
         keras.utils.set_random_seed(self.seed)
         return folder
 

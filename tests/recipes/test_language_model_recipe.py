@@ -133,13 +133,12 @@ def test_wikitext_documents_apart_and_an_export(folder, monkeypatch):
         ({"num_heads": 3}, "multiple of num_heads"),
         ({"length": 100_000}, "has no row of 100000"),
         ({"learning_rate": 0}, "peak_learning_rate is 0.0"),
-        ({"resume": True}, "no run that could go on"),
     ],
 )
 def test_wrong_input_ends_with_one_line_and_status_2(folder, monkeypatch, capsys, changes, message):
-    arguments = options(folder, **{n: v for n, v in changes.items() if n != "resume"})
+    arguments = options(folder, **changes)
     with pytest.raises(SystemExit) as stopped:
-        run(monkeypatch, arguments + ["--resume"] * ("resume" in changes))
+        run(monkeypatch, arguments)
     assert stopped.value.code == 2
     error = capsys.readouterr().err.splitlines()[-1]
     assert error.startswith("error: ")

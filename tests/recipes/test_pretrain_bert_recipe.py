@@ -197,13 +197,12 @@ def test_records_of_another_run_to_an_export(folder, monkeypatch, capsys):
         ({"phase_1_length": 4}, "max_sequence_length is 4, must be 5"),
         ({"phase_2_epochs": 0, "hidden_dim": 33}, "multiple of num_heads"),
         ({"phase_2_epochs": 0, "batch_size": 0}, "batch_size=0"),
-        ({"resume": True}, "no run that could go on"),
     ],
 )
 def test_wrong_input_ends_with_one_line_and_status_2(folder, monkeypatch, capsys, changes, message):
-    arguments = options(folder, **{n: v for n, v in changes.items() if n != "resume"})
+    arguments = options(folder, **changes)
     with pytest.raises(SystemExit) as stopped:
-        run(monkeypatch, arguments + ["--resume"] * ("resume" in changes))
+        run(monkeypatch, arguments)
     assert stopped.value.code == 2
     error = capsys.readouterr().err.splitlines()[-1]
     assert error.startswith("error: ")

@@ -144,13 +144,12 @@ def test_a_run_that_was_stopped_ends_as_one_that_was_not(folder, monkeypatch):
         ({"epochs": 0}, "total_steps is 0"),
         ({"window_length": 1}, "window_length=1: one token is read"),
         ({"batch_size": 0}, "batch_size is 0"),
-        ({"resume": True}, "no run that could go on"),
     ],
 )
 def test_wrong_input_ends_with_one_line_and_status_2(folder, monkeypatch, capsys, changes, message):
-    arguments = options(folder, **{n: v for n, v in changes.items() if n != "resume"})
+    arguments = options(folder, **changes)
     with pytest.raises(SystemExit) as stopped:
-        run(monkeypatch, arguments + ["--resume"] * ("resume" in changes))
+        run(monkeypatch, arguments)
     assert stopped.value.code == 2
     error = capsys.readouterr().err.splitlines()[-1]
     assert error.startswith("error: ")

@@ -56,16 +56,19 @@ class Task(runs.Run):
     epochs: int = 3
 
 
-def test_a_run_begins_once_and_goes_on_alike(tmp_path, monkeypatch):
+def test_a_run_begins_once_and_goes_on_alike(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(keras.utils, "set_random_seed", lambda seed: None)
     config = Task(runs_dir=tmp_path)
-    with pytest.raises(FileNotFoundError, match="no run that could go on"):
-        dataclasses.replace(config, resume=True).begin()
+    first = dataclasses.replace(config, resume=True)  # a scheduler's command, the first time
+    assert first.begin() == tmp_path / "task"
+    assert "no run that could go on, so it begins" in capsys.readouterr().out
+    assert not (tmp_path / "task").exists()
     runs.start(config.begin(), config)
     with pytest.raises(FileExistsError, match="task exists"):
         config.begin()
     going_on = dataclasses.replace(config, resume=True, quiet=True, checkpoint_every=5)
     assert going_on.begin() == tmp_path / "task"
+    assert not capsys.readouterr().out
     with pytest.raises(ValueError, match=r"epochs was 3, is 4, seed was 0, is 1; give the same"):
         dataclasses.replace(going_on, epochs=4, seed=1).begin()
 
