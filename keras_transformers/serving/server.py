@@ -4,6 +4,7 @@ It is for development and small use. TF Serving is the production server.
 """
 
 import asyncio
+import logging
 import socket
 import ssl
 import threading
@@ -23,6 +24,8 @@ from keras_transformers.serving.engine import Engine, Limits
 from keras_transformers.serving.hosts import HostCheck
 from keras_transformers.serving.model_config import ModelSettings
 from keras_transformers.serving.models import Models
+
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -161,7 +164,7 @@ class Server:
         self._rest.should_exit = True
         ended = self._grpc.stop(self.engine.limits.timeout_s)
         if self._rest_thread.is_alive():
-            self._rest_thread.join()
+            self._end_rest()
         ended.wait()
         if self._health_thread.is_alive():
             self._health_thread.join()
@@ -186,6 +189,15 @@ class Server:
     def _serve_rest(self) -> None:
         assert self._listening is not None
         asyncio.run(self._rest.serve(sockets=[self._listening]))
+
+    def _end_rest(self) -> None:
+        """Waits for uvicorn, which answers what is under way; not longer than that may take."""
+        for force in (False, True):
+            self._rest.force_exit = force
+            self._rest_thread.join(self.engine.limits.timeout_s + 5 if not force else 5)
+            if not self._rest_thread.is_alive():
+                return
+        _logger.warning("the REST server did not end; its thread goes with the process")
 
     def _tell_health(self) -> None:
         """Keeps the health service's answer true."""
