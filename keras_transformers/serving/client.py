@@ -1,8 +1,8 @@
 """A client of TF Serving, or of the local server, by REST or gRPC."""
 
 import random
-import time
 from collections.abc import Callable, Mapping, Sequence
+from time import monotonic, sleep
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -278,20 +278,20 @@ class Client:
 
     def _retrying(self, send: Callable[[float], _T]) -> _T:
         """Sends a request, with the seconds it has left, until it is taken on or time is up."""
-        deadline = time.monotonic() + self._timeout_s
+        deadline = monotonic() + self._timeout_s
         pause_s = _FIRST_PAUSE_S
         for attempt in range(1, self._max_attempts + 1):
             try:
-                return send(max(0.001, deadline - time.monotonic()))
+                return send(max(0.001, deadline - monotonic()))
             except RequestError as error:
                 drawn_s = pause_s * (0.5 + random.random())  # so that clients do not march in step
                 if (
                     error.code not in _RETRIED
                     or attempt == self._max_attempts
-                    or time.monotonic() + drawn_s >= deadline
+                    or monotonic() + drawn_s >= deadline
                 ):
                     raise
-                time.sleep(drawn_s)
+                sleep(drawn_s)
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
         raise AssertionError("unreachable")
 

@@ -25,6 +25,8 @@ from keras_transformers.serving.hosts import HostCheck
 from keras_transformers.serving.model_config import ModelSettings
 from keras_transformers.serving.models import Models
 
+# What ending may take beyond the time of the requests that are under way.
+_PATIENCE_S = 5.0
 _logger = logging.getLogger(__name__)
 
 
@@ -194,7 +196,8 @@ class Server:
         """Waits for uvicorn, which answers what is under way; not longer than that may take."""
         for force in (False, True):
             self._rest.force_exit = force
-            self._rest_thread.join(self.engine.limits.timeout_s + 5 if not force else 5)
+            patience_s = _PATIENCE_S if force else self.engine.limits.timeout_s + _PATIENCE_S
+            self._rest_thread.join(patience_s)
             if not self._rest_thread.is_alive():
                 return
         _logger.warning("the REST server did not end; its thread goes with the process")

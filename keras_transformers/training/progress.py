@@ -1,8 +1,8 @@
 """How far a training is, on a terminal: with the time that is left for all of its epochs."""
 
 import atexit
-import time
 from collections.abc import Mapping
+from time import monotonic
 from typing import Any
 
 import keras
@@ -71,7 +71,7 @@ class RichProgress(NoProgress):
         self._first_batch: int | None = None
         self._epoch = self._in_epoch = 0  # of a run that is done already no epoch begins
         self._steps = self.params.get("steps")
-        self._started = self._drawn = time.monotonic()
+        self._started = self._drawn = monotonic()
         self._progress.start()
         atexit.register(self._progress.stop)  # an error in `fit` calls no callback
 
@@ -91,7 +91,7 @@ class RichProgress(NoProgress):
     def on_train_batch_end(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
         """Moves the bar."""
         self._in_epoch = batch + 1
-        if time.monotonic() - self._drawn >= _SECONDS_BETWEEN_DRAWINGS:
+        if monotonic() - self._drawn >= _SECONDS_BETWEEN_DRAWINGS:
             self._draw(logs)
 
     def on_epoch_end(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
@@ -107,7 +107,7 @@ class RichProgress(NoProgress):
         atexit.unregister(self._progress.stop)
 
     def _draw(self, logs: Mapping[str, Any] | None) -> None:
-        self._drawn = time.monotonic()
+        self._drawn = monotonic()
         epochs, steps = self.params["epochs"], self._steps
         done = self._epoch * (steps or 0) + self._in_epoch
         first = (self._first_epoch or 0) * (steps or 0) + (self._first_batch or 0)

@@ -9,8 +9,8 @@ import logging
 import math
 import os
 import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
+from time import monotonic
 from typing import Any
 
 import keras
@@ -98,12 +98,12 @@ class Telemetry(keras.callbacks.Callback):
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         """Starts the epoch's clock."""
         self._steps = 0
-        self._epoch_mark = self._mark = self._now = (time.monotonic(), 0)
+        self._epoch_mark = self._mark = self._now = (monotonic(), 0)
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         """Adds the figures, when it is time."""
         before, self._steps = self._steps, batch + 1
-        self._now = (time.monotonic(), self._steps)
+        self._now = (monotonic(), self._steps)
         if self._is_first_batch:
             self._is_first_batch = False
             self._epoch_mark = self._mark = self._now

@@ -74,14 +74,14 @@ def test_on_several_replicas(folder, monkeypatch):
         folder,
         dev_file=folder / "dev.tsv",
         test_file=folder / "dev.tsv",
-        batch_size=16,
+        epochs=8,
+        batch_size=8,
         strategy="mirrored",
         accumulate=2,
     )
     run(monkeypatch, arguments)
     metrics = json.loads((folder / "runs/classification/metrics.json").read_text())
-    first, second = (epoch["loss"] for epoch in metrics["epochs"])
-    assert second < first
+    assert metrics["epochs"][-1]["loss"] < 0.8 * metrics["epochs"][0]["loss"]
     assert metrics["test_accuracy"] == pytest.approx(metrics["dev_accuracy"])
     config = json.loads((folder / "runs/classification/config.json").read_text())
     assert (config["strategy"], config["accumulate"]) == ("mirrored", 2)

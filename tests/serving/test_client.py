@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 from keras_transformers.serving import Client, Code, Limits, ModelSettings, RequestError, Server
+from keras_transformers.serving import client as client_module
+from keras_transformers.serving import server as server_module
 from keras_transformers.serving.results import (
     Answer,
     Classification,
@@ -106,7 +108,7 @@ def test_no_server(target):
 
 
 def test_only_what_was_not_taken_on_is_sent_again(client, monkeypatch):
-    monkeypatch.setattr(time, "sleep", lambda seconds: slept.append(seconds))
+    monkeypatch.setattr(client_module, "sleep", lambda seconds: slept.append(seconds))
     for code, attempts in (
         (Code.UNAVAILABLE, 5),
         (Code.RESOURCE_EXHAUSTED, 5),
@@ -183,6 +185,17 @@ def test_a_first_version_may_come_later(publish, tmp_path, half_plus):
         while not server.engine.models.is_ready():
             time.sleep(0.02)
         assert client.predict({"x": [1.0]}, model="m")["y"].tolist() == [2.5]
+
+
+def test_a_rest_loop_that_hangs_does_not_hold_up_the_end(monkeypatch, caplog):
+    ending = threading.Event()
+    monkeypatch.setattr(Server, "_serve_rest", lambda self: ending.wait())
+    monkeypatch.setattr(server_module, "_PATIENCE_S", 0.01)
+    server = Server([], rest_port=0, grpc_port=None, limits=Limits(timeout_s=0.01))
+    server.start()
+    server.stop()
+    assert "the REST server did not end" in caplog.text
+    ending.set()
 
 
 def test_stopping_answers_what_is_under_way(publish, tmp_path):

@@ -24,7 +24,7 @@ def terminal():
 
 def test_a_bar_with_the_time_left(monkeypatch, capsys):
     now = iter(range(0, 10_000, 10))
-    monkeypatch.setattr(progress.time, "monotonic", lambda: next(now))
+    monkeypatch.setattr(progress, "monotonic", lambda: next(now))
     console = terminal()
     fit([RichProgress(console)], epochs=3, initial_epoch=1, validation_data=(np.ones((2, 2)),) * 2)
     shown = console.file.getvalue()
@@ -43,7 +43,7 @@ def test_the_time_left_is_that_of_all_epochs(monkeypatch):
     class Clock:
         now = 0.0
 
-    monkeypatch.setattr(progress.time, "monotonic", lambda: Clock.now)
+    monkeypatch.setattr(progress, "monotonic", lambda: Clock.now)
     console = terminal()
     bar = RichProgress(console)
     bar.set_params({"epochs": 3, "steps": 10, "verbose": 1})
@@ -60,7 +60,7 @@ def test_batches_that_were_done_before_take_no_time(monkeypatch):
     class Clock:
         now = 0.0
 
-    monkeypatch.setattr(progress.time, "monotonic", lambda: Clock.now)
+    monkeypatch.setattr(progress, "monotonic", lambda: Clock.now)
     console = terminal()
     bar = RichProgress(console)
     bar.set_params({"epochs": 2, "steps": 10, "verbose": 1})

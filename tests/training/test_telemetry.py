@@ -23,7 +23,7 @@ def clock(monkeypatch):
     class Clock:
         now = 100.0
 
-    monkeypatch.setattr(telemetry.time, "monotonic", lambda: Clock.now)
+    monkeypatch.setattr(telemetry, "monotonic", lambda: Clock.now)
     return Clock
 
 
