@@ -4,31 +4,32 @@
 
 "Attention Is All You Need", table 1: self-attention O(n^2 d), recurrent O(n d^2), convolutional
 O(k n d^2) with kernels of k positions. Measured is a training step of one layer, forward and
-backward, 4 sequences, float32, one thread. Each line below is a sweep over one of n, d and k; its
-exponent is the slope of a line through the logarithms. Beside it stands the slope of the layer's
-count of operations, or of floats kept for the backward pass, over the same sizes.
+backward, 4 sequences, float32, one thread. Each line below is a sweep over one of
+n, d and k; its exponent is the slope of a line through the logarithms. Beside it stands the slope
+of the layer's count of operations, or of floats kept for the backward pass, over the same sizes.
 
 - self-attention: scores, softmax and weighted sum in heads of 64, as the table counts it;
 - attention layer: the same with its four projections, n^2 d + n d^2: `layers.MultiHeadAttention`;
 - recurrent: a GRU, `layers.recurrent.Recurrent`;
 - convolution: `keras.layers.Conv1D`.
 
-Time is CPU time, the median of rounds that visit all sizes in turn. Memory is by how much the peak
-of resident memory rises in a process of its own (Linux); a few MB may hide in what was free before.
+Time is CPU time, the median of rounds that visit all sizes in turn. Memory is by how much a step
+raises the peak of resident memory, in a process of its own without oneDNN (Linux, glibc).
 """
 
 import argparse
+import ctypes
 import dataclasses
 import functools
 import math
 import multiprocessing
 import os
 import random
-import resource
 import statistics
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
+from unittest import mock
 
 for variable in ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS"):
     os.environ.setdefault(variable, "1")
@@ -43,6 +44,7 @@ from keras_transformers.layers import MultiHeadAttention  # noqa: E402
 from keras_transformers.layers.recurrent import Recurrent  # noqa: E402
 
 BATCH, HEAD_DIM = 4, 64
+_M_MMAP_THRESHOLD = -3  # of <malloc.h>
 Axis = Literal["n", "d", "k"]
 Figure = Literal["time", "memory"]
 
@@ -201,19 +203,30 @@ def seconds(measured: Sequence[tuple[str, Point]], rounds: int) -> dict[tuple[st
 
 
 def memory(subject: str, point: Point) -> float:
-    """Bytes by which a step raises the peak of this process' memory. Call it in a fresh process."""
-    training_step(subject, dataclasses.replace(point, n=8))()  # what comes once, at the first step
-    step = training_step(subject, dataclasses.replace(point))
-    with open("/proc/self/statm", encoding="ascii") as file:
-        before = int(file.read().split()[1]) * resource.getpagesize()
+    """Bytes by which a step raises the resident memory of a process that `memories` made."""
+    # Large blocks come from the system and go back to it, however many came before (mallopt(3)).
+    ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, 64 * 1024)
+    step = training_step(subject, point)
+    step()  # what comes once, at the first step
+    with open("/proc/self/clear_refs", "w", encoding="ascii") as file:
+        file.write("5")  # forgets the peak (proc(5))
+    before = resident("VmRSS")
     step()
-    return max(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024.0 - before, 1.0)
+    return max(resident("VmHWM") - before, 1.0)
 
 
-def in_fresh_process(subject: str, point: Point) -> float:
-    """`memory` in a fork of this process, which must not have run TensorFlow yet."""
-    with multiprocessing.get_context("fork").Pool(1) as pool:
-        return pool.apply(memory, (subject, point))
+def memories(measured: Sequence[tuple[str, Point]]) -> list[float]:
+    """`memory` of each, in a process of its own, where oneDNN's pool hides nothing."""
+    without_pool = mock.patch.dict(os.environ, TF_ENABLE_ONEDNN_OPTS="0")
+    with without_pool, multiprocessing.get_context("spawn").Pool(1) as pool:
+        return pool.starmap(memory, measured)
+
+
+def resident(figure: Literal["VmRSS", "VmHWM"]) -> float:
+    """Bytes of this process' memory, now or at its peak."""
+    with open("/proc/self/status", encoding="ascii") as file:
+        (line,) = (line for line in file if line.startswith(figure))
+    return int(line.split()[1]) * 1024.0
 
 
 def table(found: Sequence[tuple[Sweep, list[float]]]) -> str:
@@ -264,17 +277,17 @@ def plot(found: Sequence[tuple[Sweep, list[float]]], path: str) -> None:
 
 
 def run(chosen: Sequence[Sweep], rounds: int) -> list[tuple[Sweep, list[float]]]:
-    """Measures all sweeps; memory first, in forks, before TensorFlow runs here."""
-    figures: dict[tuple[Figure, str, Point], float] = {}
-    for sweep in chosen:
-        for point in sweep.points if sweep.figure == "memory" else ():
-            key: tuple[Figure, str, Point] = ("memory", sweep.subject, point)
-            if key not in figures:
-                figures[key] = in_fresh_process(sweep.subject, point)
-    timed = [(s.subject, point) for s in chosen if s.figure == "time" for point in s.points]
-    for (subject, point), value in seconds(timed, rounds).items():
-        figures["time", subject, point] = value
-    return [(s, [figures[s.figure, s.subject, point] for point in s.points]) for s in chosen]
+    """Measures all sweeps."""
+
+    def asked(figure: Figure) -> list[tuple[str, Point]]:
+        return [(s.subject, point) for s in chosen if s.figure == figure for point in s.points]
+
+    measured = list(dict.fromkeys(asked("memory")))
+    figures = {
+        "memory": dict(zip(measured, memories(measured), strict=True)),
+        "time": seconds(asked("time"), rounds),
+    }
+    return [(s, [figures[s.figure][s.subject, point] for point in s.points]) for s in chosen]
 
 
 def main() -> None:

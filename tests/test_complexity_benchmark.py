@@ -51,13 +51,11 @@ def test_theory_is_table_1_of_the_paper(benchmark):
 
 
 def test_small_sweeps_are_measured_printed_and_drawn(tmp_path):
-    """In a process of its own: memory is measured in forks before TensorFlow runs."""
+    """In a process of its own, which makes the one where memory is measured."""
     program = f"""
-import importlib.util, sys
-spec = importlib.util.spec_from_file_location("complexity", {str(FILE)!r})
-module = importlib.util.module_from_spec(spec)
-sys.modules["complexity"] = module
-spec.loader.exec_module(module)
+import sys
+sys.path.insert(0, {str(FILE.parent)!r})
+import complexity as module
 points = tuple(module.Point(n=n, d=64) for n in (64, 512))
 chosen = [module.Sweep(name, "time", "n", points) for name in module.SUBJECTS]
 larger = tuple(module.Point(n=n, d=64) for n in (256, 1024))

@@ -7,7 +7,6 @@ lacks: a projection, clipping and TensorFlow 1's order of gates.
 """
 
 import functools
-import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
@@ -181,39 +180,48 @@ def scan_steps(
 ) -> tuple[Any, Any]:
     """A loop over time whose state is kept at every step: `ops.scan` as TensorFlow can do it.
 
-    Keras 3.15's scan on TensorFlow fails on several sequences of unknown length, so they go in side
-    by side; and it keeps only what is shaped like the state. What needs no gradient, such as a
-    mask, is no sequence here: the step takes it by its index.
+    What needs no gradient, such as a mask, is no sequence here: the step takes it by its index.
 
     Args:
-        step: called with the state, the index (an int32 scalar) and a slice of each sequence,
-            (batch, dim); returns the next state.
+        step: called with the state, the index (an int32 scalar) and a slice of each sequence;
+            returns the next state.
         state: any structure of tensors.
-        sequences: (time, batch, dim) each, of one float type.
+        sequences: (time, ...) each, of one length; one at least.
         reverse: go from the last step to the first.
 
     Returns:
         The states after every step, (time, ...) each, at that step; and the state after the last.
     """
-    ends = list(itertools.accumulate(sequence.shape[-1] for sequence in sequences))[:-1]
-    joined = ops.concatenate(sequences, axis=-1) if ends else sequences[0]
-
-    def body(carry: Any, inputs: Any) -> tuple[Any, Any]:
-        index, state = carry
-        slices = ops.split(inputs, ends, axis=-1) if ends else [inputs]
-        state = step(state, index, *slices)
-        carry = (index - 1 if reverse else index + 1, state)
-        return carry, carry
-
-    length = ops.shape(joined)[0]
-    stepped = at_least_one(joined)
-    first = ops.convert_to_tensor(ops.shape(stepped)[0] - 1 if reverse else 0, dtype="int32")
-    (_, after), (_, every) = ops.scan(body, (first, state), stepped, reverse=reverse)
-    if stepped is joined:
+    length = ops.shape(sequences[0])[0]
+    stepped = [at_least_one(sequence) for sequence in sequences]
+    indices = ops.arange(ops.shape(stepped[0])[0], dtype="int32")
+    every = _scan(lambda state, inputs: step(state, *inputs), state, (indices, *stepped), reverse)
+    after = keras.tree.map_structure(lambda kept: kept[0 if reverse else -1], every)
+    if stepped[0] is sequences[0]:
         return every, after
     every = keras.tree.map_structure(lambda kept: kept[:length], every)
     pick = functools.partial(ops.where, ops.convert_to_tensor(length) > 0)
     return every, keras.tree.map_structure(pick, after, state)
+
+
+def _scan(step: Callable[..., Any], state: Any, inputs: Any, reverse: bool) -> Any:
+    """The states after every step."""
+    if keras.backend.backend() == "tensorflow":
+        # Keras 3.15's scan fails here on several inputs of unknown length, and does not tell the
+        # loop how often it runs at most, without which XLA cannot differentiate it.
+        import tensorflow as tf
+
+        def alike(state: Any, inputs: Any) -> Any:  # lists, from a saved model, stay lists
+            after = keras.tree.flatten(step(state, inputs))
+            return keras.tree.pack_sequence_as(state, after)
+
+        return tf.scan(alike, inputs, state, reverse=reverse)
+
+    def both(state: Any, inputs: Any) -> tuple[Any, Any]:
+        state = step(state, inputs)
+        return state, state
+
+    return ops.scan(both, state, inputs, reverse=reverse)[1]
 
 
 def at_least_one(sequence: Any) -> Any:
