@@ -14,7 +14,7 @@ of the layer's count of operations, or of floats kept for the backward pass, ove
 - convolution: `keras.layers.Conv1D`.
 
 Time is CPU time, the median of rounds that visit all sizes in turn. Memory is by how much a step
-raises the peak of resident memory, in a process of its own without oneDNN (Linux, glibc).
+raises the peak of resident memory, in a new process without oneDNN (Linux, glibc).
 """
 
 import argparse
@@ -203,7 +203,7 @@ def seconds(measured: Sequence[tuple[str, Point]], rounds: int) -> dict[tuple[st
 
 
 def memory(subject: str, point: Point) -> float:
-    """Bytes by which a step raises the resident memory of a process that `memories` made."""
+    """Bytes by which a step raises the resident memory of the process."""
     # Large blocks come from the system and go back to it, however many came before (mallopt(3)).
     ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, 64 * 1024)
     step = training_step(subject, point)
@@ -216,10 +216,10 @@ def memory(subject: str, point: Point) -> float:
 
 
 def memories(measured: Sequence[tuple[str, Point]]) -> list[float]:
-    """`memory` of each, in a process of its own, where oneDNN's pool hides nothing."""
-    without_pool = mock.patch.dict(os.environ, TF_ENABLE_ONEDNN_OPTS="0")
-    with without_pool, multiprocessing.get_context("spawn").Pool(1) as pool:
-        return pool.starmap(memory, measured)
+    """`memory` of each, every one in a process of its own, where oneDNN's pool hides nothing."""
+    spawn, without_pool = multiprocessing.get_context("spawn"), {"TF_ENABLE_ONEDNN_OPTS": "0"}
+    with mock.patch.dict(os.environ, without_pool), spawn.Pool(1, maxtasksperchild=1) as pool:
+        return pool.starmap(memory, measured, chunksize=1)
 
 
 def resident(figure: Literal["VmRSS", "VmHWM"]) -> float:
