@@ -1,4 +1,4 @@
-"""What the recipes share that fine-tune an encoder: options that mean the same, and their use."""
+"""What the recipes share that fine-tune: options that mean the same, and their use."""
 
 import dataclasses
 import itertools
@@ -25,13 +25,8 @@ BATCH_SIZES = (16, 32)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class FineTuning(runs.Run):
-    """A recipe's configuration begins with these; they mean the same in all of them."""
-
-    weights: Path | None = None  # Hugging Face BERT: config.json, model.safetensors, vocab.txt
-    model: str | None = None  # instead: a name of `keras-transformers list`, random weights
-    vocabulary: Path | None = None  # vocab.txt for --model; --weights brings its own
-    lowercase: bool = True  # False for cased vocabularies
+class Tuning(runs.Run):
+    """The options of fine-tuning any model; they mean the same in all recipes."""
 
     epochs: int = 3
     batch_size: int = 32
@@ -39,8 +34,8 @@ class FineTuning(runs.Run):
     warmup_fraction: float = 0.1  # of all updates
     weight_decay: float = 0.01
     clip_norm: float = 1.0
-    dropout: float = 0.1  # in the encoder, its attention and the head
-    max_sequence_length: int = 128  # tokens of an input, [CLS] and [SEP] included
+    dropout: float = 0.1  # in the model, its attention and the head
+    max_sequence_length: int = 128  # tokens of an input, those around its texts included
     grid: bool = False  # a run for each learning rate and batch size of BERT's appendix A.3
 
     name: str = "fine_tuning"  # the run's folder in runs_dir
@@ -52,16 +47,6 @@ class FineTuning(runs.Run):
         if self.export and strategies.is_chief():
             split_target(self.export)
         return folder
-
-    def encoder(self) -> tuple[keras.Model, WordPieceTokenizer]:
-        """The encoder, pretrained or new, and the tokenizer whose ids it reads."""
-        return load_encoder(
-            weights=self.weights,
-            model=self.model,
-            vocabulary=self.vocabulary,
-            lowercase=self.lowercase,
-            dropout=self.dropout,
-        )
 
     def schedule(self, steps_per_epoch: int) -> keras.optimizers.schedules.LearningRateSchedule:
         """A warm-up, then linear decay to 0 at the last update."""
@@ -78,6 +63,26 @@ class FineTuning(runs.Run):
         return adamw(schedule, weight_decay=self.weight_decay, clip_norm=self.clip_norm)
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FineTuning(Tuning):
+    """A recipe's configuration that fine-tunes an encoder begins with these."""
+
+    weights: Path | None = None  # Hugging Face BERT: config.json, model.safetensors, vocab.txt
+    model: str | None = None  # instead: a name of `keras-transformers list`, random weights
+    vocabulary: Path | None = None  # vocab.txt for --model; --weights brings its own
+    lowercase: bool = True  # False for cased vocabularies
+
+    def encoder(self) -> tuple[keras.Model, WordPieceTokenizer]:
+        """The encoder, pretrained or new, and the tokenizer whose ids it reads."""
+        return load_encoder(
+            weights=self.weights,
+            model=self.model,
+            vocabulary=self.vocabulary,
+            lowercase=self.lowercase,
+            dropout=self.dropout,
+        )
+
+
 def with_grid(main: Callable[[Any], dict[str, Any]]) -> Callable[[Any], dict[str, Any]]:
     """`main` of a recipe, that makes a run for each point of the grid where `--grid` says so.
 
@@ -86,13 +91,13 @@ def with_grid(main: Callable[[Any], dict[str, Any]]) -> Callable[[Any], dict[str
     also within a run, without `--resume`.
     """
 
-    def run(config: FineTuning) -> dict[str, Any]:
+    def run(config: Tuning) -> dict[str, Any]:
         return _run_grid(main, config) if config.grid else main(config)
 
     return run
 
 
-def _run_grid(main: Callable[[Any], dict[str, Any]], config: FineTuning) -> dict[str, Any]:
+def _run_grid(main: Callable[[Any], dict[str, Any]], config: Tuning) -> dict[str, Any]:
     """A run for each learning rate and batch size; returns what it writes to grid.json."""
     with runs.user_errors():
         if config.export:

@@ -15,6 +15,7 @@ Score:   SST-2 (6,911 whole sentences, without GLUE's phrases), accuracy on dev,
          The last epoch's: 0.8853, 0.8773, 0.8739, mean 0.8788
 """
 
+import collections
 import dataclasses
 import time
 from collections.abc import Sequence
@@ -33,6 +34,7 @@ from keras_transformers.inspection import update_cost
 from keras_transformers.models import fasttext
 from keras_transformers.tokenizers import NgramTokenizer, WordPieceTokenizer
 from keras_transformers.training import runs, strategies
+from keras_transformers.training.losses import TokenCrossentropy
 from keras_transformers.training.resume import Resume
 
 
@@ -41,9 +43,14 @@ class Config(LabelledFiles, FineTuning):
     """Fine-tunes a BERT encoder to classify texts or pairs of texts."""
 
     pooling: Literal["cls", "mean"] = "cls"  # the pooler on [CLS], as BERT; or all tokens' mean
-    embedding_dim: int = 10  # of fasttext, as the next two
+    label_smoothing: float = 0.0  # share of the target that is spread evenly over the labels
+
+    embedding_dim: int = 10  # of fasttext, as the next five
     word_ngrams: int = 2  # the longest runs of words that count as one
-    num_buckets: int = 200_000  # that these are hashed into
+    min_characters: int = 0  # the shortest runs of characters in a word that count as one
+    max_characters: int = 0  # the longest; 0 for none
+    num_buckets: int = 200_000  # that all these are hashed into
+    hierarchical: bool = False  # softmax by a Huffman tree of the labels
 
     name: str = "classification"  # the run's folder in runs_dir
 
@@ -55,7 +62,7 @@ def main(config: Config) -> dict[str, Any]:
         folder = config.begin()
         train, dev, test, labels = config.read()
         with config.scope():
-            model, tokenizer = build(config, train.texts, len(labels))
+            model, tokenizer = build(config, train, labels)
         checked_length(model, config.max_sequence_length, pair=train.texts_b is not None)
 
         def batches(
@@ -84,7 +91,7 @@ def main(config: Config) -> dict[str, Any]:
         with config.scope():
             model.compile(
                 optimizer=optimizer(config, len(train_batches)),
-                loss={"logits": keras.losses.SparseCategoricalCrossentropy(from_logits=True)},
+                loss={"logits": TokenCrossentropy(label_smoothing=config.label_smoothing)},
                 metrics={"logits": [keras.metrics.SparseCategoricalAccuracy(name="accuracy")]},
                 jit_compile=False,
             )
@@ -134,7 +141,7 @@ def main(config: Config) -> dict[str, Any]:
 
 
 def build(
-    config: Config, texts: Sequence[str], num_classes: int
+    config: Config, train: Examples, labels: Sequence[str]
 ) -> tuple[keras.Model, WordPieceTokenizer | NgramTokenizer]:
     """The encoder, pretrained or not, with a classifier on top, and its tokenizer."""
     encoder: keras.Model
@@ -146,17 +153,27 @@ def build(
                 "leave --weights, --vocabulary and --grid out"
             )
         tokenizer = NgramTokenizer.train(
-            texts, word_ngrams=config.word_ngrams, num_buckets=config.num_buckets
+            train.texts,
+            num_buckets=config.num_buckets,
+            word_ngrams=config.word_ngrams,
+            min_characters=config.min_characters,
+            max_characters=config.max_characters,
         )
         encoder = fasttext.fasttext(
             vocabulary_size=tokenizer.vocabulary_size, embedding_dim=config.embedding_dim
         )
-        model = kt.heads.classifier(encoder, num_classes, dropout=0.0)
+        if config.hierarchical:
+            counts = collections.Counter(train.labels)
+            model = fasttext.hierarchical_classifier(encoder, [counts[label] for label in labels])
+        else:
+            model = kt.heads.classifier(encoder, len(labels), dropout=0.0)
     else:
+        if config.hierarchical:
+            raise ValueError("--hierarchical is of --model fasttext: leave it out")
         encoder, tokenizer = config.encoder()
         if config.pooling == "mean":
             encoder = with_mean_pooling(encoder)
-        model = kt.heads.classifier(encoder, num_classes, dropout=config.dropout)
+        model = kt.heads.classifier(encoder, len(labels), dropout=config.dropout)
     check_model(model, tokenizer, "logits", inputs=token_inputs(model))
     return model, tokenizer
 

@@ -12,6 +12,7 @@ Score:   not been run
 
 import dataclasses
 import time
+from pathlib import Path
 from typing import Any
 
 import keras
@@ -24,7 +25,7 @@ from keras_transformers.data.examples import Examples, majority_share
 from keras_transformers.data.labelled_files import LabelledFiles
 from keras_transformers.encoders import load_language_model
 from keras_transformers.export.text import ONE_TEXT_INPUTS, check_model, checked_length
-from keras_transformers.fine_tuning import FineTuning, with_grid
+from keras_transformers.fine_tuning import Tuning, with_grid
 from keras_transformers.inspection import update_cost
 from keras_transformers.models import gpt
 from keras_transformers.training import runs, strategies
@@ -34,8 +35,12 @@ from keras_transformers.training.resume import Resume
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Config(LabelledFiles, FineTuning):
+class Config(LabelledFiles, Tuning):
     """Fine-tunes a GPT to classify texts or pairs of texts."""
+
+    weights: Path | None = None  # like GPT-2's: config.json, model.safetensors and `vocabulary`'s
+    model: str | None = None  # instead: a name of `keras-transformers list 'gpt*'`, random weights
+    vocabulary: Path | None = None  # folder of vocab.json, merges.txt; --weights brings its own
 
     learning_rate: float = 6.25e-5  # the highest, after the warm-up; this and the next as the paper
     warmup_fraction: float = 0.002
@@ -50,8 +55,6 @@ def main(config: Config) -> dict[str, Any]:
     with runs.user_errors():
         if config.language_model_weight < 0:
             raise ValueError(f"--language-model-weight {config.language_model_weight}: 0 or more")
-        if not config.lowercase:
-            raise ValueError("byte pairs keep the case of a text: leave --no-lowercase out")
         folder = config.begin()
         train, dev, test, labels = config.read()
         with config.scope():

@@ -54,7 +54,8 @@ class ImageDecoder:
 
         Raises:
             tf.errors.InvalidArgumentError: when the graph runs: rows that are neither PNG nor JPEG,
-                with their numbers; data that are damaged or cut; too many pixels.
+                with their numbers; data that are cut or damaged, as far as their format tells (a
+                PNG's checksums do, a JPEG has none); too many pixels.
         """
         height, width = self.image_size
         spec = tf.TensorSpec([height, width, self.num_channels], tf.float32)

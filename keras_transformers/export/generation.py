@@ -155,6 +155,10 @@ class TextGenerator:
                 "num_tokens": num_tokens,
             }
 
+    def check_prompts(self, prompt: Any) -> None:
+        """Raises tf.errors.InvalidArgumentError, eagerly, for prompts that `generate` refuses."""
+        self._length_check(tf.cast(self._tokens(prompt).row_lengths(), tf.int32), "prompt")
+
     def _tokens(self, text: Any) -> Any:
         """Start token and tokens, int32 (batch, None)."""
         tokens = self.tokenizer.tokenize(text)
@@ -204,8 +208,12 @@ class TextGenerator:
 
         def choose(logits: Any, index: Any, _: Any) -> tuple[Any, Any]:
             log_probs = tf.nn.log_softmax(logits)  # (batch, vocabulary)
-            kept = _keep_top_k(log_probs / options["temperature"][:, None], options["top_k"])
-            probabilities = _keep_top_p(tf.nn.softmax(kept), options["top_p"])
+            # Filtered before they are divided, and 0 the largest: extreme temperatures make ties of
+            # the others, or infinities, and the likeliest token stays the likeliest.
+            kept = _keep_top_k(log_probs, options["top_k"])
+            kept -= tf.reduce_max(kept, axis=1, keepdims=True)
+            probabilities = tf.nn.softmax(kept / options["temperature"][:, None])
+            probabilities = _keep_top_p(probabilities, options["top_p"])
             chosen = draw(probabilities, tf.gather(uniform, index, axis=1))
             return chosen, tf.gather(log_probs, chosen, batch_dims=1)
 
@@ -295,7 +303,7 @@ def generator(
         top_p: of serving_default.
         seed: of serving_default.
         examples: prompts to check the export with; they are stored in it with what follows them,
-            so give none that are secret. Two plain ones by default.
+            so give none that are secret. Two plain ones by default, cut to fit.
         weights_dtype: "bfloat16" stores matrices in half the space, see `StoredWeights`.
         scores: what the model reached, stored in the export: figure -> value, the data in the
             figure's name, such as {"accuracy on SST-2 dev": 0.91}.
@@ -306,7 +314,8 @@ def generator(
 
     Raises:
         FileExistsError: the version exists.
-        ValueError: model and tokenizer do not fit each other, or an option is out of its range.
+        ValueError: model and tokenizer do not fit each other, an option is out of its range, or an
+            example is longer than the model's positions.
         RuntimeError: the written export does not repeat the model's outputs.
     """
     graph = TextGenerator(model, tokenizer)
@@ -324,12 +333,15 @@ def generator(
             prompt, **{k: tf.fill(batch, tf.cast(v, _OPTIONS[k])) for k, v in defaults.items()}
         )
 
+    # A token is a byte at least: half of the positions stay for what is drawn.
+    room = graph.max_sequence_length // 2
+    prompts = _strings([text[:room] for text in _EXAMPLES] if examples is None else examples)
+    awkward = _strings(["", b"\xff\xfe is no UTF-8 \x00"[:room], "  \n"[:room]])
     try:
         graph.check_options({k: tf.constant([v], _OPTIONS[k]) for k, v in defaults.items()})
+        graph.check_prompts(prompts)
     except tf.errors.InvalidArgumentError as error:
-        raise ValueError(f"an option is out of its range: {error.message}") from error
-    prompts = _strings(_EXAMPLES if examples is None else examples)
-    awkward = _strings(["", b"\xff\xfe is no UTF-8 \x00", "  \n"])
+        raise ValueError(f"an option or example is out of its range: {error.message}") from error
     batches = [prompts, awkward, _strings([])]
     generated = {
         "text": tf.TensorSpec([None], tf.string),

@@ -2,6 +2,8 @@
 
 import json
 import runpy
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -68,6 +70,42 @@ def test_greedy_search_goes_on_as_transformers_does(maker, golden, loaded):
         *loaded["gpt2"].start_decoding(prompts), end_token_id=None, max_length=8, growing_axis=2
     )
     np.testing.assert_array_equal(found.token_ids[:, 0], golden["gpt2/greedy"])
+
+
+@pytest.mark.slow
+def test_on_jax_the_same_numbers_without_tensorflow():
+    pytest.importorskip("jax", reason="needs jax: pip install -e .[dev]")
+    program = f"""
+import runpy, sys, keras, numpy as np
+from keras_transformers.convert import load_gpt
+from keras_transformers.models.gpt import causal_lm, classifier
+golden, folder = np.load({str(GOLDEN / "gpt_random.npz")!r}), {str(GOLDEN)!r}
+ids = runpy.run_path(folder + "/make_gpt.py")["token_ids"]()
+shape = dict(vocabulary_size=50, num_layers=2, num_heads=2, hidden_dim=16, max_sequence_length=20)
+model = causal_lm(**shape)
+load_gpt(model, folder + "/gpt2_random.safetensors")
+logits = model.predict({{"token_ids": ids}}, verbose=0)["logits"]
+np.testing.assert_allclose(logits, golden["gpt2/logits"], atol=2e-5)
+step, last, cache = model.start_decoding(ids[:, :4])
+for index in range(8):
+    logits, cache = step(last, index, cache)
+    last = keras.ops.argmax(logits, axis=-1)
+    np.testing.assert_array_equal(last, golden["gpt2/greedy"][:, index])
+packed = classifier(causal_lm(**shape, separate_documents=True), 2)
+inputs = dict(token_ids=ids, document_ids=np.repeat([[0] * 5 + [1] * 6], 3, axis=0),
+              padding_mask=np.ones((3, 11), bool))
+assert packed(inputs)["logits"].shape == (3, 2)
+print(keras.backend.backend(), "tensorflow" in sys.modules)
+"""
+    result = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        env={"PATH": "", "PYTHONPATH": str(GOLDEN.parents[1]), "KERAS_BACKEND": "jax"},
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr[-2000:]
+    assert result.stdout.split() == ["jax", "False"]
 
 
 @pytest.mark.parametrize("kind", KINDS)

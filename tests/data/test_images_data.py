@@ -336,6 +336,17 @@ def test_what_does_not_decode_is_refused_with_a_reason(bad, text, graph):
         call(tf.constant([png(picture()), bad]))
 
 
+@pytest.mark.parametrize("encode", [tf.io.encode_png, tf.io.encode_jpeg])
+def test_a_file_cut_anywhere_is_refused(encode):
+    image = encode(picture()).numpy()
+    signature = [tf.TensorSpec([1], tf.string)]
+    decode = tf.function(ImageDecoder((4, 4)).__call__, input_signature=signature, autograph=False)
+    decode(tf.constant([image]))
+    for length in range(0, len(image), 3):
+        with pytest.raises(tf.errors.InvalidArgumentError):
+            decode(tf.constant([image[:length]]))
+
+
 def test_decoders_that_cannot_be():
     with pytest.raises(ValueError, match=r"num_channels=4: take 3 \(RGB\) or 1"):
         ImageDecoder((4, 4), 4)

@@ -114,6 +114,25 @@ def test_the_company_in_a_batch_changes_nothing(generate):
     assert together["text"][3] == b""
 
 
+@pytest.mark.parametrize("options", [{"temperature": 2e-38}, {"temperature": 1e38, "top_k": 1}])
+def test_extreme_temperatures_keep_the_likeliest_token(generate, options):
+    expected = generate(TEXTS, top_k=1)["text"].numpy().tolist()
+    assert generate(TEXTS, **options)["text"].numpy().tolist() == expected
+
+
+def test_an_extremely_low_temperature_draws_among_equals(bpe):
+    """Each of 270 log-probabilities, -5.6, divided by so little is beyond all floats."""
+    flat = causal_lm(
+        vocabulary_size=270, num_layers=1, num_heads=1, hidden_dim=4, max_sequence_length=4
+    )
+    flat.set_weights([np.zeros_like(weight) for weight in flat.get_weights()])
+    columns = {"max_length": 1, "temperature": 1.2e-38, "top_k": 0, "top_p": 1.0}
+    rows = {name: np.full(50, value) for name, value in columns.items()}
+    found = TextGenerator(flat, bpe).generate(tf.constant(["the"] * 50), **rows, seed=range(50))
+    np.testing.assert_allclose(found["log_probability"], -np.log(270), rtol=1e-4)
+    assert len(set(found["text"].numpy())) > 20
+
+
 def test_seeds_decide(generate):
     same = generate(["the"] * 3, seed=[1, 1, 2])["text"].numpy()
     assert same[0] == same[1] != same[2]
@@ -268,6 +287,18 @@ def test_the_description_tells_task_options_and_size(exported, model):
     assert described["task"] == "generation"
     assert described["max_length"] == 5
     assert described["model"]["num_parameters"] == model.count_params()
+
+
+def test_a_model_of_few_positions_is_checked_on_shorter_texts(bpe, tmp_path):
+    short = causal_lm(
+        vocabulary_size=270, num_layers=1, num_heads=1, hidden_dim=4, max_sequence_length=5
+    )
+    folder = generator(short, bpe, tmp_path / "1")
+    rows = Predictor(folder, signature="score")({"text": ["the", ""]})
+    assert [row["num_tokens"] for row in rows] == [len(bpe.tokenize(["the"]).to_list()[0]), 0]
+    with pytest.raises(ValueError, match=r"out of its range: a prompt is longer than the 5 pos"):
+        generator(short, bpe, tmp_path / "2", examples=["a prompt"])
+    assert not (tmp_path / "2").exists()
 
 
 def test_what_does_not_fit_is_refused(bpe, tmp_path):

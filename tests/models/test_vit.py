@@ -63,13 +63,35 @@ def test_counts_by_arithmetic_at_both_resolutions(name):
     assert with_representation - encoder == REPRESENTATION.get(name, h * h + h)
 
 
-@pytest.mark.parametrize("name", ["vit_tiny16"])
-def test_counts_of_built_models(name, zero_weights):
-    """At 384 x 384, with representation layer and head; test_registry.py builds the others."""
-    model = kt.create_model(name, image_size=384, use_representation_layer=True)
+@pytest.mark.parametrize("use_representation_layer", [False, True])
+@pytest.mark.parametrize("image_size", [224, 384])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "vit_tiny16",
+        *(pytest.param(n, marks=pytest.mark.slow) for n in ("vit_small16", "vit_b16", "vit_b32")),
+    ],
+)
+def test_counts_of_built_models(name, image_size, use_representation_layer, zero_weights):
+    """The larger ones: by arithmetic above, and built at 224 x 224 in test_registry.py."""
+    model = kt.create_model(
+        name, image_size=image_size, use_representation_layer=use_representation_layer
+    )
     h = family.SIZES[name]["hidden_dim"]
-    assert model.count_params() == COUNTS[name][3] - (h + 1) * 1000 + h * h + h
-    assert kt.heads.classifier(model, 1000).count_params() == COUNTS[name][3] + h * h + h
+    head = (h + 1) * 1000
+    with_head = COUNTS[name][1 if image_size == 224 else 3]
+    layer = use_representation_layer * REPRESENTATION.get(name, h * h + h)
+    assert model.count_params() == with_head - head + layer
+    assert kt.heads.classifier(model, 1000).count_params() == with_head + layer
+
+
+@pytest.mark.parametrize("image_size", [224, 384])
+@pytest.mark.parametrize("patch_size", [14, 16, 32])
+def test_a_narrow_model_has_the_count_by_arithmetic(patch_size, image_size):
+    """384 is no multiple of 14: 27 x 27 patches."""
+    size = {"patch_size": patch_size, "num_layers": 1, "hidden_dim": 4, "image_size": image_size}
+    model = vit(**size, num_heads=1, use_representation_layer=True)
+    assert model.count_params() == num_parameters(**size, use_representation_layer=True)
 
 
 def test_shapes_and_names(encoder):

@@ -68,6 +68,29 @@ def test_the_baseline_learns_and_is_served(folder, monkeypatch):
     assert (folder / "saved/1/saved_model.pb").is_file()
 
 
+def test_the_baseline_with_characters_a_tree_and_smoothed_labels(folder, monkeypatch):
+    arguments = options(
+        folder,
+        model="fasttext",
+        vocabulary=None,
+        dev_file=folder / "dev.tsv",
+        epochs=30,
+        batch_size=8,
+        learning_rate=16.0,
+        word_ngrams=1,
+        min_characters=2,
+        max_characters=3,
+        num_buckets=100,
+        label_smoothing=0.2,
+        max_sequence_length=200,
+    )
+    run(monkeypatch, [*arguments, "--hierarchical"])
+    metrics = json.loads((folder / "runs/classification/metrics.json").read_text())
+    assert metrics["dev_accuracy"] > 0.9
+    # What a loss with this smoothing cannot go below: the entropy of (0.9, 0.1).
+    assert 0.325 < metrics["epochs"][-1]["loss"] < 0.5
+
+
 def test_on_several_replicas(folder, monkeypatch):
     """As many as this process has devices; tests/training/test_distributed.py has two."""
     arguments = options(
@@ -169,6 +192,9 @@ def test_the_same_seed_gives_the_same_figures(folder, monkeypatch):
         ({"vocabulary": "none.txt"}, "none.txt"),
         ({"model": "fasttext"}, "leave --weights, --vocabulary and --grid out"),
         ({"model": "fasttext", "vocabulary": None, "num_buckets": 0}, "num_buckets"),
+        ({"model": "fasttext", "vocabulary": None, "min_characters": 3}, "min_characters=3"),
+        ({"hierarchical": True}, "--hierarchical is of --model fasttext"),
+        ({"label_smoothing": 1}, "label_smoothing is 1.0, must be from 0 to below 1"),
         ({"label_column": 2}, "train.tsv:1: no column 2, the file has 2"),
         ({"label_column": "y"}, "train.tsv:1: no column 'y'"),
         ({"labels": "yes"}, "train.tsv:42: unknown label 'no'"),
@@ -180,8 +206,10 @@ def test_the_same_seed_gives_the_same_figures(folder, monkeypatch):
     ],
 )
 def test_wrong_input_ends_with_one_line_and_status_2(folder, monkeypatch, capsys, changes, message):
+    arguments = options(folder, **changes)
+    arguments = [word.replace("hierarchical=True", "hierarchical") for word in arguments]
     with pytest.raises(SystemExit) as stopped:
-        run(monkeypatch, options(folder, **changes))
+        run(monkeypatch, arguments)
     assert stopped.value.code == 2
     error = capsys.readouterr().err.splitlines()[-1]
     assert error.startswith("error: ")

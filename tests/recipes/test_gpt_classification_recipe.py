@@ -82,7 +82,6 @@ def test_it_learns_both_and_is_served(folder, tmp_path, monkeypatch):
     ("changes", "said"),
     [
         ({"language_model_weight": -1}, "--language-model-weight -1.0: 0 or more"),
-        ({"lowercase": False}, "byte pairs keep the case"),
         ({"model": "gpt2_small"}, "either --weights FOLDER, or --model NAME"),
         ({"weights": None, "model": "bert_tiny", "vocabulary": "v"}, "take one of gpt,"),
         ({"max_sequence_length": 25}, "at most 24, the positions"),
@@ -91,9 +90,20 @@ def test_it_learns_both_and_is_served(folder, tmp_path, monkeypatch):
 )
 def test_what_is_refused(folder, tmp_path, monkeypatch, capsys, changes, said):
     arguments = options(folder, tmp_path, **changes)
-    arguments = ["--no-lowercase" if word == "--lowercase=False" else word for word in arguments]
     with pytest.raises(SystemExit) as ended:
         run(monkeypatch, arguments)
     assert ended.value.code == 2
     assert said in capsys.readouterr().err
     assert not (tmp_path / "runs").exists()
+
+
+def test_its_help_speaks_of_gpt(monkeypatch, capsys):
+    """What recipes share must not tell it of BERT's files, nor of case, which byte pairs keep."""
+    with pytest.raises(SystemExit) as ended:
+        run(monkeypatch, ["--help"])
+    assert not ended.value.code
+    shown = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    for words in ("vocab.json", "merges.txt", "list 'gpt*'", "GPT-2's"):
+        assert words in shown
+    for words in ("vocab.txt", "Hugging Face BERT", "lowercase", "[CLS]"):
+        assert words not in shown
