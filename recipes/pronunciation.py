@@ -28,6 +28,7 @@ from keras_transformers.inspection import update_cost
 from keras_transformers.tokenizers.symbols import SymbolTokenizer
 from keras_transformers.training import runs, strategies
 from keras_transformers.training.averaging import CheckpointAveraging
+from keras_transformers.training.checkpoints import write_weights
 from keras_transformers.training.choice import choose_weights
 from keras_transformers.training.edit_distance import PronunciationErrors, pronunciation_errors
 from keras_transformers.training.encoder_decoders import EncoderDecoderTraining
@@ -160,7 +161,7 @@ def main(config: Config) -> dict[str, Any]:
 
     metrics["chosen"] = choose_weights(model, averaging, score)  # by val, never by the test set
     if strategies.is_chief():
-        model.save_weights(folder / "chosen.weights.h5")
+        write_weights(model, folder / "chosen.weights.h5")
     runs.report(folder, metrics)
     if config.export and strategies.is_chief():
         exported = kt.export.translator(

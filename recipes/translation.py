@@ -38,6 +38,7 @@ from keras_transformers.tokenizers.sentencepiece import SentencePieceTokenizer
 from keras_transformers.training import runs, strategies
 from keras_transformers.training.averaging import CheckpointAveraging, SwapAverageWeights
 from keras_transformers.training.bleu_by_length import bleu_by_length
+from keras_transformers.training.checkpoints import write_weights
 from keras_transformers.training.choice import choose_weights
 from keras_transformers.training.encoder_decoders import EncoderDecoderTraining
 from keras_transformers.training.losses import TokenCrossentropy
@@ -171,7 +172,7 @@ def main(config: Config) -> dict[str, Any]:
 
     metrics["chosen"] = choose_weights(model, averaging, score)  # by val, never by the test set
     if strategies.is_chief():
-        model.save_weights(folder / "chosen.weights.h5")
+        write_weights(model, folder / "chosen.weights.h5")
     sources, references = zip(*splits[config.test_split], strict=True)
     by_length = bleu_by_length(sources, beam.translate_all(sources), references)
     metrics[f"{config.test_split} BLEU by source words"] = by_length

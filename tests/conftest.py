@@ -2,6 +2,9 @@
 
 import os
 import random
+import signal
+import sys
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -16,6 +19,20 @@ def pytest_runtest_setup() -> None:
     Keras draws the seeds of initializers and dropout by Python's `random`.
     """
     random.seed(0)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol() -> Generator[None, object, object]:
+    """What a recipe makes of SIGTERM and of uncaught errors ends with the test that ran it.
+
+    Else pytest itself would go by it, and a job that is told to stop would not.
+    """
+    handler, hook = signal.getsignal(signal.SIGTERM), sys.excepthook
+    try:
+        return (yield)
+    finally:
+        signal.signal(signal.SIGTERM, handler)
+        sys.excepthook = hook
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,6 @@
 """Weights on disk while a model trains."""
 
 import os
-import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,9 @@ from typing import Any
 import keras
 import numpy as np
 
+from keras_transformers.training.guardrails import no_room
 from keras_transformers.training.resume_replicas import Replicas
+from keras_transformers.training.snapshots import CheckpointError
 
 
 class SaveWeights(keras.callbacks.Callback):
@@ -42,6 +43,7 @@ class SaveWeights(keras.callbacks.Callback):
 
         Raises:
             ValueError: the logs lack `monitor`.
+            CheckpointError: the disk is full, for example.
         """
         if self.monitor is not None:
             value = (logs or {}).get(self.monitor)
@@ -55,9 +57,40 @@ class SaveWeights(keras.callbacks.Callback):
             self.best = float(value)
         if not Replicas(self.model).is_chief:
             return
-        scratch = self.path.with_name(f".{uuid.uuid4().hex}-{self.path.name}")
-        try:
-            self.model.save_weights(scratch)
-            scratch.replace(self.path)
-        finally:
-            scratch.unlink(missing_ok=True)
+        write_weights(self.model, self.path)
+
+
+def write_weights(model: keras.Model, path: Path) -> None:
+    """Writes the weights to a file, whole or not at all; over what it was, if it is there.
+
+    Args:
+        model: built.
+        path: ends in ".weights.h5".
+
+    Raises:
+        CheckpointError: the disk is full, for example.
+    """
+    scratch = path.with_name(f".part-{path.name}")  # over one of a killed process
+    try:
+        _reserve(scratch, 4 * model.count_params() + 8192 * (1 + len(model.variables)))
+        model.save_weights(scratch)
+        scratch.replace(path)
+    except OSError as error:
+        kept = "what was written before is kept" if path.exists() else "there were none"
+        raise CheckpointError(
+            f"{path}: the weights could not be written ({no_room(error) or error}); {kept}. Make "
+            "room or allow writing there, then let the training go on"
+        ) from error
+    finally:
+        scratch.unlink(missing_ok=True)
+
+
+def _reserve(path: Path, size: int) -> None:
+    """Sees whether there is room for a file of so many bytes, quotas included.
+
+    HDF5 that could not write the end of a file tries again as the process ends, which then dies of
+    a segmentation fault, whatever its status was to be.
+    """
+    with path.open("wb") as file:
+        if hasattr(os, "posix_fallocate"):  # not on macOS
+            os.posix_fallocate(file.fileno(), 0, size)

@@ -1,6 +1,8 @@
 """Stops a training that has gone wrong before it costs more, or spoils what it had."""
 
+import errno
 import math
+import os
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -19,6 +21,8 @@ _BYTES = {
     "int64": 8,
     "double": 8,
 }
+# Why a file cannot be written that could be in the same place later.
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 _UNITS = {"": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 
 
@@ -114,9 +118,22 @@ def is_out_of_memory(error: BaseException) -> bool:
 
     TensorFlow raises `tf.errors.ResourceExhaustedError`, XLA that or an error of its own with
     RESOURCE_EXHAUSTED in its text. Where Linux runs out of memory it kills the process instead, and
-    nobody is told.
+    nobody is told. Of a disk without room TensorFlow says the same: see `no_room`.
     """
-    return type(error).__name__ == "ResourceExhaustedError" or "RESOURCE_EXHAUSTED" in str(error)
+    names = f"{type(error).__name__} {error}"
+    is_exhausted = "ResourceExhaustedError" in names or "RESOURCE_EXHAUSTED" in names
+    return is_exhausted and not no_room(error)
+
+
+def no_room(error: BaseException) -> str:
+    """Why a file could not be written; "" if the error is of another kind.
+
+    That is "No space left on device" and such, as Python, HDF5 or TensorFlow tell it.
+    """
+    reasons = [os.strerror(number) for number in _NO_ROOM]
+    if isinstance(error, OSError) and error.errno in _NO_ROOM:
+        return os.strerror(error.errno)
+    return next((reason for reason in reasons if reason in str(error)), "")
 
 
 def out_of_memory_message(

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Iterator
 from types import FrameType, TracebackType
 from typing import Any, NoReturn
 
@@ -92,7 +93,12 @@ def leave_on_termination() -> None:
     on disk is whole at any moment, and no pool of processes is waited for. A SIGTERM that somebody
     handles already is left to them.
     """
-    if _in_main_thread() and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
+    if not _in_main_thread():
+        return
+    notice = getattr(signal.getsignal(signal.SIGTERM), "__self__", None)
+    if isinstance(notice, TerminationNotice):  # of a training that failed, where a grid goes on
+        notice.stop()
+    if signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
         signal.signal(signal.SIGTERM, _leave_at_once)
 
 
@@ -120,6 +126,16 @@ def leave_with_the_others() -> None:
 def is_lost_worker(error: BaseException) -> bool:
     """Whether an error of TensorFlow says that another worker is gone."""
     return type(error).__name__ == "UnavailableError" or "Collective ops is aborted" in str(error)
+
+
+@contextlib.contextmanager
+def others_may_be_gone() -> Iterator[None]:
+    """Passes over an error that tells of another worker's end: nothing is wanted of it any more."""
+    try:
+        yield
+    except Exception as error:
+        if not is_lost_worker(error):
+            raise
 
 
 def _leave_at_once(number: int, frame: FrameType | None) -> None:

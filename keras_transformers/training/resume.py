@@ -280,7 +280,7 @@ class Resume(keras.callbacks.Callback):
 
     def _leave(self) -> NoReturn:
         logger.warning(
-            "SIGTERM: saved after %d epochs and %d batches",
+            "SIGTERM: stopped after %d epochs and %d batches",
             self.position.epoch,
             self.position.batch,
         )

@@ -9,7 +9,7 @@ import keras
 import ml_dtypes
 import numpy as np
 
-from keras_transformers.training.preemption import is_lost_worker
+from keras_transformers.training.preemption import others_may_be_gone
 
 
 class Replicas:
@@ -55,11 +55,8 @@ class Replicas:
         The first to end its process would cut off what others have still to get of the operation
         before. Here they need nothing any more.
         """
-        try:
+        with others_may_be_gone():
             self.any_worker(False)
-        except Exception as error:
-            if not is_lost_worker(error):
-                raise
 
     @functools.cached_property
     def _sum(self) -> Any:

@@ -116,13 +116,20 @@ def command_line(main: Callable[[Any], Any], config_class: type) -> None:
     config: Any = tyro.cli(config_class)
     try:
         main(config)
+        strategies.leave_together()
     except (NonFiniteLossError, NoBestEpochError, CheckpointError) as error:
         print(f"error: {error}", file=sys.stderr)
         raise SystemExit(1) from error
     except Exception as error:
-        if not guardrails.is_out_of_memory(error):
+        if reason := guardrails.no_room(error):
+            line = str(error).partition("\n")[0].rpartition("}} ")[2]  # behind the name of an op
+            place = getattr(error, "filename", None) or line
+            message = f"{place}: {reason}; make room, and give the same command with --resume"
+        elif guardrails.is_out_of_memory(error):
+            message = _memory_message(error, config)
+        else:
             raise
-        print(f"error: {_memory_message(error, config)}", file=sys.stderr)
+        print(f"error: {message}", file=sys.stderr)
         raise SystemExit(1) from error
 
 

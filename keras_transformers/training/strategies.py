@@ -141,6 +141,18 @@ def wait_for_all() -> None:
         create("multi_worker").reduce(tf.distribute.ReduceOp.SUM, tf.constant(1.0), axis=None)
 
 
+def leave_together() -> None:
+    """Returns when all workers are here, or have gone from here: the last thing of a program.
+
+    The chief writes and exports while the others have nothing left to do. If it fails then, or is
+    told to stop, they must not have ended well before: a scheduler would start it anew, alone, and
+    it would wait for the others forever.
+    """
+    wait_for_all()
+    with preemption.others_may_be_gone():  # the first to go would cut off who is still in the first
+        wait_for_all()
+
+
 def chief_first(make: Callable[[], T]) -> T:
     """What `make` returns; the chief calls it before the others do, who find what it wrote."""
     if is_chief():

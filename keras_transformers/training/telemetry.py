@@ -174,6 +174,9 @@ class JsonLines(keras.callbacks.Callback):
         path: a file; "stdout" is standard output.
         every: steps between lines.
         facts: what the first line tells of the run.
+
+    Raises:
+        OSError: the file cannot be written to.
     """
 
     def __init__(
@@ -187,6 +190,9 @@ class JsonLines(keras.callbacks.Callback):
         self.path = os.fspath(path)
         self.every = every
         self.facts = dict(facts or {})
+        if self.path != "stdout":
+            with open(self.path, "a"):  # now, not when training begins
+                pass
 
     def on_train_begin(self, logs: Any = None) -> None:
         """Writes the facts."""

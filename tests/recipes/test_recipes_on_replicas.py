@@ -138,7 +138,9 @@ def of_one(folder):
 def test_two_replicas_have_the_figures_of_one(folder, of_one, recipe, strategy):
     name = f"{recipe.__name__}_{strategy}"
     if strategy == "multi_worker":
-        several = figures(recipe, folder, name, workers=2, strategy=strategy)
+        export = folder / "exported" / recipe.__name__ / "1"  # by the chief, the other waits
+        several = figures(recipe, folder, name, workers=2, strategy=strategy, export=export)
+        assert (export / "saved_model.pb").is_file()
     else:
         half = recipe(folder)["batch_size"] // 2
         size = {"batch_size": half, "accumulate": 2} if recipe is classification else {}

@@ -26,15 +26,13 @@ BERT = {"model": "bert_tiny", "max_sequence_length": 16, "learning_rate": 1e-3}
 
 
 @pytest.fixture(autouse=True)
-def as_in_a_process_of_its_own():
-    """Deterministic operations, which `Resume` asks for where bits are compared; and SIGTERM."""
+def deterministic_operations():
+    """`Resume` asks for them where bits are compared."""
     from tensorflow.python.util import _pywrap_determinism
 
-    handler = signal.getsignal(signal.SIGTERM)
     tf.config.experimental.enable_op_determinism()
     yield
     _pywrap_determinism.enable(False)
-    signal.signal(signal.SIGTERM, handler)
 
 
 def vocabulary(folder):

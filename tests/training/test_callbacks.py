@@ -1,11 +1,20 @@
 """Callbacks: the guard against NaN, saved weights, BLEU while training."""
 
+import errno
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import h5py
 import keras
 import numpy as np
 import pytest
 
 from keras_transformers.training.checkpoints import SaveWeights
 from keras_transformers.training.guardrails import NonFiniteLossError, StopOnNonFiniteLoss
+from keras_transformers.training.snapshots import CheckpointError
 from keras_transformers.training.validation import BleuValidation
 
 
@@ -79,15 +88,47 @@ def test_a_write_that_fails_leaves_the_older_weights(model, tmp_path, monkeypatc
     saved.on_epoch_end(0)
     before = saved.path.read_bytes()
 
-    def half(path):
+    def half(path):  # as h5py tells it
         path.write_bytes(b"half")
-        raise OSError("No space left on device")
+        raise OSError(errno.ENOSPC, "Can't synchronously write data (file write failed: time")
 
     monkeypatch.setattr(model, "save_weights", half)
-    with pytest.raises(OSError, match="No space left"):
+    message = r"last\.weights\.h5: the weights .*\(No space left on device\); what .* is kept"
+    with pytest.raises(CheckpointError, match=message):
         saved.on_epoch_end(1)
     assert saved.path.read_bytes() == before
     assert [path.name for path in tmp_path.iterdir()] == ["last.weights.h5"]
+
+
+def test_where_there_is_no_room_the_program_ends_as_it_says(tmp_path):
+    """HDF5 alone would have it die of a segmentation fault; the operating system itself refuses."""
+    code = f"""
+        import resource, keras
+        from pathlib import Path
+        from keras_transformers.training.checkpoints import write_weights
+        from keras_transformers.training.snapshots import CheckpointError
+        model = keras.Sequential([keras.Input((100,)), keras.layers.Dense(1000)])
+        path = Path({str(tmp_path)!r}) / "last.weights.h5"
+        write_weights(model, path)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+        try:
+            write_weights(model, path)
+        except CheckpointError as error:
+            print(error)
+    """
+    environment = {"PYTHONPATH": str(Path(__file__).parents[2]), "KERAS_BACKEND": "numpy"}
+    result = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        capture_output=True,
+        text=True,
+        env=os.environ | environment,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr[-2000:]
+    assert "weights could not be written (File too large); what was written before" in result.stdout
+    assert [path.name for path in tmp_path.iterdir()] == ["last.weights.h5"]
+    with h5py.File(tmp_path / "last.weights.h5") as file:
+        assert file["layers/dense/vars/0"].shape == (100, 1000)
 
 
 def test_bleu_enters_the_logs_of_each_epoch():

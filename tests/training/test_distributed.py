@@ -88,6 +88,11 @@ def test_workers_load_what_the_chief_alone_wrote(results):
         np.testing.assert_array_equal(results[worker]["loaded"], [-1.0] * 4)
 
 
+def test_workers_wait_for_what_the_chief_writes_last(results):
+    assert results["worker0"]["waited"]
+    assert results["worker1"]["waited"]
+
+
 def test_replicas_drop_other_units(results):
     """Half of a row is kept: a quarter by both replicas, half by one of them, a quarter by none."""
     np.testing.assert_allclose(results["mirrored"]["masks"], [0.25, 0.5, 0.25], atol=0.08)

@@ -1,6 +1,8 @@
 """Losses that are no numbers however the logs came about, and memory that runs out."""
 
 import dataclasses
+import errno
+import os
 import sys
 
 import keras
@@ -15,6 +17,7 @@ from keras_transformers.training.guardrails import (
     NonFiniteLossError,
     StopOnNonFiniteLoss,
     is_out_of_memory,
+    no_room,
     non_finite_weights,
     out_of_memory_message,
 )
@@ -81,6 +84,20 @@ def test_errors_that_mean_memory():
     assert not is_out_of_memory(tf.errors.InvalidArgumentError(None, None, "shapes"))
 
 
+def test_a_full_disk_is_no_lack_of_memory():
+    """TensorFlow raises the same error for both."""
+    errors = [
+        exhausted("runs/a/tensorboard/events; No space left on device"),
+        OSError(errno.ENOSPC, "Can't synchronously write data (file write failed: ..."),  # h5py
+        OSError(errno.EROFS, os.strerror(errno.EROFS), "config.json"),
+    ]
+    reasons = ["No space left on device"] * 2 + ["Read-only file system"]
+    assert [no_room(error) for error in errors] == reasons
+    assert not any(map(is_out_of_memory, errors))
+    assert not no_room(exhausted("OOM when allocating tensor"))
+    assert not no_room(FileNotFoundError(errno.ENOENT, "No such file or directory"))
+
+
 def test_the_batch_that_would_fit():
     tensor = exhausted(
         "OOM when allocating tensor with shape[64,128,30522] and type float on /job:localhost/"
@@ -129,3 +146,26 @@ def test_memory_that_runs_out_in_a_recipe_ends_it_with_one_line(monkeypatch, cap
         "error: out of memory: 4096 tokens at once were too many. Take --batch-tokens 2048 "
         "--accumulate 2, which makes the same updates\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("error", "place"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device", "log.jsonl"), "log.jsonl"),
+        (exhausted("{{op}} a; No space left on device\nmore"), "a; No space left on device"),
+    ],
+)
+def test_a_full_disk_ends_a_recipe_with_one_line(monkeypatch, capsys, error, place):
+    @dataclasses.dataclass(frozen=True)
+    class Config:
+        batch_size: int = 8
+
+    def main(config):
+        raise error
+
+    monkeypatch.setattr(sys, "argv", ["recipe.py"])
+    with pytest.raises(SystemExit) as stopped:
+        runs.command_line(main, Config)
+    assert stopped.value.code == 1
+    message = "No space left on device; make room, and give the same command with --resume"
+    assert capsys.readouterr().err == f"error: {place}: {message}\n"

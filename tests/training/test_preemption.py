@@ -89,6 +89,16 @@ def test_a_notice_that_nobody_heard_is_passed_on():
     assert run(code) == (-signal.SIGTERM, "")
 
 
+ANOTHER = "preemption.leave_on_termination()\n"  # as each training's beginning calls it
+
+
+@pytest.mark.parametrize("code", ["terminate()\n" + ANOTHER, ANOTHER + "terminate()\n"])
+def test_a_training_that_failed_takes_no_notice_from_the_next_one(code):
+    """As in a grid, which goes on: nobody would read what the first one was told."""
+    found = run(ANOTHER + LISTEN + code + "print('never')\n")
+    assert found == (PREEMPTED_STATUS, "SIGTERM: there is nothing to save\n")
+
+
 def test_a_program_that_obeys_is_not_killed_by_signals_that_come_late():
     """All workers may get one, and this one have been told by another before."""
     code = "try:\n    notice.obey()\nfinally:\n    print('obeying', flush=True)\n"

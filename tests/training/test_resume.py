@@ -1,6 +1,5 @@
 """Stopped at any moment and gone on with: as if nothing had happened."""
 
-import dataclasses
 import signal
 from pathlib import Path
 
@@ -10,13 +9,12 @@ import pytest
 import tensorflow as tf
 
 from keras_transformers.data.batching import index_batches
-from keras_transformers.training import runs
 from keras_transformers.training.averaging import CheckpointAveraging, SwapAverageWeights
 from keras_transformers.training.checkpoints import SaveWeights
 from keras_transformers.training.metrics import TokenAccuracy
 from keras_transformers.training.optimizers import adam, adamw
 from keras_transformers.training.preemption import PREEMPTED_STATUS, Preempted
-from keras_transformers.training.resume import Position, Resume, check_same
+from keras_transformers.training.resume import Position, Resume
 from keras_transformers.training.snapshots import CheckpointError, Snapshots
 
 STEPS, EPOCHS, BATCH = 5, 3, 4
@@ -267,31 +265,57 @@ def test_a_damaged_checkpoint_is_left_out_with_a_warning(tmp_path, whole, caplog
     assert not newest.exists()
 
 
-@pytest.fixture
-def own_signals():
-    """What this process does when it is told to stop comes back."""
-    before = signal.getsignal(signal.SIGTERM)
-    yield before
-    signal.signal(signal.SIGTERM, before)
+class Terminate(keras.callbacks.Callback):
+    """Has the process told to stop, once, at a moment of a step: a callback with a state."""
+
+    def __init__(self, moment="", step=0):
+        super().__init__()
+        self.moment, self.step = moment, step
+
+    def at(self, moment):
+        if moment == self.moment and int(self.model.optimizer.iterations) == self.step:
+            self.moment = ""
+            signal.raise_signal(signal.SIGTERM)
+
+    def on_train_batch_begin(self, batch, logs=None):
+        self.at("batch")
+
+    def on_test_batch_end(self, batch, logs=None):
+        self.at("validation")
+
+    def state(self):
+        self.at("saving")
+        return []
+
+    def load_state(self, arrays):
+        assert not arrays
 
 
-def test_termination_saves_at_the_next_batch_and_asks_for_another_try(tmp_path, whole, own_signals):
-    class Terminate(keras.callbacks.Callback):
-        def on_train_batch_begin(self, batch, logs=None):
-            if int(self.model.optimizer.iterations) == 6:
-                signal.raise_signal(signal.SIGTERM)
-
+@pytest.mark.parametrize(
+    ("moment", "step", "position"),
+    [
+        ("batch", 6, (1, 2, 7)),
+        ("saving", 5, (1, 0, 5)),  # at the end of an epoch
+        ("validation", 5, (1, 0, 5)),
+        pytest.param("saving", 6, (1, 2, 7), marks=pytest.mark.slow),
+        pytest.param("validation", 15, (3, 0, 15), marks=pytest.mark.slow),  # of the last epoch
+    ],
+)
+def test_termination_saves_at_the_next_batch_and_asks_for_another_try(
+    tmp_path, whole, moment, step, position
+):
+    handler = signal.getsignal(signal.SIGTERM)
     with pytest.raises(Preempted) as error:
-        train(tmp_path, stop=Terminate())
+        train(tmp_path, every=2, stop=Terminate(moment, step))
     assert error.value.code == PREEMPTED_STATUS == 75
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_IGN, "the process is about to end"
-    signal.signal(signal.SIGTERM, own_signals)
+    signal.signal(signal.SIGTERM, handler)
     resume = Resume(tmp_path / "checkpoints")
-    assert resume.restore(compiled(), [*others(tmp_path), resume]) == Position(1, 2, 7)
-    found = train(tmp_path)
+    assert resume.restore(compiled(), [*others(tmp_path), Terminate(), resume]) == position
+    found = train(tmp_path, every=2, stop=Terminate())
     assert same(found["weights"], whole["weights"])
     assert same(found["history"], whole["history"])
-    assert signal.getsignal(signal.SIGTERM) == own_signals
+    assert signal.getsignal(signal.SIGTERM) == handler
 
 
 def test_a_disk_that_is_full_stops_training_and_leaves_the_last_checkpoint(
@@ -381,19 +405,3 @@ def test_bfloat16_variables_come_back(tmp_path):
     resume.restore(again, [resume])
     assert first["weights"][0].dtype.name == "bfloat16"
     assert same([v.numpy() for v in again.variables], first["weights"])
-
-
-def test_only_the_same_configuration_goes_on(tmp_path):
-    @dataclasses.dataclass
-    class Config:
-        data: Path = Path("text")
-        sizes: tuple[int, ...] = (1, 2)
-        epochs: int = 3
-        resume: bool = False
-
-    with pytest.raises(FileNotFoundError, match="no run that could go on; check --name"):
-        check_same(tmp_path, Config())
-    runs.start(tmp_path, Config())
-    assert check_same(tmp_path, Config(resume=True), may_differ=("resume",)) == tmp_path
-    with pytest.raises(ValueError, match=r"epochs was 3, is 4, sizes was \[1, 2\], is \[1\]; give"):
-        check_same(tmp_path, Config(sizes=(1,), epochs=4))

@@ -9,6 +9,7 @@ import keras
 import pytest
 
 from keras_transformers.training import runs
+from keras_transformers.training.resume import check_same
 from keras_transformers.training.telemetry import JsonLines, Telemetry
 
 
@@ -73,6 +74,22 @@ def test_a_run_begins_once_and_goes_on_alike(tmp_path, monkeypatch, capsys):
         dataclasses.replace(going_on, epochs=4, seed=1).begin()
 
 
+def test_only_the_same_configuration_goes_on(tmp_path):
+    @dataclasses.dataclass
+    class Config:
+        data: Path = Path("text")
+        sizes: tuple[int, ...] = (1, 2)
+        epochs: int = 3
+        resume: bool = False
+
+    with pytest.raises(FileNotFoundError, match="no run that could go on; check --name"):
+        check_same(tmp_path, Config())
+    runs.start(tmp_path, Config())
+    assert check_same(tmp_path, Config(resume=True), may_differ=("resume",)) == tmp_path
+    with pytest.raises(ValueError, match=r"epochs was 3, is 4, sizes was \[1, 2\], is \[1\]; give"):
+        check_same(tmp_path, Config(sizes=(1,), epochs=4))
+
+
 class Loads:
     """A model that tells which file it was given."""
 
@@ -101,6 +118,15 @@ def test_a_run_without_a_best_epoch_ends_with_one_line(monkeypatch, capsys):
         runs.command_line(main, Task)
     assert stopped.value.code == 1
     assert capsys.readouterr().err == "error: val_pearson was NaN\n"
+
+
+def test_a_program_ends_with_those_of_the_other_workers(monkeypatch):
+    """Where the chief fails the others must not have ended well before."""
+    called = []
+    monkeypatch.setattr(runs.strategies, "leave_together", lambda: called.append("left"))
+    monkeypatch.setattr(runs.sys, "argv", ["task"])
+    runs.command_line(lambda config: called.append(config.name), Task)
+    assert called == ["task", "left"]
 
 
 def test_what_an_export_tells():

@@ -204,6 +204,8 @@ def test_json_lines(tmp_path, capsys):
     model.fit(np.full_like(x, np.nan), y, verbose=0, callbacks=[JsonLines("stdout")])
     last = [json.loads(line) for line in capsys.readouterr().out.splitlines()][-1]
     assert last["loss"] is None
+    with pytest.raises(FileNotFoundError):
+        JsonLines(tmp_path / "missing" / "log.jsonl")
 
 
 def test_curves_go_on_where_they_stopped(tmp_path):
