@@ -18,6 +18,7 @@ threads, 1 unless it is set.
 
 import argparse
 import contextlib
+import functools
 import itertools
 import os
 import re
@@ -27,7 +28,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -48,6 +49,7 @@ from keras_transformers.serving.model_config import find_versions
 SHORT_WORDS = 8
 
 Ask = Callable[[str], Any]  # one text to its answer
+Connect = Callable[[], AbstractContextManager[Ask]]
 
 
 @dataclass
@@ -100,6 +102,17 @@ def serving(*bases: Path, options: Sequence[str] = ()) -> AbstractContextManager
     return started(*command, *ports, "--timeout", "120", *options)
 
 
+@contextlib.contextmanager
+def both_ways(base: Path) -> Iterator[dict[str, Running]]:
+    """The local server over a base path, with batching and without."""
+    limits = ("--max-requests", "128")
+    with (
+        serving(base, options=limits) as batching,
+        serving(base, options=(*limits, "--no-batching")) as alone,
+    ):
+        yield {"batching on": batching, "batching off": alone}
+
+
 def called_directly(base: Path) -> Ask:
     """The newest version in this process: a text to output name -> value."""
     loaded = tf.saved_model.load(str(max(find_versions(base).items())[1]))
@@ -139,7 +152,7 @@ HEADER = f"{'':<36} {'throughput (ratio)':>18} {'p50':>12} {'p99':>12}"
 
 
 def timed(
-    connect: Callable[[], AbstractContextManager[Ask]],
+    connect: Connect,
     texts: Sequence[str],
     tally: Tally,
     *,
@@ -193,11 +206,7 @@ def kinds_of(texts: Sequence[str], count: int) -> dict[str, list[str]]:
 
 
 def compare(
-    contestants: dict[str, Callable[[], AbstractContextManager[Ask]]],
-    texts: Sequence[str],
-    *,
-    clients: int,
-    rounds: int,
+    contestants: Mapping[str, Connect], texts: Sequence[str], *, clients: int, rounds: int
 ) -> dict[str, Tally]:
     """Times each contestant in turn, round after round; the first alone has one client only."""
     tallies = {name: Tally() for name in contestants}
@@ -207,43 +216,68 @@ def compare(
     return tallies
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("base_path", type=Path)
+def tell(
+    title: str,
+    direct: Ask,
+    connects: Mapping[str, Connect],
+    texts: Sequence[str],
+    *,
+    clients: int,
+    rounds: int,
+) -> None:
+    """Times servers beside the direct calls, and prints a line for each."""
+    first = "called directly"
+    contestants = {first: lambda: contextlib.nullcontext(direct)} | dict(connects)
+    found = compare(contestants, texts, clients=clients, rounds=rounds)
+    print(title)
+    for name, tally in found.items():
+        print(tally.row(f"  {name}", found[first]), flush=True)
+
+
+@contextlib.contextmanager
+def memory_told(servers: Mapping[str, Running]) -> Iterator[None]:
+    """Prints the servers' memory before the block and after it."""
+    before = {name: server.rss_mib() for name, server in servers.items()}
+    yield
+    for name, server in servers.items():
+        print(f"{name}: resident memory {before[name]:.0f} -> {server.rss_mib():.0f} MiB")
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """What is asked, and how often."""
     parser.add_argument("texts", type=Path)
     parser.add_argument("--requests", type=int, default=128, help="of a round (128)")
     parser.add_argument("--rounds", type=int, default=3, help="of each cell (3)")
     parser.add_argument("--lines", type=int, default=200, help="of the texts, at most (200)")
     parser.add_argument("--clients", type=int, nargs="+", default=[1, 8, 64])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("base_path", type=Path)
+    add_options(parser)
     protocols = ["rest", "grpc"]
     parser.add_argument("--protocols", nargs="+", choices=protocols, default=protocols)
     parsed = parser.parse_args()
 
     kinds = kinds_of(list(read_lines(parsed.texts))[: parsed.lines], parsed.requests)
     direct, model = called_directly(parsed.base_path), parsed.base_path.name
-    limits = ("--max-requests", "128")
-    with (
-        serving(parsed.base_path, options=limits) as batching,
-        serving(parsed.base_path, options=(*limits, "--no-batching")) as alone,
-    ):
-        servers = {"batching on": batching, "batching off": alone}
-        before = {name: server.rss_mib() for name, server in servers.items()}
+    with both_ways(parsed.base_path) as servers, memory_told(servers):
         print(HEADER)
         for protocol, kind, clients in itertools.product(parsed.protocols, kinds, parsed.clients):
-            contestants = {"called directly": lambda: contextlib.nullcontext(direct)} | {
-                name: lambda server=server, protocol=protocol: client(
-                    getattr(server, protocol), model
-                )
-                for name, server in servers.items()
-            }
-            found = compare(contestants, kinds[kind], clients=clients, rounds=parsed.rounds)
-            print(f"{protocol}, {kind}, {clients} clients")
-            for name, tally in found.items():
-                print(tally.row(f"  {name}", found["called directly"]), flush=True)
-        for name, server in servers.items():
-            print(f"{name}: resident memory {before[name]:.0f} -> {server.rss_mib():.0f} MiB")
+            tell(
+                f"{protocol}, {kind}, {clients} clients",
+                direct,
+                {
+                    name: functools.partial(client, getattr(server, protocol), model)
+                    for name, server in servers.items()
+                },
+                kinds[kind],
+                clients=clients,
+                rounds=parsed.rounds,
+            )
 
 
 if __name__ == "__main__":

@@ -20,18 +20,30 @@ onnx is under the Apache 2.0 licence, onnxruntime under MIT's.
 
 import argparse
 import contextlib
+import functools
 import itertools
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import httpx
 import numpy as np
 from onnx_server import MAX_SEQUENCE_LENGTH, MODEL, Embed, onnx_embed
-from serving import HEADER, Ask, Tally, called_directly, compare, kinds_of, serving, started, tf
+from serving import (
+    HEADER,
+    Ask,
+    Tally,
+    add_options,
+    both_ways,
+    called_directly,
+    kinds_of,
+    memory_told,
+    started,
+    tell,
+    tf,
+)
 
 from keras_transformers.files import read_lines
 
@@ -116,26 +128,22 @@ def time_batches(sides: dict[str, Embed], texts: Sequence[str], rounds: int) -> 
 
 def time_servers(parsed: argparse.Namespace, base: Path, onnx: Sequence[str]) -> None:
     kinds = kinds_of(list(read_lines(parsed.texts))[: parsed.lines], parsed.requests)
-    limits = ("--max-requests", "128")
     direct = called_directly(base)
-    with (
-        serving(base, options=limits) as batching,
-        serving(base, options=(*limits, "--no-batching")) as alone,
-        started(SERVER, *onnx) as other,
-    ):
-        servers = {"batching on": batching, "batching off": alone, "ONNX Runtime": other}
-        before = {name: server.rss_mib() for name, server in servers.items()}
-        for (kind, texts), clients in itertools.product(kinds.items(), parsed.clients):
-            contestants = {"called directly": lambda: nullcontext(direct)} | {
-                name: lambda server=server: plain_client(server.rest)
-                for name, server in servers.items()
-            }
-            found = compare(contestants, texts, clients=clients, rounds=parsed.rounds)
-            print(f"REST, {kind}, {clients} clients")
-            for name, tally in found.items():
-                print(tally.row(f"  {name}", found["called directly"]), flush=True)
-        for name, server in servers.items():
-            print(f"{name}: resident memory {before[name]:.0f} -> {server.rss_mib():.0f} MiB")
+    with both_ways(base) as ours, started(SERVER, *onnx) as other:
+        servers = ours | {"ONNX Runtime": other}
+        with memory_told(servers):
+            for (kind, texts), clients in itertools.product(kinds.items(), parsed.clients):
+                tell(
+                    f"REST, {kind}, {clients} clients",
+                    direct,
+                    {
+                        name: functools.partial(plain_client, server.rest)
+                        for name, server in servers.items()
+                    },
+                    texts,
+                    clients=clients,
+                    rounds=parsed.rounds,
+                )
 
 
 def main() -> None:
@@ -143,11 +151,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("minilm", type=Path)
-    parser.add_argument("texts", type=Path)
-    parser.add_argument("--requests", type=int, default=128, help="of a round (128)")
-    parser.add_argument("--rounds", type=int, default=3, help="of each cell (3)")
-    parser.add_argument("--lines", type=int, default=200, help="of the texts, at most (200)")
-    parser.add_argument("--clients", type=int, nargs="+", default=[1, 8, 64])
+    add_options(parser)
     parsed = parser.parse_args()
     texts = list(read_lines(parsed.texts))[: parsed.lines]
     with tempfile.TemporaryDirectory() as folder:

@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import contextlib
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -28,7 +29,7 @@ class Limits:
             earlier deadline counts.
 
     Raises:
-        ValueError: one of them is not positive.
+        ValueError: one of them is not positive and finite.
     """
 
     max_body_bytes: int = 16 * 1024 * 1024
@@ -38,7 +39,7 @@ class Limits:
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
-            if value <= 0:
+            if not 0 < value < math.inf:
                 raise ValueError(f"{name} is {value}: give a positive number")
 
 

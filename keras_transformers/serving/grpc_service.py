@@ -23,6 +23,9 @@ SERVICES = (
     "tensorflow.serving.ModelService",
 )
 _SPARE_THREADS = 8  # for those that are refused, and for health and status
+# A message may quote what a request holds. It is sent as a header, in three characters for a byte
+# that is not ASCII, and gRPC refuses answers whose headers have more than 8 KiB.
+_LONGEST_MESSAGE = 2000  # bytes
 
 _logger = logging.getLogger(__name__)
 
@@ -178,7 +181,9 @@ def _answered(context: Any, answer: Callable[[], Any]) -> Any:
     except Exception:
         _logger.exception("a gRPC call failed")
         failure = RequestError(Code.INTERNAL, "internal error; the server's log has it")
-    return context.abort(getattr(grpc.StatusCode, failure.code.name), failure.message)
+    message = failure.message.encode("utf-8", "replace")[:_LONGEST_MESSAGE]
+    code = getattr(grpc.StatusCode, failure.code.name)
+    return context.abort(code, message.decode("utf-8", "ignore"))
 
 
 def _model_spec(message: Any) -> ModelSpec:

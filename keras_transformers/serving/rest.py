@@ -88,9 +88,12 @@ async def _route(engine: Engine, executor: Executor, request: Request, path: str
 
 
 def _spec(match: "re.Match[str]") -> ModelSpec:
-    version = int(match[2]) if match[2] else None
-    if version is not None and version >= 2**63:
-        raise invalid(f"Failed to convert version: {match[2][:40]} to numeric.")
+    version = None
+    if match[2]:
+        digits = match[2].lstrip("0") or "0"
+        if len(digits) > 19 or int(digits) >= 2**63:  # thousands of digits are no int to Python
+            raise invalid(f"Failed to convert version: {match[2][:40]} to numeric.")
+        version = int(digits)
     label = urllib.parse.unquote(match[3]) if match[3] else None
     return ModelSpec(urllib.parse.unquote(match[1]), version, label)
 

@@ -20,6 +20,7 @@ import uvicorn
 
 from keras_transformers.serving import grpc_service, rest
 from keras_transformers.serving.batching import BatchingOptions
+from keras_transformers.serving.connections import BoundedConnection
 from keras_transformers.serving.engine import Engine, Limits
 from keras_transformers.serving.hosts import HostCheck
 from keras_transformers.serving.model_config import ModelSettings
@@ -27,6 +28,9 @@ from keras_transformers.serving.models import Models
 
 # What ending may take beyond the time of the requests that are under way.
 _PATIENCE_S = 5.0
+# How long a connection may wait for a request. Longer than clients keep one that they do not use
+# (httpx: 5 s): a server that is the first to close it does so just as the next request is sent.
+_IDLE_S = 30
 _logger = logging.getLogger(__name__)
 
 
@@ -89,7 +93,8 @@ class Server:
 
     Raises:
         OSError: a port is taken, the address is not this machine's, or a certificate is none.
-        ValueError: no protocol is left to serve.
+        ValueError: no protocol is left to serve, a port is none, or `poll_interval_s` is not
+            positive.
 
     Attributes:
         engine: what answers.
@@ -112,6 +117,11 @@ class Server:
     ) -> None:
         if rest_port is None and grpc_port is None:
             raise ValueError("neither a REST nor a gRPC port: give one at least")
+        for port in (rest_port, grpc_port):
+            if port is not None and not 0 <= port < 2**16:  # gRPC would take what is left over
+                raise ValueError(f"port {port}: give 0 to 65535")
+        if not poll_interval_s > 0:
+            raise ValueError(f"poll_interval_s is {poll_interval_s}: give a positive number")
         read = models if callable(models) else lambda: models
         limits = limits or Limits()
         self.engine = Engine(
@@ -215,6 +225,8 @@ class Server:
 def _rest_config(app: Any, limits: Limits, tls: Tls | None) -> Any:
     config = uvicorn.Config(
         app,
+        http=BoundedConnection,
+        timeout_keep_alive=_IDLE_S,
         log_config=None,
         access_log=False,
         lifespan="off",

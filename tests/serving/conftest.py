@@ -9,7 +9,9 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 import pytest
 import tensorflow as tf
 
-from keras_transformers.serving import BatchingOptions, Limits, ModelSettings, Server
+from keras_transformers.serving import BatchingOptions, Client, Limits, ModelSettings, Server
+
+TRANSLATOR = Path(__file__).parents[2] / "saved_models" / "translate_de_en"
 
 
 class HalfPlus(tf.Module):
@@ -176,3 +178,19 @@ def channel(server):
 
     with grpc.insecure_channel(f"127.0.0.1:{server.grpc_port}") as channel:
         yield channel
+
+
+@pytest.fixture(scope="session")
+def translator():
+    """The URL of a server of the trained translator in this repository."""
+    if not TRANSLATOR.is_dir():
+        pytest.skip("the model is not here")
+    settings = [ModelSettings(TRANSLATOR.name, TRANSLATOR)]
+    limits = Limits(timeout_s=300.0)
+    with Server(settings, rest_port=0, grpc_port=None, limits=limits) as server:
+        assert server.wait_until_loaded(120)
+        url = f"http://127.0.0.1:{server.rest_port}"
+        with Client(url, timeout_s=300) as client:
+            for name in ("serving_default", "n_best"):  # the first answer of each takes long
+                client.rows(["Ein Hund ."], model=TRANSLATOR.name, signature_name=name)
+        yield url

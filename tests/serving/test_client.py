@@ -22,7 +22,7 @@ from keras_transformers.serving.results import (
 )
 from keras_transformers.serving.transports import Target, VersionStatus
 
-SAVED_MODELS = Path(__file__).parents[2] / "saved_models"
+EXPORT = Path(__file__).parents[2] / "saved_models" / "translate_de_en" / "1"
 MODEL = "half_plus_two"
 
 
@@ -228,15 +228,11 @@ def test_stopping_answers_what_is_under_way(publish, tmp_path):
     assert not [name for name in started if name in ("rest", "health") or "serving" in name]
 
 
-@pytest.mark.skipif(not (SAVED_MODELS / "translate_de_en").is_dir(), reason="the model is not here")
-def test_a_published_model_answers_as_exported():
-    base = SAVED_MODELS / "translate_de_en"
-    metadata = json.loads((base / "1/assets.extra/keras_transformers.json").read_text("utf-8"))
+def test_a_published_model_answers_as_exported(translator):
+    metadata = json.loads((EXPORT / "assets.extra/keras_transformers.json").read_text("utf-8"))
     example = metadata["signatures"]["serving_default"]["examples"][0]
-    with Server([ModelSettings("de_en", base)], rest_port=0, grpc_port=None) as server:
-        assert server.wait_until_loaded(120)
-        with Client(f"http://127.0.0.1:{server.rest_port}", timeout_s=60) as client:
-            results = client.ask(example["inputs"]["text"]["values"], model="de_en")
+    with Client(translator, timeout_s=60) as client:
+        results = client.ask(example["inputs"]["text"]["values"], model="translate_de_en")
     assert all(isinstance(result, Translation) for result in results)
     found = [dataclasses.astuple(result) for result in results]
     expected = example["outputs"]

@@ -74,6 +74,16 @@ def test_kubernetes_uses_documented_flags_and_its_own_config(flags, objects, con
     assert METRICS in data["monitoring.config"]
 
 
+def test_kubernetes_objects_have_its_schemas(objects):
+    reason = "needs the schemas: pip install kubernetes-validate"
+    schemas = pytest.importorskip("kubernetes_validate", reason=reason)
+    newest = schemas.latest_version()
+    for thing in objects.values():
+        schemas.validate(thing, newest, strict=True)
+    with pytest.raises(schemas.ValidationError, match="replica"):
+        schemas.validate(objects["Deployment"] | {"replica": 2}, newest, strict=True)
+
+
 def test_kubernetes_objects_fit_each_other(objects, container):
     template = objects["Deployment"]["spec"]["template"]
     labels = template["metadata"]["labels"]

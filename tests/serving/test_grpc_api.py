@@ -199,6 +199,15 @@ def test_a_message_beyond_the_limit_is_refused(predictions):
     refused(CODES.RESOURCE_EXHAUSTED, predict, predictions, spec(), x=big)
 
 
+@pytest.mark.parametrize("character", ["x", "\N{GRINNING FACE}"])
+def test_an_error_that_quotes_a_long_name_is_cut(predictions, character):
+    """Details travel as a header: grpc itself would refuse the answer, with another code."""
+    label = character * 20_000
+    details = refused(CODES.INVALID_ARGUMENT, predict, predictions, spec(label=label), x=[1.0])
+    assert details.startswith(f"Unrecognized servable version label: {character}")
+    assert 1990 < len(details.encode()) <= 2000
+
+
 def test_a_deadline_is_kept(predictions):
     request = predict_pb2.PredictRequest(model_spec=spec("spin"))
     request.inputs["loops"].CopyFrom(tf.make_tensor_proto(np.int32([10**9])))

@@ -161,8 +161,11 @@ def test_malformed_requests(rest, method, path):
 def test_other_paths_and_odd_versions(rest):
     assert "Missing model name" in rest.get("/v1/models").json()["error"]
     assert rest.get("/index").status_code == 404
-    answer = post(rest, f"/v1/models/foo/versions/{2**64 - 1}:regress", "", 400)
-    assert "Failed to convert version" in answer["error"]
+    for version in (2**64 - 1, 2**63, "9" * 5000):
+        answer = post(rest, f"/v1/models/foo/versions/{version}:regress", "", 400)
+        assert "Failed to convert version" in answer["error"]
+    assert rest.get(f"{MODEL}/versions/{'0' * 5000}123").status_code == 200
+    assert rest.get(f"{MODEL}/versions/{2**63 - 1}").status_code == 404
     assert rest.get("/V1/Models/half_plus_two").status_code == 200  # TF Serving ignores case
     assert rest.get("/v1/models/..%2f..%2fetc").status_code == 404
     answer = post(rest, f"{MODEL}/labels/nobody:predict", {"instances": ["x", "y"]}, 400)

@@ -5,13 +5,16 @@ import os
 import re
 import shutil
 import signal
+import ssl
 import subprocess
 import sys
 from pathlib import Path
 
+import grpc
+import httpx
 import pytest
 
-from keras_transformers.serving import Client, ModelSettings, Server, Tls
+from keras_transformers.serving import Client, ModelSettings, RequestError, Server, Tls
 from keras_transformers.serving.command_line import add_parsers
 
 ROOT = Path(__file__).parents[2]
@@ -73,6 +76,10 @@ def test_ask_reads_stdin(server, capsys, monkeypatch):
         (("serve", ".", "--tls-key", "k"), "go together"),
         (("serve", ".", "--tls-certificate", "c", "--tls-key", "k"), "c: no such file"),
         (("serve", ".", "--max-requests", "0"), "max_requests is 0"),
+        (("serve", ".", "--timeout", "inf"), "timeout_s is inf"),
+        (("serve", ".", "--poll-interval", "0"), "poll_interval_s is 0"),
+        (("serve", ".", "--rest-port", "65536"), "port 65536: give 0 to 65535"),
+        (("serve", ".", "--grpc-port", "99999"), "port 99999: give 0 to 65535"),
         (("serve", ".", "--allowed-batch-sizes", "4", "8"), "end with max_batch_size 32"),
     ],
 )
@@ -164,6 +171,25 @@ def test_encrypted_connections(publish, tmp_path, certificate):
                 assert client.predict({"x": [1.0]}, model="m")["y"].tolist() == [2.5]
             with Client(target, max_attempts=1) as stranger, pytest.raises(OSError):
                 stranger.status("m")  # nobody vouches for the certificate
+
+
+def test_clients_must_show_a_certificate_where_one_is_asked_for(publish, tmp_path, certificate):
+    publish(tmp_path, 1, 2.0)
+    both = Tls(certificate.certificate, certificate.key, client_ca=certificate.certificate)
+    with Server([ModelSettings("m", tmp_path)], rest_port=0, grpc_port=0, tls=both) as server:
+        assert server.wait_until_loaded(60)
+        chain, key = both.certificate.read_bytes(), both.key.read_bytes()
+        credentials = grpc.ssl_channel_credentials(chain, key, chain)
+        with grpc.secure_channel(f"localhost:{server.grpc_port}", credentials) as channel:
+            grpc.channel_ready_future(channel).result(20)
+        known = ssl.create_default_context(cafile=both.certificate)
+        known.load_cert_chain(both.certificate, both.key)
+        url = f"https://localhost:{server.rest_port}"
+        assert httpx.get(f"{url}/v1/models/m", verify=known).status_code == 200
+        for target in (url, f"grpcs://localhost:{server.grpc_port}"):
+            stranger = Client(target, root_certificates=str(both.certificate), max_attempts=1)
+            with stranger, pytest.raises(RequestError):
+                stranger.status("m")
 
 
 def test_a_certificate_that_is_none(tmp_path):

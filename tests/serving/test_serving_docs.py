@@ -1,0 +1,73 @@
+"""What docs/serving.md and docs/exports.md show: the commands parse, the rest runs as it stands."""
+
+import ast
+import doctest
+import re
+import shlex
+from pathlib import Path
+
+import httpx
+import pytest
+
+from keras_transformers import cli
+
+ROOT = Path(__file__).parents[2]
+SERVING, EXPORTS = (ROOT / "docs" / name for name in ("serving.md", "exports.md"))
+URL = "http://127.0.0.1:8501"  # of the documents
+
+
+def commands(document, program):
+    """The lines of a document's indented blocks that call a program, as lists of words."""
+    text = re.sub(r"\\\n\s+", "", document.read_text("utf-8"))
+    found = re.findall(rf"^    ({re.escape(program)} .*)$", text, re.MULTILINE)
+    assert found, f"{document} has no {program} any more"
+    return [shlex.split(line, comments=True) for line in found]
+
+
+@pytest.mark.parametrize("document", [SERVING, EXPORTS], ids=lambda path: path.stem)
+def test_the_commands_parse(document):
+    for _, *arguments in commands(document, "keras-transformers"):
+        assert callable(cli._parser().parse_args(arguments).run)
+
+
+def test_the_table_has_every_option_of_serve(capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["serve", "--help"])
+    options = set(re.findall(r"^  (--[a-z-]+)", capsys.readouterr().out, re.MULTILINE))
+    rows = re.findall(r"^\| (`.*?) \|", SERVING.read_text("utf-8"), re.MULTILINE)
+    assert {option for row in rows for option in re.findall(r"--[a-z-]+", row)} == options
+
+
+def test_the_benchmarks_are_there():
+    for _, script, *_ in commands(SERVING, "python"):
+        assert (ROOT / script).is_file()
+
+
+class Shown(ast.NodeTransformer):
+    """Hands the value of each expression that stands alone to `show`."""
+
+    def visit_Expr(self, node):
+        call = ast.Call(ast.Name("show", ast.Load()), [node.value], [])
+        return ast.copy_location(ast.Expr(call), node)
+
+
+def test_the_clients_python_gives_what_its_comments_say(translator):
+    (block,) = re.findall(r"```python\n(.*?)```", SERVING.read_text("utf-8"), re.DOTALL)
+    tree = ast.fix_missing_locations(Shown().visit(ast.parse(block.replace(URL, translator))))
+    shown = []
+    exec(compile(tree, str(SERVING), "exec"), {"show": lambda value: shown.append(repr(value))})
+    expected = re.findall(r"^ +# (.*)$", block, re.MULTILINE)
+    assert len(shown) == len(expected) == 2
+    same = doctest.OutputChecker().check_output
+    for found, wanted in zip(shown, expected, strict=True):
+        assert same(wanted, found, doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE), found
+
+
+def test_asked_from_the_shell(translator, capsys):
+    (ask,) = (words[1:] for words in commands(SERVING, "keras-transformers") if words[1] == "ask")
+    assert cli.main([word.replace(URL, translator) for word in ask]) == 0
+    assert '"translation": "A man is riding a bike."' in capsys.readouterr().out
+    ((_, flag, body, address),) = commands(SERVING, "curl")
+    assert flag == "-d"
+    answer = httpx.post(address.replace(URL, translator), content=body, timeout=60).json()
+    assert answer["predictions"][0]["translation"] == "A man is riding a bike."
