@@ -64,7 +64,9 @@ def serve(model: Path, tokenizer: Path) -> None:
 
     app = Starlette(routes=[Route(f"/v1/models/{MODEL}:predict", predict, methods=["POST"])])
     # The lines that a server of these benchmarks is awaited by.
-    with socket.create_server(("127.0.0.1", 0)) as listening:
+    # Told that it is TCP, asyncio holds no answer's body back until its head is acknowledged.
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listening:
+        listening.bind(("127.0.0.1", 0))
         server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False))
         print(f"REST on http://127.0.0.1:{listening.getsockname()[1]}", file=sys.stderr)
         print("onnx: ready:", file=sys.stderr, flush=True)

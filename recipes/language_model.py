@@ -3,7 +3,17 @@
 Paper:   Radford et al. 2019, https://openai.com/research/better-language-models; the n-grams: Chen
          & Goodman 1998, "An Empirical Study of Smoothing Techniques for Language Modeling"
 Data:    text files, each a document, or WikiText's articles
-Command: python recipes/language_model.py --data shakespeare.txt.gz
+Command: python recipes/language_model.py --data shakespeare.txt.gz --dropout 0.2 --epochs 20
+Cost:    20 minutes on one thread beside other work
+Score:   held-out text's perplexity per token and per word, bits per byte (b6663d9); beside them
+         Kneser-Ney n-grams of order 5 of the same tokens
+         Shakespeare, its end: 160.3, 3,828, 2.628; 178.4, 4,555, 2.683. The defaults, 9 minutes:
+         178.0, 4,539, 2.682
+         WikiText-2, learned from 206,800 words of its validation text, measured on its test text
+         (--data wikitext2.valid.txt.gz --held-out wikitext2.test.txt.gz --text-format wikitext
+         --dropout 0.3): 106.1, 1,033, 1.957; 82.1, 706, 1.850
+         Movie reviews of NLTK (--data movie_reviews/*/*.txt --vocabulary-size 8000 --epochs 5, 43
+         minutes): 111.4, 371, 1.695; 92.4, 293, 1.627
 """
 
 import dataclasses
