@@ -6,8 +6,11 @@ Data:    any TSV, CSV or JSON Lines file, plain or .gz; GLUE's files among them
 Command: python recipes/gpt_classification.py --train-file sst2/train.tsv.gz
              --dev-file sst2/dev.tsv.gz --weights runs/language_model/weights
          where the weights are those of recipes/language_model.py, or a GPT-2's folder
-Cost:    not been run
-Score:   not been run
+Cost:    4 minutes on one thread beside other work
+Score:   SST-2, accuracy on dev, which also chose the epoch, seed 0 (b6663d9): 0.7982, and 0.8062
+         with --language-model-weight 0; a bag of words 0.801. The weights are of
+         recipes/language_model.py on NLTK's movie reviews (1,833,728 parameters), and the options
+         --learning-rate 3e-4 --epochs 4
 """
 
 import dataclasses
