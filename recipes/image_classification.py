@@ -7,7 +7,10 @@ Data:    scikit-learn's digits (1,797 of 8 x 8 pixels; a random fifth, by the se
 Command: python recipes/image_classification.py --seed 0
 Score:   digits, the test set's accuracy of seeds 0, 1, 2 (88e91e4): 0.9749, 0.9749, 0.9694, mean
          0.9731. Seed 0 with --learning-rate 1e-3 --dropout 0.1 --mixup 0.1: 0.9415
-Cost:    6 to 18 minutes on one thread beside other work
+         Fashion-MNIST's test set, seed 0 (b6663d9): 0.9160 with --data fashion-mnist --patch-size 4
+         --batch-size 64 --learning-rate 1.5e-3 --epochs 24 (205,066 parameters). Without moving
+         and smoothing (--crop-padding 0 --label-smoothing 0 --epochs 13): 0.8894
+Cost:    6 to 18 minutes on one thread beside other work; Fashion-MNIST 54 minutes on two
 """
 
 import dataclasses
