@@ -4,9 +4,9 @@
 
 "Attention Is All You Need", table 1: self-attention O(n^2 d), recurrent O(n d^2), convolutional
 O(k n d^2) with kernels of k positions. Measured is a training step of one layer, forward and
-backward, 4 sequences, float32, one thread. Each line below is a sweep over one of
-n, d and k; its exponent is the slope of a line through the logarithms. Beside it stands the slope
-of the layer's count of operations, or of floats kept for the backward pass, over the same sizes.
+backward, 4 sequences, float32, one thread. Each line below is a sweep over one of n, d and k; its
+exponent is the slope of a line through the logarithms. Beside it stands the slope of the layer's
+count of operations, or of floats kept for the backward pass, over the same sizes.
 
 - self-attention: scores, softmax and weighted sum in heads of 64, as the table counts it;
 - attention layer: the same with its four projections, n^2 d + n d^2: `layers.MultiHeadAttention`;

@@ -98,7 +98,7 @@ def sample(
         if top_k is not None:
             offsets = tf.zeros((tf.shape(logits)[0], 1))
             log_probs, _, token_ids = best_continuations(offsets, in_blocks(log_probs), top_k)
-        probabilities = tf.nn.softmax(log_probs / temperature)
+        probabilities = tempered(log_probs, temperature)
         if top_p is not None and top_p < 1:
             probabilities = keep_nucleus(probabilities, top_p)
         chosen = draw(probabilities, _uniform(seed, index, tf.shape(logits)[0]))
@@ -137,6 +137,20 @@ def _forbid(log_probs: tf.Tensor, token_id: int, is_allowed: tf.Tensor) -> tf.Te
     """Makes a token impossible in the rows where it is not allowed (rows,)."""
     column = tf.where(is_allowed, log_probs[:, token_id], -float("inf"))[:, None]
     return tf.concat([log_probs[:, :token_id], column, log_probs[:, token_id + 1 :]], axis=1)
+
+
+def tempered(log_probs: tf.Tensor, temperature: float | tf.Tensor) -> tf.Tensor:
+    """The distribution sharpened by a temperature, (rows, count) like `log_probs`.
+
+    The largest is 0 before all are divided: however small the temperature, no infinity takes the
+    place of the likeliest. Filter by rank before: a large temperature makes ties.
+
+    Args:
+        log_probs: float32 (rows, count), -inf where nothing may be drawn.
+        temperature: above 0, for all rows or (rows, 1).
+    """
+    largest = tf.reduce_max(log_probs, axis=1, keepdims=True)
+    return tf.nn.softmax((log_probs - largest) / temperature)
 
 
 def keep_nucleus(probabilities: tf.Tensor, top_p: float) -> tf.Tensor:

@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers.decoding.path import follow_path
-from keras_transformers.decoding.sampling import draw, keep_nucleus
+from keras_transformers.decoding.sampling import draw, keep_nucleus, tempered
 from keras_transformers.decoding.step import Hypotheses
 from keras_transformers.export import text as texts
 from keras_transformers.export.saved_model import Signature, write
@@ -208,11 +208,8 @@ class TextGenerator:
 
         def choose(logits: Any, index: Any, _: Any) -> tuple[Any, Any]:
             log_probs = tf.nn.log_softmax(logits)  # (batch, vocabulary)
-            # Filtered before they are divided, and 0 the largest: extreme temperatures make ties of
-            # the others, or infinities, and the likeliest token stays the likeliest.
             kept = _keep_top_k(log_probs, options["top_k"])
-            kept -= tf.reduce_max(kept, axis=1, keepdims=True)
-            probabilities = tf.nn.softmax(kept / options["temperature"][:, None])
+            probabilities = tempered(kept, options["temperature"][:, None])
             probabilities = _keep_top_p(probabilities, options["top_p"])
             chosen = draw(probabilities, tf.gather(uniform, index, axis=1))
             return chosen, tf.gather(log_probs, chosen, batch_dims=1)

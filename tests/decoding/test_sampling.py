@@ -77,6 +77,24 @@ def test_frequencies(temperature: float, top_k: int | None, top_p: float | None)
     )
 
 
+@pytest.mark.parametrize("top_k", [None, 100])
+def test_an_extremely_low_temperature_draws_among_the_likeliest(top_k: int | None) -> None:
+    """Each of 200 log-probabilities, -5.3, divided by so little is beyond all floats."""
+    logits = np.where(np.arange(300) < 200, 1.0, 0.5)
+    drawn = sample(
+        logits_step(logits),
+        [0] * 500,
+        end_token_id=None,
+        max_length=2,
+        seed=3,
+        temperature=1.2e-38,
+        top_k=top_k,
+    )
+    found = set(drawn.token_ids.numpy().ravel().tolist())
+    assert found <= set(range(top_k or 200))
+    assert len(found) > 50
+
+
 def test_frequencies_in_a_large_vocabulary() -> None:
     weights = np.random.default_rng(0).uniform(0.5, 1.5, size=1009)
     drawn = sample(
