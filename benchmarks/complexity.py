@@ -41,7 +41,7 @@ import numpy as np  # noqa: E402
 import tensorflow as tf  # noqa: E402
 
 from keras_transformers.layers import MultiHeadAttention  # noqa: E402
-from keras_transformers.layers.recurrent import Recurrent  # noqa: E402
+from keras_transformers.layers.recurrent.cells import Recurrent  # noqa: E402
 
 BATCH, HEAD_DIM = 4, 64
 _M_MMAP_THRESHOLD = -3  # of <malloc.h>

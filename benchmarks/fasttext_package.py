@@ -28,9 +28,9 @@ os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 import fasttext  # the package: no file here may have its name
 import keras
 
-from keras_transformers.data import classification
-from keras_transformers.data.cleaning import deduplicate, split
-from keras_transformers.data.examples import Examples, label_set, majority_share
+from keras_transformers.data.text import classification
+from keras_transformers.data.text.cleaning import deduplicate, split
+from keras_transformers.data.text.examples import Examples, label_set, majority_share
 from keras_transformers.models.fasttext import fasttext as fasttext_encoder
 from keras_transformers.models.heads import classifier
 from keras_transformers.tokenizers import NgramTokenizer

@@ -24,8 +24,9 @@ from scaling import Cluster, Job, assumptions, jobs  # sets one thread, before T
 # isort: split
 import tensorflow as tf
 
-from keras_transformers.data import pretraining, translation
-from keras_transformers.data.pretraining_text import TextFormat
+from keras_transformers.data.pretraining import batches as pretraining
+from keras_transformers.data.pretraining.documents import TextFormat
+from keras_transformers.data.translation import encoded_pairs as translation
 from keras_transformers.files import read_lines
 from keras_transformers.tokenizers import SentencePieceTokenizer, WordPieceTokenizer
 

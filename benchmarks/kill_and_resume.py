@@ -32,7 +32,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_transformers.training.preemption import PREEMPTED_STATUS
+from keras_transformers.runs.preemption import PREEMPTED_STATUS
 
 EPOCHS, STEPS, BATCH = 3, 10, 8
 EVERY = 3  # batches between checkpoints
@@ -80,8 +80,8 @@ def train(job: Job, progress: Any) -> None:
     import keras
     import tensorflow as tf
 
-    from keras_transformers.training.resume import Resumable, Resume
-    from keras_transformers.training.strategies import Scaling, is_chief, shard
+    from keras_transformers.runs.resume.callback import Resumable, Resume
+    from keras_transformers.runs.strategies import Scaling, is_chief, shard
 
     class Config(Scaling, Resumable):
         """As a recipe has it."""
@@ -180,7 +180,9 @@ class Trainings:
     def __init__(self, *, terminate: bool) -> None:
         self._terminate = terminate
         self._context = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload(["tensorflow", "keras_transformers.training.resume"])
+        self._context.set_forkserver_preload(
+            ["tensorflow", "keras_transformers.runs.resume.callback"]
+        )
 
     def run(self, strategy: str, folder: Path, stop: Stop | None) -> tuple[int, int]:
         """Trains to the end, or to where it is stopped.

@@ -26,7 +26,7 @@ from pathlib import Path
 import keras
 
 import keras_transformers as kt
-from keras_transformers.data.pretraining import (
+from keras_transformers.data.pretraining.batches import (
     Masker,
     PretrainingOptions,
     make_pretraining_data,

@@ -98,7 +98,7 @@ def started(*command: str) -> Iterator[Running]:
 def serving(*bases: Path, options: Sequence[str] = ()) -> AbstractContextManager[Running]:
     """The local server over some base paths."""
     ports = ("--rest-port", "0", "--grpc-port", "0")
-    command = ("-m", "keras_transformers.cli", "serve", *map(str, bases))
+    command = ("-m", "keras_transformers.cli.main", "serve", *map(str, bases))
     return started(*command, *ports, "--timeout", "120", *options)
 
 

@@ -52,8 +52,9 @@ BATCH_SIZES = (1, 8, 32)
 
 
 def export_saved_model(weights: Path, base: Path) -> None:
-    from keras_transformers.encoders import load_encoder
     from keras_transformers.export import embedder
+
+    from keras_transformers.convert.encoders import load_encoder
 
     model, tokenizer = load_encoder(weights=weights)
     embedder(model, tokenizer, base, max_sequence_length=MAX_SEQUENCE_LENGTH)

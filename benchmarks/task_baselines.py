@@ -28,10 +28,11 @@ import scipy.sparse
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression, Ridge
 
-from keras_transformers.data import conll, glue, squad
-from keras_transformers.data.examples import Examples
-from keras_transformers.training import answer_metrics, classification_metrics
-from keras_transformers.training.tagging_metrics import entity_scores
+from keras_transformers.data.text import conll, glue, squad
+from keras_transformers.data.text.examples import Examples
+from keras_transformers.evaluation import classification as classification_metrics
+from keras_transformers.evaluation import squad as answer_metrics
+from keras_transformers.evaluation.entities import entity_scores
 
 RECIPES = Path(__file__).parents[1] / "recipes"
 GLUE_FILES = {

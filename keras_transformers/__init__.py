@@ -1,34 +1,46 @@
-"""keras_transformers: from raw text to a model served by TF Serving, every number verified.
+"""From raw text to a model served by TF Serving, with every number on the way verified.
 
-Factories (`bert_base()`, ...), `list_models` and `create_model` stand here; the rooms behind them
-are `layers`, `models` (and its `heads`), `tokenizers`, `data`, `training`, `decoding`, `convert`,
-`export` and `inspection`. Names are looked up when first used: importing this package costs little
-and, with another Keras backend, does not import TensorFlow.
+Factories (`bert_base()`, ...), `list_models`, `create_model`, `load` and `export` are here; the
+rooms behind them are `layers`, `models` (and its `heads`), `tokenizers`, `decoding`, `pipelines`,
+`convert`, `data`, `training`, `evaluation`, `runs`, `saved_model`, `serving` and `inspection`.
+Names are looked up on first use: importing this package is cheap and, with another Keras backend,
+does not import TensorFlow.
 """
 
 import importlib
-import importlib.metadata
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from keras_transformers.models import heads
-    from keras_transformers.registry import create_model, list_models
+    from keras_transformers.models.registry import create_model, list_models
+    from keras_transformers.pipelines.saving import load
+    from keras_transformers.saved_model.exporting import export
+
+__version__ = "0.1.0"
+__all__ = ["__version__", "create_model", "export", "heads", "list_models", "load"]
 
 _ROOMS = (
     "convert",
     "data",
     "decoding",
-    "export",
+    "evaluation",
     "inspection",
     "layers",
     "models",
-    "registry",
+    "pipelines",
+    "runs",
+    "saved_model",
+    "serving",
     "tokenizers",
     "training",
 )
-
-__version__ = importlib.metadata.version("keras-transformers")
-__all__ = ["__version__", "create_model", "heads", "list_models"]
+# Public name -> the module that has it.
+_NAMES = {
+    "create_model": "models.registry",
+    "export": "saved_model.exporting",
+    "list_models": "models.registry",
+    "load": "pipelines.saving",
+}
 
 
 def __getattr__(name: str) -> Any:
@@ -36,11 +48,11 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(f"{__name__}.{name}")
     if name == "heads":
         return importlib.import_module(f"{__name__}.models.heads")
+    if name in _NAMES:
+        return getattr(importlib.import_module(f"{__name__}.{_NAMES[name]}"), name)
     if name.startswith("_"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    registry = importlib.import_module(f"{__name__}.registry")
-    if name in ("create_model", "list_models"):
-        return getattr(registry, name)
+    registry = importlib.import_module(f"{__name__}.models.registry")
     if name in registry.all_cards():
         return registry.model_card(name).factory
     raise AttributeError(
@@ -49,5 +61,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    registry = importlib.import_module(f"{__name__}.registry")
-    return sorted([*__all__, *_ROOMS, *registry.all_cards()])
+    registry = importlib.import_module(f"{__name__}.models.registry")
+    return sorted([*__all__, *_ROOMS, *_NAMES, *registry.all_cards()])

@@ -1,11 +1,17 @@
-"""Lines and rows of plain or gzipped text files; an error always says the file and the line.
+"""Files: read with errors that name the file and the line, written whole or not at all.
 
-Everything here is lazy: a caller that stops early has read no more than it asked for.
+Readers are lazy: a caller that stops early has read no more than it asked for. Writers write beside
+the place, flush to the disk and rename, so that a reader, or a process killed at any moment, never
+leaves or sees half a file.
 """
 
+import contextlib
 import csv
 import gzip
 import json
+import os
+import shutil
+import uuid
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -141,3 +147,90 @@ def _split_commas(path: str | Path) -> Iterator[tuple[int, list[str]]]:
             ) from error
         yield number, cells
         number = reader.line_num + 1
+
+
+def read_json(path: str | Path) -> dict[str, Any]:
+    """A file that holds one JSON object.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: it is not JSON, or not an object.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: no such file; check the path")
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path}: not JSON ({error})") from error
+    if not isinstance(value, dict):
+        raise ValueError(f"{path}: a JSON {type(value).__name__}, expected an object")
+    return value
+
+
+@contextlib.contextmanager
+def replaced(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """A file to write beside `path` that takes its place when the block ends well.
+
+    Until then, and if the block raises, `path` is as it was.
+
+    Example:
+        with replaced("metrics.json") as scratch:
+            scratch.write_text("{}")
+    """
+    target = Path(path)
+    # The suffix stays: some writers choose the format by it.
+    scratch = target.with_name(f".{uuid.uuid4().hex}-{target.name}")
+    try:
+        yield scratch
+        sync(scratch)
+        os.replace(scratch, target)
+        sync(target.parent)
+    finally:
+        scratch.unlink(missing_ok=True)
+
+
+def write_json(path: str | os.PathLike[str], value: Any, *, indent: int | None = 2) -> None:
+    """Replaces a file by JSON; what JSON does not know is written as its `str`."""
+    text = json.dumps(value, indent=indent, ensure_ascii=False, default=str)
+    with replaced(path) as scratch:
+        scratch.write_text(text + "\n", encoding="utf-8")
+
+
+@contextlib.contextmanager
+def new_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """A folder to fill that gets its name when the block ends well; else nothing is left.
+
+    Raises:
+        FileExistsError: `path` exists.
+    """
+    target = Path(path).absolute()
+    if os.path.lexists(target):
+        raise FileExistsError(f"{target} exists: give another folder, or remove it")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    scratch = target.parent / f".{uuid.uuid4().hex}-{target.name}"
+    scratch.mkdir()  # not tempfile.mkdtemp, whose folders other users cannot read
+    try:
+        yield scratch
+        sync_tree(scratch)
+        os.rename(scratch, target)
+        sync(target.parent)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def sync_tree(folder: Path) -> None:
+    """Flushes every file of a folder, and its list of names, to the disk."""
+    for parent, _, names in os.walk(folder, topdown=False):
+        for name in names:
+            sync(Path(parent, name))
+        sync(Path(parent))
+
+
+def sync(path: Path) -> None:
+    """Flushes a file, or a folder's list of names, to the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

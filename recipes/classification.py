@@ -25,17 +25,18 @@ import keras
 import tensorflow as tf
 
 import keras_transformers as kt
-from keras_transformers.data import classification
-from keras_transformers.data.examples import Examples, majority_share
-from keras_transformers.data.labelled_files import LabelledFiles
-from keras_transformers.export.text import check_model, checked_length, token_inputs
-from keras_transformers.fine_tuning import FineTuning, with_grid
+from keras_transformers.data.text import classification
+from keras_transformers.data.text.examples import Examples, majority_share
+from keras_transformers.data.text.labelled_files import LabelledFiles
 from keras_transformers.inspection import update_cost
 from keras_transformers.models import fasttext
+from keras_transformers.pipelines.token_inputs import check_model, checked_length, token_inputs
+from keras_transformers.runs import run as runs
+from keras_transformers.runs import strategies
+from keras_transformers.runs.fine_tuning import FineTuning, with_grid
+from keras_transformers.runs.resume.callback import Resume
 from keras_transformers.tokenizers import NgramTokenizer, WordPieceTokenizer
-from keras_transformers.training import runs, strategies
 from keras_transformers.training.losses import TokenCrossentropy
-from keras_transformers.training.resume import Resume
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

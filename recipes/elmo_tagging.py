@@ -20,18 +20,18 @@ import keras
 import tensorflow as tf
 
 import keras_transformers as kt
-from keras_transformers.data import conll
-from keras_transformers.data.character_inputs import labels_of_words, word_batches
+from keras_transformers.data.language_models.character_inputs import labels_of_words, word_batches
+from keras_transformers.data.text import conll
+from keras_transformers.evaluation.entities import EntityScores, entity_scores
+from keras_transformers.evaluation.token_metrics import TokenAccuracy
 from keras_transformers.inspection import update_cost
 from keras_transformers.models.elmo import elmo
 from keras_transformers.models.features import feature_reader
-from keras_transformers.training import runs
+from keras_transformers.runs import run as runs
+from keras_transformers.runs.resume.callback import Resume
 from keras_transformers.training.losses import TokenCrossentropy
-from keras_transformers.training.metrics import TokenAccuracy
 from keras_transformers.training.optimizers import adamw
-from keras_transformers.training.resume import Resume
 from keras_transformers.training.schedules import WarmupLinearDecay
-from keras_transformers.training.tagging_metrics import EntityScores, entity_scores
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -27,16 +27,17 @@ import keras
 import tensorflow as tf
 
 import keras_transformers as kt
-from keras_transformers.data import conll, tagging
-from keras_transformers.export.text import check_model, checked_length
-from keras_transformers.fine_tuning import FineTuning
+from keras_transformers.data.text import conll, tagging
+from keras_transformers.evaluation.entities import EntityScores, entity_scores
+from keras_transformers.evaluation.token_metrics import TokenAccuracy
 from keras_transformers.inspection import update_cost
 from keras_transformers.models.features import LayerChoice, feature_reader, join, layer_features
-from keras_transformers.training import runs, strategies
+from keras_transformers.pipelines.token_inputs import check_model, checked_length
+from keras_transformers.runs import run as runs
+from keras_transformers.runs import strategies
+from keras_transformers.runs.fine_tuning import FineTuning
+from keras_transformers.runs.resume.callback import Resume
 from keras_transformers.training.losses import TokenCrossentropy
-from keras_transformers.training.metrics import TokenAccuracy
-from keras_transformers.training.resume import Resume
-from keras_transformers.training.tagging_metrics import EntityScores, entity_scores
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -33,14 +33,16 @@ import numpy as np
 import tensorflow as tf
 
 import keras_transformers as kt
-from keras_transformers.data import classification, glue, regression
-from keras_transformers.data.cleaning import deduplicate, overlap, split
-from keras_transformers.data.examples import Examples
-from keras_transformers.export.text import check_model, checked_length
-from keras_transformers.fine_tuning import FineTuning, with_grid
+from keras_transformers.data.text import classification, glue, regression
+from keras_transformers.data.text.cleaning import deduplicate, overlap, split
+from keras_transformers.data.text.examples import Examples
+from keras_transformers.evaluation import classification as classification_metrics
 from keras_transformers.inspection import update_cost
-from keras_transformers.training import classification_metrics, runs, strategies
-from keras_transformers.training.resume import Resume
+from keras_transformers.pipelines.token_inputs import check_model, checked_length
+from keras_transformers.runs import run as runs
+from keras_transformers.runs import strategies
+from keras_transformers.runs.fine_tuning import FineTuning, with_grid
+from keras_transformers.runs.resume.callback import Resume
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

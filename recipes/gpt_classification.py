@@ -22,19 +22,20 @@ import keras
 import tensorflow as tf
 
 import keras_transformers as kt
-from keras_transformers.data.causal import TextPacker, classification_batches
-from keras_transformers.data.classification import statistics
-from keras_transformers.data.examples import Examples, majority_share
-from keras_transformers.data.labelled_files import LabelledFiles
-from keras_transformers.encoders import load_language_model
-from keras_transformers.export.text import ONE_TEXT_INPUTS, check_model, checked_length
-from keras_transformers.fine_tuning import Tuning, with_grid
+from keras_transformers.convert.encoders import load_language_model
+from keras_transformers.data.language_models.causal import TextPacker, classification_batches
+from keras_transformers.data.text.classification import statistics
+from keras_transformers.data.text.examples import Examples, majority_share
+from keras_transformers.data.text.labelled_files import LabelledFiles
+from keras_transformers.evaluation.token_metrics import Perplexity
 from keras_transformers.inspection import update_cost
 from keras_transformers.models import gpt
-from keras_transformers.training import runs, strategies
+from keras_transformers.pipelines.token_inputs import ONE_TEXT_INPUTS, check_model, checked_length
+from keras_transformers.runs import run as runs
+from keras_transformers.runs import strategies
+from keras_transformers.runs.fine_tuning import Tuning, with_grid
+from keras_transformers.runs.resume.callback import Resume
 from keras_transformers.training.losses import TokenCrossentropy
-from keras_transformers.training.metrics import Perplexity
-from keras_transformers.training.resume import Resume
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -22,15 +22,22 @@ import keras
 
 import keras_transformers as kt
 from keras_transformers.convert import load_vit, read_vit_config
-from keras_transformers.data.image_augmentation import Augmentation
-from keras_transformers.data.image_decoder import ImageDecoder
-from keras_transformers.data.images import Images, dataset, load_digits, load_folder, load_idx
-from keras_transformers.export.versions import split_target
+from keras_transformers.data.images.augmentation import Augmentation
+from keras_transformers.data.images.decoder import ImageDecoder
+from keras_transformers.data.images.labelled_images import (
+    Images,
+    dataset,
+    load_digits,
+    load_folder,
+    load_idx,
+)
 from keras_transformers.inspection import update_cost
 from keras_transformers.models.vit import vit
-from keras_transformers.training import runs, strategies
+from keras_transformers.runs import run as runs
+from keras_transformers.runs import strategies
+from keras_transformers.runs.resume.callback import Resume
+from keras_transformers.saved_model.versions import split_target
 from keras_transformers.training.optimizers import adamw
-from keras_transformers.training.resume import Resume
 from keras_transformers.training.schedules import WarmupCosineDecay
 
 

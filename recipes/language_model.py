@@ -25,19 +25,21 @@ import keras
 import numpy as np
 
 import keras_transformers as kt
-from keras_transformers.data import causal as data
-from keras_transformers.encoders import save_language_model
-from keras_transformers.export.versions import split_target
+from keras_transformers.convert.encoders import save_language_model
+from keras_transformers.data.language_models import causal as data
+from keras_transformers.evaluation.kneser_ney import KneserNey
+from keras_transformers.evaluation.text_perplexity import LogProbabilityOfTokens, TextPerplexity
+from keras_transformers.evaluation.token_metrics import Perplexity
 from keras_transformers.inspection import update_cost
 from keras_transformers.models.gpt import causal_lm
+from keras_transformers.runs import run as runs
+from keras_transformers.runs import strategies
+from keras_transformers.runs.resume.callback import Resume
+from keras_transformers.saved_model.versions import split_target
 from keras_transformers.tokenizers import BytePairTokenizer
-from keras_transformers.training import optimizers, runs, strategies
-from keras_transformers.training.kneser_ney import KneserNey
+from keras_transformers.training import optimizers
 from keras_transformers.training.losses import TokenCrossentropy
-from keras_transformers.training.metrics import Perplexity
-from keras_transformers.training.resume import Resume
 from keras_transformers.training.schedules import Decay, warmup_schedule
-from keras_transformers.training.text_perplexity import LogProbabilityOfTokens, TextPerplexity
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -24,20 +24,22 @@ from typing import Any, Literal
 import keras
 
 import keras_transformers as kt
-from keras_transformers.data.pretraining_files import PretrainingFiles
-from keras_transformers.encoders import (
+from keras_transformers.convert.encoders import (
     bert_size,
     load_pretrainer,
     pretrained_size,
     save_pretrainer,
 )
-from keras_transformers.export.versions import split_target
+from keras_transformers.data.pretraining.options import PretrainingFiles
+from keras_transformers.evaluation.token_metrics import Perplexity, TokenAccuracy
+from keras_transformers.evaluation.unigrams import unigram_baseline
 from keras_transformers.inspection import training_flops
-from keras_transformers.training import optimizers, runs, strategies
-from keras_transformers.training.baselines import unigram_baseline
+from keras_transformers.runs import run as runs
+from keras_transformers.runs import strategies
+from keras_transformers.runs.resume.callback import Resume
+from keras_transformers.saved_model.versions import split_target
+from keras_transformers.training import optimizers
 from keras_transformers.training.losses import TokenCrossentropy
-from keras_transformers.training.metrics import Perplexity, TokenAccuracy
-from keras_transformers.training.resume import Resume
 from keras_transformers.training.schedules import WarmupLinearDecay
 
 SHAPE = ("num_layers", "num_heads", "hidden_dim")

@@ -19,18 +19,20 @@ import keras
 import numpy as np
 
 import keras_transformers as kt
-from keras_transformers.data import bidirectional
-from keras_transformers.data import pretraining_sets as sets
-from keras_transformers.encoders import save_elmo_encoder
-from keras_transformers.export.versions import split_target
+from keras_transformers.convert.encoders import save_elmo_encoder
+from keras_transformers.data.language_models import bidirectional
+from keras_transformers.data.pretraining import sets
+from keras_transformers.evaluation.kneser_ney import KneserNey
+from keras_transformers.evaluation.output_perplexity import OutputPerplexity
+from keras_transformers.evaluation.unigrams import unigram_baseline
 from keras_transformers.inspection import update_cost
 from keras_transformers.models.elmo import elmo, language_model
+from keras_transformers.runs import run as runs
+from keras_transformers.runs import strategies
+from keras_transformers.runs.resume.callback import Resume
+from keras_transformers.saved_model.versions import split_target
 from keras_transformers.tokenizers.word_vocabulary import BEGIN_ID, END_ID
-from keras_transformers.training import optimizers, runs, strategies
-from keras_transformers.training.baselines import unigram_baseline
-from keras_transformers.training.kneser_ney import KneserNey
-from keras_transformers.training.output_perplexity import OutputPerplexity
-from keras_transformers.training.resume import Resume
+from keras_transformers.training import optimizers
 from keras_transformers.training.sampled_softmax import OutputIsLoss, SampledSoftmax
 from keras_transformers.training.schedules import WarmupLinearDecay
 

@@ -21,12 +21,15 @@ from typing import Any, Literal
 import keras
 
 import keras_transformers as kt
-from keras_transformers.data import question_answering, question_predictions, squad
-from keras_transformers.export.text import check_model, checked_length
-from keras_transformers.fine_tuning import FineTuning, with_grid
+from keras_transformers.data.text import answer_spans as question_predictions
+from keras_transformers.data.text import question_answering, squad
+from keras_transformers.evaluation import squad as answer_metrics
 from keras_transformers.inspection import update_cost
-from keras_transformers.training import answer_metrics, runs, strategies
-from keras_transformers.training.resume import Resume
+from keras_transformers.pipelines.token_inputs import check_model, checked_length
+from keras_transformers.runs import run as runs
+from keras_transformers.runs import strategies
+from keras_transformers.runs.fine_tuning import FineTuning, with_grid
+from keras_transformers.runs.resume.callback import Resume
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

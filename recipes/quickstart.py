@@ -19,8 +19,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from keras_transformers.data.cleaning import deduplicate, split
-from keras_transformers.data.examples import Examples
+from keras_transformers.data.text.cleaning import deduplicate, split
+from keras_transformers.data.text.examples import Examples
 
 DATA = Path("build/quickstart")
 EXPORT = Path("saved_models/sentiment/1")

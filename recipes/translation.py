@@ -29,22 +29,23 @@ from typing import Any
 import keras
 
 import keras_transformers as kt
-from keras_transformers.data import translation as data
-from keras_transformers.data.parallel_text import multi30k_files, read_multi30k
-from keras_transformers.export.translation import Translator, check_encoder_decoder
-from keras_transformers.export.versions import split_target
+from keras_transformers.data.translation import encoded_pairs as data
+from keras_transformers.data.translation.parallel_text import multi30k_files, read_multi30k
+from keras_transformers.evaluation.bleu_by_length import bleu_by_length
+from keras_transformers.evaluation.token_metrics import Perplexity, TokenAccuracy
 from keras_transformers.inspection import attention_pictures, update_cost
+from keras_transformers.pipelines.translation import Translator, check_encoder_decoder
+from keras_transformers.runs import run as runs
+from keras_transformers.runs import strategies
+from keras_transformers.runs.encoder_decoders import EncoderDecoderTraining
+from keras_transformers.runs.resume.callback import Resume
+from keras_transformers.runs.validation import BleuValidation, bleu_figures
+from keras_transformers.runs.weights_files import write_weights
+from keras_transformers.runs.weights_of_choice import choose_weights
+from keras_transformers.saved_model.versions import split_target
 from keras_transformers.tokenizers.sentencepiece import SentencePieceTokenizer
-from keras_transformers.training import runs, strategies
 from keras_transformers.training.averaging import CheckpointAveraging, SwapAverageWeights
-from keras_transformers.training.bleu_by_length import bleu_by_length
-from keras_transformers.training.checkpoints import write_weights
-from keras_transformers.training.choice import choose_weights
-from keras_transformers.training.encoder_decoders import EncoderDecoderTraining
 from keras_transformers.training.losses import TokenCrossentropy
-from keras_transformers.training.metrics import Perplexity, TokenAccuracy
-from keras_transformers.training.resume import Resume
-from keras_transformers.training.validation import BleuValidation, bleu_figures
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_transformers.training.snapshots import Snapshots, reading
+from keras_transformers.runs.resume.snapshots import Snapshots, reading
 
 
 def round_trip(model: keras.Model, folder: Path) -> keras.Model:

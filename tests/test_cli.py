@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from keras_transformers import cli
+from keras_transformers.cli.main import main as cli
 
 
 def run(capsys, *arguments):
@@ -46,7 +46,7 @@ def test_summary_as_json_adds_up(capsys):
 
 
 def test_summary_fails_when_the_count_is_not_the_registered_one(capsys, monkeypatch):
-    from keras_transformers import registry
+    from keras_transformers.models import registry
 
     cards = dict(registry.all_cards())
     cards["bert_tiny"] = dataclasses.replace(cards["bert_tiny"], num_parameters=1)
@@ -176,7 +176,7 @@ def test_average_writes_the_mean_of_checkpoints(capsys, tmp_path):
 
 
 def test_make_pretraining_data_tells_the_true_defaults():
-    from keras_transformers.data.pretraining import PretrainingOptions
+    from keras_transformers.data.pretraining.batches import PretrainingOptions
 
     options = dataclasses.asdict(PretrainingOptions())
     assert options.pop("whole_words") is False

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from keras_transformers.registry import all_cards
+from keras_transformers.models.registry import all_cards
 
 README = Path(__file__).parents[1] / "README.md"
 

@@ -7,7 +7,7 @@ import keras
 import numpy as np
 
 from keras_transformers import export
-from keras_transformers.data.image_decoder import ImageDecoder
+from keras_transformers.data.images.decoder import ImageDecoder
 from keras_transformers.models import heads
 from keras_transformers.models.bert import bert
 from keras_transformers.models.elmo import elmo

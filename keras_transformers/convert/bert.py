@@ -17,6 +17,8 @@ from keras_transformers.convert.tensors import (
     write_safetensors,
 )
 
+__all__ = ["load_bert", "read_bert_config", "save_bert", "save_bert_config"]
+
 _ACTIVATIONS = {
     "gelu": "gelu",
     "gelu_new": "gelu_approximate",

@@ -12,6 +12,8 @@ import numpy as np
 
 from keras_transformers.convert.tensors import Entry, assign, write_atomically
 
+__all__ = ["load_elmo", "read_elmo_options", "save_elmo", "save_elmo_options"]
+
 _DIRECTIONS = ("forward", "backward")
 
 

@@ -17,6 +17,8 @@ from keras_transformers.convert.tensors import (
     write_safetensors,
 )
 
+__all__ = ["load_gpt", "read_gpt_config", "save_gpt", "save_gpt_config"]
+
 # Which of the two a model is, its end tells: only GPT-2 has a norm there.
 _TOP_LEVEL = {
     "gpt2": {

@@ -13,6 +13,8 @@ import numpy as np
 from keras_transformers.convert.tensors import Entry, assign, read_safetensors, write_safetensors
 from keras_transformers.layers.patches import Interpolation, resize_positions
 
+__all__ = ["load_vit", "read_vit_config", "save_vit"]
+
 _ACTIVATIONS = {
     "gelu": "gelu",
     "gelu_new": "gelu_approximate",

@@ -1,1 +1,5 @@
-"""From files to tf.data pipelines: one module a kind of data."""
+"""From files to batches: one sub-room per kind of data."""
+
+from keras_transformers.rooms import open_room
+
+__getattr__, __dir__ = open_room(__name__)

@@ -1,12 +1,9 @@
 """Text out of a model, one token at a time: greedy search, beam search, sampling.
 
-A search knows no model. It calls a step function that feeds one token a row and answers with the
-logits of the next, and carries the step's cache from step to step; `decoding.step` tells how.
+A search knows no model. It calls a step function that feeds one token per row and returns the
+logits of the next, and carries the step's cache from step to step; see `decoding.step`.
 """
 
-from keras_transformers.decoding.beam import beam_search
-from keras_transformers.decoding.greedy import greedy_search
-from keras_transformers.decoding.sampling import sample
-from keras_transformers.decoding.step import Cache, Hypotheses, StepFunction
+from keras_transformers.rooms import open_room
 
-__all__ = ["Cache", "Hypotheses", "StepFunction", "beam_search", "greedy_search", "sample"]
+__getattr__, __dir__ = open_room(__name__)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from keras_transformers.decoding.greedy import greedy_search
-from keras_transformers.decoding.selection import (
+from keras_transformers.decoding.largest_logits import (
     Continuations,
     best_continuations,
     in_blocks,
@@ -30,6 +30,8 @@ from keras_transformers.decoding.step import (
     loop_shapes,
     repeat_rows,
 )
+
+__all__ = ["beam_search"]
 
 _IMPOSSIBLE = -float("inf")
 

@@ -4,9 +4,11 @@ from typing import Any
 
 import tensorflow as tf
 
-from keras_transformers.decoding.path import follow_path
-from keras_transformers.decoding.selection import best_continuations, in_blocks, log_normalizer
+from keras_transformers.decoding.largest_logits import best_continuations, in_blocks, log_normalizer
+from keras_transformers.decoding.single_path import follow_path
 from keras_transformers.decoding.step import Cache, Hypotheses, StepFunction
+
+__all__ = ["greedy_search"]
 
 
 def greedy_search(

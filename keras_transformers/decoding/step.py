@@ -30,6 +30,8 @@ from typing import Any, NamedTuple, Protocol
 
 import tensorflow as tf
 
+__all__ = ["Cache", "Hypotheses", "StepFunction"]
+
 # A structure of tensors with leading axis `rows`; () for a step that remembers nothing.
 Cache = Any
 

@@ -1,30 +1,5 @@
-"""What a model is made of, parameters and FLOPs by layer; and what it looks at."""
+"""What a model is made of, parameters and FLOPs by layer, and what it attends to."""
 
-from keras_transformers.inspection.attention import attention_picture, attention_pictures
-from keras_transformers.inspection.flops import (
-    FlopsRow,
-    UpdateCost,
-    flops_table,
-    forward_flops,
-    training_flops,
-    update_cost,
-)
-from keras_transformers.inspection.parameters import (
-    ParameterRow,
-    agrees_with_figure,
-    parameter_table,
-)
+from keras_transformers.rooms import open_room
 
-__all__ = [
-    "FlopsRow",
-    "ParameterRow",
-    "UpdateCost",
-    "agrees_with_figure",
-    "attention_picture",
-    "attention_pictures",
-    "flops_table",
-    "forward_flops",
-    "parameter_table",
-    "training_flops",
-    "update_cost",
-]
+__getattr__, __dir__ = open_room(__name__)

@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 
+__all__ = ["attention_picture", "attention_pictures"]
+
 
 def attention_pictures(source_tokens: Any, target_tokens: Any, attention: Any) -> np.ndarray:
     """A picture a sentence, from what an export's `attend` returns.

@@ -26,10 +26,19 @@ from keras_transformers.layers.char_cnn import CharacterCNN, Highway
 from keras_transformers.layers.feed_forward import FeedForward
 from keras_transformers.layers.hierarchical_softmax import HierarchicalSoftmax
 from keras_transformers.layers.patches import ClassToken, PatchEmbedding
-from keras_transformers.layers.recurrent import Recurrent
-from keras_transformers.layers.recurrent_decoder import RecurrentDecoder
-from keras_transformers.layers.recurrent_encoder import RecurrentEncoder
-from keras_transformers.layers.rnn_attention import RnnAttention
+from keras_transformers.layers.recurrent.attention import RnnAttention
+from keras_transformers.layers.recurrent.cells import Recurrent
+from keras_transformers.layers.recurrent.decoder import RecurrentDecoder
+from keras_transformers.layers.recurrent.encoder import RecurrentEncoder
+
+__all__ = [
+    "FlopsRow",
+    "UpdateCost",
+    "flops_table",
+    "forward_flops",
+    "training_flops",
+    "update_cost",
+]
 
 # Forward, and backward for the inputs and for the weights: as many products each.
 _TRAINING_PASSES = 3

@@ -9,6 +9,8 @@ from typing import Any
 
 import keras
 
+__all__ = ["ParameterRow", "agrees_with_figure", "parameter_table"]
+
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "B": 10**9}
 
 

@@ -7,6 +7,8 @@ from keras import ops
 
 from keras_transformers.layers.dense import PACKAGE, RowDense
 
+__all__ = ["MultiHeadAttention"]
+
 # Finite, so that a row without any visible key softmaxes to numbers; exp(-1e9 - max) is exactly 0.
 _MASKED_SCORE = -1e9
 

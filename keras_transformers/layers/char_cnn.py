@@ -7,7 +7,7 @@ import keras
 from keras import ops
 
 from keras_transformers.layers.dense import PACKAGE, RowDense
-from keras_transformers.layers.recurrent import at_least_one
+from keras_transformers.layers.recurrent.cells import at_least_one
 
 CnnActivation = Literal["relu", "tanh"]
 

@@ -12,6 +12,8 @@ from keras_transformers.layers.encoder import causal_and
 from keras_transformers.layers.feed_forward import FeedForward
 from keras_transformers.layers.residual import NormPosition, check_norm_position, residual
 
+__all__ = ["DecoderLayer"]
+
 
 @keras.saving.register_keras_serializable(PACKAGE)
 class DecoderLayer(keras.layers.Layer):

@@ -6,6 +6,8 @@ from typing import Any, Literal
 import keras
 from keras import ops
 
+__all__ = ["AddBias", "RowDense"]
+
 Activation = Literal["relu", "gelu", "gelu_approximate", "silu", "tanh", "linear"]
 
 # Every Keras object of ours is saved under this name: "keras_transformers>RowDense".

@@ -8,6 +8,8 @@ from keras import ops
 
 from keras_transformers.layers.dense import PACKAGE
 
+__all__ = ["PositionEmbedding", "SinusoidalPositionEmbedding", "TokenEmbedding"]
+
 WeightTying = Literal["none", "decoder", "all"]
 
 

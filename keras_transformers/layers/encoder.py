@@ -10,6 +10,8 @@ from keras_transformers.layers.dense import PACKAGE, Activation
 from keras_transformers.layers.feed_forward import FeedForward
 from keras_transformers.layers.residual import NormPosition, check_norm_position, residual
 
+__all__ = ["EncoderLayer"]
+
 
 @keras.saving.register_keras_serializable(PACKAGE)
 class EncoderLayer(keras.layers.Layer):

@@ -6,6 +6,8 @@ import keras
 
 from keras_transformers.layers.dense import PACKAGE, Activation, RowDense, activation_function
 
+__all__ = ["FeedForward"]
+
 
 @keras.saving.register_keras_serializable(PACKAGE)
 class FeedForward(keras.layers.Layer):

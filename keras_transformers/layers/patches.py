@@ -8,6 +8,8 @@ from keras import ops
 
 from keras_transformers.layers.dense import PACKAGE
 
+__all__ = ["ClassToken", "PatchEmbedding"]
+
 Interpolation = Literal["bilinear", "bicubic"]
 Grid = tuple[int, int]  # rows and columns of patches
 

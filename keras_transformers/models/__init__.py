@@ -1,1 +1,5 @@
-"""The model families, one a file, and the heads that go on top of any encoder."""
+"""The model families, one per file, and the heads that go on top of any encoder."""
+
+from keras_transformers.rooms import open_room
+
+__getattr__, __dir__ = open_room(__name__)

@@ -18,7 +18,7 @@ from keras_transformers.layers import (
     TokenEmbedding,
 )
 from keras_transformers.layers.dense import Activation
-from keras_transformers.models.card import ModelCard
+from keras_transformers.models.entry import ModelCard
 
 _PAPER = "Devlin et al. 2018, https://arxiv.org/abs/1810.04805"
 _COMPACT_PAPER = "Turc et al. 2019, https://arxiv.org/abs/1908.08962"

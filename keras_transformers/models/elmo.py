@@ -24,9 +24,9 @@ from keras_transformers.layers.char_cnn import (
     Highway,
 )
 from keras_transformers.layers.dense import RowDense
-from keras_transformers.layers.recurrent import Recurrent
+from keras_transformers.layers.recurrent.cells import Recurrent
 from keras_transformers.layers.scalar_mix import MeanOfWords, ScalarMix, WithoutMarkers
-from keras_transformers.models.card import ModelCard
+from keras_transformers.models.entry import ModelCard
 
 _PAPER = "Peters et al. 2018, https://arxiv.org/abs/1802.05365"
 

@@ -23,8 +23,8 @@ import keras
 
 from keras_transformers.layers.bags import MeanOfTokens, RowEmbedding
 from keras_transformers.layers.hierarchical_softmax import HierarchicalSoftmax
-from keras_transformers.models import head_parts
-from keras_transformers.models.card import ModelCard
+from keras_transformers.models.entry import ModelCard
+from keras_transformers.models.heads import encoder_parts as head_parts
 
 _PAPER = "Joulin et al. 2016, https://arxiv.org/abs/1607.01759"
 

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import keras
 
-from keras_transformers.layers.recurrent_encoder import RecurrentEncoder
+from keras_transformers.layers.recurrent.encoder import RecurrentEncoder
 from keras_transformers.layers.scalar_mix import ScalarMix
 
 # The rows of the paper's table 7.

@@ -12,17 +12,17 @@ from typing import Any
 import keras
 
 from keras_transformers.layers import EncoderLayer, TokenEmbedding
-from keras_transformers.layers.causal import (
+from keras_transformers.layers.dense import Activation
+from keras_transformers.layers.documents import (
     DocumentMask,
     DocumentPositions,
     IndexedPositionEmbedding,
     LastToken,
 )
-from keras_transformers.layers.dense import Activation
 from keras_transformers.layers.residual import NormPosition, check_norm_position
-from keras_transformers.models import head_parts
-from keras_transformers.models.card import ModelCard
-from keras_transformers.models.gpt_model import CausalLM
+from keras_transformers.models.causal_lm import CausalLM
+from keras_transformers.models.entry import ModelCard
+from keras_transformers.models.heads import encoder_parts as head_parts
 
 _GPT_PAPER = "Radford et al. 2018, https://openai.com/research/language-unsupervised"
 _GPT2_PAPER = "Radford et al. 2019, https://openai.com/research/better-language-models"

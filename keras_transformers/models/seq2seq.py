@@ -13,18 +13,18 @@ import keras
 
 from keras_transformers.layers import AddBias, PaddingMask, RowDense
 from keras_transformers.layers.embeddings import WeightTying, token_embeddings
-from keras_transformers.layers.recurrent import CellKind
-from keras_transformers.layers.recurrent_decoder import (
+from keras_transformers.layers.recurrent.attention import AttentionKind
+from keras_transformers.layers.recurrent.cells import CellKind
+from keras_transformers.layers.recurrent.decoder import (
     Bridge,
     Context,
     ReadoutActivation,
     RecurrentDecoder,
 )
-from keras_transformers.layers.recurrent_encoder import RecurrentEncoder
-from keras_transformers.layers.rnn_attention import AttentionKind
-from keras_transformers.layers.teacher_forcing import TeacherForcing, check_ratio
-from keras_transformers.models.card import ModelCard
-from keras_transformers.models.seq2seq_model import Seq2Seq
+from keras_transformers.layers.recurrent.encoder import RecurrentEncoder
+from keras_transformers.layers.recurrent.teacher_forcing import TeacherForcing, check_ratio
+from keras_transformers.models.entry import ModelCard
+from keras_transformers.models.recurrent_seq2seq import Seq2Seq
 
 SIZES: dict[str, dict[str, Any]] = {
     "rnnsearch_50": {

@@ -20,7 +20,7 @@ from keras_transformers.layers.cache import empty_cache
 from keras_transformers.layers.dense import PACKAGE, Activation
 from keras_transformers.layers.embeddings import WeightTying, token_embeddings
 from keras_transformers.layers.residual import NormPosition
-from keras_transformers.models.card import ModelCard
+from keras_transformers.models.entry import ModelCard
 
 Positions = Literal["sinusoidal", "learned"]
 Step = Callable[[Any, Any, Any], tuple[Any, Any]]

@@ -21,7 +21,7 @@ from keras_transformers.layers.patches import (
     patch_grid,
     resize_positions,
 )
-from keras_transformers.models.card import ModelCard
+from keras_transformers.models.entry import ModelCard
 
 _PAPER = "Dosovitskiy et al. 2020, https://arxiv.org/abs/2010.11929"
 _SMALL_PAPER = "Touvron et al. 2021, https://arxiv.org/abs/2012.12877"

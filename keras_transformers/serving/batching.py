@@ -17,6 +17,8 @@ from keras_transformers.serving.errors import Code, RequestError, as_request_err
 from keras_transformers.serving.requests import rows_of
 from keras_transformers.serving.saved_models import Arrays, SavedModel, Signature
 
+__all__ = ["BatchingOptions"]
+
 Outputs = dict[str, np.ndarray]
 
 

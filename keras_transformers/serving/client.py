@@ -20,6 +20,8 @@ from keras_transformers.serving.transports import (
     connect,
 )
 
+__all__ = ["Client"]
+
 # Names of the inputs of exports that take one text or two, in order.
 _TEXT_INPUTS = (
     ("text",),

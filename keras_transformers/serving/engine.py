@@ -15,6 +15,8 @@ from keras_transformers.serving.models import Models, Version
 from keras_transformers.serving.requests import rows_of
 from keras_transformers.serving.saved_models import Arrays, SavedModel, Signature
 
+__all__ = ["Limits"]
+
 
 @dataclass(frozen=True)
 class Limits:

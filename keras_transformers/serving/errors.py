@@ -2,6 +2,8 @@
 
 import enum
 
+__all__ = ["Code", "RequestError"]
+
 
 class Code(enum.IntEnum):
     """The canonical codes that gRPC, TensorFlow and TF Serving share, with their numbers."""

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+__all__ = ["ModelSettings"]
+
 _LARGEST_VERSION = 2**63 - 1
 
 

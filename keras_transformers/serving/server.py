@@ -26,6 +26,8 @@ from keras_transformers.serving.hosts import HostCheck
 from keras_transformers.serving.model_config import ModelSettings
 from keras_transformers.serving.models import Models
 
+__all__ = ["Server", "Tls"]
+
 # What ending may take beyond the time of the requests that are under way.
 _PATIENCE_S = 5.0
 # How long a connection may wait for a request. Longer than clients keep one that they do not use

@@ -9,13 +9,16 @@ import functools
 import os
 import unicodedata
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import tensorflow as tf
 
+from keras_transformers.files import replaced
 from keras_transformers.tokenizers import byte_pair_files
 from keras_transformers.tokenizers.byte_pair_files import Vocabulary
+
+__all__ = ["BytePairTokenizer"]
 
 _OTHER, _LETTER, _NUMBER, _SPACE, _BORDER = range(5)  # kinds of characters, and none
 # Unicode's White_Space, which no later version will change.
@@ -73,6 +76,7 @@ class BytePairTokenizer(tf.Module):
         super().__init__(name=name)
         found = byte_pair_files.read(path)
         self.vocabulary_size = len(found.tokens)
+        self._contents = byte_pair_files.contents(found)  # bytes: tf.Module would search lists
         self.end_token_id = found.tokens.index(byte_pair_files.END)
         self.start_token_id = self.pad_token_id = self.end_token_id
         symbols = byte_pair_files.byte_symbols()
@@ -155,6 +159,21 @@ class BytePairTokenizer(tf.Module):
             if isinstance(token_ids, tf.RaggedTensor):
                 token_ids = token_ids.to_tensor(self.pad_token_id)
             return tf.strings.reduce_join(tf.gather(self._token_bytes, token_ids), axis=-1)
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Writes `vocab.json` and `merges.txt` in a folder, for `load`."""
+        for name, content in zip(byte_pair_files.NAMES, self._contents, strict=True):
+            with replaced(os.path.join(folder, name)) as scratch:
+                scratch.write_bytes(content)
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str], **config: Any) -> Self:
+        """The tokenizer that `save` and `config` came from."""
+        return cls(folder, **config)
+
+    def config(self) -> dict[str, Any]:
+        """The arguments that make this tokenizer again, without the vocabulary, as JSON values."""
+        return {}
 
     def tokens(self, token_ids: Any) -> tf.Tensor:
         """The vocabulary's strings of token ids, of any shape."""

@@ -3,13 +3,11 @@
 import itertools
 import json
 import os
-import shutil
-import uuid
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from keras_transformers.files import read_lines
+from keras_transformers.files import new_folder, read_lines
 
 END = "<|endoftext|>"
 # Tokens and merges, by Hugging Face's names and by those of OpenAI.
@@ -17,6 +15,9 @@ _FILE_NAMES = (("vocab.json", "merges.txt"), ("encoder.json", "vocab.bpe"))
 _VERSION = "#version: 0.2"
 
 Merge = tuple[str, str]
+
+
+NAMES = ("vocab.json", "merges.txt")  # that are written
 
 
 class Vocabulary(NamedTuple):
@@ -202,16 +203,13 @@ def check_new(path: str | os.PathLike[str]) -> Path:
 def write(vocabulary: Vocabulary, path: str | os.PathLike[str]) -> None:
     """Writes a folder with `vocab.json` and `merges.txt`, whole or not at all; see `check_new`."""
     path = check_new(path)
+    with new_folder(path) as folder:
+        for name, content in zip(NAMES, contents(vocabulary), strict=True):
+            (folder / name).write_bytes(content)
+
+
+def contents(vocabulary: Vocabulary) -> tuple[bytes, bytes]:
+    """What `vocab.json` and `merges.txt` hold of a vocabulary."""
     ids = {token: i for i, token in enumerate(vocabulary.tokens)}
-    written = {
-        "vocab.json": json.dumps(ids, ensure_ascii=False),
-        "merges.txt": "\n".join([_VERSION, *map(" ".join, vocabulary.merges)]) + "\n",
-    }
-    scratch = path.with_name(f".{uuid.uuid4().hex}-{path.name}")
-    scratch.mkdir()
-    try:
-        for name, text in written.items():
-            (scratch / name).write_text(text, "utf-8", newline="\n")
-        scratch.rename(path)
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+    merges = "\n".join([_VERSION, *map(" ".join, vocabulary.merges)]) + "\n"
+    return json.dumps(ids, ensure_ascii=False).encode(), merges.encode()

@@ -1,8 +1,11 @@
 """Words to the ids of their bytes, as ELMo's character convolutions read them, inside the graph."""
 
-from typing import Any
+import os
+from typing import Any, Self
 
 import tensorflow as tf
+
+__all__ = ["CharacterTokenizer"]
 
 # bilm-tf's ids, each with the 1 added that leaves 0 to tokens that are padding.
 _BEGIN_TEXT, _END_TEXT, _BEGIN_WORD, _END_WORD, _FILL = (byte + 1 for byte in range(256, 261))
@@ -63,6 +66,18 @@ class CharacterTokenizer(tf.Module):
             `character_ids` int32 (batch, longest text's words + 2, max_characters).
         """
         return {"character_ids": self.encode(self.words(text))}
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Writes nothing: the 256 bytes need no vocabulary."""
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str], **config: Any) -> Self:
+        """The tokenizer that `config` came from."""
+        return cls(**config)
+
+    def config(self) -> dict[str, Any]:
+        """The arguments that make this tokenizer again, as JSON values."""
+        return {"max_characters": self.max_characters}
 
     def words(self, text: Any) -> tf.RaggedTensor:
         """The words between white space: strings (batch,) to strings (batch, None)."""

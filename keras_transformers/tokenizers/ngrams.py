@@ -4,12 +4,14 @@ import collections
 import os
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Self
 
 import tensorflow as tf
 
-from keras_transformers.files import read_lines
+from keras_transformers.files import read_lines, replaced
 from keras_transformers.tokenizers import packing
+
+__all__ = ["NgramTokenizer"]
 
 END_OF_TEXT = "</s>"
 _BLANK = re.compile("[ \t\n\v\f\r\0]+")
@@ -18,6 +20,9 @@ _MAX_BYTES_PER_WORD = 1000
 # FNV-1a with 32 bits, and the factor by which fastText goes on from a word to the next.
 _BASIS, _PRIME, _LOW_32_BITS = 2166136261, 16777619, 0xFFFFFFFF
 _NEXT_WORD = 116049371
+
+
+WORDS_FILE = "words.txt"
 
 
 class NgramTokenizer(tf.Module):
@@ -175,9 +180,30 @@ class NgramTokenizer(tf.Module):
             ValueError: second texts, or a `max_sequence_length` below 1.
         """
         _check_single(text_b)
+        return self.pack(
+            [self.tokenize(text)],
+            max_sequence_length=max_sequence_length,
+            pad_to_max_length=pad_to_max_length,
+        )
+
+    def pack(
+        self,
+        segments: Sequence[tf.RaggedTensor],
+        *,
+        max_sequence_length: int,
+        pad_to_max_length: bool = False,
+    ) -> dict[str, tf.Tensor]:
+        """Ids of texts to the inputs of `models.fasttext`; see a call.
+
+        Args:
+            segments: one ragged tensor of `tokenize`, int32 (batch, None).
+            max_sequence_length: most ids of a bag.
+            pad_to_max_length: pad to that length, not to the longest of the batch.
+        """
+        _check_single(segments[1:] or None)
         if max_sequence_length < 1:
             raise ValueError(f"max_sequence_length={max_sequence_length}: give 1 at least")
-        rows = packing.trim(self.tokenize(text), max_sequence_length)
+        rows = packing.trim(segments[0], max_sequence_length)
         length = max_sequence_length if pad_to_max_length else None
         token_ids = rows.to_tensor(self.pad_token_id, shape=[None, length])
         token_ids = tf.pad(token_ids, [[0, 0], [0, tf.maximum(0, 1 - tf.shape(token_ids)[1])]])
@@ -214,6 +240,29 @@ class NgramTokenizer(tf.Module):
         if self.word_ngrams > 1:
             bags = tf.concat([bags, self._ngrams_of_words(words)], axis=1)
         return tf.cast(bags, tf.int32)
+
+    def num_special_tokens(self, num_segments: int) -> int:
+        """How many ids `pack` adds: none."""
+        return 0
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Writes the vocabulary to `words.txt` in a folder, for `load`."""
+        with replaced(os.path.join(folder, WORDS_FILE)) as scratch:
+            scratch.write_text("".join(f"{word}\n" for word in self.vocabulary), "utf-8")
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str], **config: Any) -> Self:
+        """The tokenizer that `save` and `config` came from."""
+        return cls(os.path.join(folder, WORDS_FILE), **config)
+
+    def config(self) -> dict[str, Any]:
+        """The arguments that make this tokenizer again, without the vocabulary, as JSON values."""
+        return {
+            "num_buckets": self.num_buckets,
+            "word_ngrams": self.word_ngrams,
+            "min_characters": self.min_characters,
+            "max_characters": self.max_characters,
+        }
 
     @property
     def vocabulary(self) -> list[str]:

@@ -3,21 +3,25 @@
 import hashlib
 import os
 import re
-import uuid
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import sentencepiece
 import tensorflow as tf
 import tensorflow_text
 from tensorflow_text.python.ops.sentencepiece_tokenizer import gen_sentencepiece_tokenizer
 
-from keras_transformers.files import read_lines
+from keras_transformers.files import read_lines, replaced
+
+__all__ = ["SentencePieceTokenizer"]
 
 Normalization = Literal["nmt_nfkc", "nmt_nfkc_cf", "nfkc", "nfkc_cf", "identity"]
 
 _SPECIAL_TOKENS = ("<pad>", "<unk>", "<s>", "</s>")
+
+
+MODEL_FILE = "vocabulary.model"
 
 
 class SentencePieceTokenizer(tf.Module):
@@ -67,8 +71,9 @@ class SentencePieceTokenizer(tf.Module):
         if not path.is_file():
             raise FileNotFoundError(f"{path}: no such file; check the path")
         # FastSentencepieceTokenizer would be faster, but it reads byte-pair models wrongly.
+        self._model = path.read_bytes()
         try:
-            self._tokenizer = _tokenizer(path.read_bytes())
+            self._tokenizer = _tokenizer(self._model)
             self.vocabulary_size = int(self._tokenizer.vocab_size())
         except tf.errors.OpError as error:
             raise ValueError(f"{path}: not a SentencePiece model") from error
@@ -114,9 +119,8 @@ class SentencePieceTokenizer(tf.Module):
                 f"{path} exists, and models may depend on it: remove it, or choose another name"
             )
         lines = (line for source in sources for line in read_lines(source) if line)
-        scratch = path.with_name(f".{uuid.uuid4().hex}-{path.name}")
         try:
-            with scratch.open("wb") as writer:
+            with replaced(path) as scratch, scratch.open("wb") as writer:
                 sentencepiece.SentencePieceTrainer.train(
                     sentence_iterator=lines,
                     model_writer=writer,
@@ -132,11 +136,8 @@ class SentencePieceTokenizer(tf.Module):
                     max_sentence_length=2**30,  # the default skips lines above 4,192 bytes
                     minloglevel=2,
                 )
-            os.replace(scratch, path)
         except RuntimeError as error:
             raise ValueError(_explain(error, sources, vocabulary_size)) from error
-        finally:
-            scratch.unlink(missing_ok=True)
         return cls(path)
 
     def tokenize(
@@ -179,6 +180,20 @@ class SentencePieceTokenizer(tf.Module):
         # One text a row. The length is written out: -1 has no meaning when there are no ids.
         rows = tf.reshape(token_ids, tf.stack([tf.reduce_prod(shape[:-1]), shape[-1]]))
         return tf.reshape(self._tokenizer.detokenize(rows), shape[:-1])
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Writes the vocabulary to `vocabulary.model` in a folder, for `load`."""
+        with replaced(Path(folder, MODEL_FILE)) as scratch:
+            scratch.write_bytes(self._model)
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str], **config: Any) -> Self:
+        """The tokenizer that `save` and `config` came from."""
+        return cls(Path(folder, MODEL_FILE), **config)
+
+    def config(self) -> dict[str, Any]:
+        """The arguments that make this tokenizer again, without the vocabulary, as JSON values."""
+        return {}
 
     def tokens(self, token_ids: Any) -> tf.Tensor:
         """The vocabulary's strings of token ids, of any shape; "▁" stands for a space."""

@@ -1,12 +1,20 @@
 """Tokens from a list of symbols: the characters of a word, or phonemes between spaces."""
 
 import collections
+import os
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 import tensorflow as tf
 
+from keras_transformers.files import read_lines, replaced
+
+__all__ = ["SymbolTokenizer"]
+
 _SPECIAL_TOKENS = ("<pad>", "<unk>", "<s>", "</s>")
+
+
+SYMBOLS_FILE = "symbols.txt"
 
 
 class SymbolTokenizer(tf.Module):
@@ -131,6 +139,21 @@ class SymbolTokenizer(tf.Module):
         shown = tf.ragged.boolean_mask(self.tokens(rows), is_shown)
         separator = " " if self.cut_at_spaces else ""
         return tf.reshape(tf.strings.reduce_join(shown, axis=1, separator=separator), shape[:-1])
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Writes the vocabulary to `symbols.txt` in a folder, for `load`."""
+        symbols = self.vocabulary[len(_SPECIAL_TOKENS) :]
+        with replaced(os.path.join(folder, SYMBOLS_FILE)) as scratch:
+            scratch.write_text("".join(f"{symbol}\n" for symbol in symbols), "utf-8")
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str], **config: Any) -> Self:
+        """The tokenizer that `save` and `config` came from."""
+        return cls(list(read_lines(os.path.join(folder, SYMBOLS_FILE))), **config)
+
+    def config(self) -> dict[str, Any]:
+        """The arguments that make this tokenizer again, without the vocabulary, as JSON values."""
+        return {"cut_at_spaces": self.cut_at_spaces, "lowercase": self.lowercase}
 
     def tokens(self, token_ids: Any) -> tf.Tensor:
         """The vocabulary's strings of token ids, of any shape."""

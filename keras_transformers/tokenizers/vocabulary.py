@@ -2,13 +2,12 @@
 
 import collections
 import os
-import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 
-from keras_transformers.files import read_lines
+from keras_transformers.files import read_lines, replaced
 
 PAD, UNKNOWN, CLS, SEP, MASK = SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
@@ -77,13 +76,8 @@ def check_new(path: str | os.PathLike[str]) -> Path:
 
 def write(tokens: Sequence[str], path: str | os.PathLike[str]) -> None:
     """Writes a vocabulary file, whole or not at all; errors as `check_new`."""
-    path = check_new(path)
-    scratch = path.with_name(f".{uuid.uuid4().hex}-{path.name}")
-    try:
+    with replaced(check_new(path)) as scratch:
         scratch.write_text("".join(f"{token}\n" for token in tokens), "utf-8", newline="\n")
-        scratch.replace(path)
-    finally:
-        scratch.unlink(missing_ok=True)
 
 
 def learn(

@@ -2,14 +2,17 @@
 
 import os
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import tensorflow as tf
 import tensorflow_text
 
-from keras_transformers.tokenizers import bert_characters, offsets, packing
+from keras_transformers.tokenizers import offsets, packing
 from keras_transformers.tokenizers import vocabulary as vocabularies
+from keras_transformers.tokenizers.normalization import bert_characters
+
+__all__ = ["WordPieceTokenizer"]
 
 # Longer words are unknown, as in BERT. In normalized text words end at spaces, at punctuation in
 # ASCII (other punctuation has spaces around it), and before and after Chinese characters.
@@ -17,6 +20,8 @@ _MAX_CHARACTERS_PER_WORD = 100
 _MAX_BYTES_PER_WORD = 4 * _MAX_CHARACTERS_PER_WORD
 _LONG_WORD = rf"[^ -/:-@\[-`{{-~{bert_characters.CHINESE}]{{{_MAX_CHARACTERS_PER_WORD + 1},}}"
 _UNKNOWN_WORD = "x" * (_MAX_BYTES_PER_WORD + 1)
+
+VOCABULARY_FILE = "vocab.txt"
 
 
 class WordPieceTokenizer(tf.Module):
@@ -175,21 +180,43 @@ class WordPieceTokenizer(tf.Module):
                 (batch,).
             tf.errors.InvalidArgumentError: as many `text` as `text_b` are expected.
         """
-        num_added = 2 if text_b is None else 3
-        max_tokens = max_sequence_length - num_added
-        if max_tokens < 0:
+        return self.pack(
+            self._segments(text, text_b),
+            max_sequence_length=max_sequence_length,
+            pad_to_max_length=pad_to_max_length,
+        )
+
+    def pack(
+        self,
+        segments: Sequence[tf.RaggedTensor],
+        *,
+        max_sequence_length: int,
+        pad_to_max_length: bool = False,
+    ) -> dict[str, tf.Tensor]:
+        """Tokens of texts, or of pairs, to the inputs of an encoder; see a call.
+
+        Args:
+            segments: one or two ragged tensors of `tokenize`, int32 (batch, None).
+            max_sequence_length: in tokens, [CLS] and [SEP] included.
+            pad_to_max_length: pad to that length, not to the longest of the batch.
+        """
+        num_added = self.num_special_tokens(len(segments))
+        if max_sequence_length < num_added:
             raise ValueError(
                 f"max_sequence_length={max_sequence_length}: [CLS] and [SEP] take {num_added} "
                 "tokens already; give more"
             )
-        segments = self._segments(text, text_b)
         return packing.pack(
-            packing.trim_longest_first(segments, max_tokens),
+            packing.trim_longest_first(segments, max_sequence_length - num_added),
             cls_token_id=self.cls_token_id,
             sep_token_id=self.sep_token_id,
             pad_token_id=self.pad_token_id,
             length=max_sequence_length if pad_to_max_length else None,
         )
+
+    def num_special_tokens(self, num_segments: int) -> int:
+        """How many tokens `pack` adds: [CLS], and a [SEP] for each segment."""
+        return 1 + num_segments
 
     def lengths(self, text: Any, text_b: Any = None) -> tf.Tensor:
         """Lengths of texts, or pairs, before anything is trimmed or padded.
@@ -284,6 +311,19 @@ class WordPieceTokenizer(tf.Module):
         tokens = tf.gather(self._tokens, tf.ragged.boolean_mask(token_ids, is_text))
         text = tf.strings.reduce_join(tokens, axis=-1, separator=" ")
         return tf.strings.regex_replace(text, " ##", "")
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Writes the vocabulary to `vocab.txt` in a folder, for `load`."""
+        vocabularies.write(self.vocabulary, os.path.join(folder, VOCABULARY_FILE))
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str], **config: Any) -> Self:
+        """The tokenizer that `save` and `config` came from."""
+        return cls(os.path.join(folder, VOCABULARY_FILE), **config)
+
+    def config(self) -> dict[str, Any]:
+        """The arguments that make this tokenizer again, without the vocabulary, as JSON values."""
+        return {"lowercase": self.lowercase}
 
     @property
     def vocabulary(self) -> list[str]:

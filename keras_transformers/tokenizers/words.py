@@ -4,7 +4,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from keras_transformers.tokenizers import bert_characters
+from keras_transformers.tokenizers.normalization import bert_characters
 
 # A token that is punctuation for BERT, and bytes behind it that the normalizer deletes.
 _MARK = r"(?:[!-/:-@\[-`{-~]|\p{P})\C*"

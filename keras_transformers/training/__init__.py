@@ -1,1 +1,5 @@
-"""What training needs around `model.fit`: schedules, optimizers. Knows no model."""
+"""What touches a gradient: losses, optimizers, schedules, averaging, accumulation, strategies."""
+
+from keras_transformers.rooms import open_room
+
+__getattr__, __dir__ = open_room(__name__)

@@ -8,7 +8,7 @@ import tensorflow as tf
 from checks import round_trip, same_outputs
 
 from keras_transformers.convert.elmo import load_elmo, read_elmo_options
-from keras_transformers.layers.recurrent import LSTMCell
+from keras_transformers.layers.recurrent.cells import LSTMCell
 from keras_transformers.models.elmo import elmo, features
 from keras_transformers.tokenizers.characters import CharacterTokenizer
 

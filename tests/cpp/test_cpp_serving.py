@@ -13,8 +13,8 @@ from tensorflow.core.protobuf import named_tensor_pb2
 from tiny_exports import EXPORTERS
 
 from keras_transformers import export
-from keras_transformers.export.check import differences, stored_examples
-from keras_transformers.export.description import read_metadata
+from keras_transformers.saved_model.check import differences, stored_examples
+from keras_transformers.saved_model.description import read_metadata
 
 pytestmark = pytest.mark.cpp
 SAVED_MODELS = Path(__file__).parents[2] / "saved_models"

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_transformers.data.bidirectional import (
+from keras_transformers.data.language_models.bidirectional import (
     cut,
     dataset,
     encode,

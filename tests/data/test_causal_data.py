@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from keras_transformers.data import causal
-from keras_transformers.data.examples import Examples
+from keras_transformers.data.language_models import causal
+from keras_transformers.data.text.examples import Examples
 from keras_transformers.tokenizers import BytePairTokenizer
 
 TEXTS = ["the ship is near the shore\n" * 5, "it is the end\n", "é 中\n\nthe ships"]

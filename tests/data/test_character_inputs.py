@@ -6,14 +6,14 @@ import pytest
 import tensorflow as tf
 
 import keras_transformers as kt
-from keras_transformers.data import classification
-from keras_transformers.data.character_inputs import (
+from keras_transformers.data.language_models.character_inputs import (
     CharacterInputs,
     labels_of_words,
     word_batches,
 )
-from keras_transformers.data.conll import Sentences
-from keras_transformers.data.examples import Examples
+from keras_transformers.data.text import classification
+from keras_transformers.data.text.conll import Sentences
+from keras_transformers.data.text.examples import Examples
 from keras_transformers.models.elmo import elmo, features
 from keras_transformers.tokenizers.characters import CharacterTokenizer
 from keras_transformers.training.losses import TokenCrossentropy

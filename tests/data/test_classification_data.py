@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_transformers.data import classification
-from keras_transformers.data.cleaning import deduplicate, overlap, split
-from keras_transformers.data.examples import Examples, label_set, load
+from keras_transformers.data.text import classification
+from keras_transformers.data.text.cleaning import deduplicate, overlap, split
+from keras_transformers.data.text.examples import Examples, label_set, load
 from keras_transformers.files import read_lines
 
 ROOT = Path(__file__).parents[2]
@@ -252,8 +252,8 @@ def test_split_depends_on_the_seed_not_on_the_order():
 
 def test_split_is_the_same_under_another_hash_seed():
     program = (
-        "from keras_transformers.data.cleaning import split\n"
-        "from keras_transformers.data.examples import Examples\n"
+        "from keras_transformers.data.text.cleaning import split\n"
+        "from keras_transformers.data.text.examples import Examples\n"
         "toy = Examples([str(i) for i in range(40)], labels=['ab'[i % 2] for i in range(40)])\n"
         "print(split(toy, {'a': 0.5, 'b': 0.5}, seed=3)['b'].texts)"
     )

@@ -7,11 +7,11 @@ import zipfile
 import pytest
 import tensorflow as tf
 
-from keras_transformers.data import glue, regression
-from keras_transformers.data.examples import Examples
-from keras_transformers.data.glue import load, load_rte_challenge, write_submission
+from keras_transformers.data.text import glue, regression
+from keras_transformers.data.text.examples import Examples
+from keras_transformers.data.text.glue import load, load_rte_challenge, write_submission
+from keras_transformers.evaluation.classification import METRICS
 from keras_transformers.tokenizers import WordPieceTokenizer
-from keras_transformers.training.classification_metrics import METRICS
 
 
 def write(path, *rows):

@@ -5,14 +5,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_transformers.data.image_augmentation import (
+from keras_transformers.data.images.augmentation import (
     Augmentation,
     mixup,
     random_crop,
     random_flip,
 )
-from keras_transformers.data.image_decoder import ImageDecoder
-from keras_transformers.data.images import (
+from keras_transformers.data.images.decoder import ImageDecoder
+from keras_transformers.data.images.labelled_images import (
     FASHION_MNIST_LABELS,
     Images,
     dataset,

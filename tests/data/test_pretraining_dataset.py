@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_transformers.data.pretraining import (
+from keras_transformers.data.pretraining.batches import (
     Masker,
     PretrainingOptions,
     make_pretraining_data,

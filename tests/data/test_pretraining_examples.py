@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_transformers.data.pretraining import Masker, read_nltk, write_documents
-from keras_transformers.data.pretraining_corpus import CorpusFiles
-from keras_transformers.data.pretraining_examples import TokenizedCorpus, draw_pairs, pack_pairs
-from keras_transformers.data.pretraining_masking import unmask
+from keras_transformers.data.pretraining.batches import Masker, read_nltk, write_documents
+from keras_transformers.data.pretraining.corpus import CorpusFiles
+from keras_transformers.data.pretraining.examples import TokenizedCorpus, draw_pairs, pack_pairs
+from keras_transformers.data.pretraining.masking import unmask
 from keras_transformers.tokenizers.vocabulary import SPECIAL_TOKENS
 
 LENGTH = 128

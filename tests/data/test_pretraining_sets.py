@@ -7,8 +7,8 @@ import shutil
 import numpy as np
 import pytest
 
-from keras_transformers.data.pretraining import read_documents
-from keras_transformers.data.pretraining_sets import PretrainingSets, make_sets, read_text
+from keras_transformers.data.pretraining.batches import read_documents
+from keras_transformers.data.pretraining.sets import PretrainingSets, make_sets, read_text
 
 LENGTH = 16
 

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_transformers.data import pretraining_shards
-from keras_transformers.data.pretraining import (
+from keras_transformers.data.pretraining import shards as pretraining_shards
+from keras_transformers.data.pretraining.batches import (
     PretrainingOptions,
     PretrainingReport,
     make_pretraining_data,
@@ -167,7 +167,7 @@ def test_another_seed_or_copy_gives_other_examples(
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from keras_transformers.data import pretraining_shards as shards
+from keras_transformers.data.pretraining import shards
 from keras_transformers.tokenizers import WordPieceTokenizer
 write, count = shards.write_records, [0]
 def write_or_die(path, batches):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from keras_transformers.data.pretraining import (
+from keras_transformers.data.pretraining.batches import (
     read_documents,
     read_nltk,
     split_documents,

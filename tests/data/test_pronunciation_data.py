@@ -4,7 +4,7 @@ import gzip
 
 import pytest
 
-from keras_transformers.data import pronunciation
+from keras_transformers.data.translation import pronunciation
 
 DICTIONARY = """;;; a comment
 'bout B AW1 T

@@ -6,15 +6,15 @@ import keras
 import numpy as np
 import pytest
 
-from keras_transformers.data.question_answering import dataset, encode
-from keras_transformers.data.question_predictions import (
+from keras_transformers.data.text.answer_spans import (
     answers_from_logits,
     null_differences,
     texts,
 )
-from keras_transformers.data.squad import Answer, Questions, load
+from keras_transformers.data.text.question_answering import dataset, encode
+from keras_transformers.data.text.squad import Answer, Questions, load
+from keras_transformers.evaluation.squad import squad as score
 from keras_transformers.tokenizers import WordPieceTokenizer
-from keras_transformers.training.answer_metrics import squad as score
 
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghijklmnopqrstuvwxyz.?"]
 VOCABULARY += [f"##{letter}" for letter in "abcdefghijklmnopqrstuvwxyz"]

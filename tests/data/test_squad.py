@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from keras_transformers.data.squad import Answer, Questions, load, split, write_predictions
+from keras_transformers.data.text.squad import Answer, Questions, load, split, write_predictions
 
 
 def answer(text, start):

@@ -7,8 +7,8 @@ import keras
 import numpy as np
 import pytest
 
-from keras_transformers.data import tagging
-from keras_transformers.data.conll import Sentences, label_set, load, to_iob2
+from keras_transformers.data.text import tagging
+from keras_transformers.data.text.conll import Sentences, label_set, load, to_iob2
 from keras_transformers.tokenizers import WordPieceTokenizer
 
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh.", "##a", "##b", "##c"]

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_transformers.data.token_batches import TokenLists, best_limits, plan_batches
-from keras_transformers.data.translation import (
+from keras_transformers.data.translation.encoded_pairs import (
     EncodedPairs,
     batch_arrays,
     batch_statistics,
@@ -24,6 +23,7 @@ from keras_transformers.data.translation import (
     training_dataset,
     with_dropout,
 )
+from keras_transformers.data.translation.token_batches import TokenLists, best_limits, plan_batches
 from keras_transformers.tokenizers.sentencepiece import SentencePieceTokenizer
 
 PAD, START, END = 0, 2, 3
@@ -166,7 +166,7 @@ def test_more_pairs_than_a_chunk(
 ) -> None:
     pairs = [("Ein " * (i % 5), "A man" * (i % 3)) for i in range(23)]
     whole = encode(pairs, tokenizer, max_sequence_length=20)
-    monkeypatch.setattr("keras_transformers.data.translation._CHUNK", 4)
+    monkeypatch.setattr("keras_transformers.data.translation.encoded_pairs._CHUNK", 4)
     parts = encode(iter(pairs), tokenizer, max_sequence_length=20)
     np.testing.assert_array_equal(whole.source.values, parts.source.values)
     np.testing.assert_array_equal(whole.target.lengths, parts.target.lengths)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_transformers.decoding.selection import best_continuations, in_blocks, log_normalizer
+from keras_transformers.decoding.largest_logits import best_continuations, in_blocks, log_normalizer
 
 # One block; an even cut; a prime (padded); 2 * a prime (padded); GPT-2's odd one.
 VOCABULARY_SIZES = [1, 5, 512, 1009, 1018, 5025]

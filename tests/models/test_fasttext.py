@@ -8,8 +8,8 @@ import pytest
 import tensorflow as tf
 
 import keras_transformers as kt
-from keras_transformers.data import classification
-from keras_transformers.data.examples import Examples
+from keras_transformers.data.text import classification
+from keras_transformers.data.text.examples import Examples
 from keras_transformers.models.fasttext import fasttext, hierarchical_classifier
 from keras_transformers.models.heads import classifier
 from keras_transformers.tokenizers import NgramTokenizer

@@ -8,7 +8,7 @@ import pytest
 from keras import ops
 
 from keras_transformers.layers import MultiHeadAttention
-from keras_transformers.layers.rnn_attention import RnnAttention
+from keras_transformers.layers.recurrent.attention import RnnAttention
 from keras_transformers.layers.scalar_mix import MeanOfWords, ScalarMix
 from keras_transformers.models import heads
 from keras_transformers.models.bert import bert

@@ -5,7 +5,7 @@ import keras_transformers as kt
 from keras_transformers.inspection import agrees_with_figure
 from keras_transformers.models import bert, transformer
 from keras_transformers.models.heads import pretraining_parameters
-from keras_transformers.registry import all_cards, model_card
+from keras_transformers.models.registry import all_cards, model_card
 
 # Published or computed by other implementations, not read from the registry.
 # BERT: encoder with pooler at V = 30,522, and with both pretraining heads.

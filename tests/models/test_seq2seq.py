@@ -12,7 +12,7 @@ from checks import round_trip, same_outputs
 
 import keras_transformers as kt
 from keras_transformers.decoding import beam_search, greedy_search, sample
-from keras_transformers.layers.recurrent import Recurrent
+from keras_transformers.layers.recurrent.cells import Recurrent
 from keras_transformers.models.seq2seq import MODELS, SIZES, num_parameters, seq2seq
 
 ROOT = Path(__file__).parents[2]
@@ -282,7 +282,7 @@ def test_all_weights_are_trained(model):
 
 @pytest.mark.parametrize("kind", ["additive", "general", "dot", "location"])
 def test_attention_is_its_formula(kind):
-    from keras_transformers.layers.rnn_attention import RnnAttention
+    from keras_transformers.layers.recurrent.attention import RnnAttention
 
     layer = RnnAttention(kind, attention_dim=3, max_sequence_length=9)
     query = RANDOM.normal(size=(2, 4, 5)).astype("float32")

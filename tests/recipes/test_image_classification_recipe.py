@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
+from keras_transformers.export import Predictor
 
 from keras_transformers.convert import save_vit
-from keras_transformers.export import Predictor
 from keras_transformers.models.vit import vit
 
 RECIPE = Path(__file__).parents[2] / "recipes" / "image_classification.py"

@@ -10,8 +10,8 @@ import pytest
 
 import keras_transformers as kt
 from keras_transformers.models.gpt import causal_lm
+from keras_transformers.runs.resume.callback import Resume
 from keras_transformers.tokenizers import BytePairTokenizer
-from keras_transformers.training.resume import Resume
 
 RECIPE = Path(__file__).parents[2] / "recipes" / "language_model.py"
 NAMES = ["cat", "dog", "bird", "ship", "rain", "tree", "house"]

@@ -12,7 +12,7 @@ from checks import newest_state
 
 import keras_transformers as kt
 from keras_transformers.models.bert import bert
-from keras_transformers.training.resume import Resume
+from keras_transformers.runs.resume.callback import Resume
 
 RECIPE = Path(__file__).parents[2] / "recipes" / "pretrain_bert.py"
 WORDS = ["cat", "dog", "bird", "ship", "rain", "tree", "house"]

@@ -12,8 +12,8 @@ from checks import newest_state
 
 import keras_transformers as kt
 from keras_transformers.models.elmo import elmo
+from keras_transformers.runs.resume.callback import Resume
 from keras_transformers.tokenizers.word_vocabulary import WordVocabulary
-from keras_transformers.training.resume import Resume
 
 RECIPE = Path(__file__).parents[2] / "recipes" / "pretrain_elmo.py"
 WORDS = ["cat", "dog", "bird", "ship", "rain", "tree", "house"]

@@ -98,7 +98,7 @@ def test_the_language_is_learned_and_served(dictionary, monkeypatch, model):
 @pytest.mark.slow
 def test_a_stopped_run_goes_on(dictionary, monkeypatch):
     """As if it had not stopped: the same weights in the end."""
-    from keras_transformers.training.resume import Resume
+    from keras_transformers.runs.resume.callback import Resume
 
     run(monkeypatch, dictionary, name="whole")
     with monkeypatch.context() as patch:

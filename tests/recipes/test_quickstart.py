@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from keras_transformers.data.examples import load
+from keras_transformers.data.text.examples import load
 
 RECIPE = Path(__file__).parents[2] / "recipes" / "quickstart.py"
 

@@ -15,8 +15,8 @@ from checks import newest_state
 import keras_transformers as kt
 from keras_transformers.models.elmo import elmo
 from keras_transformers.models.gpt import causal_lm
+from keras_transformers.runs.resume.callback import Resume
 from keras_transformers.tokenizers import BytePairTokenizer
-from keras_transformers.training.resume import Resume
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_transformers.models import elmo, fasttext, features, gpt, heads, task_heads, vit
+from keras_transformers.models import elmo, fasttext, features, gpt, heads, vit
 from keras_transformers.models.bert import bert
 from keras_transformers.models.seq2seq import seq2seq
 from keras_transformers.models.transformer import transformer
@@ -42,7 +42,7 @@ def causal_lm():
 
 def tagger_of_features(num_layers):
     reader = features.feature_reader(num_layers, 8, units=4, num_recurrent_layers=1, dropout=0.0)
-    return task_heads.tagger(reader, CLASSES, dropout=0.0)
+    return heads.tagger(reader, CLASSES, dropout=0.0)
 
 
 def elmo_language_model():
@@ -79,25 +79,25 @@ RECIPES = {
         dict.fromkeys(("mask_logits", "next_sentence_logits"), TokenCrossentropy()),
     ),
     "classification, glue": (
-        lambda: task_heads.classifier(encoder(), CLASSES, dropout=0.0),
+        lambda: heads.classifier(encoder(), CLASSES, dropout=0.0),
         {"logits": CROSSENTROPY},
     ),
     "classification, fasttext": (
-        lambda: task_heads.classifier(
+        lambda: heads.classifier(
             fasttext.fasttext(vocabulary_size=VOCABULARY, embedding_dim=4), CLASSES, dropout=0.0
         ),
         {"logits": CROSSENTROPY},
     ),
     "glue, regression": (
-        lambda: task_heads.regressor(encoder(), dropout=0.0),
+        lambda: heads.regressor(encoder(), dropout=0.0),
         {"score": keras.losses.MeanSquaredError()},
     ),
     "tagging": (
-        lambda: task_heads.tagger(encoder(), CLASSES, dropout=0.0),
+        lambda: heads.tagger(encoder(), CLASSES, dropout=0.0),
         {"logits": TokenCrossentropy()},
     ),
     "question_answering": (
-        lambda: task_heads.span_extractor(encoder()),
+        lambda: heads.span_extractor(encoder()),
         dict.fromkeys(BOTH, CROSSENTROPY),
     ),
     "feature_based, elmo_tagging": (
@@ -116,7 +116,7 @@ RECIPES = {
     "translation": (lambda: pairs("transformer"), {"logits": TokenCrossentropy()}),
     "translation, recurrent": (lambda: pairs("seq2seq"), {"logits": TokenCrossentropy()}),
     "image_classification": (
-        lambda: task_heads.classifier(image_encoder(), CLASSES, dropout=0.0),
+        lambda: heads.classifier(image_encoder(), CLASSES, dropout=0.0),
         {"logits": keras.losses.CategoricalCrossentropy(from_logits=True)},
     ),
 }

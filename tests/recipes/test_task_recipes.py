@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from keras_transformers.training import classification_metrics
+from keras_transformers.evaluation import classification as classification_metrics
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]

@@ -133,7 +133,7 @@ def test_teacher_forcing_decays_over_all_epochs(folder, monkeypatch):
 @pytest.mark.parametrize("options", [{}, {"ema": 0.9}], ids=["plain", "ema"])
 def test_a_stopped_run_goes_on(folder, monkeypatch, options):
     """As if it had not stopped: the same weights in the end."""
-    from keras_transformers.training.resume import Resume
+    from keras_transformers.runs.resume.callback import Resume
 
     finished = []
     for name, stops in (("whole", []), ("stopped", [1])):
@@ -191,7 +191,7 @@ def absent(name, package=None, find=importlib.util.find_spec):
 
 
 def test_a_missing_package_is_seen_before_the_training(folder, monkeypatch, capsys):
-    from keras_transformers.training import runs
+    from keras_transformers.runs import run as runs
 
     monkeypatch.setattr(runs.importlib.util, "find_spec", absent)
     with pytest.raises(SystemExit) as stopped:

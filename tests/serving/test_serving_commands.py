@@ -105,7 +105,7 @@ def test_serve_until_it_is_told_to_stop(publish, tmp_path):
         [
             sys.executable,
             "-m",
-            "keras_transformers.cli",
+            "keras_transformers.cli.main",
             "serve",
             f"half={base}",
             "--rest-port=0",

@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from keras_transformers import cli
+from keras_transformers.cli.main import main as cli
 
 ROOT = Path(__file__).parents[2]
 SERVING, EXPORTS = (ROOT / "docs" / name for name in ("serving.md", "exports.md"))

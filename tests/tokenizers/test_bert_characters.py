@@ -8,8 +8,9 @@ import tensorflow as tf
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
 from keras_transformers.files import read_lines
-from keras_transformers.tokenizers import WordPieceTokenizer, bert_characters
-from keras_transformers.tokenizers.double_array import double_array
+from keras_transformers.tokenizers import WordPieceTokenizer
+from keras_transformers.tokenizers.normalization import bert_characters
+from keras_transformers.tokenizers.normalization.double_array import double_array
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 ALL = [chr(code) for code in range(0x110000) if not 0xD800 <= code < 0xE000]

@@ -67,7 +67,7 @@ def test_texts_do_not_touch_each_other(tokenizer):
 
 def test_most_words_of_a_corpus_come_back(data_dir, minilm_dir):
     """CoNLL-2003's words, put behind each other with spaces and cut again."""
-    from keras_transformers.data.conll import load
+    from keras_transformers.data.text.conll import load
 
     tokenizer = WordPieceTokenizer(minilm_dir / "vocab.txt", lowercase=False)
     sentences = load(next(data_dir.glob("conll2003/*testa*"))).words[:500]

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from keras_transformers.evaluation.token_metrics import Perplexity
 from keras_transformers.training.distributed import prepare
 from keras_transformers.training.losses import TokenCrossentropy
-from keras_transformers.training.metrics import Perplexity
 from keras_transformers.training.optimizers import adamw
 
 RNG = np.random.default_rng(0)

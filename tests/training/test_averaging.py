@@ -9,12 +9,12 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from keras_transformers.runs.weights_files import SaveWeights
 from keras_transformers.training.averaging import (
     CheckpointAveraging,
     SwapAverageWeights,
     average_checkpoints,
 )
-from keras_transformers.training.checkpoints import SaveWeights
 
 Weights = list[np.ndarray]
 

@@ -1,0 +1,1 @@
+"""The `keras-transformers` command: parses, calls, prints."""

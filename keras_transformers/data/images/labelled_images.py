@@ -1,0 +1,323 @@
+"""Labelled images from IDX files (MNIST, Fashion-MNIST), scikit-learn or folders, in batches.
+
+    load_digits, load_idx or load_folder -> Images.split -> dataset
+
+Pixels are 0 to 255 everywhere; the model scales them.
+"""
+
+import concurrent.futures
+import dataclasses
+import gzip
+import logging
+import math
+import os
+import zlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from keras_transformers.data import batching
+from keras_transformers.data.images.augmentation import Augmentation
+from keras_transformers.data.images.decoder import ImageDecoder
+
+FASHION_MNIST_LABELS = (
+    *("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat"),
+    *("Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"),
+)
+_SUFFIXES = (".png", ".jpg", ".jpeg")
+_logger = logging.getLogger(__name__)
+
+
+@dataclasses.dataclass(frozen=True)
+class Images:
+    """Labelled images, in memory or in files.
+
+    Attributes:
+        items: pixels, uint8 (images, height, width, channels); or with a `decoder` the paths of
+            encoded images (images,).
+        labels: int32 (images,), index into `label_names`.
+        label_names: names of the classes.
+        source: where they come from, for messages.
+        decoder: reads the files.
+
+    Raises:
+        ValueError: shapes or labels do not belong together, or there are no images.
+    """
+
+    items: np.ndarray
+    labels: np.ndarray
+    label_names: Sequence[str]
+    source: str
+    decoder: ImageDecoder | None = None
+
+    def __post_init__(self) -> None:
+        if not len(self.items):
+            raise ValueError(f"{self.source}: no images")
+        if self.items.ndim != (4 if self.decoder is None else 1):
+            raise ValueError(
+                f"{self.source}: items of shape {self.items.shape}; expected pixels (images, "
+                "height, width, channels), or paths (images,) and a decoder"
+            )
+        if self.labels.shape != (len(self.items),):
+            raise ValueError(
+                f"{self.source}: {self.labels.shape} labels for {len(self.items)} images"
+            )
+        last = len(self.label_names) - 1
+        if self.labels.min() < 0 or self.labels.max() > last:
+            raise ValueError(
+                f"{self.source}: labels from {self.labels.min()} to {self.labels.max()} for "
+                f"{last + 1} names: name every class, in the order of its number"
+            )
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Height, width and channels of each image."""
+        if self.decoder is not None:
+            return (*self.decoder.image_size, self.decoder.num_channels)
+        height, width, channels = self.items.shape[1:]
+        return height, width, channels
+
+    @property
+    def majority_share(self) -> float:
+        """The share of the most frequent label: the accuracy of always answering it."""
+        return float(np.bincount(self.labels).max() / len(self))
+
+    def reader(self) -> Callable[[Any], Any]:
+        """A function, for graphs, of indices (batch,): pixels, float32 (batch, height, ...)."""
+        items = tf.constant(self.items)  # made here, so that no graph has a copy of its own
+
+        def read(indices: Any) -> Any:
+            chosen = tf.gather(items, indices)
+            if self.decoder is None:
+                return tf.cast(chosen, tf.float32)
+            with tf.device("CPU:0"):
+                encoded = tf.map_fn(tf.io.read_file, chosen, fn_output_signature=tf.string)
+            return self.decoder(encoded)
+
+        return read
+
+    def split(self, fraction: float, *, seed: int) -> tuple["Images", "Images"]:
+        """Two parts, drawn at random: the second is `fraction` of the images, rounded.
+
+        Args:
+            fraction: between 0 and 1.
+            seed: another seed, another split.
+
+        Raises:
+            ValueError: a part would be empty.
+        """
+        count = round(fraction * len(self))
+        if not 0 < count < len(self):
+            raise ValueError(
+                f"{self.source}: a share of {fraction:g} is {count} of {len(self)} images, which "
+                "leaves a part empty: give another share, or more images"
+            )
+        order = np.random.default_rng(seed).permutation(len(self))
+        return self._select(order[count:]), self._select(order[:count])
+
+    def _select(self, indices: np.ndarray) -> "Images":
+        return dataclasses.replace(self, items=self.items[indices], labels=self.labels[indices])
+
+
+def dataset(
+    images: Images,
+    *,
+    batch_size: int,
+    shuffle: bool = False,
+    augmentation: Augmentation | None = None,
+    seed: int = 0,
+) -> tf.data.Dataset:
+    """Batches of ({"images": pixels}, {"logits": targets}), one pass over the images.
+
+    Pixels are float32 (batch, height, width, channels), 0 to 255; targets are distributions over
+    the classes, float32 (batch, classes), for `keras.losses.CategoricalCrossentropy`, which also
+    smooths labels. The n-th pass, its order and its augmentation, depends on `seed` alone.
+
+    Args:
+        images: what to batch.
+        batch_size: images a batch; the last one may be smaller.
+        shuffle: whether to shuffle, anew in each pass.
+        augmentation: what changes the images, anew in each pass.
+        seed: of both.
+
+    Raises:
+        ValueError: a batch size below 1.
+    """
+    read, labels, num_classes = images.reader(), tf.constant(images.labels), len(images.label_names)
+    indices = batching.index_batches(
+        np.ones(len(images), np.int32), batch_size=batch_size, shuffle=shuffle, seed=seed
+    )
+    seeds = tf.data.Dataset.random(seed=seed, rerandomize_each_iteration=True).batch(2)
+
+    def encode(indices: Any, batch_seed: Any) -> Any:
+        pixels = read(indices)
+        targets = tf.one_hot(tf.gather(labels, indices), num_classes)
+        if augmentation is not None:
+            pixels, targets = augmentation(pixels, targets, batch_seed)
+        return {"images": pixels}, {"logits": targets}
+
+    return (
+        tf.data.Dataset.zip(indices, seeds)
+        .map(encode, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+        .prefetch(tf.data.AUTOTUNE)
+    )
+
+
+def load_digits() -> Images:
+    """The 1,797 handwritten digits of scikit-learn, 8 x 8 pixels, grey; 0 to 16 become 0 to 255.
+
+    Raises:
+        ImportError: scikit-learn is not installed.
+    """
+    try:
+        from sklearn import datasets
+    except ImportError as error:
+        raise ImportError(
+            "the digits need scikit-learn: pip install 'keras-transformers[images]'"
+        ) from error
+    pixels, labels = datasets.load_digits(return_X_y=True)
+    pixels = np.round(pixels.reshape(-1, 8, 8, 1) * (255 / 16)).astype(np.uint8)
+    return Images(pixels, labels.astype(np.int32), [str(i) for i in range(10)], "digits")
+
+
+def load_idx(
+    folder: str | os.PathLike[str], *, label_names: Sequence[str] = ()
+) -> dict[str, Images]:
+    """MNIST and what is laid out like it: train-images-idx3-ubyte and so on, plain or `.gz`.
+
+    Fashion-MNIST is Debian's package `dataset-fashion-mnist`, which puts it in
+    /usr/share/datasets/fashion-mnist.
+
+    Args:
+        folder: of the four files: images and labels, `train` and `t10k`.
+        label_names: of the classes in order, `FASHION_MNIST_LABELS` for one; their numbers by
+            default.
+
+    Returns:
+        "train" and "test".
+
+    Raises:
+        FileNotFoundError: a file is not there.
+        ValueError: a file is damaged, or the files do not belong together.
+    """
+    folder = Path(folder)
+    found: dict[str, Images] = {}
+    for name, prefix in (("train", "train"), ("test", "t10k")):
+        pixels = read_idx(_idx_file(folder, f"{prefix}-images-idx3-ubyte"), num_axes=3)
+        labels = read_idx(_idx_file(folder, f"{prefix}-labels-idx1-ubyte"), num_axes=1)
+        label_names = label_names or [str(i) for i in range(int(labels.max(initial=0)) + 1)]
+        source = str(folder / f"{prefix}-images-idx3-ubyte")
+        found[name] = Images(pixels[..., None], labels.astype(np.int32), list(label_names), source)
+    return found
+
+
+def read_idx(path: str | os.PathLike[str], *, num_axes: int) -> np.ndarray:
+    """Reads a file in LeCun's IDX format, plain or `.gz`: uint8 in `num_axes` axes.
+
+    Two zero bytes, the type (8: uint8), the number of axes, each axis' size in four bytes
+    (big-endian), the values: http://yann.lecun.com/exdb/mnist.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: it is no IDX file of that kind, is cut or too long, or its gzip data are
+            damaged.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: no such file; check the path")
+    try:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            data = file.read()
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise ValueError(f"{path}: damaged gzip data ({error}): fetch the file again") from error
+    if data[:4] != bytes([0, 0, 8, num_axes]):
+        raise ValueError(
+            f"{path}: begins with the bytes {data[:4].hex(' ')}; an IDX file of uint8 in "
+            f"{num_axes} axes begins with 00 00 08 {num_axes:02x}"
+        )
+    start = 4 + 4 * num_axes
+    sizes = [int.from_bytes(data[at : at + 4], "big") for at in range(4, start, 4)]
+    if len(data) != start + math.prod(sizes):
+        raise ValueError(
+            f"{path}: {len(data)} bytes, but {sizes} values take {start + math.prod(sizes)}: the "
+            "file is cut or damaged, fetch it again"
+        )
+    return np.frombuffer(data, np.uint8, offset=start).reshape(sizes)
+
+
+def load_folder(folder: str | os.PathLike[str], decoder: ImageDecoder) -> Images:
+    """Images in a folder a class: FOLDER/<class>/<any name>.png, .jpg or .jpeg.
+
+    Every file is decoded once, to find those that cannot be before training does; the pixels are
+    read anew in each pass. Files of other kinds are counted and reported.
+
+    Args:
+        folder: of the classes, which are numbered in the order of their names.
+        decoder: brings the images to one size.
+
+    Raises:
+        FileNotFoundError: there is no such folder.
+        ValueError: fewer than two classes, a class without images, or files that do not decode,
+            which are named.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise FileNotFoundError(f"{folder}: no such folder; check the path")
+    entries = sorted(folder.iterdir())
+    classes = [path for path in entries if path.is_dir()]
+    if len(classes) < 2:
+        raise ValueError(
+            f"{folder}: {len(classes)} folders, a classifier needs two classes or more: put the "
+            "images in a folder a class"
+        )
+    paths: list[str] = []
+    labels: list[int] = []
+    others = len(entries) - len(classes)
+    for label, path in enumerate(classes):
+        files = sorted(path.iterdir())
+        images = [str(file) for file in files if file.suffix.lower() in _SUFFIXES]
+        if not images:
+            raise ValueError(f"{path}: a class without {', '.join(_SUFFIXES)}")
+        paths += images
+        labels += [label] * len(images)
+        others += len(files) - len(images)
+    if others:
+        _logger.warning("%s: %d entries are no images of a class, left out", folder, others)
+    _check_files(folder, paths, decoder)
+    names = [path.name for path in classes]
+    return Images(np.array(paths), np.array(labels, np.int32), names, str(folder), decoder)
+
+
+def _check_files(folder: Path, paths: Sequence[str], decoder: ImageDecoder) -> None:
+    """Decodes every file; ValueError with the names of those that cannot be."""
+    decode = tf.function(
+        decoder.__call__, input_signature=[tf.TensorSpec([1], tf.string)], autograph=False
+    )
+
+    def trouble(path: str) -> str | None:
+        try:
+            decode(tf.constant([Path(path).read_bytes()]))
+        except tf.errors.InvalidArgumentError as error:
+            return f"{path} ({error.message.splitlines()[0]})"
+        return None
+
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        troubles = [found for found in pool.map(trouble, paths) if found]
+    if troubles:
+        more = f" and {len(troubles) - 5} more" if len(troubles) > 5 else ""
+        raise ValueError(
+            f"{folder}: {len(troubles)} of {len(paths)} files do not decode: "
+            f"{'; '.join(troubles[:5])}{more}. Mend or remove them"
+        )
+
+
+def _idx_file(folder: Path, name: str) -> Path:
+    """The file, or the same with .gz where only that is there."""
+    plain, packed = folder / name, folder / f"{name}.gz"
+    return packed if packed.is_file() and not plain.is_file() else plain

@@ -1,0 +1,332 @@
+"""Running text for a language model that reads it in both directions, word by word: ELMo's.
+
+    pretraining_text.read_documents -> make_texts -> dataset
+
+A document is one stream, `<S> w w w </S> <S> w w </S>`, cut into windows that overlap by one token.
+So each token but the first is predicted from those before it exactly once, and each but the last
+from those after it. `<S>` in the one direction and `</S>` in the other follow with certainty: they
+do not count. What counts is each word, and one end of each sentence.
+
+No state is carried from one window to the next, as bilm-tf carries it. It would have to go from the
+earlier window to the later for one direction, from the later to the earlier for the other; bilm-tf
+gives them different text at each step for that. And words of a single sentence, which a task shows
+the model, have no state before them either. So the first words of a window have little to go by,
+and the shorter the windows, the more this costs.
+"""
+
+import dataclasses
+import functools
+import itertools
+import logging
+import os
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from keras_transformers.data import batching
+from keras_transformers.data.pretraining.documents import Document, split_documents
+from keras_transformers.data.translation.token_batches import TokenLists
+from keras_transformers.tokenizers.characters import CharacterTokenizer
+from keras_transformers.tokenizers.vocabulary import SPECIAL_TOKENS
+from keras_transformers.tokenizers.word_vocabulary import (
+    BEGIN_ID,
+    END_ID,
+    UNKNOWN_ID,
+    WordVocabulary,
+)
+from keras_transformers.tokenizers.wordpiece import WordPieceTokenizer
+from keras_transformers.tokenizers.words import begins_word
+
+_logger = logging.getLogger(__name__)
+
+_SENTENCES_AT_ONCE = 4096  # that are cut together
+# Rows of the tables of `RunningText`; words come behind.
+_PADDING, _BEGIN, _END = range(3)
+_NUM_MARKS = 3
+
+
+@dataclasses.dataclass(frozen=True)
+class Words:
+    """Documents in words, each different word written once.
+
+    Attributes:
+        spellings: the different words.
+        counts: how often each occurs, int64 (spellings,).
+        indices: of each word of the text its spelling, int32 (words,).
+        sentence_lengths: in words, int64 (sentences,).
+        document_lengths: in sentences, int64 (documents,).
+    """
+
+    spellings: Sequence[str]
+    counts: np.ndarray
+    indices: np.ndarray
+    sentence_lengths: np.ndarray
+    document_lengths: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True)
+class Statistics:
+    """What encoding did: counts."""
+
+    num_documents: int
+    num_sentences: int
+    num_words: int
+    num_unknown: int
+    num_cut: int
+
+    def __str__(self) -> str:
+        share = 100 * self.num_unknown / max(1, self.num_words)
+        return (
+            f"{self.num_documents} documents, {self.num_sentences} sentences, {self.num_words} "
+            f"words, {self.num_unknown} of them ({share:.1f}%) unknown to the vocabulary, "
+            f"{self.num_cut} too long and cut"
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class RunningText:
+    """Documents as streams of tokens, whose spelling and id stand in tables.
+
+    Attributes:
+        documents: rows of the tables, a list for each document.
+        character_ids: uint16 (rows, max_characters); row 0 is padding, then come the marks of
+            begin and end.
+        token_ids: in the vocabulary, int32 (rows,).
+        vocabulary_size: of the vocabulary.
+        statistics: what to report.
+    """
+
+    documents: TokenLists
+    character_ids: np.ndarray
+    token_ids: np.ndarray
+    vocabulary_size: int
+    statistics: Statistics
+
+    def sequences(self) -> list[np.ndarray]:
+        """The ids of each document's tokens, marks included: int32 (tokens,) each."""
+        ids = self.token_ids[self.documents.values]
+        return np.split(ids, np.cumsum(self.documents.lengths)[:-1])
+
+    def token_counts(self) -> np.ndarray:
+        """How often each token is to be predicted, reading forward: int64 (vocabulary_size,)."""
+        ids = self.token_ids[self.documents.values]
+        return np.bincount(ids[ids != BEGIN_ID], minlength=self.vocabulary_size)
+
+
+def make_texts(
+    documents: Iterable[Document],
+    *,
+    dev_fraction: float = 0.05,
+    vocabulary: str | os.PathLike[str] | None = None,
+    vocabulary_size: int = 30_000,
+    min_frequency: int = 2,
+    max_characters: int = 50,
+) -> tuple[RunningText, RunningText, WordVocabulary]:
+    """Documents to a text to train on, one to evaluate on, and the words that are predicted.
+
+    Args:
+        documents: what to split, by `split_documents`.
+        dev_fraction: chance of a document to be held out, above 0 and below 1.
+        vocabulary: a file of a word a line; None: learned from the documents to train on.
+        vocabulary_size: of the one that is learned.
+        min_frequency: likewise; see `WordVocabulary.learn`.
+        max_characters: see `encode`.
+
+    Raises:
+        FileNotFoundError: there is no such vocabulary.
+        ValueError: there is too little text, a number is out of range, or the vocabulary is none.
+    """
+    parts = split_documents(documents, held_out_share=dev_fraction)
+    train, dev = (cut(part) for part in parts)
+    if vocabulary is not None:
+        words = WordVocabulary.read(vocabulary)
+    else:
+        words = WordVocabulary.learn(
+            train.spellings,
+            train.counts,
+            vocabulary_size=vocabulary_size,
+            min_frequency=min_frequency,
+        )
+    train_text, dev_text = (
+        encode(part, words, max_characters=max_characters) for part in (train, dev)
+    )
+    return train_text, dev_text, words
+
+
+def cut(documents: Iterable[Document]) -> Words:
+    """Cuts sentences into words as `tokenizers.words.begins_word` tells.
+
+    Args:
+        documents: sentences in order.
+
+    Raises:
+        ValueError: there is no sentence.
+    """
+    documents = list(documents)
+    sentences = itertools.chain.from_iterable(documents)
+    numbers: dict[bytes, int] = {}
+    indices, lengths = [np.empty(0, np.int32)], [np.empty(0, np.int64)]
+    while batch := list(itertools.islice(sentences, _SENTENCES_AT_ONCE)):
+        words = split_words(batch)
+        lengths.append(words.row_lengths().numpy())
+        found = words.values.numpy()
+        numbered = (numbers.setdefault(word, len(numbers)) for word in found)
+        indices.append(np.fromiter(numbered, np.int32, len(found)))
+    if len(lengths) == 1:
+        raise ValueError(f"no sentences in {len(documents)} documents: give some text")
+    index = np.concatenate(indices)
+    return Words(
+        [word.decode() for word in numbers],
+        np.bincount(index, minlength=len(numbers)),
+        index,
+        np.concatenate(lengths),
+        np.array([len(document) for document in documents], np.int64),
+    )
+
+
+def split_words(text: Sequence[str]) -> tf.RaggedTensor:
+    """Texts to words, strings (texts, None), cut as `tokenizers.words.begins_word` tells."""
+    text = tf.constant(text, tf.string)
+    tokens, starts, ends = _cutter().tokenize_with_offsets(text)
+    first = tf.where(begins_word(text, starts, ends))[:, 0]  # (words,), indices of tokens
+    last = tf.concat([first, [tf.size(tokens.values, tf.int64)]], axis=0)[1:] - 1
+    row = tf.gather(tokens.value_rowids(), first)
+    begin, end = tf.gather(starts.values, first), tf.gather(ends.values, last)
+    words = tf.strings.substr(tf.gather(text, row), begin, end - begin)
+    return tf.RaggedTensor.from_value_rowids(words, row, nrows=tokens.nrows())
+
+
+@functools.cache
+def _cutter() -> WordPieceTokenizer:
+    """Cuts texts where BERT does, and knows no word."""
+    return WordPieceTokenizer([*SPECIAL_TOKENS, "a"], lowercase=False)
+
+
+def encode(words: Words, vocabulary: WordVocabulary, *, max_characters: int = 50) -> RunningText:
+    """Spells words in character ids and looks up their ids. Logs what `statistics` tells.
+
+    Args:
+        words: of a text.
+        vocabulary: what the model predicts; other words are `<UNK>`, but spelled in full.
+        max_characters: ids of a word, two marks included; longer words are cut.
+    """
+    tokenizer = CharacterTokenizer(max_characters=max_characters)
+    spellings = tf.constant(words.spellings, tf.string)
+    # Of a text without words its two markers, and padding.
+    marks = tokenizer(tf.constant([""]))["character_ids"][0].numpy()
+    table = np.concatenate([np.zeros_like(marks[:1]), marks, tokenizer.encode_words(spellings)])
+    ids = vocabulary.ids(words.spellings)
+    num_sentences = len(words.sentence_lengths)
+    # A sentence's words stand behind the marks of all before it, and its own <S>.
+    sentence = np.repeat(np.arange(num_sentences), words.sentence_lengths)
+    ends = np.cumsum(words.sentence_lengths) + 2 * np.arange(num_sentences) + 1
+    stream = np.full(len(words.indices) + 2 * num_sentences, _BEGIN, np.int32)
+    stream[ends] = _END
+    stream[np.arange(len(words.indices)) + 2 * sentence + 1] = words.indices + _NUM_MARKS
+    words_before = np.concatenate([[0], np.cumsum(words.sentence_lengths)])
+    sentences_before = np.concatenate([[0], np.cumsum(words.document_lengths)])
+    documents = np.diff(words_before[sentences_before]) + 2 * words.document_lengths
+    is_cut = np.array([len(word.encode()) > max_characters - 2 for word in words.spellings], bool)
+    statistics = Statistics(
+        num_documents=len(documents),
+        num_sentences=num_sentences,
+        num_words=len(words.indices),
+        num_unknown=int(words.counts @ (ids == UNKNOWN_ID)),
+        num_cut=int(words.counts @ is_cut),
+    )
+    _logger.info("%s", statistics)
+    return RunningText(
+        TokenLists(stream, documents),
+        table.astype(np.uint16),
+        np.concatenate([[0, BEGIN_ID, END_ID], ids]).astype(np.int32),
+        len(vocabulary),
+        statistics,
+    )
+
+
+def plan_windows(lengths: np.ndarray, window_length: int) -> tuple[np.ndarray, np.ndarray]:
+    """Windows over lists that stand end to end, each overlapping the one before by one token.
+
+    Args:
+        lengths: of the lists, int64 (lists,); those of less than two tokens have no window.
+        window_length: in tokens; the last window of a list may be shorter.
+
+    Returns:
+        Where each window starts among all tokens, and its length, int64 (windows,) each.
+
+    Raises:
+        ValueError: a window has no token to predict.
+    """
+    if window_length < 2:
+        raise ValueError(f"window_length={window_length}: one token is read, give at least 2")
+    step = window_length - 1
+    counts = np.maximum(0, -(-(lengths - 1) // step))  # rounded up
+    number = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+    starts = number * step
+    ends = np.minimum(starts + window_length, np.repeat(lengths, counts))
+    return np.repeat(np.cumsum(lengths) - lengths, counts) + starts, ends - starts
+
+
+def dataset(
+    text: RunningText,
+    *,
+    batch_size: int,
+    window_length: int,
+    shuffle: bool = False,
+    repeat: bool = False,
+    seed: int = 0,
+    skip_batches: int = 0,
+) -> tf.data.Dataset:
+    """Batches for `fit` of a model that `models.elmo.language_model` made.
+
+    An element is `(inputs, targets, sample_weights)`:
+      - inputs: `character_ids` int32 (batch, length, max_characters), `token_ids` int32 (batch,
+        length).
+      - targets: `forward_loss` and `backward_loss`, zeros (batch, length - 1), for the model's
+        outputs are the losses.
+      - sample_weights: the same names, float32 (batch, length - 1), 1 at what counts.
+
+    A run that has seen n batches goes on with `skip_batches=n` as if it had not stopped.
+
+    Args:
+        text: what to batch.
+        batch_size: windows a batch; the last one of a pass may be smaller.
+        window_length: in tokens.
+        shuffle: whether to shuffle, anew in each pass; windows of about the same length share a
+            batch. Otherwise they keep their order.
+        repeat: whether to go on without end.
+        seed: of the shuffling.
+        skip_batches: how many batches to leave out at the beginning.
+
+    Raises:
+        ValueError: a batch size below 1, or windows of less than two tokens.
+    """
+    starts, lengths = plan_windows(text.documents.lengths, window_length)
+    stream, characters, ids = (
+        tf.constant(array) for array in (text.documents.values, text.character_ids, text.token_ids)
+    )
+    window_starts, window_lengths = tf.constant(starts, tf.int32), tf.constant(lengths, tf.int32)
+
+    def batch(indices: tf.Tensor) -> tuple[dict[str, tf.Tensor], ...]:
+        length = tf.gather(window_lengths, indices)[:, None]  # (batch, 1)
+        place = tf.range(tf.reduce_max(length))
+        is_real = place < length  # (batch, length)
+        at = tf.where(is_real, tf.gather(window_starts, indices)[:, None] + place, 0)
+        rows = tf.where(is_real, tf.gather(stream, at), _PADDING)
+        counted = {
+            "forward_loss": is_real[:, 1:] & (rows[:, 1:] != _BEGIN),
+            "backward_loss": is_real[:, 1:] & (rows[:, :-1] != _END),
+        }
+        weights = {name: tf.cast(mask, tf.float32) for name, mask in counted.items()}
+        inputs = {
+            "character_ids": tf.cast(tf.gather(characters, rows), tf.int32),
+            "token_ids": tf.gather(ids, rows),
+        }
+        return inputs, {name: tf.zeros_like(weight) for name, weight in weights.items()}, weights
+
+    batches = batching.index_batches(lengths, batch_size=batch_size, shuffle=shuffle, seed=seed)
+    batches = (batches.repeat() if repeat else batches).skip(skip_batches)
+    return batches.map(batch, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True).prefetch(
+        tf.data.AUTOTUNE
+    )

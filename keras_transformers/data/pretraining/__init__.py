@@ -1,0 +1,5 @@
+"""BERT's pretraining data, from raw text to masked batches."""
+
+from keras_transformers.rooms import open_room
+
+__getattr__, __dir__ = open_room(__name__)

@@ -1,0 +1,162 @@
+"""BERT's pretraining data: text to masked, paired examples in TFRecords, and these to batches.
+
+    read_documents, read_nltk -> split_documents -> write_documents
+    make_pretraining_data -> pretraining_dataset
+
+The files are those of Google's create_pretraining_data, so either project reads the other's.
+Pairs and masks are drawn when files are made; `pretraining_dataset` can mask anew in each epoch.
+"""
+
+from typing import Any
+
+import tensorflow as tf
+
+from keras_transformers.data.pretraining.documents import (
+    Document,
+    TextFormat,
+    read_documents,
+    read_nltk,
+    split_documents,
+    split_sentences,
+    write_documents,
+)
+from keras_transformers.data.pretraining.examples import PretrainingOptions
+from keras_transformers.data.pretraining.masking import Masker, unmask
+from keras_transformers.data.pretraining.records import (
+    RecordFiles,
+    Records,
+    open_records,
+    parse_records,
+)
+from keras_transformers.data.pretraining.shards import PretrainingReport, make_pretraining_data
+
+__all__ = [
+    "Document",
+    "Masker",
+    "PretrainingOptions",
+    "PretrainingReport",
+    "RecordFiles",
+    "Records",
+    "TextFormat",
+    "make_pretraining_data",
+    "open_records",
+    "pretraining_dataset",
+    "read_documents",
+    "read_nltk",
+    "split_documents",
+    "split_sentences",
+    "write_documents",
+]
+
+_FILES_AT_ONCE = 8  # that examples are taken from in turn
+
+
+def pretraining_dataset(
+    records: Records,
+    *,
+    batch_size: int,
+    masker: Masker | None = None,
+    shuffle: bool = False,
+    repeat: bool = False,
+    seed: int = 0,
+    skip_batches: int = 0,
+    shuffle_buffer: int = 10_000,
+) -> tf.data.Dataset:
+    """Batches for `fit` of a model that `heads.pretrainer` made.
+
+    An element is `(inputs, targets, sample_weights)`:
+      - inputs: `token_ids`, `segment_ids` int32 and `padding_mask` bool, (batch, seq) each, and
+        `mask_positions` int32 (batch, chosen).
+      - targets: `mask_logits`, the ids of the masked tokens, int32 (batch, chosen), and
+        `next_sentence_logits`, int32 (batch,): 0 is next, 1 random.
+      - sample_weights: `mask_logits` float32 (batch, chosen), 1 at masked tokens and 0 behind
+        them, and `next_sentence_logits` float32 (batch,), all 1. For a mean over masked tokens
+        give the loss `reduction="mean_with_sample_weight"`; Keras's default divides by all places.
+
+    All of it depends on the arguments alone: with `repeat`, a run that has seen n batches goes on
+    with `skip_batches=n` as if it had not stopped. Iterated again, a shuffled dataset has another
+    order, and a masked one other masks.
+
+    Args:
+        records: the folder that `make_pretraining_data` filled, or files of it, or of Google's
+            create_pretraining_data; see `open_records`.
+        batch_size: examples a batch; without `repeat` the last one may be smaller.
+        masker: masks anew, in each epoch, what the files have masked; None leaves their masks.
+        shuffle: whether to shuffle files and examples, anew in each epoch.
+        repeat: whether to go on without end: give `fit` a `steps_per_epoch`, such as
+            `open_records(records).num_examples // batch_size`. Shapes are static then.
+        seed: of order and masks.
+        skip_batches: how many batches to leave out at the beginning.
+        shuffle_buffer: examples among which the next one is drawn.
+
+    Raises:
+        FileNotFoundError: there is no such file or folder.
+        ValueError: a file is cut off, not finished or of another kind (see `open_records`), the
+            masker has another vocabulary than the folder, or a number is out of range.
+    """
+    if batch_size < 1 or skip_batches < 0 or shuffle_buffer < 1:
+        raise ValueError(
+            f"batch_size={batch_size}, skip_batches={skip_batches}, shuffle_buffer="
+            f"{shuffle_buffer}: must be 1, 0 and 1 or more"
+        )
+    files = open_records(records)
+    if masker and files.vocabulary_digest not in (None, masker.vocabulary_digest):
+        raise ValueError(
+            f"{files.paths[0]}: made with another vocabulary than the masker's: give it the "
+            "vocabulary that make_pretraining_data had"
+        )
+    dataset = tf.data.Dataset.from_tensor_slices(list(files.paths))
+    if shuffle:
+        dataset = dataset.shuffle(len(files.paths), seed=seed)
+    dataset = dataset.interleave(
+        tf.data.TFRecordDataset,
+        cycle_length=min(_FILES_AT_ONCE, len(files.paths)),
+        num_parallel_calls=tf.data.AUTOTUNE,
+        deterministic=True,
+    )
+    if shuffle:
+        dataset = dataset.shuffle(shuffle_buffer, seed=seed)
+    if repeat:
+        dataset = dataset.repeat()
+    dataset = dataset.batch(batch_size, drop_remainder=repeat)
+    # A number for each batch, others in each iteration.
+    numbers = tf.data.Dataset.random(seed=seed, rerandomize_each_iteration=True)
+    dataset = tf.data.Dataset.zip(dataset, numbers).skip(skip_batches)
+    dataset = dataset.map(
+        lambda serialized, number: _example(
+            parse_records(serialized, files), masker, tf.stack([tf.cast(seed, tf.int64), number])
+        ),
+        num_parallel_calls=tf.data.AUTOTUNE,
+        deterministic=True,
+    )
+    if not repeat:
+        num_batches = max(0, -(-files.num_examples // batch_size) - skip_batches)
+        dataset = dataset.apply(tf.data.experimental.assert_cardinality(num_batches))
+    return dataset.prefetch(tf.data.AUTOTUNE)
+
+
+def _example(
+    record: dict[str, tf.Tensor], masker: Masker | None, seed: tf.Tensor
+) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """A batch of records as inputs, targets and sample weights."""
+    masked = {
+        "token_ids": record["input_ids"],
+        "mask_positions": record["masked_lm_positions"],
+        "mask_ids": record["masked_lm_ids"],
+        "mask_weights": record["masked_lm_weights"],
+    }
+    if masker:
+        masked = masker(unmask(**masked), seed)
+    next_sentence_label = record["next_sentence_labels"][:, 0]
+    inputs = {
+        "token_ids": masked["token_ids"],
+        "segment_ids": record["segment_ids"],
+        "padding_mask": record["input_mask"] > 0,
+        "mask_positions": masked["mask_positions"],
+    }
+    targets = {"mask_logits": masked["mask_ids"], "next_sentence_logits": next_sentence_label}
+    weights = {
+        "mask_logits": masked["mask_weights"],
+        "next_sentence_logits": tf.ones_like(next_sentence_label, tf.float32),
+    }
+    return inputs, targets, weights

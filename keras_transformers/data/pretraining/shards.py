@@ -1,0 +1,361 @@
+"""From text files to shards of pretraining examples, by several processes, again after a stop.
+
+First each file becomes token ids on disk, then each shard is a function of these ids, the options
+and its number alone: so shards are the same whichever process makes them, and those that are there
+need not be made again.
+"""
+
+import contextlib
+import dataclasses
+import functools
+import hashlib
+import json
+import logging
+import multiprocessing
+import os
+import shutil
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from keras_transformers.data.pretraining.corpus import CorpusFiles, Run
+from keras_transformers.data.pretraining.documents import TextFormat, text_files
+from keras_transformers.data.pretraining.examples import (
+    PretrainingOptions,
+    TokenizedCorpus,
+    draw_pairs,
+    pack_pairs,
+)
+from keras_transformers.data.pretraining.masking import Masker, vocabulary_digest
+from keras_transformers.data.pretraining.records import (
+    MANIFEST,
+    read_manifest,
+    write_json,
+    write_records,
+)
+from keras_transformers.tokenizers.wordpiece import WordPieceTokenizer
+
+_logger = logging.getLogger(__name__)
+
+_PAIRS_AT_ONCE = 1024  # that are packed and masked together; masks depend on it
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PretrainingReport:
+    """What became of the text.
+
+    Attributes:
+        num_documents: read.
+        num_empty_documents: of these without any token, and so left out.
+        num_single_sentence_documents: of these with one sentence: they have no next sentence, so
+            they serve as random next ones only.
+        num_sentences: read.
+        num_empty_sentences: of these without any token, and so left out.
+        num_tokens: of the text.
+        num_unknown_tokens: of these not in the vocabulary.
+        num_examples: written, the copies by the dupe factor included.
+        num_random_next: of these with a random next sentence.
+        num_positions: tokens of all examples, [CLS] and [SEP] included, padding not.
+        num_truncated_tokens: cut off pairs that were too long.
+        num_chosen_tokens: to be predicted.
+    """
+
+    num_documents: int
+    num_empty_documents: int
+    num_single_sentence_documents: int
+    num_sentences: int
+    num_empty_sentences: int
+    num_tokens: int
+    num_unknown_tokens: int
+    num_examples: int
+    num_random_next: int
+    num_positions: int
+    num_truncated_tokens: int
+    num_chosen_tokens: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.num_documents} documents ({self.num_empty_documents} empty, left out; "
+            f"{self.num_single_sentence_documents} of one sentence, only used as random next "
+            f"ones), {self.num_sentences} sentences ({self.num_empty_sentences} empty, left out), "
+            f"{self.num_tokens} tokens ({100 * self.num_unknown_tokens / self.num_tokens:.2f}% "
+            f"unknown); {self.num_examples} examples, "
+            f"{100 * self.num_random_next / self.num_examples:.1f}% with a random next sentence, "
+            f"{self.num_positions} tokens in them, {self.num_truncated_tokens} cut off, "
+            f"{100 * self.num_chosen_tokens / self.num_positions:.1f}% to be predicted"
+        )
+
+
+def make_pretraining_data(
+    files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    output_dir: str | os.PathLike[str],
+    tokenizer: WordPieceTokenizer,
+    options: PretrainingOptions,
+    *,
+    text_format: TextFormat = "lines",
+    num_processes: int = 1,
+) -> PretrainingReport:
+    """Makes TFRecord shards of [CLS] A [SEP] B [SEP] examples with masks and next-sentence labels.
+
+    Same files, vocabulary and options, same bytes, however many processes. The folder gets the
+    shards `pretraining-00000-of-00016.tfrecord`, ... and `manifest.json`: configuration, sizes and
+    report. A run that was stopped goes on when called again with the same arguments: it keeps the
+    token ids of the files and the shards that are whole. A finished one just returns its report.
+
+    Google's script holds all text and all examples in memory. Here a process holds the pairs of
+    one shard, as some numbers each; token ids, and where sentences begin, wait on disk until all
+    is done: 2 bytes a token (4 with a vocabulary above 65,536), twice for a moment.
+
+    Args:
+        files: text files or folders of them, as `read_documents` takes them.
+        output_dir: made if it is not there; else empty, or of a run with the same arguments.
+        tokenizer: of the text.
+        options: of the examples.
+        text_format: of the files; see `read_documents`.
+        num_processes: that work at a time, each on a file or a shard. More than 1 needs a script
+            that guards its start by `if __name__ == "__main__"`, for they import it.
+
+    Raises:
+        FileNotFoundError: an input is not there.
+        FileExistsError: `output_dir` holds other things.
+        ValueError: the text is bad (see `read_documents`) or too little (of one document, say: it
+            has no random next sentence), an option is out of range, or the folder was begun with
+            another configuration; the differences are said.
+    """
+    if num_processes < 1:
+        raise ValueError(f"num_processes is {num_processes}, must be 1 or more")
+    inputs = [files] if isinstance(files, str | os.PathLike) else files
+    paths = [path for given in inputs for path in text_files(given)]
+    vocabulary, output_dir = tuple(tokenizer.vocabulary), Path(output_dir)
+    _masker(vocabulary, options)  # what is wrong with the options shows now
+    corpus = CorpusFiles(output_dir / "work", text_format, vocabulary, tokenizer.lowercase)
+    job = _Job(output_dir, corpus, options)
+    report = _begin(job, paths)
+    if report is None:
+        with _workers(num_processes) as run:
+            _make_corpus(job, paths, run)
+            missing = [n for n in range(options.num_shards) if not job.has_shard(n)]
+            run(_write_shard, [(job, number) for number in missing])
+        report = _finish(job)
+    shutil.rmtree(corpus.work_dir, ignore_errors=True)
+    _logger.info("%s: %s", output_dir, report)
+    return report
+
+
+@dataclasses.dataclass(frozen=True)
+class _Job:
+    """What a process has to know to make a shard."""
+
+    output_dir: Path
+    corpus: CorpusFiles
+    options: PretrainingOptions
+
+    def shard(self, number: int) -> Path:
+        total = self.options.num_shards
+        return self.output_dir / f"pretraining-{number:05d}-of-{total:05d}.tfrecord"
+
+    def shard_counts(self, number: int) -> Path:
+        return self.corpus.work_dir / f"shard-{number:05d}.json"
+
+    def has_shard(self, number: int) -> bool:
+        return self.shard(number).is_file() and self.shard_counts(number).is_file()
+
+
+def _begin(job: _Job, paths: Sequence[Path]) -> PretrainingReport | None:
+    """Notes the configuration, or compares it; the report, if all has been done before."""
+    configuration: dict[str, Any] = {
+        **dataclasses.asdict(job.options),
+        "text_format": job.corpus.text_format,
+        "lowercase": job.corpus.lowercase,
+        "vocabulary": vocabulary_digest(job.corpus.vocabulary),
+        "files": [f"{path.name} {_file_digest(path)}" for path in paths],
+    }
+    if not (job.output_dir / MANIFEST).is_file():
+        job.output_dir.mkdir(parents=True, exist_ok=True)
+        if any(path.name[0] != "." for path in job.output_dir.iterdir()):
+            raise FileExistsError(
+                f"{job.output_dir} holds files, but no {MANIFEST}: choose a new or empty folder"
+            )
+        begun = {"configuration": configuration, "shards": None, "report": None}
+        write_json(job.output_dir / MANIFEST, begun)
+        return None
+    manifest = read_manifest(job.output_dir)
+    if manifest["configuration"] != configuration:
+        raise ValueError(
+            f"{job.output_dir} was begun with another configuration: "
+            f"{_differences(manifest['configuration'], configuration)}; choose another folder, or "
+            "remove this one"
+        )
+    return PretrainingReport(**manifest["report"]) if manifest["report"] else None
+
+
+def _differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    differences = []
+    for name in sorted(before.keys() | now.keys()):
+        old, new = before.get(name), now.get(name)
+        if old != new and name == "files":  # there may be many
+            gone, added = (
+                sorted({*before[name]} - {*now[name]}),
+                sorted({*now[name]} - {*before[name]}),
+            )
+            differences.append(f"files without {gone}, with {added}, or in another order")
+        elif old != new:
+            differences.append(f"{name} was {old}, is {new}")
+    return ", ".join(differences)
+
+
+def _finish(job: _Job) -> PretrainingReport:
+    numbers = range(job.options.num_shards)
+    counts = job.corpus.counts()
+    for number in numbers:
+        counts.update(json.loads(job.shard_counts(number).read_text("utf-8")))
+    report = PretrainingReport(**counts)
+    manifest = read_manifest(job.output_dir) | {
+        "shards": {job.shard(i).name: job.shard(i).stat().st_size for i in numbers},
+        "report": counts,
+    }
+    write_json(job.output_dir / MANIFEST, manifest)
+    return report
+
+
+def _make_corpus(job: _Job, paths: Sequence[Path], run: Run) -> None:
+    try:
+        job.corpus.make(paths, run)
+        _check_corpus(job, paths)
+    except ValueError:  # the text must change, and with it the configuration: nothing to keep
+        shutil.rmtree(job.corpus.work_dir, ignore_errors=True)
+        (job.output_dir / MANIFEST).unlink()
+        raise
+
+
+def _check_corpus(job: _Job, paths: Sequence[Path]) -> None:
+    counts = job.corpus.counts()
+    where = ", ".join(map(str, paths[:3])) + (f" and {len(paths) - 3} more" if paths[3:] else "")
+    num_documents = counts["num_documents"] - counts["num_empty_documents"]
+    num_usable = num_documents - counts["num_single_sentence_documents"]
+    options = job.options
+    if counts["num_tokens"] < options.max_sequence_length - 3:
+        raise ValueError(
+            f"{where}: {counts['num_tokens']} tokens in all, too few to fill one example of "
+            f"max_sequence_length={options.max_sequence_length}: give more text, or lower it"
+        )
+    if num_documents < 2:
+        raise ValueError(
+            f"{where}: only one document, and a random next sentence must come from another one: "
+            "put blank lines between documents (text_format 'lines'), or give several files"
+        )
+    if not num_usable:
+        raise ValueError(
+            f"{where}: each of the {num_documents} documents has only one sentence, so none has a "
+            "next sentence: put blank lines between documents only, not between sentences, or "
+            "split prose by text_format 'prose'"
+        )
+    if num_usable * options.dupe_factor < options.num_shards:
+        raise ValueError(
+            f"{where}: {num_usable} documents of more than one sentence, {options.dupe_factor} "
+            f"times each, cannot fill num_shards={options.num_shards}: lower it"
+        )
+
+
+def _write_shard(job: _Job, number: int) -> str:
+    """Makes one shard: every num_shards-th document of each shuffled copy of the corpus."""
+    options, corpus = job.options, job.corpus.load()
+    usable = corpus.documents_of_pairs()
+    dealt = []
+    for copy in range(options.dupe_factor):
+        shuffled = np.random.default_rng((options.seed, copy)).permutation(usable)
+        # Copies begin at different shards, so that few documents still give something to each.
+        dealt.append(
+            shuffled[(number - copy * len(usable)) % options.num_shards :: options.num_shards]
+        )
+    pairs = draw_pairs(
+        corpus,
+        np.concatenate(dealt),
+        max_sequence_length=options.max_sequence_length,
+        short_sequence_probability=options.short_sequence_probability,
+        seed=f"{options.seed} {number}",
+    )
+    np.random.default_rng((options.seed, options.dupe_factor, number)).shuffle(pairs)
+    counts = {
+        "num_examples": len(pairs),
+        "num_random_next": int(pairs["is_random"].sum()),
+        "num_truncated_tokens": int(pairs["num_truncated"].sum()),
+        "num_positions": 0,
+        "num_chosen_tokens": 0,
+    }
+    scratch = job.corpus.work_dir / f"{uuid.uuid4().hex}.tfrecord"
+    try:
+        write_records(scratch, _batches(job, number, corpus, pairs, counts))
+        # The counts first: a shard that is there has them.
+        write_json(job.shard_counts(number), counts)
+        scratch.replace(job.shard(number))
+    finally:
+        scratch.unlink(missing_ok=True)
+    return job.shard(number).name
+
+
+def _batches(
+    job: _Job, number: int, corpus: TokenizedCorpus, pairs: np.ndarray, counts: dict[str, int]
+) -> Iterator[dict[str, tf.Tensor]]:
+    """The shard's examples as its records name them; counts what is in them."""
+    tokenizer_ids = {
+        f"{name}_token_id": job.corpus.vocabulary.index(f"[{name.upper()}]")
+        for name in ("cls", "sep", "pad")
+    }
+    mask = _masker(job.corpus.vocabulary, job.options)
+    for block, start in enumerate(range(0, len(pairs), _PAIRS_AT_ONCE)):
+        chunk = pairs[start : start + _PAIRS_AT_ONCE]
+        packed = pack_pairs(
+            corpus, chunk, max_sequence_length=job.options.max_sequence_length, **tokenizer_ids
+        )
+        # Another seed for each block of each shard.
+        seed = tf.constant([job.options.seed, (number << 32) + block], tf.int64)
+        masked = mask(packed["token_ids"], seed)
+        counts["num_positions"] += int(np.sum(packed["padding_mask"]))
+        counts["num_chosen_tokens"] += int(np.sum(masked["mask_weights"]))
+        yield {
+            "input_ids": masked["token_ids"],
+            "input_mask": tf.cast(packed["padding_mask"], tf.int32),
+            "segment_ids": packed["segment_ids"],
+            "masked_lm_positions": masked["mask_positions"],
+            "masked_lm_ids": masked["mask_ids"],
+            "masked_lm_weights": masked["mask_weights"],
+            "next_sentence_labels": chunk["is_random"].astype(np.int32)[:, None],
+        }
+
+
+@functools.lru_cache(maxsize=1)
+def _masker(vocabulary: tuple[str, ...], options: PretrainingOptions) -> Callable[..., Any]:
+    masker = Masker(
+        vocabulary,
+        mask_probability=options.mask_probability,
+        max_predictions=options.max_predictions,
+        whole_words=options.whole_words,
+    )
+    return tf.function(masker, reduce_retracing=True)
+
+
+@contextlib.contextmanager
+def _workers(num_processes: int) -> Iterator[Run]:
+    if num_processes == 1:
+        yield lambda function, arguments: [function(*each) for each in arguments]
+        return
+    context = multiprocessing.get_context("spawn")  # TensorFlow does not survive a fork
+    with ProcessPoolExecutor(num_processes, context, _start_worker) as pool:
+        yield lambda function, arguments: list(pool.map(function, *zip(*arguments, strict=True)))
+
+
+def _start_worker() -> None:
+    tf.config.set_visible_devices([], "GPU")
+    tf.config.threading.set_intra_op_parallelism_threads(1)
+    tf.config.threading.set_inter_op_parallelism_threads(1)
+
+
+def _file_digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

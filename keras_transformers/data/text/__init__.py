@@ -1,0 +1,5 @@
+"""Labelled texts: classification, regression, tagging, question answering, GLUE."""
+
+from keras_transformers.rooms import open_room
+
+__getattr__, __dir__ = open_room(__name__)

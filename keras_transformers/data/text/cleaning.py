@@ -1,0 +1,111 @@
+"""Examples before training: repeated ones out, leaks counted, splits that stay the same.
+
+Nothing goes silently: what is taken out is counted, and the count prints as a sentence.
+"""
+
+import dataclasses
+import hashlib
+from collections.abc import Mapping
+
+import numpy as np
+
+from keras_transformers.data.text.examples import Examples
+
+
+@dataclasses.dataclass(frozen=True)
+class Duplicates:
+    """What `deduplicate` took out: counts of examples."""
+
+    source: str
+    repeated: int
+    conflicting: int
+    samples: tuple[str, ...]
+
+    def __str__(self) -> str:
+        text = f"{self.source}: {self.repeated} repeated examples removed"
+        if self.conflicting:
+            text += (
+                f", and {self.conflicting} whose text occurs with different labels, "
+                f"such as {', '.join(map(repr, self.samples))}"
+            )
+        return text
+
+
+def deduplicate(examples: Examples) -> tuple[Examples, Duplicates]:
+    """Keeps the first of each text; drops all of a text that occurs with different labels.
+
+    Texts that differ in case or spacing only are the same.
+
+    Returns:
+        The examples that stay, in their order, and the counts of those that went.
+    """
+    labels = examples.labels or [""] * len(examples)
+    keys = [examples.key(i) for i in range(len(examples))]
+    labels_of_key: dict[tuple[str, ...], set[str]] = {}
+    first: dict[tuple[str, ...], int] = {}
+    for i, (key, label) in enumerate(zip(keys, labels, strict=True)):
+        labels_of_key.setdefault(key, set()).add(label)
+        first.setdefault(key, i)
+    conflicts = {key for key, found in labels_of_key.items() if len(found) > 1}
+    kept = [i for key, i in first.items() if key not in conflicts]
+    conflicting = sum(key in conflicts for key in keys)
+    samples = tuple(examples.texts[i] for key, i in first.items() if key in conflicts)[:3]
+    repeated = len(examples) - conflicting - len(kept)
+    report = Duplicates(examples.source, repeated, conflicting, samples)
+    return examples.select(kept), report
+
+
+def overlap(examples: Examples, others: Examples) -> int:
+    """How many of `examples` also occur, case and spacing aside, among `others`."""
+    seen = {others.key(i) for i in range(len(others))}
+    return sum(examples.key(i) in seen for i in range(len(examples)))
+
+
+def split(examples: Examples, fractions: Mapping[str, float], *, seed: int) -> dict[str, Examples]:
+    """Splits so that each part has the same share of each label.
+
+    Which example goes where depends on `seed` and on the texts alone: not on the order of the
+    file, and not on Python's hash seed. Repeated texts may fall into different parts:
+    `deduplicate` first.
+
+    Args:
+        examples: what to split.
+        fractions: part name -> share; the shares sum to 1.
+        seed: another seed, another split.
+
+    Returns:
+        Part name -> examples, in an order that depends on `seed` and the texts only.
+
+    Raises:
+        ValueError: a share is not positive, they do not sum to 1, or a part stays empty.
+    """
+    if any(share <= 0 for share in fractions.values()) or abs(sum(fractions.values()) - 1) > 1e-6:
+        raise ValueError(f"shares {dict(fractions)}: each must be above 0, together 1")
+    labels = examples.labels or [""] * len(examples)
+    digests = [_digest(seed, examples.key(i), labels[i]) for i in range(len(examples))]
+    of_label: dict[str, list[int]] = {}
+    for i in sorted(range(len(examples)), key=digests.__getitem__):
+        of_label.setdefault(labels[i], []).append(i)
+    ends = np.cumsum(list(fractions.values()))
+    parts: dict[str, list[int]] = {name: [] for name in fractions}
+    for indices in of_label.values():
+        start = 0
+        for name, end in zip(fractions, ends, strict=True):
+            stop = round(float(end) * len(indices))
+            parts[name] += indices[start:stop]
+            start = stop
+    for name, indices in parts.items():
+        if not indices:
+            raise ValueError(
+                f"{examples.source}: the {name} split is empty: {len(examples)} examples are too "
+                f"few for a share of {fractions[name]:g}"
+            )
+        indices.sort(key=digests.__getitem__)
+    return {
+        name: examples.select(indices, f"{examples.source}[{name}]")
+        for name, indices in parts.items()
+    }
+
+
+def _digest(seed: int, key: tuple[str, ...], label: str) -> bytes:
+    return hashlib.sha256("\0".join((str(seed), *key, label)).encode()).digest()

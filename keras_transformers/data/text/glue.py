@@ -1,0 +1,354 @@
+"""The tasks of GLUE by name, their official files in and the files for submission out.
+
+Wang et al. 2018, arXiv:1804.07461, https://gluebenchmark.com. All files are tab-separated without
+quoting: a quotation mark is text. Also read as tasks: SICK (Marelli et al. 2014), and as data for
+`rte` the files of the PASCAL challenges RTE-1 to RTE-3.
+"""
+
+import dataclasses
+import logging
+import math
+import os
+import xml.etree.ElementTree as ElementTree
+import zipfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Literal
+
+from keras_transformers.data.text.examples import Examples
+from keras_transformers.files import read_lines
+
+_logger = logging.getLogger(__name__)
+
+Part = Literal["train", "dev", "test", "dev_matched", "dev_mismatched", "test_matched",
+               "test_mismatched"]  # fmt: skip
+
+_BINARY = ("0", "1")
+_ENTAILED = ("entailment", "not_entailment")
+_NLI = ("contradiction", "entailment", "neutral")  # the order of google-research/bert
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """What a task's files look like, and how it is scored.
+
+    Attributes:
+        name: ours.
+        title: GLUE's, the name of the folder and, but for MNLI, of the file to submit.
+        text: the column of the text, a name of the header.
+        text_b: of the second text of pairs, or None.
+        label: of the label.
+        labels: in the order of their ids; none for scores (regression).
+        limits: of scores: the least and the greatest.
+        metrics: names in `training.classification_metrics`.
+        columns: of the labelled files where these have no header (CoLA); else none.
+    """
+
+    name: str
+    title: str
+    text: str
+    text_b: str | None
+    label: str
+    labels: tuple[str, ...]
+    metrics: tuple[str, ...]
+    columns: tuple[str, ...] = ()
+    limits: tuple[float, float] = (-math.inf, math.inf)
+
+    @property
+    def is_regression(self) -> bool:
+        """Whether labels are scores."""
+        return not self.labels
+
+    def submission_name(self, part: Part = "test") -> str:
+        """The name that GLUE expects of the file with the predictions for a part.
+
+        Raises:
+            ValueError: MNLI has two test parts, and the others one.
+        """
+        suffixes = {"test_matched": "-m", "test_mismatched": "-mm"}
+        expected = tuple(suffixes) if self.name == "mnli" else ("test",)
+        if part not in expected:
+            raise ValueError(f"{self.name}: part {part!r}, expected one of {expected}")
+        return f"{self.title}{suffixes.get(part, '')}.tsv"
+
+
+TASKS: dict[str, Task] = {
+    task.name: task
+    for task in [
+        Task("cola", "CoLA", "sentence", None, "label", _BINARY, ("matthews",),
+             columns=("source", "label", "mark", "sentence")),
+        Task("sst2", "SST-2", "sentence", None, "label", _BINARY, ("accuracy",)),
+        Task("mrpc", "MRPC", "#1 String", "#2 String", "Quality", _BINARY, ("accuracy", "f1")),
+        Task("qqp", "QQP", "question1", "question2", "is_duplicate", _BINARY, ("accuracy", "f1")),
+        Task("stsb", "STS-B", "sentence1", "sentence2", "score", (), ("pearson", "spearman"),
+             limits=(0, 5)),
+        Task("mnli", "MNLI", "sentence1", "sentence2", "gold_label", _NLI, ("accuracy",)),
+        Task("qnli", "QNLI", "question", "sentence", "label", _ENTAILED, ("accuracy",)),
+        Task("rte", "RTE", "sentence1", "sentence2", "label", _ENTAILED, ("accuracy",)),
+        Task("wnli", "WNLI", "sentence1", "sentence2", "label", _BINARY, ("accuracy",)),
+        Task("ax", "AX", "sentence1", "sentence2", "label", _NLI, ("matthews",)),
+        Task("sick_relatedness", "SICK", "sentence_A", "sentence_B", "relatedness_score", (),
+             ("pearson", "spearman"), limits=(1, 5)),
+        Task("sick_entailment", "SICK", "sentence_A", "sentence_B", "entailment_judgment",
+             ("CONTRADICTION", "ENTAILMENT", "NEUTRAL"), ("accuracy",)),
+    ]
+}  # fmt: skip
+
+
+def task(name: str) -> Task:
+    """The task of that name.
+
+    >>> task("mrpc").metrics
+    ('accuracy', 'f1')
+
+    Raises:
+        ValueError: there is none.
+    """
+    if name not in TASKS:
+        raise ValueError(f"there is no task {name!r}, there are {', '.join(TASKS)}")
+    return TASKS[name]
+
+
+def file_of(name: str, folder: str | Path, part: Part) -> Path:
+    """The official file of a part of a task, below the folder that holds all of GLUE's.
+
+    >>> file_of("mnli", "glue", "dev_matched")  # doctest: +SKIP
+    PosixPath('glue/MNLI/dev_matched.tsv')
+
+    Raises:
+        FileNotFoundError: neither that file exists nor one with `.gz`.
+        ValueError: there is no such task.
+    """
+    found = task(name)
+    place = ("diagnostic", "diagnostic") if name == "ax" else (found.title, part)
+    path = Path(folder) / place[0] / f"{place[1]}.tsv"
+    for candidate in (path, path.with_name(f"{path.name}.gz")):
+        if candidate.is_file():
+            return candidate
+    raise FileNotFoundError(f"{path}: no such file, nor {path.name}.gz; check folder and part")
+
+
+def load(
+    name: str,
+    path: str | Path,
+    *,
+    labelled: bool = True,
+    malformed: Literal["refuse", "skip"] = "refuse",
+) -> Examples:
+    """Reads one of a task's official files, plain or `.gz`.
+
+    The labels of regression tasks are numbers as they stand in the file; `regression.scores`
+    takes them.
+
+    Args:
+        name: of the task.
+        path: the file; MRPC's may be the original msr_paraphrase_train.txt.
+        labelled: False for test files, whose labels are not public.
+        malformed: what becomes of rows with another number of columns than the first (QQP has a
+            few): "refuse" raises ValueError, "skip" logs a warning that counts them and names
+            their lines.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: there is no such task; the first row lacks a column that the task's header has;
+            there is a header where none is expected (CoLA's labelled files); a label is unknown, a
+            score no number or outside its range; all labels are the same; no examples. The message
+            names the file and the line.
+    """
+    found = task(name)
+    rows = list(_rows(path, malformed))
+    if not rows:
+        raise ValueError(f"{path}: no examples; the file is empty")
+    if found.columns and labelled:
+        names = list(found.columns)
+        _check_no_header(path, rows[0], found)
+    else:
+        names = rows.pop(0)[1]
+    wanted = [found.text, *([found.text_b] if found.text_b else [])]
+    wanted += [found.label] if labelled else []
+    at = [_position(path, names, column, wanted) for column in wanted]
+    if not rows:
+        raise ValueError(f"{path}: no examples; the file holds a header only")
+    cells = [[row[i] for i in at] for _, row in rows]
+    labels = [row[-1].strip() for row in cells] if labelled else None
+    if labels is not None:
+        _check_labels(path, [number for number, _ in rows], labels, found)
+    return Examples(
+        [row[0] for row in cells],
+        [row[1] for row in cells] if found.text_b else None,
+        labels,
+        str(path),
+    )
+
+
+def load_rte_challenge(
+    path: str | Path,
+    *,
+    files: Sequence[str] = ("rte1_dev", "rte1_test", "rte2_dev", "rte2_test", "rte3_dev"),
+) -> Examples:
+    """Reads pairs of the PASCAL challenges, XML in a zip as NLTK has them, labelled as `rte`'s.
+
+    GLUE's RTE is made of RTE-1, 2, 3 and 5. A text is as it stands in the XML, with line ends and
+    indentation as single spaces.
+
+    Args:
+        path: NLTK's rte.zip.
+        files: names in it without `rte/` and `.xml`; all but rte3_test, which is left for testing.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: not a zip, or it lacks one of the files; not XML, or a pair lacks a text or has
+            an unknown label. The message names the file, and the line or the pair.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: no such file; check the path")
+    rows: list[tuple[str, str, str]] = []
+    try:
+        with zipfile.ZipFile(path) as archive:
+            for name in files:
+                member = f"rte/{name}.xml"
+                if member not in archive.namelist():
+                    raise ValueError(f"{path}: no {member} in it, only {archive.namelist()}")
+                rows += _pairs(f"{path}:{member}", archive.read(member))
+    except zipfile.BadZipFile as error:
+        raise ValueError(f"{path}: not a zip file ({error}): fetch it again") from error
+    return Examples(
+        [text for text, _, _ in rows],
+        [hypothesis for _, hypothesis, _ in rows],
+        [label for _, _, label in rows],
+        f"{path}[{', '.join(files)}]",
+    )
+
+
+def write_submission(name: str, predictions: Sequence[str | float], path: str | Path) -> None:
+    """Writes predictions for a test file as GLUE takes them, whole or not at all.
+
+    Lines of `index<TAB>prediction` under such a header, index from 0. Put the files of all tasks,
+    named by `Task.submission_name`, into one zip.
+
+    Args:
+        name: of the task.
+        predictions: in the order of the test file: labels, or scores, which are written with three
+            decimals and cut off at the task's limits.
+        path: the file.
+
+    Raises:
+        FileExistsError: `path` exists.
+        ValueError: there is no such task; a prediction is none of its labels, or no finite number.
+    """
+    found, path = task(name), Path(path)
+    if path.exists():
+        raise FileExistsError(f"{path} exists: remove it or write elsewhere")
+    lines = ["index\tprediction"]
+    for i, prediction in enumerate(predictions):
+        if found.is_regression:
+            score = _score(f"prediction {i}", prediction)
+            low, high = found.limits
+            lines.append(f"{i}\t{min(max(score, low), high):.3f}")
+        elif prediction not in found.labels:
+            raise ValueError(
+                f"prediction {i} is {prediction!r}, expected one of {name}'s labels {found.labels}"
+            )
+        else:
+            lines.append(f"{i}\t{prediction}")
+    beside = path.with_name(f"{path.name}.part")
+    beside.write_text("\n".join(lines) + "\n", "utf-8")
+    os.replace(beside, path)
+
+
+def _rows(
+    path: str | Path, malformed: Literal["refuse", "skip"]
+) -> Iterator[tuple[int, list[str]]]:
+    """Yields (line number, cells), all as many as in the first row."""
+    width = None
+    skipped = []
+    for number, line in enumerate(read_lines(path), start=1):
+        cells = line.split("\t")
+        width = width or len(cells)
+        if len(cells) == width:
+            yield number, cells
+        elif malformed == "skip":
+            skipped.append(number)
+        else:
+            raise ValueError(
+                f"{path}:{number}: {len(cells)} columns, the first row has {width}: mend the row, "
+                "or read the file with malformed='skip'"
+            )
+    if skipped:
+        _logger.warning(
+            "%s: %d malformed rows skipped, lines %s",
+            path,
+            len(skipped),
+            ", ".join(map(str, skipped)),
+        )
+
+
+def _check_no_header(path: str | Path, row: tuple[int, list[str]], found: Task) -> None:
+    number, cells = row
+    if len(cells) != len(found.columns):
+        raise ValueError(
+            f"{path}:{number}: {len(cells)} columns, expected {', '.join(found.columns)}, as in "
+            f"{found.title}'s labelled files; a test file is read with labelled=False"
+        )
+    if cells[found.columns.index(found.label)] not in found.labels:
+        raise ValueError(
+            f"{path}:{number}: {cells!r:.80} is no example: {found.title}'s labelled files have no "
+            f"header, and their columns are {', '.join(found.columns)}; remove the header"
+        )
+
+
+def _position(path: str | Path, names: Sequence[str], column: str, wanted: Sequence[str]) -> int:
+    if names.count(column) != 1:
+        raise ValueError(
+            f"{path}:1: {names.count(column)} columns named {column!r} in {list(names)!r:.200}: "
+            f"the first row must be the header, with {', '.join(wanted)}"
+        )
+    return names.index(column)
+
+
+def _check_labels(
+    path: str | Path, numbers: Sequence[int], labels: Sequence[str], found: Task
+) -> None:
+    for number, label in zip(numbers, labels, strict=True):
+        if found.is_regression:
+            score = _score(f"{path}:{number}: score", label)
+            if not found.limits[0] <= score <= found.limits[1]:
+                raise ValueError(f"{path}:{number}: score {label}, expected within {found.limits}")
+        elif label not in found.labels:
+            raise ValueError(
+                f"{path}:{number}: unknown label {label!r}, expected one of {found.labels}"
+            )
+    if len(set(labels)) == 1 and len(labels) > 1:
+        raise ValueError(
+            f"{path}: all {len(labels)} examples have the label {labels[0]!r}: there is nothing to "
+            "learn, or to measure; is the file whole?"
+        )
+
+
+def _score(what: str, value: str | float) -> float:
+    try:
+        score = float(value)
+    except ValueError:
+        score = math.nan
+    if not math.isfinite(score):
+        raise ValueError(f"{what} is {value!r}, expected a finite number")
+    return score
+
+
+def _pairs(where: str, content: bytes) -> Iterator[tuple[str, str, str]]:
+    """Yields (text, hypothesis, label) of an XML file of a challenge."""
+    labels = {"TRUE": _ENTAILED[0], "YES": _ENTAILED[0], "FALSE": _ENTAILED[1], "NO": _ENTAILED[1]}
+    try:
+        pairs = ElementTree.fromstring(content).findall("pair")
+    except ElementTree.ParseError as error:
+        raise ValueError(f"{where}: not XML ({error})") from error
+    for pair in pairs:
+        given = pair.get("value", pair.get("entailment", ""))  # RTE-1, and the later ones
+        texts = [" ".join(pair.findtext(tag, "").split()) for tag in ("t", "h")]
+        if given not in labels or not all(texts):
+            raise ValueError(
+                f"{where}: pair {pair.get('id')!r} is labelled {given!r}, with texts {texts}: "
+                f"expected two texts and one of {', '.join(labels)}"
+            )
+        yield texts[0], texts[1], labels[given]

@@ -1,0 +1,65 @@
+"""The labelled texts of a classification, as its recipes are told of them: options and reading."""
+
+import dataclasses
+import functools
+import logging
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from keras_transformers.data.text.cleaning import deduplicate, overlap, split
+from keras_transformers.data.text.examples import Examples, label_set, load
+
+_logger = logging.getLogger(__name__)
+
+
+class Splits(NamedTuple):
+    """Examples to learn from, to choose by, to measure on, and the labels by id."""
+
+    train: Examples
+    dev: Examples
+    test: Examples | None
+    labels: list[str]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LabelledFiles:
+    """A recipe's configuration begins with these; they mean the same in all of them."""
+
+    train_file: Path  # labelled texts: .tsv, .txt (tabs), .csv, .jsonl; each also with .gz
+    dev_file: Path | None = None  # chooses the best epoch; None: a share of the training file
+    test_file: Path | None = None  # measured once, at the end
+    dev_fraction: float = 0.1  # the dev set's share of the training file, the same for all seeds
+    text_column: int | str = 0  # index from 0 (-1: the last), or name
+    text_b_column: int | str | None = None  # the second text of pairs
+    label_column: int | str = 1
+    header: Literal["auto", "present", "absent"] = "auto"  # does the first row name the columns?
+    labels: tuple[str, ...] = ()  # in the order of their ids; empty: the training file's, sorted
+
+    def read(self) -> Splits:
+        """Reads the files; what stands twice in training is used once, and counted.
+
+        Raises:
+            FileNotFoundError: there is no such file.
+            ValueError: a row or a label that does not fit; the message names file and line.
+        """
+        read_file = functools.partial(
+            load,
+            text_column=self.text_column,
+            text_b_column=self.text_b_column,
+            label_column=self.label_column,
+            header=self.header,
+        )
+        train, duplicates = deduplicate(read_file(self.train_file, labels=self.labels or None))
+        _logger.info("%s", duplicates)
+        labels = list(self.labels) or label_set(train)
+        if self.dev_file:
+            dev = read_file(self.dev_file, labels=labels)
+        else:
+            shares = {"train": 1 - self.dev_fraction, "dev": self.dev_fraction}
+            parts = split(train, shares, seed=0)
+            train, dev = parts["train"], parts["dev"]
+        test = read_file(self.test_file, labels=labels) if self.test_file else None
+        for examples in (dev, test) if test else (dev,):
+            seen = overlap(examples, train)
+            _logger.info("%s: %s of %s also in training", examples.source, seen, len(examples))
+        return Splits(train, dev, test, labels)

@@ -1,0 +1,5 @@
+"""Pairs of sequences: parallel text and pronunciations."""
+
+from keras_transformers.rooms import open_room
+
+__getattr__, __dir__ = open_room(__name__)

@@ -1,0 +1,5 @@
+"""The layers of the recurrent models: cells, encoders, decoders and their attention."""
+
+from keras_transformers.rooms import open_room
+
+__getattr__, __dir__ = open_room(__name__)

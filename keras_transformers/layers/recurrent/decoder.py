@@ -1,0 +1,415 @@
+"""The decoder of a recurrent sequence-to-sequence model, with and without attention."""
+
+from typing import Any, Literal
+
+import keras
+from keras import ops
+
+from keras_transformers.layers.dense import PACKAGE, RowDense
+from keras_transformers.layers.recurrent.attention import AttentionKind, RnnAttention
+from keras_transformers.layers.recurrent.cells import (
+    CellKind,
+    make_cell,
+    run_cell,
+    scan_steps,
+    time_major,
+)
+
+Context = Literal["initial_state", "input", "input_and_output"]
+ReadoutActivation = Literal["tanh", "maxout"]
+Bridge = Literal["copy", "dense"]
+# What is computed once a source, and what goes from step to step: tensors by name.
+Source = dict[str, Any]
+State = dict[str, Any]
+
+
+@keras.saving.register_keras_serializable(PACKAGE)
+class RecurrentDecoder(keras.layers.Layer):
+    """LSTMs or GRUs that write the target, from the embedded token before to a readout vector.
+
+    What the network sees of the source is the context: without attention the encoder's summary,
+    the same at every step; with attention the step's own weighted mean of the encoder's outputs.
+    The encoder's last states start the decoder in any case. `context` says what else gets it:
+
+    - "initial_state": the network gets no more (Sutskever et al. 2014). With attention the query
+      is the new state, and readout joins state and context (Luong et al. 2015). All steps but the
+      recurrence are then computed at once, unless `input_feeding` gives each step the readout of
+      the one before.
+    - "input": the context is an input at every step, beside the token before. With attention the
+      query is the state before the step.
+    - "input_and_output": and readout joins the state, the context and the token before (Cho et al.
+      2014 without attention, Bahdanau et al. 2014 with "additive").
+
+    Args:
+        cell: "lstm" or "gru".
+        units: width of each layer.
+        num_layers: how many; the last one's state is the query and goes to readout.
+        context: see above.
+        attention: "dot", "general", "additive", "location" (see `RnnAttention`) or None.
+        attention_dim: inner width of "additive" attention; `units` by default.
+        input_feeding: Luong et al. 2015, section 3.3.
+        readout_dim: width of the vector made for the output projection, without a bias; by
+            default the parts are only put side by side.
+        readout_activation: "tanh" (Luong), or "maxout" (Bahdanau): the larger one of two.
+        bridge: "copy" starts each layer with the encoder layer's states, "dense" with
+            `tanh(W state + b)` (Bahdanau et al. 2014, appendix A.2.2) of the layer's own or the
+            encoder's last one.
+        dropout: rate on what enters every layer but the first.
+        max_sequence_length: the longest source that attention="location" knows.
+
+    Raises:
+        ValueError: an unknown choice, or choices that exclude each other.
+    """
+
+    def __init__(
+        self,
+        cell: CellKind,
+        units: int,
+        *,
+        num_layers: int = 1,
+        context: Context = "initial_state",
+        attention: AttentionKind | None = None,
+        attention_dim: int | None = None,
+        input_feeding: bool = False,
+        readout_dim: int | None = None,
+        readout_activation: ReadoutActivation = "tanh",
+        bridge: Bridge = "dense",
+        dropout: float = 0.0,
+        max_sequence_length: int = 1024,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        _check_choices(num_layers, context, attention, input_feeding, readout_activation, bridge)
+        self._arguments = {
+            "cell": cell,
+            "units": units,
+            "num_layers": num_layers,
+            "context": context,
+            "attention": attention,
+            "attention_dim": attention_dim,
+            "input_feeding": input_feeding,
+            "readout_dim": readout_dim,
+            "readout_activation": readout_activation,
+            "bridge": bridge,
+            "dropout": dropout,
+            "max_sequence_length": max_sequence_length,
+        }
+        self.units = units
+        self.input_feeding = input_feeding
+        self.maxout = readout_activation == "maxout"
+        self.readout_dim = readout_dim
+        self.feeds_context = context != "initial_state"
+        self.reads_context = context == "input_and_output" or bool(
+            attention and not self.feeds_context
+        )
+        self.reads_token = context == "input_and_output"
+        self.cells = [
+            make_cell(cell, units, dtype=self.dtype_policy, name=f"cell_{index}")
+            for index in range(num_layers)
+        ]
+        self.attention: Any = None
+        if attention:
+            self.attention = RnnAttention(
+                attention,
+                attention_dim=attention_dim,
+                max_sequence_length=max_sequence_length,
+                dtype=self.dtype_policy,
+                name="attention",
+            )
+        # Beside the token's, what the context or the fed readout adds to the first cell's gates.
+        self.context_projection: Any = None
+        if self.feeds_context or input_feeding:
+            gates = self.cells[0].num_gates * units
+            self.context_projection = self._dense(gates, "context_projection")
+        self.readout: Any = None
+        if readout_dim:
+            self.readout = self._dense(readout_dim * (2 if self.maxout else 1), "readout")
+        self.bridges: Any = None
+        if bridge == "dense":
+            self.bridges = [
+                [self._bridge(index, j) for j in range(len(cell.state_dims))]
+                for index, cell in enumerate(self.cells)
+            ]
+        self.dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
+
+    def _dense(self, units: int, name: str) -> RowDense:
+        return RowDense(units, use_bias=False, dtype=self.dtype_policy, name=name)
+
+    def _bridge(self, layer: int, state: int) -> RowDense:
+        name = f"bridge_{layer}" if state == 0 else f"bridge_{layer}_memory"
+        return RowDense(self.units, activation="tanh", dtype=self.dtype_policy, name=name)
+
+    def build(self, inputs_shape: Any, encoded_shape: Any) -> None:
+        """Makes the sub-layers.
+
+        Raises:
+            ValueError: the encoder's states cannot be copied, or do not suit the attention.
+        """
+        token_dim, memory_dim = inputs_shape[-1], encoded_shape["memory"][-1]
+        for index, cell in enumerate(self.cells):
+            cell.build((None, self.units if index else token_dim))
+        if self.attention:
+            self.attention.build((None, None, self.units), (None, None, memory_dim))
+        parts = self.units + self.reads_context * memory_dim + self.reads_token * token_dim
+        self.output_dim = self.readout_dim or parts
+        if self.readout:
+            self.readout.build((None, parts))
+        if self.context_projection:
+            fed = self.output_dim if self.input_feeding else memory_dim
+            self.context_projection.build((None, fed))
+        states = encoded_shape["states"]
+        for index, bridges in enumerate(self.bridges or ()):
+            for bridge, shape in zip(bridges, states[min(index, len(states) - 1)], strict=True):
+                bridge.build(shape)
+        if self.bridges is None:
+            encoder = [[shape[-1] for shape in layer] for layer in states]
+            decoder = [list(cell.state_dims) for cell in self.cells]
+            if encoder != decoder:
+                raise ValueError(
+                    f"bridge='copy' needs the decoder's layers, of widths {decoder}, to be like "
+                    f"the encoder's, {encoder}: take bridge='dense'"
+                )
+
+    def start(self, encoded: dict[str, Any], padding_mask: Any = None) -> tuple[Source, State]:
+        """What the steps need of the source, and the state before the first one.
+
+        Args:
+            encoded: from `RecurrentEncoder`.
+            padding_mask: bool (batch, source), True at real tokens.
+
+        Returns:
+            The source, tensors with the first axis batch, and the state, tensors (batch, dim).
+        """
+        source: Source = {"memory": encoded["memory"], "summary": encoded["summary"]}
+        source["padding_mask"] = padding_mask
+        if self.attention:
+            source["keys"] = self.attention.keys(encoded["memory"])
+        elif self.feeds_context:
+            source["gates"] = self.context_projection(encoded["summary"])
+        states = encoded["states"]
+        if self.bridges:
+            states = [
+                tuple(
+                    bridge(part)
+                    for bridge, part in zip(
+                        bridges, states[min(index, len(states) - 1)], strict=True
+                    )
+                )
+                for index, bridges in enumerate(self.bridges)
+            ]
+        state: State = {"cells": tuple(states)}
+        if self.input_feeding:
+            batch = ops.shape(encoded["summary"])[0]
+            state["feed"] = ops.zeros((batch, self.output_dim), dtype=self.compute_dtype)
+        return source, state
+
+    def step(
+        self,
+        inputs: Any,
+        state: State,
+        source: Source,
+        *,
+        noise: tuple[Any, ...] = (),
+        num_queries: Any = 1,
+    ) -> tuple[Any, State]:
+        """One step.
+
+        Args:
+            inputs: (rows, features), the embedded token before.
+            state: tensors (rows, dim), from `start` or the step before.
+            source: from `start`, for batch sentences.
+            noise: of this step, from `dropout_noise`.
+            num_queries: rows a sentence: its beams, side by side.
+
+        Returns:
+            The readout (rows, output_dim), and the state.
+        """
+        gates = self.cells[0].input_projection(inputs)
+        state, context, _ = self._advance(gates, state, source, noise, num_queries)
+        if self.input_feeding:
+            return state["feed"], state
+        if context is None:
+            context = _repeat(source["summary"], num_queries)
+        return self._read_out(state["cells"][-1][0], context, inputs), state
+
+    def dropout_noise(self, length: Any, batch: Any, training: bool | None) -> tuple[Any, ...]:
+        """Factors (length, batch, units) on what enters each layer but the first; () for none.
+
+        Drawn before a loop: random numbers within one would not be pure, as JAX wants.
+        """
+        if not training or not self.dropout.rate:
+            return ()
+        ones = ops.ones((length, batch, self.units), dtype=self.compute_dtype)
+        return tuple(self.dropout(ones, training=True) for _ in self.cells[1:])
+
+    def call(
+        self,
+        inputs: Any,
+        encoded: dict[str, Any],
+        padding_mask: Any = None,
+        *,
+        return_attention_scores: bool = False,
+        training: bool | None = None,
+    ) -> Any:
+        """All steps.
+
+        Args:
+            inputs: (batch, target, features), the embedded tokens, each before the one to write.
+            encoded: from `RecurrentEncoder`.
+            padding_mask: bool (batch, source), True at real tokens.
+            return_attention_scores: also return the attention probabilities.
+            training: whether dropout acts.
+
+        Returns:
+            Readouts (batch, target, output_dim), and with `return_attention_scores` also
+            (batch, target, source).
+        """
+        source, state = self.start(encoded, padding_mask)
+        batch, length = ops.shape(inputs)[:2]
+        noise = self.dropout_noise(length, batch, training)
+        gates = self.cells[0].input_projection(time_major(inputs))  # (target, batch, gates)
+        if self.attention and self.context_projection:
+            hidden, context, probabilities = self._loop(
+                gates, state, source, noise, keep_probabilities=return_attention_scores
+            )
+        else:
+            hidden, context, probabilities = self._at_once(gates, state, source, noise)
+        outputs = hidden if self.input_feeding else self._read_out(hidden, context, inputs)
+        return (outputs, probabilities) if return_attention_scores else outputs
+
+    def _at_once(
+        self, gates: Any, state: State, source: Source, noise: tuple[Any, ...]
+    ) -> tuple[Any, Any, Any]:
+        """Layer by layer, where no step needs what attention gave another."""
+        if "gates" in source:
+            gates = gates + source["gates"]
+        hidden = None
+        for index, (cell, states) in enumerate(zip(self.cells, state["cells"], strict=True)):
+            if index:
+                hidden = hidden * noise[index - 1] if noise else hidden
+                gates = cell.input_projection(hidden)
+            hidden, _ = run_cell(cell, gates, states)  # (target, batch, units)
+        hidden = time_major(hidden)
+        if self.attention:
+            context, probabilities = self._attend(hidden, source)
+            return hidden, context, probabilities
+        context = ops.expand_dims(source["summary"], 1) + ops.zeros_like(hidden[:, :, :1])
+        return hidden, context, None
+
+    def _loop(
+        self,
+        gates: Any,
+        state: State,
+        source: Source,
+        noise: tuple[Any, ...],
+        *,
+        keep_probabilities: bool,
+    ) -> tuple[Any, Any, Any]:
+        """Step by step, each with the context or the readout of the one before."""
+        memory, batch = source["memory"], ops.shape(source["memory"])[0]
+        blank = [ops.zeros((batch, memory.shape[-1]), dtype=memory.dtype)]
+        if keep_probabilities:
+            blank.append(ops.zeros_like(memory[:, :, 0], dtype="float32"))
+
+        def step(carry: Any, index: Any, gates: Any, *noise: Any) -> Any:
+            state, *looked = self._advance(gates, carry[0], source, noise, 1)
+            return (state, *looked[: len(blank)])
+
+        (states, *looked), _ = scan_steps(step, (state, *blank), [gates, *noise])
+        hidden = states["feed"] if self.input_feeding else states["cells"][-1][0]
+        context, *probabilities = (time_major(kept) for kept in looked)
+        return time_major(hidden), context, probabilities[0] if probabilities else None
+
+    def _advance(
+        self, gates: Any, state: State, source: Source, noise: tuple[Any, ...], num_queries: Any
+    ) -> tuple[State, Any, Any]:
+        """One step from the token's part of the gates: state, context and probabilities."""
+        context = probabilities = hidden = None
+        before = state["cells"]
+        if self.attention and self.feeds_context:
+            context, probabilities = self._attend_rows(before[-1][0], source, num_queries)
+            gates = gates + self.context_projection(context)
+        elif self.input_feeding:
+            gates = gates + self.context_projection(state["feed"])
+        elif self.feeds_context:
+            gates = gates + _repeat(source["gates"], num_queries)
+        cells = []
+        for index, (cell, states) in enumerate(zip(self.cells, before, strict=True)):
+            if index:
+                hidden = hidden * noise[index - 1] if noise else hidden
+                gates = cell.input_projection(hidden)
+            states = cell(gates, states)
+            hidden = states[0]
+            cells.append(states)
+        if self.attention and not self.feeds_context:
+            context, probabilities = self._attend_rows(hidden, source, num_queries)
+        after: State = {"cells": tuple(cells)}
+        if self.input_feeding:
+            after["feed"] = self._read_out(hidden, context)
+        return after, context, probabilities
+
+    def _attend_rows(self, query: Any, source: Source, num_queries: Any) -> tuple[Any, Any]:
+        """Attention of (rows, units): contexts (rows, width), probabilities (rows, source)."""
+        if isinstance(num_queries, int) and num_queries == 1:
+            context, probabilities = self._attend(query[:, None], source)
+            return context[:, 0], probabilities[:, 0]
+        batch = ops.shape(source["memory"])[0]
+        query = ops.reshape(query, (batch, num_queries, self.units))
+        looked = self._attend(query, source)
+        shapes = ((batch * num_queries, *ops.shape(x)[2:]) for x in looked)
+        context, probabilities = (
+            ops.reshape(x, shape) for x, shape in zip(looked, shapes, strict=True)
+        )
+        return context, probabilities
+
+    def _attend(self, query: Any, source: Source) -> tuple[Any, Any]:
+        return self.attention(query, source["memory"], source["keys"], source["padding_mask"])
+
+    def _read_out(self, hidden: Any, context: Any, inputs: Any = None) -> Any:
+        """State, context and token, as far as readout has them, to (..., output_dim)."""
+        parts = [hidden, *([context] if self.reads_context else [])]
+        parts += [inputs] if self.reads_token else []
+        joined = ops.concatenate(parts, axis=-1) if len(parts) > 1 else hidden
+        if not self.readout:
+            return joined
+        outputs = self.readout(joined)
+        if not self.maxout:
+            return ops.tanh(outputs)
+        return ops.maximum(*ops.split(outputs, 2, axis=-1))
+
+    def get_config(self) -> dict[str, Any]:
+        """The constructor's arguments."""
+        return super().get_config() | self._arguments
+
+
+def _repeat(vectors: Any, num_queries: Any) -> Any:
+    """(batch, dim) to (batch * num_queries, dim), each sentence's rows side by side."""
+    if isinstance(num_queries, int) and num_queries == 1:
+        return vectors
+    batch, dim = ops.shape(vectors)
+    rows = vectors[:, None] + ops.zeros((num_queries, 1), dtype=vectors.dtype)
+    return ops.reshape(rows, (batch * num_queries, dim))
+
+
+def _check_choices(
+    num_layers: int,
+    context: str,
+    attention: str | None,
+    input_feeding: bool,
+    readout_activation: str,
+    bridge: str,
+) -> None:
+    if num_layers < 1:
+        raise ValueError(f"num_layers={num_layers}: a decoder has at least one layer")
+    for name, value, known in (
+        ("context", context, ("initial_state", "input", "input_and_output")),
+        ("readout_activation", readout_activation, ("tanh", "maxout")),
+        ("bridge", bridge, ("copy", "dense")),
+    ):
+        if value not in known:
+            raise ValueError(f"{name}={value!r} is unknown: take {', '.join(known)}")
+    if input_feeding and (attention is None or context != "initial_state"):
+        raise ValueError(
+            f"input_feeding feeds what attention gave the step before, but attention={attention!r} "
+            f"and context={context!r}: it takes an attention, and context='initial_state'"
+        )

@@ -1,0 +1,49 @@
+"""Which of several texts fits."""
+
+import keras
+
+from keras_transformers.layers.choices_and_spans import ChoicesToRows, RowsToChoices
+from keras_transformers.models.heads import encoder_parts
+
+__all__ = ["multiple_choice"]
+
+
+def multiple_choice(
+    encoder: keras.Model, *, dropout: float = 0.1, name: str | None = None
+) -> keras.Model:
+    """Which of several texts fits: the encoder reads each choice, a score from each pooled output.
+
+    Devlin et al. 2018, section 4.4 (SWAG); Hugging Face: BertForMultipleChoice. A choice is what
+    the encoder reads at once, as a rule the common text and one possible end of it. Rows with
+    fewer choices than others need a mask in the loss.
+
+    Args:
+        encoder: as `classifier` takes it, with named inputs (batch, length).
+        dropout: rate on the pooled outputs.
+        name: of the model, "<encoder>_multiple_choice" by default.
+
+    Returns:
+        A functional model. Inputs: the encoder's names, (batch, choices, length). Output: `logits`
+        (batch, choices) in float32.
+
+    Raises:
+        ValueError: an encoder with neither `pooled_output` nor `sequence_output`, or without named
+            inputs.
+    """
+    if not isinstance(getattr(encoder, "input", None), dict):
+        raise ValueError(
+            f"model {encoder.name!r} has no named inputs; "
+            "a head needs an encoder such as keras_transformers.bert_base()"
+        )
+    inputs = {
+        key: keras.Input((None, *tensor.shape[1:]), dtype=tensor.dtype, name=key)
+        for key, tensor in encoder.input.items()
+    }
+    to_rows = ChoicesToRows(name="choices_to_rows")
+    # `call`, not the model itself: that would nest the encoder, whose layers are to stay in sight.
+    outputs = encoder.call({key: to_rows(tensor) for key, tensor in inputs.items()})
+    scores = encoder_parts.score(
+        encoder_parts.pooled(encoder, outputs), dropout
+    )  # (batch * choices, 1)
+    logits = RowsToChoices(dtype="float32", name="logits")(scores, next(iter(inputs.values())))
+    return encoder_parts.model(encoder, inputs, {"logits": logits}, name, "multiple_choice")

@@ -1,0 +1,52 @@
+"""One vector for a text."""
+
+from typing import Literal
+
+import keras
+
+from keras_transformers.models.heads import encoder_parts
+
+__all__ = ["embedder"]
+
+
+def embedder(
+    encoder: keras.Model,
+    *,
+    pooling: Literal["mean", "cls"] = "mean",
+    normalize: bool = True,
+    name: str | None = None,
+) -> keras.Model:
+    """One vector a text, such that close vectors are close texts once it is trained to that end.
+
+    Reimers & Gurevych 2019, "Sentence-BERT", arXiv:1908.10084, section 3. No weights of its own.
+
+    Args:
+        encoder: a model with the input `padding_mask` and the output `sequence_output`.
+        pooling: "mean" of the vectors of all real tokens, [CLS] and [SEP] included; "cls" takes
+            the vector of the first, as it leaves the last layer, before BERT's pooler.
+        normalize: to length 1, so that a dot product is a cosine.
+        name: of the model, "<encoder>_embedder" by default.
+
+    Returns:
+        A functional model with the encoder's inputs and the output `embedding` (batch, hidden) in
+        float32. A row of padding alone has no mean: NaN.
+
+    Raises:
+        ValueError: an encoder without that input or output, or another `pooling`.
+    """
+    sequence_output = encoder_parts.named_output(encoder, "sequence_output")
+    if pooling == "mean":
+        mask = encoder_parts.padding_mask(encoder, remedy="pooling='cls' or ")
+        pooled = keras.layers.GlobalAveragePooling1D(dtype="float32", name="mean_pooling")(
+            sequence_output, mask=mask
+        )
+    elif pooling == "cls":
+        pooled = sequence_output[:, 0]
+    else:
+        raise ValueError(f"pooling={pooling!r}: take 'mean' or 'cls'")
+    last = keras.layers.UnitNormalization if normalize else keras.layers.Identity
+    return keras.Model(
+        inputs=encoder.input,
+        outputs={"embedding": last(dtype="float32", name="embedding")(pooled)},
+        name=name or f"{encoder.name}_embedder",
+    )

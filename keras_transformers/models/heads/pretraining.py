@@ -1,0 +1,57 @@
+"""BERT's two pretraining heads together."""
+
+import keras
+
+from keras_transformers.layers.dense import Activation
+from keras_transformers.models.heads import encoder_parts
+from keras_transformers.models.heads.masked_words import masked_lm_logits
+
+__all__ = ["pretrainer", "pretraining_parameters"]
+
+
+def pretrainer(
+    encoder: keras.Model,
+    *,
+    activation: Activation = "gelu",
+    norm_epsilon: float = 1e-12,
+    name: str | None = None,
+) -> keras.Model:
+    """BERT's two pretraining heads: masked language model and next sentence.
+
+    Devlin et al. 2018, section 3.1; Hugging Face: BertForPreTraining. The masked-LM head projects
+    with the token embeddings (tied) and looks at the masked positions alone.
+
+    Args:
+        encoder: a BERT encoder: outputs `sequence_output`, `pooled_output`, and a layer
+            `token_embedding`.
+        activation: of the masked-LM head's dense layer.
+        norm_epsilon: of its norm.
+        name: of the model, "<encoder>_pretrainer" by default.
+
+    Returns:
+        A functional model. Inputs: the encoder's and `mask_positions` int32 (batch, masked), the
+        indices of the masked tokens. Outputs: `mask_logits` (batch, masked, vocabulary) and
+        `next_sentence_logits` (batch, 2; class 0 is next, 1 random), in float32.
+
+    Raises:
+        ValueError: the encoder lacks an output or the token embedding.
+    """
+    mask_positions = keras.Input((None,), dtype="int32", name="mask_positions")
+    mask_logits = masked_lm_logits(encoder, mask_positions, activation, norm_epsilon)
+    next_sentence_logits = keras.layers.Dense(
+        2,
+        kernel_initializer=encoder_parts.initializer(),
+        dtype="float32",
+        name="next_sentence_logits",
+    )(encoder_parts.named_output(encoder, "pooled_output"))
+    return keras.Model(
+        inputs={**encoder.input, "mask_positions": mask_positions},
+        outputs={"mask_logits": mask_logits, "next_sentence_logits": next_sentence_logits},
+        name=name or f"{encoder.name}_pretrainer",
+    )
+
+
+def pretraining_parameters(*, vocabulary_size: int, hidden_dim: int) -> int:
+    """What `pretrainer` adds to an encoder, by arithmetic: dense, norm, bias; two classes."""
+    h = hidden_dim
+    return (h * h + h) + 2 * h + vocabulary_size + (2 * h + 2)

@@ -1,0 +1,37 @@
+"""Spans of a text, such as the answer to a question."""
+
+import keras
+
+from keras_transformers.layers import RowDense
+from keras_transformers.layers.choices_and_spans import StartsAndEnds
+from keras_transformers.models.heads import encoder_parts
+
+__all__ = ["span_extractor"]
+
+
+def span_extractor(encoder: keras.Model, *, name: str | None = None) -> keras.Model:
+    """Where a span begins and ends, such as the answer to a question in the text behind it.
+
+    Devlin et al. 2018, section 4.2; Hugging Face: BertForQuestionAnswering, which leaves the
+    logits of padding as they come. No dropout but the encoder's, as in both.
+
+    Args:
+        encoder: a model with the input `padding_mask` and the output `sequence_output`
+            (batch, length, hidden).
+        name: of the model, "<encoder>_span_extractor" by default.
+
+    Returns:
+        A functional model with the encoder's inputs and the outputs `start_logits` and
+        `end_logits`, each (batch, length) in float32, -1e9 at padding. A pooler is no part of it.
+
+    Raises:
+        ValueError: the encoder lacks that input or output.
+    """
+    logits = RowDense(
+        2, kernel_initializer=encoder_parts.initializer(), dtype="float32", name="span_logits"
+    )(encoder_parts.named_output(encoder, "sequence_output"))
+    start, end = StartsAndEnds(dtype="float32", name="starts_and_ends")(
+        logits, encoder_parts.padding_mask(encoder)
+    )
+    outputs = {"start_logits": start, "end_logits": end}
+    return encoder_parts.model(encoder, encoder.input, outputs, name, "span_extractor")

@@ -1,0 +1,31 @@
+"""One number for a whole sequence."""
+
+import keras
+
+from keras_transformers.models.heads import encoder_parts
+
+__all__ = ["regressor"]
+
+
+def regressor(
+    encoder: keras.Model, *, dropout: float = 0.1, name: str | None = None
+) -> keras.Model:
+    """One number a sequence, such as how alike two texts are: `classifier` with a single output.
+
+    Devlin et al. 2018, section 4.1 (STS-B), where the loss is the mean squared error; Hugging Face:
+    BertForSequenceClassification with num_labels=1.
+
+    Args:
+        encoder: as `classifier` takes it.
+        dropout: rate on the pooled output.
+        name: of the model, "<encoder>_regressor" by default.
+
+    Returns:
+        A functional model with the encoder's inputs and the output `score` (batch,) in float32.
+
+    Raises:
+        ValueError: an encoder with neither `pooled_output` nor `sequence_output`.
+    """
+    score = encoder_parts.score(encoder_parts.pooled(encoder), dropout)  # (batch, 1)
+    score = keras.layers.Reshape((), dtype="float32", name="score")(score)
+    return encoder_parts.model(encoder, encoder.input, {"score": score}, name, "regressor")

@@ -1,0 +1,151 @@
+"""The model that `keras_transformers.models.seq2seq` builds, and how it decodes step by step."""
+
+import functools
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_transformers.layers.dense import PACKAGE
+from keras_transformers.layers.recurrent.cells import scan_steps, time_major
+from keras_transformers.models.transformer import Step
+
+
+@keras.saving.register_keras_serializable(PACKAGE)
+class Seq2Seq(keras.Model):
+    """A functional model made by `seq2seq`, which can also decode step by step."""
+
+    @property
+    def has_attention(self) -> bool:
+        """Whether `cross_attention_scores` has something to show."""
+        return self.get_layer("decoder").attention is not None
+
+    @property
+    def teacher_forcing(self) -> Any:
+        """The ratio of teacher forcing, a variable to `assign` to; None where it is always 1."""
+        layer = self._find("teacher_forcing")
+        return None if layer is None else layer.ratio
+
+    def call(self, inputs: Any, training: bool | None = None, mask: Any = None) -> Any:
+        """The logits; in training the decoder reads its own tokens where teacher forcing ends."""
+        if training and self._find("teacher_forcing") is not None:
+            return self._feed_own_tokens(**inputs)
+        return super().call(inputs, training=training, mask=mask)
+
+    def start_decoding(
+        self, source_token_ids: Any, *, max_length: int | None = None
+    ) -> tuple[Step, Any]:
+        """Encodes the sources once and gives what `keras_transformers.decoding` needs.
+
+        Args:
+            source_token_ids: int32 (batch, source), padded.
+            max_length: not needed: the cache never grows, and its shapes are static as they are.
+
+        Returns:
+            `step(token_ids (rows,), index (), cache) -> (logits (rows, vocabulary), cache)`, where
+            rows is any multiple of batch, a sentence's beams side by side; and the cache before
+            the first step, tensors (batch, dim, 1). A search may be told that it grows along its
+            last axis, as a Transformer's does along that one.
+        """
+        mask = self.get_layer("source_padding_mask")(source_token_ids)
+        decoder = self.get_layer("decoder")
+        source, state = decoder.start(self._encode(source_token_ids, mask), mask)
+        batch = ops.shape(source_token_ids)[0]
+
+        def step(token_ids: Any, index: Any, cache: Any) -> tuple[Any, Any]:
+            num_beams = ops.shape(token_ids)[0] // ops.maximum(batch, 1)
+            state = keras.tree.map_structure(lambda leaf: leaf[:, :, 0], cache)
+            hidden, state = decoder.step(
+                self._embed_target(token_ids), state, source, num_queries=num_beams
+            )
+            return self._logits(hidden), _as_cache(state)
+
+        return step, _as_cache(state)
+
+    def cross_attention_scores(self, source_token_ids: Any, target_token_ids: Any) -> Any:
+        """What each target position looked at: the paper's soft alignment.
+
+        Args:
+            source_token_ids: int32 (batch, source).
+            target_token_ids: int32 (batch, target), the decoder's input.
+
+        Returns:
+            Probabilities (batch, 1, 1, target, source), as of one layer with one head.
+
+        Raises:
+            ValueError: the model has no attention.
+        """
+        if not self.has_attention:
+            raise ValueError(
+                f"model {self.name!r} has no attention, so no target token looked anywhere: "
+                "build it with attention='additive' or another"
+            )
+        mask = self.get_layer("source_padding_mask")(source_token_ids)
+        _, scores = self.get_layer("decoder")(
+            self._embed_target(target_token_ids),
+            self._encode(source_token_ids, mask),
+            padding_mask=mask,
+            return_attention_scores=True,
+        )
+        return scores[:, None, None]
+
+    def _encode(self, source_token_ids: Any, mask: Any, training: bool = False) -> Any:
+        hidden = self._find("source_token_embedding", "token_embedding")(source_token_ids)
+        hidden = self.get_layer("source_embeddings_dropout")(hidden, training=training)
+        return self.get_layer("encoder")(hidden, padding_mask=mask, training=training)
+
+    def _embed_target(self, target_token_ids: Any) -> Any:
+        return self._find("target_token_embedding", "token_embedding")(target_token_ids)
+
+    def _logits(self, hidden: Any) -> Any:
+        projection = self._find("output_projection")
+        if projection is None:
+            projection = functools.partial(
+                self._find("target_token_embedding", "token_embedding"), reverse=True
+            )
+        bias = self._find("logits")
+        return projection(hidden) if bias is None else bias(projection(hidden))
+
+    def _find(self, *names: str) -> Any:
+        """The first of the layers that the model has; which it has depends on how it was built."""
+        by_name = {layer.name: layer for layer in self.layers}
+        return next((by_name[name] for name in names if name in by_name), None)
+
+    def _feed_own_tokens(self, source_token_ids: Any, target_token_ids: Any) -> dict[str, Any]:
+        """Training with scheduled sampling: step by step, each with a token chosen then.
+
+        No gradient flows through the choice of a token, as in Bengio et al. 2015. The random
+        numbers of all steps are drawn before the loop.
+        """
+        mask = self.get_layer("source_padding_mask")(source_token_ids)
+        decoder = self.get_layer("decoder")
+        source, state = decoder.start(self._encode(source_token_ids, mask, training=True), mask)
+        targets = time_major(target_token_ids)  # (target, batch)
+        length, batch = ops.shape(targets)
+        forced = self.get_layer("teacher_forcing").choose(length, batch)
+        noise = [
+            self.get_layer(name)(ops.ones((length, batch, width)), training=True)
+            for name, width in (
+                ("target_embeddings_dropout", self._embed_target(targets[:1]).shape[-1]),
+                ("readout_dropout", decoder.output_dim),
+            )
+        ]
+        layer_noise = decoder.dropout_noise(length, batch, True)
+
+        def step(carry: Any, index: Any, *noise: Any) -> Any:
+            state, logits = carry
+            target, is_forced = (ops.take(rows, index, axis=0) for rows in (targets, forced))
+            own = ops.cast(ops.argmax(logits, axis=-1), target.dtype)
+            embedded = self._embed_target(ops.where(is_forced, target, own)) * noise[0]
+            hidden, state = decoder.step(embedded, state, source, noise=noise[2:])
+            return state, self._logits(hidden * noise[1])
+
+        vocabulary_size = self.output["logits"].shape[-1]
+        start = (state, ops.zeros((batch, vocabulary_size), dtype="float32"))
+        (_, logits), _ = scan_steps(step, start, [*noise, *layer_noise])
+        return {"logits": time_major(logits)}
+
+
+def _as_cache(state: Any) -> Any:
+    """A third axis, so that a search may take the cache for one that grows."""
+    return keras.tree.map_structure(lambda leaf: leaf[:, :, None], state)

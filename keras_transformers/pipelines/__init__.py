@@ -1,0 +1,5 @@
+"""A model with what comes before it and after it: strings in, answers out, all in the graph."""
+
+from keras_transformers.rooms import open_room
+
+__getattr__, __dir__ = open_room(__name__)

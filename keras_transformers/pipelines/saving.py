@@ -1,0 +1,137 @@
+"""Pipelines in folders: configuration, weights, vocabulary and labels, restored bit for bit.
+
+pipeline.json        task, configuration, the tokenizers' classes and options, versions
+model.json           the model as Keras describes it
+model.safetensors    its weights, by the paths of the variables
+<tokenizer's files>  those of `tokenizer` beside these, of any other in a folder of its name
+"""
+
+import importlib
+import os
+import pkgutil
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+
+from keras_transformers import files
+from keras_transformers.convert.tensors import read_safetensors
+
+PIPELINE = "pipeline.json"
+MODEL = "model.json"
+WEIGHTS = "model.safetensors"
+_FORMAT = 1
+
+
+def save(pipeline: Any, folder: str | os.PathLike[str]) -> Path:
+    """Writes a pipeline; see `Pipeline.save`."""
+    from safetensors.numpy import save_file
+
+    with files.new_folder(folder) as new:
+        tokenizers = {}
+        for name, tokenizer in pipeline.tokenizers.items():
+            place = new if name == "tokenizer" else new / name
+            place.mkdir(exist_ok=True)
+            tokenizer.save(place)
+            tokenizers[name] = {"class": type(tokenizer).__name__, "options": tokenizer.config()}
+        description = {
+            "format": _FORMAT,
+            "task": pipeline.task,
+            "config": pipeline.config(),
+            "tokenizers": tokenizers,
+        }
+        files.write_json(new / PIPELINE, description)
+        files.write_json(new / MODEL, keras.saving.serialize_keras_object(pipeline.model))
+        arrays = {
+            path: np.ascontiguousarray(keras.ops.convert_to_numpy(variable))
+            for path, variable in _by_path(pipeline.model).items()
+        }
+        save_file(arrays, new / WEIGHTS)
+    return Path(folder)
+
+
+def is_pipeline(folder: str | os.PathLike[str]) -> bool:
+    """Whether `save` wrote this folder."""
+    return Path(folder, PIPELINE).is_file()
+
+
+def load(folder: str | os.PathLike[str]) -> Any:
+    """The pipeline that `save` wrote.
+
+    Raises:
+        FileNotFoundError: a file is missing.
+        ValueError: a file is damaged, or of a newer version of this package.
+    """
+    folder = Path(folder)
+    description = files.read_json(folder / PIPELINE)
+    if description.get("format") != _FORMAT:
+        raise ValueError(
+            f"{folder / PIPELINE}: format {description.get('format')!r}, and this version reads "
+            f"{_FORMAT}: update keras-transformers"
+        )
+    try:
+        tokenizers = {
+            name: _tokenizer(entry["class"]).load(
+                folder if name == "tokenizer" else folder / name, **entry["options"]
+            )
+            for name, entry in description["tokenizers"].items()
+        }
+        make, config = pipeline_class(description["task"]), description["config"]
+    except KeyError as error:
+        raise ValueError(
+            f"{folder / PIPELINE}: no entry {error}: save the pipeline again"
+        ) from None
+    model = keras.saving.deserialize_keras_object(files.read_json(folder / MODEL))
+    _set_weights(model, folder / WEIGHTS)
+    return make.restore(model, tokenizers, **config)
+
+
+def pipeline_class(task: str) -> type:
+    """The pipeline of a task, by its name.
+
+    Raises:
+        ValueError: there is no such task.
+    """
+    from keras_transformers import pipelines
+    from keras_transformers.pipelines.base import Pipeline
+
+    for module in pkgutil.iter_modules(pipelines.__path__):
+        importlib.import_module(f"{pipelines.__name__}.{module.name}")
+    known = {found.task: found for found in _subclasses(Pipeline) if hasattr(found, "task")}
+    if task not in known:
+        raise ValueError(f"no task {task!r}: there are {', '.join(sorted(known))}")
+    return known[task]
+
+
+def _subclasses(of: type) -> list[type]:
+    return [found for direct in of.__subclasses__() for found in (direct, *_subclasses(direct))]
+
+
+def _tokenizer(name: str) -> Any:
+    from keras_transformers import tokenizers
+
+    try:
+        return getattr(tokenizers, name)
+    except AttributeError:
+        raise ValueError(f"no tokenizer {name!r}: update keras-transformers") from None
+
+
+def _by_path(model: keras.Model) -> dict[str, Any]:
+    variables = {variable.path: variable for variable in model.weights}
+    if len(variables) != len(model.weights):
+        raise ValueError(f"model {model.name!r} has several weights of one path: name its layers")
+    return variables
+
+
+def _set_weights(model: keras.Model, file: Path) -> None:
+    variables, arrays = _by_path(model), read_safetensors(file)
+    differing = sorted(variables.keys() ^ arrays.keys())
+    if differing:
+        raise ValueError(f"{file}: not the weights of {model.name!r}: {', '.join(differing)}")
+    for path, variable in variables.items():
+        if tuple(variable.shape) != arrays[path].shape:
+            raise ValueError(
+                f"{file}: {path} has shape {arrays[path].shape}, the model {tuple(variable.shape)}"
+            )
+        variable.assign(arrays[path])

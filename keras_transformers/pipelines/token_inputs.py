@@ -1,0 +1,379 @@
+"""Pipelines on encoders that read tokens of texts: `encode`, its checks, and what they share."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from keras_transformers.pipelines.base import Pipeline, Signature
+
+TEXT_INPUTS = ("text", "text_b")  # the second for pairs only
+TOKEN_INPUTS = ("token_ids", "segment_ids", "padding_mask")
+
+_EXAMPLES = ("A sentence to try the model with.", "And another one, which is a little longer!")
+# Windows that go through the model at once. A server's memory must not grow with the longest text
+# that anyone sends: attention alone takes chunk * heads * length^2 numbers.
+_CHUNK = 32
+
+
+class TextPipeline(Pipeline):
+    """A pipeline whose model reads the tokens of one text, or of a pair of texts.
+
+    Args:
+        model: functional, with inputs among token_ids, segment_ids int32 and padding_mask bool
+            (batch, length), and outputs in a dict.
+        tokenizer: turns texts into these inputs, such as a `tokenizers.WordPieceTokenizer`.
+        outputs: of the model, those that the task needs; the rest of the model is left out.
+        extra_inputs: of the model, those that the pipeline itself provides.
+        max_sequence_length: of the packed tokens; longer texts are trimmed as the tokenizer does
+            it. The model's number of positions by default; required where it has none.
+        pair: the model takes two texts.
+
+    Raises:
+        ValueError: model, tokenizer and length do not fit each other.
+    """
+
+    def __init__(
+        self,
+        model: keras.Model,
+        tokenizer: Any,
+        *,
+        outputs: Sequence[str],
+        extra_inputs: Sequence[str] = (),
+        max_sequence_length: int | None = None,
+        pair: bool = False,
+    ) -> None:
+        self.model = part(model, outputs, extra_inputs)
+        self.tokenizer = tokenizer
+        self.token_inputs = tuple(name for name in TOKEN_INPUTS if name in self.model.input)
+        check_vocabulary(self.model, tokenizer)
+        self.pair = pair
+        self.max_sequence_length = checked_length(
+            self.model, tokenizer, max_sequence_length, num_texts=1 + pair
+        )
+        self.text_names = TEXT_INPUTS if pair else TEXT_INPUTS[:1]
+
+    def tokenize(self, *texts: Any) -> list[tf.RaggedTensor]:
+        """Texts to tokens without special ones, int32 (batch, None), one tensor per text."""
+        with tf.device("CPU:0"):  # strings live nowhere else
+            return [self.tokenizer.tokenize(text) for text in texts]
+
+    def pack(self, segments: Sequence[tf.RaggedTensor]) -> dict[str, Any]:
+        """Tokens of one text, or of two, to the model's inputs: trimmed, padded, with special ones.
+
+        Returns:
+            The model's inputs (batch, length), as long as the longest row.
+        """
+        with tf.device("CPU:0"):
+            packed = widened(
+                self.tokenizer.pack(segments, max_sequence_length=self.max_sequence_length)
+            )
+            return {name: packed[name] for name in self.token_inputs}
+
+    def encode(self, *texts: Any) -> dict[str, Any]:
+        """Texts, strings (batch,), to the model's inputs (batch, length), in the graph."""
+        return self.pack(self.tokenize(*texts))
+
+    def lengths(self, segments: Sequence[tf.RaggedTensor]) -> Any:
+        """Tokens of each row once packed, special ones included, before trimming: int32 (batch,)."""
+        num_tokens = sum(segment.row_lengths() for segment in segments)
+        return tf.cast(num_tokens, tf.int32) + self.tokenizer.num_special_tokens(len(segments))
+
+    def answer(self, **texts: Any) -> dict[str, Any]:
+        """Strings to outputs, in the graph."""
+        return self.decode(self.encode(*(texts[name] for name in self.text_names)))
+
+    def decode(self, tokens: dict[str, Any]) -> dict[str, Any]:
+        """The model's inputs to outputs, in the graph."""
+        raise NotImplementedError
+
+    def other_signatures(self, batches: Sequence[Mapping[str, np.ndarray]]) -> dict[str, Signature]:
+        """`tokens`: the model's inputs to the same outputs."""
+        return {"tokens": self.tokens_signature(self.answer_tokens, self.answer_specs(), batches)}
+
+    def tokens_signature(
+        self,
+        function: Callable[..., Mapping[str, Any]],
+        outputs: Mapping[str, Any],
+        batches: Sequence[Mapping[str, np.ndarray]],
+    ) -> Signature:
+        """A signature that takes the model's inputs."""
+        tokens = [self._encoded(batch) for batch in batches]
+        return Signature(function, token_specs(self.token_inputs), outputs, tokens)
+
+    def answer_tokens(self, **tokens: Any) -> dict[str, Any]:
+        """The model's inputs, of any origin, to outputs; what does not fit the model is refused."""
+        return self.decode(checked_tokens(self.model, tokens))
+
+    def example_batches(self, examples: Sequence[Any] | None) -> list[dict[str, np.ndarray]]:
+        """The examples, awkward texts (one beyond the length) and an empty batch."""
+        return text_batches(examples, self.text_names, long=self.max_sequence_length)
+
+    def config(self) -> dict[str, Any]:
+        """The keyword arguments that make this pipeline again, as JSON values."""
+        return {"max_sequence_length": self.max_sequence_length, "pair": self.pair}
+
+    def metadata(self) -> dict[str, Any]:
+        """What an export tells of this pipeline beside its model and vocabulary."""
+        return self.config()
+
+    @property
+    def tokenizers(self) -> dict[str, Any]:
+        """The tokenizers by the names of the arguments that take them."""
+        return {"tokenizer": self.tokenizer}
+
+    def _encoded(self, batch: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        texts = [tf.constant(batch[name], tf.string) for name in self.text_names]
+        return {name: tensor.numpy() for name, tensor in self.encode(*texts).items()}
+
+
+def part(model: keras.Model, outputs: Sequence[str], extra_inputs: Sequence[str]) -> keras.Model:
+    """What of a model leads to `outputs`: its layers, and no others, are kept.
+
+    Raises:
+        ValueError: the model lacks one of them, or takes what no pipeline provides.
+    """
+    found, returned = _ends(model)
+    known = {*TOKEN_INPUTS, *extra_inputs}
+    if not {"token_ids", *extra_inputs} <= set(found) or not set(outputs) <= set(returned):
+        raise ValueError(
+            f"model {model.name!r} must take {', '.join(('token_ids', *extra_inputs))} and return "
+            f"{', '.join(outputs)}, in dicts: put a head of keras_transformers.heads on an encoder"
+        )
+    if set(outputs) == set(returned) and set(found) <= known:
+        return model
+    wanted = {name: found[name] for name in found if name in known}
+    return keras.Model(wanted, {name: returned[name] for name in outputs}, name=model.name)
+
+
+def check_vocabulary(model: keras.Model, tokenizer: Any) -> None:
+    """Raises ValueError unless the model embeds the tokenizer's tokens."""
+    num_embedded = layer(model, "token_embedding").input_dim
+    if num_embedded != tokenizer.vocabulary_size:
+        raise ValueError(
+            f"the tokenizer has {tokenizer.vocabulary_size} tokens and model {model.name!r} "
+            f"embeds {num_embedded}: use the vocabulary that the model was trained with"
+        )
+
+
+def checked_length(
+    model: keras.Model, tokenizer: Any, length: int | None, *, num_texts: int
+) -> int:
+    """The length to pack to, by default the model's; ValueError when it does not fit."""
+    positions = num_positions(model)
+    if positions is None:
+        if length is None or length < 1:
+            raise ValueError(
+                f"max_sequence_length={length}: model {model.name!r} takes any number of tokens: "
+                "say how many of a text count, at least 1"
+            )
+        return length
+    shortest = tokenizer.num_special_tokens(num_texts) + num_texts
+    length = positions if length is None else length
+    if not shortest <= length <= positions:
+        raise ValueError(
+            f"max_sequence_length={length}: give at least {shortest}, to hold one token of each "
+            f"text, and at most {positions}, the positions of model {model.name!r}"
+        )
+    return length
+
+
+def checked_labels(labels: Sequence[str], model: keras.Model) -> list[str]:
+    """The names of the classes behind `logits`; ValueError where they do not fit."""
+    wrong = [label for label in labels if not isinstance(label, str) or not label]
+    if isinstance(labels, str) or wrong:
+        raise ValueError(f"labels must be strings that are not empty, not {wrong or labels!r}")
+    num_classes = model.output["logits"].shape[-1]
+    if len(labels) != num_classes:
+        raise ValueError(
+            f"{len(labels)} labels {list(labels)} for the {num_classes} classes of model "
+            f"{model.name!r}: give one label per class, in the order of the logits"
+        )
+    repeated = sorted({label for label in labels if list(labels).count(label) > 1})
+    if repeated:
+        raise ValueError(f"labels {repeated} occur more than once: a label names one class")
+    return list(labels)
+
+
+def check_offset_unit(offset_unit: str) -> None:
+    """Raises ValueError unless offsets into texts can be counted in it."""
+    if offset_unit not in ("character", "byte"):
+        raise ValueError(f"offset_unit={offset_unit!r}: take 'character' or 'byte'")
+
+
+def layer(model: keras.Model, name: str) -> Any:
+    """The layer of that name; ValueError without it."""
+    for candidate in model.layers:
+        if candidate.name == name:
+            return candidate
+    raise ValueError(
+        f"model {model.name!r} has no layer {name!r}: its encoder must be one of "
+        "keras_transformers.models"
+    )
+
+
+def num_positions(model: keras.Model) -> int | None:
+    """How many tokens the model has positions for; None for a bag, where order does not matter."""
+    for candidate in model.layers:
+        if candidate.name == "position_embedding":
+            return candidate.max_sequence_length
+    return None
+
+
+def text_batches(
+    examples: Sequence[Any] | None,
+    names: Sequence[str],
+    *,
+    long: int,
+    plain: Sequence[str] = _EXAMPLES,
+) -> list[dict[str, np.ndarray]]:
+    """What an export is checked on: the examples, awkward texts, and an empty batch.
+
+    Args:
+        examples: one string per row, or a tuple of as many as there are names; None takes `plain`.
+        names: of the inputs.
+        long: words of the longest awkward text.
+        plain: what to take for every input without examples.
+
+    Returns:
+        Three batches, each name -> strings (batch,).
+
+    Raises:
+        ValueError: an example is not a string, or not a tuple of strings.
+    """
+    several = len(names) > 1
+    if examples is None:
+        examples = [(text,) * len(names) for text in plain] if several else plain
+    given = [
+        tuple(row) if several and isinstance(row, tuple | list) else (row,) for row in examples
+    ]
+    for row in given:
+        if len(row) != len(names) or not all(isinstance(text, str) for text in row):
+            wanted = f"tuples of strings ({', '.join(names)})" if several else "strings"
+            raise ValueError(f"examples must be {wanted}, not {row if several else row[0]!r}")
+    awkward = ["", b"\xff\xfe is no UTF-8 \x00", "long " * long]
+    turned = [awkward[::-1] if i else awkward for i in range(len(names))]
+    batches = ([[row[i] for row in given] for i in range(len(names))], turned, [[]] * len(names))
+    return [
+        {name: strings(column) for name, column in zip(names, columns, strict=True)}
+        for columns in batches
+    ]
+
+
+def widened(tokens: Mapping[str, Any]) -> dict[str, Any]:
+    """Packed tokens (batch, length), those of an empty batch as wide as those of an empty text.
+
+    An empty batch has no longest row to be as wide as. It becomes (0, 2): encoders look at the
+    first position, and Keras, eagerly, takes (0, 1, hidden) for a bias.
+    """
+    missing = tf.maximum(0, 2 - tf.shape(tokens["token_ids"])[1])
+    return {name: tf.pad(value, [[0, 0], [0, missing]]) for name, value in tokens.items()}
+
+
+def serialized(texts: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """A batch of texts as tf.Example records, as TF Serving's Classify and Regress pass them."""
+    records = []
+    for row in zip(*texts.values(), strict=True):
+        record = tf.train.Example()
+        for name, text in zip(texts, row, strict=True):
+            record.features.feature[name].bytes_list.value.append(text)
+        records.append(record.SerializeToString())
+    return {"inputs": strings(records)}
+
+
+def parsed(records: Any, names: Sequence[str]) -> dict[str, Any]:
+    """Strings (batch,) out of serialized tf.Example records, in the graph."""
+    with tf.device("CPU:0"):
+        return tf.io.parse_example(
+            records, dict.fromkeys(names, tf.io.FixedLenFeature([], tf.string))
+        )
+
+
+def checked_tokens(model: keras.Model, tokens: Mapping[str, Any]) -> dict[str, Any]:
+    """The tokens behind assertions that they fit the model; they fail when the graph runs.
+
+    Without them a GPU would take an id beyond the vocabulary for a vector of zeros and say nothing.
+    """
+    num_embedded = layer(model, "token_embedding").input_dim
+    positions = num_positions(model)
+    with tf.device("CPU:0"):  # their messages are strings
+        shape = tf.shape(tokens["token_ids"])  # (batch, length)
+        checks = [
+            tf.debugging.assert_equal(
+                tf.shape(value), shape, f"{name} and token_ids differ in shape"
+            )
+            for name, value in tokens.items()
+        ]
+        checks += [
+            tf.debugging.assert_positive(shape[1], "token_ids have length 0"),
+            tf.debugging.assert_non_negative(tokens["token_ids"], "token_ids below 0"),
+            tf.debugging.assert_less(
+                tokens["token_ids"], num_embedded, f"token_ids beyond the {num_embedded} tokens"
+            ),
+        ]
+        if positions is not None:
+            text = f"token_ids are longer than the {positions} positions"
+            checks.append(tf.debugging.assert_less_equal(shape[1], positions, text))
+        with tf.control_dependencies([check for check in checks if check is not None]):
+            return {name: tf.identity(value) for name, value in tokens.items()}
+
+
+def token_specs(inputs: Sequence[str] = TOKEN_INPUTS) -> dict[str, Any]:
+    """Dtype and shape of the tokens: (batch, length)."""
+    dtypes = {"token_ids": tf.int32, "segment_ids": tf.int32, "padding_mask": tf.bool}
+    return {name: tf.TensorSpec([None, None], dtypes[name]) for name in inputs}
+
+
+def in_chunks(
+    function: Callable[[dict[str, Any]], Mapping[str, Any]],
+    rows: Mapping[str, Any],
+    outputs: Mapping[str, Any],
+    *,
+    size: int = _CHUNK,
+) -> dict[str, Any]:
+    """Calls a function on so many rows at a time, and puts its outputs one below the other.
+
+    Args:
+        function: takes the tensors of `rows`, fewer rows of them, and returns the tensors of
+            `outputs` with as many rows.
+        rows: name -> tensor (rows, ...). No rows at all are one call with none.
+        outputs: name -> tf.TensorSpec (None, ...) of what is returned.
+        size: rows of one call.
+
+    Returns:
+        The outputs of all rows.
+    """
+    num_rows = tf.shape(next(iter(rows.values())))[0]
+    num_chunks = tf.maximum(1, -(-num_rows // size))  # rounded up
+
+    def body(index: Any, *arrays: Any) -> tuple[Any, ...]:
+        start = index * size
+        found = function({name: value[start : start + size] for name, value in rows.items()})
+        written = (
+            array.write(index, found[name]) for name, array in zip(outputs, arrays, strict=True)
+        )
+        return index + 1, *written
+
+    arrays = [
+        tf.TensorArray(spec.dtype, num_chunks, infer_shape=False, element_shape=spec.shape)
+        for spec in outputs.values()
+    ]
+    _, *filled = tf.while_loop(
+        lambda index, *_: index < num_chunks, body, (0, *arrays), parallel_iterations=1
+    )
+    return {name: array.concat() for name, array in zip(outputs, filled, strict=True)}
+
+
+def strings(texts: Sequence[str | bytes]) -> np.ndarray:
+    """Texts as an array of dtype object, (batch,)."""
+    return np.array([t.encode() if isinstance(t, str) else t for t in texts], dtype=object)
+
+
+def _ends(model: keras.Model) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Inputs and outputs by name; none where the model is not functional or has no names."""
+    inputs: Any = getattr(model, "input", None)  # a subclassed model has none
+    outputs: Any = getattr(model, "output", None)
+    named = isinstance(inputs, dict) and isinstance(outputs, dict)
+    return (inputs, outputs) if named else ({}, {})

@@ -1,0 +1,71 @@
+"""What a room of this package shows: its modules, and the names that these list in `__all__`."""
+
+import ast
+import functools
+import importlib
+import importlib.util
+import pkgutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+
+def open_room(
+    name: str, *, extra: str | None = None
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """The `__getattr__` and `__dir__` of a room, which import its modules on first use.
+
+    A module joins its room by being there, and shows the names of its `__all__`, so that a new file
+    needs no entry in a list elsewhere.
+
+    Args:
+        name: of the room, its `__name__`.
+        extra: the optional dependencies that the room needs, named where one is not installed.
+    """
+
+    def look_up(attribute: str) -> Any:
+        if attribute.startswith("__"):
+            raise AttributeError(f"module {name!r} has no attribute {attribute!r}")
+        modules = _modules(name)
+        try:
+            if attribute in modules:
+                return importlib.import_module(f"{name}.{attribute}")
+            for module, names in modules.items():
+                if attribute in names:
+                    return getattr(importlib.import_module(f"{name}.{module}"), attribute)
+        except ModuleNotFoundError as error:
+            if extra is None or (error.name or "keras_transformers").startswith(
+                "keras_transformers"
+            ):
+                raise
+            raise ModuleNotFoundError(
+                f"{name}.{attribute} needs {error.name}: pip install 'keras-transformers[{extra}]'",
+                name=error.name,
+            ) from error
+        raise AttributeError(
+            f"module {name!r} has no attribute {attribute!r}; it has {', '.join(show())}"
+        )
+
+    def show() -> list[str]:
+        modules = _modules(name)
+        return sorted({*modules, *(shown for names in modules.values() for shown in names)})
+
+    return look_up, show
+
+
+@functools.cache
+def _modules(room: str) -> dict[str, tuple[str, ...]]:
+    """Each module of a room and the names in its `__all__`, read without importing it."""
+    spec = importlib.util.find_spec(room)
+    places = [] if spec is None else list(spec.submodule_search_locations or ())
+    return {
+        found.name: () if found.ispkg else _all(Path(places[0], f"{found.name}.py"))
+        for found in pkgutil.iter_modules(places)
+    }
+
+
+def _all(file: Path) -> tuple[str, ...]:
+    for node in ast.parse(file.read_bytes()).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+            return tuple(ast.literal_eval(node.value))
+    return ()

@@ -1,0 +1,328 @@
+"""Going on with a training that was stopped at any moment, as if nothing had happened."""
+
+import dataclasses
+import json
+import logging
+import os
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+import keras
+
+from keras_transformers.runs.guardrails import non_finite_weights
+from keras_transformers.runs.preemption import TerminationNotice
+from keras_transformers.runs.resume.callback_states import Muted, Stateful, stateful
+from keras_transformers.runs.resume.replicas import Replicas
+from keras_transformers.runs.resume.state import Position, State, arrays, check_shapes, restore
+from keras_transformers.runs.resume.snapshots import CheckpointError, Snapshots, step_of
+
+__all__ = ["Position", "Resumable", "Resume", "Stateful", "check_same"]
+
+logger = logging.getLogger(__name__)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Resumable:
+    """A recipe's configuration begins with these; they mean the same in all of them."""
+
+    resume: bool = False  # go on where that run was stopped, as if not; or begin, without one
+    checkpoint_every: int | None = None  # steps between states on disk, beside the epochs' ends
+
+
+class Resume(keras.callbacks.Callback):
+    """Keeps on disk what it takes to go on from the last batches, or the last epoch.
+
+    That is the model's weights and the states of its random numbers, the optimizer's variables
+    (moments, averages of weights, learning rate, number of updates, scale of the loss), the sums of
+    the epoch's metrics, the place in the data, what the other callbacks remember, and the figures
+    of all epochs. A training that goes on has the same weights, bit for bit, as one that was never
+    stopped, where the same operations give the same bits each time, as after
+    `tf.config.experimental.enable_op_determinism()`: `benchmarks/kill_and_resume.py` shows it.
+
+        resume = Resume("run/checkpoints", every=500)
+        callbacks = [SaveWeights("best.weights.h5", monitor="val_accuracy"), resume]
+        position = resume.restore(model, callbacks)
+        model.fit(
+            batches.repeat().skip(position.step), steps_per_epoch=steps,
+            initial_epoch=position.epoch, epochs=10, callbacks=callbacks, ...
+        )
+
+    The dataset is made afresh, and its first `position.step` batches are skipped; its order must
+    depend on its seed alone. In an epoch that was interrupted `fit` counts through the batches that
+    are done, without work, without data, and without a word to the other callbacks: the numbers of
+    the others, the progress bar and the epoch's length are right.
+
+    SIGTERM saves at the end of the batch (during validation: of the epoch) and ends the program
+    with status 75, see `preemption`. Weights that are not finite are never saved. Under a strategy
+    of several workers the chief writes and all read: they must share the folder's storage. Any of
+    them may get the signal, and all stop behind the same batch.
+
+    Args:
+        folder: of the checkpoints, and of nothing else.
+        every: batches between checkpoints; those at the ends of epochs are written always. None:
+            no others. TensorFlow only.
+        keep: how many stay on disk.
+
+    Attributes:
+        position: how far the training is.
+        epochs: a dict for each epoch that is done: its number from 1, `epoch`, and Keras' logs.
+
+    Raises:
+        ValueError: `every` or `keep` is below 1, or `every` is not for this backend.
+        CheckpointError: from `fit`: a checkpoint could not be written.
+    """
+
+    def __init__(
+        self, folder: str | os.PathLike[str], *, every: int | None = None, keep: int = 2
+    ) -> None:
+        super().__init__()
+        if every is not None and every < 1:
+            raise ValueError(f"every={every}: 1 batch or more, or None for the ends of epochs")
+        if every is not None and keras.backend.backend() != "tensorflow":
+            raise ValueError(
+                f"every={every}: within an epoch a state is saved on TensorFlow only; leave it out"
+            )
+        self.every = every
+        self.position = Position()
+        self.epochs: list[dict[str, float]] = []
+        self._snapshots = Snapshots(folder, keep=keep)
+        self._notice = TerminationNotice()
+        self._callbacks: list[tuple[str, Stateful]] = []
+        self._replicas: Any = None
+        self._restored: Any = None  # a State until all of it is back
+        self._others: list[keras.callbacks.Callback] = []
+        self._undo: Callable[[], None] = _nothing  # ends the counting through what is done
+
+    def restore(
+        self, model: keras.Model, callbacks: Sequence[keras.callbacks.Callback]
+    ) -> Position:
+        """Puts back what the newest checkpoint holds that is whole; to be called before `fit`.
+
+        Args:
+            model: as it was made and compiled when the training began.
+            callbacks: all that `fit` gets, this one the last.
+
+        Returns:
+            Where to go on; zeros if there is no checkpoint.
+
+        Raises:
+            CheckpointError: the folder cannot be written to.
+            ValueError: the state is of another model, optimizer, other callbacks or another number
+                of replicas; all checkpoints are damaged; this callback is not the last; the model
+                is not built; a worker does not see the chief's checkpoint.
+        """
+        if not callbacks or callbacks[-1] is not self:
+            raise ValueError("Resume must be the last of the callbacks: it saves their states")
+        self._restore(model, callbacks)
+        return self.position
+
+    def _restore(self, model: keras.Model, callbacks: Sequence[Any]) -> None:
+        if not model.built:
+            raise ValueError(f"model {model.name!r} has no variables yet: build it before")
+        known = ((type(callback).__name__, stateful(callback)) for callback in callbacks)
+        self._callbacks = [(name, state) for name, state in known if state is not None]
+        self._others = [callback for callback in callbacks if callback is not self]
+        self._replicas = Replicas(model)
+        path = self._agreed_checkpoint()
+        if not model.optimizer.built:
+            with self._replicas.scope():
+                model.optimizer.build(model.trainable_variables)
+        if path is None:
+            return
+        self._restored = restore(path, model, self._callbacks, self._replicas)
+        self.position, self.epochs = self._restored.position, self._restored.epochs
+        logger.info(
+            "going on after %d epochs and %d batches", self.position.epoch, self.position.batch
+        )
+
+    def _agreed_checkpoint(self) -> Path | None:
+        """The one that the chief finds to be the newest, for all workers."""
+        path, replicas = None, self._replicas
+        if replicas.is_chief:
+            self._snapshots.check_writable()
+            path = self._snapshots.newest()
+        if not replicas.several_workers:
+            return path
+        step = replicas.of_chief(-1 if path is None else step_of(path))
+        if step < 0:
+            return None
+        path = next((path for path in self._snapshots.paths() if step_of(path) == step), None)
+        if replicas.any_worker(path is None):
+            raise ValueError(
+                f"{self._snapshots.folder}: not all workers see the chief's checkpoint of step "
+                f"{step}: give a folder on storage that they share"
+            )
+        return path
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        """Gives the other callbacks and the history what they had."""
+        if self._replicas is None:
+            raise ValueError("call Resume.restore(model, callbacks) before fit")
+        self._notice.listen()
+        if self._restored is None:
+            return
+        for (_, callback), state in zip(self._callbacks, self._restored.callbacks, strict=True):
+            callback.load_state(state)
+        names = dict.fromkeys(name for epoch in self.epochs for name in epoch if name != "epoch")
+        self.model.history.history = {
+            name: [epoch[name] for epoch in self.epochs if name in epoch] for name in names
+        }
+        if self._restored.is_finished:  # a callback stopped it: no epoch is left
+            self.model._initial_epoch = self.params["epochs"]
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        """Prepares to count through the batches that are done."""
+        if self._restored is None:
+            self.position = Position(epoch, 0, self.position.step)
+            return
+        if epoch != self.position.epoch:
+            raise ValueError(
+                f"fit began with epoch {epoch}, and the state is of epoch {self.position.epoch}: "
+                "pass initial_epoch=position.epoch"
+            )
+        self.model.history.epoch = list(range(epoch))
+        if self.position.batch:
+            self._pass_by()
+        else:
+            self._restored = None
+
+    def _pass_by(self) -> None:
+        """Lets the batches that are done go by: Keras' `fit` can begin with the first one alone."""
+        model, train_function, muted = self.model, self.model.train_function, Muted(self._others)
+
+        def undo() -> None:
+            model.train_function = train_function
+            muted.undo()
+
+        self._undo = undo
+        model.train_function = self._done_batch
+
+    def _done_batch(self, iterator: Any) -> dict[str, float]:
+        """What replaces Keras' `train_function`: gives the logs of the last batch that is done."""
+        state, model = self._restored, self.model
+        if state.metrics:
+            if len(model.metrics_variables) != len(state.metrics):
+                # Without a strategy Keras makes them as it traces the first step: too late here.
+                import tensorflow as tf
+
+                tf.function(model.train_step).get_concrete_function(iterator.element_spec)
+            variables = model.metrics_variables
+            shapes = [array.shape for array in state.metrics]
+            check_shapes(self._snapshots.folder, shapes, variables, self._replicas)
+            self._replicas.assign(variables, state.metrics)
+            state.metrics = []
+            # Other callbacks add to the logs; Keras compares them with its metrics by their names.
+            names = model.get_metrics_result()
+            if all(name in state.logs for name in names):
+                state.logs = {name: state.logs[name] for name in names}
+        return state.logs
+
+    def on_train_batch_end(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
+        """Counts the batch, and saves when it is time."""
+        epoch, before, step = self.position
+        if self._restored is not None:
+            if batch + 1 >= before:
+                self._undo()
+                self._restored = None
+            return
+        # `batch` is the last of those that Keras' `steps_per_execution` took at once.
+        self.position = Position(epoch, batch + 1, step + batch + 1 - before)
+        is_told = self._is_told_to_stop()
+        if self.model.stop_training:  # the end of the epoch is next
+            return
+        if is_told or (self.every and self.position.step // self.every > step // self.every):
+            self._save(logs)
+        if is_told:
+            self._leave()
+
+    def on_epoch_end(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
+        """Saves."""
+        self.epochs.append({"epoch": epoch + 1} | _figures(logs))
+        self.position = Position(epoch + 1, 0, self.position.step)
+        self._save(None)
+        if self._is_told_to_stop():
+            self._leave()
+
+    def on_train_end(self, logs: Any = None) -> None:
+        """Leaves the process and the model as they were found."""
+        self._replicas.wait_to_leave()
+        self._notice.stop()
+        if self._restored is not None:  # no epoch was left
+            self.model.history.epoch = list(range(self.position.epoch))
+            self.model._initial_epoch = None
+            self._restored = None
+
+    def _save(self, logs: Mapping[str, Any] | None) -> None:
+        """Writes a checkpoint; all workers know whether it went well before they go on."""
+        spoiled = non_finite_weights(self.model)
+        if spoiled:  # the loss of the next batch will tell, and training go on from an earlier one
+            logger.warning(
+                "not saved: %d weights (%s, ...) are not finite", len(spoiled), spoiled[0]
+            )
+            return
+        is_finished = self.position.batch == 0 and bool(self.model.stop_training)
+        state = State(self.position, is_finished, self.epochs, _figures(logs))
+        contents = arrays(state, self.model, self._callbacks, self._replicas)
+        error = None
+        if self._replicas.is_chief:
+            try:
+                self._snapshots.write(self.position.step, contents)
+            except CheckpointError as caught:
+                error = caught
+        if self._replicas.any_worker(error is not None):
+            self._replicas.wait_to_leave()
+            raise error or CheckpointError("the chief could not write its checkpoint: see its log")
+
+    def _is_told_to_stop(self) -> bool:
+        """Whether SIGTERM came, to any of the workers."""
+        return self._replicas.any_worker(self._notice.came)
+
+    def _leave(self) -> NoReturn:
+        logger.warning(
+            "SIGTERM: stopped after %d epochs and %d batches",
+            self.position.epoch,
+            self.position.batch,
+        )
+        self._replicas.wait_to_leave()
+        self._notice.obey()
+
+
+def _nothing() -> None:
+    pass
+
+
+def _figures(logs: Mapping[str, Any] | None) -> dict[str, float]:
+    return {name: float(value) for name, value in (logs or {}).items()}
+
+
+def check_same(folder: Path, config: Any, *, may_differ: Collection[str] = ()) -> Path:
+    """The folder of a run that `runs.start` began with the same configuration.
+
+    Args:
+        folder: of the run.
+        config: a dataclass.
+        may_differ: its fields that do not matter.
+
+    Raises:
+        FileNotFoundError: no run was begun there.
+        ValueError: it was begun with another configuration; the differences are said.
+    """
+    path = folder / "config.json"
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"{folder}: no run that could go on; check --name, or leave --resume out"
+        )
+    before = json.loads(path.read_text("utf-8"))
+    now = json.loads(json.dumps(dataclasses.asdict(config), default=str))  # as it was written
+    differences = [
+        f"{name} was {before.get(name)}, is {now.get(name)}"
+        for name in sorted((before.keys() | now.keys()) - set(may_differ))
+        if before.get(name) != now.get(name)
+    ]
+    if differences:
+        raise ValueError(
+            f"{folder} was begun with another configuration: {', '.join(differences)}; give the "
+            "same options, or another --name"
+        )
+    return folder

@@ -1,0 +1,158 @@
+"""A model's variables where several replicas train it, in one process or in several workers."""
+
+import contextlib
+import functools
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import keras
+import ml_dtypes
+import numpy as np
+
+from keras_transformers.runs.preemption import others_may_be_gone
+
+
+class Replicas:
+    """The replicas of a model that train in step, one of them or more.
+
+    Most variables are equal on all replicas. Those that each replica adds to by itself, and that
+    are added up when they are read (the sums of metrics, moving means of batch normalization), are
+    read and written replica by replica: their sum alone would not give back the same bits.
+
+    What says "together" is a collective operation: all workers must call it at the same point.
+
+    Args:
+        model: made under its `tf.distribute` strategy, if it has one.
+    """
+
+    def __init__(self, model: keras.Model) -> None:
+        # On other backends than TensorFlow a model has no strategy.
+        self._strategy: Any = getattr(model, "distribute_strategy", None)
+        self.number: int = self._strategy.num_replicas_in_sync if self._strategy else 1
+        self._gathers: dict[tuple[int, ...], Any] = {}  # traced once for the same variables
+        self.several_workers = self.number > 1 and _num_workers(self._strategy) > 1
+
+    @property
+    def is_chief(self) -> bool:
+        """Whether this process is the one that writes."""
+        return not self.several_workers or bool(self._strategy.extended.should_checkpoint)
+
+    def scope(self) -> Any:
+        """Where variables are made."""
+        return self._strategy.scope() if self._strategy else contextlib.nullcontext()
+
+    def of_chief(self, value: int) -> int:
+        """The number that the chief has; together."""
+        return int(self._sum(value, True)) if self.several_workers else value
+
+    def any_worker(self, flag: bool) -> bool:
+        """Whether it is true of any worker; together."""
+        return int(self._sum(int(flag), False)) > 0 if self.several_workers else flag
+
+    def wait_to_leave(self) -> None:
+        """Returns when all workers are here, or gone; together, the last thing of all.
+
+        The first to end its process would cut off what others have still to get of the operation
+        before. Here they need nothing any more.
+        """
+        with others_may_be_gone():
+            self.any_worker(False)
+
+    @functools.cached_property
+    def _sum(self) -> Any:
+        """Adds up an integer over all replicas, or takes that of the chief's first one."""
+        import tensorflow as tf
+
+        def own(value: Any, of_chief: Any) -> Any:
+            replica = tf.distribute.get_replica_context().replica_id_in_sync_group
+            return tf.where(of_chief & (replica > 0), tf.constant(0, tf.int64), value)
+
+        @tf.function(
+            input_signature=[tf.TensorSpec((), tf.int64), tf.TensorSpec((), tf.bool)],
+            autograph=False,
+        )
+        def total(value: Any, of_chief: Any) -> Any:
+            of_each = self._strategy.run(own, args=(value, of_chief))
+            return self._strategy.reduce("SUM", of_each, axis=None)
+
+        return total
+
+    def is_apart(self, variable: Any) -> bool:
+        """Whether each replica has a value of its own."""
+        if self.number == 1 or variable.synchronization != "on_read":
+            return False
+        import tensorflow as tf
+
+        return isinstance(variable.value, tf.distribute.DistributedValues)
+
+    def gather(self, variables: Iterable[Any]) -> dict[int, np.ndarray]:
+        """By id, the values (replicas, ...) of those variables that are apart; together."""
+        apart = tuple(variable for variable in variables if self.is_apart(variable))
+        if not apart:
+            return {}
+        key = tuple(map(id, apart))
+        if key not in self._gathers:
+            self._gathers[key] = self._gather_function(apart)
+        found = self._gathers[key]()
+        return {id(variable): value.numpy() for variable, value in zip(apart, found, strict=True)}
+
+    def _gather_function(self, variables: Sequence[Any]) -> Any:
+        import tensorflow as tf
+
+        def own() -> Any:
+            return [tf.expand_dims(tf.identity(variable.value), 0) for variable in variables]
+
+        @tf.function(autograph=False)
+        def gather() -> Any:
+            return [self._strategy.gather(part, axis=0) for part in self._strategy.run(own)]
+
+        return gather
+
+    def assign(self, variables: Sequence[Any], arrays: Iterable[np.ndarray]) -> None:
+        """Puts values back, those of variables that are apart replica by replica."""
+        apart = []
+        for variable, array in zip(variables, arrays, strict=True):
+            array = _typed(array, variable.dtype)
+            if self.is_apart(variable):
+                apart.append((variable, array))
+            else:
+                variable.assign(array)
+        if apart:
+            self._assign_apart(apart)
+
+    def _assign_apart(self, pairs: Sequence[tuple[Any, np.ndarray]]) -> None:
+        import tensorflow as tf
+
+        def own() -> None:
+            replica = tf.distribute.get_replica_context().replica_id_in_sync_group
+            for variable, array in pairs:
+                variable.value.assign(tf.constant(array)[replica])
+
+        tf.function(lambda: self._strategy.run(own), autograph=False)()
+
+    def shape(self, variable: Any) -> tuple[int, ...]:
+        """Of what is written for a variable."""
+        apart = (self.number,) if self.is_apart(variable) else ()
+        return (*apart, *(int(size) for size in variable.shape))
+
+
+def values(variables: Iterable[Any], apart: dict[int, np.ndarray]) -> Iterator[np.ndarray]:
+    """The variables' values one at a time, with what `Replicas.gather` gave."""
+    for variable in variables:
+        known = apart.get(id(variable))
+        yield np.asarray(variable.numpy()) if known is None else known
+
+
+def _num_workers(strategy: Any) -> int:
+    """Processes that each run the program; a TPU's hosts are driven by one."""
+    import tensorflow as tf
+
+    if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
+        return 1
+    jobs = strategy.cluster_resolver.cluster_spec().as_dict()
+    return sum(len(jobs.get(job, ())) for job in ("chief", "worker"))
+
+
+def _typed(array: np.ndarray, dtype: str) -> np.ndarray:
+    """An array as it was before `snapshots` wrote its bytes."""
+    return array.view(getattr(ml_dtypes, dtype)) if array.dtype.kind == "V" else array

@@ -1,0 +1,152 @@
+"""What a checkpoint holds: all that changes as a model trains, as arrays with names."""
+
+import dataclasses
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+
+from keras_transformers.runs.resume.callback_states import Stateful
+from keras_transformers.runs.resume.replicas import Replicas, values
+from keras_transformers.runs.resume.snapshots import reading
+
+Callbacks = Sequence[tuple[str, Stateful]]  # name of the class, and what has its state
+
+
+class Position(NamedTuple):
+    """How far a training is.
+
+    Attributes:
+        epoch: number of epochs that are done.
+        batch: number of batches that are done of the epoch that is not.
+        step: number of batches that are done since the training began.
+    """
+
+    epoch: int = 0
+    batch: int = 0
+    step: int = 0
+
+
+@dataclasses.dataclass
+class State:
+    """What a checkpoint holds beside variables.
+
+    Attributes:
+        position: how far the training is.
+        is_finished: whether a callback has stopped it for good.
+        epochs: the figures of each epoch that is done.
+        logs: of the last batch, for an epoch that is not done.
+        metrics: the values of the epoch's metrics; read alone, and empty where there are none.
+        callbacks: the state of each callback; read alone.
+    """
+
+    position: Position
+    is_finished: bool
+    epochs: list[dict[str, float]]
+    logs: dict[str, float]
+    metrics: list[np.ndarray] = dataclasses.field(default_factory=list)
+    callbacks: list[list[np.ndarray]] = dataclasses.field(default_factory=list)
+
+
+def arrays(
+    state: State, model: keras.Model, callbacks: Callbacks, replicas: Replicas
+) -> Iterator[tuple[str, np.ndarray]]:
+    """What to write, one array at a time; to be called by all workers together."""
+    groups = _groups(model)
+    if state.position.batch:  # between epochs the metrics start anew
+        groups["metric"] = model.metrics_variables
+    apart = replicas.gather(variable for group in groups.values() for variable in group)
+    described = {
+        "position": state.position,
+        "is_finished": state.is_finished,
+        "epochs": state.epochs,
+        "logs": state.logs,
+        "callbacks": [name for name, _ in callbacks],
+        "optimizer": type(model.optimizer).__name__,
+        "replicas": replicas.number,
+        "shapes": {
+            kind: [replicas.shape(variable) for variable in group] for kind, group in groups.items()
+        },
+    }
+
+    def one_by_one() -> Iterator[tuple[str, np.ndarray]]:
+        yield "state", np.array(json.dumps(described))
+        for kind, variables in groups.items():
+            for index, array in enumerate(values(variables, apart)):
+                yield f"{kind}_{index}", array
+        for number, (_, callback) in enumerate(callbacks):
+            for index, array in enumerate(callback.state()):
+                yield f"callback_{number}_{index}", array
+
+    return one_by_one()
+
+
+def restore(path: Path, model: keras.Model, callbacks: Callbacks, replicas: Replicas) -> State:
+    """Puts the variables' values back, and returns the rest.
+
+    Raises:
+        ValueError: the state is of another model or optimizer, of other callbacks or of another
+            number of replicas; nothing has been changed then.
+    """
+    with reading(path) as file:
+        described = json.loads(str(file["state"]))
+        names = [name for name, _ in callbacks]
+        _check_same(path, "callbacks with a state", described["callbacks"], names)
+        _check_same(path, "replicas", described["replicas"], replicas.number)
+        optimizer = type(model.optimizer).__name__
+        _check_same(path, "optimizer", described["optimizer"], optimizer)
+        groups = _groups(model)
+        for kind, variables in groups.items():
+            check_shapes(path, described["shapes"][kind], variables, replicas)
+        for kind, variables in groups.items():
+            replicas.assign(variables, (file[f"{kind}_{i}"] for i in range(len(variables))))
+        return State(
+            position=Position(*described["position"]),
+            is_finished=described["is_finished"],
+            epochs=described["epochs"],
+            logs=described["logs"],
+            metrics=_numbered(file, "metric"),
+            callbacks=[_numbered(file, f"callback_{number}") for number in range(len(names))],
+        )
+
+
+def _groups(model: keras.Model) -> dict[str, list[Any]]:
+    """What changes as a model trains, but for its metrics."""
+    return {"variable": model.variables, "optimizer": model.optimizer.variables}
+
+
+def _numbered(file: Mapping[str, np.ndarray], kind: str) -> list[np.ndarray]:
+    """The arrays kind_0, kind_1, ... of a file."""
+    count = sum(name.rpartition("_")[0] == kind for name in file)
+    return [file[f"{kind}_{index}"] for index in range(count)]
+
+
+def _check_same(path: Path, what: str, before: Any, now: Any) -> None:
+    if before != now:
+        raise ValueError(
+            f"{path}: {what}: {before} before, {now} now; go on with the same training"
+        )
+
+
+def check_shapes(
+    path: Path, found: Sequence[Sequence[int]], variables: Sequence[Any], replicas: Replicas
+) -> None:
+    """Raises ValueError, with the first differences, unless what was written fits variables."""
+    before = [tuple(shape) for shape in found]
+    now = [replicas.shape(variable) for variable in variables]
+    if before == now:
+        return
+    differences = [
+        f"{variable.path} was {old}, is {new}"
+        for old, new, variable in zip(before, now, variables, strict=False)
+        if old != new
+    ]
+    raise ValueError(
+        f"{path}: the state of another model: {len(before)} variables, of "
+        f"{sum(map(math.prod, before)):,} numbers, for {len(now)}, of "
+        f"{sum(map(math.prod, now)):,}{'; '.join(['', *differences[:3]])}"
+    )

@@ -1,0 +1,268 @@
+"""The self-check of an export: load it where nothing of ours exists and repeat its examples.
+
+`self_check` works in a fresh process. There Keras and this package cannot be imported, and only
+tensorflow-text's op libraries are loaded, as in TF Serving. Every signature runs on the examples
+stored with the export, after `tf.saved_model.load` and after the V1 session loader: only the second
+restores variables the way saved_model_cli and TF Serving do, and an export can pass the first and
+fail there.
+"""
+
+import base64
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from keras_transformers.saved_model.description import METADATA_FILE
+
+_TIMEOUT_S = 600
+
+Arrays = Mapping[str, np.ndarray]
+Runner = Callable[[str, Arrays], dict[str, np.ndarray]]  # (signature, inputs) -> outputs
+
+
+def self_check(folder: Path) -> None:
+    """Repeats an export's examples in a fresh process.
+
+    Args:
+        folder: the SavedModel, with its examples in `METADATA_FILE`.
+
+    Raises:
+        RuntimeError: a loader failed or an output differs; the message has the signature, the
+            loader and the greatest difference.
+    """
+    try:
+        found = in_fresh_process("keras_transformers.saved_model.check", str(folder))
+    except TimeoutError as error:
+        raise RuntimeError(
+            f"the check of the export {error}, so it was not published; export with check=False to "
+            "do without, at your own risk"
+        ) from error
+    except ChildProcessError as error:
+        raise RuntimeError(f"the check of the export {error}, so it was not published") from error
+    if found:
+        raise RuntimeError(
+            "the export does not do what the model does, so it was not published:\n  "
+            + "\n  ".join(found)
+        )
+
+
+def in_fresh_process(module: str, *arguments: str) -> Any:
+    """What a module's `main` prints, as JSON, in a process of its own.
+
+    Args:
+        module: one of ours that works without Keras; its `main` takes the arguments, calls
+            `forget_ourselves` first, and prints JSON in its last line.
+        arguments: of `main`.
+
+    Raises:
+        TimeoutError: it took too long.
+        ChildProcessError: it failed; the message has its status and its last lines.
+    """
+    package_root = str(Path(__file__).parents[2])
+    paths = [package_root, *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = {
+        "PYTHONPATH": os.pathsep.join(paths),
+        "CUDA_VISIBLE_DEVICES": "-1",  # a GPU, where there is one, belongs to the process that asks
+        "TF_CPP_MIN_LOG_LEVEL": "2",
+    }
+    code = f"import sys; from {module} import main; main(*sys.argv[1:])"
+    try:
+        process = subprocess.run(
+            [sys.executable, "-P", "-c", code, *arguments],  # -P: nothing from the current folder
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT_S,
+            env=os.environ | environment,
+        )
+    except subprocess.TimeoutExpired:
+        raise TimeoutError(f"took more than {_TIMEOUT_S} s") from None
+    if process.returncode != 0:
+        last_lines = "\n".join(process.stderr.splitlines()[-20:])
+        raise ChildProcessError(
+            f"ended with status {process.returncode} (negative: killed by that signal) and "
+            f"printed:\n{last_lines}\n"
+        )
+    return json.loads(process.stdout.splitlines()[-1])
+
+
+def forget_ourselves() -> None:
+    """Makes Keras and this package impossible to import, and registers tensorflow-text's ops."""
+    ours = {name for name in sys.modules if name.partition(".")[0] == "keras_transformers"}
+    # None in sys.modules makes an import fail. What runs here keeps the functions that it has.
+    sys.modules.update(dict.fromkeys({*ours, "keras", "keras_transformers"}))  # type: ignore[arg-type]
+    _load_text_ops()
+
+
+def failures(folder: str) -> Iterator[str]:
+    """Runs every stored example after both loaders and says what fails or differs.
+
+    Works in this process, where more may be loaded than the export needs; see `self_check`.
+    """
+    metadata = json.loads(Path(folder, METADATA_FILE).read_text(encoding="utf-8"))
+    for loader, load in LOADERS.items():
+        try:
+            run = load(folder, metadata["signatures"])
+        except Exception as error:  # whatever the runtime raises is a finding
+            yield f"{loader}: {first_words(error)}"
+            continue
+        for name in metadata["signatures"]:
+            for failure in example_failures(run, metadata, name):
+                yield f"{loader}, signature {name!r}, {failure}"
+
+
+def example_failures(run: Runner, metadata: Mapping[str, Any], name: str) -> Iterator[str]:
+    """Runs the stored examples of one signature and says what fails or differs."""
+    for index, example in enumerate(stored_examples(metadata, name)):
+        try:
+            outputs = run(name, example["inputs"])
+        except Exception as error:
+            yield f"example {index}: {first_words(error)}"
+            continue
+        for difference in differences(outputs, example["outputs"], metadata["tolerance"]):
+            yield f"example {index}, {difference}"
+
+
+def stored_examples(
+    metadata: Mapping[str, Any], name: str
+) -> Iterator[dict[str, dict[str, np.ndarray]]]:
+    """The examples of a signature: {"inputs": name -> array, "outputs": name -> array}, each.
+
+    In the signature's types: the first exports have some examples in wider ones.
+    """
+    signature = metadata["signatures"][name]
+    for example in signature["examples"]:
+        yield {
+            side: {
+                key: _as_type(decode_array(value), signature[side][key]["dtype"])
+                for key, value in example[side].items()
+            }
+            for side in ("inputs", "outputs")
+        }
+
+
+def encode_array(array: np.ndarray) -> dict[str, Any]:
+    """An array as JSON: dtype, shape, flat values; bytes that are no UTF-8 as {"b64": ...}."""
+    strings, values = array.dtype == object, array.ravel().tolist()
+    return {
+        "dtype": "string" if strings else array.dtype.name,
+        "shape": list(array.shape),
+        "values": [_encode_string(value) for value in values] if strings else values,
+    }
+
+
+def decode_array(encoded: Mapping[str, Any]) -> np.ndarray:
+    """The inverse of `encode_array`; strings are bytes in an array of dtype object."""
+    strings, values = encoded["dtype"] == "string", encoded["values"]
+    if strings:
+        values = [_decode_string(value) for value in values]
+    dtype = object if strings else encoded["dtype"]
+    return np.array(values, dtype=dtype).reshape(encoded["shape"])
+
+
+def differences(actual: Arrays, expected: Arrays, tolerance: float) -> Iterator[str]:
+    """Says where outputs differ: names, shapes, types, strings and integers exactly.
+
+    Floats may differ by `tolerance * max(1, |expected|)`.
+    """
+    if set(actual) != set(expected):
+        yield f"outputs {sorted(actual)} instead of {sorted(expected)}"
+    for name in sorted(set(actual) & set(expected)):
+        got, wanted = np.asarray(actual[name]), np.asarray(expected[name])
+        if got.shape != wanted.shape or got.dtype != wanted.dtype:
+            yield (
+                f"output {name!r}: {got.dtype} of shape {got.shape} "
+                f"instead of {wanted.dtype} of shape {wanted.shape}"
+            )
+            continue
+        if got.dtype.kind == "f":
+            difference = np.abs(got - wanted) / np.maximum(1.0, np.abs(wanted))
+            wrong = ~(difference <= tolerance)  # written so that NaN is wrong
+        else:
+            difference, wrong = np.zeros(got.shape), got != wanted
+        if wrong.any():
+            place = np.unravel_index(np.argmax(np.where(wrong, difference, -1)), got.shape)
+            note = f" (difference {difference[place]:.3g}, tolerance {tolerance:g})"
+            yield (
+                f"output {name!r}: {wrong.sum()} of {wrong.size} values differ, at "
+                f"{tuple(int(i) for i in place)} {got[place]!r} instead of {wanted[place]!r}"
+                + (note if got.dtype.kind == "f" else "")
+            )
+
+
+def _as_type(array: np.ndarray, dtype: str) -> np.ndarray:
+    return array if dtype == "string" else array.astype(dtype)
+
+
+def _encode_string(value: bytes) -> str | dict[str, str]:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return {"b64": base64.b64encode(value).decode()}
+
+
+def _decode_string(value: str | Mapping[str, str]) -> bytes:
+    return value.encode() if isinstance(value, str) else base64.b64decode(value["b64"])
+
+
+def _load_text_ops() -> None:
+    """Registers tensorflow-text's ops as a C++ server does: its Python package imports Keras."""
+    spec = importlib.util.find_spec("tensorflow_text")
+    if spec is None or spec.origin is None:
+        raise RuntimeError("the check needs tensorflow-text: pip install tensorflow-text")
+    for library in sorted(Path(spec.origin).parent.glob("python/ops/_*.so")):
+        tf.load_op_library(str(library))
+
+
+def _v2_load(folder: str, _: Mapping[str, Any]) -> Runner:
+    loaded = tf.saved_model.load(folder)
+
+    def run(signature: str, inputs: Arrays) -> dict[str, np.ndarray]:
+        function = loaded.signatures[signature]
+        specs = function.structured_input_signature[1]
+        tensors = {name: tf.constant(value, specs[name].dtype) for name, value in inputs.items()}
+        return {name: value.numpy() for name, value in function(**tensors).items()}
+
+    return run
+
+
+def _v1_load(folder: str, signatures: Mapping[str, Any]) -> Runner:
+    graph = tf.Graph()
+    with graph.as_default():
+        session = tf.compat.v1.Session(graph=graph)
+        definitions = tf.compat.v1.saved_model.load(session, ["serve"], folder).signature_def
+    for name, signature in signatures.items():
+        found, wanted = definitions[name].method_name, signature["method_name"]
+        if found != wanted:
+            raise ValueError(f"signature {name!r} has method_name {found!r} instead of {wanted!r}")
+
+    def run(signature: str, inputs: Arrays) -> dict[str, np.ndarray]:
+        definition = definitions[signature]
+        fetches = {name: tensor.name for name, tensor in definition.outputs.items()}
+        return session.run(fetches, {definition.inputs[k].name: v for k, v in inputs.items()})
+
+    return run
+
+
+def first_words(error: Exception) -> str:
+    """An error's type and the beginning of its message."""
+    return f"{type(error).__name__}: {str(error)[:500]}"
+
+
+LOADERS: dict[str, Callable[[str, Mapping[str, Any]], Runner]] = {
+    "tf.saved_model.load": _v2_load,
+    "V1 session loader": _v1_load,
+}
+
+
+def main(folder: str) -> None:
+    """Prints what `failures` says, where nothing of ours can be imported."""
+    forget_ourselves()
+    print(json.dumps(list(failures(folder))))

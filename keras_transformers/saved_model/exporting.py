@@ -1,0 +1,203 @@
+"""The one way in which anything is exported: a pipeline's signatures, written, checked, published."""
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from keras_transformers import files
+from keras_transformers.pipelines.base import PREDICT, Pipeline, Signature
+from keras_transformers.saved_model.check import encode_array, self_check
+from keras_transformers.saved_model.description import METADATA_FILE
+from keras_transformers.saved_model.metadata import (
+    checked_scores,
+    of_environment,
+    of_model,
+    of_vocabulary,
+)
+from keras_transformers.saved_model.storage import StoredWeights, WeightsDtype
+from keras_transformers.saved_model.versions import publish, split_target, staging_folder
+
+__all__ = ["export"]
+
+
+def export(
+    pipeline: Pipeline,
+    path: str | os.PathLike[str],
+    *,
+    examples: Sequence[Any] | None = None,
+    scores: Mapping[str, float] | None = None,
+    check: bool = True,
+    weights_dtype: WeightsDtype = "float32",
+) -> Path:
+    """Exports a pipeline as a SavedModel for TF Serving that gives the same answers.
+
+    The class of the pipeline lists the signatures. The version folder appears whole or not at all,
+    after its answers were checked in a fresh process.
+
+    Args:
+        pipeline: what to export, such as a `pipelines.TextClassifier`.
+        path: BASE/<number> writes that version; anything else is a BASE and gets the next one.
+        examples: as a call of the pipeline takes them, one or a tuple per row, to check the export
+            with. They are stored in it with their answers, so give none that are secret. Plain ones
+            by default.
+        scores: what the model reached, stored in the export: figure -> value, the data in the
+            figure's name, such as {"accuracy on SST-2 dev": 0.91}.
+        check: reload the export in a fresh process and compare before it is published, see
+            `saved_model.check`.
+        weights_dtype: "bfloat16" stores matrices in half the space, see `saved_model.storage`; the
+            answers that the export must repeat are then those of the rounded weights.
+
+    Returns:
+        The version folder, BASE/<number>.
+
+    Raises:
+        FileExistsError: the version exists.
+        ValueError: Keras runs on another backend than TensorFlow, an example does not fit the
+            pipeline, or the model's outputs or a score are not finite.
+        RuntimeError: the written export does not repeat the pipeline's answers. Of a bfloat16
+            model, whose graph rounds elsewhere, answers of nearly equal score may change places.
+    """
+    if keras.backend.backend() != "tensorflow":
+        raise ValueError(
+            f"export needs Keras on TensorFlow, and it runs on {keras.backend.backend()!r}: save "
+            "the pipeline and export it in a process with KERAS_BACKEND=tensorflow"
+        )
+    base, version = split_target(path)
+    stored = StoredWeights(pipeline.model.weights, weights_dtype)
+    signatures = {
+        name: replace(signature, function=stored.reading(signature.function))
+        for name, signature in pipeline.signatures(examples).items()
+    }
+    tokenizers = list(pipeline.tokenizers.values())
+    description = {
+        "task": pipeline.task,
+        **pipeline.metadata(),
+        **of_model(pipeline.model),
+        **of_vocabulary(tokenizers),
+        "scores": checked_scores(scores),
+        "weights_dtype": weights_dtype,
+        **of_environment(),
+        "tolerance": pipeline.tolerance,
+        "signatures": {name: _describe(name, s) for name, s in signatures.items()},
+    }
+    module = _module(stored.variables, tokenizers)
+    traced = {name: _trace(name, signature) for name, signature in signatures.items()}
+    with staging_folder(base) as folder:
+        tf.saved_model.save(module, str(folder), signatures=traced)
+        _set_method_names(folder, signatures)
+        _write_metadata(folder, description)
+        if check:
+            self_check(folder)
+        return publish(folder, base, version)
+
+
+def _module(variables: Sequence[Any], trackables: Sequence[Any]) -> Any:
+    """What the SavedModel's object graph hangs from.
+
+    It holds TensorFlow variables, those inside the Keras ones. Were it to hold the Keras model, the
+    V1 loader, hence TF Serving, would restore copies that the graph never reads.
+    """
+    module = tf.Module()
+    module.raw_variables = list(variables)
+    module.trackables = list(trackables)
+    return module
+
+
+def _trace(name: str, signature: Signature) -> Any:
+    """The signature as a concrete function, with its declared outputs enforced."""
+
+    def call(**inputs: Any) -> dict[str, Any]:
+        outputs = signature.function(**inputs)
+        found = {key: tf.TensorSpec(value.shape, value.dtype) for key, value in outputs.items()}
+        declared = dict(signature.outputs)
+        if found.keys() != declared.keys() or not all(
+            spec.dtype == found[key].dtype and spec.shape.is_compatible_with(found[key].shape)
+            for key, spec in declared.items()
+        ):
+            raise ValueError(f"signature {name!r} returns {found} and declares {declared}")
+        with tf.device("CPU:0"):  # strings are nowhere else
+            return {
+                key: tf.ensure_shape(value, declared[key].shape) for key, value in outputs.items()
+            }
+
+    specs = {
+        key: tf.TensorSpec(spec.shape, spec.dtype, name=key)
+        for key, spec in signature.inputs.items()
+    }
+    return tf.function(call, autograph=False).get_concrete_function(**specs)
+
+
+def _describe(name: str, signature: Signature) -> dict[str, Any]:
+    """A signature as JSON, with its examples and what the model in memory answers to them."""
+    return {
+        "method_name": signature.method_name,
+        "inputs": {key: _describe_spec(spec) for key, spec in signature.inputs.items()},
+        "outputs": {key: _describe_spec(spec) for key, spec in signature.outputs.items()},
+        "examples": [
+            {"inputs": _encode(example), "outputs": _encode(_answer(name, signature, example))}
+            for example in (_as_declared(signature, example) for example in signature.examples)
+        ],
+    }
+
+
+def _describe_spec(spec: Any) -> dict[str, Any]:
+    return {"dtype": spec.dtype.name, "shape": spec.shape.as_list()}
+
+
+def _as_declared(signature: Signature, example: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The example in the signature's types, which servers do not convert to."""
+    return {
+        key: np.asarray(array, signature.inputs[key].dtype.as_numpy_dtype)
+        for key, array in example.items()
+    }
+
+
+def _encode(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    return {key: encode_array(array) for key, array in arrays.items()}
+
+
+def _answer(
+    name: str, signature: Signature, example: Mapping[str, np.ndarray]
+) -> dict[str, np.ndarray]:
+    """Runs the signature's function eagerly, on the CPU as the check will."""
+    with tf.device("CPU:0"):
+        inputs = {
+            key: tf.constant(array, signature.inputs[key].dtype) for key, array in example.items()
+        }
+        outputs = {key: value.numpy() for key, value in signature.function(**inputs).items()}
+    for key, array in outputs.items():
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            raise ValueError(
+                f"signature {name!r}: the model's output {key!r} is not finite for an example; "
+                "its weights are broken: load a good checkpoint"
+            )
+    return outputs
+
+
+def _set_method_names(folder: Path, signatures: Mapping[str, Signature]) -> None:
+    """tf.saved_model.save names every method "predict"; TF Serving's Classify wants its own."""
+    changed = {name: s.method_name for name, s in signatures.items() if s.method_name != PREDICT}
+    if not changed:
+        return
+    updater = tf.compat.v1.saved_model.signature_def_utils.MethodNameUpdater(str(folder))
+    for name, method_name in changed.items():
+        updater.replace_method_name(name, method_name, tags="serve")
+    updater.save()
+    # It was computed before the change, and TensorFlow has no public function to renew it; loaders
+    # do without.
+    (folder / "fingerprint.pb").unlink(missing_ok=True)
+
+
+def _write_metadata(folder: Path, description: Mapping[str, Any]) -> None:
+    file = folder / METADATA_FILE
+    file.parent.mkdir()
+    text = json.dumps(description, ensure_ascii=False, allow_nan=False)
+    with files.replaced(file) as scratch:
+        scratch.write_text(text + "\n", encoding="utf-8")

@@ -1,0 +1,113 @@
+"""What every export tells of itself, beside what is its task's own: `keras-transformers show`."""
+
+import hashlib
+import importlib.metadata
+import json
+import math
+import platform
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+_GIT_TIMEOUT_S = 10
+
+
+def of_model(model: keras.Model) -> dict[str, Any]:
+    """Name, exact parameter count and configuration, as the fields of `model`.
+
+    The configuration has an entry for each kind of layer that computes something: its class, how
+    many there are of it with these very options, and the options that are numbers, strings or
+    booleans. Where and how often they are called is in the graph.
+    """
+    counts: dict[str, dict[str, Any]] = {}
+    for layer in model.layers:
+        kind, options = type(layer).__name__, _options(layer)
+        if kind == "InputLayer":
+            continue
+        entry = {"class": kind, "count": 0, "options": options}
+        counts.setdefault(json.dumps([kind, options], sort_keys=True), entry)["count"] += 1
+    return {
+        "model": {
+            "name": model.name,
+            "num_parameters": model.count_params(),
+            "configuration": list(counts.values()),
+        }
+    }
+
+
+def of_vocabulary(tokenizers: Sequence[Any]) -> dict[str, Any]:
+    """Size and SHA-256 of the vocabulary that answers are written in: the last tokenizer's.
+
+    The checksum is that of a file with one token a line, what `sha256sum vocab.txt` prints.
+    """
+    tokenizer = tokenizers[-1] if tokenizers else None
+    if not hasattr(tokenizer, "vocabulary"):  # of characters, or of images
+        return {}
+    tokens: Sequence[str] = tokenizer.vocabulary
+    lines = "".join(f"{token}\n" for token in tokens)
+    return {
+        "vocabulary_size": tokenizer.vocabulary_size,
+        "vocabulary_sha256": hashlib.sha256(lines.encode("utf-8", "surrogateescape")).hexdigest(),
+    }
+
+
+def of_environment() -> dict[str, Any]:
+    """Versions of what the export is made with, and the commit of this package where it is known.
+
+    The commit, which ends in "-dirty" where files differ from it, is known where the package runs
+    from a checkout of its repository; else it is None.
+    """
+    installed = ("keras", "tensorflow-text", "keras-transformers")
+    return {
+        "library_versions": {
+            "python": platform.python_version(),
+            "tensorflow": tf.__version__,  # its distribution has several names
+            **{name: importlib.metadata.version(name) for name in installed},
+        },
+        "commit": _commit(Path(__file__).parent),
+    }
+
+
+def checked_scores(scores: Mapping[str, float] | None) -> dict[str, float]:
+    """The scores of an export, copied; ValueError where one has no name or is no finite number."""
+    for name, value in (scores or {}).items():
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not isinstance(name, str) or not name or not number or not math.isfinite(value):
+            raise ValueError(
+                f"score {name!r}: {value!r}: give finite numbers, each with a name that says what "
+                "was measured on which data, such as {'accuracy on SST-2 dev': 0.91}"
+            )
+    return dict(scores or {})
+
+
+def _options(layer: Any) -> dict[str, Any]:
+    plain = (str, int, float, bool)
+    return {
+        name: value
+        for name, value in layer.get_config().items()
+        if name not in ("name", "trainable") and isinstance(value, plain)
+    }
+
+
+def _commit(folder: Path) -> str | None:
+    """The commit at which a tracked folder stands; None where git or a repository is missing."""
+
+    def git(*arguments: str) -> str:
+        return subprocess.run(
+            ["git", "-C", str(folder), *arguments],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=_GIT_TIMEOUT_S,
+        ).stdout.strip()
+
+    try:
+        # An installed copy may lie inside somebody else's repository, whose commit says nothing.
+        git("ls-files", "--error-unmatch", "__init__.py")
+        return git("describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
+    except (OSError, subprocess.SubprocessError):
+        return None

@@ -1,0 +1,132 @@
+"""TF Serving's model config file: which models it serves, which versions, under which labels.
+
+The file is a text proto, `tensorflow.serving.ModelServerConfig`, that TF Serving reads again and
+again with `--model_config_file FILE --model_config_file_poll_wait_seconds 60`. What stands in it
+that is not ours to change stays; comments are lost.
+"""
+
+import os
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from keras_transformers.saved_model.versions import sync, versions
+
+
+class ModelsConfig:
+    """The file, to be read, changed and written.
+
+    Args:
+        path: of the file; it need not be there.
+
+    Raises:
+        ValueError: the file is no model config, or lists models in a way of its own
+            (`custom_model_config`).
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path).absolute()
+        self._proto = _messages().ModelServerConfig()
+        if self.path.is_file():
+            from google.protobuf import text_format
+
+            try:
+                text_format.Parse(self.path.read_text("utf-8"), self._proto)
+            except (text_format.ParseError, UnicodeDecodeError) as error:
+                raise ValueError(
+                    f"{self.path}: no model config of TF Serving ({error}); mend it or name another"
+                ) from error
+        if self._proto.HasField("custom_model_config"):
+            raise ValueError(f"{self.path}: a custom_model_config, which only its owner can change")
+
+    def entry(self, base: Path) -> Any | None:
+        """The ModelConfig of the model whose folder of versions is named as `base` is."""
+        for found in self._proto.model_config_list.config:
+            if found.name == base.name:
+                return found
+        return None
+
+    def add(self, base: Path, server_path: str | None = None) -> Any:
+        """The ModelConfig of a model, a new one if need be.
+
+        Args:
+            base: the model's folder of versions.
+            server_path: `base` as TF Serving sees it; else what the file says, or `base` itself.
+        """
+        found = self.entry(base)
+        if found is None:
+            found = self._proto.model_config_list.config.add(name=base.name)
+            found.model_platform = "tensorflow"
+            found.base_path = str(base)
+        if server_path:
+            found.base_path = server_path
+        return found
+
+    def labels(self, base: Path) -> dict[str, int]:
+        """Label -> version; of a model that is not in the file, none."""
+        found = self.entry(base)
+        return dict(found.version_labels) if found is not None else {}
+
+    def served(self, base: Path) -> set[int]:
+        """The versions that TF Serving serves by this file; the newest where it does not tell."""
+        existing, found = versions(base), self.entry(base)
+        policy = found.model_version_policy if found is not None else None
+        choice = policy.WhichOneof("policy_choice") if policy is not None else None
+        if policy is None or choice is None:
+            return set(existing[-1:])
+        if choice == "all":
+            return set(existing)
+        if choice == "latest":
+            return set(existing[-(policy.latest.num_versions or 1) :])
+        return set(policy.specific.versions)
+
+    def set_labels(
+        self, base: Path, labels: Mapping[str, int], *, server_path: str | None = None
+    ) -> None:
+        """Serves these versions of a model, and no others, under these labels.
+
+        Args:
+            base: the model's folder of versions.
+            labels: label -> version.
+            server_path: see `add`.
+        """
+        found = self.add(base, server_path)
+        found.version_labels.clear()
+        found.version_labels.update(labels)
+        found.model_version_policy.Clear()
+        found.model_version_policy.specific.versions.extend(sorted(set(labels.values())))
+
+    def text(self) -> str:
+        """The file as it would be written."""
+        from google.protobuf import text_format
+
+        return text_format.MessageToString(self._proto)
+
+    def write(self) -> None:
+        """Replaces the file; whoever reads it sees the old one or the new one, whole."""
+        replace_file(self.path, self.text())
+
+
+def replace_file(path: Path, text: str) -> None:
+    """Writes a file beside, flushes it and renames it into its place."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    try:
+        beside.write_text(text, "utf-8")
+        sync(beside)
+        os.replace(beside, path)
+    finally:
+        beside.unlink(missing_ok=True)
+    sync(path.parent)
+
+
+def _messages() -> Any:
+    try:
+        from tensorflow_serving.config import model_server_config_pb2
+    except ImportError as error:
+        raise ValueError(
+            "labels and model config files need the messages of TF Serving: "
+            "pip install keras-transformers[serving]"
+        ) from error
+    return model_server_config_pb2

@@ -1,0 +1,135 @@
+"""Runs an export with tensorflow and tensorflow-text alone, as anyone could without this package.
+
+`keras-transformers predict` is this; for a service use TF Serving.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_text  # noqa: F401  (registers the tokenizers' ops)
+
+from keras_transformers.saved_model.description import read_metadata
+from keras_transformers.saved_model.versions import resolve
+
+__all__ = ["Predictor", "predict"]
+
+# Names of the inputs of exports that take one text or two, in order.
+_TEXT_INPUTS = (
+    ("text",),
+    ("prompt",),
+    ("text", "text_b"),
+    ("text_a", "text_b"),
+    ("question", "context"),
+)
+
+
+class Predictor:
+    """A loaded export, to be called with columns of inputs.
+
+    Args:
+        path: an export, or the BASE of its versions, of which the newest is taken.
+        signature: which of its signatures to run.
+
+    Raises:
+        FileNotFoundError: no export there.
+        ValueError: no such signature.
+
+    Attributes:
+        path: the version folder that was loaded.
+        inputs: name -> tf.TensorSpec of the signature's inputs.
+        text_names: the inputs that take texts, the first one's before the second one's; empty
+            where the signature takes anything else.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, signature: str = "serving_default") -> None:
+        self.path = resolve(path)
+        # The signatures hold no reference to what was loaded, and their variables go with it.
+        self._loaded = tf.saved_model.load(str(self.path))
+        if signature not in self._loaded.signatures:
+            raise ValueError(
+                f"{self.path} has no signature {signature!r}; it has "
+                f"{', '.join(sorted(self._loaded.signatures))}"
+            )
+        self._function = self._loaded.signatures[signature]
+        self.inputs: dict[str, Any] = self._function.structured_input_signature[1]
+        known = [names for names in _TEXT_INPUTS if set(names) == set(self.inputs)]
+        self.text_names: tuple[str, ...] = known[0] if known else ()
+        # Output that counts -> the outputs that are filled up beyond its number.
+        self._lengths: dict[str, list[str]] = read_metadata(self.path).get("lengths", {})
+
+    def __call__(
+        self, inputs: Mapping[str, Sequence[Any]], *, batch_size: int = 32
+    ) -> list[dict[str, Any]]:
+        """Answers rows of inputs.
+
+        Args:
+            inputs: name -> one value a row; a string may be str or bytes, and a str may carry
+                undecodable bytes as surrogates, as Python's `surrogateescape` reads them.
+            batch_size: rows in one call of the graph.
+
+        Returns:
+            One dict a row, output name -> str, number or nested list, names sorted: JSON as it is.
+            Bytes of an output that are no UTF-8 become U+FFFD. Lists that the graph filled up to
+            the longest of the batch are cut to their row's length, where the export says so.
+
+        Raises:
+            ValueError: names, lengths or types of the inputs do not fit the signature.
+        """
+        columns = {name: self._column(name, values) for name, values in inputs.items()}
+        lengths = {name: len(column) for name, column in columns.items()}
+        if set(columns) != set(self.inputs) or len(set(lengths.values())) != 1:
+            raise ValueError(
+                f"{self.path} takes {', '.join(sorted(self.inputs))} with the same number of rows, "
+                f"not rows {lengths}"
+            )
+        rows: list[dict[str, Any]] = []
+        for start in range(0, next(iter(lengths.values())), batch_size):
+            batch = {
+                name: tf.constant(column[start : start + batch_size], self.inputs[name].dtype)
+                for name, column in columns.items()
+            }
+            answers = sorted(self._function(**batch).items())  # the graph's order is arbitrary
+            outputs = {name: value.numpy() for name, value in answers}
+            for values in zip(*outputs.values(), strict=True):
+                rows.append(self._cut(dict(zip(outputs, map(_plain, values), strict=True))))
+        return rows
+
+    def _cut(self, row: dict[str, Any]) -> dict[str, Any]:
+        """The row, its lists as long as the export says."""
+        for counter, names in self._lengths.items():
+            for name in names if counter in row else ():
+                row[name] = row[name][: row[counter]]
+        return row
+
+    def _column(self, name: str, values: Sequence[Any]) -> np.ndarray:
+        if name in self.inputs and self.inputs[name].dtype != tf.string:
+            return np.asarray(values, self.inputs[name].dtype.as_numpy_dtype)
+        if isinstance(values, str | bytes) or not all(isinstance(v, str | bytes) for v in values):
+            raise ValueError(f"input {name!r} must be a list of strings, not {values!r:.200}")
+        return np.array(
+            [v.encode("utf-8", "surrogateescape") if isinstance(v, str) else v for v in values],
+            dtype=object,
+        )
+
+
+def predict(
+    path: str | os.PathLike[str],
+    inputs: Mapping[str, Sequence[Any]],
+    *,
+    signature: str = "serving_default",
+    batch_size: int = 32,
+) -> list[dict[str, Any]]:
+    """Loads an export and answers rows of inputs once; `Predictor` has the arguments and errors."""
+    return Predictor(path, signature=signature)(inputs, batch_size=batch_size)
+
+
+def _plain(value: Any) -> Any:
+    """A numpy value as JSON takes it."""
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if isinstance(value, np.ndarray):
+        return [_plain(item) for item in value]
+    return value.item()

@@ -1,0 +1,196 @@
+"""Puts exports where TF Serving looks for them, and takes them away again.
+
+Every change is one rename, of a folder that is complete or of the model config file, so that a
+process killed between any two steps leaves what is served as it was before or as it should be
+after; what else it leaves begins with a dot, which TF Serving does not look at.
+
+Without labels TF Serving serves the newest version of a folder. With them the model config file
+says which versions it serves, and keeps their labels (see `models_config`). Requests that name
+neither a version nor a label get the newest version that is served, a canary too: ask for the label
+`stable`.
+"""
+
+import contextlib
+import fcntl
+import os
+import shutil
+import uuid
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from keras_transformers.saved_model import versions as folders
+from keras_transformers.saved_model.models_config import ModelsConfig
+
+MODELS_CONFIG = "models.config"
+STABLE = "stable"
+_REMOVED_PREFIX = ".removed-"
+
+
+def publish(
+    export: str | os.PathLike[str],
+    base_path: str | os.PathLike[str],
+    *,
+    label: str | None = None,
+    config: str | os.PathLike[str] | None = None,
+    server_path: str | None = None,
+    warm_up: Sequence[int] = (),
+) -> Path:
+    """Copies an export into a model's folder of versions, as a new version.
+
+    Args:
+        export: a version folder, or a folder of versions, of which the newest is taken.
+        base_path: the model's folder of versions, which is made if need be: the next number is
+            taken. BASE_PATH/7 asks for that number.
+        label: that the new version gets; it is taken away from another that has it. Of the first
+            label that is not "stable", the version served until then becomes "stable". In a model
+            with labels, "stable" by default.
+        config: TF Serving's model config file, which keeps labels; `models.config` beside
+            `base_path` by default. It is made with the first label.
+        server_path: `base_path` as TF Serving sees it, for the config file.
+        warm_up: numbers of rows; with some, warm-up requests of such batches are added.
+
+    Returns:
+        BASE_PATH/<number>.
+
+    Raises:
+        FileNotFoundError: there is no export.
+        FileExistsError: the version exists.
+        ValueError: the config file or the export cannot be read, or the extra `serving` is missing.
+    """
+    source = folders.resolve(export).absolute()
+    base, version = folders.split_target(base_path)
+    if label == "":
+        raise ValueError("label='': give a name such as 'stable' or 'canary', or none")
+    base.parent.mkdir(parents=True, exist_ok=True)
+    config = _config_path(base, config)
+    with _locked(config.parent):
+        # Whatever can be wrong with the file is said before anything changes.
+        models = ModelsConfig(config) if label or config.is_file() else None
+        served = models.served(base) if models else set()
+        with folders.staging_folder(base) as folder:
+            shutil.copytree(source, folder, dirs_exist_ok=True)
+            if warm_up:  # which takes TensorFlow's seconds to import
+                from keras_transformers.saved_model.warm_up import write_requests
+
+                write_requests(folder, batch_sizes=warm_up, model_name=base.name)
+            published = folders.publish(folder, base, version)
+        if models and (label or models.labels(base)):
+            label, labels = label or STABLE, models.labels(base)
+            if served and label != STABLE:
+                labels.setdefault(STABLE, max(served))
+            labels[label] = int(published.name)
+            models.set_labels(base, labels, server_path=server_path)
+            models.write()
+    return published
+
+
+def rollback(
+    base_path: str | os.PathLike[str],
+    *,
+    label: str | None = None,
+    config: str | os.PathLike[str] | None = None,
+) -> tuple[Path, Path]:
+    """Withdraws a version, so that the one before it is served again.
+
+    Of a model with labels the config file changes: every label of the version goes to the one
+    before it. Of a model without, its folder is renamed to `.withdrawn-<number>`. Its number is not
+    given again.
+
+    Args:
+        base_path: the model's folder of versions.
+        label: withdraw the version that has it; the newest that is served by default.
+        config: as for `publish`.
+
+    Returns:
+        The version that was withdrawn and the one that serves in its place.
+
+    Raises:
+        FileNotFoundError: there is no version.
+        ValueError: no version is served or has the label, or there is none before it; or as
+            `publish`.
+    """
+    base = Path(base_path).absolute()
+    config = _config_path(base, config)
+    if not folders.versions(base):
+        raise FileNotFoundError(f"{base}: no version folder; give a model's folder of versions")
+    with _locked(config.parent):
+        models = ModelsConfig(config) if config.is_file() else None
+        labels = models.labels(base) if models else {}
+        if label is not None and label not in labels:
+            known = ", ".join(sorted(labels)) or "none"
+            raise ValueError(f"{config}: {base.name} has no label {label!r}; it has {known}")
+        served = models.served(base) if models else set(folders.versions(base)[-1:])
+        if not served and label is None:
+            raise ValueError(f"{config}: serves no version of {base.name}; publish one instead")
+        bad = labels[label] if label else max(served)
+        before = [number for number in folders.versions(base) if number < bad]
+        if not before:
+            raise ValueError(
+                f"{base}: no version before {bad} to go back to; publish a good one instead"
+            )
+        good = before[-1]
+        if models and labels:
+            models.set_labels(
+                base, {name: good if number == bad else number for name, number in labels.items()}
+            )
+            models.write()
+        else:
+            os.rename(base / str(bad), base / f"{folders.WITHDRAWN_PREFIX}{bad}")
+            folders.sync(base)
+    return base / str(bad), base / str(good)
+
+
+def prune(
+    base_path: str | os.PathLike[str],
+    *,
+    keep: int,
+    config: str | os.PathLike[str] | None = None,
+) -> list[Path]:
+    """Removes old versions, withdrawn ones too.
+
+    Args:
+        base_path: the model's folder of versions.
+        keep: so many of the newest stay, and all that are served or have a label.
+        config: as for `publish`.
+
+    Returns:
+        The folders removed.
+
+    Raises:
+        ValueError: `keep` is below 1; or as `publish`.
+    """
+    if keep < 1:
+        raise ValueError(f"keep={keep}: give 1 or more; the version that is served stays")
+    base = Path(base_path).absolute()
+    config = _config_path(base, config)
+    with _locked(config.parent):
+        existing = folders.versions(base)
+        stay = set(existing[-keep:])
+        if config.is_file():
+            models = ModelsConfig(config)
+            stay |= models.served(base) | set(models.labels(base).values())
+        removed = [base / str(number) for number in existing if number not in stay]
+        newest = max(existing, default=0)  # keeps the numbers below it from being given again
+        removed += [base / name for number, name in folders.withdrawn(base) if number < newest]
+        for folder in removed:
+            # A server must not see a version that is half removed.
+            os.rename(folder, base / f"{_REMOVED_PREFIX}{folder.name}-{uuid.uuid4().hex}")
+        folders.sync(base)
+        for folder in base.glob(f"{_REMOVED_PREFIX}*"):  # those of a killed process too
+            shutil.rmtree(folder)
+    return removed
+
+
+def _config_path(base: Path, config: str | os.PathLike[str] | None) -> Path:
+    return Path(config).absolute() if config else base.parent / MODELS_CONFIG
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Keeps others from changing the config file meanwhile; a lock dies with its process."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)

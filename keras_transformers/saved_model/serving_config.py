@@ -1,0 +1,101 @@
+"""The files that TF Serving is started with: which models, how it batches, what it measures.
+
+https://www.tensorflow.org/tfx/serving/serving_config describes them; all are text protos.
+"""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
+
+from keras_transformers.saved_model.models_config import ModelsConfig, replace_file
+from keras_transformers.saved_model.publishing import MODELS_CONFIG
+from keras_transformers.saved_model.versions import versions
+
+BATCHING_CONFIG = "batching.config"
+MONITORING_CONFIG = "monitoring.config"
+_MONITORING = """prometheus_config {
+  enable: true
+  path: "/monitoring/prometheus/metrics"
+}
+"""
+_MAX_ENQUEUED_BATCHES = 100  # beyond, requests are refused with UNAVAILABLE
+
+
+def write_serving_config(
+    base_paths: Sequence[str | os.PathLike[str]],
+    output: str | os.PathLike[str],
+    *,
+    server_root: str | None = None,
+    batch_sizes: Sequence[int] = (),
+    batch_timeout_micros: int = 2000,
+    num_batch_threads: int = 2,
+    monitoring: bool = False,
+) -> list[tuple[Path, str]]:
+    """Writes the configuration files of a TF Serving that serves these models.
+
+    Args:
+        base_paths: the models' folders of versions; a model is named as its folder.
+        output: the folder to write into. In a `models.config` that is there models are added, and
+            those that it lists keep their versions and labels.
+        server_root: the folder of `base_paths` as TF Serving sees it, such as "/models" in a
+            container; by default where they are.
+        batch_sizes: with some, `batching.config` is written: requests are gathered into batches of
+            at most the largest, and filled up to the next of these numbers of rows. Take those of
+            the warm-up requests.
+        batch_timeout_micros: microseconds that a batch waits for more requests.
+        num_batch_threads: batches that are computed at the same time; the cores, as a rule.
+        monitoring: write `monitoring.config`: metrics for Prometheus.
+
+    Returns:
+        Each file written, and the flags of `tensorflow_model_server` that name it.
+
+    Raises:
+        FileNotFoundError: a folder has no version.
+        ValueError: two models have one name, a number is below 1, a file cannot be read, or the
+            extra `serving` is missing.
+    """
+    folder = Path(output).absolute()
+    bases = [Path(path).absolute() for path in base_paths]
+    _check(bases, [*batch_sizes, batch_timeout_micros, num_batch_threads])
+    models = ModelsConfig(folder / MODELS_CONFIG)
+    for base in bases:
+        root = PurePosixPath(server_root) if server_root else base.parent
+        models.add(base, str(root / base.name))
+    models.write()
+    written = [
+        (models.path, f"--model_config_file={models.path} --model_config_file_poll_wait_seconds=60")
+    ]
+    if batch_sizes:
+        path = folder / BATCHING_CONFIG
+        replace_file(path, _batching(batch_sizes, batch_timeout_micros, num_batch_threads))
+        written.append((path, f"--enable_batching --batching_parameters_file={path}"))
+    if monitoring:
+        path = folder / MONITORING_CONFIG
+        replace_file(path, _MONITORING)
+        written.append((path, f"--monitoring_config_file={path}"))
+    return written
+
+
+def _check(bases: Sequence[Path], numbers: Sequence[int]) -> None:
+    for base in bases:
+        if not versions(base):
+            raise FileNotFoundError(f"{base}: no version folder; publish an export there first")
+    names = [base.name for base in bases]
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise ValueError(f"models named {repeated} more than once: a model is named as its folder")
+    if min(numbers) < 1:
+        raise ValueError(f"{min(numbers)}: batch sizes, microseconds and threads are 1 or more")
+
+
+def _batching(batch_sizes: Sequence[int], timeout_micros: int, num_threads: int) -> str:
+    """A BatchingParameters message. The last of allowed_batch_sizes must be max_batch_size."""
+    sizes = sorted(set(batch_sizes))
+    values = {
+        "max_batch_size": sizes[-1],
+        "batch_timeout_micros": timeout_micros,
+        "max_enqueued_batches": _MAX_ENQUEUED_BATCHES,
+        "num_batch_threads": num_threads,
+    }
+    lines = [f"{name} {{ value: {value} }}" for name, value in values.items()]
+    return "\n".join([*lines, *(f"allowed_batch_sizes: {size}" for size in sizes)]) + "\n"

@@ -1,0 +1,201 @@
+"""Requests that TF Serving runs through a new version before it serves it.
+
+The first call of a graph is slow: functions are optimized, kernels chosen, memory taken. TF Serving
+replays `assets.extra/tf_serving_warmup_requests`, a TFRecord file of PredictionLog messages, while
+the version loads (https://www.tensorflow.org/tfx/serving/saved_model_warmup). It takes 1000 records
+at most, and a request that fails keeps the version from being served: so these are made from
+examples that the export was checked with.
+"""
+
+import os
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from keras_transformers.saved_model.check import stored_examples
+from keras_transformers.saved_model.description import WARM_UP_FILE, read_metadata
+from keras_transformers.saved_model.manifest import MANIFEST, read
+from keras_transformers.saved_model.versions import resolve, sync
+
+MAX_REQUESTS = 1000
+_DEFAULT_SIGNATURE = "serving_default"
+
+# A signature and its inputs: name -> array, or serialized tf.Examples.
+Request = tuple[str, dict[str, np.ndarray] | list[bytes]]
+
+
+def add_warm_up(
+    path: str | os.PathLike[str], *, batch_sizes: Sequence[int] = (1,)
+) -> tuple[Path, int]:
+    """Adds warm-up requests to an export in its place.
+
+    Args:
+        path: an export, or the BASE of its versions, of which the newest is taken.
+        batch_sizes: rows of the batches; for each signature a request of each size.
+
+    Returns:
+        The file and the number of requests in it.
+
+    Raises:
+        FileNotFoundError: no export there.
+        FileExistsError: it has warm-up requests.
+        ValueError: a manifest lists the files of the export; or as `write_requests`.
+    """
+    folder = resolve(path).absolute()
+    manifest = folder.parent.parent / MANIFEST
+    if manifest.is_file() and f"{folder.parent.name}/{folder.name}" in read(manifest):
+        raise ValueError(
+            f"{folder} is listed in {manifest} file by file: publish a copy with warm-up requests "
+            "instead, keras-transformers publish --warm-up"
+        )
+    count = write_requests(folder, batch_sizes=batch_sizes, model_name=folder.parent.name)
+    return folder / WARM_UP_FILE, count
+
+
+def write_requests(folder: Path, *, batch_sizes: Sequence[int], model_name: str) -> int:
+    """Writes the warm-up requests of an export.
+
+    Args:
+        folder: the export, with stored examples.
+        batch_sizes: rows of the batches, ascending in the file.
+        model_name: under which the model is served.
+
+    Returns:
+        How many were written: one for each signature and size.
+
+    Raises:
+        FileExistsError: it has warm-up requests.
+        ValueError: a size is below 1, the export has no examples, there would be more than 1000
+            requests, or the extra `serving` is missing.
+    """
+    file = folder / WARM_UP_FILE
+    if file.exists():
+        raise FileExistsError(f"{file} exists; publish the export anew to have others")
+    sizes = sorted(set(batch_sizes))
+    if not sizes or sizes[0] < 1:
+        raise ValueError(f"batch sizes {list(batch_sizes)}: give numbers of rows, 1 or more")
+    metadata = read_metadata(folder)
+    logs = list(_logs(metadata, sizes, model_name))
+    if not logs:
+        raise ValueError(
+            f"{folder}: no stored examples to make requests from; exports of this package have them"
+        )
+    if len(logs) > MAX_REQUESTS:
+        raise ValueError(
+            f"{len(logs)} requests, and TF Serving takes {MAX_REQUESTS}: give fewer batch sizes"
+        )
+    _write_records(file, [log.SerializeToString() for log in logs])
+    return len(logs)
+
+
+def read_requests(folder: Path) -> Iterator[Request]:
+    """The warm-up requests of any export, in their order.
+
+    Args:
+        folder: the export; without the file there are none.
+
+    Yields:
+        The signature, and its inputs: name -> array for Predict, serialized tf.Examples for
+        Classify and Regress. A record for several signatures (MultiInference) gives one for each.
+
+    Raises:
+        ValueError: the file is damaged, a record is of another kind, or the extra `serving` is
+            missing.
+    """
+    import tensorflow as tf
+    from google.protobuf.message import DecodeError
+
+    file = folder / WARM_UP_FILE
+    if not file.is_file():
+        return
+    parse = _messages().PredictionLog.FromString
+    try:
+        for record in tf.data.TFRecordDataset(str(file)).as_numpy_iterator():
+            yield from _requests(parse(record))
+    except (tf.errors.DataLossError, DecodeError) as error:
+        raise ValueError(f"{file}: not a TFRecord of PredictionLog: {error}") from error
+
+
+def _requests(log: Any) -> Iterator[Request]:
+    import tensorflow as tf
+
+    kind = log.WhichOneof("log_type")
+    if kind not in ("predict_log", "classify_log", "regress_log", "multi_inference_log"):
+        raise ValueError(f"a warm-up record of the kind {kind}, which is not read here")
+    request = getattr(log, kind).request
+    if kind == "predict_log":
+        arrays = {name: tf.make_ndarray(tensor) for name, tensor in request.inputs.items()}
+        yield request.model_spec.signature_name or _DEFAULT_SIGNATURE, arrays
+        return
+    tasks = request.tasks if kind == "multi_inference_log" else [request]
+    for task in tasks:
+        yield task.model_spec.signature_name or _DEFAULT_SIGNATURE, _examples(request.input)
+
+
+def _examples(message: Any) -> list[bytes]:
+    """The serialized examples of an Input; what its context holds is in each of them."""
+    if message.WhichOneof("kind") == "example_list_with_context":
+        with_context = message.example_list_with_context
+        # Serialized messages that follow each other merge when they are parsed, and the later wins.
+        context = with_context.context.SerializeToString()
+        return [context + example.SerializeToString() for example in with_context.examples]
+    return [example.SerializeToString() for example in message.example_list.examples]
+
+
+def _write_records(file: Path, records: Sequence[bytes]) -> None:
+    """Writes a TFRecord file that appears whole."""
+    import tensorflow as tf
+
+    beside = file.with_name(f".{file.name}.{uuid.uuid4().hex}")
+    file.parent.mkdir(exist_ok=True)
+    try:
+        with tf.io.TFRecordWriter(str(beside)) as writer:
+            for record in records:
+                writer.write(record)
+        sync(beside)
+        os.replace(beside, file)
+    finally:
+        beside.unlink(missing_ok=True)
+    sync(file.parent)
+
+
+def _logs(metadata: Mapping[str, Any], sizes: Sequence[int], model_name: str) -> Iterator[Any]:
+    for name, signature in metadata.get("signatures", {}).items():
+        examples = [example["inputs"] for example in stored_examples(metadata, name)]
+        plain = next((e for e in examples if min(map(len, e.values())) > 0), {})
+        for size in sizes if plain else ():
+            rows = {key: np.resize(value, (size, *value.shape[1:])) for key, value in plain.items()}
+            yield _log(signature["method_name"].rpartition("/")[2], rows, name, model_name)
+
+
+def _log(method: str, rows: Mapping[str, np.ndarray], signature: str, model_name: str) -> Any:
+    """One tensorflow.serving.PredictionLog."""
+    import tensorflow as tf
+
+    log = _messages().PredictionLog()
+    if method == "predict":
+        request = log.predict_log.request
+        for key, value in rows.items():
+            request.inputs[key].CopyFrom(tf.make_tensor_proto(value))
+    else:  # classify and regress take tf.Example records, as their signatures get them
+        request = (log.classify_log if method == "classify" else log.regress_log).request
+        (records,) = rows.values()
+        for record in records:
+            request.input.example_list.examples.add().MergeFromString(record)
+    request.model_spec.name = model_name
+    request.model_spec.signature_name = signature
+    return log
+
+
+def _messages() -> Any:
+    try:
+        from tensorflow_serving.apis import prediction_log_pb2
+    except ImportError as error:
+        raise ValueError(
+            "warm-up requests need the messages of TF Serving: "
+            "pip install keras-transformers[serving]"
+        ) from error
+    return prediction_log_pb2

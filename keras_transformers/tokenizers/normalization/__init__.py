@@ -1,0 +1,5 @@
+"""BERT's text normalization as a table for tensorflow-text."""
+
+from keras_transformers.rooms import open_room
+
+__getattr__, __dir__ = open_room(__name__)

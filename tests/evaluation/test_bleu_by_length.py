@@ -1,0 +1,91 @@
+"""BLEU by the length of the source, and the benchmark that draws it."""
+
+import json
+import runpy
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("sacrebleu", reason="needs sacrebleu: pip install -e .[translation]")
+
+from keras_transformers.evaluation.bleu_by_length import bleu_by_length
+from keras_transformers.evaluation.token_metrics import bleu
+
+BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "attention_by_length.py"
+SHORT, LONG = "ein Hund rennt", "ein sehr kleiner Hund rennt über die grüne Wiese"
+RIGHT = "a small dog runs over the green meadow"
+WRONG = "a small dog runs over a grey street"
+
+
+def test_each_class_has_its_own_score():
+    sources = [SHORT, LONG, SHORT, "", LONG]
+    translations = [RIGHT, WRONG, WRONG, RIGHT, RIGHT]
+    found = bleu_by_length(sources, translations, [RIGHT] * 5, limits=(3, 5, 8))
+    assert [row["words"] for row in found] == ["1-3", "9+"], "none has 4 to 8 words"
+    assert [row["sentences"] for row in found] == [3, 2]
+    assert [row["mean_words"] for row in found] == [2.0, 9.0]
+    assert found[0]["bleu"] == pytest.approx(bleu([RIGHT, WRONG, RIGHT], [RIGHT] * 3).score)
+    assert found[1]["bleu"] == pytest.approx(bleu([WRONG, RIGHT], [RIGHT] * 2).score)
+
+
+def test_a_source_at_a_limit_is_below_it():
+    sources = ["w " * length for length in (7, 8, 9, 10, 17)]
+    found = bleu_by_length(sources, [RIGHT] * 5, [RIGHT] * 5)
+    assert [(row["words"], row["sentences"]) for row in found] == [
+        ("1-7", 1),
+        ("8-9", 2),
+        ("10-11", 1),
+        ("17+", 1),
+    ]
+
+
+@pytest.mark.parametrize("limits", [(5, 3), (3, 3), (0, 3)])
+def test_limits_must_ascend(limits):
+    with pytest.raises(ValueError, match="expected numbers of words that ascend from 1"):
+        bleu_by_length([SHORT], [RIGHT], [RIGHT], limits=limits)
+
+
+def test_unequal_numbers_of_sentences_are_refused():
+    with pytest.raises(ValueError, match="shorter"):
+        bleu_by_length([SHORT, LONG], [RIGHT], [RIGHT])
+
+
+def run_folder(folder, scores, sentences=10):
+    rows = [
+        {"words": words, "mean_words": mean, "sentences": sentences, "bleu": score}
+        for (words, mean), score in zip((("1-7", 6.0), ("8+", 11.0)), scores, strict=True)
+    ]
+    folder.mkdir()
+    (folder / "metrics.json").write_text(json.dumps({"test BLEU by source words": rows}))
+    return str(folder)
+
+
+def benchmark(monkeypatch, *arguments):
+    monkeypatch.setattr(sys, "argv", [str(BENCHMARK), *arguments])
+    runpy.run_path(str(BENCHMARK), run_name="__main__")
+
+
+def test_runs_side_by_side(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("matplotlib", reason="needs matplotlib: pip install -e .[translation]")
+    with_it = run_folder(tmp_path / "attention", (35.0, 34.0))
+    without = run_folder(tmp_path / "none", (30.25, 20.0))
+    picture = tmp_path / "by_length.png"
+    benchmark(monkeypatch, with_it, without, "--output", str(picture))
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0] == "test BLEU by source words"
+    assert printed[2].split() == ["1-7", "10", "35.00", "30.25", "(-4.75)"]
+    assert printed[3].split() == ["8+", "10", "34.00", "20.00", "(-14.00)"]
+    assert picture.read_bytes()[:4] == b"\x89PNG"
+
+
+def test_runs_that_cannot_be_compared_are_refused(tmp_path, monkeypatch):
+    first = run_folder(tmp_path / "first", (35.0, 34.0))
+    other = run_folder(tmp_path / "other", (35.0, 34.0), sentences=11)
+    with pytest.raises(SystemExit, match="compare runs on one test set"):
+        benchmark(monkeypatch, first, other)
+    with pytest.raises(SystemExit, match="no such file; give the folders of finished runs"):
+        benchmark(monkeypatch, first, str(tmp_path / "nowhere"))
+    (tmp_path / "other" / "metrics.json").write_text("{}")
+    with pytest.raises(SystemExit, match="no BLEU by source words"):
+        benchmark(monkeypatch, first, other)

@@ -1,0 +1,168 @@
+"""Export of taggers: words, labels, exact offsets, and texts of any length."""
+
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from graph_checks import only_ops_that_stock_tf_serving_has, strings_are_pinned_to_the_cpu
+from keras_transformers.export import Predictor, tagger
+from pretrained_models import enlivened, lively_encoder
+
+from keras_transformers.data.text import tagging
+from keras_transformers.data.text.conll import Sentences
+from keras_transformers.models import heads
+from keras_transformers.saved_model.description import METADATA_FILE
+
+LABELS = ["O", "B-X", "I-X", "B-Y"]
+HOSTILE = "🎬🎬 good-films, “very” e\u0301te\u0301 (bad) 中国 films\u200b!"
+
+
+@pytest.fixture(scope="module")
+def model():
+    return enlivened(heads.tagger(lively_encoder(), len(LABELS)), seed=6)
+
+
+@pytest.fixture(scope="module")
+def exported(model, tokenizer, tmp_path_factory):
+    """A checked export: read only."""
+    return tagger(model, tokenizer, LABELS, tmp_path_factory.mktemp("tagger"))
+
+
+@pytest.fixture(scope="module")
+def signatures(exported):
+    loaded = tf.saved_model.load(str(exported))
+    return {name: (loaded, function) for name, function in loaded.signatures.items()}
+
+
+def run(signatures, name="serving_default", **inputs):
+    return {key: value.numpy() for key, value in signatures[name][1](**inputs).items()}
+
+
+def sentences_of_words():
+    random = np.random.default_rng(0)
+    known = ["a", "film", "films", "good", "bads", "long", "very", "unknown"]
+    # 500 words take more windows than go through the model at once.
+    return [[known[i] for i in random.integers(0, 8, count)] for count in (3, 1, 40, 500, 14)]
+
+
+def labels_in_training(model, tokenizer, sentences):
+    encoded = tagging.encode(Sentences(sentences), tokenizer, max_sequence_length=16)
+    batches = tagging.dataset(encoded, None, batch_size=16)
+    outputs = (model(batch, training=False) for batch in batches)
+    return tagging.labels_from_logits(encoded, outputs, LABELS)
+
+
+def test_labels_are_those_of_training_however_long_the_text(signatures, model, tokenizer):
+    sentences = sentences_of_words()
+    expected = labels_in_training(model, tokenizer, sentences)
+    assert len({label for row in expected for label in row}) == len(LABELS)
+    answer = run(signatures, text=tf.constant([" ".join(words) for words in sentences]))
+    assert answer["num_tokens"].tolist() == [len(words) for words in sentences]
+    width = max(map(len, sentences))
+    given = [words + [""] * (width - len(words)) for words in sentences]
+    of_words = run(signatures, "words", words=tf.constant(given))
+    for row, (words, labels) in enumerate(zip(sentences, expected, strict=True)):
+        count = len(words)
+        assert [t.decode() for t in answer["tokens"][row][:count]] == words
+        for found in (answer, of_words):
+            assert [label.decode() for label in found["labels"][row][:count]] == labels
+            assert set(found["labels"][row][count:]) <= {b""}
+            assert (found["scores"][row][:count] > 1 / len(LABELS)).all()
+            assert (found["scores"][row][count:] == 0).all()
+        assert (answer["ends"][row][count:] == 0).all()
+        np.testing.assert_allclose(of_words["scores"][row], answer["scores"][row], atol=1e-5)
+
+
+def test_scores_are_probabilities_of_first_pieces(signatures):
+    answer = run(signatures, text=tf.constant(["films good!"]))
+    tokens = run(
+        signatures,
+        "tokens",
+        token_ids=tf.constant([[2, 6, 11, 7, 13, 3]]),  # [CLS] film ##s good ! [SEP]
+        segment_ids=tf.zeros([1, 6], tf.int32),
+        padding_mask=tf.ones([1, 6], tf.bool),
+    )["probabilities"][0]
+    np.testing.assert_allclose(tokens.sum(-1), 1, atol=1e-6)
+    np.testing.assert_allclose(answer["scores"][0], tokens[[1, 3, 4]].max(-1), atol=1e-5)
+    best = tokens[[1, 3, 4]].argmax(-1)
+    assert [label.decode() for label in answer["labels"][0]] == [LABELS[i] for i in best]
+
+
+def test_offsets_are_exact_in_characters(exported):
+    predictor = Predictor(exported)
+    assert predictor.text_names == ("text",)
+    (row, short, empty) = predictor({"text": [HOSTILE, "a film", ""]})
+    assert list(row) == ["ends", "labels", "num_tokens", "scores", "starts", "tokens"]
+    spans = list(zip(row["starts"], row["ends"], strict=True))
+    assert [HOSTILE[start:end] for start, end in spans] == row["tokens"]
+    assert row["tokens"] == [
+        *("🎬🎬", "good-films", ",", "“", "very", "”", "e\u0301te\u0301"),
+        *("(", "bad", ")", "中", "国", "films\u200b", "!"),
+    ]
+    assert len(row["labels"]) == len(row["scores"]) == row["num_tokens"] == 14
+    assert (short["tokens"], short["starts"], short["ends"]) == (["a", "film"], [0, 2], [1, 6])
+    assert empty == {name: 0 if name == "num_tokens" else [] for name in row}
+
+
+def test_offsets_in_bytes_and_shorter_windows(model, tokenizer, tmp_path):
+    folder = tagger(
+        model, tokenizer, LABELS, tmp_path, max_sequence_length=5, offset_unit="byte", check=False
+    )
+    (row,) = Predictor(folder)({"text": [HOSTILE]})
+    raw = HOSTILE.encode()
+    spans = zip(row["starts"], row["ends"], strict=True)
+    assert [raw[start:end].decode() for start, end in spans] == row["tokens"]
+    metadata = json.loads((folder / METADATA_FILE).read_text())
+    assert (metadata["offset_unit"], metadata["max_sequence_length"]) == ("byte", 5)
+
+
+def test_awkward_texts_and_no_texts(signatures):
+    texts = ["", b"\xff\xfe \x00", "long " * 700, " ", b"a\xffb"]
+    answer = run(signatures, text=tf.constant(texts))
+    assert answer["num_tokens"].tolist() == [0, 0, 700, 0, 1]
+    assert answer["tokens"][4, 0] == b"a\xffb"
+    assert (answer["starts"][4, 0], answer["ends"][4, 0]) == (0, 3)
+    nothing = run(signatures, text=tf.constant([], tf.string))
+    assert {n: v.shape for n, v in nothing.items()} == {
+        **dict.fromkeys(("tokens", "labels", "starts", "ends", "scores"), (0, 0)),
+        "num_tokens": (0,),
+    }
+    blank = run(signatures, text=tf.constant([""]))
+    assert blank["labels"].shape == (1, 0)
+
+
+def test_words_without_tokens_and_no_words(signatures):
+    answer = run(signatures, "words", words=tf.constant([["\u200b", "film", ""], ["", "", ""]]))
+    assert answer["labels"][0, 0] == b"O"
+    assert answer["scores"][0, 0] == 0
+    assert answer["labels"][0, 1].decode() in LABELS
+    assert answer["labels"][:, 2].tolist() == [b"", b""]
+    assert answer["labels"][1].tolist() == [b""] * 3
+    for shape in ((0, 0), (2, 0), (0, 3)):
+        empty = run(signatures, "words", words=tf.zeros(shape, tf.string))
+        assert empty["labels"].shape == empty["scores"].shape == shape
+
+
+def test_the_graph_and_what_it_tells(exported):
+    only_ops_that_stock_tf_serving_has(exported)
+    strings_are_pinned_to_the_cpu(exported)
+    metadata = json.loads((exported / METADATA_FILE).read_text())
+    assert (metadata["task"], metadata["labels"]) == ("tagging", LABELS)
+    assert metadata["max_sequence_length"] == 16
+
+
+@pytest.mark.parametrize(
+    ("labels", "options", "message"),
+    [
+        (LABELS[:2], {}, r"2 labels .* for the 4 classes"),
+        (LABELS, {"offset_unit": "bytes"}, "offset_unit='bytes': take 'character' or 'byte'"),
+        (LABELS, {"max_sequence_length": 2}, "give at least 3"),
+    ],
+)
+def test_what_does_not_fit_is_refused(model, tokenizer, tmp_path, labels, options, message):
+    with pytest.raises(ValueError, match=message):
+        tagger(model, tokenizer, labels, tmp_path / "new", **options)
+    with pytest.raises(ValueError, match="'bert_classifier' returns one row of logits a text"):
+        tagger(heads.classifier(lively_encoder(), 4), tokenizer, LABELS, tmp_path / "new")
+    assert not (tmp_path / "new").exists()

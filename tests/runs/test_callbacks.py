@@ -1,0 +1,168 @@
+"""Callbacks: the guard against NaN, saved weights, BLEU while training."""
+
+import errno
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import h5py
+import keras
+import numpy as np
+import pytest
+
+from keras_transformers.runs.guardrails import NonFiniteLossError, StopOnNonFiniteLoss
+from keras_transformers.runs.resume.snapshots import CheckpointError
+from keras_transformers.runs.validation import BleuValidation
+from keras_transformers.runs.weights_files import SaveWeights
+
+
+@pytest.fixture
+def model():
+    keras.utils.set_random_seed(0)
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    return model
+
+
+def rows(count=12):
+    return np.ones((count, 2), "float32"), np.ones((count, 1), "float32")
+
+
+def test_a_loss_that_is_nan_stops_at_its_step_and_keeps_the_last_good_weights(model, tmp_path):
+    path = tmp_path / "last.weights.h5"
+    x, y = rows()
+    callbacks = [StopOnNonFiniteLoss(path), SaveWeights(path)]
+    model.fit(x, y, batch_size=4, verbose=0, callbacks=callbacks)
+    good = model.get_weights()
+    x[5] = np.nan
+    message = rf"loss is nan at step 5 \(batch 2 of epoch 1\); the last good weights are in {path}"
+    with pytest.raises(NonFiniteLossError, match=message):
+        model.fit(x, y, batch_size=4, shuffle=False, verbose=0, callbacks=callbacks)
+    model.load_weights(path)
+    np.testing.assert_array_equal(model.get_weights()[0], good[0])
+
+
+def test_weights_that_the_last_batch_spoiled_are_not_saved(model, tmp_path):
+    path = tmp_path / "last.weights.h5"
+    # The loss is fine before the update, the weights are not after it.
+    model.optimizer.learning_rate = np.inf
+    x, y = rows(4)
+    with pytest.raises(NonFiniteLossError, match=r"val_loss is .* \(the end of epoch 1"):
+        model.fit(
+            x,
+            y,
+            batch_size=4,
+            verbose=0,
+            validation_data=(x, y),
+            callbacks=[StopOnNonFiniteLoss(path), SaveWeights(path)],
+        )
+    assert not path.exists()
+
+
+def test_an_infinite_loss_stops_too(model):
+    x, y = rows()
+    x[:] = 3e38
+    with pytest.raises(NonFiniteLossError, match="loss is inf .* no checkpoint was written yet"):
+        model.fit(x, y, verbose=0, callbacks=[StopOnNonFiniteLoss()])
+
+
+def test_the_best_epoch_is_kept_and_nan_is_never_better(model, tmp_path):
+    saved = SaveWeights(tmp_path / "best.weights.h5", monitor="score")
+    saved.set_model(model)
+    kept = []
+    for epoch, score in enumerate([1.0, float("nan"), 3.0, 2.0]):
+        model.set_weights([np.full((2, 1), epoch, "float32"), np.zeros(1, "float32")])
+        saved.on_epoch_end(epoch, {"score": score})
+        model.load_weights(saved.path)
+        kept.append(int(model.get_weights()[0][0, 0]))
+    assert kept == [0, 0, 2, 2]
+    with pytest.raises(ValueError, match=r"no 'score' in the logs .*they have loss"):
+        saved.on_epoch_end(4, {"loss": 1.0})
+
+
+def test_a_write_that_fails_leaves_the_older_weights(model, tmp_path, monkeypatch):
+    saved = SaveWeights(tmp_path / "last.weights.h5")
+    saved.set_model(model)
+    saved.on_epoch_end(0)
+    before = saved.path.read_bytes()
+
+    def half(path):  # as h5py tells it
+        path.write_bytes(b"half")
+        raise OSError(errno.ENOSPC, "Can't synchronously write data (file write failed: time")
+
+    monkeypatch.setattr(model, "save_weights", half)
+    message = r"last\.weights\.h5: the weights .*\(No space left on device\); what .* is kept"
+    with pytest.raises(CheckpointError, match=message):
+        saved.on_epoch_end(1)
+    assert saved.path.read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["last.weights.h5"]
+
+
+def test_where_there_is_no_room_the_program_ends_as_it_says(tmp_path):
+    """HDF5 alone would have it die of a segmentation fault; the operating system itself refuses."""
+    code = f"""
+        import resource, keras
+        from pathlib import Path
+        from keras_transformers.runs.weights_files import write_weights
+        from keras_transformers.runs.resume.snapshots import CheckpointError
+        model = keras.Sequential([keras.Input((100,)), keras.layers.Dense(1000)])
+        path = Path({str(tmp_path)!r}) / "last.weights.h5"
+        write_weights(model, path)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+        try:
+            write_weights(model, path)
+        except CheckpointError as error:
+            print(error)
+    """
+    environment = {"PYTHONPATH": str(Path(__file__).parents[2]), "KERAS_BACKEND": "numpy"}
+    result = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        capture_output=True,
+        text=True,
+        env=os.environ | environment,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr[-2000:]
+    assert "weights could not be written (File too large); what was written before" in result.stdout
+    assert [path.name for path in tmp_path.iterdir()] == ["last.weights.h5"]
+    with h5py.File(tmp_path / "last.weights.h5") as file:
+        assert file["layers/dense/vars/0"].shape == (100, 1000)
+
+
+def test_bleu_enters_the_logs_of_each_epoch():
+    pytest.importorskip("sacrebleu", reason="needs sacrebleu: pip install -e .[translation]")
+    references = ["the dog sleeps in the warm sun", "a man runs over the green hill"]
+    answers = iter([["", ""], references])
+    validation = BleuValidation(lambda texts: next(answers), ["a", "b"], references, every=2)
+    seen = []
+    for epoch in range(4):
+        logs = {"loss": 1.0}
+        validation.on_epoch_end(epoch, logs)
+        seen.append(logs["val_bleu"])
+    assert seen == pytest.approx([0.0, 0.0, 0.0, 100.0])
+
+
+def test_samples_and_pictures_are_written(tmp_path):
+    pytest.importorskip("sacrebleu", reason="needs sacrebleu: pip install -e .[translation]")
+    drawn = []
+
+    def draw(sources, translations):
+        drawn.append((list(sources), list(translations)))
+        return np.zeros((len(sources), 4, 4, 3), "uint8")
+
+    validation = BleuValidation(
+        lambda texts: [text.upper() for text in texts],
+        ["a|b", "c", "d"],
+        ["x", "y", "z"],
+        log_dir=tmp_path,
+        num_samples=2,
+        draw=draw,
+    )
+    validation.on_epoch_end(0, {})
+    assert drawn == [(["a|b", "c"], ["A|B", "C"])]
+    written = b"".join(path.read_bytes() for path in tmp_path.iterdir())
+    assert b"| a/b | x | A/B |" in written
+    assert b"| d |" not in written
+    assert b"\x89PNG" in written

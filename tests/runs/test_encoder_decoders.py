@@ -1,0 +1,89 @@
+"""The options that recipes of encoder-decoders share."""
+
+import dataclasses
+
+import pytest
+
+from keras_transformers.models.registry import create_model
+from keras_transformers.runs import run as runs
+from keras_transformers.runs.encoder_decoders import EncoderDecoderTraining
+
+
+def test_a_transformer_has_its_norms_in_front_and_one_kind_of_dropout():
+    arguments = EncoderDecoderTraining().model_arguments(300)
+    assert arguments == {
+        "vocabulary_size": 300,
+        "max_sequence_length": 128,
+        "dropout": 0.3,
+        "norm_position": "pre",
+        "attention_dropout": 0.0,
+        "feed_forward_dropout": 0.0,
+    }
+    other = EncoderDecoderTraining(model_options={"norm_position": "post"}).model_arguments(300)
+    assert other == arguments | {"norm_position": "post"}
+
+
+def test_other_families_keep_their_own_defaults():
+    config = EncoderDecoderTraining(model="seq2seq_multi30k", dropout=0.5)
+    assert config.model_arguments(300) == {
+        "vocabulary_size": 300,
+        "max_sequence_length": 128,
+        "dropout": 0.5,
+    }
+
+
+def test_the_ratio_of_teacher_forcing_reaches_model_and_schedule():
+    fast = EncoderDecoderTraining(model="seq2seq_multi30k")
+    assert "teacher_forcing" not in fast.model_arguments(300)
+    assert fast.forcing(10) == []
+    slow = dataclasses.replace(fast, teacher_forcing=0.5, teacher_forcing_decay="linear", epochs=4)
+    assert slow.model_arguments(300)["teacher_forcing"] == 0.5
+    (schedule,) = slow.forcing(10)
+    assert [schedule.ratio(step) for step in (0, 20, 40)] == [1.0, 0.75, 0.5]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"model_options": {"depth": 3}},
+            "transformer_tiny takes no argument 'depth'; it takes vocabulary_size, ",
+        ),
+        ({"teacher_forcing": 0.5}, "transformer_tiny takes no argument 'teacher_forcing'"),
+        (
+            {"model": "seq2seq_multi30k", "teacher_forcing": 1.5},
+            "teacher_forcing=1.5 is no ratio",
+        ),
+        (
+            {"model": "seq2seq_multi30k", "teacher_forcing": -0.5},
+            "teacher_forcing=-0.5 is no ratio",
+        ),
+        ({"teacher_forcing_decay": "linear"}, "--teacher-forcing, which is 1: give a lower one"),
+        (
+            {"model_options": {"dropout": 0.1, "vocabulary_size": 5}},
+            "--model-options dropout, vocabulary_size: the recipe has it by itself",
+        ),
+        (
+            {"model_options": {"teacher_forcing": 0.5, "pad_token_id": 5}},
+            "--model-options pad_token_id, teacher_forcing: the recipe has it by itself",
+        ),
+        ({"model": "transformer_huge"}, "'transformer_huge' is not registered; did you mean"),
+    ],
+)
+def test_wrong_options_are_named(changes, message):
+    config = EncoderDecoderTraining(**changes)
+    with pytest.raises(ValueError, match=message):
+        create_model(config.model, **config.model_arguments(300))
+
+
+def test_a_run_begins_in_a_new_folder_and_resumes_in_its_own(tmp_path):
+    config = EncoderDecoderTraining(runs_dir=tmp_path, name="first")
+    folder = config.begin()
+    assert folder == tmp_path / "first"
+    assert not folder.exists()
+    runs.start(folder, config)
+    with pytest.raises(FileExistsError, match="give the run another --name"):
+        config.begin()
+    assert dataclasses.replace(config, resume=True).begin() == folder
+    with pytest.raises(ValueError, match="model_options was {}, is {'norm_position': 'post'}"):
+        dataclasses.replace(config, resume=True, model_options={"norm_position": "post"}).begin()

@@ -1,0 +1,110 @@
+"""The options that say where a training runs, as far as this machine goes."""
+
+import dataclasses
+import importlib.util
+import signal
+import sys
+from pathlib import Path
+
+import keras
+import pytest
+import tensorflow as tf
+
+from keras_transformers.runs import clusters, preemption, strategies
+from keras_transformers.runs.resume.callback import Resumable
+from keras_transformers.runs.strategies import Scaling
+from keras_transformers.training.distributed import prepare
+
+RECIPES = Path(__file__).parents[2] / "recipes"
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch):
+    for name in (clusters.VARIABLE, "TPU_NAME", "SLURM_PROCID", "JOB_COMPLETION_INDEX"):
+        monkeypatch.delenv(name, raising=False)
+    yield
+    keras.config.set_dtype_policy("float32")
+
+
+def test_one_device_is_stock_keras():
+    config = Scaling()
+    config.begin_strategy()
+    with config.scope():
+        assert not tf.distribute.has_strategy()
+        model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+        model.compile("sgd", "mse")
+    config.prepare(model)
+    assert not {"train_step", "make_train_function", "predict_on_batch"} & vars(model).keys()
+    assert strategies.is_chief()
+
+
+def test_mirrored_takes_the_devices_of_this_machine():
+    config = Scaling(strategy="mirrored", precision="mixed_bfloat16")
+    config.begin_strategy()
+    with config.scope():
+        assert tf.distribute.has_strategy()
+        assert keras.config.dtype_policy().name == "mixed_bfloat16"
+    assert strategies.create("mirrored") is strategies.create("mirrored")
+
+
+def test_what_can_go_on_answers_a_signal_with_another_try(monkeypatch):
+    class Config(Scaling, Resumable):
+        pass
+
+    set_to = []
+    monkeypatch.setattr(preemption.signal, "signal", lambda number, handler: set_to.append(number))
+    monkeypatch.setattr(preemption.signal, "getsignal", lambda number: signal.SIG_DFL)
+    Scaling().begin_strategy()
+    assert set_to == []
+    Config().begin_strategy()
+    assert set_to == [signal.SIGTERM]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"strategy": "parameter_server"}, "fit does not run under it.*--strategy multi_worker"),
+        ({"strategy": "tpu"}, "--strategy tpu: no TPU at TPU_NAME='local'.*tensorflow-tpu"),
+        ({"strategy": "sharded"}, "no strategy 'sharded': there are default, mirrored"),
+        ({"accumulate": 0}, "--accumulate 0: not 1 or more"),
+        ({"worker_index": 0}, "--worker-index are of --strategy multi_worker, not default"),
+        ({"strategy": "multi_worker"}, "which machines\\?"),
+    ],
+)
+def test_what_cannot_be_is_refused(changes, message):
+    with pytest.raises(ValueError, match=message):
+        Scaling(**changes).begin_strategy()
+
+
+def test_workers_that_would_each_train_alone_are_refused(monkeypatch):
+    monkeypatch.setenv(clusters.VARIABLE, clusters.Cluster(("a:1", "b:1"), 1).config())
+    with pytest.raises(ValueError, match="names 2 workers, and each would train alone"):
+        Scaling().begin_strategy()
+    assert not strategies.is_chief()
+
+
+def test_several_steps_an_execution_are_refused():
+    with strategies.create("mirrored").scope():
+        model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1, name="y")])
+        model.compile("sgd", {"y": keras.losses.MeanSquaredError()}, steps_per_execution=2)
+    with pytest.raises(ValueError, match="steps_per_execution=2: compile with 1"):
+        prepare(model)
+
+
+def test_alone_the_chief_comes_first_and_waits_for_nobody():
+    strategies.wait_for_all()
+    assert strategies.chief_first(lambda: 3) == 3
+
+
+@pytest.mark.parametrize(
+    "name", sorted(path.stem for path in RECIPES.glob("*.py") if path.stem != "quickstart")
+)
+def test_every_recipe_has_these_options(name, monkeypatch):
+    spec = importlib.util.spec_from_file_location(name, RECIPES / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, name, module)
+    spec.loader.exec_module(module)
+    assert issubclass(module.Config, Scaling)
+    fields = {field.name: field for field in dataclasses.fields(module.Config)}
+    for field in dataclasses.fields(Scaling):
+        assert fields[field.name].default == field.default, field.name

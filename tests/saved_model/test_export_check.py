@@ -1,0 +1,94 @@
+import json
+import re
+import shutil
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given
+from hypothesis import strategies as st
+
+from keras_transformers.saved_model import check
+
+
+@given(st.lists(st.binary() | st.text().map(str.encode)))
+def test_strings_of_any_bytes_survive_json(values):
+    array = np.array(values, dtype=object)
+    restored = check.decode_array(json.loads(json.dumps(check.encode_array(array))))
+    assert restored.dtype == object
+    assert restored.tolist() == values
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.array([[0.1, 1e-30], [3.0, -7.25]], np.float32),
+        np.array([[True, False]]),
+        np.array([], np.int32).reshape(0, 4),
+        np.array(2**40, np.int64),
+        np.array([[b"a", b"\xff"]], dtype=object),
+    ],
+)
+def test_arrays_survive_json(array):
+    restored = check.decode_array(json.loads(json.dumps(check.encode_array(array))))
+    assert restored.shape == array.shape
+    assert restored.dtype == array.dtype
+    assert restored.tolist() == array.tolist()
+
+
+def test_differences_are_told_with_their_place():
+    expected = {
+        "p": np.array([[0.5, 0.5], [0.25, 0.75]], np.float32),
+        "label": np.array([b"x", b"y"], dtype=object),
+    }
+    assert not list(check.differences(expected, expected, 1e-5))
+    close = expected | {"p": expected["p"] + np.float32(9e-6)}
+    assert not list(check.differences(close, expected, 1e-5))
+    far = {"p": expected["p"].copy(), "label": np.array([b"x", b"z"], dtype=object)}
+    far["p"][1, 0] += 0.125
+    label, p = check.differences(far, expected, 1e-5)
+    assert label == "output 'label': 1 of 2 values differ, at (1,) b'z' instead of b'y'"
+    assert p.startswith("output 'p': 1 of 4 values differ, at (1, 0)")
+    assert "difference 0.125" in p
+
+
+@pytest.mark.parametrize(
+    ("actual", "text"),
+    [
+        ({}, r"outputs \[\] instead of \['p'\]"),
+        ({"p": np.zeros((3,), np.float32)}, r"shape \(3,\) instead of .* \(2,\)"),
+        ({"p": np.zeros((2,), np.float64)}, "float64 of shape"),
+        ({"p": np.array([0.0, np.nan], np.float32)}, r"at \(1,\) .*nan"),
+    ],
+)
+def test_other_outputs_are_differences(actual, text):
+    expected = {"p": np.zeros((2,), np.float32)}
+    (difference,) = check.differences(actual, expected, 1e-5)
+    assert re.search(text, difference)
+
+
+def test_a_wrong_method_name_is_found(exported, tmp_path):
+    folder = shutil.copytree(exported, tmp_path / "copy")
+    updater = tf.compat.v1.saved_model.signature_def_utils.MethodNameUpdater(str(folder))
+    updater.replace_method_name("classify", "tensorflow/serving/predict")
+    updater.save()
+    (failure,) = check.failures(str(folder))
+    assert failure.startswith("V1 session loader: ValueError: signature 'classify' has")
+    assert failure.endswith("'tensorflow/serving/predict' instead of 'tensorflow/serving/classify'")
+
+
+def test_a_check_that_cannot_run_says_why(exported, monkeypatch):
+    monkeypatch.setattr(check.sys, "executable", "/bin/false")
+    with pytest.raises(RuntimeError, match=r"(?s)ended with status 1 .*so it was not published"):
+        check.self_check(exported)
+
+
+def test_a_check_that_fails_tells_its_last_lines(tmp_path):
+    with pytest.raises(RuntimeError, match=r"(?s)ended with status 1 .*No such file"):
+        check.self_check(tmp_path / "nowhere")
+
+
+def test_a_check_that_hangs_is_an_error(exported, monkeypatch):
+    monkeypatch.setattr(check, "_TIMEOUT_S", 0.05)
+    with pytest.raises(RuntimeError, match=r"took more than 0.05 s.*check=False"):
+        check.self_check(exported)

@@ -1,0 +1,77 @@
+import json
+
+import numpy as np
+import pytest
+from keras_transformers.export import Predictor, predict
+
+
+@pytest.fixture(scope="module")
+def predictor(exported):
+    return Predictor(exported)
+
+
+def test_rows_of_json_from_the_newest_version(exported, model, tokenizer):
+    texts = ["a good film", "", "very bad films", "good\udcff", "é"]
+    rows = predict(exported.parent, {"text": texts})
+    assert json.loads(json.dumps(rows)) == rows
+    assert list(rows[0]) == ["label", "label_index", "probabilities"]
+    tokens = tokenizer(
+        [t.encode("utf-8", "surrogateescape") for t in texts], max_sequence_length=16
+    )
+    logits = model(tokens, training=False)["logits"].numpy()
+    probabilities = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
+    np.testing.assert_allclose([row["probabilities"] for row in rows], probabilities, atol=1e-5)
+    assert [row["label_index"] for row in rows] == probabilities.argmax(-1).tolist()
+    assert [row["label"] for row in rows] == [
+        ["negative", "positive"][i] for i in probabilities.argmax(-1)
+    ]
+    assert len({row["label"] for row in rows}) == 2  # the example is not trivial
+
+
+def test_batches_change_nothing(predictor):
+    texts = ["a good film"] * 3 + ["very bad"] * 4
+    whole = predictor({"text": texts})
+    parts = predictor({"text": texts}, batch_size=2)
+    assert [row["label"] for row in whole] == [row["label"] for row in parts]
+    np.testing.assert_allclose(
+        [row["probabilities"] for row in whole], [row["probabilities"] for row in parts], atol=1e-6
+    )
+
+
+def test_no_rows_no_answers(predictor):
+    assert predictor({"text": []}) == []
+
+
+def test_pairs_and_other_signatures(exported_pair):
+    row, other = predict(exported_pair, {"text": ["a film", "a"], "text_b": ["good", "bad film"]})
+    assert row["label"] in ("entailment", "neutral", "contradiction")
+    assert row["probabilities"] != other["probabilities"]
+    tokens = {"token_ids": [[2, 5, 3, 6, 3]], "segment_ids": [[0, 0, 0, 1, 1]]}
+    (answer,) = predict(exported_pair, tokens | {"padding_mask": [[True] * 5]}, signature="tokens")
+    assert len(answer["probabilities"]) == 3
+
+
+@pytest.mark.parametrize(
+    ("inputs", "text"),
+    [
+        ({"texts": ["a"]}, r"takes text with the same number of rows, not rows \{'texts': 1\}"),
+        ({}, "takes text"),
+        ({"text": "a bare string"}, "must be a list of strings, not 'a bare string'"),
+        ({"text": ["a", 3]}, "must be a list of strings"),
+    ],
+)
+def test_inputs_that_do_not_fit(predictor, inputs, text):
+    with pytest.raises(ValueError, match=text):
+        predictor(inputs)
+
+
+def test_columns_of_different_lengths(exported_pair):
+    with pytest.raises(ValueError, match=r"\{'text': 2, 'text_b': 1\}"):
+        predict(exported_pair, {"text": ["a", "b"], "text_b": ["c"]})
+
+
+def test_no_export_and_no_signature(exported, tmp_path):
+    with pytest.raises(FileNotFoundError, match="no export at"):
+        predict(tmp_path, {"text": ["a"]})
+    with pytest.raises(ValueError, match="no signature 'n_best'; it has classify, serving_default"):
+        Predictor(exported, signature="n_best")
