@@ -25,6 +25,15 @@ from keras_transformers.models.registry import create_model
 from keras_transformers.tokenizers import BytePairTokenizer, WordPieceTokenizer, byte_pair_files
 from keras_transformers.tokenizers.word_vocabulary import WordVocabulary
 
+__all__ = [
+    "load_encoder",
+    "load_language_model",
+    "load_pretrainer",
+    "save_elmo_encoder",
+    "save_language_model",
+    "save_pretrainer",
+]
+
 
 def load_encoder(
     *,

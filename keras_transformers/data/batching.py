@@ -1,11 +1,97 @@
 """Which examples share a batch: those of about the same length, in another order each pass."""
 
+import abc
+from collections.abc import Mapping
+from typing import Any, Self
+
 import numpy as np
 import tensorflow as tf
 
+__all__ = ["Batches", "LengthBatches", "index_batches", "num_positions"]
+
 # How many batches of similar length are cut out of one pool of shuffled examples. More batches
 # give less padding; fewer mix the examples better.
-_BATCHES_A_POOL = 50
+_BATCHES_PER_POOL = 50
+
+
+class Batches(abc.ABC):
+    """Examples in batches, as `runs.Run.fit_arguments` takes them.
+
+    Attributes:
+        num_rows: rows of all batches of an epoch together.
+        mean_lengths: tokens of a row on average; where inputs differ, by the name of the input.
+    """
+
+    num_rows: int
+    mean_lengths: float | Mapping[str, float]
+
+    @abc.abstractmethod
+    def __len__(self) -> int:
+        """Batches of an epoch."""
+
+    @abc.abstractmethod
+    def dataset(self, *, skip: int = 0) -> tf.data.Dataset:
+        """The batches: endless where they are shuffled, else one pass in order.
+
+        Args:
+            skip: batches to leave out at the start, without making them.
+        """
+
+    @abc.abstractmethod
+    def of(self, examples: Any) -> Self:
+        """Batches of other examples, made the same way but in order: for validation and tests."""
+
+
+class LengthBatches(Batches):
+    """Batches of examples of about the same length, so that little is padded.
+
+    Every pass sees every example once, in another order, and the order of the n-th pass depends on
+    the seed alone. Unshuffled batches keep the order.
+
+    Args:
+        lengths: (rows,), in tokens.
+        batch_size: rows of a batch; the last one may be smaller.
+        shuffle: whether to shuffle, anew in each pass.
+        seed: of the shuffling.
+
+    Raises:
+        ValueError: there are no rows, or the batch size is below 1.
+    """
+
+    def __init__(self, lengths: np.ndarray, *, batch_size: int, shuffle: bool, seed: int) -> None:
+        _check(lengths, batch_size)
+        self.lengths = np.asarray(lengths)
+        self.batch_size = batch_size
+        self.shuffle = shuffle
+        self.seed = seed
+        self.num_rows = len(self.lengths)
+        self.mean_lengths = float(self.lengths.mean())
+
+    def __len__(self) -> int:
+        return -(-self.num_rows // self.batch_size)
+
+    @property
+    def num_positions(self) -> int:
+        """Positions of one pass, padding included; of shuffled passes it differs a little."""
+        return num_positions(
+            self.lengths, batch_size=self.batch_size, shuffle=self.shuffle, seed=self.seed
+        )
+
+    @abc.abstractmethod
+    def batch(self, indices: tf.Tensor) -> Any:
+        """The rows at `indices` int32 (batch,), in the graph: what `fit` takes as one batch."""
+
+    def dataset(self, *, skip: int = 0) -> tf.data.Dataset:
+        """The batches: endless where they are shuffled, else one pass in order."""
+        indices = index_batches(
+            self.lengths, batch_size=self.batch_size, shuffle=self.shuffle, seed=self.seed
+        )
+        if self.shuffle:
+            indices = indices.repeat()
+        batches = indices.skip(skip).map(
+            self.batch, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True
+        )
+        return batches.prefetch(tf.data.AUTOTUNE)
 
 
 def index_batches(
@@ -19,7 +105,7 @@ def index_batches(
 
     Args:
         lengths: (examples,), in tokens.
-        batch_size: examples a batch; the last one may be smaller.
+        batch_size: examples per batch; the last one may be smaller.
         shuffle: whether to shuffle, anew in each pass.
         seed: of the shuffling.
 
@@ -34,7 +120,7 @@ def index_batches(
         slices = tf.data.Dataset.from_tensor_slices(starts)
         return slices.map(lambda start: order[start : start + batch_size])
 
-    # One number a pass, another in each pass over the same dataset object, as with `shuffle`.
+    # One number per pass, another in each pass over the same dataset object, as with `shuffle`.
     passes = tf.data.Dataset.random(seed=seed, rerandomize_each_iteration=True).take(1)
     num_batches = -(-len(lengths) // batch_size)
     return passes.flat_map(batches_of_pass).apply(
@@ -74,7 +160,7 @@ def _plan(
     if not shuffle:
         return order, starts
     order = tf.random.experimental.stateless_shuffle(order, seed)
-    pool = tf.range(count) // (batch_size * _BATCHES_A_POOL)
+    pool = tf.range(count) // (batch_size * _BATCHES_PER_POOL)
     rank = pool * (tf.reduce_max(lengths) + 1) + tf.gather(lengths, order)
     order = tf.gather(order, tf.argsort(rank, stable=True))
     return order, tf.random.experimental.stateless_shuffle(starts, seed + 1)

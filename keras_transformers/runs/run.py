@@ -1,358 +1,335 @@
-"""What every recipe does around `model.fit`: a folder for the run, callbacks, figures, errors.
+"""A run: what surrounds `model.fit` in every recipe, and the folder where it leaves its files.
 
 A run lives in `runs/<name>/`: `config.json`, `tensorboard/`, `best.weights.h5` of the best epoch
-and `last.weights.h5` of the newest, `checkpoints/` to go on from, `metrics.json`. What it says
-meanwhile, and where, is up to the options of `Logging`.
+and `last.weights.h5` of the newest, `checkpoints/` to resume from, `metrics.json`.
 """
 
 import contextlib
 import dataclasses
-import importlib.util
 import json
-import logging
 import math
-import os
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import keras
-import tyro
 
-from keras_transformers.runs import guardrails
-from keras_transformers.runs import strategies
-from keras_transformers.runs.weights_files import SaveWeights
-from keras_transformers.runs.guardrails import NonFiniteLossError, StopOnNonFiniteLoss
-from keras_transformers.runs.progress import NoProgress, RichProgress
-from keras_transformers.runs.resume.callback import Resumable, check_same
-from keras_transformers.runs.resume.snapshots import CheckpointError
-from keras_transformers.runs.telemetry import JsonLines, Telemetry, TensorBoard
+from keras_transformers import files
+from keras_transformers.data.batching import Batches
+from keras_transformers.inspection import update_cost
+from keras_transformers.runs import clusters, preemption
+from keras_transformers.runs.callbacks import standard_callbacks, update_costs, verbosity
+from keras_transformers.runs.options import MAY_DIFFER, Options
+from keras_transformers.runs.resume.callback import Position, Resume
+from keras_transformers.runs.validation import Validation
+from keras_transformers.runs.workers import is_chief, load_weights
+from keras_transformers.saved_model.exporting import export
+from keras_transformers.saved_model.versions import split_target
+from keras_transformers.training.distributed import prepare
+from keras_transformers.training.strategies import create
+
+__all__ = ["NoBestEpochError", "Run", "check_new", "check_same"]
 
 BEST_WEIGHTS = "best.weights.h5"
 LAST_WEIGHTS = "last.weights.h5"
 METRICS = "metrics.json"
 CONFIG = "config.json"
-PROFILED_STEPS = (10, 14)  # behind those that compile and fill caches
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Logging:
-    """What a run tells while it trains; a recipe's configuration may begin with these options."""
-
-    quiet: bool = False  # no progress on standard output, for batch jobs
-    log_json: str | None = None  # also JSON, a line each: a file's name, or stdout
-    log_every: int = 100  # steps between figures in TensorBoard and JSON
-    profile: bool = False  # of steps 10 to 14, for TensorBoard
-    peak_flops: float | None = None  # of one accelerator, a second: 312e12; gives the utilisation
-
-
-# Options that change nothing in the weights: those of a run that goes on may differ.
-MAY_DIFFER = (
-    *("resume", "checkpoint_every", "export", "export_dtype"),
-    *strategies.PLACE,
-    *(field.name for field in dataclasses.fields(Logging)),
-)
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Run(strategies.Scaling, Logging, Resumable):
-    """A recipe's configuration begins with these options; they mean the same in all of them.
-
-    folder = config.begin()
-    ...  # reads the data, builds and compiles the model
-    resume = Resume(folder / "checkpoints", every=config.checkpoint_every)
-    callbacks = [*runs.callbacks(folder, monitor="val_accuracy", log=config), resume]
-    runs.start(folder, config)
-    position = resume.restore(model, callbacks)
-    model.fit(
-        batches.repeat().skip(position.step), steps_per_epoch=len(batches),
-        initial_epoch=position.epoch, epochs=config.epochs, callbacks=callbacks, ...
-    )
-    metrics = runs.load_best(model, folder, resume.epochs, "val_accuracy")
-    """
-
-    seed: int = 0  # of new weights, dropout and the order of the examples
-    name: str = "run"  # the run's folder in runs_dir
-    runs_dir: Path = Path("runs")
-
-    def begin(self) -> Path:
-        """Sets strategy, precision and seed, checks the run's place.
-
-        Returns:
-            The run's folder. If it is new it is not there yet: `start` creates it, when all options
-            are known to be sound.
-
-        Raises:
-            FileExistsError: the run exists and does not resume.
-            ValueError: it resumes with other options (the differences are said), one of `Scaling`
-                is wrong, or there is no such device.
-        """
-        self.begin_strategy()
-        folder = self.runs_dir / self.name
-        if self.resume and (folder / CONFIG).is_file():
-            check_same(folder, self, may_differ=MAY_DIFFER)
-        elif strategies.is_chief():
-            check_new(folder)
-            if self.resume:  # one command for a scheduler, the first time and all others
-                print(f"{folder}: no run that could go on, so it begins")
-        keras.utils.set_random_seed(self.seed)
-        return folder
 
 
 class NoBestEpochError(ArithmeticError):
-    """The figure that tells the best epoch was NaN in all of them."""
+    """The figure that decides which epoch is best was NaN in all of them."""
 
 
-def command_line(main: Callable[[Any], Any], config_class: type) -> None:
-    """Calls `main` with a configuration, a dataclass, made from the command line.
+class Run:
+    """One training, from its options to its files.
 
-    What this package logs, counts above all, is printed. A loss that is NaN, a run without a best
-    epoch, a batch for which there is no memory, or a disk without room ends the program with one
-    line and status 1.
-    """
-    logger = logging.getLogger("keras_transformers")
-    logger.setLevel(logging.INFO)
-    logger.handlers = [_Printer()]
-    config: Any = tyro.cli(config_class)
-    try:
-        main(config)
-        strategies.leave_together()
-    except (NonFiniteLossError, NoBestEpochError, CheckpointError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        raise SystemExit(1) from error
-    except Exception as error:
-        if reason := guardrails.no_room(error):
-            line = str(error).partition("\n")[0].rpartition("}} ")[2]  # behind the name of an op
-            place = getattr(error, "filename", None) or line
-            message = f"{place}: {reason}; make room, and give the same command with --resume"
-        elif guardrails.is_out_of_memory(error):
-            message = _memory_message(error, config)
-        else:
-            raise
-        print(f"error: {message}", file=sys.stderr)
-        raise SystemExit(1) from error
+        with run.scope():
+            model = ...
+            model.compile(...)
+        model.fit(**run.fit_arguments(model, batches, validation=dev, monitor="val_accuracy"))
+        run.load_best()
+        run.finish(pipeline, {"dev_accuracy": ...})
 
+    Making one sets strategy, precision and seed and joins the other workers, so it comes before
+    anything else TensorFlow does.
 
-def _memory_message(error: Exception, config: Any) -> str:
-    """What to try, in the options of this recipe."""
-    by_tokens = hasattr(config, "batch_tokens")
-    return guardrails.out_of_memory_message(
-        error,
-        batch_size=getattr(config, "batch_tokens" if by_tokens else "batch_size", None),
-        unit="tokens" if by_tokens else "examples",
-        option="--batch-tokens" if by_tokens else "--batch-size",
-        accumulate=getattr(config, "accumulate", None),
-    )
+    Args:
+        config: the recipe's options.
 
-
-class _Printer(logging.Handler):
-    """Prints to what is standard output at that moment."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        print(self.format(record), flush=True)
-
-
-@contextlib.contextmanager
-def user_errors() -> Iterator[None]:
-    """Ends the program with one line and status 2 where a ValueError or OSError would a traceback.
-
-    For the part of a recipe that reads what the user gave. Outside of it an error is ours, and
-    deserves its traceback.
-    """
-    try:
-        yield
-    except (ValueError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        raise SystemExit(2) from error
-
-
-def check_installed(*packages: str, extra: str) -> None:
-    """Sees at the beginning what would be missed after an epoch.
+    Attributes:
+        config: as given.
+        folder: of the run; `make_folder` creates it.
+        is_prepared: whether `fit_arguments` was called: before that, errors are the user's.
 
     Raises:
-        ValueError: a package of the extra is not installed.
+        FileExistsError: the run exists and does not resume, or the export exists.
+        ValueError: it resumes with other options (the message lists the differences), an option is
+            wrong, or there is no such device.
     """
-    missing = [package for package in packages if importlib.util.find_spec(package) is None]
-    if missing:
-        raise ValueError(
-            f"{', '.join(missing)} not installed: pip install 'keras-transformers[{extra}]'"
-        )
+
+    def __init__(self, config: Options) -> None:
+        self.config = config
+        self.folder = config.runs_dir / config.name
+        self.is_prepared = False
+        self._started = time.time()
+        self._model: Any = None
+        self._monitor: str | None = None
+        self._resume: Resume | None = None
+        self._callbacks: list[keras.callbacks.Callback] = []
+        _begin_strategy(config)
+        if config.resume and (self.folder / CONFIG).is_file():
+            check_same(self.folder, config, may_differ=MAY_DIFFER)
+        elif is_chief():
+            check_new(self.folder)
+            if config.resume:  # one command for a scheduler, the first time and all others
+                print(f"{self.folder}: nothing to resume, so the run starts")
+        if config.export and is_chief():
+            split_target(config.export)
+        keras.utils.set_random_seed(config.seed)
+
+    @property
+    def epochs(self) -> list[dict[str, float]]:
+        """The logs of every epoch so far, each with its number from 1, `epoch`."""
+        return self._resume.epochs if self._resume else []
+
+    @property
+    def position(self) -> Position:
+        """How far the training is; a resumed one does not start at zero."""
+        return self._resume.position if self._resume else Position()
+
+    def scope(self) -> contextlib.AbstractContextManager[Any]:
+        """Where the model is built and compiled."""
+        if self.config.strategy == "default":
+            return contextlib.nullcontext()
+        return create(self.config.strategy).scope()
+
+    def make_folder(self) -> Path:
+        """Creates the run's folder with the configuration, and returns it.
+
+        `fit_arguments` does so; call it only if files go there earlier. All options should be known
+        to be sound by then.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if is_chief():
+            files.write_json(self.folder / CONFIG, dataclasses.asdict(self.config))
+        return self.folder
+
+    def fit_arguments(
+        self,
+        model: keras.Model,
+        batches: Batches,
+        *,
+        validation: Batches | None = None,
+        score: Callable[[], Mapping[str, float]] | None = None,
+        score_every: int = 1,
+        monitor: str | None = None,
+        callbacks: Sequence[keras.callbacks.Callback] = (),
+        last_callbacks: Sequence[keras.callbacks.Callback] = (),
+        epochs: range | None = None,
+        flops_rules: Mapping[type, Any] | None = None,
+    ) -> dict[str, Any]:
+        """What `model.fit` takes: batches, callbacks, and where to start.
+
+        A stopped run continues: weights, optimizer, random numbers and metrics are restored bit for
+        bit, and the batches that are done are skipped.
+
+        Args:
+            model: built and compiled in `scope`.
+            batches: to train on.
+            validation: measured by Keras after each epoch.
+            score: measured after each epoch as well; its figures get the prefix "val_" in the logs.
+            score_every: epochs between calls of `score`; the others repeat its last figures.
+            monitor: the figure that decides which epoch is best, the higher the better; None keeps
+                the weights of the last epoch only.
+            callbacks: of the recipe, called before the standard ones.
+            last_callbacks: of the recipe, called after them.
+            epochs: of this call, for a training in phases; all of `config.epochs` by default.
+            flops_rules: how to count the FLOPs of layers that `inspection` does not know.
+
+        Raises:
+            ValueError: an option is wrong, or the checkpoint does not fit the model.
+        """
+        config: Any = self.config
+        rows = batches.num_rows / len(batches)
+        cost = update_cost(model, rows=rows, length=batches.mean_lengths, rules=flops_rules)
+        if self._resume is None:
+            prepare(model, accumulate=config.accumulate)
+            self._model, self._monitor = model, monitor
+            self._resume = Resume(self.folder / "checkpoints", every=config.checkpoint_every)
+            self._callbacks = [
+                *([Validation(score, every=score_every)] if score else []),
+                *callbacks,
+                *standard_callbacks(
+                    self.folder,
+                    config,
+                    last=LAST_WEIGHTS,
+                    best=BEST_WEIGHTS,
+                    monitor=monitor,
+                    tokens_per_step=cost.tokens_per_step,
+                    flops_per_step=cost.flops_per_step,
+                ),
+                *last_callbacks,
+                self._resume,
+            ]
+            self.make_folder()
+            self._resume.restore(model, self._callbacks)
+        else:
+            update_costs(self._callbacks, **cost._asdict())
+        epochs = range(config.epochs) if epochs is None else epochs
+        position = self.position
+        first = max(epochs.start, position.epoch)
+        done = (first - epochs.start) * len(batches)
+        if first == position.epoch:
+            done += position.batch
+        self.is_prepared = True
+        return {
+            "x": batches.dataset(skip=done),
+            "steps_per_epoch": len(batches),
+            "validation_data": validation.dataset() if validation else None,
+            "initial_epoch": first,
+            "epochs": epochs.stop,
+            "shuffle": False,  # the batches are shuffled already
+            "callbacks": self._callbacks,
+            "verbose": verbosity(),
+        }
+
+    def load_best(self) -> dict[str, float]:
+        """Gives the model the weights of its best epoch.
+
+        Returns:
+            The monitored figure there, `best`, and the epoch's number from 1, `best_epoch`.
+
+        Raises:
+            NoBestEpochError: the figure was NaN in all epochs, as a correlation is where the model
+                gives every example the same answer.
+        """
+        found = {int(epoch["epoch"]): epoch[self._monitor] for epoch in self.epochs}
+        numbers = [number for number, value in found.items() if not math.isnan(value)]
+        if not numbers:
+            raise NoBestEpochError(
+                f"{self._monitor} was NaN in all of {len(found)} epochs, so none is the best: the "
+                "model gives all examples the same answer, or the dev set has only one. Train "
+                f"longer or at another learning rate; the last weights are in "
+                f"{self.folder / LAST_WEIGHTS}"
+            )
+        best = max(numbers, key=lambda number: found[number])  # the first of equals
+        load_weights(self._model, self.folder / BEST_WEIGHTS)
+        return {"best": float(found[best]), "best_epoch": best}
+
+    def load_last(self) -> None:
+        """Gives the model the weights that it had at the end of the last epoch."""
+        load_weights(self._model, self.folder / LAST_WEIGHTS)
+
+    def finish(
+        self,
+        pipeline: Any,
+        figures: Mapping[str, Any],
+        *,
+        scores: Collection[str] = ("dev_", "test_"),
+    ) -> dict[str, Any]:
+        """Reports the figures, writes `metrics.json`, and exports the pipeline if asked to.
+
+        Args:
+            pipeline: with the weights that are the result of the run.
+            figures: name -> number, string or list.
+            scores: the export tells those figures whose names have one of these in them.
+
+        Returns:
+            The figures, with `epochs`, the logs of each, and `seconds` since the run started or
+            was resumed.
+        """
+        metrics = {
+            **figures,
+            "epochs": self.epochs,
+            "seconds": round(time.time() - self._started),
+        }
+        if not is_chief():
+            return metrics
+        files.write_json(self.folder / METRICS, metrics)
+        for name, value in metrics.items():
+            if isinstance(value, float):
+                print(f"{name}: {value:.4f}")
+            elif not isinstance(value, list):
+                print(f"{name}: {value}")
+        print(f"written: {self.folder / METRICS}")
+        if self.config.export:
+            told = {
+                name: value
+                for name, value in metrics.items()
+                if any(part in name for part in scores)
+                and isinstance(value, float)
+                and math.isfinite(value)
+            }
+            folder = export(
+                pipeline, self.config.export, scores=told, weights_dtype=self.config.weights_dtype
+            )
+            print(f"exported: {folder}")
+        return metrics
 
 
-def check_new(folder: str | os.PathLike[str]) -> Path:
+def check_new(folder: Path) -> Path:
     """The folder of a new run, not yet created.
 
     Raises:
         FileExistsError: it exists and is not empty: a run is never overwritten.
     """
-    path = Path(folder)
-    if path.is_file() or (path.is_dir() and any(path.iterdir())):
-        raise FileExistsError(f"{path} exists: give the run another --name, or remove the folder")
-    return path
+    if folder.is_file() or (folder.is_dir() and any(folder.iterdir())):
+        raise FileExistsError(f"{folder} exists: give the run another --name, or remove the folder")
+    return folder
 
 
-def start(folder: Path, config: Any) -> None:
-    """Creates the run's folder with the configuration, a dataclass, in `config.json`.
-
-    Of several workers the chief's is written.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    if strategies.is_chief():
-        write_json(folder / CONFIG, dataclasses.asdict(config))
-
-
-def callbacks(
-    folder: Path,
-    *,
-    monitor: str,
-    log: Logging | None = None,
-    tokens_per_step: float | None = None,
-    flops_per_step: float | None = None,
-) -> list[keras.callbacks.Callback]:
-    """What every `fit` takes: guards, figures, logs, progress, and weights on disk.
-
-    They stop on a loss that is NaN; add gradient norm, learning rate and rates to the logs; write
-    them for TensorBoard and as JSON; keep the newest weights, and those of the best epoch. Of
-    several workers the chief alone writes and shows progress.
+def check_same(folder: Path, config: Any, *, may_differ: Collection[str] = ()) -> Path:
+    """The folder of a run that was started with the same configuration.
 
     Args:
-        folder: the run's.
-        monitor: the figure that tells the best epoch, the higher the better.
-        log: what to tell; the defaults of `Logging` if None.
-        tokens_per_step: real tokens of an update, of all replicas; gives tokens a second.
-        flops_per_step: of such an update; with `log.peak_flops` it gives the utilisation. Both are
-            those of `inspection.update_cost`.
+        folder: of the run.
+        config: a dataclass.
+        may_differ: its fields that do not matter.
 
     Raises:
-        ValueError: `log_every` or `peak_flops` is not above 0.
+        FileNotFoundError: no run was started there.
+        ValueError: it was started with another configuration; the message lists the differences.
     """
-    log = log or Logging()
-    telemetry = Telemetry(
-        every=log.log_every,
-        tokens_per_step=tokens_per_step,
-        flops_per_step=flops_per_step,
-        peak_flops=log.peak_flops,
-    )
-    saved = [
-        SaveWeights(folder / LAST_WEIGHTS),
-        SaveWeights(folder / BEST_WEIGHTS, monitor=monitor),
+    path = folder / CONFIG
+    if not path.is_file():
+        raise FileNotFoundError(f"{folder}: no run to resume; check --name, or leave --resume out")
+    before = files.read_json(path)
+    now = json.loads(json.dumps(dataclasses.asdict(config), default=str))  # as it was written
+    differences = [
+        f"{name} was {before.get(name)}, is {now.get(name)}"
+        for name in sorted((before.keys() | now.keys()) - set(may_differ))
+        if before.get(name) != now.get(name)
     ]
-    facts = {
-        "run": str(folder),
-        "tokens_per_step": tokens_per_step,
-        "flops_per_step": flops_per_step,
-        "peak_flops": log.peak_flops,
-    }
-    told = _told(folder, log, facts) if strategies.is_chief() else [NoProgress()]
-    return [StopOnNonFiniteLoss(folder / LAST_WEIGHTS), telemetry, *told, *saved]
-
-
-def set_cost(
-    callbacks: Sequence[keras.callbacks.Callback], *, tokens_per_step: float, flops_per_step: float
-) -> None:
-    """Tells `callbacks` that from the next `fit` on an update takes this much.
-
-    For a training in phases of other lengths, each a `fit`; see `inspection.update_cost`.
-    """
-    for callback in callbacks:
-        if isinstance(callback, Telemetry):
-            callback.tokens_per_step = tokens_per_step
-            callback.flops_per_step = flops_per_step
-        elif isinstance(callback, JsonLines):
-            callback.facts |= {"tokens_per_step": tokens_per_step, "flops_per_step": flops_per_step}
-
-
-def _told(
-    folder: Path, log: Logging, facts: Mapping[str, Any]
-) -> Iterator[keras.callbacks.Callback]:
-    """What writes the logs, and shows progress."""
-    yield TensorBoard(
-        str(folder / "tensorboard"),
-        update_freq=log.log_every,
-        profile_batch=PROFILED_STEPS if log.profile else 0,
-    )
-    if log.log_json:
-        yield JsonLines(log.log_json, every=log.log_every, facts=facts)
-    if log.quiet:
-        yield NoProgress()
-    elif sys.stdout.isatty():
-        yield RichProgress()
-
-
-def verbosity() -> int:
-    """Keras' `verbose`: one line an epoch in a log; on a terminal `callbacks` brings the bar."""
-    return 1 if sys.stdout.isatty() else 2
-
-
-def load_best(
-    model: keras.Model, folder: Path, epochs: Sequence[Mapping[str, float]], monitor: str
-) -> dict[str, float]:
-    """Gives the model the weights of the best epoch.
-
-    Args:
-        model: after training.
-        folder: the run's.
-        epochs: the figures of each, as `Resume.epochs` has them.
-        monitor: the one that told `callbacks` which was the best.
-
-    Returns:
-        That figure, `best`, and the epoch's number from 1, `best_epoch`.
-
-    Raises:
-        NoBestEpochError: it was NaN in all epochs, as a correlation is where the model gives every
-            example the same answer.
-    """
-    found = {int(epoch["epoch"]): epoch[monitor] for epoch in epochs}
-    numbers = [number for number, value in found.items() if not math.isnan(value)]
-    if not numbers:
-        raise NoBestEpochError(
-            f"{monitor} was NaN in all of {len(found)} epochs, so that none is the best: the "
-            "model gives all examples the same answer, or the dev set has but one. Train longer or "
-            f"at another learning rate; the last weights are in {folder / LAST_WEIGHTS}"
+    if differences:
+        raise ValueError(
+            f"{folder} was started with another configuration: {', '.join(differences)}; give the "
+            "same options, or another --name"
         )
-    best = max(numbers, key=lambda number: found[number])  # of equals the first, as SaveWeights
-    strategies.load_weights(model, folder / BEST_WEIGHTS)
-    return {"best": float(found[best]), "best_epoch": best}
+    return folder
 
 
-def scores(metrics: Mapping[str, Any], *parts: str) -> dict[str, float]:
-    """What an export tells of how good its model is: the `scores` of `export.classifier` and such.
+def _begin_strategy(config: Options) -> None:
+    """Joins the other workers, and sets the precision, before TensorFlow has work to do.
 
-    Args:
-        metrics: the run's figures.
-        parts: the names of those that count have one of these in them; by default "dev_" and
-            "test_". Only numbers that are finite are taken.
+    From now on the process ends with status 75 if it is told to stop, or if another worker is gone;
+    see `preemption`.
     """
-    return {
-        name: value
-        for name, value in metrics.items()
-        if any(part in name for part in parts or ("dev_", "test_"))
-        and isinstance(value, float)
-        and math.isfinite(value)
-    }
-
-
-def report(folder: Path, metrics: Mapping[str, Any]) -> None:
-    """Prints the figures, and writes them to `metrics.json`; of several workers the chief does."""
-    if not strategies.is_chief():
-        return
-    write_json(folder / METRICS, metrics)
-    for name, value in metrics.items():
-        if isinstance(value, float):
-            print(f"{name}: {value:.4f}")
-        elif not isinstance(value, list):
-            print(f"{name}: {value}")
-    print(f"written: {folder / METRICS}")
-
-
-def write_json(path: Path, value: Any) -> None:
-    """Writes JSON beside `path` and renames it, so that no half-written file is ever seen."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        beside.write_text(
-            json.dumps(value, indent=2, ensure_ascii=False, default=str) + "\n", encoding="utf-8"
+    if config.accumulate < 1:
+        raise ValueError(f"--accumulate {config.accumulate}: not 1 or more")
+    if config.strategy == "multi_worker":
+        clusters.join(config.workers, config.worker_index)
+        preemption.leave_with_the_others()
+    elif config.workers or config.worker_index is not None:
+        raise ValueError(
+            f"--workers and --worker-index are for --strategy multi_worker, not {config.strategy}"
         )
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)
+    elif (cluster := clusters.from_environment()) and len(cluster.workers) > 1:
+        raise ValueError(
+            f"{clusters.VARIABLE} names {len(cluster.workers)} workers, and each would train "
+            f"alone under --strategy {config.strategy}: give --strategy multi_worker, or unset it"
+        )
+    create(config.strategy)
+    # Not before: while TensorFlow waits for the other workers Python hears no signal.
+    preemption.leave_on_termination()
+    keras.config.set_dtype_policy(config.precision)

@@ -1,4 +1,4 @@
-"""The one way in which anything is exported: a pipeline's signatures, written, checked, published."""
+"""The one export: a pipeline's signatures as a SavedModel, written, checked, published."""
 
 import json
 import os

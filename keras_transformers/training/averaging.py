@@ -23,6 +23,8 @@ import keras
 import ml_dtypes
 import numpy as np
 
+__all__ = ["CheckpointAveraging", "SwapAverageWeights", "average_checkpoints"]
+
 _WEIGHTS_MEMBER = "model.weights.h5"  # of a .keras archive
 _SUFFIXES = (".weights.h5", ".keras")
 

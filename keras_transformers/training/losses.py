@@ -10,6 +10,8 @@ from typing import Any
 import keras
 from keras import ops
 
+__all__ = ["TokenCrossentropy", "token_crossentropy"]
+
 _PACKAGE = "keras_transformers"
 
 

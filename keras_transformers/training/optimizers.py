@@ -5,6 +5,8 @@ from typing import Any
 import keras
 from keras import ops
 
+__all__ = ["adam", "adamw", "lamb"]
+
 _PACKAGE = "keras_transformers"
 # Biases, and the gains and shifts of normalizations. `exclude_from_weight_decay` searches these in
 # the name that its backend gives a variable: "gamma" on JAX, "encoder/norm/gamma:0" on TensorFlow.

@@ -6,6 +6,8 @@ from typing import Any
 import keras
 from keras import ops
 
+__all__ = ["OutputIsLoss", "SampledSoftmax"]
+
 _PACKAGE = "keras_transformers"
 
 

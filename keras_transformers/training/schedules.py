@@ -11,6 +11,15 @@ from typing import Any, Literal
 import keras
 from keras import ops
 
+__all__ = [
+    "Decay",
+    "WarmupCosineDecay",
+    "WarmupInverseSqrt",
+    "WarmupLinearDecay",
+    "noam",
+    "warmup_schedule",
+]
+
 _PACKAGE = "keras_transformers"
 
 Decay = Literal["inverse_sqrt", "cosine", "linear"]

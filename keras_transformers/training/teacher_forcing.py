@@ -5,6 +5,8 @@ from typing import Any, Literal
 
 import keras
 
+__all__ = ["TeacherForcingSchedule"]
+
 ForcingDecay = Literal["constant", "linear", "inverse_sigmoid"]
 _DECAYS = ("constant", "linear", "inverse_sigmoid")
 

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-
 from keras_transformers.pipelines.bounded_memory import in_chunks
 
 OUTPUTS = {

@@ -9,10 +9,10 @@ from pathlib import Path
 import keras
 import pytest
 import tensorflow as tf
+from keras_transformers.runs.strategies import Scaling
 
 from keras_transformers.runs import clusters, preemption, strategies
 from keras_transformers.runs.resume.callback import Resumable
-from keras_transformers.runs.strategies import Scaling
 from keras_transformers.training.distributed import prepare
 
 RECIPES = Path(__file__).parents[2] / "recipes"

@@ -9,11 +9,11 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from keras_transformers.saved_model.writing import Signature, write
 
 from keras_transformers.saved_model import check
 from keras_transformers.saved_model import writing as saved_model
 from keras_transformers.saved_model.description import METADATA_FILE
-from keras_transformers.saved_model.writing import Signature, write
 
 
 def doubling(variable, **changes):

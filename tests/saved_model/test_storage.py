@@ -4,10 +4,10 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from keras_transformers.saved_model.writing import Signature, write
 
 from keras_transformers.saved_model import check
 from keras_transformers.saved_model.storage import StoredWeights
-from keras_transformers.saved_model.writing import Signature, write
 
 
 @pytest.fixture

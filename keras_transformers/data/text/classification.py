@@ -1,27 +1,27 @@
-"""Batches of texts, or pairs of texts, with one label each, that `model.fit` takes.
+"""Batches of texts, or pairs of texts, with one label each.
 
-    examples.load -> cleaning.deduplicate, split -> dataset
-
-Nothing is cut silently: `dataset` logs, and `statistics` returns, what is trimmed and padded.
+Nothing is cut silently: what is trimmed and padded is counted and logged.
 """
 
 import dataclasses
 import logging
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Self
 
 import numpy as np
 import tensorflow as tf
 
-from keras_transformers.data import batching
+from keras_transformers.data.batching import LengthBatches
 from keras_transformers.data.text.examples import Examples
+
+__all__ = ["TextBatches"]
 
 _logger = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True)
 class Statistics:
-    """What batching did: counts of examples, and of tokens ([CLS] and [SEP] included)."""
+    """What batching did: counts of one pass."""
 
     source: str
     num_examples: int
@@ -38,115 +38,77 @@ class Statistics:
         )
 
 
-class Tokenizer(Protocol):
-    """What `dataset` asks of a tokenizer; `WordPieceTokenizer` is one."""
+class TextBatches(LengthBatches):
+    """Batches of (inputs, {"logits": label ids}).
 
-    def __call__(
-        self, text: Any, text_b: Any = None, *, max_sequence_length: int
-    ) -> dict[str, Any]:
-        """Packs texts (batch,) into token_ids, segment_ids, padding_mask, each (batch, seq)."""
-        ...
-
-    def lengths(self, text: Any, text_b: Any = None) -> Any:
-        """Packed lengths before anything is trimmed: int32 (batch,)."""
-        ...
-
-
-def dataset(
-    examples: Examples,
-    tokenizer: Tokenizer,
-    labels: Sequence[str] | None,
-    *,
-    batch_size: int,
-    max_sequence_length: int,
-    shuffle: bool = False,
-    seed: int = 0,
-) -> tf.data.Dataset:
-    """Batches of (inputs, {"logits": label ids}), one pass over the examples.
-
-    A batch is as long as its longest text. Shuffled batches hold texts of about the same length,
-    so that little is padded; every pass sees every example once, in another order, and the order
-    of the n-th pass depends on `seed` alone. Unshuffled batches keep the order of `examples`.
+    Texts are tokenized once, when the batches are made. A batch is as long as its longest text.
     What is trimmed and padded is logged: as a warning where inputs are trimmed.
 
     Args:
-        examples: what to batch.
-        tokenizer: packs texts into token_ids and segment_ids, int32, and padding_mask, bool, each
-            (batch, seq), inside the graph.
-        labels: label -> id is its position here. None: no targets, only the inputs dict.
-        batch_size: examples a batch; the last one may be smaller.
-        max_sequence_length: in tokens, [CLS] and [SEP] included; longer inputs are trimmed.
+        examples: what to batch; without labels the batches are the inputs alone.
+        pipeline: a `pipelines.TextClassifier`, which tokenizes and packs the texts.
+        batch_size: examples that go through the model at once.
+        accumulate: so many batches make one, for gradients that accumulate.
         shuffle: whether to shuffle, anew in each pass.
         seed: of the shuffling.
 
     Raises:
-        ValueError: no examples, a batch size below 1, or a label that is not in `labels`.
+        ValueError: no examples, a batch size below 1, or a label that the pipeline does not know.
     """
-    if not len(examples):
-        raise ValueError(f"{examples.source}: no examples")
-    texts = tf.constant(examples.texts)
-    texts_b = None if examples.texts_b is None else tf.constant(examples.texts_b)
-    targets = None if labels is None else tf.constant(_label_ids(examples, labels))
-    full_lengths = _lengths(examples, tokenizer)
-    lengths = np.minimum(full_lengths, max_sequence_length)
-    counts = _statistics(
-        examples.source, full_lengths, max_sequence_length, batch_size, shuffle, seed
-    )
-    _logger.log(logging.WARNING if counts.num_trimmed else logging.INFO, "%s", counts)
 
-    def encode(indices: tf.Tensor) -> Any:
-        text_b = None if texts_b is None else tf.gather(texts_b, indices)
-        inputs = tokenizer(
-            tf.gather(texts, indices), text_b, max_sequence_length=max_sequence_length
+    def __init__(
+        self,
+        examples: Examples,
+        pipeline: Any,
+        *,
+        batch_size: int,
+        accumulate: int = 1,
+        shuffle: bool = True,
+        seed: int = 0,
+    ) -> None:
+        if not len(examples):
+            raise ValueError(f"{examples.source}: no examples")
+        self.examples = examples
+        self.pipeline = pipeline
+        texts_b = () if examples.texts_b is None else (examples.texts_b,)
+        self._segments = pipeline.tokenize(*map(tf.constant, (examples.texts, *texts_b)))
+        full = pipeline.lengths(self._segments).numpy()
+        super().__init__(
+            np.minimum(full, pipeline.max_sequence_length),
+            batch_size=batch_size * accumulate,
+            shuffle=shuffle,
+            seed=seed,
         )
-        return inputs if targets is None else (inputs, {"logits": tf.gather(targets, indices)})
+        self._row_size = batch_size
+        self._targets = None if examples.labels is None else self.targets(examples)
+        self.statistics = Statistics(
+            examples.source,
+            len(examples),
+            int(np.sum(full > pipeline.max_sequence_length)),
+            int(self.lengths.sum()),
+            self.num_positions - int(self.lengths.sum()),
+        )
+        level = logging.WARNING if self.statistics.num_trimmed else logging.INFO
+        _logger.log(level, "%s", self.statistics)
 
-    batches = batching.index_batches(lengths, batch_size=batch_size, shuffle=shuffle, seed=seed)
-    return batches.map(encode, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True).prefetch(
-        tf.data.AUTOTUNE
-    )
+    def targets(self, examples: Examples) -> dict[str, Any]:
+        """Output of the model -> its targets (examples, ...)."""
+        return {"logits": tf.constant(label_ids(examples, self.pipeline.labels))}
 
+    def batch(self, indices: tf.Tensor) -> Any:
+        """The examples at `indices` int32 (batch,), in the graph."""
+        inputs = self.pipeline.pack([tf.gather(part, indices) for part in self._segments])
+        if self._targets is None:
+            return inputs
+        return inputs, {name: tf.gather(value, indices) for name, value in self._targets.items()}
 
-def statistics(
-    examples: Examples,
-    tokenizer: Tokenizer,
-    *,
-    batch_size: int,
-    max_sequence_length: int,
-    shuffle: bool = False,
-    seed: int = 0,
-) -> Statistics:
-    """Counts what `dataset` trims and pads, with the same arguments.
-
-    The padding of shuffled batches differs a little from pass to pass; one pass is counted.
-    """
-    lengths = _lengths(examples, tokenizer)
-    return _statistics(examples.source, lengths, max_sequence_length, batch_size, shuffle, seed)
-
-
-def _lengths(examples: Examples, tokenizer: Tokenizer) -> np.ndarray:
-    """Packed lengths before trimming, int32 (n,)."""
-    texts_b = None if examples.texts_b is None else tf.constant(examples.texts_b)
-    return tokenizer.lengths(tf.constant(examples.texts), texts_b).numpy()
+    def of(self, examples: Examples) -> Self:
+        """Batches of other examples, made the same way but in order."""
+        return type(self)(examples, self.pipeline, batch_size=self._row_size, shuffle=False)
 
 
-def _statistics(
-    source: str,
-    full: np.ndarray,
-    max_sequence_length: int,
-    batch_size: int,
-    shuffle: bool,
-    seed: int,
-) -> Statistics:
-    lengths = np.minimum(full, max_sequence_length)
-    num_positions = batching.num_positions(
-        lengths, batch_size=batch_size, shuffle=shuffle, seed=seed
-    )
-    num_trimmed, num_tokens = int(np.sum(full > max_sequence_length)), int(lengths.sum())
-    return Statistics(source, len(lengths), num_trimmed, num_tokens, num_positions - num_tokens)
-
-
-def _label_ids(examples: Examples, labels: Sequence[str]) -> np.ndarray:
+def label_ids(examples: Examples, labels: Sequence[str]) -> np.ndarray:
+    """The labels' positions in `labels`: int32 (examples,)."""
     if examples.labels is None:
         raise ValueError(f"{examples.source}: examples without labels cannot be targets")
     ids = {label: i for i, label in enumerate(labels)}

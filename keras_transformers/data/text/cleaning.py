@@ -11,6 +11,8 @@ import numpy as np
 
 from keras_transformers.data.text.examples import Examples
 
+__all__ = ["deduplicate", "overlap", "split"]
+
 
 @dataclasses.dataclass(frozen=True)
 class Duplicates:

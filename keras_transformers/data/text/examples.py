@@ -13,6 +13,8 @@ from typing import Literal
 
 from keras_transformers.files import FileFormat, file_format, read_objects, read_table
 
+__all__ = ["Examples", "label_set", "load", "majority_share"]
+
 Column = str | int
 Header = Literal["auto", "present", "absent"]
 Row = tuple[int, list[str]]  # (line number, cells)

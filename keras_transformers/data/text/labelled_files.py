@@ -1,4 +1,4 @@
-"""The labelled texts of a classification, as its recipes are told of them: options and reading."""
+"""The labelled texts of a classification, as options of a recipe, and how they are read."""
 
 import dataclasses
 import functools
@@ -8,6 +8,8 @@ from typing import Literal, NamedTuple
 
 from keras_transformers.data.text.cleaning import deduplicate, overlap, split
 from keras_transformers.data.text.examples import Examples, label_set, load
+
+__all__ = ["LabelledFiles", "Splits"]
 
 _logger = logging.getLogger(__name__)
 

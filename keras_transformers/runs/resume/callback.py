@@ -1,10 +1,8 @@
 """Going on with a training that was stopped at any moment, as if nothing had happened."""
 
-import dataclasses
-import json
 import logging
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -14,20 +12,12 @@ from keras_transformers.runs.guardrails import non_finite_weights
 from keras_transformers.runs.preemption import TerminationNotice
 from keras_transformers.runs.resume.callback_states import Muted, Stateful, stateful
 from keras_transformers.runs.resume.replicas import Replicas
-from keras_transformers.runs.resume.state import Position, State, arrays, check_shapes, restore
 from keras_transformers.runs.resume.snapshots import CheckpointError, Snapshots, step_of
+from keras_transformers.runs.resume.state import Position, State, arrays, check_shapes, restore
 
-__all__ = ["Position", "Resumable", "Resume", "Stateful", "check_same"]
+__all__ = ["Position", "Resume", "Stateful"]
 
 logger = logging.getLogger(__name__)
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Resumable:
-    """A recipe's configuration begins with these; they mean the same in all of them."""
-
-    resume: bool = False  # go on where that run was stopped, as if not; or begin, without one
-    checkpoint_every: int | None = None  # steps between states on disk, beside the epochs' ends
 
 
 class Resume(keras.callbacks.Callback):
@@ -294,35 +284,3 @@ def _nothing() -> None:
 
 def _figures(logs: Mapping[str, Any] | None) -> dict[str, float]:
     return {name: float(value) for name, value in (logs or {}).items()}
-
-
-def check_same(folder: Path, config: Any, *, may_differ: Collection[str] = ()) -> Path:
-    """The folder of a run that `runs.start` began with the same configuration.
-
-    Args:
-        folder: of the run.
-        config: a dataclass.
-        may_differ: its fields that do not matter.
-
-    Raises:
-        FileNotFoundError: no run was begun there.
-        ValueError: it was begun with another configuration; the differences are said.
-    """
-    path = folder / "config.json"
-    if not path.is_file():
-        raise FileNotFoundError(
-            f"{folder}: no run that could go on; check --name, or leave --resume out"
-        )
-    before = json.loads(path.read_text("utf-8"))
-    now = json.loads(json.dumps(dataclasses.asdict(config), default=str))  # as it was written
-    differences = [
-        f"{name} was {before.get(name)}, is {now.get(name)}"
-        for name in sorted((before.keys() | now.keys()) - set(may_differ))
-        if before.get(name) != now.get(name)
-    ]
-    if differences:
-        raise ValueError(
-            f"{folder} was begun with another configuration: {', '.join(differences)}; give the "
-            "same options, or another --name"
-        )
-    return folder

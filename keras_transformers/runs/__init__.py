@@ -1,0 +1,5 @@
+"""What surrounds `model.fit`: options, folders, callbacks, resuming, workers."""
+
+from keras_transformers.rooms import open_room
+
+__getattr__, __dir__ = open_room(__name__)

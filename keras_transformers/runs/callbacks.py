@@ -1,0 +1,102 @@
+"""The callbacks of every `fit`: guards, figures, logs, progress, and weights on disk."""
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import keras
+
+from keras_transformers.runs.guardrails import StopOnNonFiniteLoss
+from keras_transformers.runs.options import Logging
+from keras_transformers.runs.progress import NoProgress, RichProgress
+from keras_transformers.runs.telemetry import JsonLines, Telemetry, TensorBoard
+from keras_transformers.runs.weights_files import SaveWeights
+from keras_transformers.runs.workers import is_chief
+
+_PROFILED_STEPS = (10, 14)  # after those that compile and fill caches
+
+
+def standard_callbacks(
+    folder: Path,
+    log: Logging,
+    *,
+    last: str,
+    best: str,
+    monitor: str | None,
+    tokens_per_step: float | None = None,
+    flops_per_step: float | None = None,
+) -> list[keras.callbacks.Callback]:
+    """What every `fit` takes.
+
+    They stop on a loss that is NaN; add gradient norm, learning rate and rates to the logs; write
+    these for TensorBoard and as JSON; keep the newest weights, and those of the best epoch. Of
+    several workers only the chief writes and shows progress.
+
+    Args:
+        folder: the run's.
+        log: what to report.
+        last: name of the file of the newest weights.
+        best: of those of the best epoch.
+        monitor: the figure that decides which epoch is best, the higher the better; None: none is.
+        tokens_per_step: real tokens of an update, of all replicas; gives tokens per second.
+        flops_per_step: of such an update; with `log.peak_flops` it gives the utilisation. Both are
+            those of `inspection.update_cost`.
+
+    Raises:
+        ValueError: `log_every` or `peak_flops` is not above 0.
+    """
+    telemetry = Telemetry(
+        every=log.log_every,
+        tokens_per_step=tokens_per_step,
+        flops_per_step=flops_per_step,
+        peak_flops=log.peak_flops,
+    )
+    saved = [SaveWeights(folder / last)]
+    if monitor is not None:
+        saved.append(SaveWeights(folder / best, monitor=monitor))
+    facts = {
+        "run": str(folder),
+        "tokens_per_step": tokens_per_step,
+        "flops_per_step": flops_per_step,
+        "peak_flops": log.peak_flops,
+    }
+    reports = _reports(folder, log, facts) if is_chief() else [NoProgress()]
+    return [StopOnNonFiniteLoss(folder / last), telemetry, *reports, *saved]
+
+
+def update_costs(
+    callbacks: Sequence[keras.callbacks.Callback], *, tokens_per_step: float, flops_per_step: float
+) -> None:
+    """Tells `callbacks` the cost of an update from the next `fit` on.
+
+    For a training in phases of different lengths, each a `fit`; see `inspection.update_cost`.
+    """
+    for callback in callbacks:
+        if isinstance(callback, Telemetry):
+            callback.tokens_per_step = tokens_per_step
+            callback.flops_per_step = flops_per_step
+        elif isinstance(callback, JsonLines):
+            callback.facts |= {"tokens_per_step": tokens_per_step, "flops_per_step": flops_per_step}
+
+
+def _reports(
+    folder: Path, log: Logging, facts: Mapping[str, Any]
+) -> Iterator[keras.callbacks.Callback]:
+    """What writes the logs, and shows progress."""
+    yield TensorBoard(
+        str(folder / "tensorboard"),
+        update_freq=log.log_every,
+        profile_batch=_PROFILED_STEPS if log.profile else 0,
+    )
+    if log.log_json:
+        yield JsonLines(log.log_json, every=log.log_every, facts=facts)
+    if log.quiet:
+        yield NoProgress()
+    elif sys.stdout.isatty():
+        yield RichProgress()
+
+
+def verbosity() -> int:
+    """Keras' `verbose`: one line per epoch in a log; on a terminal the callbacks show a bar."""
+    return 1 if sys.stdout.isatty() else 2

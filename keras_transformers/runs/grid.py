@@ -1,0 +1,81 @@
+"""A run for each learning rate and batch size of BERT's appendix A.3."""
+
+import dataclasses
+import itertools
+import shutil
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import keras
+
+from keras_transformers import files
+from keras_transformers.runs.guardrails import NonFiniteLossError
+from keras_transformers.runs.options import MAY_DIFFER
+from keras_transformers.runs.run import CONFIG, METRICS, NoBestEpochError, check_new, check_same
+
+# Devlin et al. 2019, appendix A.3.
+LEARNING_RATES = (5e-5, 3e-5, 2e-5)
+BATCH_SIZES = (16, 32)
+
+
+def run_grid(execute: Callable[[Any], dict[str, Any]], config: Any) -> dict[str, Any]:
+    """Executes a recipe for each point; returns what it writes to grid.json.
+
+    The runs are folders in the run's folder, such as `learning_rate_5e-05_batch_size_16`, and
+    `grid.json` beside them has all their figures. A grid that was stopped continues where it was,
+    also within a run, without `--resume`.
+
+    Args:
+        execute: runs the recipe with a configuration and returns its metrics.
+        config: a `FineTuning` or the like, with `grid` set.
+    """
+    folder = config.runs_dir / config.name
+    try:
+        _check(config)
+        names = [path.name for path in folder.glob("*")]
+        if names == [CONFIG]:  # of a grid whose first run found no input
+            (folder / CONFIG).unlink()
+        if len(names) > 1:
+            check_same(folder, config, may_differ=MAY_DIFFER)
+        else:
+            check_new(folder).mkdir(parents=True, exist_ok=True)
+            files.write_json(folder / CONFIG, dataclasses.asdict(config))
+    except (ValueError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        raise SystemExit(2) from error
+    found: dict[str, Any] = {}
+    for learning_rate, batch_size in itertools.product(LEARNING_RATES, BATCH_SIZES):
+        keras.utils.clear_session()
+        point = dataclasses.replace(
+            config,
+            grid=False,
+            learning_rate=learning_rate,
+            batch_size=batch_size,
+            runs_dir=folder,
+            name=f"learning_rate_{learning_rate:g}_batch_size_{batch_size}",
+        )
+        metrics = folder / point.name / METRICS
+        if metrics.is_file():
+            found[point.name] = files.read_json(metrics)
+            continue
+        is_started = (metrics.parent / CONFIG).is_file()
+        if not is_started:
+            shutil.rmtree(metrics.parent, ignore_errors=True)
+        try:
+            found[point.name] = execute(dataclasses.replace(point, resume=is_started))
+        except (NonFiniteLossError, NoBestEpochError) as error:
+            print(f"{point.name}: {error}")
+    scores = {name: figures["best"] for name, figures in found.items()}
+    for name, score in scores.items():
+        print(f"{name}: {score:.4f}")
+    print(f"best: {max(scores, key=lambda name: scores[name])}" if scores else "no run succeeded")
+    files.write_json(folder / "grid.json", found)
+    return found
+
+
+def _check(config: Any) -> None:
+    if config.export:
+        raise ValueError("--export with --grid: export the one you choose, by its own command")
+    if config.strategy == "multi_worker":
+        raise ValueError("--grid with --strategy multi_worker: give each point its own command")

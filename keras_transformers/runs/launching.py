@@ -1,0 +1,90 @@
+"""From a recipe's command line to its run, and how the user's mistakes end: with one line."""
+
+import logging
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import tyro
+
+from keras_transformers.runs import grid, guardrails
+from keras_transformers.runs.guardrails import NonFiniteLossError
+from keras_transformers.runs.options import Options
+from keras_transformers.runs.resume.snapshots import CheckpointError
+from keras_transformers.runs.run import NoBestEpochError, Run
+from keras_transformers.runs.workers import leave_together
+
+__all__ = ["command_line", "execute"]
+
+Main = Callable[[Any, Run], dict[str, Any]]
+
+
+def command_line(main: Main, config_class: type) -> None:
+    """Calls a recipe's `main` with its configuration, made from the command line, and its run.
+
+    What this package logs is printed. A loss that is NaN, a run without a best epoch, a batch that
+    does not fit into memory, or a full disk ends the program with one line and status 1.
+
+    Args:
+        main: takes the configuration and a `Run`, and returns the run's metrics.
+        config_class: a dataclass that inherits from `Options`.
+    """
+    logger = logging.getLogger("keras_transformers")
+    logger.setLevel(logging.INFO)
+    logger.handlers = [_Printer()]
+    config: Any = tyro.cli(config_class)
+    try:
+        execute(main, config)
+        leave_together()
+    except (NonFiniteLossError, NoBestEpochError, CheckpointError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        raise SystemExit(1) from error
+    except Exception as error:
+        if reason := guardrails.no_room(error):
+            line = str(error).partition("\n")[0].rpartition("}} ")[2]  # without the op's name
+            place = getattr(error, "filename", None) or line
+            message = f"{place}: {reason}; make room, and give the same command with --resume"
+        elif guardrails.is_out_of_memory(error):
+            message = _memory_message(error, config)
+        else:
+            raise
+        print(f"error: {message}", file=sys.stderr)
+        raise SystemExit(1) from error
+
+
+def execute(main: Main, config: Options) -> dict[str, Any]:
+    """Runs a recipe, or one run per point of its grid, and returns its metrics.
+
+    Until training starts a ValueError or an OSError is taken for the user's: one line and status 2.
+    Later it is ours, and deserves its traceback.
+    """
+    if getattr(config, "grid", False):
+        return grid.run_grid(lambda point: execute(main, point), config)
+    run = None
+    try:
+        run = Run(config)
+        return main(config, run)
+    except (ValueError, OSError) as error:
+        if run is not None and run.is_prepared:
+            raise
+        print(f"error: {error}", file=sys.stderr)
+        raise SystemExit(2) from error
+
+
+def _memory_message(error: Exception, config: Any) -> str:
+    """What to try, in the options of this recipe."""
+    by_tokens = hasattr(config, "batch_tokens")
+    return guardrails.out_of_memory_message(
+        error,
+        batch_size=getattr(config, "batch_tokens" if by_tokens else "batch_size", None),
+        unit="tokens" if by_tokens else "examples",
+        option="--batch-tokens" if by_tokens else "--batch-size",
+        accumulate=getattr(config, "accumulate", None),
+    )
+
+
+class _Printer(logging.Handler):
+    """Prints to what is standard output at that moment."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        print(self.format(record), flush=True)

@@ -1,0 +1,58 @@
+"""The options of every recipe; they mean the same in all of them."""
+
+import dataclasses
+from pathlib import Path
+from typing import Literal
+
+from keras_transformers.training.strategies import Precision, StrategyName
+
+__all__ = ["Options"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Scaling:
+    """Where a run trains.
+
+    A batch size is that of all replicas together, and of one part of an accumulated batch.
+    """
+
+    strategy: StrategyName = "default"  # default: one device; see docs/distributed_training.md
+    workers: tuple[str, ...] = ()  # of multi_worker: host:port of each, the same list everywhere
+    worker_index: int | None = None  # which of them this process is
+    precision: Precision = "float32"  # under a strategy, prefer mixed_bfloat16
+    accumulate: int = 1  # batches per update; the update equals that of one batch as large
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Logging:
+    """What a run reports while it trains."""
+
+    quiet: bool = False  # no progress on standard output, for batch jobs
+    log_json: str | None = None  # also one JSON object per line, to this file or to stdout
+    log_every: int = 100  # steps between figures in TensorBoard and JSON
+    profile: bool = False  # steps 10 to 14, for TensorBoard
+    peak_flops: float | None = None  # of one accelerator per second, such as 312e12
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options(Scaling, Logging):
+    """What the configuration of every recipe starts with."""
+
+    resume: bool = False  # continue a stopped run as if it had not stopped; or start a new one
+    checkpoint_every: int | None = None  # steps between checkpoints, beside the ends of epochs
+
+    seed: int = 0  # of new weights, dropout and the order of the examples
+    name: str = "run"  # the run's folder in runs_dir
+    runs_dir: Path = Path("runs")
+    export: Path | None = None  # write a SavedModel there, such as saved_models/sentiment/1
+    weights_dtype: Literal["float32", "bfloat16"] = "float32"  # of the matrices in that file
+
+
+# Options that leave the weights as they are: a resumed run may have others. `workers` and
+# `worker_index` also differ between the workers of one run.
+MAY_DIFFER = frozenset(
+    {
+        *("resume", "checkpoint_every", "export", "weights_dtype", "workers", "worker_index"),
+        *(field.name for field in dataclasses.fields(Logging)),
+    }
+)

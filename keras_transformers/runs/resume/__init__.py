@@ -1,0 +1,5 @@
+"""Resuming a training exactly where it stopped."""
+
+from keras_transformers.rooms import open_room
+
+__getattr__, __dir__ = open_room(__name__)

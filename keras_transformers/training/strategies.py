@@ -1,0 +1,79 @@
+"""Where a training runs: on one device, on those of a machine, on several machines, on TPUs."""
+
+import functools
+import os
+from typing import Literal
+
+import tensorflow as tf
+
+__all__ = ["Precision", "Shard", "StrategyName", "shard"]
+
+StrategyName = Literal["default", "mirrored", "multi_worker", "tpu", "parameter_server"]
+Precision = Literal["float32", "mixed_bfloat16", "mixed_float16"]
+Shard = Literal["element", "file"]
+
+
+@functools.cache
+def create(name: StrategyName) -> tf.distribute.Strategy:
+    """The strategy of that name; the same object each time.
+
+    "mirrored" takes all GPUs of this machine, or all logical CPUs where there are none.
+    "multi_worker" spans several machines, which `runs.clusters.join` has to name first.
+
+    Raises:
+        ValueError: there is no strategy of that name, or no such device.
+    """
+    if name == "default":
+        return tf.distribute.get_strategy()
+    if name == "mirrored":
+        devices = tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("CPU")
+        return tf.distribute.MirroredStrategy([device.name for device in devices])
+    if name == "multi_worker":
+        return tf.distribute.MultiWorkerMirroredStrategy()
+    if name == "tpu":
+        return _tpu_strategy()
+    if name == "parameter_server":
+        raise ValueError(
+            "--strategy parameter_server: Keras' fit does not run under it, and late updates would "
+            "make this a different training from the one these recipes were measured with; take "
+            "--strategy multi_worker, where all machines share one update"
+        )
+    raise ValueError(f"no strategy {name!r}: there are {', '.join(StrategyName.__args__)}")
+
+
+def _tpu_strategy() -> tf.distribute.Strategy:
+    """All cores of the TPU that TPU_NAME names, or of the one in this machine."""
+    place = os.environ.get("TPU_NAME", "local")
+    try:
+        resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu=place)
+        if place != "local":
+            tf.config.experimental_connect_to_cluster(resolver)
+        tf.tpu.experimental.initialize_tpu_system(resolver)
+        return tf.distribute.TPUStrategy(resolver)
+    except (ValueError, OSError, tf.errors.OpError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ValueError(
+            f"--strategy tpu: no TPU at TPU_NAME={place!r} ({reason}); run on a TPU VM, with the "
+            "package tensorflow-tpu in place of tensorflow"
+        ) from error
+
+
+def shard(dataset: tf.data.Dataset, by: Shard = "element") -> tf.data.Dataset:
+    """How several workers share a dataset of whole batches; each example goes to one of them.
+
+    "element": each worker makes all batches and takes its share of each: the updates are those of
+    one worker, and each pays for the whole input pipeline.
+    "file": each worker reads its own files and makes its share of a batch from these alone: cheap,
+    but the batches differ from those of one worker. There must be at least one file per worker, and
+    the dataset must not know its number of batches, as after `repeat`.
+
+    Args:
+        dataset: of batches for all workers together.
+        by: one of the two.
+    """
+    options = tf.data.Options()
+    policy = tf.data.experimental.AutoShardPolicy
+    options.experimental_distribute.auto_shard_policy = (
+        policy.DATA if by == "element" else policy.FILE
+    )
+    return dataset.with_options(options)
