@@ -31,7 +31,7 @@ class Tuning(Options):
 
     def batching(self) -> dict[str, Any]:
         """The arguments of the training batches in these options."""
-        return {name: getattr(self, name) for name in ("batch_size", "accumulate", "seed")}
+        return self.pick("batch_size", "accumulate", "seed")
 
     def schedule(self, steps_per_epoch: int) -> keras.optimizers.schedules.LearningRateSchedule:
         """A warm-up, then linear decay to 0 at the last update."""
@@ -59,5 +59,4 @@ class EncoderTuning(Tuning):
 
     def encoder_source(self) -> dict[str, Any]:
         """The arguments of `convert.load_encoder` in these options."""
-        names = ("weights", "model", "vocabulary", "lowercase", "dropout")
-        return {name: getattr(self, name) for name in names}
+        return self.pick("weights", "model", "vocabulary", "lowercase", "dropout")
