@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_transformers.evaluation.token_metrics import bleu
+from keras_transformers.evaluation.bleu import corpus_bleu
 
 Translate = Callable[[Sequence[str]], list[str]]
 Draw = Callable[[Sequence[str], Sequence[str]], np.ndarray]
@@ -63,7 +63,7 @@ class BleuValidation(keras.callbacks.Callback):
         """Translates, scores, logs."""
         if (epoch + 1) % self.every == 0:
             hypotheses = self.translate(self.sources)
-            self._last = bleu(hypotheses, self.references).score
+            self._last = corpus_bleu(hypotheses, self.references).score
             self._write_samples(epoch, hypotheses)
         if logs is not None:
             logs["val_bleu"] = self._last
@@ -108,7 +108,7 @@ def bleu_figures(
         for name, translate in translators.items():
             translations = translate(sources)
             for case, lowercase in (("", False), (", lower-cased", True)):
-                result = bleu(translations, references, lowercase=lowercase)
+                result = corpus_bleu(translations, references, lowercase=lowercase)
                 figures[f"{split} BLEU, {name}{case}"] = result.score
                 figures[f"signature{case}"] = result.signature
     return figures
