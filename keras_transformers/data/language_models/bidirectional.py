@@ -25,6 +25,7 @@ from typing import ClassVar, Self
 import numpy as np
 import tensorflow as tf
 
+from keras_transformers.data.batching import LengthBatches
 from keras_transformers.data.pretraining.documents import Document, split_documents
 from keras_transformers.data.translation.token_batches import TokenLists
 from keras_transformers.tokenizers.characters import CharacterTokenizer

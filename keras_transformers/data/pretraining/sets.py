@@ -200,8 +200,8 @@ def make_sets(
         folder: made if it is not there.
         lengths: of the examples, in tokens.
         dev_fraction: chance of a document to be held out, above 0 and below 1.
-        vocabulary: a file with one token per line; None: that of the folder or, with documents, learned
-            from those to train on.
+        vocabulary: a file with one token per line; None: that of the folder or, with documents,
+            learned from those to train on.
         vocabulary_size: of the one that is learned.
         lowercase: as for the tokenizer.
         whole_words: see `PretrainingOptions`.
