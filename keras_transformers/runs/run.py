@@ -278,15 +278,11 @@ class Run:
                 print(f"{name}: {value}")
         print(f"written: {self.folder / METRICS}")
         if self.config.export:
-            told = {
-                name: value
-                for name, value in metrics.items()
-                if any(part in name for part in scores)
-                and isinstance(value, float)
-                and math.isfinite(value)
-            }
             folder = export(
-                pipeline, self.config.export, scores=told, weights_dtype=self.config.weights_dtype
+                pipeline,
+                self.config.export,
+                scores=_told(metrics, scores),
+                weights_dtype=self.config.weights_dtype,
             )
             print(f"exported: {folder}")
         return metrics
@@ -331,6 +327,17 @@ def check_same(folder: Path, config: Any, *, may_differ: Collection[str] = ()) -
             "same options, or another --name"
         )
     return folder
+
+
+def _told(metrics: Mapping[str, Any], parts: Collection[str]) -> dict[str, float]:
+    """The finite numbers among the metrics whose names have one of `parts` in them."""
+    return {
+        name: value
+        for name, value in metrics.items()
+        if any(part in name for part in parts)
+        and isinstance(value, float)
+        and math.isfinite(value)
+    }
 
 
 def _begin_strategy(config: Options) -> None:
