@@ -334,9 +334,7 @@ def _told(metrics: Mapping[str, Any], parts: Collection[str]) -> dict[str, float
     return {
         name: value
         for name, value in metrics.items()
-        if any(part in name for part in parts)
-        and isinstance(value, float)
-        and math.isfinite(value)
+        if any(part in name for part in parts) and isinstance(value, float) and math.isfinite(value)
     }
 
 
