@@ -6,7 +6,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_transformers.layers.cache import KeysValues, empty_cache, extend_cache
+from keras_transformers.layers.attention import KeysValues, empty_cache, extend_cache
 from keras_transformers.layers.dense import PACKAGE
 from keras_transformers.layers.residual import residual
 

@@ -17,15 +17,10 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_transformers.layers.char_cnn import (
-    CharacterCNN,
-    CharacterMask,
-    CnnActivation,
-    Highway,
-)
+from keras_transformers.layers import CharacterMask, MeanOfWords, ScalarMix, WithoutMarkers
+from keras_transformers.layers.char_cnn import CharacterCNN, CnnActivation, Highway
 from keras_transformers.layers.dense import RowDense
 from keras_transformers.layers.recurrent.cells import Recurrent
-from keras_transformers.layers.scalar_mix import MeanOfWords, ScalarMix, WithoutMarkers
 from keras_transformers.models.entry import ModelCard
 
 _PAPER = "Peters et al. 2018, https://arxiv.org/abs/1802.05365"

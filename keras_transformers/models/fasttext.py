@@ -21,8 +21,7 @@ from collections.abc import Sequence
 
 import keras
 
-from keras_transformers.layers.bags import MeanOfTokens, RowEmbedding
-from keras_transformers.layers.hierarchical_softmax import HierarchicalSoftmax
+from keras_transformers.layers import HierarchicalSoftmax, MeanOfTokens, RowEmbedding
 from keras_transformers.models.entry import ModelCard
 from keras_transformers.models.heads import encoder_parts as head_parts
 

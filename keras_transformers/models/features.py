@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 import keras
 
-from keras_transformers.layers.recurrent.encoder import RecurrentEncoder
-from keras_transformers.layers.scalar_mix import ScalarMix
+from keras_transformers.layers import ScalarMix
+from keras_transformers.layers.recurrent import RecurrentEncoder
 
 # The rows of the paper's table 7.
 LayerChoice = Literal[

@@ -11,14 +11,15 @@ from typing import Any
 
 import keras
 
-from keras_transformers.layers import EncoderLayer, TokenEmbedding
-from keras_transformers.layers.dense import Activation
-from keras_transformers.layers.documents import (
+from keras_transformers.layers import (
     DocumentMask,
     DocumentPositions,
+    EncoderLayer,
     IndexedPositionEmbedding,
     LastToken,
+    TokenEmbedding,
 )
+from keras_transformers.layers.dense import Activation
 from keras_transformers.layers.residual import NormPosition, check_norm_position
 from keras_transformers.models.causal_lm import CausalLM
 from keras_transformers.models.entry import ModelCard

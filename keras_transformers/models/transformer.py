@@ -16,7 +16,7 @@ from keras_transformers.layers import (
     RowDense,
     SinusoidalPositionEmbedding,
 )
-from keras_transformers.layers.cache import empty_cache
+from keras_transformers.layers.attention import empty_cache
 from keras_transformers.layers.dense import PACKAGE, Activation
 from keras_transformers.layers.embeddings import WeightTying, token_embeddings
 from keras_transformers.layers.residual import NormPosition

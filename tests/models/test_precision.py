@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_transformers.layers import MultiHeadAttention
-from keras_transformers.layers.recurrent.attention import RnnAttention
-from keras_transformers.layers.scalar_mix import MeanOfWords, ScalarMix
+from keras_transformers.layers import MeanOfWords, MultiHeadAttention, ScalarMix
+from keras_transformers.layers.recurrent import RnnAttention
 from keras_transformers.models import heads
 from keras_transformers.models.bert import bert
 from keras_transformers.models.gpt import causal_lm
