@@ -87,7 +87,7 @@ class GRUCell(_Cell):
         self.candidate_kernel = self._recurrent_weight("candidate_kernel", (self.units, self.units))
 
     def call(self, gates: Any, states: States) -> States:
-        """Takes one step; `gates` (rows, 3 units) from `input_projection` are in order z, r, n."""
+        """Takes one step; `gates` (rows, 3 units) of `input_projection` are in order z, r, n."""
         (hidden,) = states
         gates, candidate = ops.split(gates, [2 * self.units], axis=-1)
         gates = ops.sigmoid(gates + ops.matmul(hidden, self.gates_kernel))
@@ -144,7 +144,7 @@ class LSTMCell(_Cell):
             )
 
     def call(self, gates: Any, states: States) -> States:
-        """Takes one step; `gates` (rows, 4 units) from `input_projection` are in order i, j, f, o."""
+        """Takes one step; `gates` (rows, 4 units) of `input_projection` are in order i, j, f, o."""
         hidden, memory = states
         gates = gates + ops.matmul(hidden, self.recurrent_kernel)
         enter, candidate, forget, leave = ops.split(gates, 4, axis=-1)
