@@ -1,7 +1,7 @@
 """Classification of texts, or pairs of texts: fine-tunes a BERT encoder, text in, label out.
 
-With `--model fasttext` the baseline that it has to beat: a bag of words and n-grams, cased as they
-stand. Give it fastText's learning rate times the batch size, such as 8, and a great length.
+With `--model fasttext_base` the baseline that it has to beat: a bag of words and n-grams, cased as
+they stand. Give it fastText's learning rate times the batch size, such as 8, and a great length.
 
 Paper:   Devlin et al. 2019, https://arxiv.org/abs/1810.04805, section 4.1 and appendix A.3; Joulin
          et al. 2016, https://arxiv.org/abs/1607.01759
@@ -170,7 +170,7 @@ def build(
             model = kt.heads.classifier(encoder, len(labels), dropout=0.0)
     else:
         if config.hierarchical:
-            raise ValueError("--hierarchical is of --model fasttext: leave it out")
+            raise ValueError("--hierarchical is of --model fasttext_base: leave it out")
         encoder, tokenizer = config.encoder()
         if config.pooling == "mean":
             encoder = with_mean_pooling(encoder)

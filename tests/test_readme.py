@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from keras_transformers.models.registry import all_cards
+from keras_transformers.models.registry import all_entries
 
 README = Path(__file__).parents[1] / "README.md"
 
@@ -18,14 +18,14 @@ def test_the_readme_counts_every_model():
     table = {
         cells[1].strip("` "): cells[2].strip() for row in rows if (cells := row.split("|"))[2:]
     }
-    for name, card in all_cards().items():
+    for name, found in all_entries().items():
         size = re.fullmatch(r"bert_l(\d+)_h(\d+)", name)
         if size:  # one row a depth
             row = next(row for row in rows if row.startswith(f"| L = {size[1]} |"))
             found = row.split("|")[2:][("128", "256", "512", "768").index(size[2])].strip()
         else:
             found = table.get(name)
-        assert found == f"{card.num_parameters:,}", name
+        assert found == f"{found.num_parameters:,}", name
 
 
 @pytest.mark.slow

@@ -49,7 +49,7 @@ class TeacherForcing(keras.layers.Layer):
         return token_ids
 
     def choose(self, length: Any, batch: Any) -> Any:
-        """Draws booleans (length, batch), True to feed the target's token, as step 0 always does."""
+        """Draws booleans (length, batch), True for the target's token; step 0 is always True."""
         draws = keras.random.uniform((length, batch), seed=self.seed_generator)
         return ops.logical_or(draws < self.ratio, ops.arange(length)[:, None] == 0)
 
