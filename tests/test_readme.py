@@ -8,24 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from keras_transformers.models.registry import all_entries
-
 README = Path(__file__).parents[1] / "README.md"
-
-
-def test_the_readme_counts_every_model():
-    rows = README.read_text("utf-8").splitlines()
-    table = {
-        cells[1].strip("` "): cells[2].strip() for row in rows if (cells := row.split("|"))[2:]
-    }
-    for name, found in all_entries().items():
-        size = re.fullmatch(r"bert_l(\d+)_h(\d+)", name)
-        if size:  # one row a depth
-            row = next(row for row in rows if row.startswith(f"| L = {size[1]} |"))
-            found = row.split("|")[2:][("128", "256", "512", "768").index(size[2])].strip()
-        else:
-            found = table.get(name)
-        assert found == f"{found.num_parameters:,}", name
 
 
 @pytest.mark.slow

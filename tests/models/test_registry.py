@@ -1,6 +1,7 @@
 import importlib
 import inspect
 import pkgutil
+from pathlib import Path
 
 import keras
 import pytest
@@ -12,6 +13,7 @@ from keras_transformers.models import bert, transformer
 from keras_transformers.models.entry import named_factory
 from keras_transformers.models.heads import pretraining_parameters
 from keras_transformers.models.registry import all_entries, entry
+from keras_transformers.models.table import models_page
 
 # Published or computed by other implementations, not read from the registry.
 # BERT: encoder with pooler at V = 30,522, and with both pretraining heads.
@@ -248,6 +250,15 @@ def test_the_papers_figures_agree_or_say_why_not():
     assert entry("transformer_base").paper_note
 
 
+def test_the_table_in_the_docs_is_the_registrys():
+    page = Path(__file__).parents[2] / "docs" / "models.md"
+    assert page.read_text("utf-8") == models_page(), "run `make docs-tables`"
+    rows = [row.split(" | ") for row in models_page().splitlines() if row.startswith("| `")]
+    assert {row[0].strip("| `"): int(row[3].replace(",", "")) for row in rows} == COUNTS
+    (large,) = (row for row in rows if row[0] == "| `bert_large`")
+    assert large[1:5] == ["bert", "V 30,522, P 512, H 1,024, I 4,096", "335,141,888", "340M"]
+
+
 def test_patterns_select_names():
     assert kt.list_models("bert_l2_*") == [
         "bert_l2_h128",
@@ -263,9 +274,7 @@ def test_an_unknown_name_or_argument_is_refused():
         kt.create_model("bert_bsae")
     with pytest.raises(ValueError, match="bert_tiny takes no argument 'vocab_size'; it takes voc"):
         kt.create_model("bert_tiny", vocab_size=3)
-    with pytest.raises(
-        TypeError, match=r"bert_tiny\(\) got an unexp.*'vocab_size'; it takes"
-    ):
+    with pytest.raises(TypeError, match=r"bert_tiny\(\) got an unexp.*'vocab_size'; it takes"):
         kt.bert_tiny(vocab_size=3)
     with pytest.raises(AttributeError, match="no attribute 'bert_bsae'"):
         _ = kt.bert_bsae
