@@ -53,8 +53,8 @@ def __getattr__(name: str) -> Any:
     if name.startswith("_"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     registry = importlib.import_module(f"{__name__}.models.registry")
-    if name in registry.all_cards():
-        return registry.model_card(name).factory
+    if name in registry.all_entries():
+        return registry.entry(name).factory
     raise AttributeError(
         f"module {__name__!r} has no attribute {name!r}; `list_models()` names the factories"
     )
@@ -62,4 +62,4 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     registry = importlib.import_module(f"{__name__}.models.registry")
-    return sorted([*__all__, *_ROOMS, *_NAMES, *registry.all_cards()])
+    return sorted([*__all__, *_ROOMS, *_NAMES, *registry.all_entries()])

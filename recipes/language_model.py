@@ -34,7 +34,7 @@ from keras_transformers.evaluation.perplexity import (
     TextPerplexity,
 )
 from keras_transformers.inspection import update_cost
-from keras_transformers.models.gpt import causal_lm
+from keras_transformers.models import gpt
 from keras_transformers.runs import run as runs
 from keras_transformers.runs import strategies
 from keras_transformers.runs.resume.callback import Resume
@@ -179,7 +179,7 @@ def read(config: Config) -> dict[str, list[str]]:
 
 def build(config: Config, vocabulary_size: int, steps_per_epoch: int) -> keras.Model:
     """The compiled model."""
-    model = causal_lm(
+    model = gpt.gpt(
         vocabulary_size=vocabulary_size,
         num_layers=config.num_layers,
         num_heads=config.num_heads,

@@ -11,7 +11,7 @@ from keras_transformers.data.images.decoder import ImageDecoder
 from keras_transformers.models import heads
 from keras_transformers.models.bert import bert
 from keras_transformers.models.elmo import elmo
-from keras_transformers.models.gpt import causal_lm
+from keras_transformers.models.gpt import gpt
 from keras_transformers.models.transformer import transformer
 from keras_transformers.models.vit import vit
 from keras_transformers.tokenizers import (
@@ -57,7 +57,7 @@ def _fill_mask(base: Path) -> Path:
 
 def _generator(base: Path) -> Path:
     tokenizer = BytePairTokenizer.train(_LINES, base.with_suffix(".bpe"), vocabulary_size=270)
-    model = causal_lm(
+    model = gpt(
         vocabulary_size=270, num_layers=1, num_heads=2, hidden_dim=16, max_sequence_length=48
     )
     return export.generator(_lively(model), tokenizer, base, max_length=4, check=False)

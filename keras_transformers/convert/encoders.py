@@ -94,7 +94,7 @@ def load_language_model(
     """
     rates = {"dropout": dropout, "attention_dropout": dropout}
     if weights and not model and not vocabulary:
-        language_model = gpt.causal_lm(**(read_gpt_config(weights) | rates))
+        language_model = gpt.gpt(**(read_gpt_config(weights) | rates))
         tokenizer = BytePairTokenizer(weights)
         load_gpt(language_model, weights)
     elif model and vocabulary and not weights:
@@ -207,7 +207,7 @@ def save_language_model(model: gpt.CausalLM, folder: Path, vocabulary: Path) -> 
     """Writes a GPT as GPT-2 is published, for `load_language_model` and transformers.
 
     Args:
-        model: of `models.gpt.causal_lm`.
+        model: of `models.gpt.gpt`.
         folder: gets model.safetensors, config.json, vocab.json and merges.txt.
         vocabulary: the folder whose vocab.json and merges.txt to write there.
     """

@@ -97,8 +97,8 @@ def flops_table(
         ValueError: inputs other than the model's, or a layer with matrices that has no rule.
 
     Example:
-        >>> from keras_transformers.models.gpt import causal_lm
-        >>> model = causal_lm(vocabulary_size=50, num_layers=1, num_heads=2, hidden_dim=8,
+        >>> from keras_transformers.models.gpt import gpt
+        >>> model = gpt(vocabulary_size=50, num_layers=1, num_heads=2, hidden_dim=8,
         ...                   max_sequence_length=16)
         >>> for row in flops_table(model, {"token_ids": (1, 4)}):
         ...     print(row.name, row.flops)
@@ -178,8 +178,8 @@ def update_cost(
         rules: as of `flops_table`.
 
     Example:
-        >>> from keras_transformers.models.gpt import causal_lm
-        >>> model = causal_lm(vocabulary_size=50, num_layers=1, num_heads=2, hidden_dim=8,
+        >>> from keras_transformers.models.gpt import gpt
+        >>> model = gpt(vocabulary_size=50, num_layers=1, num_heads=2, hidden_dim=8,
         ...                   max_sequence_length=16)
         >>> update_cost(model, rows=2.5, length=4)
         UpdateCost(tokens_per_step=10.0, flops_per_step=73920.0)

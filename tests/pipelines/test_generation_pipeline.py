@@ -7,7 +7,7 @@ from keras_transformers.export import Predictor, generator
 
 from keras_transformers.decoding import greedy_search
 from keras_transformers.models.bert import bert
-from keras_transformers.models.gpt import causal_lm
+from keras_transformers.models.gpt import gpt
 from keras_transformers.pipelines.generation import TextGenerator
 from keras_transformers.tokenizers import BytePairTokenizer
 
@@ -25,7 +25,7 @@ def bpe(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def model():
-    model = causal_lm(
+    model = gpt(
         vocabulary_size=270,
         num_layers=2,
         num_heads=2,
@@ -122,9 +122,7 @@ def test_extreme_temperatures_keep_the_likeliest_token(generate, options):
 
 def test_an_extremely_low_temperature_draws_among_equals(bpe):
     """Each of 270 log-probabilities, -5.6, divided by so little is beyond all floats."""
-    flat = causal_lm(
-        vocabulary_size=270, num_layers=1, num_heads=1, hidden_dim=4, max_sequence_length=4
-    )
+    flat = gpt(vocabulary_size=270, num_layers=1, num_heads=1, hidden_dim=4, max_sequence_length=4)
     flat.set_weights([np.zeros_like(weight) for weight in flat.get_weights()])
     columns = {"max_length": 1, "temperature": 1.2e-38, "top_k": 0, "top_p": 1.0}
     rows = {name: np.full(50, value) for name, value in columns.items()}
@@ -179,7 +177,7 @@ def test_a_score_is_the_sum_of_its_tokens(model, bpe, texts):
 
 
 def test_a_models_documents_are_all_one(bpe):
-    model = causal_lm(
+    model = gpt(
         vocabulary_size=270,
         num_layers=1,
         num_heads=1,
@@ -290,9 +288,7 @@ def test_the_description_tells_task_options_and_size(exported, model):
 
 
 def test_a_model_of_few_positions_is_checked_on_shorter_texts(bpe, tmp_path):
-    short = causal_lm(
-        vocabulary_size=270, num_layers=1, num_heads=1, hidden_dim=4, max_sequence_length=5
-    )
+    short = gpt(vocabulary_size=270, num_layers=1, num_heads=1, hidden_dim=4, max_sequence_length=5)
     folder = generator(short, bpe, tmp_path / "1")
     rows = Predictor(folder, signature="score")({"text": ["the", ""]})
     assert [row["num_tokens"] for row in rows] == [len(bpe.tokenize(["the"]).to_list()[0]), 0]
@@ -305,7 +301,7 @@ def test_what_does_not_fit_is_refused(bpe, tmp_path):
     encoder = bert(vocabulary_size=270, num_layers=1, num_heads=1, hidden_dim=4)
     with pytest.raises(ValueError, match="model 'bert' is no causal language model"):
         generator(encoder, bpe, tmp_path)
-    other = causal_lm(vocabulary_size=11, num_layers=1, num_heads=1, hidden_dim=4)
-    with pytest.raises(ValueError, match="the tokenizer has 270 tokens and model 'causal_lm' 11"):
+    other = gpt(vocabulary_size=11, num_layers=1, num_heads=1, hidden_dim=4)
+    with pytest.raises(ValueError, match="the tokenizer has 270 tokens and model 'gpt' 11"):
         generator(other, bpe, tmp_path)
     assert not list(tmp_path.iterdir())
