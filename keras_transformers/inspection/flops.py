@@ -30,6 +30,7 @@ from keras_transformers.layers.recurrent.attention import RnnAttention
 from keras_transformers.layers.recurrent.cells import Recurrent
 from keras_transformers.layers.recurrent.decoder import RecurrentDecoder
 from keras_transformers.layers.recurrent.encoder import RecurrentEncoder
+from keras_transformers.private_api import run_through_graph
 
 __all__ = [
     "FlopsRow",
@@ -126,7 +127,7 @@ def flops_table(
         for name, tensor in model.input.items()
     }
     # What Keras' own `compute_output_spec` of a functional model does with new shapes.
-    model._run_through_graph(inputs, lambda layer: functools.partial(counted, layer))
+    run_through_graph(model, inputs, lambda layer: functools.partial(counted, layer))
     return rows
 
 

@@ -23,6 +23,7 @@ import ml_dtypes
 import numpy as np
 
 from keras_transformers.files import replaced
+from keras_transformers.private_api import has_averages, set_has_averages
 
 __all__ = ["CheckpointAveraging", "SwapAverageWeights", "average_checkpoints"]
 
@@ -139,11 +140,11 @@ class SwapAverageWeights(keras.callbacks.SwapEMAWeights):
 
     def state(self) -> list[np.ndarray]:
         """Which of the two the model has, for `resume.Resume`."""
-        return [np.array(self._ema_weights_in_model)]
+        return [np.array(has_averages(self))]
 
     def load_state(self, arrays: Sequence[np.ndarray]) -> None:
         """Puts back what `state` gave."""
-        self._ema_weights_in_model = bool(arrays[0])
+        set_has_averages(self, bool(arrays[0]))
 
 
 def average_checkpoints(
