@@ -22,7 +22,7 @@ from keras_transformers.convert import (
 from keras_transformers.models import gpt, heads
 from keras_transformers.models.bert import SIZES, bert
 from keras_transformers.models.registry import create_model
-from keras_transformers.tokenizers import BytePairTokenizer, byte_pair_files
+from keras_transformers.tokenizers import BytePairTokenizer
 from keras_transformers.tokenizers.word_vocabulary import WordVocabulary
 
 __all__ = [
@@ -167,16 +167,16 @@ def save_pretrainer(model: keras.Model, folder: Path, vocabulary: Path) -> None:
     shutil.copyfile(vocabulary, folder / "vocab.txt")
 
 
-def save_language_model(model: gpt.CausalLM, folder: Path, vocabulary: Path) -> None:
+def save_language_model(model: gpt.CausalLM, folder: Path, tokenizer: BytePairTokenizer) -> None:
     """Writes a GPT as GPT-2 is published, for `load_language_model` and transformers.
 
     Args:
         model: of `models.gpt.gpt`.
         folder: gets model.safetensors, config.json, vocab.json and merges.txt.
-        vocabulary: the folder whose vocab.json and merges.txt to write there.
+        tokenizer: whose ids the model reads.
     """
-    if not folder.is_dir():
-        byte_pair_files.write(byte_pair_files.read(vocabulary), folder)
+    folder.mkdir(exist_ok=True)
+    tokenizer.save(folder)
     save_gpt(model, folder / "model.safetensors")
     save_gpt_config(model, folder / "config.json")
 
