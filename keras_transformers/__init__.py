@@ -1,10 +1,10 @@
 """From raw text to a model served by TF Serving, with every number on the way verified.
 
-Factories (`bert_base()`, ...), `list_models`, `create_model`, `load` and `export` are here; the
-rooms behind them are `layers`, `models` (and its `heads`), `tokenizers`, `decoding`, `pipelines`,
-`convert`, `data`, `training`, `evaluation`, `runs`, `saved_model`, `serving` and `inspection`.
-Names are looked up on first use: importing this package is cheap and, with another Keras backend,
-does not import TensorFlow.
+`bert_base()` and the other factories, `list_models`, `create_model`, `load` and `export` are here.
+Everything else is in a room: `layers`, `models` and its `heads`, `tokenizers`, `decoding`,
+`pipelines`, `convert`, `data`, `training`, `evaluation`, `runs`, `saved_model`, `serving` and
+`inspection`. Names are looked up on first use, so importing this package is cheap and, with another
+Keras backend, does not import TensorFlow.
 """
 
 import importlib
