@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-Rows = list[dict[str, Any]]  # see `training.bleu_by_length`
+Rows = list[dict[str, Any]]  # see `evaluation.bleu_by_length`
 
 
 def read(folder: Path) -> tuple[str, Rows]:

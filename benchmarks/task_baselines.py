@@ -30,9 +30,9 @@ from sklearn.linear_model import LogisticRegression, Ridge
 
 from keras_transformers.data.text import conll, glue, squad
 from keras_transformers.data.text.examples import Examples
-from keras_transformers.evaluation import classification as classification_metrics
-from keras_transformers.evaluation import squad as answer_metrics
 from keras_transformers.evaluation.entities import entity_scores
+from keras_transformers.evaluation.glue import glue_scores
+from keras_transformers.evaluation.squad import squad_scores
 
 RECIPES = Path(__file__).parents[1] / "recipes"
 GLUE_FILES = {
@@ -78,14 +78,13 @@ def texts(task: glue.Task, train: Examples, dev: Examples) -> dict[str, Mapping[
     if task.is_regression:
         targets, references = (np.array([float(x) for x in e.labels]) for e in (train, dev))
         found = Ridge(alpha=1.0).fit(features[0], targets).predict(features[1])
-        return {"bag of words": classification_metrics.scores(task.metrics, found, references)}
+        return {"bag of words": glue_scores(task.metrics, found, references)}
     targets, references = (np.array([task.labels.index(x) for x in e.labels]) for e in (train, dev))
     majority = np.full(len(dev), np.bincount(targets).argmax())
     model = LogisticRegression(C=4.0, max_iter=2000).fit(features[0], targets)
     predictions = {"majority": majority, "bag of words": model.predict(features[1])}
     return {
-        name: classification_metrics.scores(task.metrics, found, references)
-        for name, found in predictions.items()
+        name: glue_scores(task.metrics, found, references) for name, found in predictions.items()
     }
 
 
@@ -121,7 +120,7 @@ def answers(dev: squad.Questions) -> dict[str, Mapping[str, float]]:
         key: rule(question, dev.contexts[context])
         for key, question, context in zip(dev.ids, dev.questions, dev.context_of, strict=True)
     }
-    score = answer_metrics.squad(found, dev.references())
+    score = squad_scores(found, dev.references())
     return {"rule": {"exact_match": score.exact_match, "f1": score.f1}}
 
 

@@ -23,7 +23,7 @@ import keras_transformers as kt
 from keras_transformers.data.language_models.character_inputs import labels_of_words, word_batches
 from keras_transformers.data.text import conll
 from keras_transformers.evaluation.entities import EntityScores, entity_scores
-from keras_transformers.evaluation.token_metrics import TokenAccuracy
+from keras_transformers.evaluation.perplexity import TokenAccuracy
 from keras_transformers.inspection import update_cost
 from keras_transformers.models.elmo import elmo
 from keras_transformers.models.features import feature_reader

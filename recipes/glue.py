@@ -36,7 +36,7 @@ import keras_transformers as kt
 from keras_transformers.data.text import classification, glue, regression
 from keras_transformers.data.text.cleaning import deduplicate, overlap, split
 from keras_transformers.data.text.examples import Examples
-from keras_transformers.evaluation import classification as classification_metrics
+from keras_transformers.evaluation.glue import glue_scores
 from keras_transformers.inspection import update_cost
 from keras_transformers.pipelines.token_inputs import check_model, checked_length
 from keras_transformers.runs import run as runs
@@ -125,7 +125,7 @@ def main(config: Config) -> dict[str, Any]:
             references = regression.scores(examples)
         else:
             references = [task.labels.index(label) for label in examples.labels]
-        return classification_metrics.scores(task.metrics, predict(examples), references)
+        return glue_scores(task.metrics, predict(examples), references)
 
     def log_scores(epoch: int, logs: dict[str, Any]) -> None:
         logs |= {f"val_{name}": value for name, value in scores(dev).items()}

@@ -27,7 +27,7 @@ from keras_transformers.data.language_models.causal import TextPacker, classific
 from keras_transformers.data.text.classification import statistics
 from keras_transformers.data.text.examples import Examples, majority_share
 from keras_transformers.data.text.labelled_files import LabelledFiles
-from keras_transformers.evaluation.token_metrics import Perplexity
+from keras_transformers.evaluation.perplexity import Perplexity
 from keras_transformers.inspection import update_cost
 from keras_transformers.models import gpt
 from keras_transformers.pipelines.token_inputs import ONE_TEXT_INPUTS, check_model, checked_length

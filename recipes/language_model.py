@@ -28,8 +28,11 @@ import keras_transformers as kt
 from keras_transformers.convert.encoders import save_language_model
 from keras_transformers.data.language_models import causal as data
 from keras_transformers.evaluation.kneser_ney import KneserNey
-from keras_transformers.evaluation.text_perplexity import LogProbabilityOfTokens, TextPerplexity
-from keras_transformers.evaluation.token_metrics import Perplexity
+from keras_transformers.evaluation.perplexity import (
+    LogProbabilityOfTokens,
+    Perplexity,
+    TextPerplexity,
+)
 from keras_transformers.inspection import update_cost
 from keras_transformers.models.gpt import causal_lm
 from keras_transformers.runs import run as runs

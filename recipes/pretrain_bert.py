@@ -31,7 +31,7 @@ from keras_transformers.convert.encoders import (
     save_pretrainer,
 )
 from keras_transformers.data.pretraining.options import PretrainingFiles
-from keras_transformers.evaluation.token_metrics import Perplexity, TokenAccuracy
+from keras_transformers.evaluation.perplexity import Perplexity, TokenAccuracy
 from keras_transformers.evaluation.unigrams import unigram_baseline
 from keras_transformers.inspection import training_flops
 from keras_transformers.runs import run as runs

@@ -23,7 +23,7 @@ from keras_transformers.convert.encoders import save_elmo_encoder
 from keras_transformers.data.language_models import bidirectional
 from keras_transformers.data.pretraining import sets
 from keras_transformers.evaluation.kneser_ney import KneserNey
-from keras_transformers.evaluation.output_perplexity import OutputPerplexity
+from keras_transformers.evaluation.perplexity import OutputPerplexity
 from keras_transformers.evaluation.unigrams import unigram_baseline
 from keras_transformers.inspection import update_cost
 from keras_transformers.models.elmo import elmo, language_model

@@ -22,8 +22,8 @@ import keras
 import keras_transformers as kt
 from keras_transformers.data.translation import encoded_pairs as data
 from keras_transformers.data.translation import pronunciation
+from keras_transformers.evaluation.perplexity import Perplexity, TokenAccuracy
 from keras_transformers.evaluation.pronunciation import PronunciationErrors, pronunciation_errors
-from keras_transformers.evaluation.token_metrics import Perplexity, TokenAccuracy
 from keras_transformers.inspection import update_cost
 from keras_transformers.pipelines.translation import Translator, check_encoder_decoder
 from keras_transformers.runs import run as runs

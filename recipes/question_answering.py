@@ -23,7 +23,7 @@ import keras
 import keras_transformers as kt
 from keras_transformers.data.text import answer_spans as question_predictions
 from keras_transformers.data.text import question_answering, squad
-from keras_transformers.evaluation import squad as answer_metrics
+from keras_transformers.evaluation.squad import squad_scores, squad_v2_scores
 from keras_transformers.inspection import update_cost
 from keras_transformers.pipelines.token_inputs import check_model, checked_length
 from keras_transformers.runs import run as runs
@@ -108,12 +108,12 @@ def main(config: Config) -> dict[str, Any]:
             squad.write_predictions(answers, folder / save_as)
         references = encoded.questions.references()
         if all(references.values()):
-            result = answer_metrics.squad(answers, references)
+            result = squad_scores(answers, references)
             return {"exact_match": result.exact_match, "f1": result.f1}
         null_scores = question_predictions.null_differences(found)
         spans = question_predictions.texts(found)
-        overall = answer_metrics.squad_v2(answers, references).overall
-        best = answer_metrics.squad_v2(spans, references, null_scores=null_scores).best_f1
+        overall = squad_v2_scores(answers, references).overall
+        best = squad_v2_scores(spans, references, null_scores=null_scores).best_f1
         return {
             "exact_match": overall.exact_match,
             "f1": overall.f1,

@@ -22,7 +22,7 @@ import keras
 import keras_transformers as kt
 from keras_transformers.data.text import conll, tagging
 from keras_transformers.evaluation.entities import EntityScores, entity_scores
-from keras_transformers.evaluation.token_metrics import TokenAccuracy
+from keras_transformers.evaluation.perplexity import TokenAccuracy
 from keras_transformers.inspection import update_cost
 from keras_transformers.pipelines.token_inputs import check_model, checked_length
 from keras_transformers.runs import run as runs

@@ -31,8 +31,8 @@ import keras
 import keras_transformers as kt
 from keras_transformers.data.translation import encoded_pairs as data
 from keras_transformers.data.translation.parallel_text import multi30k_files, read_multi30k
-from keras_transformers.evaluation.bleu_by_length import bleu_by_length
-from keras_transformers.evaluation.token_metrics import Perplexity, TokenAccuracy
+from keras_transformers.evaluation.bleu import bleu_by_length
+from keras_transformers.evaluation.perplexity import Perplexity, TokenAccuracy
 from keras_transformers.inspection import attention_pictures, update_cost
 from keras_transformers.pipelines.translation import Translator, check_encoder_decoder
 from keras_transformers.runs import run as runs

@@ -24,7 +24,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_transformers.evaluation.token_metrics import Perplexity
+from keras_transformers.evaluation.perplexity import Perplexity
 from keras_transformers.runs import clusters, strategies
 from keras_transformers.training.distributed import prepare
 from keras_transformers.training.losses import TokenCrossentropy

@@ -1,4 +1,4 @@
-"""Metrics and baselines. Knows no model."""
+"""Metrics and baselines, one subject per file. Knows no model."""
 
 from keras_transformers.rooms import open_room
 

@@ -1,18 +1,20 @@
-"""Precision, recall and F1 of entities, by the rule of conlleval and seqeval.
+"""Precision, recall and F1 of entities, as conlleval and seqeval compute them.
 
-Tjong Kim Sang and De Meulder 2003, https://aclanthology.org/W03-0419: an entity counts if its
-type, its first and its last word are right.
+Tjong Kim Sang and De Meulder 2003, https://aclanthology.org/W03-0419: an entity is right if its
+type, its first word and its last word are.
 """
 
 import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+__all__ = ["Entity", "EntityScores", "entity_scores"]
+
 _OUTSIDE = "O"
 
 
 class Entity(NamedTuple):
-    """Words `start` to `end`, exclusive, of a sentence."""
+    """Words `start` to `end` (exclusive) of a sentence."""
 
     type: str
     start: int
@@ -21,12 +23,12 @@ class Entity(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Counts:
-    """How many entities were right, found, and there.
+    """How many entities there are.
 
     Attributes:
-        correct: found, and there.
-        predicted: found.
-        expected: there.
+        correct: predicted and expected.
+        predicted: in the predictions.
+        expected: in the references.
     """
 
     correct: int
@@ -35,12 +37,12 @@ class Counts:
 
     @property
     def precision(self) -> float:
-        """Share of what was found that is right, 0 to 1; 0 if nothing was found."""
+        """The share of predicted entities that are correct, 0 to 1; 0 if none are predicted."""
         return self.correct / self.predicted if self.predicted else 0.0
 
     @property
     def recall(self) -> float:
-        """Share of what is there that was found, 0 to 1; 0 if nothing is there."""
+        """The share of expected entities that are predicted, 0 to 1; 0 if none are expected."""
         return self.correct / self.expected if self.expected else 0.0
 
     @property
@@ -52,11 +54,11 @@ class Counts:
 
 @dataclasses.dataclass(frozen=True)
 class EntityScores:
-    """Counts of all entities (micro average), and of each type.
+    """Counts of all entities (the micro average) and of each type.
 
     Attributes:
-        overall: of all types together.
-        types: type -> counts, by name.
+        overall: all types together.
+        types: type -> counts, sorted by type.
     """
 
     overall: Counts
@@ -75,24 +77,24 @@ class EntityScores:
 
 
 def entities(labels: Sequence[str]) -> list[Entity]:
-    """The entities of a sentence labelled in IOB2, or in IOB1.
+    """Returns the entities of a sentence labelled in IOB2 or IOB1.
 
-    B- starts an entity; so does I- after O, after another type, and at the start of a sentence.
+    B- starts an entity; so does I- after O, after another type and at the start of a sentence.
 
     >>> entities(["I-PER", "I-PER", "O", "B-LOC", "B-LOC", "I-ORG"])  # doctest: +ELLIPSIS
     [Entity(type='PER', start=0, end=2), Entity(type='LOC', start=3, end=4), ...]
 
     Raises:
-        ValueError: a label is not O, B-... or I-...
+        ValueError: a label is not O, B-TYPE or I-TYPE.
     """
     return list(_entities(labels))
 
 
 def _entities(labels: Sequence[str]) -> Iterator[Entity]:
-    start, kind = 0, ""  # of the entity that is open; "" if none is
+    start, kind = 0, ""  # of the open entity; "" if none is open
     for i, label in enumerate([*labels, _OUTSIDE]):
         if label != _OUTSIDE and (label[:2] not in ("B-", "I-") or len(label) < 3):
-            raise ValueError(f"label {label!r} of word {i}, expected O, B-TYPE or I-TYPE")
+            raise ValueError(f"label {label!r} of word {i}: expected O, B-TYPE or I-TYPE")
         if kind and (label[2:] != kind or label.startswith("B-")):
             yield Entity(kind, start, i)
             kind = ""
@@ -106,11 +108,12 @@ def entity_scores(
     """Compares the entities of labelled sentences.
 
     Args:
-        predictions: labels of the words of each sentence.
+        predictions: one label per word of each sentence.
         references: likewise.
 
     Raises:
-        ValueError: another number of sentences, or of words of a sentence; none; an unknown label.
+        ValueError: the numbers of sentences or of words differ, there are no sentences, or a label
+            is unknown.
 
     Example:
         >>> entity_scores([["B-PER", "O", "O"]], [["B-PER", "O", "B-LOC"]]).overall.recall
@@ -118,7 +121,8 @@ def entity_scores(
     """
     if len(predictions) != len(references) or not references:
         raise ValueError(
-            f"{len(predictions)} predicted sentences for {len(references)}: need one for each"
+            f"{len(predictions)} predicted sentences for {len(references)} references: give one "
+            "for each, at least one"
         )
     found: set[tuple[int, Entity]] = set()
     expected: set[tuple[int, Entity]] = set()

@@ -1,6 +1,6 @@
-"""N-gram language models with Kneser-Ney smoothing: what counting alone can do.
+"""N-gram language models with Kneser-Ney smoothing: how far counting alone gets.
 
-A neural language model has to beat it on the same tokens, see also `training.baselines`.
+A neural language model should beat it on the same tokens, and `unigrams` even more so.
 """
 
 import dataclasses
@@ -9,23 +9,25 @@ from typing import Any
 
 import numpy as np
 
-# Of an order whose counts of counts allow no estimate; KenLM's `--discount_fallback`.
+__all__ = ["KneserNey"]
+
+# For an order whose counts of counts allow no estimate; KenLM's `--discount_fallback`.
 FALLBACK_DISCOUNTS = (0.5, 1.0, 1.5)
 
 
 @dataclasses.dataclass(frozen=True)
 class _Grams:
-    """All n-grams of one length that occur, by number in the order of their keys.
+    """All n-grams of one length that occur, numbered in the order of their keys.
 
-    An n-gram's key is its first word and the number of the rest of it, the (n-1)-gram.
+    An n-gram's key combines its first word with the number of its other words, an (n-1)-gram.
 
     Attributes:
         keys: int64 (grams,), ascending.
         num_rests: how many (n-1)-grams there are.
-        ids: the n-gram that ends at each place of the text, int64 (places,).
-        counts: how often each occurs, int64 (grams,).
-        contexts: the (n-1)-gram of its first words, int64 (grams,).
-        is_predicted: False for those that end in a mark of a sequence's begin, bool (grams,).
+        ids: the n-gram that ends at each position of the text, int64 (positions,).
+        counts: how often each n-gram occurs, int64 (grams,).
+        contexts: the (n-1)-gram of each n-gram's first words, int64 (grams,).
+        is_predicted: False for n-grams that end in a start mark, bool (grams,).
     """
 
     keys: np.ndarray
@@ -43,9 +45,9 @@ class _Level:
     Attributes:
         keys, num_rests: see `_Grams`.
         found: the discounted share of each n-gram in its context, float64 (grams + 1,); the last
-            is that of an n-gram that never occurred, 0.
-        left: what each context leaves to the order below, float64 (contexts + 1,); the last is
-            that of a context that never occurred, 1.
+            entry, 0, is for n-grams that never occurred.
+        left: what each context leaves to the order below, float64 (contexts + 1,); the last entry,
+            1, is for contexts that never occurred.
     """
 
     keys: np.ndarray
@@ -63,27 +65,26 @@ class KneserNey:
         p(w | u) = (c(u w) - D(c(u w))) / c(u .) + gamma(u) p(w | u')
         gamma(u) = (D_1 N_1(u) + D_2 N_2(u) + D_3 N_3+(u)) / c(u .)
 
-    and p(w | u) = p(w | u') where u never occurred. Below the highest order c counts the different
-    tokens that precede, not the times; the lowest order leads to 1 / vocabulary_size, so that no
-    token is impossible. D_1, D_2 and D_3 (for 3 and more) are estimated for each order from the
-    numbers n_r of n-grams with count r: with Y = n_1 / (n_1 + 2 n_2) they are r - (r + 1) Y n_{r+1}
-    / n_r. Where an n_r is 0 or a discount is not between 0 and r, as in tiny texts, the order takes
-    `FALLBACK_DISCOUNTS`.
+    and p(w | u) = p(w | u') where u never occurred. Below the highest order c(u w) is the number of
+    different tokens that precede u w. The lowest order falls back on 1 / vocabulary_size, so that
+    no token is impossible. D_1, D_2 and D_3 (for counts of 3 and more) are estimated for each order
+    from the numbers n_r of n-grams with count r: with Y = n_1 / (n_1 + 2 n_2) they are
+    r - (r + 1) Y n_{r+1} / n_r. If an n_r is 0 or a discount is not between 0 and r, as in tiny
+    texts, the order takes `FALLBACK_DISCOUNTS`.
 
-    Before the first token of a sequence stand `order` - 1 marks that are never predicted, so a
-    sequence knows nothing of those before it. A model that reads from the end is one that is
-    fitted, and asked, with the sequences reversed.
+    `order` - 1 start marks precede each sequence; they are never predicted, and they keep sequences
+    independent of each other. For a model that reads backwards, fit and score reversed sequences.
 
     Args:
-        order: n, tokens of the longest n-grams; 1 looks at no context.
-        discounts: D_1, D_2 and D_3 of all orders, instead of those estimated.
+        order: n, the length of the longest n-grams in tokens; 1 looks at no context.
+        discounts: D_1, D_2 and D_3 for all orders, instead of estimates.
 
     Attributes:
-        discounts: after `fit`, those of each order from 1, a tuple of three each.
+        discounts: after `fit`, a tuple of three for each order from 1.
 
     Raises:
-        ValueError: the order is below 1, or the discounts are not three numbers, of which the
-            r-th is in 0 to r.
+        ValueError: the order is below 1, or the discounts are not three numbers, the r-th from 0
+            to r.
 
     Example:
         >>> model = KneserNey(order=2).fit([[0, 1, 2, 0, 1], [0, 1, 1]], 4)
@@ -98,7 +99,7 @@ class KneserNey:
         self._given = None if discounts is None else tuple(discounts)
         if self._given is not None and not _are_discounts(self._given):
             raise ValueError(
-                f"discounts={discounts}: give three, for counts of 1, 2 and more, in 0 to 1, 2, 3"
+                f"discounts={discounts}: give three, for counts of 1, 2 and more, up to 1, 2 and 3"
             )
         self.discounts: list[tuple[float, ...]] = []
         self.vocabulary_size = 0
@@ -109,13 +110,13 @@ class KneserNey:
 
         Args:
             sequences: token ids, each an array or list of ints (length,).
-            vocabulary_size: number of tokens; ids are below it.
+            vocabulary_size: the number of tokens; ids are below it.
 
         Returns:
             The model itself.
 
         Raises:
-            ValueError: there are no tokens, or an id is not in the vocabulary.
+            ValueError: there are no tokens, or an id is outside the vocabulary.
         """
         self.vocabulary_size = vocabulary_size
         marked = [self._marked(sequence) for sequence in sequences]
@@ -126,7 +127,7 @@ class KneserNey:
         self.discounts, self._levels = [], []
         for number, grams in enumerate(orders):
             counts = grams.counts
-            if number + 1 < len(orders):  # the different tokens that precede
+            if number + 1 < len(orders):  # the number of different tokens before each n-gram
                 longer = orders[number + 1]
                 rests = longer.keys[longer.is_predicted] % longer.num_rests
                 counts = np.bincount(rests, minlength=len(grams.keys))
@@ -134,19 +135,19 @@ class KneserNey:
         return self
 
     def log_probabilities(self, token_ids: Any) -> np.ndarray:
-        """The log probability of each token of a sequence after those before it.
+        """The log probability of each token of a sequence, given the tokens before it.
 
         Args:
             token_ids: ints (length,), a whole sequence.
 
         Returns:
-            float64 (length,), in nats. The perplexity is exp of minus its mean.
+            float64 (length,), in nats. The perplexity is exp(-mean).
 
         Raises:
-            ValueError: nothing was fitted yet, or an id is not in the vocabulary.
+            ValueError: `fit` was not called, or an id is outside the vocabulary.
         """
         if not self._levels:
-            raise ValueError("the model has not counted a text yet: call fit first")
+            raise ValueError("the model has seen no text yet: call fit first")
         words = self._marked(token_ids)
         ids = np.zeros_like(words)  # the only 0-gram
         probabilities = np.full(len(words), 1.0 / self.vocabulary_size)
@@ -157,7 +158,7 @@ class KneserNey:
         return np.log(probabilities[self.order - 1 :])
 
     def _marked(self, token_ids: Any) -> np.ndarray:
-        """A sequence behind its marks, whose id is the first beyond the vocabulary."""
+        """A sequence after its start marks, whose id is the first beyond the vocabulary."""
         words = np.asarray(token_ids)
         if words.ndim != 1 or (words.size and words.dtype.kind not in "iu"):
             raise ValueError(
@@ -172,7 +173,7 @@ class KneserNey:
         return np.concatenate([marks, words]).astype(np.int64)
 
     def _firsts(self, words: np.ndarray, distance: int) -> np.ndarray:
-        """The words so far before each place; before a mark there are marks."""
+        """The word `distance` before each position; before a mark there are only marks."""
         mark = self.vocabulary_size
         shifted = np.concatenate([np.full(distance, mark), words])[: len(words)]
         return np.where(words == mark, mark, shifted)
@@ -183,15 +184,15 @@ class KneserNey:
         ids, num_rests = np.zeros(len(words), np.int64), 1
         for number in range(self.order):
             ids_before = ids
-            keys, places, ids, counts = np.unique(
+            keys, positions, ids, counts = np.unique(
                 self._firsts(words, number) * num_rests + ids,
                 return_index=True,
                 return_inverse=True,
                 return_counts=True,
             )
-            is_predicted = words[places] < self.vocabulary_size
-            # At place 0 of the text is a mark, or a 1-gram, whose context is nothing.
-            contexts = ids_before[places - 1] if number else np.zeros(len(keys), np.int64)
+            is_predicted = words[positions] < self.vocabulary_size
+            # Position 0 of the text holds a mark, or a 1-gram, which has no context.
+            contexts = ids_before[positions - 1] if number else np.zeros(len(keys), np.int64)
             orders.append(_Grams(keys, num_rests, ids, counts, contexts, is_predicted))
             num_rests = len(keys)
         return orders
@@ -213,10 +214,10 @@ class KneserNey:
 
 
 def _find(level: _Level, firsts: np.ndarray, rests: np.ndarray) -> np.ndarray:
-    """The numbers of n-grams, -1 for those that never occurred."""
+    """The numbers of n-grams; -1 for those that never occurred."""
     keys = firsts * level.num_rests + rests
-    places = np.minimum(np.searchsorted(level.keys, keys), len(level.keys) - 1)
-    return np.where((rests >= 0) & (level.keys[places] == keys), places, -1)
+    ids = np.minimum(np.searchsorted(level.keys, keys), len(level.keys) - 1)
+    return np.where((rests >= 0) & (level.keys[ids] == keys), ids, -1)
 
 
 def _estimated_discounts(counts: np.ndarray) -> tuple[float, ...]:

@@ -9,8 +9,10 @@ import string
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+__all__ = ["AnswerScores", "SquadV2Scores", "squad_scores", "squad_v2_scores"]
+
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
-_PUNCTUATION = str.maketrans("", "", string.punctuation)  # ASCII's only
+_PUNCTUATION = str.maketrans("", "", string.punctuation)  # ASCII only
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,9 +20,9 @@ class AnswerScores:
     """Means over questions, 0 to 100.
 
     Attributes:
-        exact_match: share of answers that equal a reference, once normalized.
-        f1: mean overlap of words with the reference that is most alike.
-        total: number of questions.
+        exact_match: the share of answers that equal a reference, after normalization.
+        f1: the mean overlap of words with the closest reference.
+        total: the number of questions.
     """
 
     exact_match: float
@@ -38,13 +40,13 @@ class Threshold:
 
 @dataclasses.dataclass(frozen=True)
 class SquadV2Scores:
-    """Scores of questions of which some have no answer.
+    """Scores of questions, some of which have no answer.
 
     Attributes:
-        overall: of all questions.
-        has_answer: of those with an answer; None if there are none.
-        no_answer: of those without; None if there are none.
-        best_exact_match: the highest that a threshold on the null scores reaches, on these very
+        overall: over all questions.
+        has_answer: over those with an answer; None if there are none.
+        no_answer: over those without; None if there are none.
+        best_exact_match: the highest that any threshold on the null scores reaches on these
             questions; None without null scores.
         best_f1: likewise.
     """
@@ -57,50 +59,29 @@ class SquadV2Scores:
 
 
 def normalize_answer(text: str) -> str:
-    """Lower case, without ASCII punctuation, articles (a, an, the) and repeated white space.
+    """Lowers the case; drops ASCII punctuation, articles (a, an, the) and repeated white space.
 
     >>> normalize_answer("The  U.S. «dollar»!")
     'us «dollar»'
     """
-    words = _ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split()
-    return " ".join(words)
+    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
 
 
-def exact_match(answer: str, reference: str) -> bool:
-    """Whether two answers are the same, once normalized."""
-    return normalize_answer(answer) == normalize_answer(reference)
-
-
-def f1(answer: str, reference: str) -> float:
-    """Harmonic mean of precision and recall of words; 0 if both are empty (SQuAD 1.1)."""
-    words, expected = normalize_answer(answer).split(), normalize_answer(reference).split()
-    num_same = (Counter(words) & Counter(expected)).total()
-    if not num_same:
-        return 0.0
-    precision, recall = num_same / len(words), num_same / len(expected)
-    return 2 * precision * recall / (precision + recall)
-
-
-def f1_v2(answer: str, reference: str) -> float:
-    """As `f1`, but 1 if both are empty: rightly no answer (SQuAD 2.0)."""
-    if not normalize_answer(answer) and not normalize_answer(reference):
-        return 1.0
-    return f1(answer, reference)
-
-
-def squad(predictions: Mapping[str, str], references: Mapping[str, Sequence[str]]) -> AnswerScores:
-    """SQuAD 1.1's scores.
+def squad_scores(
+    predictions: Mapping[str, str], references: Mapping[str, Sequence[str]]
+) -> AnswerScores:
+    """Computes the scores of SQuAD 1.1.
 
     Args:
         predictions: id -> answer; it may be empty.
-        references: id -> the answers that count, one or more; the best match is taken.
+        references: id -> right answers, at least one; the closest counts.
 
     Raises:
-        ValueError: the ids differ (the official script gives 0 for what is missing, and ignores
-            the rest), there are none, or a question has no reference.
+        ValueError: the ids differ (the official script scores missing ids 0 and ignores unknown
+            ones), there are none, or a question has no reference.
 
     Example:
-        >>> squad({"a": "the Rhine", "b": ""}, {"a": ["Rhine", "a river"], "b": ["Bonn"]})
+        >>> squad_scores({"a": "the Rhine", "b": ""}, {"a": ["Rhine", "a river"], "b": ["Bonn"]})
         AnswerScores(exact_match=50.0, f1=50.0, total=2)
     """
     _check_ids(predictions, references)
@@ -108,40 +89,40 @@ def squad(predictions: Mapping[str, str], references: Mapping[str, Sequence[str]
     if unanswered:
         raise ValueError(
             f"{len(unanswered)} questions have no reference, such as {unanswered[0]!r}: score "
-            "SQuAD 2.0 with squad_v2"
+            "SQuAD 2.0 with squad_v2_scores"
         )
     exact = {
-        i: max(float(exact_match(predictions[i], text)) for text in texts)
+        i: max(_exact_match(predictions[i], text) for text in texts)
         for i, texts in references.items()
     }
     overlap = {
-        i: max(f1(predictions[i], text) for text in texts) for i, texts in references.items()
+        i: max(_f1(predictions[i], text) for text in texts) for i, texts in references.items()
     }
     return _means(exact, overlap, list(references))
 
 
-def squad_v2(
+def squad_v2_scores(
     predictions: Mapping[str, str],
     references: Mapping[str, Sequence[str]],
     *,
     null_scores: Mapping[str, float] | None = None,
     threshold: float | None = None,
 ) -> SquadV2Scores:
-    """SQuAD 2.0's scores.
+    """Computes the scores of SQuAD 2.0.
 
     Args:
         predictions: id -> answer; empty for none.
-        references: id -> the answers that count; none for questions without.
-        null_scores: id -> a number that is the higher the less the question has an answer, such as
-            `question_predictions.null_differences`; the official script's na_prob.
-        threshold: answers count as empty where the null score is above it. None: none does.
+        references: id -> right answers; none for questions without an answer.
+        null_scores: id -> a number that is higher the less likely the question has an answer, such
+            as `data.text.answer_spans` computes; the official script's na_prob.
+        threshold: answers whose null score is above it count as empty. None keeps all answers.
 
     Raises:
-        ValueError: the ids differ, or there are none; a threshold without null scores.
+        ValueError: the ids differ, there are none, or there is a threshold without null scores.
 
     Example:
-        >>> scores = squad_v2({"a": "Rhine", "b": "Bonn"}, {"a": ["the Rhine"], "b": []},
-        ...                   null_scores={"a": -2.0, "b": 1.0})
+        >>> scores = squad_v2_scores({"a": "Rhine", "b": "Bonn"}, {"a": ["the Rhine"], "b": []},
+        ...                          null_scores={"a": -2.0, "b": 1.0})
         >>> scores.overall.f1, scores.best_f1
         (50.0, Threshold(score=100.0, threshold=-2.0))
     """
@@ -151,8 +132,11 @@ def squad_v2(
     exact, overlap = {}, {}
     for i, texts in references.items():
         expected = [text for text in texts if normalize_answer(text)] or [""]
-        exact[i] = max(float(exact_match(predictions[i], text)) for text in expected)
-        overlap[i] = max(f1_v2(predictions[i], text) for text in expected)
+        exact[i] = max(_exact_match(predictions[i], text) for text in expected)
+        # No answer is right where there is none: SQuAD 1.1 would count this overlap as 0.
+        overlap[i] = (
+            exact[i] if expected == [""] else max(_f1(predictions[i], text) for text in expected)
+        )
     answered = {i: bool(texts) for i, texts in references.items()}
     best_exact = best_f1 = None
     if null_scores is not None:
@@ -174,17 +158,31 @@ def squad_v2(
     )
 
 
+def _exact_match(answer: str, reference: str) -> float:
+    return float(normalize_answer(answer) == normalize_answer(reference))
+
+
+def _f1(answer: str, reference: str) -> float:
+    """Harmonic mean of precision and recall of words; 0 if both texts are empty."""
+    words, expected = normalize_answer(answer).split(), normalize_answer(reference).split()
+    num_same = (Counter(words) & Counter(expected)).total()
+    if not num_same:
+        return 0.0
+    precision, recall = num_same / len(words), num_same / len(expected)
+    return 2 * precision * recall / (precision + recall)
+
+
 def _best_threshold(
     predictions: Mapping[str, str],
     scores: Mapping[str, float],
     null_scores: Mapping[str, float],
     answered: Mapping[str, bool],
 ) -> Threshold:
-    """The threshold that makes the sum of scores highest: the official sweep, ties and all.
+    """The threshold with the highest sum of scores: the official sweep, ties and all.
 
-    From no answer at all to an answer everywhere, question by question by rising null score. Equal
-    null scores are told apart, in the order of `null_scores`; so the score may be one that no
-    threshold quite reaches.
+    It starts without any answer and accepts the answers one by one, by rising null score. Equal
+    null scores are taken one after the other, in the order of `null_scores`, so the score may be
+    one that no threshold quite reaches.
     """
     score: float = sum(not has_answer for has_answer in answered.values())
     best, threshold = score, 0.0
@@ -203,11 +201,11 @@ def _check_ids(found: Mapping[str, object], references: Mapping[str, Sequence[st
         raise ValueError("no questions to score")
     missing = [i for i in references if i not in found]
     unknown = [i for i in found if i not in references]
-    for what, ids in (("lack", missing), ("are of no question with", unknown)):
+    for problem, ids in (("missing", missing), ("unknown", unknown)):
         if ids:
             raise ValueError(
-                f"the predictions {what} {len(ids)} ids, such as {ids[0]!r}: predict exactly the "
-                f"{len(references)} questions"
+                f"{len(ids)} ids are {problem} in the predictions, such as {ids[0]!r}: predict "
+                f"exactly the {len(references)} questions"
             )
 
 

@@ -1,17 +1,19 @@
-"""What a model has to beat: figures of models that look at nothing."""
+"""The baseline of token frequencies: what a model scores that looks at no context."""
 
 import dataclasses
 
 import numpy as np
 
+__all__ = ["UnigramBaseline", "unigram_baseline"]
+
 
 @dataclasses.dataclass(frozen=True)
 class UnigramBaseline:
-    """A language model that knows how often each token occurs, and nothing else.
+    """Scores of a language model that knows only how often each token occurs.
 
     Attributes:
-        accuracy: share of the tokens that are the most frequent one of the training, 0 to 1.
-        perplexity: exp of the mean cross-entropy of a token under the training's frequencies.
+        accuracy: the share of tokens that are the most frequent training token, 0 to 1.
+        perplexity: exp of the mean cross-entropy of a token under the training frequencies.
     """
 
     accuracy: float
@@ -19,16 +21,16 @@ class UnigramBaseline:
 
 
 def unigram_baseline(train_counts: np.ndarray, dev_counts: np.ndarray) -> UnigramBaseline:
-    """Measures the frequencies of one text on another.
+    """Scores the token frequencies of one text on another.
 
-    Each token counts once more than it occurs in training (Laplace), so that none is impossible.
+    Each training count is raised by 1 (Laplace), so that no token is impossible.
 
     Args:
         train_counts: how often each token occurs in training, (vocabulary,).
-        dev_counts: how often in what is measured, (vocabulary,).
+        dev_counts: how often in the text to score, (vocabulary,).
 
     Raises:
-        ValueError: the shapes differ, or there are no tokens to measure.
+        ValueError: the shapes differ, or the text to score has no tokens.
 
     Example:
         >>> baseline = unigram_baseline(np.array([0, 2, 5]), np.array([1, 1, 2]))
@@ -39,7 +41,7 @@ def unigram_baseline(train_counts: np.ndarray, dev_counts: np.ndarray) -> Unigra
     if train_counts.shape != dev_counts.shape or not dev_counts.sum():
         raise ValueError(
             f"counts of shapes {train_counts.shape} and {dev_counts.shape}, {dev_counts.sum()} "
-            "tokens to measure: need one count for each token of the vocabulary, not all 0"
+            "tokens to score: give one count per token of the vocabulary, not all 0"
         )
     smoothed = train_counts + 1.0
     surprise = -np.log(smoothed / smoothed.sum())  # (vocabulary,), in nats

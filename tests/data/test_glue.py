@@ -10,7 +10,7 @@ import tensorflow as tf
 from keras_transformers.data.text import glue, regression
 from keras_transformers.data.text.examples import Examples
 from keras_transformers.data.text.glue import load, load_rte_challenge, write_submission
-from keras_transformers.evaluation.classification import METRICS
+from keras_transformers.evaluation.glue import METRICS
 from keras_transformers.tokenizers import WordPieceTokenizer
 
 

@@ -13,7 +13,7 @@ from keras_transformers.data.text.answer_spans import (
 )
 from keras_transformers.data.text.question_answering import dataset, encode
 from keras_transformers.data.text.squad import Answer, Questions, load
-from keras_transformers.evaluation.squad import squad as score
+from keras_transformers.evaluation.squad import squad_scores as score
 from keras_transformers.tokenizers import WordPieceTokenizer
 
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghijklmnopqrstuvwxyz.?"]

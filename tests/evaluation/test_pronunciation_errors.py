@@ -1,45 +1,43 @@
-"""Edit distance, and error rates against several pronunciations."""
+"""Error rates against several pronunciations."""
 
 import functools
+import sys
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keras_transformers.evaluation.pronunciation import edit_distance, pronunciation_errors
-
-WORDS = st.text("abc", max_size=7)
+from keras_transformers.evaluation.pronunciation import pronunciation_errors
 
 
 @functools.cache
-def by_definition(first, second):
+def edit_distance(first, second):
     if not first or not second:
         return len(first) + len(second)
     return min(
-        by_definition(first[1:], second) + 1,
-        by_definition(first, second[1:]) + 1,
-        by_definition(first[1:], second[1:]) + (first[0] != second[0]),
+        edit_distance(first[1:], second) + 1,
+        edit_distance(first, second[1:]) + 1,
+        edit_distance(first[1:], second[1:]) + (first[0] != second[0]),
     )
 
 
-@given(WORDS, WORDS)
-def test_the_distance_is_its_definition(first, second):
-    assert edit_distance(first, second) == by_definition(first, second)
+@given(st.text("abc", max_size=7), st.text("abc", min_size=1, max_size=7))
+def test_edits_are_those_of_the_definition(hypothesis, reference):
+    found = pronunciation_errors([" ".join(hypothesis)], [[" ".join(reference)]])
+    assert found.num_edits == edit_distance(hypothesis, reference)
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "distance"),
+    ("hypothesis", "reference", "edits"),
     [
-        ("kitten", "sitting", 3),
-        ("", "abc", 3),
-        ("abc", "", 3),
-        ("", "", 0),
-        (["AH0", "B"], ["AH1", "B"], 1),
-        ("ab", "ba", 2),  # a transposition is no edit of its own
+        ("k i t t e n", "s i t t i n g", 3),
+        ("", "a b c", 3),
+        ("AH0 B", "AH1 B", 1),
+        ("a b", "b a", 2),  # a swap counts as two edits
     ],
 )
-def test_known_distances(first, second, distance):
-    assert edit_distance(first, second) == distance
+def test_known_edits(hypothesis, reference, edits):
+    assert pronunciation_errors([hypothesis], [[reference]]).num_edits == edits
 
 
 def test_each_word_is_judged_by_its_closest_pronunciation():
@@ -68,7 +66,7 @@ def test_much_too_much_is_more_than_all_wrong():
     ("hypotheses", "references", "message"),
     [
         (["A"], [["A"], ["B"]], "1 hypotheses for 2 words"),
-        ([], [], "of no words are not defined"),
+        ([], [], "of no words are undefined"),
         (["A", "B"], [["A"], []], r"word 1 has the pronunciations \[\]"),
         (["A"], [["A", " "]], r"word 0 has the pronunciations \['A', ' '\]"),
     ],
@@ -76,3 +74,9 @@ def test_much_too_much_is_more_than_all_wrong():
 def test_wrong_input_is_named(hypotheses, references, message):
     with pytest.raises(ValueError, match=message):
         pronunciation_errors(hypotheses, references)
+
+
+def test_without_rapidfuzz_the_error_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "rapidfuzz.distance", None)
+    with pytest.raises(ImportError, match=r"needs rapidfuzz: pip install .*\[evaluation\]"):
+        pronunciation_errors(["A"], [["A"]])

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from keras_transformers.evaluation import classification as classification_metrics
+from keras_transformers.evaluation.glue import METRICS
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -169,7 +169,7 @@ def test_a_correlation_that_is_never_a_number_has_no_best_epoch(folder, monkeypa
     (folder / "sick.txt").write_text("\n".join([header, *rows]) + "\n")
     files = {"train_file": folder / "sick.txt", "dev_file": folder / "sick.txt"}
     # As where the model gives all examples the same answer.
-    monkeypatch.setitem(classification_metrics.METRICS, "pearson", lambda *answers: math.nan)
+    monkeypatch.setitem(METRICS, "pearson", lambda *answers: math.nan)
     with pytest.raises(SystemExit) as stopped:
         run(monkeypatch, "glue", folder, task="sick_relatedness", **files)
     assert stopped.value.code == 1

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from keras_transformers.data.batching import index_batches
-from keras_transformers.evaluation.token_metrics import TokenAccuracy
+from keras_transformers.evaluation.perplexity import TokenAccuracy
 from keras_transformers.runs.preemption import PREEMPTED_STATUS, Preempted
 from keras_transformers.runs.resume.callback import Position, Resume
 from keras_transformers.runs.resume.snapshots import CheckpointError, Snapshots

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_transformers.evaluation.token_metrics import Perplexity
+from keras_transformers.evaluation.perplexity import Perplexity
 from keras_transformers.training.distributed import prepare
 from keras_transformers.training.losses import TokenCrossentropy
 from keras_transformers.training.optimizers import adamw

@@ -202,7 +202,7 @@ import sys
 import jax, jax.numpy as jnp, keras, numpy as np
 from keras_transformers.training.averaging import CheckpointAveraging
 from keras_transformers.training.losses import TokenCrossentropy
-from keras_transformers.evaluation.token_metrics import Perplexity, TokenAccuracy
+from keras_transformers.evaluation.perplexity import Perplexity, TokenAccuracy
 assert "tensorflow" not in sys.modules, "TensorFlow was imported"
 generator = np.random.default_rng(0)
 logits = jnp.asarray(generator.normal(size=(2, 3, 7)), jnp.float32)

@@ -119,7 +119,7 @@ def texts(
 
 
 def null_differences(predictions: Sequence[Prediction]) -> dict[str, float]:
-    """Id -> `null_difference`, as `answer_metrics.squad_v2` takes it."""
+    """Id -> `null_difference`, as `evaluation.squad_v2_scores` takes it."""
     return {prediction.id: prediction.null_difference for prediction in predictions}
 
 

@@ -40,7 +40,7 @@ class Task:
         label: of the label.
         labels: in the order of their ids; none for scores (regression).
         limits: of scores: the least and the greatest.
-        metrics: names in `training.classification_metrics`.
+        metrics: names in `evaluation.glue.METRICS`.
         columns: of the labelled files where these have no header (CoLA); else none.
     """
 

@@ -1,14 +1,20 @@
-"""Perplexity, token accuracy and BLEU."""
+"""Perplexity and token accuracy, of tokens and of texts."""
 
+import math
 from typing import Any
 
 import keras
 import numpy as np
 import pytest
-import sacrebleu
 import tensorflow as tf
 
-from keras_transformers.evaluation.token_metrics import Perplexity, TokenAccuracy, bleu
+from keras_transformers.evaluation.perplexity import (
+    LogProbabilityOfTokens,
+    OutputPerplexity,
+    Perplexity,
+    TextPerplexity,
+    TokenAccuracy,
+)
 from keras_transformers.training.losses import TokenCrossentropy
 
 VOCABULARY = 7
@@ -68,7 +74,7 @@ def test_perplexity_of_a_uniform_guess_is_the_vocabulary() -> None:
     assert float(perplexity.result()) == pytest.approx(VOCABULARY, rel=1e-6)
 
 
-def test_a_weight_a_sentence_is_refused() -> None:
+def test_one_weight_per_sentence_is_refused() -> None:
     targets, logits, _ = batches()[0]
     with pytest.raises(ValueError, match=r"sample_weight of shape \(2,\) for targets.*\(2, 6\)"):
         Perplexity().update_state(targets, logits, np.ones(2))
@@ -103,36 +109,53 @@ def test_in_evaluate_they_agree_with_the_loss() -> None:
     )
 
 
-@pytest.mark.parametrize("metric", [Perplexity(name="p"), TokenAccuracy(name="a")])
-def test_metrics_serialize(metric: Any) -> None:
+@pytest.mark.parametrize(
+    "metric", [Perplexity(name="p"), TokenAccuracy(name="a"), OutputPerplexity("words")]
+)
+def test_metrics_load_without_custom_objects(metric: Any) -> None:
     config = keras.saving.serialize_keras_object(metric)
     again = keras.saving.deserialize_keras_object(config)
     assert type(again) is type(metric)
     assert again.name == metric.name
 
 
-def test_bleu_is_sacrebleu_13a() -> None:
-    hypotheses = ["The dog , it runs on grass.", "A man is riding a Horse", "Two kids play"]
-    references = ["The dog runs on the grass.", "A man is riding a horse.", "Two children play."]
-    result = bleu(hypotheses, references)
-    expected = sacrebleu.corpus_bleu(hypotheses, [references])
-    assert result.score == expected.score > 0
-    assert (result.hypothesis_length, result.reference_length) == (17, 18)
-    assert result.precisions == tuple(expected.precisions)
-    version = sacrebleu.__version__
-    assert result.signature == f"nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:{version}"
-    assert result.signature in str(result)
-    lowered = bleu(hypotheses, references, lowercase=True)
-    assert lowered.score > result.score
-    assert "case:lc" in lowered.signature
+def test_output_perplexity_is_over_tokens_whatever_the_batches() -> None:
+    random = np.random.default_rng(0)
+    losses, weights = random.gamma(2, size=(7, 5)), random.integers(0, 2, (7, 5))
+    metric = OutputPerplexity()
+    for rows in (slice(0, 1), slice(1, 6), slice(6, 7)):
+        metric.update_state(np.zeros_like(losses[rows]), losses[rows], weights[rows])
+    expected = np.exp((losses * weights).sum() / weights.sum())
+    assert float(metric.result()) == pytest.approx(expected, rel=1e-5)
 
 
-def test_bleu_of_empty_hypotheses_is_zero() -> None:
-    assert bleu(["", ""], ["a man", "a dog"]).score == 0.0
+def test_the_three_figures_of_a_text() -> None:
+    """A text whose every byte costs 2 bits: 100 bytes in 25 tokens and 20 words."""
+    figures = TextPerplexity(200 * math.log(2), num_tokens=25, num_words=20, num_bytes=100)
+    assert figures.figures("model") == pytest.approx(
+        {
+            "model, perplexity per token": 2.0**8,
+            "model, perplexity per word": 2.0**10,
+            "model, bits per byte": 2.0,
+        }
+    )
 
 
-def test_bleu_refuses_unequal_numbers_and_nothing() -> None:
-    with pytest.raises(ValueError, match="2 hypotheses for 1 references"):
-        bleu(["a", "b"], ["a"])
-    with pytest.raises(ValueError, match="no sentences"):
-        bleu([], [])
+def test_a_word_beyond_all_numbers() -> None:
+    assert TextPerplexity(1e4, num_tokens=100, num_words=1, num_bytes=100).per_word == math.inf
+
+
+@pytest.mark.parametrize("counts", [(0, 1, 1), (1, 0, 1), (1, 1, 0)])
+def test_nothing_to_measure_by_is_refused(counts: tuple[int, int, int]) -> None:
+    with pytest.raises(ValueError, match="has at least 1 of each"):
+        TextPerplexity(1.0, *counts)
+
+
+def test_the_callback_adds_what_is_highest_where_perplexity_is_lowest() -> None:
+    callback, logs = LogProbabilityOfTokens(), {"val_perplexity": math.e**2}
+    callback.on_epoch_end(0, logs)
+    assert logs["val_log_probability"] == pytest.approx(-2.0)
+    with pytest.raises(
+        ValueError, match=r"no 'val_perplexity' in this epoch's logs .*\(they have loss\)"
+    ):
+        callback.on_epoch_end(0, {"loss": 1.0})

@@ -1,6 +1,7 @@
 """The metrics of GLUE: accuracy, F1, Matthews, Pearson and Spearman correlation.
 
-Wang et al. 2018, arXiv:1804.07461. Equal to scikit-learn's and SciPy's, which are not needed.
+Wang et al. 2018, arXiv:1804.07461. Equal to scikit-learn's and SciPy's; the correlations need SciPy
+(the extra `evaluation`).
 """
 
 from collections.abc import Callable, Sequence
@@ -8,11 +9,15 @@ from typing import Any, Literal
 
 import numpy as np
 
+from keras_transformers.extras import optional
+
+__all__ = ["glue_scores"]
+
 MetricName = Literal["accuracy", "f1", "matthews", "pearson", "spearman"]
 
 
 def accuracy(predictions: Any, references: Any) -> float:
-    """Share of equal labels, 0 to 1.
+    """The share of equal labels, 0 to 1.
 
     Args:
         predictions: label ids (n,).
@@ -23,28 +28,28 @@ def accuracy(predictions: Any, references: Any) -> float:
 
 
 def f1(predictions: Any, references: Any) -> float:
-    """F1 of label 1 among labels 0 and 1; 0 where it is neither predicted nor there.
+    """F1 of label 1 among labels 0 and 1; 0 if label 1 is on neither side.
 
     Args:
         predictions: label ids (n,).
         references: label ids (n,).
 
     Raises:
-        ValueError: a label is not 0 or 1.
+        ValueError: a label is neither 0 nor 1.
     """
     predictions, references = _checked(predictions, references)
     others = np.setdiff1d(np.union1d(predictions, references), [0, 1])
     if len(others):
-        raise ValueError(f"labels {others.tolist()}: F1 is that of label 1 against label 0")
+        raise ValueError(f"labels {others.tolist()}: F1 compares label 1 with label 0 only")
     num_positive = np.sum(predictions == 1) + np.sum(references == 1)
     num_correct = np.sum((predictions == 1) & (references == 1))
     return float(2 * num_correct / num_positive) if num_positive else 0.0
 
 
 def matthews(predictions: Any, references: Any) -> float:
-    """Matthews' correlation coefficient, -1 to 1, of two or more classes (Gorodkin 2004).
+    """Matthews correlation coefficient, -1 to 1, of two or more classes (Gorodkin 2004).
 
-    0 where it is not defined: all labels predicted, or all there, are the same.
+    0 where it is undefined: all predictions, or all references, are the same label.
 
     Args:
         predictions: label ids (n,).
@@ -61,42 +66,33 @@ def matthews(predictions: Any, references: Any) -> float:
 
 
 def pearson(predictions: Any, references: Any) -> float:
-    """Pearson's correlation, -1 to 1; NaN where one side is constant.
+    """Pearson correlation, -1 to 1; NaN if either side is constant.
 
     Args:
         predictions: scores (n,).
         references: scores (n,).
 
     Raises:
-        ValueError: fewer than two scores.
+        ModuleNotFoundError: SciPy is not installed.
+        ValueError: there are fewer than two scores.
     """
-    predictions, references = _checked(predictions, references)
-    if len(references) < 2:
-        raise ValueError("a correlation needs two scores or more, there is 1")
-    x, y = (side.astype(np.float64) for side in (predictions, references))
-    if np.ptp(x) == 0 or np.ptp(y) == 0:
-        return float("nan")
-    x, y = x - x.mean(), y - y.mean()
-    # Scaled first: the squares of large or small numbers have no room in a float.
-    x, y = x / np.abs(x).max(), y / np.abs(y).max()
-    correlation = np.dot(x, y) / (np.linalg.norm(x) * np.linalg.norm(y))
-    return float(np.clip(correlation, -1, 1))
+    return _correlation("pearsonr", predictions, references)
 
 
 def spearman(predictions: Any, references: Any) -> float:
-    """Spearman's rank correlation, -1 to 1; equal scores share the mean of their ranks.
+    """Spearman rank correlation, -1 to 1; NaN if either side is constant.
 
-    NaN where one side is constant.
+    Equal scores share the mean of their ranks.
 
     Args:
         predictions: scores (n,).
         references: scores (n,).
 
     Raises:
-        ValueError: fewer than two scores.
+        ModuleNotFoundError: SciPy is not installed.
+        ValueError: there are fewer than two scores.
     """
-    predictions, references = _checked(predictions, references)
-    return pearson(_ranks(predictions), _ranks(references))
+    return _correlation("spearmanr", predictions, references)
 
 
 METRICS: dict[MetricName, Callable[[Any, Any], float]] = {
@@ -108,12 +104,12 @@ METRICS: dict[MetricName, Callable[[Any, Any], float]] = {
 }
 
 
-def scores(
+def glue_scores(
     metrics: Sequence[MetricName], predictions: Any, references: Any
 ) -> dict[MetricName, float]:
-    """Metric -> its value, in the order of `metrics`; `glue.Task.metrics` are such names.
+    """Computes the metrics of a task, such as those that `data.text.glue.Task.metrics` names.
 
-    >>> scores(["accuracy", "f1"], [1, 1, 0], [1, 0, 0])["accuracy"].__round__(4)
+    >>> glue_scores(["accuracy", "f1"], [1, 1, 0], [1, 0, 0])["accuracy"].__round__(4)
     0.6667
 
     Args:
@@ -121,14 +117,29 @@ def scores(
         predictions: label ids, or scores (n,).
         references: likewise.
 
+    Returns:
+        Metric -> value, in the order of `metrics`.
+
     Raises:
-        ValueError: an unknown name; no predictions, other numbers of them, not one dimension, or
-            NaN among them.
+        ModuleNotFoundError: a correlation is wanted and SciPy is not installed.
+        ValueError: a name is unknown; or there are no predictions, not as many as references, not
+            one dimension, or NaN among them.
     """
     unknown = [name for name in metrics if name not in METRICS]
     if unknown:
-        raise ValueError(f"unknown metrics {unknown}, there are {list(METRICS)}")
+        raise ValueError(f"unknown metrics {unknown}; the metrics are {list(METRICS)}")
     return {name: METRICS[name](predictions, references) for name in metrics}
+
+
+def _correlation(function: str, predictions: Any, references: Any) -> float:
+    predictions, references = _checked(predictions, references)
+    if len(references) < 2:
+        raise ValueError("a correlation needs at least two scores, there is 1")
+    x, y = (side.astype(np.float64) for side in (predictions, references))
+    if np.ptp(x) == 0 or np.ptp(y) == 0:
+        return float("nan")  # as SciPy, which warns too
+    correlate = getattr(optional("scipy.stats", extra="evaluation"), function)
+    return float(correlate(x, y).statistic)
 
 
 def _checked(predictions: Any, references: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -136,17 +147,11 @@ def _checked(predictions: Any, references: Any) -> tuple[np.ndarray, np.ndarray]
     if predictions.shape != references.shape or references.ndim != 1 or not len(references):
         raise ValueError(
             f"predictions of shape {predictions.shape} for references of shape "
-            f"{references.shape}: expected (n,) both, n at least 1"
+            f"{references.shape}: both must be (n,), with n at least 1"
         )
     for name, values in (("predictions", predictions), ("references", references)):
         if values.dtype.kind not in "biuf":
-            raise ValueError(f"{name} of type {values.dtype}: expected numbers; labels as ids")
+            raise ValueError(f"{name} of type {values.dtype}: give numbers; for labels, their ids")
         if not np.isfinite(values).all():
-            raise ValueError(f"NaN or infinite among the {name}; has training diverged?")
+            raise ValueError(f"NaN or infinity among the {name}; has training diverged?")
     return predictions, references
-
-
-def _ranks(values: np.ndarray) -> np.ndarray:
-    """From 1, of equal values the mean."""
-    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
-    return (np.cumsum(counts) - (counts - 1) / 2)[inverse]

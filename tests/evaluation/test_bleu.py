@@ -1,4 +1,4 @@
-"""BLEU by the length of the source, and the benchmark that draws it."""
+"""BLEU of a corpus and by the length of the source, and the benchmark that draws it."""
 
 import json
 import runpy
@@ -7,15 +7,47 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("sacrebleu", reason="needs sacrebleu: pip install -e .[translation]")
+from keras_transformers.evaluation.bleu import bleu_by_length, corpus_bleu
 
-from keras_transformers.evaluation.bleu_by_length import bleu_by_length
-from keras_transformers.evaluation.token_metrics import bleu
+sacrebleu = pytest.importorskip("sacrebleu", reason="needs pip install -e .[evaluation]")
 
 BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "attention_by_length.py"
 SHORT, LONG = "ein Hund rennt", "ein sehr kleiner Hund rennt über die grüne Wiese"
 RIGHT = "a small dog runs over the green meadow"
 WRONG = "a small dog runs over a grey street"
+
+
+def test_bleu_is_sacrebleu_13a():
+    hypotheses = ["The dog , it runs on grass.", "A man is riding a Horse", "Two kids play"]
+    references = ["The dog runs on the grass.", "A man is riding a horse.", "Two children play."]
+    result = corpus_bleu(hypotheses, references)
+    expected = sacrebleu.corpus_bleu(hypotheses, [references])
+    assert result.score == expected.score > 0
+    assert (result.hypothesis_length, result.reference_length) == (17, 18)
+    assert result.precisions == tuple(expected.precisions)
+    version = sacrebleu.__version__
+    assert result.signature == f"nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:{version}"
+    assert result.signature in str(result)
+    lowered = corpus_bleu(hypotheses, references, lowercase=True)
+    assert lowered.score > result.score
+    assert "case:lc" in lowered.signature
+
+
+def test_bleu_of_empty_hypotheses_is_zero():
+    assert corpus_bleu(["", ""], ["a man", "a dog"]).score == 0.0
+
+
+def test_bleu_refuses_unequal_numbers_and_nothing():
+    with pytest.raises(ValueError, match="2 hypotheses for 1 references"):
+        corpus_bleu(["a", "b"], ["a"])
+    with pytest.raises(ValueError, match="no sentences"):
+        corpus_bleu([], [])
+
+
+def test_without_sacrebleu_the_error_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "sacrebleu.metrics", None)
+    with pytest.raises(ImportError, match=r"needs sacrebleu: pip install .*\[evaluation\]"):
+        corpus_bleu(["a"], ["a"])
 
 
 def test_each_class_has_its_own_score():
@@ -25,8 +57,8 @@ def test_each_class_has_its_own_score():
     assert [row["words"] for row in found] == ["1-3", "9+"], "none has 4 to 8 words"
     assert [row["sentences"] for row in found] == [3, 2]
     assert [row["mean_words"] for row in found] == [2.0, 9.0]
-    assert found[0]["bleu"] == pytest.approx(bleu([RIGHT, WRONG, RIGHT], [RIGHT] * 3).score)
-    assert found[1]["bleu"] == pytest.approx(bleu([WRONG, RIGHT], [RIGHT] * 2).score)
+    assert found[0]["bleu"] == pytest.approx(corpus_bleu([RIGHT, WRONG, RIGHT], [RIGHT] * 3).score)
+    assert found[1]["bleu"] == pytest.approx(corpus_bleu([WRONG, RIGHT], [RIGHT] * 2).score)
 
 
 def test_a_source_at_a_limit_is_below_it():
@@ -42,7 +74,7 @@ def test_a_source_at_a_limit_is_below_it():
 
 @pytest.mark.parametrize("limits", [(5, 3), (3, 3), (0, 3)])
 def test_limits_must_ascend(limits):
-    with pytest.raises(ValueError, match="expected numbers of words that ascend from 1"):
+    with pytest.raises(ValueError, match="give numbers of words that ascend from 1"):
         bleu_by_length([SHORT], [RIGHT], [RIGHT], limits=limits)
 
 
