@@ -3,7 +3,7 @@
     python benchmarks/kill_and_resume.py
     python benchmarks/kill_and_resume.py --signal TERM
 
-Trains a tiny classifier twice with `training.resume.Resume`: once undisturbed, once with as
+Trains a tiny classifier twice with `runs.Run`: once undisturbed, once with as
 many kill -9 as it is told, each at a random step and a random moment of it, the writing of a
 checkpoint included. There are dropout, an optimizer with moments and an average of the weights, a
 schedule of the learning rate, a shuffled dataset, metrics, validation and early stopping. Of
@@ -80,11 +80,13 @@ def train(job: Job, progress: Any) -> None:
     import keras
     import tensorflow as tf
 
-    from keras_transformers.runs.resume.callback import Resumable, Resume
-    from keras_transformers.runs.strategies import Scaling, is_chief, shard
+    from keras_transformers.runs import Options, Run, is_chief
 
-    class Config(Scaling, Resumable):
+    @dataclasses.dataclass(frozen=True, kw_only=True)
+    class Config(Options):
         """As a recipe has it."""
+
+        epochs: int = EPOCHS
 
     tf.config.experimental.enable_op_determinism()
     tf.config.threading.set_intra_op_parallelism_threads(1)
@@ -93,40 +95,41 @@ def train(job: Job, progress: Any) -> None:
         cpu = tf.config.list_physical_devices("CPU")[0]
         two = [tf.config.LogicalDeviceConfiguration()] * 2
         tf.config.set_logical_device_configuration(cpu, two)
-    config = Config(
-        strategy=job.strategy,
-        workers=job.workers,
-        worker_index=job.index if job.workers else None,
+    run = Run(
+        Config(
+            strategy=job.strategy,
+            workers=job.workers,
+            worker_index=job.index if job.workers else None,
+            runs_dir=job.folder,
+            name="run",
+            resume=True,
+            quiet=True,
+            checkpoint_every=EVERY,
+        )
     )
-    config.begin_strategy()
     progress[0] = JOINED
-    keras.utils.set_random_seed(0)
-    with config.scope():
+    with run.scope():
         model = build()
-    config.prepare(model)
 
     class Progress(keras.callbacks.Callback):
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
             progress[0] = int(self.model.optimizer.iterations.numpy())
 
-    resume = Resume(job.folder / "checkpoints", every=EVERY)
-    callbacks = [Progress(), keras.callbacks.EarlyStopping("val_loss", patience=EPOCHS), resume]
-    position = resume.restore(model, callbacks)
+    batches = make_batches()
+    stop_early = keras.callbacks.EarlyStopping("val_loss", patience=EPOCHS)
+    callbacks = {"callbacks": [Progress()], "last_callbacks": [stop_early]}
+    position = run.restore(model, **callbacks)
     progress[0] = progress[1] = position.step
-    model.fit(
-        shard(batches().repeat().skip(position.step)),
-        steps_per_epoch=STEPS,
-        initial_epoch=position.epoch,
-        epochs=EPOCHS,
-        validation_data=shard(batches(shuffle=False).take(3)),
-        callbacks=callbacks,
-        verbose=0,
-    )
+    model.fit(**run.fit_arguments(model, batches, validation=batches.of(slice(3 * BATCH))))
     if is_chief():
         arrays = {
             **{f"weight {v.path}": v.numpy() for v in model.variables},
             **{f"optimizer {v.path}": v.numpy() for v in model.optimizer.variables},
-            **{f"{n} of the epochs": np.array(v) for n, v in model.history.history.items()},
+            **{
+                f"{name} of the epochs": np.array(values)
+                for name, values in model.history.history.items()
+                if name != "tokens_per_second"  # the clock's
+            },
         }
         scratch = job.folder / "scratch.npz"
         np.savez(scratch, **arrays)
@@ -140,11 +143,11 @@ def build() -> Any:
     from keras_transformers.training.optimizers import adam
     from keras_transformers.training.schedules import WarmupLinearDecay
 
-    token_ids = keras.Input((12,), dtype="int32")
+    token_ids = keras.Input((12,), dtype="int32", name="token_ids")
     hidden = keras.layers.Embedding(50, 16)(token_ids)
     hidden = keras.layers.Dropout(0.2)(keras.layers.LayerNormalization()(hidden))
     hidden = keras.layers.Dropout(0.2)(keras.layers.GlobalAveragePooling1D()(hidden))
-    model = keras.Model(token_ids, {"logits": keras.layers.Dense(3)(hidden)})
+    model = keras.Model({"token_ids": token_ids}, {"logits": keras.layers.Dense(3)(hidden)})
     schedule = WarmupLinearDecay(0.01, warmup_steps=5, total_steps=EPOCHS * STEPS)
     model.compile(
         optimizer=adam(schedule, clip_norm=1.0, ema=0.9),
@@ -155,17 +158,27 @@ def build() -> Any:
     return model
 
 
-def batches(*, shuffle: bool = True) -> Any:
+def make_batches() -> Any:
     """Random texts; their labels follow from them. The last batch of a pass is smaller."""
     import tensorflow as tf
 
+    from keras_transformers.data.batching import LengthBatches
+
+    class Texts(LengthBatches):
+        def __init__(self, token_ids: np.ndarray, *, shuffle: bool) -> None:
+            lengths = np.full(len(token_ids), 12, np.int32)
+            super().__init__(lengths, batch_size=BATCH, shuffle=shuffle, seed=2)
+            self.token_ids = token_ids
+
+        def batch(self, indices: tf.Tensor) -> Any:
+            token_ids = tf.gather(tf.constant(self.token_ids), indices)
+            return {"token_ids": token_ids}, {"logits": tf.reduce_sum(token_ids, axis=1) % 3}
+
+        def of(self, examples: slice) -> Any:
+            return Texts(self.token_ids[examples], shuffle=False)
+
     numbers = np.random.default_rng(1)
-    token_ids = numbers.integers(1, 50, (STEPS * BATCH - 3, 12), dtype="int32")
-    targets = {"logits": token_ids.sum(axis=1) % 3}
-    dataset = tf.data.Dataset.from_tensor_slices((token_ids, targets))
-    if shuffle:
-        dataset = dataset.shuffle(len(token_ids), seed=2)
-    return dataset.batch(BATCH)
+    return Texts(numbers.integers(1, 50, (STEPS * BATCH - 3, 12), dtype="int32"), shuffle=True)
 
 
 class Trainings:
@@ -180,9 +193,7 @@ class Trainings:
     def __init__(self, *, terminate: bool) -> None:
         self._terminate = terminate
         self._context = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload(
-            ["tensorflow", "keras_transformers.runs.resume.callback"]
-        )
+        self._context.set_forkserver_preload(["tensorflow", "keras_transformers.runs.run"])
 
     def run(self, strategy: str, folder: Path, stop: Stop | None) -> tuple[int, int]:
         """Trains to the end, or to where it is stopped.

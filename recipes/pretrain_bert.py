@@ -2,11 +2,11 @@
 
 Paper:   Devlin et al. 2019, https://arxiv.org/abs/1810.04805, sections 3.1 and A.2; LAMB: You et
          al. 2020, https://arxiv.org/abs/1904.00962
-Data:    text, a sentence a line and blank lines between documents; or public corpora; or records
-         of `keras-transformers make-pretraining-data` or Google's create_pretraining_data
+Data:    text, one sentence per line and blank lines between documents; or public corpora; or
+         records of `keras-transformers make-pretraining-data` or of create_pretraining_data
 Command: the two of saved_models/manifest.json, entry fill_mask_en/1
 Cost:    54 and 13 minutes on one thread of a machine that had other work, 13,000 and 2,000 steps
-Score:   132 held-out documents, 128 tokens an example   masked tokens  perplexity  next sentence
+Score:   132 held-out documents, 128 tokens per example masked tokens  perplexity  next sentence
          unigrams, the more frequent answer                     0.047        1001          0.511
          bert_l4_h128, 1,875,522 parameters, seed 0             0.322        59.4          0.778
          after the first command                                0.202       225.7          0.765
@@ -17,41 +17,29 @@ Score:   132 held-out documents, 128 tokens an example   masked tokens  perplexi
 """
 
 import dataclasses
-import time
 from pathlib import Path
 from typing import Any, Literal
 
 import keras
 
 import keras_transformers as kt
-from keras_transformers.convert.encoders import (
-    bert_size,
-    load_pretrainer,
-    pretrained_size,
-    save_pretrainer,
-)
-from keras_transformers.data.pretraining.options import PretrainingFiles
-from keras_transformers.evaluation.perplexity import Perplexity, TokenAccuracy
-from keras_transformers.evaluation.unigrams import unigram_baseline
-from keras_transformers.inspection import training_flops
-from keras_transformers.runs import run as runs
-from keras_transformers.runs import strategies
-from keras_transformers.runs.resume.callback import Resume
-from keras_transformers.saved_model.versions import split_target
-from keras_transformers.training import optimizers
-from keras_transformers.training.losses import TokenCrossentropy
-from keras_transformers.training.schedules import WarmupLinearDecay
+from keras_transformers.data.pretraining import PretrainingFiles
+from keras_transformers.evaluation import Perplexity, TokenAccuracy, unigram_baseline
+from keras_transformers.runs import Pretraining, Run, chief_first, command_line, is_chief
+from keras_transformers.training import Shard, TokenCrossentropy, adamw, lamb
 
+OPTIMIZERS = {"adamw": adamw, "lamb": lamb}
 SHAPE = ("num_layers", "num_heads", "hidden_dim")
+BATCHING = ("batch_size", "accumulate", "steps_per_epoch", "dynamic_masking", "seed")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Config(PretrainingFiles, runs.Run):
+class Config(PretrainingFiles, Pretraining):
     """Pretrains a BERT encoder with its two heads."""
 
-    dynamic_masking: bool = True  # other masks each time that an example comes, as in RoBERTa
+    dynamic_masking: bool = True  # other masks each time an example comes, as in RoBERTa
 
-    weights: Path | None = None  # go on from an earlier run's `weights`, with their vocabulary
+    weights: Path | None = None  # continue from an earlier run's `weights`, with their vocabulary
     model: str = "bert_tiny"  # else a shape of `keras-transformers list 'bert_*'`, random weights
     num_layers: int | None = None  # this and the next two: instead of that shape's own
     num_heads: int | None = None
@@ -59,103 +47,51 @@ class Config(PretrainingFiles, runs.Run):
     dropout: float = 0.1  # in the encoder and its attention
     initializer_range: float = 0.02  # of a new encoder's matrices; 0.07 for a width of 128
 
-    epochs: int = 10
-    steps_per_epoch: int = 1000  # updates until the next validation and checkpoint
     phase_1_length: int = 128  # tokens of an example, in the first epochs
     phase_2_length: int = 512  # in the last
     phase_2_epochs: int = 1  # how many these are; in the paper a tenth of all
     batch_size: int = 64  # examples that go through the model at once, on all replicas together
-    shard: strategies.Shard = "element"  # workers share each batch, or the files of records
+    shard: Shard = "element"  # workers share each batch, or the files of records
     optimizer: Literal["adamw", "lamb"] = "adamw"
-    learning_rate: float = 1e-3  # the highest, after the warm-up
-    warmup_fraction: float = 0.1  # of all updates
     weight_decay: float = 0.01
-    clip_norm: float = 1.0
     seed: int = 0  # of new weights, dropout, the order of the examples and dynamic masks
 
     name: str = "pretrain_bert"  # the run's folder in runs_dir
-    export: Path | None = None  # writes a fill-mask SavedModel, e.g. saved_models/fill_mask/1
 
 
-def main(config: Config) -> dict[str, Any]:
+def main(config: Config, run: Run) -> dict[str, Any]:
     """Trains, measures, exports; returns what it writes to runs/<name>/metrics.json."""
-    started = time.time()
-    with runs.user_errors():
-        folder = config.begin()
-        if config.export and strategies.is_chief():
-            split_target(config.export)
-        with config.scope():
-            phases, optimizer = plan(config)
-        lengths = [length for length, _ in phases]
-        if config.weights:
-            pretrained_size(config.weights, max(lengths))  # before the records are made
-        text = config.read()
-        runs.start(folder, config)
-        records = config.records or folder / "records"
-        vocabulary = config.weights / "vocab.txt" if config.weights else config.vocabulary
-        examples = strategies.chief_first(
-            lambda: config.make(text, records, lengths=lengths, vocabulary=vocabulary)
+    phases = plan(config)
+    text = config.read()
+    records = config.records or run.make_folder() / "records"
+    vocabulary = config.weights / "vocab.txt" if config.weights else config.vocabulary
+    lengths = [length for length, _ in phases]
+    examples = chief_first(
+        lambda: config.make(text, records, lengths=lengths, vocabulary=vocabulary)
+    )
+    with run.scope():
+        model = build(config, examples.tokenizer.vocabulary_size, max(lengths))
+        model.compile(
+            optimizer=OPTIMIZERS[config.optimizer](
+                config.schedule(), **config.pick("weight_decay", "clip_norm")
+            ),
+            loss={name: TokenCrossentropy() for name in model.output},
+            weighted_metrics=metrics(),
+            jit_compile=False,
         )
-        with config.scope():
-            model = load_pretrainer(
-                weights=config.weights,
-                model=config.model,
-                shape={name: getattr(config, name) for name in SHAPE},
-                vocabulary_size=examples.tokenizer.vocabulary_size,
-                max_sequence_length=max(lengths),
-                dropout=config.dropout,
-                initializer_range=config.initializer_range,
-            )
-            model.compile(
-                optimizer=optimizer,
-                loss={name: TokenCrossentropy() for name in model.output},
-                weighted_metrics={
-                    "mask_logits": [TokenAccuracy("accuracy"), Perplexity()],
-                    "next_sentence_logits": [TokenAccuracy("accuracy")],
-                },
-                jit_compile=False,
-            )
-        config.prepare(model)
-        resume = Resume(folder / "checkpoints", every=config.checkpoint_every)
-        usual = runs.callbacks(folder, monitor="val_mask_logits_accuracy", log=config)
-        callbacks = [*usual, resume]
-        position = resume.restore(model, callbacks)
-
-    size = config.batch_size * config.accumulate
+    run.restore(model, monitor="val_mask_logits_accuracy")
     for length, epochs in phases:
-        first = max(epochs.start, position.epoch)  # later in a run that goes on
-        if first >= epochs.stop:
-            continue
-        done = (first - epochs.start) * config.steps_per_epoch
-        if first == position.epoch:
-            done += position.batch
-        with runs.user_errors():
-            train_batches, dev_batches = examples.batches(
-                length,
-                batch_size=size,
-                dev_batch_size=config.batch_size,
-                dynamic_masking=config.dynamic_masking,
-                seed=config.seed,
-                skip_batches=done,
-            )
-        specs = train_batches.element_spec[0]
-        shapes = {name: (size, *spec.shape[1:]) for name, spec in specs.items()}
-        flops = training_flops(model, shapes)
-        runs.set_cost(callbacks, tokens_per_step=size * length, flops_per_step=flops)
-        model.fit(
-            strategies.shard(train_batches, config.shard),
-            steps_per_epoch=config.steps_per_epoch,
-            validation_data=strategies.shard(dev_batches),
-            initial_epoch=first,
-            epochs=epochs.stop,
-            shuffle=False,  # the batches are shuffled already
-            callbacks=callbacks,
-            verbose=runs.verbosity(),
-        )
+        if run.position.epoch < epochs.stop:
+            batches, dev = examples.batches(length, **config.pick(*BATCHING))
+            options = {"validation": dev, "epochs": epochs, "shard_by": config.shard}
+            model.fit(**run.fit_arguments(model, batches, **options))
 
-    last = resume.epochs[-1]
-    baseline = unigram_baseline(*examples.token_counts(length))
-    metrics = {
+    last = run.epochs[-1]
+    baseline = unigram_baseline(*examples.token_counts(lengths[-1]))
+    if is_chief():
+        vocabulary = vocabulary or records / "vocab.txt"
+        kt.convert.save_pretrainer(model, run.folder / "weights", vocabulary)
+    figures = {
         "parameters": model.count_params(),
         "steps": int(model.optimizer.iterations.numpy()),
         "dev_mask_accuracy": last["val_mask_logits_accuracy"],
@@ -163,39 +99,43 @@ def main(config: Config) -> dict[str, Any]:
         "dev_mask_perplexity": last["val_mask_logits_perplexity"],
         "dev_mask_perplexity, unigram": baseline.perplexity,
         "dev_next_sentence_accuracy": last["val_next_sentence_logits_accuracy"],
-        "epochs": resume.epochs,
-        "seconds": round(time.time() - started),  # since the start, or since it was resumed
     }
-    if strategies.is_chief():
-        save_pretrainer(model, folder / "weights", vocabulary or records / "vocab.txt")
-    runs.report(folder, metrics)
-    if config.export and strategies.is_chief():
-        exported = kt.export.fill_mask(
-            model, examples.tokenizer, config.export, scores=runs.scores(metrics)
-        )
-        print(f"exported: {exported}")
-    return metrics
+    return run.finish(kt.pipelines.MaskFiller(model, examples.tokenizer), figures)
 
 
-def plan(config: Config) -> tuple[list[tuple[int, range]], keras.optimizers.Optimizer]:
-    """The phases, each the length of its examples and its epochs, and the optimizer for all."""
-    if not (config.data or config.records):
-        raise ValueError("give --data, or --records that are there")
-    bert_size(config.model)  # if there is one of that name
-    if config.weights and (config.vocabulary or any(getattr(config, name) for name in SHAPE)):
+def plan(config: Config) -> list[tuple[int, range]]:
+    """The length of the examples in each phase, and its epochs; refuses what cannot be."""
+    if config.weights and (config.vocabulary or any(config.pick(*SHAPE).values())):
         raise ValueError("--weights bring their own vocabulary and shape: leave those options out")
+    kt.convert.bert_size(config.model)  # if there is one of that name
     if not 0 <= config.phase_2_epochs <= config.epochs:
         raise ValueError(f"--phase-2-epochs {config.phase_2_epochs}: not in 0 to {config.epochs}")
-    num_updates = config.epochs * config.steps_per_epoch
-    warmup = round(config.warmup_fraction * num_updates)
-    schedule = WarmupLinearDecay(config.learning_rate, warmup_steps=warmup, total_steps=num_updates)
-    make = optimizers.lamb if config.optimizer == "lamb" else optimizers.adamw
-    optimizer = make(schedule, weight_decay=config.weight_decay, clip_norm=config.clip_norm)
     epochs = range(config.epochs)
     first = config.epochs - config.phase_2_epochs
     phases = (config.phase_1_length, epochs[:first]), (config.phase_2_length, epochs[first:])
-    return [phase for phase in phases if phase[1]], optimizer
+    found = [phase for phase in phases if phase[1]]
+    if config.weights:
+        kt.convert.pretrained_size(config.weights, max(length for length, _ in found))
+    return found
+
+
+def metrics() -> dict[str, list[keras.metrics.Metric]]:
+    """What is measured of each output."""
+    return {
+        "mask_logits": [TokenAccuracy("accuracy"), Perplexity()],
+        "next_sentence_logits": [TokenAccuracy("accuracy")],
+    }
+
+
+def build(config: Config, vocabulary_size: int, max_sequence_length: int) -> keras.Model:
+    """The encoder, loaded or new, with both heads."""
+    return kt.convert.load_pretrainer(
+        **config.pick("weights", "model", "dropout", "initializer_range"),
+        shape=config.pick(*SHAPE),
+        vocabulary_size=vocabulary_size,
+        max_sequence_length=max_sequence_length,
+    )
 
 
 if __name__ == "__main__":
-    runs.command_line(main, Config)
+    command_line(main, Config)

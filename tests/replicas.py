@@ -25,7 +25,8 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers.evaluation.perplexity import Perplexity
-from keras_transformers.runs import clusters, strategies
+from keras_transformers.runs import clusters, workers
+from keras_transformers.training import strategies
 from keras_transformers.training.distributed import prepare
 from keras_transformers.training.losses import TokenCrossentropy
 from keras_transformers.training.optimizers import adamw, lamb
@@ -275,23 +276,23 @@ def worker(folder):
     """A worker of several, each with one replica."""
     clusters.join((), None)
     strategy = strategies.create("multi_worker")
-    found = {"is chief": np.array(strategies.is_chief())}
+    found = {"is chief": np.array(workers.is_chief())}
     found |= of_optimizers("several", strategy.scope)
     found |= sharing(strategy, folder)
     x = np.ones((2, 4), "float32")
     model = linear(strategy.scope(), sgd(), x)
     weights = Path(folder) / "chief.weights.h5"
-    if strategies.is_chief():  # alone: nothing of it may wait for the others
+    if workers.is_chief():  # alone: nothing of it may wait for the others
         model.save_weights(weights)
     model.set_weights([0 * weight for weight in model.get_weights()])
-    strategies.load_weights(model, weights)
+    workers.load_weights(model, weights)
     found["loaded"] = kernel(model)
     wrong = error_of(lambda: linear(strategy.scope(), sgd(), x, stock=True))
     export = Path(folder) / "export"
-    if strategies.is_chief():
+    if workers.is_chief():
         time.sleep(2)
         export.touch()
-    strategies.leave_together()
+    workers.leave_together()
     return found | {"stock/fit": np.array(wrong), "waited": np.array(export.exists())}
 
 

@@ -13,9 +13,9 @@ from keras_transformers.convert.tensors import (
     Entry,
     assign,
     read_safetensors,
-    write_atomically,
     write_safetensors,
 )
+from keras_transformers.files import write_json
 
 __all__ = ["load_bert", "read_bert_config", "save_bert", "save_bert_config"]
 
@@ -204,11 +204,7 @@ def save_bert_config(model: keras.Model, path: str | os.PathLike[str]) -> None:
         "layer_norm_eps": encoder_layer["norm_epsilon"],
         "initializer_range": tokens.embeddings_initializer.stddev,
     }
-
-    def write(temporary: Path) -> None:
-        temporary.write_text(json.dumps(config, indent=2) + "\n", "utf-8")
-
-    write_atomically(Path(path), write)
+    write_json(path, config)
 
 
 def _modern(name: str) -> str:

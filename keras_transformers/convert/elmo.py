@@ -10,7 +10,8 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_transformers.convert.tensors import Entry, assign, write_atomically
+from keras_transformers.convert.tensors import Entry, assign
+from keras_transformers.files import replaced, write_json
 
 __all__ = ["load_elmo", "read_elmo_options", "save_elmo", "save_elmo_options"]
 
@@ -134,13 +135,9 @@ def save_elmo(model: keras.Model, path: str | os.PathLike[str]) -> None:
         variable = entry.variable
         stored = variable.read() if isinstance(variable, _Stored) else variable
         arrays[entry.name] = np.asarray(stored, dtype="float32")
-
-    def write(temporary: Path) -> None:
-        with h5py.File(temporary, "w") as file:
-            for name, array in arrays.items():
-                file[name] = array
-
-    write_atomically(_in_folder(path), write)
+    with replaced(_in_folder(path)) as scratch, h5py.File(scratch, "w") as file:
+        for name, array in arrays.items():
+            file[name] = array
 
 
 def save_elmo_options(model: keras.Model, path: str | os.PathLike[str]) -> None:
@@ -166,11 +163,7 @@ def save_elmo_options(model: keras.Model, path: str | os.PathLike[str]) -> None:
             "n_highway": shape["num_highways"],
         },
     }
-
-    def write(temporary: Path) -> None:
-        temporary.write_text(json.dumps(options, indent=2) + "\n", "utf-8")
-
-    write_atomically(_in_folder(path), write)
+    write_json(_in_folder(path), options)
 
 
 def _in_folder(path: str | os.PathLike[str]) -> Path:

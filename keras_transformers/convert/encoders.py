@@ -26,9 +26,11 @@ from keras_transformers.tokenizers import BytePairTokenizer, WordPieceTokenizer,
 from keras_transformers.tokenizers.word_vocabulary import WordVocabulary
 
 __all__ = [
+    "bert_size",
     "load_encoder",
     "load_language_model",
     "load_pretrainer",
+    "pretrained_size",
     "save_elmo_encoder",
     "save_language_model",
     "save_pretrainer",

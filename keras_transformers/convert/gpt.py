@@ -13,9 +13,9 @@ from keras_transformers.convert.tensors import (
     Entry,
     assign,
     read_safetensors,
-    write_atomically,
     write_safetensors,
 )
+from keras_transformers.files import write_json
 
 __all__ = ["load_gpt", "read_gpt_config", "save_gpt", "save_gpt_config"]
 
@@ -198,11 +198,7 @@ def save_gpt_config(model: keras.Model, path: str | os.PathLike[str]) -> None:
         "initializer_range": tokens.embeddings_initializer.stddev,
         "afn" if kind == "openai-gpt" else "activation_function": foreign[layer["activation"]],
     } | ({} if kind == "openai-gpt" else {"n_inner": inner})
-
-    def write(temporary: Path) -> None:
-        temporary.write_text(json.dumps(config, indent=2) + "\n", "utf-8")
-
-    write_atomically(Path(path), write)
+    write_json(path, config)
 
 
 def _kind(model: keras.Model) -> str:

@@ -3,12 +3,14 @@
 import fnmatch
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from keras_transformers.files import replaced
 
 
 @dataclass(frozen=True)
@@ -144,16 +146,5 @@ def write_safetensors(entries: Iterable[Entry], path: str | os.PathLike[str]) ->
         tensors[entry.name] = np.ascontiguousarray(array.T if entry.transpose else array)
     if not path.parent.is_dir():
         raise FileNotFoundError(f"folder {path.parent} does not exist: make it first")
-    write_atomically(path, lambda temporary: save_file(tensors, temporary, {"format": "pt"}))
-
-
-def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
-    """Calls `write` on a temporary file beside `path`, then renames it there."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        write(temporary)
-        with temporary.open("rb") as written:
-            os.fsync(written.fileno())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with replaced(path) as scratch:
+        save_file(tensors, scratch, {"format": "pt"})

@@ -2,6 +2,7 @@
 
 import abc
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, Self
 
 import numpy as np
@@ -20,10 +21,12 @@ class Batches(abc.ABC):
     Attributes:
         num_rows: rows of all batches of an epoch together.
         mean_lengths: tokens of a row on average; where inputs differ, by the name of the input.
+        other_lengths: of inputs that do not hold tokens, such as positions of masks.
     """
 
     num_rows: int
     mean_lengths: float | Mapping[str, float]
+    other_lengths: Mapping[str, float] = MappingProxyType({})
 
     @abc.abstractmethod
     def __len__(self) -> int:

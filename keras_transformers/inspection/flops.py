@@ -160,6 +160,7 @@ def update_cost(
     *,
     rows: float,
     length: float | Mapping[str, float],
+    other_lengths: Mapping[str, float] | None = None,
     rules: Mapping[type, Rule] | None = None,
 ) -> UpdateCost:
     """The mean cost of an update where batches differ in rows and lengths.
@@ -173,6 +174,7 @@ def update_cost(
         rows: of an update: examples of a pass, by its updates.
         length: real tokens of a row, mean of a pass, that stand for each size of an input that is
             not fixed; or one for each input, where they differ, whose sum is a row's tokens.
+        other_lengths: of inputs that hold no tokens, such as the positions of masks.
         rules: as of `flops_table`.
 
     Example:
@@ -182,7 +184,8 @@ def update_cost(
         >>> update_cost(model, rows=2.5, length=4)
         UpdateCost(tokens_per_step=10.0, flops_per_step=73920.0)
     """
-    lengths = length if isinstance(length, Mapping) else dict.fromkeys(model.input, length)
+    lengths = dict(length) if isinstance(length, Mapping) else dict.fromkeys(model.input, length)
+    lengths |= other_lengths or {}
     shapes = {
         name: (1, *(size or max(1, round(lengths[name])) for size in tensor.shape[1:]))
         for name, tensor in model.input.items()

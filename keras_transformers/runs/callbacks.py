@@ -9,7 +9,7 @@ import keras
 
 from keras_transformers.runs.guardrails import StopOnNonFiniteLoss
 from keras_transformers.runs.options import Logging
-from keras_transformers.runs.progress import NoProgress, RichProgress
+from keras_transformers.runs.progress import LineProgress, NoProgress, RichProgress
 from keras_transformers.runs.telemetry import JsonLines, Telemetry, TensorBoard
 from keras_transformers.runs.weights_files import SaveWeights
 from keras_transformers.runs.workers import is_chief
@@ -93,8 +93,8 @@ def _reports(
         yield JsonLines(log.log_json, every=log.log_every, facts=facts)
     if log.quiet:
         yield NoProgress()
-    elif sys.stdout.isatty():
-        yield RichProgress()
+    else:
+        yield RichProgress() if sys.stdout.isatty() else LineProgress()
 
 
 def verbosity() -> int:

@@ -27,7 +27,7 @@ class Training(Options):
 
     def batching(self) -> dict[str, Any]:
         """The arguments of the training batches in these options."""
-        return {name: getattr(self, name) for name in ("batch_size", "accumulate", "seed")}
+        return self.pick("batch_size", "accumulate", "seed")
 
     def schedule(self, steps_per_epoch: int) -> keras.optimizers.schedules.LearningRateSchedule:
         """A warm-up, then linear decay to 0 at the last update."""
@@ -65,8 +65,7 @@ class EncoderSource(Training):
 
     def encoder_source(self) -> dict[str, Any]:
         """The arguments of `convert.load_encoder` in these options."""
-        names = ("weights", "model", "vocabulary", "lowercase", "dropout")
-        return {name: getattr(self, name) for name in names}
+        return self.pick("weights", "model", "vocabulary", "lowercase", "dropout")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -1,5 +1,6 @@
 """From a recipe's command line to its run, and how the user's mistakes end: with one line."""
 
+import importlib.util
 import logging
 import sys
 from collections.abc import Callable
@@ -14,7 +15,7 @@ from keras_transformers.runs.resume.snapshots import CheckpointError
 from keras_transformers.runs.run import NoBestEpochError, Run
 from keras_transformers.runs.workers import leave_together
 
-__all__ = ["command_line", "execute"]
+__all__ = ["check_installed", "command_line", "execute"]
 
 Main = Callable[[Any, Run], dict[str, Any]]
 
@@ -55,8 +56,8 @@ def command_line(main: Main, config_class: type) -> None:
 def execute(main: Main, config: Options) -> dict[str, Any]:
     """Runs a recipe, or one run per point of its grid, and returns its metrics.
 
-    Until training starts a ValueError or an OSError is taken for the user's: one line and status 2.
-    Later it is ours, and deserves its traceback.
+    Until training starts, a ValueError, an OSError or a missing package is the user's to mend: one
+    line and status 2. Later it is ours, and deserves its traceback.
     """
     if getattr(config, "grid", False):
         return grid.run_grid(lambda point: execute(main, point), config)
@@ -64,11 +65,24 @@ def execute(main: Main, config: Options) -> dict[str, Any]:
     try:
         run = Run(config)
         return main(config, run)
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, ImportError) as error:
         if run is not None and run.is_prepared:
             raise
         print(f"error: {error}", file=sys.stderr)
         raise SystemExit(2) from error
+
+
+def check_installed(*packages: str, extra: str) -> None:
+    """Finds out at the start what would be missed after an epoch.
+
+    Raises:
+        ImportError: a package of the extra is not installed.
+    """
+    missing = [package for package in packages if importlib.util.find_spec(package) is None]
+    if missing:
+        raise ImportError(
+            f"{', '.join(missing)} not installed: pip install 'keras-transformers[{extra}]'"
+        )
 
 
 def _memory_message(error: Exception, config: Any) -> str:

@@ -2,11 +2,14 @@
 
 import dataclasses
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
+import keras
+
+from keras_transformers.training.schedules import WarmupLinearDecay
 from keras_transformers.training.strategies import Precision, StrategyName
 
-__all__ = ["Options"]
+__all__ = ["Options", "Pretraining"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -46,6 +49,30 @@ class Options(Scaling, Logging):
     runs_dir: Path = Path("runs")
     export: Path | None = None  # write a SavedModel there, such as saved_models/sentiment/1
     weights_dtype: Literal["float32", "bfloat16"] = "float32"  # of the matrices in that file
+
+    def pick(self, *names: str) -> dict[str, Any]:
+        """Some of the options, as keyword arguments."""
+        return {name: getattr(self, name) for name in names}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Pretraining(Options):
+    """What a pretraining starts with: its text has no end, so an epoch is a number of updates."""
+
+    epochs: int = 10
+    steps_per_epoch: int = 1000  # updates until the next validation and checkpoint
+    learning_rate: float = 1e-3  # the highest, after the warm-up
+    warmup_fraction: float = 0.1  # of all updates
+    clip_norm: float = 1.0
+
+    def schedule(self) -> keras.optimizers.schedules.LearningRateSchedule:
+        """A warm-up, then linear decay to 0 at the last update."""
+        num_updates = self.epochs * self.steps_per_epoch
+        return WarmupLinearDecay(
+            self.learning_rate,
+            warmup_steps=round(self.warmup_fraction * num_updates),
+            total_steps=num_updates,
+        )
 
 
 # Options that leave the weights as they are: a resumed run may have others. `workers` and

@@ -1,4 +1,4 @@
-"""How far a training is, on a terminal: with the time that is left for all of its epochs."""
+"""How far a training is, with the time that is left for all of its epochs."""
 
 import atexit
 from collections.abc import Mapping
@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 _SECONDS_BETWEEN_DRAWINGS = 0.1
+_SECONDS_BETWEEN_LINES = 10.0
 
 
 class NoProgress(keras.callbacks.ProgbarLogger):
@@ -41,12 +42,92 @@ class NoProgress(keras.callbacks.ProgbarLogger):
         """Nothing."""
 
 
+class _Pace:
+    """How far all epochs are, and the time that is left at the pace so far.
+
+    Validation and checkpoints are included. Where the number of steps is unknown, the time is known
+    from the second epoch on.
+    """
+
+    def __init__(self, params: Mapping[str, Any]) -> None:
+        self.epochs: int = params["epochs"]
+        self.steps: int | None = params.get("steps")
+        self.epoch = 0
+        self.in_epoch = 0
+        self._first_epoch: int | None = None
+        self._first_batch: int | None = None
+        self._started = monotonic()
+
+    def start_epoch(self, epoch: int) -> None:
+        """The first may not be the training's first, where it was resumed."""
+        if self._first_epoch is None:
+            self._first_epoch = epoch
+        self.epoch, self.in_epoch = epoch, 0
+
+    def start_batch(self, batch: int) -> None:
+        """An interrupted epoch resumes with a later batch than its first."""
+        if self._first_batch is None:
+            self._first_batch = batch
+
+    def end_epoch(self) -> None:
+        """Now the number of steps is known."""
+        self.steps = self.steps or self.in_epoch
+
+    @property
+    def done(self) -> int:
+        """Steps of all epochs so far."""
+        return self.epoch * (self.steps or 0) + self.in_epoch
+
+    @property
+    def total(self) -> int | None:
+        """Steps of all epochs."""
+        return self.epochs * self.steps if self.steps else None
+
+    def left(self, now: float) -> str:
+        """The time left, such as "3:00 left"; empty while it is unknown."""
+        first = (self._first_epoch or 0) * (self.steps or 0) + (self._first_batch or 0)
+        if not self.total or self.done <= first:
+            return ""
+        return (
+            f"{_clock((now - self._started) * (self.total - self.done) / (self.done - first))} left"
+        )
+
+
+class LineProgress(keras.callbacks.Callback):
+    """A line every few seconds with the time left, for logs: beside Keras' line per epoch."""
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        """Starts the clock."""
+        self._pace, self._printed = _Pace(self.params), monotonic()
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        """Names the epoch."""
+        self._pace.start_epoch(epoch)
+
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        """Notes where the work starts."""
+        self._pace.start_batch(batch)
+
+    def on_train_batch_end(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
+        """Prints, if it is time."""
+        pace, now = self._pace, monotonic()
+        pace.in_epoch = batch + 1
+        if now - self._printed < _SECONDS_BETWEEN_LINES:
+            return
+        self._printed = now
+        steps = f"{pace.in_epoch}/{pace.steps}" if pace.steps else str(pace.in_epoch)
+        parts = (f"epoch {pace.epoch + 1}/{pace.epochs}, step {steps}", pace.left(now), _text(logs))
+        print(", ".join(filter(None, parts)), flush=True)
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """Counts the epoch."""
+        self._pace.end_epoch()
+
+
 class RichProgress(NoProgress):
     """A bar over all epochs with the time left, and above it a line for each epoch that is done.
 
-    The time left is that of the steps to come at the pace so far, validation and checkpoints
-    included. Where the number of steps is not known it is shown from the second epoch on. The bar
-    is drawn at most ten times a second, between batches: no thread is started.
+    The bar is drawn at most ten times a second, between batches: no thread is started.
 
     Args:
         console: where to draw; rich's own, standard output, by default.
@@ -65,63 +146,48 @@ class RichProgress(NoProgress):
         )
 
     def on_train_begin(self, logs: Any = None) -> None:
-        """Draws the empty bar, and sees to it that the terminal is given back in any case."""
+        """Draws the empty bar, and makes sure that the terminal is given back in any case."""
         self._task = self._progress.add_task("", total=None, left="", figures="")
-        self._first_epoch: int | None = None
-        self._first_batch: int | None = None
-        self._epoch = self._in_epoch = 0  # of a run that is done already no epoch begins
-        self._steps = self.params.get("steps")
-        self._started = self._drawn = monotonic()
+        self._pace, self._drawn = _Pace(self.params), monotonic()
         self._progress.start()
         atexit.register(self._progress.stop)  # an error in `fit` calls no callback
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-        """Names the epoch; the first may not be the training's first, where it was resumed."""
-        if self._first_epoch is None:
-            self._first_epoch = epoch
-        self._epoch = epoch
-        self._in_epoch = 0
+        """Names the epoch."""
+        self._pace.start_epoch(epoch)
         self._draw(None)
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-        """Sees where the work begins: an epoch that was interrupted goes on with a later batch."""
-        if self._first_batch is None:
-            self._first_batch = batch
+        """Notes where the work starts."""
+        self._pace.start_batch(batch)
 
     def on_train_batch_end(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
         """Moves the bar."""
-        self._in_epoch = batch + 1
+        self._pace.in_epoch = batch + 1
         if monotonic() - self._drawn >= _SECONDS_BETWEEN_DRAWINGS:
             self._draw(logs)
 
     def on_epoch_end(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
         """Writes the epoch's figures above the bar."""
-        self._steps = self._steps or self._in_epoch
+        self._pace.end_epoch()
         self._progress.console.print(f"epoch {epoch + 1}: {_text(logs)}", highlight=False)
         self._draw(logs)
 
     def on_train_end(self, logs: Any = None) -> None:
-        """Leaves the full bar, or as far as it came."""
+        """Leaves the bar full, or where it got to."""
         self._draw(logs)
         self._progress.stop()
         atexit.unregister(self._progress.stop)
 
     def _draw(self, logs: Mapping[str, Any] | None) -> None:
         self._drawn = monotonic()
-        epochs, steps = self.params["epochs"], self._steps
-        done = self._epoch * (steps or 0) + self._in_epoch
-        first = (self._first_epoch or 0) * (steps or 0) + (self._first_batch or 0)
-        total = epochs * steps if steps else None
-        left = ""
-        if total and done > first:
-            seconds = (self._drawn - self._started) * (total - done) / (done - first)
-            left = f"{_clock(seconds)} left"
+        pace = self._pace
         self._progress.update(
             self._task,
-            description=f"epoch {self._epoch + 1}/{epochs}",
-            completed=done,
-            total=total,
-            left=left,
+            description=f"epoch {pace.epoch + 1}/{pace.epochs}",
+            completed=pace.done,
+            total=pace.total,
+            left=pace.left(self._drawn),
             figures=_text(logs) if logs else self._progress.tasks[0].fields["figures"],
             refresh=True,
         )

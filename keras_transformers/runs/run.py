@@ -27,7 +27,7 @@ from keras_transformers.runs.workers import is_chief, load_weights
 from keras_transformers.saved_model.exporting import export
 from keras_transformers.saved_model.versions import split_target
 from keras_transformers.training.distributed import prepare
-from keras_transformers.training.strategies import create
+from keras_transformers.training.strategies import Shard, create, shard
 
 __all__ = ["NoBestEpochError", "Run", "check_new", "check_same"]
 
@@ -115,6 +115,37 @@ class Run:
             files.write_json(self.folder / CONFIG, dataclasses.asdict(self.config))
         return self.folder
 
+    def restore(
+        self,
+        model: keras.Model,
+        *,
+        score: Callable[[], Mapping[str, float]] | None = None,
+        score_every: int = 1,
+        monitor: str | None = None,
+        callbacks: Sequence[keras.callbacks.Callback] = (),
+        last_callbacks: Sequence[keras.callbacks.Callback] = (),
+    ) -> Position:
+        """Prepares the model for the options, and continues where a stopped run was.
+
+        Weights, optimizer, random numbers and metrics are restored bit for bit. `fit_arguments`
+        does all this; call it only if `position` is needed before, with the same arguments.
+        """
+        config = self.config
+        prepare(model, accumulate=config.accumulate)
+        self._model, self._monitor = model, monitor
+        self._resume = Resume(self.folder / "checkpoints", every=config.checkpoint_every)
+        self._callbacks = [
+            *([Validation(score, every=score_every)] if score else []),
+            *callbacks,
+            *standard_callbacks(
+                self.folder, config, last=LAST_WEIGHTS, best=BEST_WEIGHTS, monitor=monitor
+            ),
+            *last_callbacks,
+            self._resume,
+        ]
+        self.make_folder()
+        return self._resume.restore(model, self._callbacks)
+
     def fit_arguments(
         self,
         model: keras.Model,
@@ -127,12 +158,12 @@ class Run:
         callbacks: Sequence[keras.callbacks.Callback] = (),
         last_callbacks: Sequence[keras.callbacks.Callback] = (),
         epochs: range | None = None,
+        shard_by: Shard = "element",
         flops_rules: Mapping[type, Any] | None = None,
     ) -> dict[str, Any]:
         """What `model.fit` takes: batches, callbacks, and where to start.
 
-        A stopped run continues: weights, optimizer, random numbers and metrics are restored bit for
-        bit, and the batches that are done are skipped.
+        A stopped run continues bit for bit; the batches that are done are skipped.
 
         Args:
             model: built and compiled in `scope`.
@@ -145,37 +176,30 @@ class Run:
             callbacks: of the recipe, called before the standard ones.
             last_callbacks: of the recipe, called after them.
             epochs: of this call, for a training in phases; all of `config.epochs` by default.
+            shard_by: how several workers share the batches, see `training.shard`.
             flops_rules: how to count the FLOPs of layers that `inspection` does not know.
 
         Raises:
             ValueError: an option is wrong, or the checkpoint does not fit the model.
         """
-        config: Any = self.config
-        rows = batches.num_rows / len(batches)
-        cost = update_cost(model, rows=rows, length=batches.mean_lengths, rules=flops_rules)
         if self._resume is None:
-            prepare(model, accumulate=config.accumulate)
-            self._model, self._monitor = model, monitor
-            self._resume = Resume(self.folder / "checkpoints", every=config.checkpoint_every)
-            self._callbacks = [
-                *([Validation(score, every=score_every)] if score else []),
-                *callbacks,
-                *standard_callbacks(
-                    self.folder,
-                    config,
-                    last=LAST_WEIGHTS,
-                    best=BEST_WEIGHTS,
-                    monitor=monitor,
-                    tokens_per_step=cost.tokens_per_step,
-                    flops_per_step=cost.flops_per_step,
-                ),
-                *last_callbacks,
-                self._resume,
-            ]
-            self.make_folder()
-            self._resume.restore(model, self._callbacks)
-        else:
-            update_costs(self._callbacks, **cost._asdict())
+            self.restore(
+                model,
+                score=score,
+                score_every=score_every,
+                monitor=monitor,
+                callbacks=callbacks,
+                last_callbacks=last_callbacks,
+            )
+        cost = update_cost(
+            model,
+            rows=batches.num_rows / len(batches),
+            length=batches.mean_lengths,
+            other_lengths=batches.other_lengths,
+            rules=flops_rules,
+        )
+        update_costs(self._callbacks, **cost._asdict())
+        config: Any = self.config
         epochs = range(config.epochs) if epochs is None else epochs
         position = self.position
         first = max(epochs.start, position.epoch)
@@ -184,9 +208,9 @@ class Run:
             done += position.batch
         self.is_prepared = True
         return {
-            "x": batches.dataset(skip=done),
+            "x": shard(batches.dataset(skip=done), shard_by),
             "steps_per_epoch": len(batches),
-            "validation_data": validation.dataset() if validation else None,
+            "validation_data": shard(validation.dataset()) if validation else None,
             "initial_epoch": first,
             "epochs": epochs.stop,
             "shuffle": False,  # the batches are shuffled already
@@ -254,15 +278,11 @@ class Run:
                 print(f"{name}: {value}")
         print(f"written: {self.folder / METRICS}")
         if self.config.export:
-            told = {
-                name: value
-                for name, value in metrics.items()
-                if any(part in name for part in scores)
-                and isinstance(value, float)
-                and math.isfinite(value)
-            }
             folder = export(
-                pipeline, self.config.export, scores=told, weights_dtype=self.config.weights_dtype
+                pipeline,
+                self.config.export,
+                scores=_told(metrics, scores),
+                weights_dtype=self.config.weights_dtype,
             )
             print(f"exported: {folder}")
         return metrics
@@ -307,6 +327,15 @@ def check_same(folder: Path, config: Any, *, may_differ: Collection[str] = ()) -
             "same options, or another --name"
         )
     return folder
+
+
+def _told(metrics: Mapping[str, Any], parts: Collection[str]) -> dict[str, float]:
+    """The finite numbers among the metrics whose names have one of `parts` in them."""
+    return {
+        name: value
+        for name, value in metrics.items()
+        if any(part in name for part in parts) and isinstance(value, float) and math.isfinite(value)
+    }
 
 
 def _begin_strategy(config: Options) -> None:

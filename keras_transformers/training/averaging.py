@@ -11,7 +11,6 @@ any that evaluates or saves.
 import contextlib
 import io
 import os
-import uuid
 import zipfile
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -22,6 +21,8 @@ import h5py
 import keras
 import ml_dtypes
 import numpy as np
+
+from keras_transformers.files import replaced
 
 __all__ = ["CheckpointAveraging", "SwapAverageWeights", "average_checkpoints"]
 
@@ -169,20 +170,16 @@ def average_checkpoints(
     files = [Path(path) for path in paths]
     output = Path(output)
     _check_files(files, output)
-    scratch = output.with_name(f".{uuid.uuid4().hex}-{output.name}")
-    try:
-        with contextlib.ExitStack() as stack:
-            checkpoints = {file: stack.enter_context(_open(file)) for file in files}
-            weights = _common_weights(checkpoints)
-            averaged = io.BytesIO(_h5_bytes(files[-1]))
-            with h5py.File(averaged, "r+") as target:
-                for name in weights:
-                    values = [_read(file, h5[name]) for file, h5 in checkpoints.items()]
-                    target[name][...] = _mean(values).view(target[name].dtype)
+    with contextlib.ExitStack() as stack:
+        checkpoints = {file: stack.enter_context(_open(file)) for file in files}
+        weights = _common_weights(checkpoints)
+        averaged = io.BytesIO(_h5_bytes(files[-1]))
+        with h5py.File(averaged, "r+") as target:
+            for name in weights:
+                values = [_read(file, h5[name]) for file, h5 in checkpoints.items()]
+                target[name][...] = _mean(values).view(target[name].dtype)
+    with replaced(output) as scratch:
         _write(scratch, averaged.getvalue(), like=files[-1])
-        os.replace(scratch, output)
-    finally:
-        scratch.unlink(missing_ok=True)
     return output
 
 

@@ -124,6 +124,10 @@ class SampledSoftmax(keras.layers.Layer):
             losses = ops.logsumexp(logits, axis=-1) - at_ids
         return ops.reshape(losses, ops.shape(target_ids))
 
+    def training_flops(self, hidden: Any, target_ids: Any) -> int:
+        """Operations of a training pass: scores of each word and, beside it, of those drawn."""
+        return 2 * math.prod(hidden.shape) * (self.num_sampled + 1)
+
     def compute_output_spec(
         self, hidden: Any, target_ids: Any, training: bool | None = None
     ) -> Any:

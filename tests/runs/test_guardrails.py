@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_transformers.runs import run as runs
+from keras_transformers import runs
 from keras_transformers.runs.guardrails import (
     NonFiniteLossError,
     StopOnNonFiniteLoss,
@@ -125,20 +125,19 @@ def test_the_batch_that_would_fit():
     assert "no smaller batch is left" in out_of_memory_message(exhausted("OOM"), batch_size=1)
 
 
-def test_memory_that_runs_out_in_a_recipe_ends_it_with_one_line(monkeypatch, capsys):
-    @dataclasses.dataclass(frozen=True)
-    class Config:
+def test_memory_that_runs_out_in_a_recipe_ends_it_with_one_line(monkeypatch, capsys, tmp_path):
+    @dataclasses.dataclass(frozen=True, kw_only=True)
+    class Config(runs.Options):
         batch_tokens: int = 4096
-        accumulate: int = 1
 
-    def main(config):
+    def main(config, run):
         class Full(keras.callbacks.Callback):
             def on_train_batch_begin(self, batch, logs=None):
                 raise exhausted("OOM when allocating tensor with shape[8] and type float")
 
         make_model().fit(batches(), verbose=0, callbacks=[Full()])
 
-    monkeypatch.setattr(sys, "argv", ["recipe.py"])
+    monkeypatch.setattr(sys, "argv", ["recipe.py", "--runs-dir", str(tmp_path)])
     with pytest.raises(SystemExit) as stopped:
         runs.command_line(main, Config)
     assert stopped.value.code == 1
@@ -155,15 +154,16 @@ def test_memory_that_runs_out_in_a_recipe_ends_it_with_one_line(monkeypatch, cap
         (exhausted("{{op}} a; No space left on device\nmore"), "a; No space left on device"),
     ],
 )
-def test_a_full_disk_ends_a_recipe_with_one_line(monkeypatch, capsys, error, place):
-    @dataclasses.dataclass(frozen=True)
-    class Config:
+def test_a_full_disk_ends_a_recipe_with_one_line(monkeypatch, capsys, error, place, tmp_path):
+    @dataclasses.dataclass(frozen=True, kw_only=True)
+    class Config(runs.Options):
         batch_size: int = 8
 
-    def main(config):
+    def main(config, run):
+        run.is_prepared = True
         raise error
 
-    monkeypatch.setattr(sys, "argv", ["recipe.py"])
+    monkeypatch.setattr(sys, "argv", ["recipe.py", "--runs-dir", str(tmp_path)])
     with pytest.raises(SystemExit) as stopped:
         runs.command_line(main, Config)
     assert stopped.value.code == 1

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from keras_transformers.runs import progress
-from keras_transformers.runs import run as runs
-from keras_transformers.runs.progress import NoProgress, RichProgress
+from keras_transformers.runs import callbacks, progress
+from keras_transformers.runs.options import Logging
+from keras_transformers.runs.progress import LineProgress, NoProgress, RichProgress
 
 
 def fit(callbacks, **arguments):
@@ -115,11 +115,28 @@ def test_quiet_is_quiet(capsys):
 
 
 def test_which_progress_a_run_has(tmp_path, monkeypatch):
-    def kinds(log):
-        callbacks = runs.callbacks(tmp_path, monitor="loss", log=log)
-        return [type(c) for c in callbacks if isinstance(c, keras.callbacks.ProgbarLogger)]
+    def kinds(**options):
+        files = {"last": "last.weights.h5", "best": "best.weights.h5", "monitor": "loss"}
+        found = callbacks.standard_callbacks(tmp_path, Logging(**options), **files)
+        return [type(c) for c in found if isinstance(c, LineProgress | NoProgress)]
 
-    assert kinds(runs.Logging(quiet=True)) == [NoProgress]
-    assert kinds(None) == []  # Keras' line an epoch
-    monkeypatch.setattr(runs.sys.stdout, "isatty", lambda: True, raising=False)
-    assert kinds(None) == [RichProgress]
+    assert kinds(quiet=True) == [NoProgress]
+    assert kinds() == [LineProgress]  # beside Keras' line per epoch
+    monkeypatch.setattr(callbacks.sys.stdout, "isatty", lambda: True, raising=False)
+    assert kinds() == [RichProgress]
+
+
+def test_a_log_gets_a_line_with_the_time_left_now_and_then(monkeypatch, capsys):
+    class Clock:
+        now = 0.0
+
+    monkeypatch.setattr(progress, "monotonic", lambda: Clock.now)
+    lines = LineProgress()
+    lines.set_params({"epochs": 2, "steps": 10, "verbose": 2})
+    lines.on_train_begin()
+    lines.on_epoch_begin(0)
+    for batch in range(5):
+        lines.on_train_batch_begin(batch)
+        Clock.now += 4.0
+        lines.on_train_batch_end(batch, {"loss": 1.5})
+    assert capsys.readouterr().out == "epoch 1/2, step 3/10, 1:08 left, loss 1.5\n"

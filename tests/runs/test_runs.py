@@ -1,80 +1,86 @@
-"""A run's folder, and how a user's mistakes end."""
+"""A run's folder, its best epoch, what it leaves, and how a user's mistakes end."""
 
 import dataclasses
 import json
 import math
+import sys
 from pathlib import Path
 
 import keras
+import numpy as np
 import pytest
 
-from keras_transformers.runs import run as runs
-from keras_transformers.runs.resume.callback import check_same
+from keras_transformers import runs
+from keras_transformers.data.batching import LengthBatches
+from keras_transformers.runs import launching, run
+from keras_transformers.runs.callbacks import standard_callbacks, update_costs
+from keras_transformers.runs.options import MAY_DIFFER, Logging
 from keras_transformers.runs.telemetry import JsonLines, Telemetry
 
 
-def test_user_errors_end_the_program_with_one_line(capsys):
-    for error in (ValueError("a.tsv:3: wrong"), FileNotFoundError("a.tsv:3: wrong")):
-        with pytest.raises(SystemExit) as stopped, runs.user_errors():
-            raise error
-        assert stopped.value.code == 2
-        assert capsys.readouterr().err == "error: a.tsv:3: wrong\n"
-    with pytest.raises(KeyError), runs.user_errors():
-        raise KeyError("ours, with its traceback")
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Task(runs.Options):
+    name: str = "task"
+    epochs: int = 3
+    batch_size: int = 2
+
+
+@pytest.fixture(autouse=True)
+def seeds(monkeypatch):
+    monkeypatch.setattr(keras.utils, "set_random_seed", lambda seed: None)
+
+
+@pytest.mark.parametrize("error", [ValueError("a.tsv:3: wrong"), FileNotFoundError("a.tsv: none")])
+def test_a_users_error_ends_the_program_with_one_line(error, tmp_path, capsys):
+    def main(config, run):
+        raise error
+
+    with pytest.raises(SystemExit) as stopped:
+        runs.execute(main, Task(runs_dir=tmp_path))
+    assert stopped.value.code == 2
+    assert capsys.readouterr().err == f"error: {error}\n"
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_error_after_training_began_is_ours(tmp_path):
+    def main(config, run):
+        run.is_prepared = True
+        raise ValueError("ours, with its traceback")
+
+    with pytest.raises(ValueError, match="ours"):
+        runs.execute(main, Task(runs_dir=tmp_path))
 
 
 def test_a_run_is_never_overwritten(tmp_path):
-    @dataclasses.dataclass
-    class Config:
-        weights: Path
-        epochs: int = 3
-
-    folder = runs.check_new(tmp_path / "runs" / "first")
-    assert not folder.exists()
-    runs.start(folder, Config(Path("minilm")))
-    assert json.loads((folder / "config.json").read_text()) == {"weights": "minilm", "epochs": 3}
-    with pytest.raises(FileExistsError, match="first exists: give the run another --name"):
-        runs.check_new(folder)
+    first = runs.Run(Task(runs_dir=tmp_path))
+    assert not first.folder.exists()
+    assert first.make_folder() == tmp_path / "task"
+    assert json.loads((first.folder / "config.json").read_text())["epochs"] == 3
+    with pytest.raises(FileExistsError, match="task exists: give the run another --name"):
+        runs.Run(Task(runs_dir=tmp_path))
 
 
-def test_json_appears_whole_or_not_at_all(tmp_path, monkeypatch):
-    file = tmp_path / "a.json"
-    runs.write_json(file, {"a": 1})
-
-    def full(self, target):
-        raise OSError("No space left on device")
-
-    monkeypatch.setattr(Path, "replace", full)
-    with pytest.raises(OSError, match="No space"):
-        runs.write_json(file, {"a": 2})
-    assert json.loads(file.read_text()) == {"a": 1}
-    assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
+def test_an_export_is_never_overwritten(tmp_path):
+    (tmp_path / "base" / "1").mkdir(parents=True)
+    with pytest.raises(FileExistsError, match="a version is never overwritten"):
+        runs.Run(Task(runs_dir=tmp_path, export=tmp_path / "base" / "1"))
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Task(runs.Run):
-    name: str = "task"
-    epochs: int = 3
-
-
-def test_a_run_begins_once_and_goes_on_alike(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(keras.utils, "set_random_seed", lambda seed: None)
+def test_a_run_begins_once_and_resumes_alike(tmp_path, capsys):
     config = Task(runs_dir=tmp_path)
     first = dataclasses.replace(config, resume=True)  # a scheduler's command, the first time
-    assert first.begin() == tmp_path / "task"
-    assert "no run that could go on, so it begins" in capsys.readouterr().out
+    runs.Run(first)
+    assert "nothing to resume, so the run starts" in capsys.readouterr().out
     assert not (tmp_path / "task").exists()
-    runs.start(config.begin(), config)
-    with pytest.raises(FileExistsError, match="task exists"):
-        config.begin()
-    going_on = dataclasses.replace(config, resume=True, quiet=True, checkpoint_every=5)
-    assert going_on.begin() == tmp_path / "task"
+    runs.Run(config).make_folder()
+    resumed = dataclasses.replace(config, resume=True, quiet=True, checkpoint_every=5)
+    assert runs.Run(resumed).folder == tmp_path / "task"
     assert not capsys.readouterr().out
     with pytest.raises(ValueError, match=r"epochs was 3, is 4, seed was 0, is 1; give the same"):
-        dataclasses.replace(going_on, epochs=4, seed=1).begin()
+        runs.Run(dataclasses.replace(resumed, epochs=4, seed=1))
 
 
-def test_only_the_same_configuration_goes_on(tmp_path):
+def test_only_the_same_configuration_resumes(tmp_path):
     @dataclasses.dataclass
     class Config:
         data: Path = Path("text")
@@ -82,65 +88,132 @@ def test_only_the_same_configuration_goes_on(tmp_path):
         epochs: int = 3
         resume: bool = False
 
-    with pytest.raises(FileNotFoundError, match="no run that could go on; check --name"):
-        check_same(tmp_path, Config())
-    runs.start(tmp_path, Config())
-    assert check_same(tmp_path, Config(resume=True), may_differ=("resume",)) == tmp_path
+    with pytest.raises(FileNotFoundError, match="no run to resume; check --name"):
+        run.check_same(tmp_path, Config())
+    text = json.dumps(dataclasses.asdict(Config()), default=str)
+    (tmp_path / "config.json").write_text(text)
+    assert run.check_same(tmp_path, Config(resume=True), may_differ=MAY_DIFFER) == tmp_path
     with pytest.raises(ValueError, match=r"epochs was 3, is 4, sizes was \[1, 2\], is \[1\]; give"):
-        check_same(tmp_path, Config(sizes=(1,), epochs=4))
+        run.check_same(tmp_path, Config(sizes=(1,), epochs=4))
 
 
-class Loads:
-    """A model that tells which file it was given."""
+class Numbers(LengthBatches):
+    """Three examples: a batch of two, and one of one."""
 
-    def load_weights(self, path):
-        self.path = path
+    def __init__(self, shuffle=True):
+        super().__init__(np.ones(3, np.int32), batch_size=2, shuffle=shuffle, seed=0)
 
+    def batch(self, indices):
+        import tensorflow as tf
 
-def test_the_best_epochs_weights_are_taken(tmp_path):
-    model = Loads()
-    values = [math.nan, 0.5, 0.75, 0.75]
-    epochs = [{"epoch": n, "val_f1": value} for n, value in enumerate(values, start=1)]
-    assert runs.load_best(model, tmp_path, epochs, "val_f1") == {"best": 0.75, "best_epoch": 3}
-    assert model.path == tmp_path / runs.BEST_WEIGHTS
-    model = Loads()
-    with pytest.raises(runs.NoBestEpochError, match=r"val_f1 was NaN in all of 1 epochs.*last\.we"):
-        runs.load_best(model, tmp_path, epochs[:1], "val_f1")
-    assert not hasattr(model, "path")
+        x = tf.cast(indices, tf.float32)[:, None]
+        return {"x": x}, {"y": 2 * x}
+
+    def of(self, examples):
+        return Numbers(shuffle=False)
 
 
-def test_a_run_without_a_best_epoch_ends_with_one_line(monkeypatch, capsys):
-    def main(config):
-        raise runs.NoBestEpochError("val_pearson was NaN")
+def model_of_a_line():
+    inputs = keras.Input((1,), name="x")
+    outputs = keras.layers.Dense(1, use_bias=False, kernel_initializer="zeros", name="y")(inputs)
+    model = keras.Model({"x": inputs}, {"y": outputs})
+    model.compile("sgd", {"y": "mse"})
+    return model
 
-    monkeypatch.setattr(runs.sys, "argv", ["task"])
+
+def test_a_run_trains_scores_and_keeps_the_best_epoch(tmp_path):
+    config = Task(runs_dir=tmp_path, quiet=True)
+    one, model, batches = runs.Run(config), model_of_a_line(), Numbers()
+    scores = iter([{"figure": 0.5}, {"figure": math.nan}, {"figure": 0.25}])
+    kernels = []
+
+    def score():
+        kernels.append(float(model.get_weights()[0][0, 0]))
+        return next(scores)
+
+    arguments = one.fit_arguments(
+        model, batches, validation=batches.of(None), score=score, monitor="val_figure"
+    )
+    assert (arguments["steps_per_epoch"], arguments["epochs"]) == (2, 3)
+    model.fit(**arguments)
+    assert [epoch["epoch"] for epoch in one.epochs] == [1, 2, 3]
+    assert one.epochs[0]["val_figure"] == 0.5
+    assert "val_loss" in one.epochs[0]
+    assert one.load_best() == {"best": 0.5, "best_epoch": 1}
+    assert float(model.get_weights()[0][0, 0]) == kernels[0]
+    one.load_last()
+    assert float(model.get_weights()[0][0, 0]) == kernels[2]
+
+    metrics = one.finish(None, {"dev_figure": 0.5})
+    assert metrics.keys() == {"dev_figure", "epochs", "seconds"}
+    written = json.loads((one.folder / "metrics.json").read_text())
+    assert written["epochs"][0] == metrics["epochs"][0]
+
+
+def test_a_run_without_a_best_epoch_says_so(tmp_path):
+    one, model = runs.Run(Task(runs_dir=tmp_path, epochs=1, quiet=True)), model_of_a_line()
+    score = {"score": lambda: {"figure": math.nan}, "monitor": "val_figure"}
+    model.fit(**one.fit_arguments(model, Numbers(), **score))
+    with pytest.raises(run.NoBestEpochError, match=r"val_figure was NaN in all of 1 epochs.*last"):
+        one.load_best()
+
+
+def test_validation_repeats_its_last_figures_between_epochs():
+    validation = runs.Validation(lambda: {"bleu": 30.5, "chars": 2}, every=2)
+    logs = [{}, {}, {}]
+    for epoch, found in enumerate(logs):
+        validation.on_epoch_end(epoch, found)
+    assert logs == [{}, {"val_bleu": 30.5, "val_chars": 2.0}, {"val_bleu": 30.5, "val_chars": 2.0}]
+    resumed = runs.Validation(dict, every=2)
+    resumed.load_state(validation.state())
+    found = {}
+    resumed.on_epoch_end(2, found)
+    assert found == logs[1]
+    with pytest.raises(ValueError, match="every=0"):
+        runs.Validation(dict, every=0)
+
+
+def test_a_program_without_a_best_epoch_ends_with_one_line(monkeypatch, capsys, tmp_path):
+    def main(config, run_):
+        raise run.NoBestEpochError("val_pearson was NaN")
+
+    monkeypatch.setattr(sys, "argv", ["task", "--runs-dir", str(tmp_path)])
     with pytest.raises(SystemExit) as stopped:
         runs.command_line(main, Task)
     assert stopped.value.code == 1
     assert capsys.readouterr().err == "error: val_pearson was NaN\n"
 
 
-def test_a_program_ends_with_those_of_the_other_workers(monkeypatch):
+def test_a_program_ends_with_those_of_the_other_workers(monkeypatch, tmp_path):
     """Where the chief fails the others must not have ended well before."""
     called = []
-    monkeypatch.setattr(runs.strategies, "leave_together", lambda: called.append("left"))
-    monkeypatch.setattr(runs.sys, "argv", ["task"])
-    runs.command_line(lambda config: called.append(config.name), Task)
+    monkeypatch.setattr(launching, "leave_together", lambda: called.append("left"))
+    monkeypatch.setattr(sys, "argv", ["task", "--runs-dir", str(tmp_path)])
+    runs.command_line(lambda config, run: called.append(config.name), Task)
     assert called == ["task", "left"]
+
+
+def test_a_missing_package_is_said_at_the_start():
+    runs.check_installed("keras", extra="images")
+    with pytest.raises(
+        ImportError, match=r"no_such not installed: pip install .*\[x\]"
+    ):
+        runs.check_installed("keras", "no_such", extra="x")
 
 
 def test_what_an_export_tells():
     metrics = {
         "dev_f1": 0.5, "test_f1": math.nan, "best": 0.5, "dev_words": 3, "val BLEU, last, beam": 7.5
     }  # fmt: skip
-    assert runs.scores(metrics) == {"dev_f1": 0.5}
-    assert runs.scores(metrics, "last, beam") == {"val BLEU, last, beam": 7.5}
+    assert run._told(metrics, ("dev_", "test_")) == {"dev_f1": 0.5}
+    assert run._told(metrics, ("last, beam",)) == {"val BLEU, last, beam": 7.5}
 
 
 def test_the_cost_of_updates_may_change_between_phases(tmp_path):
-    log = runs.Logging(log_json=str(tmp_path / "log.jsonl"))
-    callbacks = runs.callbacks(tmp_path, monitor="loss", log=log, tokens_per_step=1)
-    runs.set_cost(callbacks, tokens_per_step=20.0, flops_per_step=3e9)
+    log = Logging(log_json=str(tmp_path / "log.jsonl"))
+    files = {"last": "last.weights.h5", "best": "best.weights.h5"}
+    callbacks = standard_callbacks(tmp_path, log, **files, monitor="loss", tokens_per_step=1)
+    update_costs(callbacks, tokens_per_step=20.0, flops_per_step=3e9)
     (told,) = (c for c in callbacks if isinstance(c, Telemetry))
     assert (told.tokens_per_step, told.flops_per_step) == (20.0, 3e9)
     (lines,) = (c for c in callbacks if isinstance(c, JsonLines))
@@ -148,8 +221,10 @@ def test_the_cost_of_updates_may_change_between_phases(tmp_path):
 
 
 def test_figures_are_printed_and_written(tmp_path, capsys):
-    runs.report(tmp_path, {"dev_accuracy": 0.91234, "seconds": 12, "epochs": []})
+    one = runs.Run(Task(runs_dir=tmp_path))
+    one.make_folder()
+    one.finish(None, {"dev_accuracy": 0.91234, "steps": 12, "labels": ["a"]})
     printed = capsys.readouterr().out
     assert "dev_accuracy: 0.9123\n" in printed
-    assert "seconds: 12\n" in printed
-    assert json.loads((tmp_path / "metrics.json").read_text())["dev_accuracy"] == 0.91234
+    assert "steps: 12\n" in printed
+    assert json.loads((one.folder / "metrics.json").read_text())["dev_accuracy"] == 0.91234

@@ -9,10 +9,9 @@ from pathlib import Path
 import keras
 import pytest
 import tensorflow as tf
-from keras_transformers.runs.strategies import Scaling
 
-from keras_transformers.runs import clusters, preemption, strategies
-from keras_transformers.runs.resume.callback import Resumable
+from keras_transformers.runs import Options, Run, clusters, preemption, workers
+from keras_transformers.training import strategies
 from keras_transformers.training.distributed import prepare
 
 RECIPES = Path(__file__).parents[2] / "recipes"
@@ -26,37 +25,32 @@ def environment(monkeypatch):
     keras.config.set_dtype_policy("float32")
 
 
-def test_one_device_is_stock_keras():
-    config = Scaling()
-    config.begin_strategy()
-    with config.scope():
+def run_of(tmp_path, **options):
+    return Run(Options(runs_dir=tmp_path, **options))
+
+
+def test_one_device_is_stock_keras(tmp_path):
+    with run_of(tmp_path).scope():
         assert not tf.distribute.has_strategy()
         model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
         model.compile("sgd", "mse")
-    config.prepare(model)
+    prepare(model, accumulate=1)
     assert not {"train_step", "make_train_function", "predict_on_batch"} & vars(model).keys()
-    assert strategies.is_chief()
+    assert workers.is_chief()
 
 
-def test_mirrored_takes_the_devices_of_this_machine():
-    config = Scaling(strategy="mirrored", precision="mixed_bfloat16")
-    config.begin_strategy()
-    with config.scope():
+def test_mirrored_takes_the_devices_of_this_machine(tmp_path):
+    with run_of(tmp_path, strategy="mirrored", precision="mixed_bfloat16").scope():
         assert tf.distribute.has_strategy()
         assert keras.config.dtype_policy().name == "mixed_bfloat16"
     assert strategies.create("mirrored") is strategies.create("mirrored")
 
 
-def test_what_can_go_on_answers_a_signal_with_another_try(monkeypatch):
-    class Config(Scaling, Resumable):
-        pass
-
+def test_a_run_answers_a_signal_with_another_try(monkeypatch, tmp_path):
     set_to = []
     monkeypatch.setattr(preemption.signal, "signal", lambda number, handler: set_to.append(number))
     monkeypatch.setattr(preemption.signal, "getsignal", lambda number: signal.SIG_DFL)
-    Scaling().begin_strategy()
-    assert set_to == []
-    Config().begin_strategy()
+    run_of(tmp_path)
     assert set_to == [signal.SIGTERM]
 
 
@@ -67,23 +61,23 @@ def test_what_can_go_on_answers_a_signal_with_another_try(monkeypatch):
         ({"strategy": "tpu"}, "--strategy tpu: no TPU at TPU_NAME='local'.*tensorflow-tpu"),
         ({"strategy": "sharded"}, "no strategy 'sharded': there are default, mirrored"),
         ({"accumulate": 0}, "--accumulate 0: not 1 or more"),
-        ({"worker_index": 0}, "--worker-index are of --strategy multi_worker, not default"),
+        ({"worker_index": 0}, "--worker-index are for --strategy multi_worker, not default"),
         ({"strategy": "multi_worker"}, "which machines\\?"),
     ],
 )
-def test_what_cannot_be_is_refused(changes, message):
+def test_what_cannot_be_is_refused(changes, message, tmp_path):
     with pytest.raises(ValueError, match=message):
-        Scaling(**changes).begin_strategy()
+        run_of(tmp_path, **changes)
 
 
-def test_workers_that_would_each_train_alone_are_refused(monkeypatch):
+def test_workers_that_would_each_train_alone_are_refused(monkeypatch, tmp_path):
     monkeypatch.setenv(clusters.VARIABLE, clusters.Cluster(("a:1", "b:1"), 1).config())
     with pytest.raises(ValueError, match="names 2 workers, and each would train alone"):
-        Scaling().begin_strategy()
-    assert not strategies.is_chief()
+        run_of(tmp_path)
+    assert not workers.is_chief()
 
 
-def test_several_steps_an_execution_are_refused():
+def test_several_steps_per_execution_are_refused():
     with strategies.create("mirrored").scope():
         model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1, name="y")])
         model.compile("sgd", {"y": keras.losses.MeanSquaredError()}, steps_per_execution=2)
@@ -92,8 +86,8 @@ def test_several_steps_an_execution_are_refused():
 
 
 def test_alone_the_chief_comes_first_and_waits_for_nobody():
-    strategies.wait_for_all()
-    assert strategies.chief_first(lambda: 3) == 3
+    workers.wait_for_all()
+    assert workers.chief_first(lambda: 3) == 3
 
 
 @pytest.mark.parametrize(
@@ -104,7 +98,7 @@ def test_every_recipe_has_these_options(name, monkeypatch):
     module = importlib.util.module_from_spec(spec)
     monkeypatch.setitem(sys.modules, name, module)
     spec.loader.exec_module(module)
-    assert issubclass(module.Config, Scaling)
+    assert issubclass(module.Config, Options)
     fields = {field.name: field for field in dataclasses.fields(module.Config)}
-    for field in dataclasses.fields(Scaling):
-        assert fields[field.name].default == field.default, field.name
+    for name in ("strategy", "workers", "worker_index", "precision", "accumulate", "resume"):
+        assert fields[name].default == Options.__dataclass_fields__[name].default, name

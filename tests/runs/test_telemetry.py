@@ -11,11 +11,14 @@ import keras
 import numpy as np
 import pytest
 
-from keras_transformers.runs import run as runs
 from keras_transformers.runs import telemetry
+from keras_transformers.runs.callbacks import standard_callbacks
+from keras_transformers.runs.options import Logging
 from keras_transformers.runs.telemetry import JsonLines, Telemetry, TensorBoard
 from keras_transformers.training import optimizers
 from keras_transformers.training.schedules import WarmupLinearDecay
+
+FILES = {"last": "last.weights.h5", "best": "best.weights.h5", "monitor": "val_score"}
 
 
 @pytest.fixture
@@ -229,28 +232,26 @@ def test_curves_go_on_where_they_stopped(tmp_path):
 
 
 def test_a_run_writes_its_figures_everywhere(tmp_path, monkeypatch):
-    log = runs.Logging(quiet=True, log_json=str(tmp_path / "log.jsonl"), log_every=2)
-    callbacks = runs.callbacks(tmp_path, monitor="val_score", log=log, tokens_per_step=7)
+    log = Logging(quiet=True, log_json=str(tmp_path / "log.jsonl"), log_every=2)
+    callbacks = standard_callbacks(tmp_path, log, **FILES, tokens_per_step=7)
     score = keras.callbacks.LambdaCallback(on_epoch_end=lambda e, logs: logs.update(val_score=1.0))
     x, y = rows(16)
     make_model().fit(x, y, batch_size=4, callbacks=[score, *callbacks])
     events = next((tmp_path / "tensorboard" / "train").glob("events*")).read_bytes()
     for name in ("epoch_gradient_norm", "batch_gradient_norm", "epoch_tokens_per_second"):
         assert name.encode() in events
-    assert (tmp_path / runs.BEST_WEIGHTS).is_file()
+    assert (tmp_path / FILES["best"]).is_file()
     assert len((tmp_path / "log.jsonl").read_text().splitlines()) == 5
     cluster = {"worker": ["localhost:1", "localhost:2"]}
     task = {"type": "worker", "index": 1}
     monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": cluster, "task": task}))
-    others = runs.callbacks(tmp_path, monitor="val_score", log=log)  # those of another worker
+    others = standard_callbacks(tmp_path, log, **FILES)  # those of another worker
     assert not any(isinstance(c, keras.callbacks.TensorBoard | JsonLines) for c in others)
-    runs.report(tmp_path, {"score": 1.0})
-    assert not (tmp_path / runs.METRICS).exists()
 
 
 def test_a_profile_is_written(tmp_path):
-    log = runs.Logging(quiet=True, profile=True)
-    callbacks = runs.callbacks(tmp_path, monitor="loss", log=log)
+    log = Logging(quiet=True, profile=True)
+    callbacks = standard_callbacks(tmp_path, log, **(FILES | {"monitor": "loss"}))
     x, y = rows(16)
     make_model().fit(x, y, batch_size=1, callbacks=callbacks)
     (profile,) = (tmp_path / "tensorboard").rglob("*.xplane.pb")

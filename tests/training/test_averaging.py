@@ -178,7 +178,7 @@ def test_a_failure_while_writing_leaves_nothing(
     def full_disk(*arguments: Any) -> None:
         raise OSError("no space left")
 
-    monkeypatch.setattr("keras_transformers.training.averaging.os.replace", full_disk)
+    monkeypatch.setattr("keras_transformers.files.os.replace", full_disk)
     with pytest.raises(OSError, match="no space left"):
         average_checkpoints([path], tmp_path / "mean.keras")
     assert list(tmp_path.iterdir()) == [path]

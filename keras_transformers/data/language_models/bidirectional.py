@@ -1,6 +1,6 @@
 """Running text for a language model that reads it in both directions, word by word: ELMo's.
 
-    pretraining_text.read_documents -> make_texts -> dataset
+    read_documents -> make_texts -> WindowBatches
 
 A document is one stream, `<S> w w w </S> <S> w w </S>`, cut into windows that overlap by one token.
 So each token but the first is predicted from those before it exactly once, and each but the last
@@ -20,11 +20,12 @@ import itertools
 import logging
 import os
 from collections.abc import Iterable, Sequence
+from typing import ClassVar, Self
 
 import numpy as np
 import tensorflow as tf
 
-from keras_transformers.data import batching
+from keras_transformers.data.batching import LengthBatches
 from keras_transformers.data.pretraining.documents import Document, split_documents
 from keras_transformers.data.translation.token_batches import TokenLists
 from keras_transformers.tokenizers.characters import CharacterTokenizer
@@ -37,6 +38,8 @@ from keras_transformers.tokenizers.word_vocabulary import (
 )
 from keras_transformers.tokenizers.wordpiece import WordPieceTokenizer
 from keras_transformers.tokenizers.words import begins_word
+
+__all__ = ["RunningText", "WindowBatches", "make_texts"]
 
 _logger = logging.getLogger(__name__)
 
@@ -102,6 +105,8 @@ class RunningText:
     token_ids: np.ndarray
     vocabulary_size: int
     statistics: Statistics
+    start_id: ClassVar[int] = BEGIN_ID
+    end_id: ClassVar[int] = END_ID
 
     def sequences(self) -> list[np.ndarray]:
         """The ids of each document's tokens, marks included: int32 (tokens,) each."""
@@ -268,16 +273,7 @@ def plan_windows(lengths: np.ndarray, window_length: int) -> tuple[np.ndarray, n
     return np.repeat(np.cumsum(lengths) - lengths, counts) + starts, ends - starts
 
 
-def dataset(
-    text: RunningText,
-    *,
-    batch_size: int,
-    window_length: int,
-    shuffle: bool = False,
-    repeat: bool = False,
-    seed: int = 0,
-    skip_batches: int = 0,
-) -> tf.data.Dataset:
+class WindowBatches(LengthBatches):
     """Batches for `fit` of a model that `models.elmo.language_model` made.
 
     An element is `(inputs, targets, sample_weights)`:
@@ -287,46 +283,68 @@ def dataset(
         outputs are the losses.
       - sample_weights: the same names, float32 (batch, length - 1), 1 at what counts.
 
-    A run that has seen n batches goes on with `skip_batches=n` as if it had not stopped.
-
     Args:
         text: what to batch.
-        batch_size: windows a batch; the last one of a pass may be smaller.
         window_length: in tokens.
-        shuffle: whether to shuffle, anew in each pass; windows of about the same length share a
-            batch. Otherwise they keep their order.
-        repeat: whether to go on without end.
+        batch_size: windows that go through the model at once.
+        accumulate: so many batches make one, for gradients that accumulate.
+        steps_per_epoch: batches after which an epoch ends, the text being read without end, windows
+            of about the same length together. None: one pass in order.
         seed: of the shuffling.
-        skip_batches: how many batches to leave out at the beginning.
 
     Raises:
         ValueError: a batch size below 1, or windows of less than two tokens.
     """
-    starts, lengths = plan_windows(text.documents.lengths, window_length)
-    stream, characters, ids = (
-        tf.constant(array) for array in (text.documents.values, text.character_ids, text.token_ids)
-    )
-    window_starts, window_lengths = tf.constant(starts, tf.int32), tf.constant(lengths, tf.int32)
 
-    def batch(indices: tf.Tensor) -> tuple[dict[str, tf.Tensor], ...]:
-        length = tf.gather(window_lengths, indices)[:, None]  # (batch, 1)
+    def __init__(
+        self,
+        text: RunningText,
+        *,
+        window_length: int,
+        batch_size: int,
+        accumulate: int = 1,
+        steps_per_epoch: int | None = None,
+        seed: int = 0,
+    ) -> None:
+        starts, lengths = plan_windows(text.documents.lengths, window_length)
+        super().__init__(
+            lengths,
+            batch_size=batch_size * accumulate,
+            shuffle=steps_per_epoch is not None,
+            seed=seed,
+        )
+        self._window_length = window_length
+        self._row_size = batch_size
+        self._steps_per_epoch = steps_per_epoch
+        if steps_per_epoch is not None:
+            self.num_rows = self.batch_size * steps_per_epoch
+        self._starts = tf.constant(starts, tf.int32)
+        self._lengths = tf.constant(lengths, tf.int32)
+        self._stream = tf.constant(text.documents.values)
+        self._characters = tf.constant(text.character_ids)
+        self._ids = tf.constant(text.token_ids)
+
+    def __len__(self) -> int:
+        return self._steps_per_epoch or super().__len__()
+
+    def batch(self, indices: tf.Tensor) -> tuple[dict[str, tf.Tensor], ...]:
+        """The windows at `indices` int32 (batch,), in the graph."""
+        length = tf.gather(self._lengths, indices)[:, None]  # (batch, 1)
         place = tf.range(tf.reduce_max(length))
         is_real = place < length  # (batch, length)
-        at = tf.where(is_real, tf.gather(window_starts, indices)[:, None] + place, 0)
-        rows = tf.where(is_real, tf.gather(stream, at), _PADDING)
+        at = tf.where(is_real, tf.gather(self._starts, indices)[:, None] + place, 0)
+        rows = tf.where(is_real, tf.gather(self._stream, at), _PADDING)
         counted = {
             "forward_loss": is_real[:, 1:] & (rows[:, 1:] != _BEGIN),
             "backward_loss": is_real[:, 1:] & (rows[:, :-1] != _END),
         }
         weights = {name: tf.cast(mask, tf.float32) for name, mask in counted.items()}
         inputs = {
-            "character_ids": tf.cast(tf.gather(characters, rows), tf.int32),
-            "token_ids": tf.gather(ids, rows),
+            "character_ids": tf.cast(tf.gather(self._characters, rows), tf.int32),
+            "token_ids": tf.gather(self._ids, rows),
         }
         return inputs, {name: tf.zeros_like(weight) for name, weight in weights.items()}, weights
 
-    batches = batching.index_batches(lengths, batch_size=batch_size, shuffle=shuffle, seed=seed)
-    batches = (batches.repeat() if repeat else batches).skip(skip_batches)
-    return batches.map(batch, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True).prefetch(
-        tf.data.AUTOTUNE
-    )
+    def of(self, examples: RunningText) -> Self:
+        """Windows of another text, in order: for validation."""
+        return type(self)(examples, window_length=self._window_length, batch_size=self._row_size)

@@ -7,10 +7,11 @@ The files are those of Google's create_pretraining_data, so either project reads
 Pairs and masks are drawn when files are made; `pretraining_dataset` can mask anew in each epoch.
 """
 
-from typing import Any
+from typing import Any, Self
 
 import tensorflow as tf
 
+from keras_transformers.data.batching import Batches
 from keras_transformers.data.pretraining.documents import (
     Document,
     TextFormat,
@@ -33,6 +34,7 @@ from keras_transformers.data.pretraining.shards import PretrainingReport, make_p
 __all__ = [
     "Document",
     "Masker",
+    "PretrainingBatches",
     "PretrainingOptions",
     "PretrainingReport",
     "RecordFiles",
@@ -133,6 +135,61 @@ def pretraining_dataset(
         num_batches = max(0, -(-files.num_examples // batch_size) - skip_batches)
         dataset = dataset.apply(tf.data.experimental.assert_cardinality(num_batches))
     return dataset.prefetch(tf.data.AUTOTUNE)
+
+
+class PretrainingBatches(Batches):
+    """Batches of `pretraining_dataset`, as `runs.Run.fit_arguments` takes them.
+
+    Args:
+        files: of the records.
+        batch_size: examples per batch.
+        steps_per_epoch: batches after which an epoch ends: the examples are shuffled, without end.
+            None: one pass in order, with the masks of the files.
+        masker: masks anew each time an example comes; None leaves the masks of the files.
+        seed: of order and masks.
+
+    Raises:
+        ValueError: as `pretraining_dataset`.
+    """
+
+    def __init__(
+        self,
+        files: RecordFiles,
+        *,
+        batch_size: int,
+        steps_per_epoch: int | None = None,
+        masker: Masker | None = None,
+        seed: int = 0,
+    ) -> None:
+        self._files = files
+        self._batch_size = batch_size
+        self._steps_per_epoch = steps_per_epoch
+        self._masker = masker
+        self._seed = seed
+        is_endless = steps_per_epoch is not None
+        self.num_rows = batch_size * steps_per_epoch if is_endless else files.num_examples
+        self.mean_lengths = float(files.sequence_length)
+        self.other_lengths = {"mask_positions": float(files.num_predictions)}
+
+    def __len__(self) -> int:
+        return self._steps_per_epoch or -(-self.num_rows // self._batch_size)
+
+    def dataset(self, *, skip: int = 0) -> tf.data.Dataset:
+        """The batches: endless with `steps_per_epoch`, else one pass in order."""
+        is_endless = self._steps_per_epoch is not None
+        return pretraining_dataset(
+            self._files.paths,
+            batch_size=self._batch_size,
+            masker=self._masker,
+            shuffle=is_endless,
+            repeat=is_endless,
+            seed=self._seed,
+            skip_batches=skip,
+        )
+
+    def of(self, examples: RecordFiles) -> Self:
+        """Batches of other records, in order, with the masks of the files."""
+        return type(self)(examples, batch_size=self._batch_size)
 
 
 def _example(

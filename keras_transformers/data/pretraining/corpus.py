@@ -5,10 +5,8 @@ import contextlib
 import dataclasses
 import functools
 import itertools
-import json
 import shutil
-import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +14,7 @@ import numpy as np
 
 from keras_transformers.data.pretraining.documents import TextFormat, read_documents
 from keras_transformers.data.pretraining.examples import TokenizedCorpus
-from keras_transformers.data.pretraining.records import write_json
+from keras_transformers.files import new_folder, read_json, write_json
 from keras_transformers.tokenizers.wordpiece import WordPieceTokenizer
 
 # Calls a function with each of the tuples of arguments, here or in other processes.
@@ -66,14 +64,14 @@ class CorpusFiles:
             self.work_dir.mkdir(exist_ok=True)
             pairs = zip(paths, parts, strict=True)
             run(self.tokenize, [(path, part) for path, part in pairs if not part.is_dir()])
-            with _new_folder(self._dir) as folder:
+            with new_folder(self._dir) as folder:
                 _join(parts, folder)
         for part in parts:
             shutil.rmtree(part, ignore_errors=True)
 
     def counts(self) -> "collections.Counter[str]":
         """What the text holds, as `PretrainingReport` names it."""
-        return collections.Counter(json.loads((self._dir / _COUNTS).read_text("utf-8")))
+        return collections.Counter(read_json(self._dir / _COUNTS))
 
     def load(self) -> TokenizedCorpus:
         """The corpus, which has a token at least, mapped into memory."""
@@ -88,7 +86,7 @@ class CorpusFiles:
         tokenizer = _tokenizer(self.vocabulary, self.lowercase)
         counts: collections.Counter[str] = collections.Counter()
         documents = read_documents(path, text_format=self.text_format)
-        with _new_folder(part) as folder, contextlib.ExitStack() as stack:
+        with new_folder(part) as folder, contextlib.ExitStack() as stack:
             outputs = [
                 stack.enter_context((folder / name).open("wb"))
                 for name in (_TOKENS, _SENTENCES, _DOCUMENTS)
@@ -124,22 +122,10 @@ def _join(parts: Sequence[Path], folder: Path) -> None:
         np.cumsum(np.concatenate([np.zeros(1, np.int64), *lengths])).tofile(folder / name)
     counts: collections.Counter[str] = collections.Counter()
     for part in parts:
-        counts.update(json.loads((part / _COUNTS).read_text("utf-8")))
+        counts.update(read_json(part / _COUNTS))
     write_json(folder / _COUNTS, counts)
 
 
 @functools.lru_cache(maxsize=1)
 def _tokenizer(vocabulary: tuple[str, ...], lowercase: bool) -> WordPieceTokenizer:
     return WordPieceTokenizer(vocabulary, lowercase=lowercase)
-
-
-@contextlib.contextmanager
-def _new_folder(path: Path) -> Iterator[Path]:
-    """A folder to fill, which gets its name when it is full."""
-    scratch = path.with_name(f".{uuid.uuid4().hex}-{path.name}")
-    scratch.mkdir()
-    try:
-        yield scratch
-        scratch.replace(path)
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)

@@ -10,13 +10,12 @@ import hashlib
 import itertools
 import os
 import re
-import uuid
 import zipfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Literal, TextIO
 
-from keras_transformers.files import read_lines
+from keras_transformers.files import read_lines, replaced
 
 Document = list[str]  # its sentences, none of them blank
 TextFormat = Literal["lines", "prose", "wikitext"]
@@ -138,21 +137,16 @@ def write_documents(documents: Iterable[Document], path: str | os.PathLike[str])
     path = Path(path)
     if path.exists():
         raise FileExistsError(f"{path} exists: remove it, or choose another name")
-    scratch = path.with_name(f".{uuid.uuid4().hex}-{path.name}")
     count = 0
-    try:
-        with _open_to_write(scratch) as file:
-            for count, document in enumerate(documents, start=1):
-                sentences = [" ".join(sentence.split()) for sentence in document]
-                if not sentences or not all(sentences):
-                    raise ValueError(
-                        f"document {count} has {len(sentences)} sentences, {sentences.count('')} "
-                        "of them blank, and would not read back: leave the blank ones out"
-                    )
-                file.write("\n" * (count > 1) + "\n".join(sentences) + "\n")
-        scratch.replace(path)
-    finally:
-        scratch.unlink(missing_ok=True)
+    with replaced(path) as scratch, _open_to_write(scratch) as file:
+        for count, document in enumerate(documents, start=1):
+            sentences = [" ".join(sentence.split()) for sentence in document]
+            if not sentences or not all(sentences):
+                raise ValueError(
+                    f"document {count} has {len(sentences)} sentences, {sentences.count('')} of "
+                    "them blank, and would not read back: leave out the blank ones"
+                )
+            file.write("\n" * (count > 1) + "\n".join(sentences) + "\n")
     return count
 
 

@@ -1,4 +1,4 @@
-"""The text of a pretraining, as its recipe is told of it: options, reading, and records of it."""
+"""The text of a pretraining as options of a recipe: how it is read, and records made of it."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -6,6 +6,8 @@ from pathlib import Path
 
 from keras_transformers.data.pretraining import sets
 from keras_transformers.data.pretraining.batches import Document
+
+__all__ = ["PretrainingFiles"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -15,16 +17,23 @@ class PretrainingFiles:
     data: Path | None = None  # a text file, or a folder of them; with --corpora their folder
     text_format: sets.TextFormat = "lines"  # of the files
     corpora: tuple[sets.Corpus, ...] = ()  # read these there
-    records: Path | None = None  # where vocab.txt, train-128, dev-128, ... are, or are made of data
+    records: Path | None = None  # with vocab.txt, train-128, dev-128, ..., or to be made of data
     dev_fraction: float = 0.05  # of the documents, held out; the same for all seeds
     vocabulary: Path | None = None  # vocab.txt; None: learned from the text
     vocabulary_size: int = 8000  # of the one that is learned
     lowercase: bool = True  # False for cased vocabularies
     whole_words: bool = False  # mask all pieces of a word or none
-    dupe_factor: int = 5  # times that the text is gone through, for other pairs and masks
+    dupe_factor: int = 5  # passes over the text, each with other pairs and masks
 
     def read(self) -> list[Document] | None:
-        """The documents; None where there are records alone. Errors as `read_text`."""
+        """The documents; None where there are only records.
+
+        Raises:
+            FileNotFoundError: a file is missing.
+            ValueError: there is neither text nor records; and as `read_text`.
+        """
+        if not (self.data or self.records):
+            raise ValueError("give --data, or existing --records")
         return sets.read_text(self.data, text_format=self.text_format, corpora=self.corpora)
 
     def make(

@@ -8,7 +8,6 @@ and `next_sentence_labels` (one integer). See github.com/google-research/bert.
 import dataclasses
 import json
 import os
-import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -138,16 +137,6 @@ def parse_records(serialized: tf.Tensor, files: RecordFiles) -> dict[str, tf.Ten
         name: values if name == _WEIGHTS else tf.cast(values, tf.int32)
         for name, values in parsed.items()
     }
-
-
-def write_json(path: Path, value: Mapping[str, Any]) -> None:
-    """Writes a JSON file, whole or not at all."""
-    scratch = path.with_name(f".{uuid.uuid4().hex}-{path.name}")
-    try:
-        scratch.write_text(json.dumps(value, indent=1) + "\n", "utf-8")
-        scratch.replace(path)
-    finally:
-        scratch.unlink(missing_ok=True)
 
 
 def read_manifest(directory: Path) -> dict[str, Any]:

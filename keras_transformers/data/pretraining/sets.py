@@ -1,4 +1,4 @@
-"""From documents to what a pretraining reads: a vocabulary, records to train and to evaluate on."""
+"""From documents to what pretraining reads: a vocabulary, records to train and to evaluate on."""
 
 import dataclasses
 import itertools
@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-import tensorflow as tf
 
 from keras_transformers.data.pretraining.batches import (
     Document,
     Masker,
+    PretrainingBatches,
     PretrainingOptions,
     RecordFiles,
     TextFormat,
@@ -27,6 +27,8 @@ from keras_transformers.data.pretraining.batches import (
     write_documents,
 )
 from keras_transformers.tokenizers.wordpiece import WordPieceTokenizer
+
+__all__ = ["Corpus", "PretrainingSets", "make_sets", "read_text"]
 
 Corpus = Literal["brown", "movie_reviews", "state_union", "wikitext2"]
 
@@ -81,38 +83,33 @@ class PretrainingSets:
         length: int,
         *,
         batch_size: int,
-        dev_batch_size: int | None = None,
+        accumulate: int = 1,
+        steps_per_epoch: int,
         dynamic_masking: bool = False,
         seed: int = 0,
-        skip_batches: int = 0,
-    ) -> tuple[tf.data.Dataset, tf.data.Dataset]:
+    ) -> tuple[PretrainingBatches, PretrainingBatches]:
         """Batches to train `heads.pretrainer` on, shuffled and without end, and to evaluate it on.
 
         Args:
             length: of the examples, in tokens.
-            batch_size: examples a batch.
-            dev_batch_size: of the evaluation; the same by default.
-            dynamic_masking: whether training has other masks each time that an example comes. For
+            batch_size: examples per batch.
+            accumulate: so many batches of the training make one.
+            steps_per_epoch: batches after which an epoch of the training ends.
+            dynamic_masking: whether training has other masks each time an example comes. For
                 evaluation the masks of the files stay.
             seed: of order and masks.
-            skip_batches: how many batches of the training to leave out at the beginning.
 
         Raises:
             FileNotFoundError, ValueError: as `open` and `pretraining_dataset`.
         """
         train, dev = self.open(length)
-        train_batches = pretraining_dataset(
-            train.paths,
-            batch_size=batch_size,
+        return PretrainingBatches(
+            train,
+            batch_size=batch_size * accumulate,
+            steps_per_epoch=steps_per_epoch,
             masker=self._masker(train) if dynamic_masking else None,
-            shuffle=True,
-            repeat=True,
             seed=seed,
-            skip_batches=skip_batches,
-        )
-        return train_batches, pretraining_dataset(
-            dev.paths, batch_size=dev_batch_size or batch_size
-        )
+        ), PretrainingBatches(dev, batch_size=batch_size)
 
     def token_counts(self, length: int) -> tuple[np.ndarray, np.ndarray]:
         """How often each token is to be predicted in the files to train and to evaluate on.
@@ -203,8 +200,8 @@ def make_sets(
         folder: made if it is not there.
         lengths: of the examples, in tokens.
         dev_fraction: chance of a document to be held out, above 0 and below 1.
-        vocabulary: a file of a token a line; None: that of the folder or, with documents, learned
-            from those to train on.
+        vocabulary: a file with one token per line; None: that of the folder or, with documents,
+            learned from those to train on.
         vocabulary_size: of the one that is learned.
         lowercase: as for the tokenizer.
         whole_words: see `PretrainingOptions`.

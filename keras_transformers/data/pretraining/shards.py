@@ -9,12 +9,10 @@ import contextlib
 import dataclasses
 import functools
 import hashlib
-import json
 import logging
 import multiprocessing
 import os
 import shutil
-import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -35,9 +33,9 @@ from keras_transformers.data.pretraining.masking import Masker, vocabulary_diges
 from keras_transformers.data.pretraining.records import (
     MANIFEST,
     read_manifest,
-    write_json,
     write_records,
 )
+from keras_transformers.files import read_json, sync, write_json
 from keras_transformers.tokenizers.wordpiece import WordPieceTokenizer
 
 _logger = logging.getLogger(__name__)
@@ -213,7 +211,7 @@ def _finish(job: _Job) -> PretrainingReport:
     numbers = range(job.options.num_shards)
     counts = job.corpus.counts()
     for number in numbers:
-        counts.update(json.loads(job.shard_counts(number).read_text("utf-8")))
+        counts.update(read_json(job.shard_counts(number)))
     report = PretrainingReport(**counts)
     manifest = read_manifest(job.output_dir) | {
         "shards": {job.shard(i).name: job.shard(i).stat().st_size for i in numbers},
@@ -288,14 +286,13 @@ def _write_shard(job: _Job, number: int) -> str:
         "num_positions": 0,
         "num_chosen_tokens": 0,
     }
-    scratch = job.corpus.work_dir / f"{uuid.uuid4().hex}.tfrecord"
-    try:
-        write_records(scratch, _batches(job, number, corpus, pairs, counts))
-        # The counts first: a shard that is there has them.
-        write_json(job.shard_counts(number), counts)
-        scratch.replace(job.shard(number))
-    finally:
-        scratch.unlink(missing_ok=True)
+    # In the work folder, so that nothing is left of a shard whose process is killed.
+    scratch = job.corpus.work_dir / job.shard(number).name
+    write_records(scratch, _batches(job, number, corpus, pairs, counts))
+    sync(scratch)
+    # The counts come first, so that every finished shard has them.
+    write_json(job.shard_counts(number), counts)
+    os.replace(scratch, job.shard(number))
     return job.shard(number).name
 
 

@@ -8,7 +8,6 @@ quoting: a quotation mark is text. Also read as tasks: SICK (Marelli et al. 2014
 import dataclasses
 import logging
 import math
-import os
 import xml.etree.ElementTree as ElementTree
 import zipfile
 from collections.abc import Iterator, Sequence
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import Literal
 
 from keras_transformers.data.text.examples import Examples
-from keras_transformers.files import read_lines
+from keras_transformers.files import read_lines, replaced
 
 _logger = logging.getLogger(__name__)
 
@@ -252,9 +251,8 @@ def write_submission(name: str, predictions: Sequence[str | float], path: str | 
             )
         else:
             lines.append(f"{i}\t{prediction}")
-    beside = path.with_name(f"{path.name}.part")
-    beside.write_text("\n".join(lines) + "\n", "utf-8")
-    os.replace(beside, path)
+    with replaced(path) as scratch:
+        scratch.write_text("\n".join(lines) + "\n", "utf-8")
 
 
 def _rows(

@@ -8,14 +8,13 @@ import dataclasses
 import hashlib
 import json
 import logging
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from keras_transformers.files import read_lines
+from keras_transformers.files import read_lines, write_json
 
 _logger = logging.getLogger(__name__)
 
@@ -208,12 +207,9 @@ def write_predictions(answers: Mapping[str, str], path: str | Path) -> None:
     Raises:
         FileExistsError: `path` exists.
     """
-    path = Path(path)
-    if path.exists():
+    if Path(path).exists():
         raise FileExistsError(f"{path} exists: remove it or write elsewhere")
-    beside = path.with_name(f"{path.name}.part")
-    beside.write_text(json.dumps(dict(answers), ensure_ascii=False, indent=0) + "\n", "utf-8")
-    os.replace(beside, path)
+    write_json(path, dict(answers), indent=0)
 
 
 class _Reader:
