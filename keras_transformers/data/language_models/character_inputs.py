@@ -147,7 +147,7 @@ class WordBatches(LengthBatches):
         pairs = list(zip(best, lengths, strict=False))
         if len(best) != len(lengths) or any(len(row) < length for row, length in pairs):
             raise ValueError(
-                f"logits of {len(best)} sentences for {len(lengths)}, or of too few words: expected "
-                "those of all sentences in order"
+                f"logits of {len(best)} sentences for {len(lengths)}, or of too few words: "
+                "expected those of all sentences in order"
             )
         return [[self.labels[i] for i in row[:length]] for row, length in pairs]

@@ -174,8 +174,7 @@ def _logits_of_windows(
 def _best_spans(
     start_logits: np.ndarray, end_logits: np.ndarray, num_best: int, max_length: int
 ) -> list[tuple[int, int, float]]:
-    """The best (first, last, score) of one window, best first; of equals the first, then shortest.
-    """
+    """The best (first, last, score) of a window, best first; of equals the first, then shortest."""
     if not len(start_logits):
         return []
     after = np.full(max_length - 1, -np.inf)

@@ -1,9 +1,10 @@
 """Batches of sentences with a label for each word, and the way back from logits to labels.
 
-A sentence is read as a text, its words with a space between them. The label of a word belongs to its
-first token; the other tokens have weight 0 (Devlin et al. 2018, section 5.3). A sentence that is
-longer than the encoder's positions takes several overlapping windows, and each word counts in one of
-them: no word is lost. Words without tokens (a lone zero-width character) are counted and labelled O.
+A sentence is read as a text, its words with a space between them. The label of a word belongs to
+its first token; the other tokens have weight 0 (Devlin et al. 2018, section 5.3). A sentence that
+is longer than the encoder's positions takes several overlapping windows, and each word counts in
+one of them: no word is lost. Words without tokens (a lone zero-width character) are counted and
+labelled O.
 """
 
 import dataclasses
