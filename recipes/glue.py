@@ -1,4 +1,4 @@
-"""GLUE, and SICK: fine-tunes a BERT encoder on a task by its name, with its official metrics.
+"""GLUE, and SICK: fine-tunes an encoder on a task by its name, with its official metrics.
 
 Paper:   Devlin et al. 2019, https://arxiv.org/abs/1810.04805, section 4.1 and appendix A.3;
          Wang et al. 2018, https://arxiv.org/abs/1804.07461
@@ -23,31 +23,33 @@ Score:   on a fifth of the training file, the same for all seeds, which chose th
 
 import dataclasses
 import functools
-import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 import keras
 import numpy as np
-import tensorflow as tf
 
 import keras_transformers as kt
-from keras_transformers.data.text import classification, glue, regression
-from keras_transformers.data.text.cleaning import deduplicate, overlap, split
-from keras_transformers.data.text.examples import Examples
-from keras_transformers.evaluation.glue import glue_scores
-from keras_transformers.inspection import update_cost
-from keras_transformers.pipelines.token_inputs import check_model, checked_length
-from keras_transformers.runs import run as runs
-from keras_transformers.runs import strategies
-from keras_transformers.runs.fine_tuning import FineTuning, with_grid
-from keras_transformers.runs.resume.callback import Resume
+from keras_transformers.data.text import (
+    Examples,
+    GlueTask,
+    ScoredTextBatches,
+    TextBatches,
+    deduplicate,
+    glue_task,
+    load_glue,
+    load_rte_challenge,
+    overlap,
+    split,
+    write_submission,
+)
+from keras_transformers.evaluation import glue_scores
+from keras_transformers.runs import EncoderTuning, Run, command_line, is_chief, outputs_of
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Config(FineTuning):
-    """Fine-tunes a BERT encoder on a task of GLUE, or on SICK."""
+class Config(EncoderTuning):
+    """Fine-tunes an encoder on a task of GLUE, or on SICK."""
 
     task: str  # cola sst2 mrpc qqp stsb mnli qnli rte wnli sick_relatedness sick_entailment
     train_file: Path  # the task's official file; for rte also NLTK's rte.zip
@@ -58,141 +60,75 @@ class Config(FineTuning):
 
     name: str = "glue"  # the run's folder in runs_dir
 
+    def read(self) -> tuple[Examples, Examples, Examples | None]:
+        """Training and dev examples, and those without labels."""
+        load = functools.partial(load_glue, self.task, malformed=self.malformed)
+        is_challenge = self.task == "rte" and self.train_file.suffix == ".zip"
+        train = load_rte_challenge(self.train_file) if is_challenge else load(self.train_file)
+        if self.dev_file:
+            dev = load(self.dev_file)
+        else:
+            train, duplicates = deduplicate(train)
+            print(duplicates)
+            shares = {"train": 1 - self.dev_fraction, "dev": self.dev_fraction}
+            train, dev = split(train, shares, seed=0).values()
+        print(f"{dev.source}: {overlap(dev, train)} of {len(dev)} also in training")
+        return train, dev, load(self.submit_file, labelled=False) if self.submit_file else None
 
-def main(config: Config) -> dict[str, Any]:
+
+def main(config: Config, run: Run) -> dict[str, Any]:
     """Trains, measures, exports; returns what it writes to runs/<name>/metrics.json."""
-    started = time.time()
-    with runs.user_errors():
-        task = glue.task(config.task)
-        monitor = f"val_{task.metrics[0]}"
-        folder = config.begin()
-        train, dev, unlabelled = read(config)
-        with config.scope():
-            encoder, tokenizer = config.encoder()
-            if task.is_regression:
-                model = kt.heads.regressor(encoder, dropout=config.dropout)
-                output, loss, metric = "score", keras.losses.MeanSquaredError(), "mse"
-            else:
-                model = kt.heads.classifier(encoder, len(task.labels), dropout=config.dropout)
-                loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-                output, metric = "logits", "accuracy"
-        check_model(model, tokenizer, output)
-        checked_length(model, config.max_sequence_length, pair=task.text_b is not None)
-
-        def batches(
-            examples: Examples, *, targets: bool, parts: int = 1, shuffle: bool = False
-        ) -> tf.data.Dataset:
-            if task.is_regression:
-                make = functools.partial(regression.dataset, targets=targets)
-            else:
-                labels = task.labels if targets else None
-                make = functools.partial(classification.dataset, labels=labels)
-            return make(
-                examples,
-                tokenizer,
-                batch_size=config.batch_size * parts,
-                max_sequence_length=config.max_sequence_length,
-                shuffle=shuffle,
-                seed=config.seed,
-            )
-
-        train_batches = batches(train, targets=True, parts=config.accumulate, shuffle=True)
-        counts = classification.statistics(
-            train,
-            tokenizer,
-            batch_size=config.batch_size,
-            max_sequence_length=config.max_sequence_length,
+    task = glue_task(config.task)
+    train, dev, unlabelled = config.read()
+    with run.scope():
+        pipeline, loss, metric = build(config, task)
+    make = ScoredTextBatches if task.is_regression else TextBatches
+    batches = make(train, pipeline, **config.batching())
+    on_dev = batches.of(dev)
+    ((output, references),) = on_dev.targets(dev).items()
+    model = pipeline.model
+    with run.scope():
+        model.compile(
+            optimizer=config.optimizer(len(batches)),
+            loss={output: loss},
+            metrics={output: [metric]},
+            jit_compile=False,
         )
-        rows = len(train) / len(train_batches)
-        cost = update_cost(model, rows=rows, length=counts.num_tokens / len(train))
-        with config.scope():
-            model.compile(
-                optimizer=config.optimizer(len(train_batches)),
-                loss={output: loss},
-                metrics={output: [metric]},
-                jit_compile=False,
-            )
-        config.prepare(model)
 
-    def predict(examples: Examples) -> np.ndarray:
-        found = np.concatenate(
-            [model.predict_on_batch(batch)[output] for batch in batches(examples, targets=False)]
-        )
-        return found if task.is_regression else found.argmax(axis=-1)
+    def scores() -> dict[str, float]:
+        return glue_scores(task.metrics, predictions(model, on_dev), references)
 
-    def scores(examples: Examples) -> Mapping[str, float]:
-        if task.is_regression:
-            references = regression.scores(examples)
-        else:
-            references = [task.labels.index(label) for label in examples.labels]
-        return glue_scores(task.metrics, predict(examples), references)
-
-    def log_scores(epoch: int, logs: dict[str, Any]) -> None:
-        logs |= {f"val_{name}": value for name, value in scores(dev).items()}
-
-    with runs.user_errors():
-        resume = Resume(folder / "checkpoints", every=config.checkpoint_every)
-        callbacks = [
-            keras.callbacks.LambdaCallback(on_epoch_end=log_scores),
-            *runs.callbacks(folder, monitor=monitor, log=config, **cost._asdict()),
-            resume,
-        ]
-        runs.start(folder, config)
-        position = resume.restore(model, callbacks)
-    model.fit(
-        train_batches.repeat().skip(position.step),
-        steps_per_epoch=len(train_batches),
-        initial_epoch=position.epoch,
-        epochs=config.epochs,
-        shuffle=False,  # the batches are shuffled already
-        callbacks=callbacks,
-        verbose=runs.verbosity(),
-    )
-    best = runs.load_best(model, folder, resume.epochs, monitor)
-
-    metrics = {f"dev_{name}": value for name, value in scores(dev).items()} | {
-        **best,
-        "epochs": resume.epochs,
-        "seconds": round(time.time() - started),  # since the start, or since it was resumed
-    }
-    if unlabelled is not None and strategies.is_chief():
-        found = predict(unlabelled)
+    measures: dict[str, Any] = {"score": scores, "monitor": f"val_{task.metrics[0]}"}
+    model.fit(**run.fit_arguments(model, batches, **measures))
+    best = run.load_best()
+    if unlabelled is not None and is_chief():
+        found = predictions(model, batches.of(unlabelled))
         answers = found if task.is_regression else [task.labels[i] for i in found]
-        glue.write_submission(task.name, answers, folder / f"{task.title}.tsv")
-    runs.report(folder, metrics)
-    if config.export and strategies.is_chief():
-        options: dict[str, Any] = {
-            "max_sequence_length": config.max_sequence_length,
-            "pair": bool(task.text_b),
-            "scores": runs.scores(metrics),
-        }
-        if task.is_regression:
-            exported = kt.export.regressor(model, tokenizer, config.export, **options)
-        else:
-            exported = kt.export.classifier(model, tokenizer, task.labels, config.export, **options)
-        print(f"exported: {exported}")
-    return metrics
+        path = run.folder / f"{task.title}.tsv"
+        path.unlink(missing_ok=True)  # of a run that was stopped after this
+        write_submission(task.name, answers, path)
+    return run.finish(pipeline, {f"dev_{name}": x for name, x in scores().items()} | best)
 
 
-def read(config: Config) -> tuple[Examples, Examples, Examples | None]:
-    """Training and dev examples, and those without labels."""
-    load = functools.partial(glue.load, config.task, malformed=config.malformed)
-    if config.task == "rte" and config.train_file.suffix == ".zip":
-        train = glue.load_rte_challenge(config.train_file)
-    else:
-        train = load(config.train_file)
-    if config.dev_file:
-        dev = load(config.dev_file)
-    else:
-        train, duplicates = deduplicate(train)
-        print(duplicates)
-        shares = {"train": 1 - config.dev_fraction, "dev": config.dev_fraction}
-        parts = split(train, shares, seed=0)
-        train, dev = parts["train"], parts["dev"]
-    print(f"{dev.source}: {overlap(dev, train)} of {len(dev)} also in training")
-    unlabelled = load(config.submit_file, labelled=False) if config.submit_file else None
-    return train, dev, unlabelled
+def build(config: Config, task: GlueTask) -> tuple[Any, keras.losses.Loss, str]:
+    """The pipeline to train, its loss and a metric."""
+    encoder, tokenizer = kt.convert.load_encoder(**config.encoder_source())
+    options = {**config.pick("max_sequence_length"), "pair": task.text_b is not None}
+    if task.is_regression:
+        model = kt.heads.regressor(encoder, dropout=config.dropout)
+        pipeline = kt.pipelines.TextRegressor(model, tokenizer, **options)
+        return pipeline, keras.losses.MeanSquaredError(), "mse"
+    model = kt.heads.classifier(encoder, len(task.labels), dropout=config.dropout)
+    pipeline = kt.pipelines.TextClassifier(model, tokenizer, task.labels, **options)
+    return pipeline, keras.losses.SparseCategoricalCrossentropy(from_logits=True), "accuracy"
+
+
+def predictions(model: keras.Model, batches: TextBatches) -> np.ndarray:
+    """Label ids, or scores: (examples,)."""
+    (found,) = zip(*(output.values() for output in outputs_of(model, batches)), strict=True)
+    joined = np.concatenate(found)
+    return joined.argmax(axis=-1) if joined.ndim == 2 else joined
 
 
 if __name__ == "__main__":
-    runs.command_line(with_grid(main), Config)
+    command_line(main, Config)

@@ -1,14 +1,14 @@
 """Which examples share a batch: those of about the same length, in another order each pass."""
 
 import abc
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Self
 
 import numpy as np
 import tensorflow as tf
 
-__all__ = ["Batches", "LengthBatches", "index_batches", "num_positions"]
+__all__ = ["Batches", "CachedBatches", "LengthBatches", "index_batches", "num_positions"]
 
 # How many batches of similar length are cut out of one pool of shuffled examples. More batches
 # give less padding; fewer mix the examples better.
@@ -95,6 +95,44 @@ class LengthBatches(Batches):
             self.batch, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True
         )
         return batches.prefetch(tf.data.AUTOTUNE)
+
+
+class CachedBatches(Batches):
+    """Batches that are computed once and then stay in memory, such as a frozen encoder's features.
+
+    Where `batches` are shuffled, every pass takes the same batches in another order.
+
+    Args:
+        batches: whose first pass is kept.
+        function: what to compute, in the graph, from the parts of a batch: inputs, targets ...
+
+    Attributes:
+        source: `batches`, as given.
+    """
+
+    def __init__(self, batches: LengthBatches, function: Callable[..., Any]) -> None:
+        self.source = batches
+        self.num_rows, self.mean_lengths = batches.num_rows, batches.mean_lengths
+        self._function = function
+        self._kept = batches.dataset().take(len(batches)).map(function).cache()
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    def dataset(self, *, skip: int = 0) -> tf.data.Dataset:
+        """The batches: endless where they are shuffled, else one pass in order.
+
+        Args:
+            skip: batches to leave out at the start; they are computed all the same, to be kept.
+        """
+        batches = self._kept
+        if self.source.shuffle:
+            batches = batches.shuffle(len(self), seed=self.source.seed).repeat()
+        return batches.skip(skip)
+
+    def of(self, examples: Any) -> Self:
+        """Batches of other examples, made the same way but in order."""
+        return type(self)(self.source.of(examples), self._function)
 
 
 def index_batches(

@@ -10,12 +10,12 @@ from keras_transformers.runs.options import Options
 from keras_transformers.training.optimizers import adamw
 from keras_transformers.training.schedules import WarmupLinearDecay
 
-__all__ = ["EncoderTuning", "Tuning"]
+__all__ = ["EncoderSource", "EncoderTuning", "Training", "Tuning"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Tuning(Options):
-    """The options of fine-tuning any model; they mean the same in all recipes."""
+class Training(Options):
+    """The options of training by AdamW; they mean the same in all recipes."""
 
     epochs: int = 3
     batch_size: int = 32
@@ -24,10 +24,6 @@ class Tuning(Options):
     weight_decay: float = 0.01
     clip_norm: float = 1.0
     dropout: float = 0.1  # in the model, its attention and the head
-    max_sequence_length: int = 128  # tokens of an input, special ones included
-    grid: bool = False  # one run per learning rate and batch size of BERT's appendix A.3
-
-    name: str = "fine_tuning"  # the run's folder in runs_dir
 
     def batching(self) -> dict[str, Any]:
         """The arguments of the training batches in these options."""
@@ -49,8 +45,18 @@ class Tuning(Options):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class EncoderTuning(Tuning):
-    """The options of fine-tuning an encoder."""
+class Tuning(Training):
+    """The options of fine-tuning any model."""
+
+    max_sequence_length: int = 128  # tokens of an input, special ones included
+    grid: bool = False  # one run per learning rate and batch size of BERT's appendix A.3
+
+    name: str = "fine_tuning"  # the run's folder in runs_dir
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EncoderSource(Training):
+    """The options that say which encoder to take."""
 
     weights: Path | None = None  # Hugging Face's layout: config.json, model.safetensors, vocabulary
     model: str | None = None  # instead: a name of `keras-transformers list`, random weights
@@ -60,3 +66,8 @@ class EncoderTuning(Tuning):
     def encoder_source(self) -> dict[str, Any]:
         """The arguments of `convert.load_encoder` in these options."""
         return self.pick("weights", "model", "vocabulary", "lowercase", "dropout")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EncoderTuning(EncoderSource, Tuning):
+    """The options of fine-tuning an encoder."""

@@ -1,12 +1,26 @@
-"""Measuring a model after each epoch of its training in a way that Keras does not know."""
+"""Measuring a model after each epoch of its training in ways that Keras does not know."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import keras
 import numpy as np
 
-__all__ = ["Validation"]
+from keras_transformers.data.batching import Batches
+
+__all__ = ["Validation", "outputs_of"]
+
+
+def outputs_of(model: keras.Model, batches: Batches) -> Iterator[Any]:
+    """Yields the model's outputs for each batch, as NumPy arrays.
+
+    Args:
+        model: with the weights of the moment.
+        batches: one pass in order, as `Batches.of` makes them; their targets are ignored.
+    """
+    for batch in batches.dataset():
+        inputs, *_ = keras.utils.unpack_x_y_sample_weight(batch)
+        yield model.predict_on_batch(inputs)
 
 
 class Validation(keras.callbacks.Callback):

@@ -1,153 +1,153 @@
-"""Texts and labelled words as character ids, for the heads on ELMo's features.
-
-classification.dataset(examples, CharacterInputs(), labels, ...)
-conll.load -> word_batches -> model -> labels_of_words
-"""
+"""Texts and labelled words as character ids, for the heads on ELMo's features."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import tensorflow as tf
 
-from keras_transformers.data import batching
+from keras_transformers.data.batching import LengthBatches
 from keras_transformers.data.text.conll import Sentences
+from keras_transformers.data.text.tagging import label_ids
 from keras_transformers.tokenizers.characters import CharacterTokenizer
+
+__all__ = ["CharacterInputs", "WordBatches"]
 
 
 class CharacterInputs:
-    """Texts of words between white space, as `data.classification` asks a tokenizer for them.
+    """What `TextBatches` asks a pipeline for, where the model reads characters of words.
 
     Args:
+        labels: name of each class, in the order of the logits.
+        max_sequence_length: words, and two markers; longer texts lose their end.
         max_characters: as of the model; see `CharacterTokenizer`.
 
+    Raises:
+        ValueError: a length without room for a word.
+
     Example:
-        >>> inputs = CharacterInputs(max_characters=6)(["a film"], max_sequence_length=3)
-        >>> inputs["character_ids"].shape  # one word is left between its markers
+        >>> inputs = CharacterInputs(["no", "yes"], max_sequence_length=3, max_characters=6)
+        >>> inputs.pack(inputs.tokenize(["a film"]))["character_ids"].shape  # one word is left
         TensorShape([1, 3, 6])
     """
 
-    def __init__(self, *, max_characters: int = 50) -> None:
-        self._tokenizer = CharacterTokenizer(max_characters=max_characters)
-
-    def __call__(
-        self, text: Any, text_b: Any = None, *, max_sequence_length: int
-    ) -> dict[str, Any]:
-        """Packs texts.
-
-        Args:
-            text: strings (batch,).
-            text_b: there must be none: ELMo reads one text.
-            max_sequence_length: words, and two markers; longer texts lose their end.
-
-        Returns:
-            `character_ids` int32 (batch, length, max_characters).
-
-        Raises:
-            ValueError: a second text, or a length without room for a word.
-        """
+    def __init__(
+        self, labels: Sequence[str], *, max_sequence_length: int, max_characters: int = 50
+    ) -> None:
         if max_sequence_length < 3:
             raise ValueError(
                 f"max_sequence_length={max_sequence_length}: two markers and a word take 3"
             )
-        words = self._words(text, text_b)[:, : max_sequence_length - 2]
-        return {"character_ids": self._tokenizer.encode(words)}
+        self.labels = list(labels)
+        self.max_sequence_length = max_sequence_length
+        self._tokenizer = CharacterTokenizer(max_characters=max_characters)
 
-    def lengths(self, text: Any, text_b: Any = None) -> tf.Tensor:
-        """Words and markers before anything is trimmed: int32 (batch,)."""
-        return tf.cast(self._words(text, text_b).row_lengths(), tf.int32) + 2
+    def tokenize(self, *texts: Any) -> list[tf.RaggedTensor]:
+        """Texts, strings (batch,), to words, strings (batch, None).
 
-    def _words(self, text: Any, text_b: Any) -> tf.RaggedTensor:
-        if text_b is not None:
+        Raises:
+            ValueError: a second text: ELMo reads one.
+        """
+        if len(texts) > 1:
             raise ValueError("ELMo reads one text at a time: pairs need another encoder")
-        return self._tokenizer.words(tf.convert_to_tensor(text, tf.string))
+        return [self._tokenizer.words(tf.convert_to_tensor(text, tf.string)) for text in texts]
+
+    def pack(self, segments: Sequence[tf.RaggedTensor]) -> dict[str, Any]:
+        """Words to `character_ids` int32 (batch, words + 2, max_characters)."""
+        (words,) = segments
+        return {"character_ids": self._tokenizer.encode(words[:, : self.max_sequence_length - 2])}
+
+    def lengths(self, segments: Sequence[tf.RaggedTensor]) -> tf.Tensor:
+        """Words and markers before anything is trimmed: int32 (batch,)."""
+        (words,) = segments
+        return tf.cast(words.row_lengths(), tf.int32) + 2
 
 
-def word_batches(
-    sentences: Sentences,
-    labels: Sequence[str] | None,
-    *,
-    batch_size: int,
-    max_characters: int = 50,
-    shuffle: bool = False,
-    seed: int = 0,
-) -> tf.data.Dataset:
-    """Batches of (inputs, {"logits": label ids}, {"logits": weights}), one pass over sentences.
+class WordBatches(LengthBatches):
+    """Batches of (inputs, {"logits": label ids}, {"logits": weights}) for ELMo.
 
-    What `data.tagging.dataset` is for word pieces: the input is `character_ids` int32 (batch,
-    words + 2, max_characters), with markers; label ids int32 and weights float32, 1 at each word,
-    are (batch, words), as `models.elmo.features` leaves the markers out. No sentence is cut.
+    What `TaggedBatches` is for tokens. The input is `character_ids` int32 (batch, words + 2,
+    max_characters), with markers; label ids int32 and weights float32, 1 at each word, are
+    (batch, words), as `models.elmo.features` leaves the markers out. No sentence is cut.
 
     Args:
-        sentences: with labels, if there are to be targets.
-        labels: label -> id is its position here. None: no targets, only the inputs dict.
-        batch_size: sentences a batch; the last one may be smaller.
+        sentences: what to batch; without labels the batches are the inputs alone.
+        labels: in the order of their ids.
+        batch_size: sentences that go through the model at once.
+        accumulate: so many batches make one, for gradients that accumulate.
         max_characters: as of the model; see `CharacterTokenizer`.
-        shuffle: whether to shuffle, anew in each pass; sentences of about the same length share a
-            batch.
+        shuffle: whether to shuffle, anew in each pass.
         seed: of the shuffling.
 
     Raises:
         ValueError: no sentences, a batch size below 1, or a label that is not in `labels`.
     """
-    if not len(sentences):
-        raise ValueError(f"{sentences.source}: no sentences")
-    tokenizer = CharacterTokenizer(max_characters=max_characters)
-    lengths = np.array([len(words) for words in sentences.words], np.int64)
-    words = _ragged([word.encode() for row in sentences.words for word in row], lengths, tf.string)
-    label_ids = None
-    if labels is not None:
-        label_ids = _ragged(_label_ids(sentences, labels), lengths, tf.int32)
 
-    def batch(indices: tf.Tensor) -> Any:
-        inputs = {"character_ids": tokenizer.encode(tf.gather(words, indices))}
-        if label_ids is None:
+    def __init__(
+        self,
+        sentences: Sentences,
+        labels: Sequence[str],
+        *,
+        batch_size: int,
+        accumulate: int = 1,
+        max_characters: int = 50,
+        shuffle: bool = True,
+        seed: int = 0,
+    ) -> None:
+        if not len(sentences):
+            raise ValueError(f"{sentences.source}: no sentences")
+        self.sentences = sentences
+        self.labels = list(labels)
+        self._row_size = batch_size
+        self._tokenizer = CharacterTokenizer(max_characters=max_characters)
+        self._words = tf.RaggedTensor.from_row_lengths(
+            tf.constant([word for row in sentences.words for word in row], tf.string),
+            tf.constant([len(row) for row in sentences.words], tf.int64),
+        )
+        self._label_ids = None if sentences.labels is None else label_ids(sentences, labels)
+        super().__init__(
+            self._words.row_lengths().numpy(),
+            batch_size=batch_size * accumulate,
+            shuffle=shuffle,
+            seed=seed,
+        )
+
+    def batch(self, indices: tf.Tensor) -> Any:
+        """The sentences at `indices` int32 (batch,), in the graph."""
+        inputs = {"character_ids": self._tokenizer.encode(tf.gather(self._words, indices))}
+        if self._label_ids is None:
             return inputs
-        targets = tf.gather(label_ids, indices)
+        targets = tf.gather(self._label_ids, indices)
         weights = tf.sequence_mask(targets.row_lengths(), dtype=tf.float32)
         return inputs, {"logits": targets.to_tensor()}, {"logits": weights}
 
-    batches = batching.index_batches(lengths, batch_size=batch_size, shuffle=shuffle, seed=seed)
-    return batches.map(batch, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True).prefetch(
-        tf.data.AUTOTUNE
-    )
-
-
-def labels_of_words(
-    sentences: Sentences, outputs: Iterable[Mapping[str, Any]], labels: Sequence[str]
-) -> list[list[str]]:
-    """The most likely label of each word.
-
-    Args:
-        sentences: what the model was asked about.
-        outputs: of the model, for each batch of `word_batches(sentences, None, ...)`, unshuffled:
-            `logits` (batch, words, labels). Padding may be of any length.
-        labels: in the order of their ids.
-
-    Raises:
-        ValueError: there are other sentences than logits, or words than places.
-    """
-    best = [row.argmax(axis=-1) for output in outputs for row in np.asarray(output["logits"])]
-    lengths = [len(words) for words in sentences.words]
-    if len(best) != len(lengths) or any(len(r) < n for r, n in zip(best, lengths, strict=False)):
-        raise ValueError(
-            f"logits of {len(best)} sentences for {len(lengths)}, or of too few words: expected "
-            "those of all sentences in order"
+    def of(self, sentences: Sentences) -> Self:
+        """Batches of other sentences, made the same way but in order."""
+        return type(self)(
+            sentences,
+            self.labels,
+            batch_size=self._row_size,
+            max_characters=self._tokenizer.max_characters,
+            shuffle=False,
         )
-    pairs = zip(best, lengths, strict=True)
-    return [[labels[i] for i in row[:length]] for row, length in pairs]
 
+    def word_labels(self, outputs: Iterable[Mapping[str, Any]]) -> list[list[str]]:
+        """The most likely label of each word; needs batches in order.
 
-def _ragged(values: Any, lengths: np.ndarray, dtype: Any) -> tf.RaggedTensor:
-    return tf.RaggedTensor.from_row_lengths(tf.constant(values, dtype), lengths)
+        Args:
+            outputs: of the model, for each batch: `logits` (batch, words, labels). Padding may be
+                of any length.
 
-
-def _label_ids(sentences: Sentences, labels: Sequence[str]) -> list[int]:
-    """Of all words."""
-    if sentences.labels is None:
-        raise ValueError(f"{sentences.source}: sentences without labels cannot be targets")
-    ids = {label: i for i, label in enumerate(labels)}
-    unknown = sorted({label for row in sentences.labels for label in row} - set(ids))
-    if unknown:
-        raise ValueError(f"{sentences.source}: unknown labels {unknown}, expected {list(labels)}")
-    return [ids[label] for row in sentences.labels for label in row]
+        Raises:
+            ValueError: there are other sentences than logits, or more words than logits have
+                places for.
+        """
+        best = [row.argmax(axis=-1) for output in outputs for row in np.asarray(output["logits"])]
+        lengths = [len(words) for words in self.sentences.words]
+        pairs = list(zip(best, lengths, strict=False))
+        if len(best) != len(lengths) or any(len(row) < length for row, length in pairs):
+            raise ValueError(
+                f"logits of {len(best)} sentences for {len(lengths)}, or of too few words: "
+                "expected those of all sentences in order"
+            )
+        return [[self.labels[i] for i in row[:length]] for row, length in pairs]

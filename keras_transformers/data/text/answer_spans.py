@@ -1,4 +1,4 @@
-"""From a model's logits back to answers: exact spans of the context as it was given."""
+"""From a model's logits back to answers, which are exact spans of the context."""
 
 import dataclasses
 import math
@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from keras_transformers.data.text.question_answering import EncodedQuestions
+from keras_transformers.data.text.question_answering import QuestionBatches
+
+__all__ = ["Prediction", "Span", "answer_texts", "answers_from_logits", "null_differences"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,7 +24,7 @@ class Span:
 
 @dataclasses.dataclass(frozen=True)
 class Prediction:
-    """What a model makes of a question.
+    """What a model answers a question.
 
     Attributes:
         id: of the question.
@@ -41,29 +43,22 @@ class Prediction:
 
 
 def answers_from_logits(
-    encoded: EncodedQuestions,
-    outputs: Iterable[Mapping[str, Any]],
-    *,
-    num_best: int = 20,
-    max_answer_length: int = 30,
+    batches: QuestionBatches, outputs: Iterable[Mapping[str, Any]], *, num_best: int = 20
 ) -> list[Prediction]:
     """The best spans of each question's context, over all its windows.
 
     A span's score is the start logit of its first token plus the end logit of its last one, in the
-    window where that is highest. The score of no answer is that of [CLS], in the window where it
-    is lowest: each window would have to be without.
+    window where that is highest. The score of no answer is that of the first token, [CLS], in the
+    window where it is lowest: no window may hold the answer.
 
-    >>> answers_from_logits(  # doctest: +SKIP
-    ...     encoded,
-    ...     map(model.predict_on_batch, dataset(encoded, targets=False, batch_size=32)),
-    ... )
+    >>> answers_from_logits(batches, outputs_of(model, batches))  # doctest: +SKIP
 
     Args:
-        encoded: what the model was asked about.
-        outputs: of the model, for each batch of `dataset(encoded, targets=False, ...)`, unshuffled:
-            `start_logits` and `end_logits`, each (batch, length). Padding may be of any length.
+        batches: what the model was asked, as `QuestionBatches.of` makes them; spans are no longer
+            than the `max_answer_length` of their pipeline.
+        outputs: of the model, for each batch: `start_logits` and `end_logits`, each
+            (batch, length). Padding may be of any length.
         num_best: spans to keep for each question.
-        max_answer_length: in tokens.
 
     Returns:
         A prediction for each question, in order.
@@ -71,43 +66,44 @@ def answers_from_logits(
     Raises:
         ValueError: there are more windows than logits, or fewer; logits are too short or NaN.
     """
-    spans: list[dict[tuple[int, int], float]] = [{} for _ in encoded.questions.ids]
+    questions, max_length = batches.questions, batches.answerer.max_answer_length
+    spans: list[dict[tuple[int, int], float]] = [{} for _ in questions.ids]
     null_scores = [math.inf] * len(spans)
-    rows, firsts, lengths = (part.numpy() for part in encoded.windows)
-    for window, start_logits, end_logits in _logits_of_windows(encoded, outputs):
+    rows, firsts, lengths = (part.numpy() for part in batches.windows)
+    for window, start_logits, end_logits in _logits_of_windows(batches, outputs):
         row, first = rows[window], int(firsts[window])
         null_scores[row] = min(null_scores[row], float(start_logits[0] + end_logits[0]))
-        at = encoded.num_question_tokens[row] + 2
+        at = batches.context_starts[row]
         here = slice(at, at + lengths[window])
-        best = _best_spans(start_logits[here], end_logits[here], num_best, max_answer_length)
+        best = _best_spans(start_logits[here], end_logits[here], num_best, max_length)
         for begin, end, score in best:
             key = first + begin, first + end
             spans[row][key] = max(score, spans[row].get(key, -math.inf))
-    located = _Contexts(encoded)
+    located = _Contexts(batches)
     return [
         Prediction(
             question_id,
             tuple(
-                located.span(encoded.questions.context_of[row], tokens, score)
+                located.span(questions.context_of[row], tokens, score)
                 for tokens, score in sorted(
                     spans[row].items(), key=lambda item: (-item[1], item[0])
                 )[:num_best]
             ),
             null_scores[row],
         )
-        for row, question_id in enumerate(encoded.questions.ids)
+        for row, question_id in enumerate(questions.ids)
     ]
 
 
-def texts(
+def answer_texts(
     predictions: Sequence[Prediction], *, no_answer_threshold: float | None = None
 ) -> dict[str, str]:
     """Id -> answer, as the metrics and the official scripts take it.
 
     Args:
         predictions: of `answers_from_logits`.
-        no_answer_threshold: the answer is empty where no answer scores more than so much better
-            than the best span (SQuAD 2.0). None: always the best span (SQuAD 1.1).
+        no_answer_threshold: the answer is empty where the score of no answer is higher than that of
+            the best span by more than this (SQuAD 2.0). None: always the best span (SQuAD 1.1).
     """
     threshold = math.inf if no_answer_threshold is None else no_answer_threshold
     return {
@@ -126,11 +122,11 @@ def null_differences(predictions: Sequence[Prediction]) -> dict[str, float]:
 class _Contexts:
     """Contexts as bytes, to find characters by byte offsets."""
 
-    def __init__(self, encoded: EncodedQuestions) -> None:
-        self._texts = encoded.questions.contexts
-        self._starts = encoded.starts.values.numpy()
-        self._ends = encoded.ends.values.numpy()
-        self._first = encoded.starts.row_starts().numpy()
+    def __init__(self, batches: QuestionBatches) -> None:
+        self._texts = batches.questions.contexts
+        self._starts = batches.starts.values.numpy()
+        self._ends = batches.ends.values.numpy()
+        self._first = batches.starts.row_starts().numpy()
         self._character: dict[int, np.ndarray] = {}
 
     def span(self, context: int, tokens: tuple[int, int], score: float) -> Span:
@@ -151,10 +147,10 @@ def _characters_before(text: str) -> np.ndarray:
 
 
 def _logits_of_windows(
-    encoded: EncodedQuestions, outputs: Iterable[Mapping[str, Any]]
+    batches: QuestionBatches, outputs: Iterable[Mapping[str, Any]]
 ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
     """Yields (window, start logits, end logits), checked."""
-    lengths = encoded.lengths
+    lengths = batches.lengths
     window = 0
     for output in outputs:
         pair = [np.asarray(output[name], np.float64) for name in ("start_logits", "end_logits")]
@@ -165,7 +161,7 @@ def _logits_of_windows(
             if min(len(start_logits), len(end_logits)) < length:
                 raise ValueError(
                     f"window {window} has {length} tokens, its logits {len(start_logits)}: give "
-                    "them in the order of the unshuffled dataset without targets"
+                    "them for the batches in order"
                 )
             if np.isnan(start_logits[:length]).any() or np.isnan(end_logits[:length]).any():
                 raise ValueError(f"window {window}: NaN among the logits; has training diverged?")
@@ -178,12 +174,12 @@ def _logits_of_windows(
 def _best_spans(
     start_logits: np.ndarray, end_logits: np.ndarray, num_best: int, max_length: int
 ) -> list[tuple[int, int, float]]:
-    """The best (first, last, score) of one window, best first; of equals the first, the shorter."""
+    """The best (first, last, score) of a window, best first; of equals the first, then shortest."""
     if not len(start_logits):
         return []
-    behind = np.full(max_length - 1, -np.inf)
+    after = np.full(max_length - 1, -np.inf)
     last = np.lib.stride_tricks.sliding_window_view(
-        np.concatenate([end_logits, behind]), max_length
+        np.concatenate([end_logits, after]), max_length
     )  # (tokens, max_length): the end logits from each token on
     scores = (start_logits[:, None] + last).ravel()
     num_best = min(num_best, len(scores))

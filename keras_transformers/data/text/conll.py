@@ -1,8 +1,8 @@
-"""Sentences of labelled words, as CoNLL's shared tasks write them: one word a line.
+"""Sentences of labelled words, as CoNLL's shared tasks write them: one word per line.
 
 Labels come in two schemes, IOB1 (B- only between entities of one type that touch: the original
-files of CoNLL-2003) and IOB2 (B- at the start of each entity: most copies). Both are read, and
-IOB2 is what everything here returns.
+files of CoNLL-2003) and IOB2 (B- at the start of each entity: most copies). Both are read;
+everything here returns IOB2.
 """
 
 import dataclasses
@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Literal
 
 from keras_transformers.files import read_lines
+
+__all__ = ["Sentences", "entity_labels", "load_conll", "to_iob2"]
 
 _logger = logging.getLogger(__name__)
 
@@ -27,7 +29,7 @@ class Sentences:
     """Words with labels, sentence by sentence.
 
     Attributes:
-        words: of each sentence, as they stand in the file.
+        words: of each sentence, as the file has them.
         labels: of each sentence as many as words, in IOB2; or None.
         source: where they come from, for messages.
     """
@@ -53,11 +55,10 @@ class Scheme:
 
     Attributes:
         source: the file.
-        name: "IOB1", "IOB2", or "either" where nothing tells them apart: that of the two that
-            more labels speak for.
+        name: "IOB1" or "IOB2", whichever more labels point to; "either" where no label tells.
         num_converted: how many labels reading changed, I- to B-.
-        num_exceptions: labels that the scheme would not have, two in CoNLL-2003's eng.train.
-        num_documents: lines -DOCSTART-, which are no sentences.
+        num_exceptions: labels that are not in the scheme, two in CoNLL-2003's eng.train.
+        num_documents: lines -DOCSTART-, which are not sentences.
     """
 
     source: str
@@ -73,22 +74,22 @@ class Scheme:
         )
 
 
-def load(
+def load_conll(
     path: str | Path,
     *,
     word_column: int = 0,
     label_column: int | None = -1,
     labels: Sequence[str] | None = None,
 ) -> Sentences:
-    """Reads a file of one word a line, its columns apart by spaces or tabs, plain or `.gz`.
+    """Reads a file of one word per line, its columns separated by spaces or tabs, plain or `.gz`.
 
     Empty lines end sentences; lines that begin with -DOCSTART- are left out, whatever follows.
-    Which scheme was found is logged, as a warning where some labels are of the other one.
+    The scheme that was found is logged, as a warning where some labels are of the other one.
 
     Args:
         path: the file.
         word_column: index from 0; -1 is the last.
-        label_column: likewise; None reads no labels.
+        label_column: index, too; None reads no labels.
         labels: the labels that may occur, in IOB2; None allows all.
 
     Raises:
@@ -126,7 +127,7 @@ def load(
     return Sentences(words, converted, str(path))
 
 
-def label_set(sentences: Sentences) -> list[str]:
+def entity_labels(sentences: Sentences) -> list[str]:
     """O, then B- and I- of each type that occurs, by name: the labels in the order of their ids.
 
     Raises:
@@ -145,7 +146,7 @@ def label_set(sentences: Sentences) -> list[str]:
 def to_iob2(labels: Sequence[str]) -> list[str]:
     """The labels of a sentence with B- at each start of an entity, as conlleval finds them.
 
-    An I- starts an entity where no label of its type stands before it. So IOB1 is converted, and
+    An I- starts an entity where the label before it is of another type. So IOB1 is converted, and
     IOB2 stays as it is.
 
     >>> to_iob2(["I-PER", "I-PER", "B-PER", "O", "I-LOC", "I-ORG"])
@@ -162,7 +163,7 @@ def _sentences(path: str | Path) -> Iterator[list[tuple[int, list[str]]] | int]:
     width = None
     rows: list[tuple[int, list[str]]] = []
     for number, line in enumerate(read_lines(path), start=1):
-        # Only spaces and tabs part columns: a word may hold a no-break space.
+        # Only spaces and tabs separate columns: a word may hold a no-break space.
         cells = re.split("[ \t]+", line.strip(" \t"))
         is_document = cells[0] == _DOCUMENT_START
         if is_document or cells == [""]:
@@ -175,8 +176,8 @@ def _sentences(path: str | Path) -> Iterator[list[tuple[int, list[str]]] | int]:
         width = width or len(cells)
         if len(cells) != width:
             raise ValueError(
-                f"{path}:{number}: {len(cells)} columns, the first row has {width}: one word a "
-                "line, an empty line after each sentence"
+                f"{path}:{number}: {len(cells)} columns, the first row has {width}: give one word "
+                "per line, an empty line after each sentence"
             )
         rows.append((number, cells))
     if rows:
@@ -189,8 +190,8 @@ def _check_iob(
     for number, label in _flat(numbers, tags):
         if not _LABEL.fullmatch(label):
             raise ValueError(
-                f"{path}:{number}: label {label!r}, expected O, B-TYPE or I-TYPE: is it a header, "
-                "which such files have not, another column's, or another scheme's?"
+                f"{path}:{number}: label {label!r}, expected O, B-TYPE or I-TYPE: is it another "
+                "column's, another scheme's, or a header, which such files lack?"
             )
 
 
@@ -221,7 +222,7 @@ def _scheme(
     converted: Sequence[Sequence[str]],
     num_documents: int,
 ) -> Scheme:
-    # Only IOB1 has an I- that starts an entity, only IOB2 a B- behind a label of another type.
+    # Only IOB1 has an I- that starts an entity, only IOB2 a B- after a label of another type.
     num_iob1 = num_iob2 = 0
     for row, new in zip(tags, converted, strict=True):
         num_iob1 += sum(before != after for before, after in zip(row, new, strict=True))

@@ -36,8 +36,7 @@ class Examples:
     """Texts, or pairs of texts, with or without labels.
 
     Attributes:
-        texts: the first texts, as they stand in the file. An empty text is allowed: it packs to
-            [CLS] [SEP].
+        texts: the first texts, as the file has them. An empty text is allowed.
         texts_b: the second texts of pairs, or None.
         labels: a label for each text, never empty, or None.
         source: where they come from, for messages.
@@ -96,11 +95,11 @@ def load(
 
     Args:
         path: the file. Tab-separated files know no quoting (GLUE); comma-separated ones do.
-        text_column: where the text stands: a name of the header or of the JSON key, or an index
-            from 0; -1 is the last column.
-        text_b_column: where the second text of a pair stands; None for single texts.
-        label_column: where the label stands; None reads no labels. Labels are strings, without
-            the spaces around them; JSON numbers and booleans are taken as JSON writes them.
+        text_column: of the text: a name in the header, a JSON key, or an index from 0; -1 is the
+            last column.
+        text_b_column: of the second text of a pair; None for single texts.
+        label_column: of the label; None reads no labels. Labels are strings, without the spaces
+            around them; JSON numbers and booleans stay as JSON writes them.
         header: whether the first row names the columns. "auto": it does if a column is asked for
             by name, or if all its cells that we read are usual column names.
         format: "tsv", "csv" or "jsonl"; None goes by the file's name.
@@ -109,8 +108,8 @@ def load(
     Raises:
         FileNotFoundError: there is no such file.
         ValueError: the file has no examples; a row has another number of columns than the first,
-            or an empty or unknown label; a column is not there; the bytes are not UTF-8; it stays
-            open whether the first row is a header. The message names the file and the line.
+            or an empty or unknown label; a column is not there; the bytes are not UTF-8; it is
+            unclear whether the first row is a header. The message names the file and the line.
     """
     columns = [text_column]
     if text_b_column is not None:

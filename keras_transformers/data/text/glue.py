@@ -1,8 +1,8 @@
 """The tasks of GLUE by name, their official files in and the files for submission out.
 
 Wang et al. 2018, arXiv:1804.07461, https://gluebenchmark.com. All files are tab-separated without
-quoting: a quotation mark is text. Also read as tasks: SICK (Marelli et al. 2014), and as data for
-`rte` the files of the PASCAL challenges RTE-1 to RTE-3.
+quoting: a quotation mark is text. SICK (Marelli et al. 2014) counts as two more tasks, and `rte`
+can also be read from the files of the PASCAL challenges RTE-1 to RTE-3.
 """
 
 import dataclasses
@@ -17,6 +17,15 @@ from typing import Literal
 from keras_transformers.data.text.examples import Examples
 from keras_transformers.files import read_lines, replaced
 
+__all__ = [
+    "GlueTask",
+    "glue_file",
+    "glue_task",
+    "load_glue",
+    "load_rte_challenge",
+    "write_submission",
+]
+
 _logger = logging.getLogger(__name__)
 
 Part = Literal["train", "dev", "test", "dev_matched", "dev_mismatched", "test_matched",
@@ -28,7 +37,7 @@ _NLI = ("contradiction", "entailment", "neutral")  # the order of google-researc
 
 
 @dataclasses.dataclass(frozen=True)
-class Task:
+class GlueTask:
     """What a task's files look like, and how it is scored.
 
     Attributes:
@@ -71,33 +80,34 @@ class Task:
         return f"{self.title}{suffixes.get(part, '')}.tsv"
 
 
-TASKS: dict[str, Task] = {
+TASKS: dict[str, GlueTask] = {
     task.name: task
     for task in [
-        Task("cola", "CoLA", "sentence", None, "label", _BINARY, ("matthews",),
-             columns=("source", "label", "mark", "sentence")),
-        Task("sst2", "SST-2", "sentence", None, "label", _BINARY, ("accuracy",)),
-        Task("mrpc", "MRPC", "#1 String", "#2 String", "Quality", _BINARY, ("accuracy", "f1")),
-        Task("qqp", "QQP", "question1", "question2", "is_duplicate", _BINARY, ("accuracy", "f1")),
-        Task("stsb", "STS-B", "sentence1", "sentence2", "score", (), ("pearson", "spearman"),
-             limits=(0, 5)),
-        Task("mnli", "MNLI", "sentence1", "sentence2", "gold_label", _NLI, ("accuracy",)),
-        Task("qnli", "QNLI", "question", "sentence", "label", _ENTAILED, ("accuracy",)),
-        Task("rte", "RTE", "sentence1", "sentence2", "label", _ENTAILED, ("accuracy",)),
-        Task("wnli", "WNLI", "sentence1", "sentence2", "label", _BINARY, ("accuracy",)),
-        Task("ax", "AX", "sentence1", "sentence2", "label", _NLI, ("matthews",)),
-        Task("sick_relatedness", "SICK", "sentence_A", "sentence_B", "relatedness_score", (),
-             ("pearson", "spearman"), limits=(1, 5)),
-        Task("sick_entailment", "SICK", "sentence_A", "sentence_B", "entailment_judgment",
-             ("CONTRADICTION", "ENTAILMENT", "NEUTRAL"), ("accuracy",)),
+        GlueTask("cola", "CoLA", "sentence", None, "label", _BINARY, ("matthews",),
+                 columns=("source", "label", "mark", "sentence")),
+        GlueTask("sst2", "SST-2", "sentence", None, "label", _BINARY, ("accuracy",)),
+        GlueTask("mrpc", "MRPC", "#1 String", "#2 String", "Quality", _BINARY, ("accuracy", "f1")),
+        GlueTask("qqp", "QQP", "question1", "question2", "is_duplicate", _BINARY,
+                 ("accuracy", "f1")),
+        GlueTask("stsb", "STS-B", "sentence1", "sentence2", "score", (), ("pearson", "spearman"),
+                 limits=(0, 5)),
+        GlueTask("mnli", "MNLI", "sentence1", "sentence2", "gold_label", _NLI, ("accuracy",)),
+        GlueTask("qnli", "QNLI", "question", "sentence", "label", _ENTAILED, ("accuracy",)),
+        GlueTask("rte", "RTE", "sentence1", "sentence2", "label", _ENTAILED, ("accuracy",)),
+        GlueTask("wnli", "WNLI", "sentence1", "sentence2", "label", _BINARY, ("accuracy",)),
+        GlueTask("ax", "AX", "sentence1", "sentence2", "label", _NLI, ("matthews",)),
+        GlueTask("sick_relatedness", "SICK", "sentence_A", "sentence_B", "relatedness_score", (),
+                 ("pearson", "spearman"), limits=(1, 5)),
+        GlueTask("sick_entailment", "SICK", "sentence_A", "sentence_B", "entailment_judgment",
+                 ("CONTRADICTION", "ENTAILMENT", "NEUTRAL"), ("accuracy",)),
     ]
 }  # fmt: skip
 
 
-def task(name: str) -> Task:
+def glue_task(name: str) -> GlueTask:
     """The task of that name.
 
-    >>> task("mrpc").metrics
+    >>> glue_task("mrpc").metrics
     ('accuracy', 'f1')
 
     Raises:
@@ -108,17 +118,17 @@ def task(name: str) -> Task:
     return TASKS[name]
 
 
-def file_of(name: str, folder: str | Path, part: Part) -> Path:
+def glue_file(name: str, folder: str | Path, part: Part) -> Path:
     """The official file of a part of a task, below the folder that holds all of GLUE's.
 
-    >>> file_of("mnli", "glue", "dev_matched")  # doctest: +SKIP
+    >>> glue_file("mnli", "glue", "dev_matched")  # doctest: +SKIP
     PosixPath('glue/MNLI/dev_matched.tsv')
 
     Raises:
         FileNotFoundError: neither that file exists nor one with `.gz`.
         ValueError: there is no such task.
     """
-    found = task(name)
+    found = glue_task(name)
     place = ("diagnostic", "diagnostic") if name == "ax" else (found.title, part)
     path = Path(folder) / place[0] / f"{place[1]}.tsv"
     for candidate in (path, path.with_name(f"{path.name}.gz")):
@@ -127,7 +137,7 @@ def file_of(name: str, folder: str | Path, part: Part) -> Path:
     raise FileNotFoundError(f"{path}: no such file, nor {path.name}.gz; check folder and part")
 
 
-def load(
+def load_glue(
     name: str,
     path: str | Path,
     *,
@@ -136,14 +146,14 @@ def load(
 ) -> Examples:
     """Reads one of a task's official files, plain or `.gz`.
 
-    The labels of regression tasks are numbers as they stand in the file; `regression.scores`
-    takes them.
+    The labels of regression tasks are numbers as the file writes them; `ScoredTextBatches` and
+    `regression.scores` read them.
 
     Args:
         name: of the task.
         path: the file; MRPC's may be the original msr_paraphrase_train.txt.
         labelled: False for test files, whose labels are not public.
-        malformed: what becomes of rows with another number of columns than the first (QQP has a
+        malformed: what to do with rows of another number of columns than the first (QQP has a
             few): "refuse" raises ValueError, "skip" logs a warning that counts them and names
             their lines.
 
@@ -151,10 +161,10 @@ def load(
         FileNotFoundError: there is no such file.
         ValueError: there is no such task; the first row lacks a column that the task's header has;
             there is a header where none is expected (CoLA's labelled files); a label is unknown, a
-            score no number or outside its range; all labels are the same; no examples. The message
-            names the file and the line.
+            score is not a number or is outside its range; all labels are the same; no examples. The
+            message names the file and the line.
     """
-    found = task(name)
+    found = glue_task(name)
     rows = list(_rows(path, malformed))
     if not rows:
         raise ValueError(f"{path}: no examples; the file is empty")
@@ -185,18 +195,19 @@ def load_rte_challenge(
     *,
     files: Sequence[str] = ("rte1_dev", "rte1_test", "rte2_dev", "rte2_test", "rte3_dev"),
 ) -> Examples:
-    """Reads pairs of the PASCAL challenges, XML in a zip as NLTK has them, labelled as `rte`'s.
+    """Reads pairs of the PASCAL challenges, XML in a zip as in NLTK, labelled like those of `rte`.
 
-    GLUE's RTE is made of RTE-1, 2, 3 and 5. A text is as it stands in the XML, with line ends and
-    indentation as single spaces.
+    GLUE's RTE is made of RTE-1, 2, 3 and 5. Line ends and indentation of the XML become single
+    spaces.
 
     Args:
         path: NLTK's rte.zip.
-        files: names in it without `rte/` and `.xml`; all but rte3_test, which is left for testing.
+        files: their names without `rte/` and `.xml`; all but rte3_test by default, which is left
+            for testing.
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: not a zip, or it lacks one of the files; not XML, or a pair lacks a text or has
+        ValueError: not a zip, or it lacks one of the files; not XML; or a pair lacks a text or has
             an unknown label. The message names the file, and the line or the pair.
     """
     path = Path(path)
@@ -223,20 +234,20 @@ def load_rte_challenge(
 def write_submission(name: str, predictions: Sequence[str | float], path: str | Path) -> None:
     """Writes predictions for a test file as GLUE takes them, whole or not at all.
 
-    Lines of `index<TAB>prediction` under such a header, index from 0. Put the files of all tasks,
-    named by `Task.submission_name`, into one zip.
+    Lines of `index<TAB>prediction` under the header `index<TAB>prediction`, index from 0. Put the
+    files of all tasks, named by `GlueTask.submission_name`, into one zip.
 
     Args:
         name: of the task.
-        predictions: in the order of the test file: labels, or scores, which are written with three
-            decimals and cut off at the task's limits.
+        predictions: in the order of the test file: labels, or scores, which are limited to the
+            task's range and written with three decimals.
         path: the file.
 
     Raises:
         FileExistsError: `path` exists.
-        ValueError: there is no such task; a prediction is none of its labels, or no finite number.
+        ValueError: there is no such task; a prediction is not one of its labels, or not finite.
     """
-    found, path = task(name), Path(path)
+    found, path = glue_task(name), Path(path)
     if path.exists():
         raise FileExistsError(f"{path} exists: remove it or write elsewhere")
     lines = ["index\tprediction"]
@@ -270,8 +281,8 @@ def _rows(
             skipped.append(number)
         else:
             raise ValueError(
-                f"{path}:{number}: {len(cells)} columns, the first row has {width}: mend the row, "
-                "or read the file with malformed='skip'"
+                f"{path}:{number}: {len(cells)} columns, the first row has {width}: correct the "
+                "row, or read the file with malformed='skip'"
             )
     if skipped:
         _logger.warning(
@@ -282,7 +293,7 @@ def _rows(
         )
 
 
-def _check_no_header(path: str | Path, row: tuple[int, list[str]], found: Task) -> None:
+def _check_no_header(path: str | Path, row: tuple[int, list[str]], found: GlueTask) -> None:
     number, cells = row
     if len(cells) != len(found.columns):
         raise ValueError(
@@ -291,8 +302,8 @@ def _check_no_header(path: str | Path, row: tuple[int, list[str]], found: Task) 
         )
     if cells[found.columns.index(found.label)] not in found.labels:
         raise ValueError(
-            f"{path}:{number}: {cells!r:.80} is no example: {found.title}'s labelled files have no "
-            f"header, and their columns are {', '.join(found.columns)}; remove the header"
+            f"{path}:{number}: {cells!r:.80} is not an example: {found.title}'s labelled files "
+            f"have no header, and the columns {', '.join(found.columns)}; remove the header"
         )
 
 
@@ -306,7 +317,7 @@ def _position(path: str | Path, names: Sequence[str], column: str, wanted: Seque
 
 
 def _check_labels(
-    path: str | Path, numbers: Sequence[int], labels: Sequence[str], found: Task
+    path: str | Path, numbers: Sequence[int], labels: Sequence[str], found: GlueTask
 ) -> None:
     for number, label in zip(numbers, labels, strict=True):
         if found.is_regression:

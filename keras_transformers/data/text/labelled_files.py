@@ -1,4 +1,4 @@
-"""The labelled texts of a classification, as options of a recipe, and how they are read."""
+"""Labelled texts and labelled words, as options of a recipe, and how they are read."""
 
 import dataclasses
 import functools
@@ -6,16 +6,17 @@ import logging
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from keras_transformers.data.text import conll
 from keras_transformers.data.text.cleaning import deduplicate, overlap, split
 from keras_transformers.data.text.examples import Examples, label_set, load
 
-__all__ = ["LabelledFiles", "Splits"]
+__all__ = ["LabelledFiles", "Splits", "TaggedFiles", "TaggedSplits"]
 
 _logger = logging.getLogger(__name__)
 
 
 class Splits(NamedTuple):
-    """Examples to learn from, to choose by, to measure on, and the labels by id."""
+    """Examples to learn from, to choose by, to measure on, and the labels in the order of ids."""
 
     train: Examples
     dev: Examples
@@ -25,7 +26,7 @@ class Splits(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LabelledFiles:
-    """A recipe's configuration begins with these; they mean the same in all of them."""
+    """The options of labelled texts; they mean the same in all recipes."""
 
     train_file: Path  # labelled texts: .tsv, .txt (tabs), .csv, .jsonl; each also with .gz
     dev_file: Path | None = None  # chooses the best epoch; None: a share of the training file
@@ -38,11 +39,11 @@ class LabelledFiles:
     labels: tuple[str, ...] = ()  # in the order of their ids; empty: the training file's, sorted
 
     def read(self) -> Splits:
-        """Reads the files; what stands twice in training is used once, and counted.
+        """Reads the files; examples that occur twice in training are used once, and counted.
 
         Raises:
             FileNotFoundError: there is no such file.
-            ValueError: a row or a label that does not fit; the message names file and line.
+            ValueError: a row or a label does not fit; the message names file and line.
         """
         read_file = functools.partial(
             load,
@@ -65,3 +66,39 @@ class LabelledFiles:
             seen = overlap(examples, train)
             _logger.info("%s: %s of %s also in training", examples.source, seen, len(examples))
         return Splits(train, dev, test, labels)
+
+
+class TaggedSplits(NamedTuple):
+    """Sentences to learn from, to choose by, to measure on, and the labels in the order of ids."""
+
+    train: conll.Sentences
+    dev: conll.Sentences
+    test: conll.Sentences | None
+    labels: list[str]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TaggedFiles:
+    """The options of labelled words; they mean the same in all recipes."""
+
+    train_file: Path  # one word and its label per line, a blank line after a sentence; IOB1 or IOB2
+    dev_file: Path  # chooses the best epoch
+    test_file: Path | None = None  # measured once, at the end
+    word_column: int = 0  # index from 0
+    label_column: int = -1  # -1: the last
+
+    def read(self) -> TaggedSplits:
+        """Reads the files; labels are those of the training file, in IOB2.
+
+        Raises:
+            FileNotFoundError: there is no such file.
+            ValueError: a row or a label does not fit; the message names file and line.
+        """
+        read_file = functools.partial(
+            conll.load_conll, word_column=self.word_column, label_column=self.label_column
+        )
+        train = read_file(self.train_file)
+        labels = conll.entity_labels(train)
+        dev = read_file(self.dev_file, labels=labels)
+        test = read_file(self.test_file, labels=labels) if self.test_file else None
+        return TaggedSplits(train, dev, test, labels)

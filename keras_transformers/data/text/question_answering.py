@@ -1,33 +1,33 @@
-"""Batches of questions beside windows of their contexts, that `model.fit` takes.
-
-    squad.load -> encode -> dataset -> model -> question_predictions.answers_from_logits
+"""Batches of questions beside windows of their contexts.
 
 The answer is a span of tokens (Devlin et al. 2018, sections 4.2 and 4.3): the model gives each
 token a start logit and an end logit. A window that does not hold the whole answer, and a question
-without one, have [CLS] for start and end.
+without one, have the first token, [CLS], for start and end. `answer_spans` goes back from logits to
+answers.
 """
 
 import dataclasses
-import functools
 import logging
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import tensorflow as tf
 
-from keras_transformers.data import batching
+from keras_transformers.data.batching import LengthBatches
 from keras_transformers.data.text.squad import Answer, Questions
-from keras_transformers.tokenizers import WordPieceTokenizer, packing, windows
+from keras_transformers.tokenizers import packing, windows
+
+__all__ = ["QuestionBatches"]
 
 _logger = logging.getLogger(__name__)
 
 _NO_ANSWER = -1  # the context does not tell
-_NOT_FOUND = -2  # no answer of the file stands where it says, or it has no tokens
+_NOT_FOUND = -2  # no answer is where the file says, or it has no tokens
 
 
 @dataclasses.dataclass(frozen=True)
 class Statistics:
-    """What encoding did: counts of questions, but for `num_windows`."""
+    """What batching did: counts of questions, but for `num_windows`."""
 
     source: str
     num_questions: int
@@ -48,163 +48,130 @@ class Statistics:
         )
 
 
-@dataclasses.dataclass(frozen=True)
-class EncodedQuestions:
-    """Questions and contexts in tokens, and the windows over the contexts.
+class QuestionBatches(LengthBatches):
+    """Batches of (inputs, {"start_logits": positions, "end_logits": positions}), or inputs alone.
 
-    Attributes:
-        questions: as they were read.
-        question_ids: int32 (questions, None), without [CLS] and [SEP], trimmed.
-        context_ids: int32 (contexts, None), whole.
-        starts: int32 (contexts, None), where each token begins, in bytes of the context.
-        ends: int32 (contexts, None), exclusive.
-        windows: which tokens of a question's context a window holds; the rows are questions.
-        answer_tokens: int64 (questions, 2), the first and the last token of the answer in its
-            context; -1 without answer, -2 where it was not found.
-        statistics: what to report.
-        tokenizer: that made the tokens.
-    """
-
-    questions: Questions
-    question_ids: tf.RaggedTensor
-    context_ids: tf.RaggedTensor
-    starts: tf.RaggedTensor
-    ends: tf.RaggedTensor
-    windows: windows.Windows
-    answer_tokens: np.ndarray
-    statistics: Statistics
-    tokenizer: WordPieceTokenizer
-
-    @functools.cached_property
-    def num_question_tokens(self) -> np.ndarray:
-        """int64 (questions,)."""
-        return self.question_ids.row_lengths().numpy()
-
-    @property
-    def lengths(self) -> np.ndarray:
-        """Of the windows, in tokens, [CLS] and [SEP] included: int64 (windows,)."""
-        rows, _, lengths = (part.numpy() for part in self.windows)
-        return self.num_question_tokens[rows] + lengths + 3
-
-
-def encode(
-    questions: Questions,
-    tokenizer: WordPieceTokenizer,
-    *,
-    max_sequence_length: int = 384,
-    doc_stride: int = 128,
-    max_question_length: int = 64,
-) -> EncodedQuestions:
-    """Questions and contexts to tokens, contexts to windows, answers to tokens.
-
-    Logs the statistics. Of several answers the first that was found is trained on.
+    The rows are windows; the positions, int32 (batch,), are those of the answer's first and last
+    token in a window. Of several answers the first that was found is trained on. Texts are
+    tokenized once, when the batches are made; `statistics` is logged then.
 
     Args:
-        questions: what to encode.
-        tokenizer: gives offsets.
-        max_sequence_length: in tokens, [CLS] and two [SEP] included.
-        doc_stride: tokens of the context from one window's start to the next one's.
-        max_question_length: in tokens; the end of a longer question is cut off.
-
-    Raises:
-        ValueError: there are no questions, or the lengths leave no room for a context.
-    """
-    if not len(questions):
-        raise ValueError(f"{questions.source}: no questions")
-    windows.check_question_windows(
-        max_sequence_length=max_sequence_length,
-        doc_stride=doc_stride,
-        max_question_length=max_question_length,
-    )
-    all_ids = tokenizer.tokenize(questions.questions)
-    question_ids = packing.trim(all_ids, max_question_length)
-    context_ids, starts, ends = tokenizer.tokenize_with_offsets(questions.contexts)
-    plan = windows.plan_question_windows(
-        question_ids.row_lengths(),
-        tf.gather(context_ids.row_lengths(), questions.context_of),
-        max_sequence_length=max_sequence_length,
-        doc_stride=doc_stride,
-    )
-    answer_tokens, num_inexact = _answer_tokens(questions, starts, ends)
-    statistics = Statistics(
-        questions.source,
-        len(questions),
-        len(plan.rows),
-        int(np.sum(np.bincount(plan.rows.numpy()) > 1)),
-        int(np.sum(all_ids.row_lengths().numpy() > max_question_length)),
-        int(np.sum(answer_tokens[:, 0] == _NO_ANSWER)) if questions.answers is not None else 0,
-        int(np.sum(answer_tokens[:, 0] == _NOT_FOUND)),
-        num_inexact,
-    )
-    _logger.log(
-        logging.WARNING if statistics.num_trimmed or statistics.num_not_found else logging.INFO,
-        "%s",
-        statistics,
-    )
-    return EncodedQuestions(
-        questions,
-        question_ids,
-        context_ids,
-        starts,
-        ends,
-        plan,
-        answer_tokens,
-        statistics,
-        tokenizer,
-    )
-
-
-def dataset(
-    encoded: EncodedQuestions,
-    *,
-    targets: bool,
-    batch_size: int,
-    shuffle: bool = False,
-    seed: int = 0,
-) -> tf.data.Dataset:
-    """Batches of windows: inputs, or (inputs, {"start_logits": positions, "end_logits": ...}).
-
-    The inputs are token_ids and segment_ids, int32, and padding_mask, bool, each (batch, length);
-    the positions, of the answer's first and last token in the window, are int32 (batch,). A batch
-    is as long as its longest window; shuffled batches hold windows of about the same length.
-
-    Args:
-        encoded: what to batch.
-        targets: whether with positions; then the windows of questions whose answer was not found
-            are left out. Without, all windows come, in order unless shuffled.
-        batch_size: windows a batch; the last one may be smaller.
+        questions: what to batch.
+        answerer: a `pipelines.QuestionAnswerer`, which tokenizes, packs, and says how long windows
+            and questions are.
+        batch_size: windows that go through the model at once.
+        accumulate: so many batches make one, for gradients that accumulate.
         shuffle: whether to shuffle, anew in each pass.
         seed: of the shuffling.
+        targets: whether with positions; then the windows of questions whose answer was not found
+            are left out. Without, there are the inputs of all windows.
+
+    Attributes:
+        starts: where each token of a context begins, in bytes: int32 (contexts, None).
+        ends: where it ends, exclusive: int32 (contexts, None).
+        windows: which tokens of its question's context each row holds.
+        context_starts: where the context begins in the rows of each question: int64 (questions,).
+        answer_tokens: the first and the last token of the answer in its context: int64
+            (questions, 2), -1 without answer, -2 where it was not found.
+        statistics: counts.
 
     Raises:
-        ValueError: the questions came without answers and `targets` are asked for; no window is
-            left; a batch size below 1.
+        ValueError: there are no questions; they have no answers and `targets` are asked for; no
+            window is left; a batch size below 1.
     """
-    lengths = encoded.lengths
-    chosen = np.arange(len(lengths))
-    positions = None
-    if targets:
-        if encoded.questions.answers is None:
-            raise ValueError(f"{encoded.questions.source}: questions without answers, no targets")
-        positions, found = _positions(encoded)
-        chosen = np.flatnonzero(found)
-    if not len(chosen):
-        raise ValueError(f"{encoded.questions.source}: no question has an answer that was found")
 
-    def batch(indices: tf.Tensor) -> Any:
-        indices = tf.gather(chosen, indices)
-        inputs = _inputs(encoded, indices)
-        if positions is None:
+    def __init__(
+        self,
+        questions: Questions,
+        answerer: Any,
+        *,
+        batch_size: int,
+        accumulate: int = 1,
+        shuffle: bool = True,
+        seed: int = 0,
+        targets: bool = True,
+    ) -> None:
+        if not len(questions):
+            raise ValueError(f"{questions.source}: no questions")
+        if targets and questions.answers is None:
+            raise ValueError(f"{questions.source}: questions without answers, no targets")
+        self.questions = questions
+        self.answerer = answerer
+        self._row_size = batch_size
+        tokenizer = answerer.tokenizer
+        all_ids = tokenizer.tokenize(questions.questions)
+        self._question_ids = packing.trim(all_ids, answerer.max_question_length)
+        self._context_ids, self.starts, self.ends = tokenizer.tokenize_with_offsets(
+            questions.contexts
+        )
+        num_tokens = self._question_ids.row_lengths()
+        self.windows = windows.plan_question_windows(
+            tokenizer,
+            num_tokens,
+            tf.gather(self._context_ids.row_lengths(), questions.context_of),
+            max_sequence_length=answerer.max_sequence_length,
+            doc_stride=answerer.doc_stride,
+        )
+        before, between, after = map(len, tokenizer.special_tokens(2))
+        self.context_starts = num_tokens.numpy() + before + between
+        self.answer_tokens, num_inexact = _answer_tokens(questions, self.starts, self.ends)
+        num_trimmed = int(np.sum(all_ids.row_lengths() > answerer.max_question_length))
+        self.statistics = self._statistics(num_trimmed, num_inexact)
+        warns = self.statistics.num_trimmed or self.statistics.num_not_found
+        _logger.log(logging.WARNING if warns else logging.INFO, "%s", self.statistics)
+        self._positions = None
+        if targets:
+            is_found = self.answer_tokens[self.windows.rows, 0] != _NOT_FOUND
+            if not is_found.any():
+                raise ValueError(f"{questions.source}: no question has an answer that was found")
+            self.windows = windows.Windows(*(part[is_found] for part in self.windows))
+            self._positions = self._answer_positions()
+        rows, _, lengths = (part.numpy() for part in self.windows)
+        super().__init__(
+            self.context_starts[rows] + lengths + after,
+            batch_size=batch_size * accumulate,
+            shuffle=shuffle,
+            seed=seed,
+        )
+
+    def batch(self, indices: tf.Tensor) -> Any:
+        """The windows at `indices` int32 (batch,), in the graph."""
+        rows, starts, lengths = (tf.gather(part, indices) for part in self.windows)
+        contexts = tf.gather(tf.constant(self.questions.context_of, tf.int64), rows)
+        cut = windows.cut(self._context_ids, windows.Windows(contexts, starts, lengths))
+        inputs = self.answerer.pack([tf.gather(self._question_ids, rows), cut])
+        if self._positions is None:
             return inputs
-        at = tf.gather(positions, indices)  # (batch, 2)
+        at = tf.gather(self._positions, indices)  # (batch, 2)
         return inputs, {"start_logits": at[:, 0], "end_logits": at[:, 1]}
 
-    batches = batching.index_batches(
-        lengths[chosen], batch_size=batch_size, shuffle=shuffle, seed=seed
-    )
-    return batches.map(batch, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True).prefetch(
-        tf.data.AUTOTUNE
-    )
+    def of(self, questions: Questions) -> Self:
+        """All windows of other questions in order, inputs alone: for `answers_from_logits`."""
+        return type(self)(
+            questions, self.answerer, batch_size=self._row_size, shuffle=False, targets=False
+        )
+
+    def _answer_positions(self) -> np.ndarray:
+        """Start and end positions in windows: int32 (windows, 2)."""
+        rows, starts, lengths = (part.numpy() for part in self.windows)
+        tokens = self.answer_tokens[rows]  # (windows, 2)
+        inside = (tokens[:, 0] >= starts) & (tokens[:, 1] < starts + lengths)
+        shift = (self.context_starts[rows] - starts)[:, None]
+        return np.where(inside[:, None], tokens + shift, 0).astype(np.int32)
+
+    def _statistics(self, num_trimmed: int, num_inexact: int) -> Statistics:
+        first = self.answer_tokens[:, 0]
+        has_answers = self.questions.answers is not None
+        return Statistics(
+            self.questions.source,
+            len(self.questions),
+            len(self.windows.rows),
+            int(np.sum(np.bincount(self.windows.rows.numpy()) > 1)),
+            num_trimmed,
+            int(np.sum(first == _NO_ANSWER)) if has_answers else 0,
+            int(np.sum(first == _NOT_FOUND)),
+            num_inexact,
+        )
 
 
 def _answer_tokens(
@@ -234,7 +201,7 @@ def _answer_tokens(
 def _tokens_of(
     context: str, answer: Answer, starts: np.ndarray, ends: np.ndarray
 ) -> tuple[int, int, bool] | None:
-    """First and last token of an answer, and whether they are it exactly; None: no token is."""
+    """First and last token of an answer, and whether they are exactly it; None without tokens."""
     if answer.start is None:
         return None
     start = len(context[: answer.start].encode())
@@ -244,27 +211,3 @@ def _tokens_of(
     if first > last:
         return None
     return first, last, bool(starts[first] == start and ends[last] == end)
-
-
-def _positions(encoded: EncodedQuestions) -> tuple[np.ndarray, np.ndarray]:
-    """Start and end positions in windows, int32 (windows, 2), and which windows to train on."""
-    rows, starts, lengths = (part.numpy() for part in encoded.windows)
-    tokens = encoded.answer_tokens[rows]  # (windows, 2)
-    inside = (tokens[:, 0] >= starts) & (tokens[:, 1] < starts + lengths)
-    shift = (encoded.num_question_tokens[rows] + 2 - starts)[:, None]
-    positions = np.where(inside[:, None], tokens + shift, 0)
-    return positions.astype(np.int32), tokens[:, 0] != _NOT_FOUND
-
-
-def _inputs(encoded: EncodedQuestions, indices: tf.Tensor) -> dict[str, tf.Tensor]:
-    rows, starts, lengths = (tf.gather(part, indices) for part in encoded.windows)
-    contexts = tf.gather(tf.constant(encoded.questions.context_of, tf.int64), rows)
-    return packing.pack(
-        [
-            tf.gather(encoded.question_ids, rows),
-            windows.cut(encoded.context_ids, windows.Windows(contexts, starts, lengths)),
-        ],
-        cls_token_id=encoded.tokenizer.cls_token_id,
-        sep_token_id=encoded.tokenizer.sep_token_id,
-        pad_token_id=encoded.tokenizer.pad_token_id,
-    )

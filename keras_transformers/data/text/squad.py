@@ -16,16 +16,18 @@ import numpy as np
 
 from keras_transformers.files import read_lines, write_json
 
+__all__ = ["Answer", "Questions", "load_squad", "split_questions", "write_predictions"]
+
 _logger = logging.getLogger(__name__)
 
 _TYPE_NAMES = {str: "string", list: "list", int: "whole number", dict: "object"}
 
 
 class Answer(NamedTuple):
-    """An answer, and the character of the context that it begins with; None where it is not there.
+    """An answer, and the character of the context where it begins; None if it is not there.
 
-    An answer that does not stand where its file says cannot be trained on; as a reference that
-    predictions are compared with it still counts, as in the official script.
+    An answer that is not where its file says cannot be trained on. As a reference to compare
+    predictions with it still counts, as in the official script.
     """
 
     text: str
@@ -92,12 +94,12 @@ class Questions:
 
 @dataclasses.dataclass(frozen=True)
 class Mismatches:
-    """Answers that do not stand at their offsets.
+    """Answers that are not at their offsets.
 
     Attributes:
         source: the file.
-        num_answers: of all.
-        examples: of each mismatch, a line with id, answer and what stands there instead.
+        num_answers: of the whole file.
+        examples: a line for each, with id, answer and what is there instead.
     """
 
     source: str
@@ -106,13 +108,13 @@ class Mismatches:
 
     def __str__(self) -> str:
         head = (
-            f"{self.source}: {len(self.examples)} of {self.num_answers} answers do not stand at "
-            "their answer_start (in characters from 0)"
+            f"{self.source}: {len(self.examples)} of {self.num_answers} answers are not at their "
+            "answer_start (in characters from 0)"
         )
         return "\n  ".join([head, *self.examples])
 
 
-def load(
+def load_squad(
     path: str | Path,
     *,
     mismatched: Literal["skip", "refuse"] = "skip",
@@ -122,16 +124,16 @@ def load(
 
     Args:
         path: the file.
-        mismatched: what becomes of answers that the context does not have at their `answer_start`:
-            "skip" keeps them out of training (their `start` is None) and logs a warning that lists
-            them all; "refuse" raises ValueError with the same list.
+        mismatched: what to do with answers that are not at their `answer_start`: "skip" keeps them
+            out of training (their `start` is None) and logs a warning that lists them all; "refuse"
+            raises ValueError with the same list.
         answered: False for files that hold questions only.
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: not JSON, or not of SQuAD's form (the place is named, as in
+        ValueError: not JSON, or not of SQuAD's form (the message names the place, as in
             `data[0].paragraphs[2].qas[1]`); an id occurs twice; `is_impossible` contradicts the
-            answers; a text holds half a surrogate pair, so that it has no UTF-8; no questions.
+            answers; a text holds half a surrogate pair, which UTF-8 cannot encode; no questions.
     """
     try:
         content = json.loads("\n".join(read_lines(path)))
@@ -148,7 +150,7 @@ def load(
         mismatches = Mismatches(str(path), num_answers, tuple(reader.mismatches))
         if mismatched == "refuse":
             raise ValueError(
-                f"{mismatches}\nmend the file, or read it with mismatched='skip' to leave them "
+                f"{mismatches}\ncorrect the file, or read it with mismatched='skip' to leave them "
                 "out of training"
             )
         _logger.warning("%s", mismatches)
@@ -162,7 +164,7 @@ def load(
     )
 
 
-def split(
+def split_questions(
     questions: Questions, fractions: Mapping[str, float], *, seed: int
 ) -> dict[str, Questions]:
     """Splits so that all questions about a context are in the same part.
@@ -252,7 +254,7 @@ class _Reader:
                 answers.append(Answer(text, start))
                 continue
             answers.append(Answer(text, None))
-            self.mismatches.append(f"{question_id}: {text!r} at {start}, where {there!r} stands")
+            self.mismatches.append(f"{question_id}: {text!r} at {start}, where {there!r} is")
         if bool(question.get("is_impossible", not answers)) == bool(answers):
             raise ValueError(
                 f"{self.path}: {place}: {len(answers)} answers, and is_impossible is "

@@ -1,32 +1,33 @@
-"""Batches of sentences with a label for each word, that `model.fit` takes.
+"""Batches of sentences with a label for each word, and the way back from logits to labels.
 
-    conll.load -> encode -> dataset -> model -> labels_from_logits
-
-Words are cut into word pieces; the label stands at the first piece of each word, and the other
-pieces have weight 0 (Devlin et al. 2018, section 5.3). A sentence that is longer than the
-encoder's positions takes several windows that overlap, and each word counts in one of them: no
-word is lost. Words that have no pieces at all (a lone zero-width character) are counted, and
+A sentence is read as a text, its words with a space between them. The label of a word belongs to
+its first token; the other tokens have weight 0 (Devlin et al. 2018, section 5.3). A sentence that
+is longer than the encoder's positions takes several overlapping windows, and each word counts in
+one of them: no word is lost. Words without tokens (a lone zero-width character) are counted and
 labelled O.
 """
 
 import dataclasses
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import tensorflow as tf
 
-from keras_transformers.data import batching
+from keras_transformers.data.batching import LengthBatches
 from keras_transformers.data.text.conll import OUTSIDE, Sentences
-from keras_transformers.tokenizers import WordPieceTokenizer, packing, windows
+from keras_transformers.tokenizers import windows
+from keras_transformers.tokenizers import words as running_words
+
+__all__ = ["TaggedBatches"]
 
 _logger = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True)
 class Statistics:
-    """What encoding did: counts."""
+    """What batching did: counts."""
 
     source: str
     num_sentences: int
@@ -34,231 +35,192 @@ class Statistics:
     num_tokens: int
     num_split: int
     num_windows: int
-    num_without_pieces: int
+    num_without_tokens: int
 
     def __str__(self) -> str:
         return (
             f"{self.source}: {self.num_sentences} sentences, {self.num_words} words, "
-            f"{self.num_tokens} word pieces in {self.num_windows} windows, "
+            f"{self.num_tokens} tokens in {self.num_windows} windows, "
             f"{self.num_split} sentences in more than one; "
-            f"{self.num_without_pieces} words without pieces are labelled {OUTSIDE}"
+            f"{self.num_without_tokens} words without tokens are labelled {OUTSIDE}"
         )
 
 
-@dataclasses.dataclass(frozen=True)
-class EncodedSentences:
-    """Sentences in word pieces, and the windows over them.
+class TaggedBatches(LengthBatches):
+    """Batches of (inputs, {"logits": label ids}, {"logits": weights}).
+
+    The rows are windows over the sentences. Those of a long sentence overlap by half, so that every
+    word has a quarter of a window of context on both sides, or all there is. Label ids int32 and
+    weights float32 are (batch, length). The weight is 1 at the first token of each word, once per
+    word, else 0: compile the model with `weighted_metrics`, since `metrics` ignore weights.
+
+    Sentences are tokenized once, when the batches are made; `statistics` is logged then.
+
+    Args:
+        sentences: what to batch; without labels the batches are the inputs alone.
+        tagger: a `pipelines.Tagger`, which tokenizes and packs.
+        batch_size: windows that go through the model at once.
+        accumulate: so many batches make one, for gradients that accumulate.
+        shuffle: whether to shuffle, anew in each pass.
+        seed: of the shuffling.
 
     Attributes:
-        sentences: as they were read.
-        token_ids: int32 (sentences, None), without [CLS] and [SEP].
-        words: int32 (sentences, None), for the first piece of a word its index in the sentence,
-            for the others -1.
-        windows: which pieces a window holds.
-        owned: int64 (windows, 2), first piece in the window whose word counts there, and the last
-            one's successor.
-        tokenizer: that made the pieces.
+        statistics: counts of sentences, words, tokens and windows.
+
+    Raises:
+        ValueError: no sentences, a batch size below 1, or a label that the tagger does not know.
     """
 
-    sentences: Sentences
-    token_ids: tf.RaggedTensor
-    words: tf.RaggedTensor
-    windows: windows.Windows
-    owned: tf.Tensor
-    tokenizer: WordPieceTokenizer
+    def __init__(
+        self,
+        sentences: Sentences,
+        tagger: Any,
+        *,
+        batch_size: int,
+        accumulate: int = 1,
+        shuffle: bool = True,
+        seed: int = 0,
+    ) -> None:
+        if not len(sentences):
+            raise ValueError(f"{sentences.source}: no sentences")
+        self.sentences = sentences
+        self.tagger = tagger
+        self._row_size = batch_size
+        self._label_ids = None
+        if sentences.labels is not None:
+            self._label_ids = label_ids(sentences, tagger.labels)
+        self._token_ids, self._words = _tokens_and_words(sentences, tagger.tokenizer)
+        num_special = tagger.tokenizer.num_special_tokens(1)
+        num_tokens = self._token_ids.row_lengths()
+        halves = windows.plan_halves(num_tokens, tagger.max_sequence_length - num_special)
+        self._windows = halves.windows
+        self._owned = _owned(halves, num_tokens)
+        super().__init__(
+            self._windows.lengths.numpy() + num_special,
+            batch_size=batch_size * accumulate,
+            shuffle=shuffle,
+            seed=seed,
+        )
+        self.statistics = self._statistics()
+        _logger.info("%s", self.statistics)
 
-    @property
-    def lengths(self) -> np.ndarray:
-        """Of the windows, in tokens, [CLS] and [SEP] included: int64 (windows,)."""
-        return self.windows.lengths.numpy() + 2
+    def batch(self, indices: tf.Tensor) -> Any:
+        """The windows at `indices` int32 (batch,), in the graph."""
+        chosen = self._chosen(indices)
+        inputs = self.tagger.pack([windows.cut(self._token_ids, chosen)])
+        if self._label_ids is None:
+            return inputs
+        words = self._word_at(indices)  # (batch, length), -1 where there is no label
+        of_row = tf.gather(self._label_ids.row_starts(), chosen.rows)[:, None]  # (batch, 1)
+        is_word = words >= 0
+        position = tf.where(is_word, of_row + tf.cast(words, tf.int64), 0)
+        targets = tf.where(is_word, tf.gather(self._label_ids.values, position), 0)
+        return inputs, {"logits": targets}, {"logits": tf.cast(is_word, tf.float32)}
 
-    @property
-    def statistics(self) -> Statistics:
-        """What to report about the encoding."""
-        counts = np.bincount(self.windows.rows.numpy(), minlength=len(self.sentences))
+    def of(self, sentences: Sentences) -> Self:
+        """Batches of other sentences, made the same way but in order."""
+        return type(self)(sentences, self.tagger, batch_size=self._row_size, shuffle=False)
+
+    def word_labels(self, outputs: Iterable[Mapping[str, Any]]) -> list[list[str]]:
+        """The most likely label of each word; needs batches in order.
+
+        >>> batches.word_labels(outputs_of(model, batches))  # doctest: +SKIP
+
+        Args:
+            outputs: of the model, for each batch: `logits` (batch, length, labels). Padding may be
+                of any length.
+
+        Returns:
+            For each sentence as many labels as it has words; O for words without tokens.
+
+        Raises:
+            ValueError: there are more windows than logits, or fewer, or the logits are of another
+                number of labels.
+        """
+        labels = self.tagger.labels
+        found = [[OUTSIDE] * len(words) for words in self.sentences.words]
+        rows = self._windows.rows.numpy()
+        start = 0
+        for output in outputs:
+            logits = np.asarray(output["logits"])
+            indices = np.arange(start, start + len(logits))
+            start += len(logits)
+            if start > len(rows) or logits.ndim != 3 or logits.shape[-1] != len(labels):
+                raise ValueError(
+                    f"logits of shape {logits.shape} for windows {indices[0]} to {indices[-1]} of "
+                    f"{len(rows)}: expected (batch, length, {len(labels)}) for all windows in order"
+                )
+            words = self._word_at(tf.constant(indices)).numpy()
+            best = logits[:, : words.shape[1]].argmax(axis=-1)
+            for window, position in np.argwhere(words >= 0):
+                word = words[window, position]
+                found[rows[indices[window]]][word] = labels[best[window, position]]
+        if start < len(rows):
+            raise ValueError(f"logits of {start} windows, there are {len(rows)}")
+        return found
+
+    def _chosen(self, indices: tf.Tensor) -> windows.Windows:
+        return windows.Windows(*(tf.gather(part, indices) for part in self._windows))
+
+    def _word_at(self, indices: tf.Tensor) -> tf.Tensor:
+        """The word whose label counts at each position of windows, else -1: (batch, length)."""
+        words = windows.cut(self._words, self._chosen(indices)).to_tensor(-1)  # (batch, tokens)
+        owned = tf.gather(self._owned, indices)  # (batch, 2)
+        position = tf.range(tf.shape(words, tf.int64)[1])
+        is_owned = (position >= owned[:, :1]) & (position < owned[:, 1:])
+        num_special = [len(tokens) for tokens in self.tagger.tokenizer.special_tokens(1)]
+        return tf.pad(tf.where(is_owned, words, -1), [[0, 0], num_special], constant_values=-1)
+
+    def _statistics(self) -> Statistics:
+        counts = np.bincount(self._windows.rows.numpy(), minlength=len(self.sentences))
         num_words = sum(len(words) for words in self.sentences.words)
         return Statistics(
             self.sentences.source,
             len(self.sentences),
             num_words,
-            len(self.token_ids.values),
+            len(self._token_ids.values),
             int(np.sum(counts > 1)),
-            len(self.windows.rows),
-            num_words - int(np.sum(self.words.values.numpy() >= 0)),
+            self.num_rows,
+            num_words - int(np.sum(self._words.values.numpy() >= 0)),
         )
 
 
-def encode(
-    sentences: Sentences, tokenizer: WordPieceTokenizer, *, max_sequence_length: int
-) -> EncodedSentences:
-    """Cuts words into pieces, and sentences into windows. Logs what `statistics` tells.
+def label_ids(sentences: Sentences, labels: Sequence[str]) -> tf.RaggedTensor:
+    """The labels' positions in `labels`: int32 (sentences, None)."""
+    found = sentences.labels or ()
+    ids = {label: i for i, label in enumerate(labels)}
+    unknown = sorted({label for row in found for label in row} - set(ids))
+    if unknown:
+        raise ValueError(f"{sentences.source}: unknown labels {unknown}, expected {list(labels)}")
+    return tf.RaggedTensor.from_row_lengths(
+        np.array([ids[label] for row in found for label in row], np.int32),
+        tf.constant([len(row) for row in found], tf.int64),
+    )
 
-    Windows of a long sentence overlap by half, so that every word has a quarter of a window of
-    context on both sides, or all there is.
 
-    Args:
-        sentences: what to encode.
-        tokenizer: cuts the words, one by one.
-        max_sequence_length: in tokens, [CLS] and [SEP] included.
+def _tokens_and_words(
+    sentences: Sentences, tokenizer: Any
+) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
+    """The tokens of sentences, and for each word's first token the word's index, else -1.
 
-    Raises:
-        ValueError: there are no sentences, or `max_sequence_length` has no room for one token
-            beside [CLS] and [SEP].
+    Both int32 (sentences, None), without special tokens.
     """
-    if not len(sentences):
-        raise ValueError(f"{sentences.source}: no sentences")
-    room = max_sequence_length - 2
-    if room < 1:
-        raise ValueError(
-            f"max_sequence_length={max_sequence_length}: [CLS] and [SEP] take 2 tokens; give more"
-        )
-    pieces = tokenizer.tokenize([word for words in sentences.words for word in words])
-    # Words, then pieces of words, to pieces of sentences: (sentences, words, None) -> (.., None).
-    by_word = tf.RaggedTensor.from_row_lengths(
-        pieces, tf.constant([len(words) for words in sentences.words], tf.int64)
+    words = tf.RaggedTensor.from_row_lengths(
+        tf.constant([word for words in sentences.words for word in words], tf.string),
+        tf.constant([len(words) for words in sentences.words], tf.int64),
     )
-    index = np.concatenate([np.arange(len(words)) for words in sentences.words])
-    position = tf.range(tf.size(pieces.values, tf.int64))
-    word = pieces.value_rowids()
-    is_first = position == tf.gather(pieces.row_starts(), word)
-    token_ids = by_word.merge_dims(1, 2)
-    words = tf.cast(tf.where(is_first, tf.gather(index, word), -1), tf.int32)
-    halves = windows.plan_halves(token_ids.row_lengths(), room)
-    encoded = EncodedSentences(
-        sentences,
-        token_ids,
-        token_ids.with_values(words),
-        halves.windows,
-        _owned(halves, token_ids.row_lengths()),
-        tokenizer,
-    )
-    _logger.info("%s", encoded.statistics)
-    return encoded
-
-
-def dataset(
-    encoded: EncodedSentences,
-    labels: Sequence[str] | None,
-    *,
-    batch_size: int,
-    shuffle: bool = False,
-    seed: int = 0,
-) -> tf.data.Dataset:
-    """Batches of (inputs, {"logits": label ids}, {"logits": weights}), one pass over the windows.
-
-    The inputs are token_ids and segment_ids, int32, and padding_mask, bool; label ids int32 and
-    weights float32 too are (batch, length). The weight is 1 at the first piece of each word, once
-    for each word, else 0. A batch is as long as its longest window; shuffled batches hold windows
-    of about the same length. Compile the model with `weighted_metrics`: `metrics` know no weights.
-
-    Args:
-        encoded: what to batch.
-        labels: label -> id is its position here. None: no targets, only the inputs dict.
-        batch_size: windows a batch; the last one may be smaller.
-        shuffle: whether to shuffle, anew in each pass.
-        seed: of the shuffling.
-
-    Raises:
-        ValueError: a batch size below 1, or a label that is not in `labels`.
-    """
-    label_ids = None if labels is None else _label_ids(encoded.sentences, labels)
-
-    def batch(indices: tf.Tensor) -> Any:
-        chosen = windows.Windows(*(tf.gather(part, indices) for part in encoded.windows))
-        inputs = packing.pack(
-            [windows.cut(encoded.token_ids, chosen)],
-            cls_token_id=encoded.tokenizer.cls_token_id,
-            sep_token_id=encoded.tokenizer.sep_token_id,
-            pad_token_id=encoded.tokenizer.pad_token_id,
-        )
-        if label_ids is None:
-            return inputs
-        words = _word_at(encoded, indices)  # (batch, length), -1 where no label stands
-        of_row = tf.gather(label_ids.row_starts(), chosen.rows)[:, None]  # (batch, 1)
-        is_word = words >= 0
-        position = tf.where(is_word, of_row + tf.cast(words, tf.int64), 0)
-        targets = tf.where(is_word, tf.gather(label_ids.values, position), 0)
-        return inputs, {"logits": targets}, {"logits": tf.cast(is_word, tf.float32)}
-
-    batches = batching.index_batches(
-        encoded.lengths, batch_size=batch_size, shuffle=shuffle, seed=seed
-    )
-    return batches.map(batch, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True).prefetch(
-        tf.data.AUTOTUNE
-    )
-
-
-def labels_from_logits(
-    encoded: EncodedSentences, outputs: Iterable[Mapping[str, Any]], labels: Sequence[str]
-) -> list[list[str]]:
-    """The most likely label of each word.
-
-    >>> labels_from_logits(  # doctest: +SKIP
-    ...     encoded, map(model.predict_on_batch, dataset(encoded, None, batch_size=32)), labels
-    ... )
-
-    Args:
-        encoded: what the model was asked about.
-        outputs: of the model, for each batch of `dataset(encoded, None, ...)`, unshuffled:
-            `logits` (batch, length, labels). Padding may be of any length.
-        labels: in the order of their ids.
-
-    Returns:
-        For each sentence as many labels as it has words; O for words without pieces.
-
-    Raises:
-        ValueError: there are more windows than logits, or fewer, or the logits are of another
-            number of labels.
-    """
-    found = [[OUTSIDE] * len(words) for words in encoded.sentences.words]
-    rows = encoded.windows.rows.numpy()
-    start = 0
-    for output in outputs:
-        batch = np.asarray(output["logits"])
-        indices = np.arange(start, start + len(batch))
-        start += len(batch)
-        if start > len(rows) or batch.ndim != 3 or batch.shape[-1] != len(labels):
-            raise ValueError(
-                f"logits of shape {batch.shape} for windows {indices[0]} to {indices[-1]} of "
-                f"{len(rows)}: expected (batch, length, {len(labels)}) for all windows in order"
-            )
-        words = _word_at(encoded, tf.constant(indices)).numpy()
-        best = batch[:, : words.shape[1]].argmax(axis=-1)
-        for window, position in np.argwhere(words >= 0):
-            word = words[window, position]
-            found[rows[indices[window]]][word] = labels[best[window, position]]
-    if start < len(rows):
-        raise ValueError(f"logits of {start} windows, there are {len(rows)}")
-    return found
+    text, starts, ends = running_words.join(words)
+    token_ids, *bounds = tokenizer.tokenize_with_offsets(text)
+    first, has_tokens = running_words.first_tokens(starts, ends, *bounds)
+    index = np.concatenate([np.arange(len(words), dtype=np.int32) for words in sentences.words])
+    word_at = np.full(len(token_ids.values), -1, np.int32)  # (tokens,)
+    word_at[first.numpy()[has_tokens]] = index[has_tokens]
+    return token_ids, token_ids.with_values(word_at)
 
 
 def _owned(halves: windows.Halves, num_tokens: tf.Tensor) -> tf.Tensor:
-    """From which piece to which a window's words count: int64 (windows, 2)."""
+    """The tokens of a window whose words count there, from one to another: int64 (windows, 2)."""
     (rows, starts, lengths), step, lead = halves
     begins = tf.where(starts == 0, tf.zeros_like(starts), lead)
     is_last = starts + lengths == tf.gather(num_tokens, rows)
     return tf.stack([begins, tf.where(is_last, lengths, lead + step)], axis=1)
-
-
-def _word_at(encoded: EncodedSentences, indices: tf.Tensor) -> tf.Tensor:
-    """The word whose label counts at each position of windows, else -1: int32 (batch, length)."""
-    chosen = windows.Windows(*(tf.gather(part, indices) for part in encoded.windows))
-    words = windows.cut(encoded.words, chosen).to_tensor(-1)  # (batch, pieces)
-    owned = tf.gather(encoded.owned, indices)  # (batch, 2)
-    position = tf.range(tf.shape(words, tf.int64)[1])
-    is_owned = (position >= owned[:, :1]) & (position < owned[:, 1:])
-    return tf.pad(tf.where(is_owned, words, -1), [[0, 0], [1, 1]], constant_values=-1)
-
-
-def _label_ids(sentences: Sentences, labels: Sequence[str]) -> tf.RaggedTensor:
-    """int32 (sentences, None)."""
-    if sentences.labels is None:
-        raise ValueError(f"{sentences.source}: sentences without labels cannot be targets")
-    ids = {label: i for i, label in enumerate(labels)}
-    unknown = sorted({label for row in sentences.labels for label in row} - set(ids))
-    if unknown:
-        raise ValueError(f"{sentences.source}: unknown labels {unknown}, expected {list(labels)}")
-    return tf.RaggedTensor.from_row_lengths(
-        np.array([ids[label] for row in sentences.labels for label in row], np.int32),
-        tf.constant([len(row) for row in sentences.labels], tf.int64),
-    )

@@ -1,0 +1,104 @@
+"""Classification of texts by fastText: a bag of words and n-grams, the baseline to beat.
+
+Paper:   Joulin et al. 2016, https://arxiv.org/abs/1607.01759
+Data:    any TSV, CSV or JSON Lines file, plain or .gz, GLUE's files among them. Text is read as it
+         is: lower-case it, and put spaces around punctuation, if you want that
+Command: python recipes/fasttext_classification.py --train-file sst2/train.tsv.gz
+             --dev-file sst2/dev.tsv.gz --seed 0
+Cost:    TODO
+Score:   TODO
+"""
+
+import collections
+import dataclasses
+from typing import Any
+
+import keras
+
+import keras_transformers as kt
+from keras_transformers.data.text import Examples, LabelledFiles, TextBatches, majority_share
+from keras_transformers.runs import Options, Run, command_line
+from keras_transformers.tokenizers import NgramTokenizer
+from keras_transformers.training import TokenCrossentropy, WarmupLinearDecay
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Config(LabelledFiles, Options):
+    """Trains fastText to classify texts."""
+
+    epochs: int = 10
+    batch_size: int = 16
+    learning_rate: float = 8.0  # the highest: fastText's, which steps by single texts, x batch_size
+    warmup_fraction: float = 0.0  # of all updates
+    label_smoothing: float = 0.0  # share of the target that is spread evenly over the labels
+    max_sequence_length: int = 100_000  # words and n-grams of a text; more are trimmed and counted
+
+    embedding_dim: int = 10
+    word_ngrams: int = 2  # the longest runs of words that count as one
+    min_characters: int = 0  # the shortest runs of characters in a word that count as one
+    max_characters: int = 0  # the longest; 0 for none
+    num_buckets: int = 200_000  # that all these are hashed into
+    hierarchical: bool = False  # softmax by a Huffman tree of the labels
+
+    name: str = "fasttext_classification"  # the run's folder in runs_dir
+
+
+def main(config: Config, run: Run) -> dict[str, Any]:
+    """Trains, measures, exports; returns what it writes to runs/<name>/metrics.json."""
+    train, dev, test, labels = config.read()
+    if train.texts_b is not None:
+        raise ValueError("--text-b-column: fastText reads one text at a time; leave it out")
+    tokenizer = NgramTokenizer.train(train.texts, **config.pick(*NGRAMS))
+    with run.scope():
+        model = build(config, tokenizer, train, labels)
+    classify = kt.pipelines.TextClassifier(
+        model, tokenizer, labels, max_sequence_length=config.max_sequence_length
+    )
+    batches = TextBatches(train, classify, **config.pick("batch_size", "accumulate", "seed"))
+    with run.scope():
+        model.compile(
+            # Without moments: only the rows that a batch holds move.
+            optimizer=keras.optimizers.SGD(schedule(config, len(batches))),
+            loss={"logits": TokenCrossentropy(label_smoothing=config.label_smoothing)},
+            metrics={"logits": [keras.metrics.SparseCategoricalAccuracy(name="accuracy")]},
+            jit_compile=False,
+        )
+    model.fit(
+        **run.fit_arguments(model, batches, validation=batches.of(dev), monitor="val_accuracy")
+    )
+    best = run.load_best()
+    figures = {"dev_accuracy": best["best"], "dev_majority": majority_share(dev), **best}
+    if test is not None:
+        scores = model.evaluate(batches.of(test).dataset(), return_dict=True, verbose=0)
+        figures |= {"test_accuracy": scores["accuracy"], "test_majority": majority_share(test)}
+    return run.finish(classify, {**figures, "labels": labels})
+
+
+NGRAMS = ("num_buckets", "word_ngrams", "min_characters", "max_characters")
+
+
+def build(
+    config: Config, tokenizer: NgramTokenizer, train: Examples, labels: list[str]
+) -> keras.Model:
+    """A bag of vectors with a linear classifier, or a hierarchical one, on their mean."""
+    encoder = kt.models.fasttext.fasttext(
+        vocabulary_size=tokenizer.vocabulary_size, embedding_dim=config.embedding_dim
+    )
+    if config.hierarchical:
+        counts = collections.Counter(train.labels)
+        return kt.models.fasttext.hierarchical_classifier(encoder, [counts[x] for x in labels])
+    return kt.heads.classifier(encoder, len(labels), dropout=0.0)
+
+
+def schedule(config: Config, steps_per_epoch: int) -> WarmupLinearDecay:
+    """A warm-up, then linear decay to 0 at the last update, as fastText's rate decays."""
+    num_updates = config.epochs * steps_per_epoch
+    return WarmupLinearDecay(
+        config.learning_rate,
+        warmup_steps=round(config.warmup_fraction * num_updates),
+        total_steps=num_updates,
+    )
+
+
+if __name__ == "__main__":
+    command_line(main, Config)
