@@ -74,8 +74,7 @@ def main() -> int:
     accuracy = sum(line.endswith(f"\t{a['label']}") for line, a in pairs) / len(held_out)
     print(f"held-out accuracy: {accuracy:.4f} on {len(held_out)} sentences it was not trained on")
     if accuracy < ENOUGH:
-        print(f"error: that is below {ENOUGH}: the model is not good enough", file=sys.stderr)
-        return 1
+        sys.exit(f"error: that is below {ENOUGH}: the model is not good enough")
     print(f"done in {time.time() - started:.0f} s; to serve it (REST on port 8501):\n  {SERVE}")
     return 0
 
