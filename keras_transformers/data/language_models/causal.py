@@ -283,8 +283,10 @@ class TextPacker(tf.Module):
         segments = self._segments(text, text_b)
         packed = packing.pack(
             packing.trim_longest_first(segments, max_sequence_length - 1 - len(segments)),
-            cls_token_id=self.tokenizer.start_token_id,
-            sep_token_id=self.tokenizer.end_token_id,
+            special_tokens=[
+                [self.tokenizer.start_token_id],
+                *[[self.tokenizer.end_token_id]] * len(segments),
+            ],
             pad_token_id=self.tokenizer.pad_token_id,
         )
         return {name: packed[name] for name in ("token_ids", "padding_mask")}

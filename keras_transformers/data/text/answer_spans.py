@@ -77,7 +77,7 @@ def answers_from_logits(
     for window, start_logits, end_logits in _logits_of_windows(encoded, outputs):
         row, first = rows[window], int(firsts[window])
         null_scores[row] = min(null_scores[row], float(start_logits[0] + end_logits[0]))
-        at = encoded.num_question_tokens[row] + 2
+        at = encoded.context_starts[row]
         here = slice(at, at + lengths[window])
         best = _best_spans(start_logits[here], end_logits[here], num_best, max_answer_length)
         for begin, end, score in best:

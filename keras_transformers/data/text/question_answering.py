@@ -4,7 +4,7 @@
 
 The answer is a span of tokens (Devlin et al. 2018, sections 4.2 and 4.3): the model gives each
 token a start logit and an end logit. A window that does not hold the whole answer, and a question
-without one, have [CLS] for start and end.
+without one, have the row's first token, [CLS], for start and end.
 """
 
 import dataclasses
@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from keras_transformers.data import batching
 from keras_transformers.data.text.squad import Answer, Questions
-from keras_transformers.tokenizers import WordPieceTokenizer, packing, windows
+from keras_transformers.tokenizers import packing, windows
 
 _logger = logging.getLogger(__name__)
 
@@ -54,15 +54,16 @@ class EncodedQuestions:
 
     Attributes:
         questions: as they were read.
-        question_ids: int32 (questions, None), without [CLS] and [SEP], trimmed.
+        question_ids: int32 (questions, None), without special tokens, trimmed.
         context_ids: int32 (contexts, None), whole.
         starts: int32 (contexts, None), where each token begins, in bytes of the context.
         ends: int32 (contexts, None), exclusive.
         windows: which tokens of a question's context a window holds; the rows are questions.
         answer_tokens: int64 (questions, 2), the first and the last token of the answer in its
             context; -1 without answer, -2 where it was not found.
+        max_sequence_length: of a window, special tokens included.
         statistics: what to report.
-        tokenizer: that made the tokens.
+        tokenizer: that made the tokens and packs them.
     """
 
     questions: Questions
@@ -72,24 +73,27 @@ class EncodedQuestions:
     ends: tf.RaggedTensor
     windows: windows.Windows
     answer_tokens: np.ndarray
+    max_sequence_length: int
     statistics: Statistics
-    tokenizer: WordPieceTokenizer
+    tokenizer: Any
 
     @functools.cached_property
-    def num_question_tokens(self) -> np.ndarray:
-        """int64 (questions,)."""
-        return self.question_ids.row_lengths().numpy()
+    def context_starts(self) -> np.ndarray:
+        """Where the context starts in a packed window of each question: int64 (questions,)."""
+        num_special = sum(map(len, self.tokenizer.special_tokens(2)[:2]))
+        return self.question_ids.row_lengths().numpy() + num_special
 
     @property
     def lengths(self) -> np.ndarray:
-        """Of the windows, in tokens, [CLS] and [SEP] included: int64 (windows,)."""
+        """Of the windows, in tokens, special ones included: int64 (windows,)."""
         rows, _, lengths = (part.numpy() for part in self.windows)
-        return self.num_question_tokens[rows] + lengths + 3
+        num_special = self.tokenizer.num_special_tokens(2)
+        return self.question_ids.row_lengths().numpy()[rows] + lengths + num_special
 
 
 def encode(
     questions: Questions,
-    tokenizer: WordPieceTokenizer,
+    tokenizer: Any,
     *,
     max_sequence_length: int = 384,
     doc_stride: int = 128,
@@ -102,7 +106,7 @@ def encode(
     Args:
         questions: what to encode.
         tokenizer: gives offsets.
-        max_sequence_length: in tokens, [CLS] and two [SEP] included.
+        max_sequence_length: in tokens, special ones included.
         doc_stride: tokens of the context from one window's start to the next one's.
         max_question_length: in tokens; the end of a longer question is cut off.
 
@@ -112,6 +116,7 @@ def encode(
     if not len(questions):
         raise ValueError(f"{questions.source}: no questions")
     windows.check_question_windows(
+        tokenizer,
         max_sequence_length=max_sequence_length,
         doc_stride=doc_stride,
         max_question_length=max_question_length,
@@ -120,6 +125,7 @@ def encode(
     question_ids = packing.trim(all_ids, max_question_length)
     context_ids, starts, ends = tokenizer.tokenize_with_offsets(questions.contexts)
     plan = windows.plan_question_windows(
+        tokenizer,
         question_ids.row_lengths(),
         tf.gather(context_ids.row_lengths(), questions.context_of),
         max_sequence_length=max_sequence_length,
@@ -149,6 +155,7 @@ def encode(
         ends,
         plan,
         answer_tokens,
+        max_sequence_length,
         statistics,
         tokenizer,
     )
@@ -164,15 +171,15 @@ def dataset(
 ) -> tf.data.Dataset:
     """Batches of windows: inputs, or (inputs, {"start_logits": positions, "end_logits": ...}).
 
-    The inputs are token_ids and segment_ids, int32, and padding_mask, bool, each (batch, length);
-    the positions, of the answer's first and last token in the window, are int32 (batch,). A batch
-    is as long as its longest window; shuffled batches hold windows of about the same length.
+    The inputs are those that the tokenizer packs, (batch, length); the positions, of the answer's
+    first and last token in the window, are int32 (batch,). A batch is as long as its longest
+    window; shuffled batches hold windows of about the same length.
 
     Args:
         encoded: what to batch.
         targets: whether with positions; then the windows of questions whose answer was not found
             are left out. Without, all windows come, in order unless shuffled.
-        batch_size: windows a batch; the last one may be smaller.
+        batch_size: windows per batch; the last one may be smaller.
         shuffle: whether to shuffle, anew in each pass.
         seed: of the shuffling.
 
@@ -251,7 +258,7 @@ def _positions(encoded: EncodedQuestions) -> tuple[np.ndarray, np.ndarray]:
     rows, starts, lengths = (part.numpy() for part in encoded.windows)
     tokens = encoded.answer_tokens[rows]  # (windows, 2)
     inside = (tokens[:, 0] >= starts) & (tokens[:, 1] < starts + lengths)
-    shift = (encoded.num_question_tokens[rows] + 2 - starts)[:, None]
+    shift = (encoded.context_starts[rows] - starts)[:, None]
     positions = np.where(inside[:, None], tokens + shift, 0)
     return positions.astype(np.int32), tokens[:, 0] != _NOT_FOUND
 
@@ -259,12 +266,10 @@ def _positions(encoded: EncodedQuestions) -> tuple[np.ndarray, np.ndarray]:
 def _inputs(encoded: EncodedQuestions, indices: tf.Tensor) -> dict[str, tf.Tensor]:
     rows, starts, lengths = (tf.gather(part, indices) for part in encoded.windows)
     contexts = tf.gather(tf.constant(encoded.questions.context_of, tf.int64), rows)
-    return packing.pack(
+    return encoded.tokenizer.pack(
         [
             tf.gather(encoded.question_ids, rows),
             windows.cut(encoded.context_ids, windows.Windows(contexts, starts, lengths)),
         ],
-        cls_token_id=encoded.tokenizer.cls_token_id,
-        sep_token_id=encoded.tokenizer.sep_token_id,
-        pad_token_id=encoded.tokenizer.pad_token_id,
+        max_sequence_length=encoded.max_sequence_length,
     )

@@ -2,11 +2,11 @@
 
     conll.load -> encode -> dataset -> model -> labels_from_logits
 
-Words are cut into word pieces; the label stands at the first piece of each word, and the other
-pieces have weight 0 (Devlin et al. 2018, section 5.3). A sentence that is longer than the
-encoder's positions takes several windows that overlap, and each word counts in one of them: no
-word is lost. Words that have no pieces at all (a lone zero-width character) are counted, and
-labelled O.
+A sentence is read as a text, its words with a space between them. The label is that of the first
+token of each word, and the other tokens have weight 0 (Devlin et al. 2018, section 5.3). A sentence
+that is longer than the encoder's positions takes several windows that overlap, and each word counts
+in one of them: no word is lost. Words that have no tokens at all (a lone zero-width character) are
+counted, and labelled O.
 """
 
 import dataclasses
@@ -19,7 +19,8 @@ import tensorflow as tf
 
 from keras_transformers.data import batching
 from keras_transformers.data.text.conll import OUTSIDE, Sentences
-from keras_transformers.tokenizers import WordPieceTokenizer, packing, windows
+from keras_transformers.tokenizers import windows
+from keras_transformers.tokenizers import words as running_words
 
 _logger = logging.getLogger(__name__)
 
@@ -34,30 +35,31 @@ class Statistics:
     num_tokens: int
     num_split: int
     num_windows: int
-    num_without_pieces: int
+    num_without_tokens: int
 
     def __str__(self) -> str:
         return (
             f"{self.source}: {self.num_sentences} sentences, {self.num_words} words, "
-            f"{self.num_tokens} word pieces in {self.num_windows} windows, "
+            f"{self.num_tokens} tokens in {self.num_windows} windows, "
             f"{self.num_split} sentences in more than one; "
-            f"{self.num_without_pieces} words without pieces are labelled {OUTSIDE}"
+            f"{self.num_without_tokens} words without tokens are labelled {OUTSIDE}"
         )
 
 
 @dataclasses.dataclass(frozen=True)
 class EncodedSentences:
-    """Sentences in word pieces, and the windows over them.
+    """Sentences in tokens, and the windows over them.
 
     Attributes:
         sentences: as they were read.
-        token_ids: int32 (sentences, None), without [CLS] and [SEP].
-        words: int32 (sentences, None), for the first piece of a word its index in the sentence,
+        token_ids: int32 (sentences, None), without special tokens.
+        words: int32 (sentences, None), for the first token of a word its index in the sentence,
             for the others -1.
-        windows: which pieces a window holds.
-        owned: int64 (windows, 2), first piece in the window whose word counts there, and the last
+        windows: which tokens a window holds.
+        owned: int64 (windows, 2), first token in the window whose word counts there, and the last
             one's successor.
-        tokenizer: that made the pieces.
+        max_sequence_length: of a window, special tokens included.
+        tokenizer: that made the tokens and packs them.
     """
 
     sentences: Sentences
@@ -65,12 +67,13 @@ class EncodedSentences:
     words: tf.RaggedTensor
     windows: windows.Windows
     owned: tf.Tensor
-    tokenizer: WordPieceTokenizer
+    max_sequence_length: int
+    tokenizer: Any
 
     @property
     def lengths(self) -> np.ndarray:
-        """Of the windows, in tokens, [CLS] and [SEP] included: int64 (windows,)."""
-        return self.windows.lengths.numpy() + 2
+        """Of the windows, in tokens, special ones included: int64 (windows,)."""
+        return self.windows.lengths.numpy() + self.tokenizer.num_special_tokens(1)
 
     @property
     def statistics(self) -> Statistics:
@@ -89,47 +92,48 @@ class EncodedSentences:
 
 
 def encode(
-    sentences: Sentences, tokenizer: WordPieceTokenizer, *, max_sequence_length: int
+    sentences: Sentences, tokenizer: Any, *, max_sequence_length: int
 ) -> EncodedSentences:
-    """Cuts words into pieces, and sentences into windows. Logs what `statistics` tells.
+    """Cuts sentences into tokens, and these into windows. Logs the statistics.
 
     Windows of a long sentence overlap by half, so that every word has a quarter of a window of
     context on both sides, or all there is.
 
     Args:
         sentences: what to encode.
-        tokenizer: cuts the words, one by one.
-        max_sequence_length: in tokens, [CLS] and [SEP] included.
+        tokenizer: gives offsets.
+        max_sequence_length: in tokens, special ones included.
 
     Raises:
         ValueError: there are no sentences, or `max_sequence_length` has no room for one token
-            beside [CLS] and [SEP].
+            beside the special ones.
     """
     if not len(sentences):
         raise ValueError(f"{sentences.source}: no sentences")
-    room = max_sequence_length - 2
-    if room < 1:
+    num_special = tokenizer.num_special_tokens(1)
+    if max_sequence_length <= num_special:
         raise ValueError(
-            f"max_sequence_length={max_sequence_length}: [CLS] and [SEP] take 2 tokens; give more"
+            f"max_sequence_length={max_sequence_length}: special tokens take {num_special}; give "
+            "more"
         )
-    pieces = tokenizer.tokenize([word for words in sentences.words for word in words])
-    # Words, then pieces of words, to pieces of sentences: (sentences, words, None) -> (.., None).
-    by_word = tf.RaggedTensor.from_row_lengths(
-        pieces, tf.constant([len(words) for words in sentences.words], tf.int64)
+    words = tf.RaggedTensor.from_row_lengths(
+        tf.constant([word for words in sentences.words for word in words], tf.string),
+        tf.constant([len(words) for words in sentences.words], tf.int64),
     )
-    index = np.concatenate([np.arange(len(words)) for words in sentences.words])
-    position = tf.range(tf.size(pieces.values, tf.int64))
-    word = pieces.value_rowids()
-    is_first = position == tf.gather(pieces.row_starts(), word)
-    token_ids = by_word.merge_dims(1, 2)
-    words = tf.cast(tf.where(is_first, tf.gather(index, word), -1), tf.int32)
-    halves = windows.plan_halves(token_ids.row_lengths(), room)
+    text, starts, ends = running_words.join(words)
+    token_ids, *bounds = tokenizer.tokenize_with_offsets(text)
+    first, has_tokens = running_words.first_tokens(starts, ends, *bounds)
+    index = np.concatenate([np.arange(len(words), dtype=np.int32) for words in sentences.words])
+    word_at = np.full(len(token_ids.values), -1, np.int32)  # (tokens,)
+    word_at[first.numpy()[has_tokens]] = index[has_tokens]
+    halves = windows.plan_halves(token_ids.row_lengths(), max_sequence_length - num_special)
     encoded = EncodedSentences(
         sentences,
         token_ids,
-        token_ids.with_values(words),
+        token_ids.with_values(word_at),
         halves.windows,
         _owned(halves, token_ids.row_lengths()),
+        max_sequence_length,
         tokenizer,
     )
     _logger.info("%s", encoded.statistics)
@@ -146,15 +150,15 @@ def dataset(
 ) -> tf.data.Dataset:
     """Batches of (inputs, {"logits": label ids}, {"logits": weights}), one pass over the windows.
 
-    The inputs are token_ids and segment_ids, int32, and padding_mask, bool; label ids int32 and
-    weights float32 too are (batch, length). The weight is 1 at the first piece of each word, once
-    for each word, else 0. A batch is as long as its longest window; shuffled batches hold windows
-    of about the same length. Compile the model with `weighted_metrics`: `metrics` know no weights.
+    The inputs are those that the tokenizer packs; label ids int32 and weights float32 have their
+    shape, (batch, length). The weight is 1 at the first token of each word, once for each word,
+    else 0. A batch is as long as its longest window; shuffled batches hold windows of about the
+    same length. Compile the model with `weighted_metrics`: `metrics` know no weights.
 
     Args:
         encoded: what to batch.
         labels: label -> id is its position here. None: no targets, only the inputs dict.
-        batch_size: windows a batch; the last one may be smaller.
+        batch_size: windows per batch; the last one may be smaller.
         shuffle: whether to shuffle, anew in each pass.
         seed: of the shuffling.
 
@@ -165,15 +169,13 @@ def dataset(
 
     def batch(indices: tf.Tensor) -> Any:
         chosen = windows.Windows(*(tf.gather(part, indices) for part in encoded.windows))
-        inputs = packing.pack(
+        inputs = encoded.tokenizer.pack(
             [windows.cut(encoded.token_ids, chosen)],
-            cls_token_id=encoded.tokenizer.cls_token_id,
-            sep_token_id=encoded.tokenizer.sep_token_id,
-            pad_token_id=encoded.tokenizer.pad_token_id,
+            max_sequence_length=encoded.max_sequence_length,
         )
         if label_ids is None:
             return inputs
-        words = _word_at(encoded, indices)  # (batch, length), -1 where no label stands
+        words = _word_at(encoded, indices)  # (batch, length), -1 where there is no label
         of_row = tf.gather(label_ids.row_starts(), chosen.rows)[:, None]  # (batch, 1)
         is_word = words >= 0
         position = tf.where(is_word, of_row + tf.cast(words, tf.int64), 0)
@@ -204,7 +206,7 @@ def labels_from_logits(
         labels: in the order of their ids.
 
     Returns:
-        For each sentence as many labels as it has words; O for words without pieces.
+        For each sentence as many labels as it has words; O for words without tokens.
 
     Raises:
         ValueError: there are more windows than logits, or fewer, or the logits are of another
@@ -233,7 +235,7 @@ def labels_from_logits(
 
 
 def _owned(halves: windows.Halves, num_tokens: tf.Tensor) -> tf.Tensor:
-    """From which piece to which a window's words count: int64 (windows, 2)."""
+    """From which token to which a window's words count: int64 (windows, 2)."""
     (rows, starts, lengths), step, lead = halves
     begins = tf.where(starts == 0, tf.zeros_like(starts), lead)
     is_last = starts + lengths == tf.gather(num_tokens, rows)
@@ -243,11 +245,12 @@ def _owned(halves: windows.Halves, num_tokens: tf.Tensor) -> tf.Tensor:
 def _word_at(encoded: EncodedSentences, indices: tf.Tensor) -> tf.Tensor:
     """The word whose label counts at each position of windows, else -1: int32 (batch, length)."""
     chosen = windows.Windows(*(tf.gather(part, indices) for part in encoded.windows))
-    words = windows.cut(encoded.words, chosen).to_tensor(-1)  # (batch, pieces)
+    words = windows.cut(encoded.words, chosen).to_tensor(-1)  # (batch, tokens)
     owned = tf.gather(encoded.owned, indices)  # (batch, 2)
     position = tf.range(tf.shape(words, tf.int64)[1])
     is_owned = (position >= owned[:, :1]) & (position < owned[:, 1:])
-    return tf.pad(tf.where(is_owned, words, -1), [[0, 0], [1, 1]], constant_values=-1)
+    num_special = [len(tokens) for tokens in encoded.tokenizer.special_tokens(1)]
+    return tf.pad(tf.where(is_owned, words, -1), [[0, 0], num_special], constant_values=-1)
 
 
 def _label_ids(sentences: Sentences, labels: Sequence[str]) -> tf.RaggedTensor:
