@@ -210,15 +210,18 @@ class WordPieceTokenizer(tf.Module):
             )
         return packing.pack(
             packing.trim_longest_first(segments, max_sequence_length - num_added),
-            cls_token_id=self.cls_token_id,
-            sep_token_id=self.sep_token_id,
+            special_tokens=self.special_tokens(len(segments)),
             pad_token_id=self.pad_token_id,
             length=max_sequence_length if pad_to_max_length else None,
         )
 
+    def special_tokens(self, num_segments: int) -> list[list[int]]:
+        """The ids that `pack` adds before each segment and after the last: [CLS] a [SEP] b [SEP]."""
+        return [[self.cls_token_id], *[[self.sep_token_id]] * num_segments]
+
     def num_special_tokens(self, num_segments: int) -> int:
-        """How many tokens `pack` adds: [CLS], and a [SEP] for each segment."""
-        return 1 + num_segments
+        """How many tokens `pack` adds."""
+        return sum(map(len, self.special_tokens(num_segments)))
 
     def lengths(self, text: Any, text_b: Any = None) -> tf.Tensor:
         """Lengths of texts, or pairs, before anything is trimmed or padded.

@@ -156,7 +156,7 @@ SENTENCES = Sentences(
 LABELS = ["O", "B-LOC", "I-LOC", "B-PER", "I-PER"]
 
 
-def test_labels_stand_at_first_pieces(tokenizer):
+def test_labels_are_at_first_tokens(tokenizer):
     encoded = tagging.encode(SENTENCES.__class__(SENTENCES.words[:2], SENTENCES.labels[:2]),
                              tokenizer, max_sequence_length=16)  # fmt: skip
     ((inputs, targets, weights),) = tagging.dataset(encoded, LABELS, batch_size=4)
@@ -167,8 +167,8 @@ def test_labels_stand_at_first_pieces(tokenizer):
     assert inputs["padding_mask"].numpy().sum(axis=1).tolist() == [7, 3]
     assert targets["logits"].numpy().tolist() == [[0, 3, 4, 0, 0, 0, 0], [0] * 7]
     assert weights["logits"].numpy().tolist() == [[0, 1, 1, 0, 1, 0, 0], [0, 1, 0, 0, 0, 0, 0]]
-    assert encoded.statistics.num_without_pieces == 1
-    assert "1 words without pieces are labelled O" in str(encoded.statistics)
+    assert encoded.statistics.num_without_tokens == 1
+    assert "1 words without tokens are labelled O" in str(encoded.statistics)
 
 
 @pytest.mark.parametrize("length", [3, 4, 5, 6, 7, 9, 16])
@@ -182,7 +182,7 @@ def test_every_word_counts_once(tokenizer, length):
         # A model that is right where it counts, and says something else wherever it does not.
         right = np.where(weights["logits"] > 0, targets["logits"], 2)
         outputs.append({"logits": np.eye(len(LABELS))[right]})
-    assert total == 9  # words, but for the one without pieces
+    assert total == 9  # words, but for the one without tokens
     assert tagging.labels_from_logits(encoded, outputs, LABELS) == SENTENCES.labels
     assert encoded.statistics.num_split == (0 if length == 16 else 1 + (length < 7))
 
