@@ -178,14 +178,17 @@ class BytePairTokenizer(tf.Module):
         num_added = self.num_special_tokens(len(segments))
         return packing.pack(
             packing.trim_longest_first(segments, max_sequence_length - num_added),
-            cls_token_id=self.start_token_id,
-            sep_token_id=self.end_token_id,
+            special_tokens=self.special_tokens(len(segments)),
             pad_token_id=self.pad_token_id,
         )
 
+    def special_tokens(self, num_segments: int) -> list[list[int]]:
+        """The ids that `pack` adds before each segment and after the last: start a end b end."""
+        return [[self.start_token_id], *[[self.end_token_id]] * num_segments]
+
     def num_special_tokens(self, num_segments: int) -> int:
-        """How many tokens `pack` adds: the start token, and an end token for each segment."""
-        return 1 + num_segments
+        """How many tokens `pack` adds."""
+        return sum(map(len, self.special_tokens(num_segments)))
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Writes `vocab.json` and `merges.txt` in a folder, for `load`."""
