@@ -1,0 +1,21 @@
+"""What the tests of exports share: an export of the tiny classifier."""
+
+from pathlib import Path
+
+import pytest
+import tiny
+
+import keras_transformers as kt
+
+
+@pytest.fixture(scope="session")
+def classify():
+    """The pipeline of `exported`."""
+    return tiny.pipeline("classification")
+
+
+@pytest.fixture(scope="session")
+def exported(classify, tmp_path_factory) -> Path:
+    """A checked export of one-text classification: read only."""
+    scores = {"accuracy on SST-2 dev": 0.91}
+    return kt.export(classify, tmp_path_factory.mktemp("base"), scores=scores)
