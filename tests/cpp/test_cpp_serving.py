@@ -9,10 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
+import tiny
 from tensorflow.core.protobuf import named_tensor_pb2
-from tiny_exports import EXPORTERS
 
-from keras_transformers import export
 from keras_transformers.saved_model.check import differences, stored_examples
 from keras_transformers.saved_model.description import read_metadata
 
@@ -104,14 +103,9 @@ def assert_answers_as_stored(program, folder, tmp_path):
         assert list(differences(outputs, example["outputs"], metadata["tolerance"])) == [], name
 
 
-@pytest.mark.parametrize("name", EXPORTERS)
-def test_every_export_answers_in_cpp(name, program, tmp_path):
-    assert_answers_as_stored(program, EXPORTERS[name](tmp_path / "base"), tmp_path)
-
-
-def test_no_export_is_left_out():
-    functions = {name for name in export.__all__ if name[0].islower()} - {"predict"}
-    assert set(EXPORTERS) == functions
+@pytest.mark.parametrize("task", tiny.TASKS)
+def test_every_export_answers_in_cpp(task, program, tmp_path):
+    assert_answers_as_stored(program, tiny.exported(task), tmp_path)
 
 
 @pytest.mark.parametrize("name", ["fill_mask_en", "translate_de_en"])
@@ -120,7 +114,7 @@ def test_the_exports_in_the_repository_answer_in_cpp(name, program, tmp_path):
 
 
 def test_what_the_graph_refuses_is_an_error_and_the_next_call_is_answered(program, tmp_path):
-    folder = EXPORTERS["classifier"](tmp_path / "base")
+    folder = tiny.exported("classification")
     good = next(stored_examples(read_metadata(folder), "classify"))
     bad = {"inputs": np.array([b"\xff no record"], dtype=object)}
     calls = [("classify", bad), ("classify", good["inputs"])]

@@ -10,6 +10,8 @@ import tiny
 from tensorflow.core.framework import op_def_pb2
 from tensorflow.python.client import pywrap_tf_session
 
+import keras_transformers as kt
+from keras_transformers.pipelines import Pipeline
 from keras_transformers.saved_model import audit as audits
 from keras_transformers.saved_model.audit import audit
 from keras_transformers.saved_model.check import forget_ourselves, in_fresh_process
@@ -61,6 +63,14 @@ def test_what_is_unknown_of_an_op_is_said():
     assert "tensorflow-text since an unknown version; TF Serving since an unknown version" in text
     assert "all of these: unknown for SentencepieceVocabSizeOp, not before 2.4" in text
     assert audits.Audit(Path("a"), {}, {}, {}, []).oldest_serving is None
+
+
+def test_no_task_is_left_out():
+    shown = [getattr(kt.pipelines, name) for name in dir(kt.pipelines)]
+    pipelines = [
+        found for found in shown if isinstance(found, type) and issubclass(found, Pipeline)
+    ]
+    assert {found.task for found in pipelines if hasattr(found, "task")} == set(tiny.TASKS)
 
 
 @pytest.mark.slow

@@ -83,9 +83,11 @@ def test_a_check_that_cannot_run_says_why(exported, monkeypatch):
         check.self_check(exported)
 
 
-def test_a_check_that_fails_tells_its_last_lines(tmp_path):
-    with pytest.raises(RuntimeError, match=r"(?s)ended with status 1 .*No such file"):
-        check.self_check(tmp_path / "nowhere")
+def test_a_process_that_fails_tells_its_last_lines(tmp_path, monkeypatch):
+    (tmp_path / "probe.py").write_text("def main(path):\n    open(path)\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with pytest.raises(ChildProcessError, match=r"(?s)ended with status 1 .*No such file.*nowhere"):
+        check.in_fresh_process("probe", str(tmp_path / "nowhere"))
 
 
 def test_a_check_that_hangs_is_an_error(exported, monkeypatch):
