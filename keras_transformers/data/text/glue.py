@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Literal
 
 from keras_transformers.data.text.examples import Examples
-from keras_transformers.files import read_lines, replaced
+from keras_transformers.files import check_new, read_lines, write_lines
 
 _logger = logging.getLogger(__name__)
 
@@ -236,9 +236,7 @@ def write_submission(name: str, predictions: Sequence[str | float], path: str | 
         FileExistsError: `path` exists.
         ValueError: there is no such task; a prediction is none of its labels, or no finite number.
     """
-    found, path = task(name), Path(path)
-    if path.exists():
-        raise FileExistsError(f"{path} exists: remove it or write elsewhere")
+    found, path = task(name), check_new(path)
     lines = ["index\tprediction"]
     for i, prediction in enumerate(predictions):
         if found.is_regression:
@@ -251,8 +249,7 @@ def write_submission(name: str, predictions: Sequence[str | float], path: str | 
             )
         else:
             lines.append(f"{i}\t{prediction}")
-    with replaced(path) as scratch:
-        scratch.write_text("\n".join(lines) + "\n", "utf-8")
+    write_lines(path, lines)
 
 
 def _rows(
