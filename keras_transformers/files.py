@@ -13,7 +13,7 @@ import os
 import shutil
 import uuid
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -188,6 +188,27 @@ def replaced(path: str | os.PathLike[str]) -> Iterator[Path]:
         sync(target.parent)
     finally:
         scratch.unlink(missing_ok=True)
+
+
+def check_new(path: str | os.PathLike[str]) -> Path:
+    """The path of a file or folder that is to be written.
+
+    Raises:
+        FileExistsError: it exists.
+        FileNotFoundError: the folder it is to be in does not.
+    """
+    path = Path(path)
+    if path.exists():
+        raise FileExistsError(f"{path} exists: remove it, or choose another name")
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"{path.parent}: no such folder for {path.name}: create it first")
+    return path
+
+
+def write_lines(path: str | os.PathLike[str], lines: Iterable[str]) -> None:
+    r"""Replaces a file by UTF-8 text, one line each, which must not hold a `\n`."""
+    with replaced(path) as scratch:
+        scratch.write_text("".join(f"{line}\n" for line in lines), "utf-8", newline="\n")
 
 
 def write_json(path: str | os.PathLike[str], value: Any, *, indent: int | None = 2) -> None:

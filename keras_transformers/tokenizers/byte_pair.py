@@ -1,34 +1,32 @@
-"""GPT-2's byte-level byte-pair encoding, the same in Python, in tf.data and in a SavedModel.
+"""Byte-level byte-pair encoding, the same in Python, in tf.data and in a SavedModel.
 
 Core TensorFlow ops on constants: no lookup table, no state, nothing to initialize. keras-nlp's
-`BytePairTokenizer` was not taken because version 0.32 cuts words by another rule in Python than in
-a graph, and its graph remembers every word that it meets and drops a character from texts.
+`BytePairTokenizer` (0.32) splits words differently in Python and in a graph, and its graph
+remembers every word it meets and drops a character from texts.
 """
 
-import functools
 import os
-import unicodedata
-from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple, Self
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import tensorflow as tf
 
-from keras_transformers.files import replaced
+from keras_transformers.files import check_new, replaced
 from keras_transformers.tokenizers import byte_pair_files, packing
 from keras_transformers.tokenizers.byte_pair_files import Vocabulary
+from keras_transformers.tokenizers.gpt2_words import (
+    Characters,
+    Kinds,
+    character_kinds,
+    characters_of,
+    shifted,
+    starts_word,
+)
+from keras_transformers.tokenizers.tensors import texts_of
 
 __all__ = ["BytePairTokenizer"]
 
-_OTHER, _LETTER, _NUMBER, _SPACE, _BORDER = range(5)  # kinds of characters, and none
-# Unicode's White_Space, which no later version will change.
-_WHITE_SPACE = (
-    *(*range(0x9, 0xE), 0x20, 0x85, 0xA0, 0x1680, *range(0x2000, 0x200B)),
-    *(0x2028, 0x2029, 0x202F, 0x205F, 0x3000),
-)
-# Endings that are words of their own behind an apostrophe: GPT-2's 's 't 'm 'd and 're 've 'll.
-_SHORT_ENDINGS = ("s", "t", "m", "d")
-_LONG_ENDINGS = (("r", "e"), ("v", "e"), ("l", "l"))
 _NEVER = np.iinfo(np.int32).max  # the rank of pairs that do not merge
 
 
@@ -43,51 +41,68 @@ class _Merges(NamedTuple):
 class BytePairTokenizer(tf.Module):
     r"""Byte-level byte-pair encoding (Radford et al. 2019, "Language Models are Unsupervised ...").
 
-    A text is cut into words, a space before a word being part of it, and the bytes of each word are
-    merged, the earliest merge of the vocabulary first. Every string of bytes has tokens and comes
-    back from them as it was: `detokenize(tokenize(text)) == text`. All methods but `train` run in
-    the graph. Ids equal those of Hugging Face's `ByteLevelBPETokenizer` but for this:
+    A text is split into words, each with the space before it, and the bytes of each word are
+    merged, the earliest merge of the vocabulary first. Every string of bytes has tokens, which give
+    it back unchanged: `detokenize(tokenize(text)) == text`. All methods except `train` run in the
+    graph. Ids equal those of Hugging Face's `ByteLevelBPETokenizer`, except that:
 
-      - Bytes that are not UTF-8, which cannot stand in a Python string, are tokens too. They count
-        as symbols, like "#", where words are cut.
-      - What is a letter or a number is what Python's `unicodedata` says: characters that Unicode
-        took in of late may be cut otherwise than by a library of another age.
-      - "<|endoftext|>" in a text is text like any other. Its id is only what a program puts there.
+      - Bytes that are not UTF-8, which no Python string contains, are tokens too. They count as
+        symbols, like "#", where words are split.
+      - Python's `unicodedata` says what is a letter or a number: characters that are new in Unicode
+        may be split differently by a library of another age.
+      - The name of a special token in a text, such as "<|endoftext|>", is ordinary text. Only
+        programs put special ids between tokens.
 
-    GPT-2 has one special token, which starts a document, ends it and fills up rows.
+    The special tokens are GPT-2's: "<|endoftext|>" starts a document, ends it and pads rows. For
+    other models a subclass sets `special_tokens` and, if need be, `unused_tokens`.
 
     Args:
         path: a folder with `vocab.json` and `merges.txt`, or `encoder.json` and `vocab.bpe`.
         name: of the module.
 
     Attributes:
+        special_tokens: what each special token is for, such as "start" -> the token. All must be
+            in the vocabulary; the id of "start" is `start_token_id`, and so on.
+        unused_tokens: that the vocabulary may have although no text becomes them.
         vocabulary: the tokens by id, as their files spell them: "Ġ" is a space.
-        vocabulary_size: number of tokens.
-        start_token_id: the id of "<|endoftext|>", as the next two.
-        end_token_id: see there.
-        pad_token_id: see there.
+        vocabulary_size: the number of tokens.
+        start_token_id: of the special token for "start".
+        end_token_id: of that for "end".
+        pad_token_id: of that for "pad".
 
     Raises:
-        FileNotFoundError: there is no such folder, or it holds tokens without merges.
-        ValueError: the files make no vocabulary; the message says which and, of merges, the line.
+        FileNotFoundError: there is no such folder, or one of the two files is missing.
+        ValueError: the files are not a vocabulary; the message names the file and, for merges, the
+            line.
     """
+
+    special_tokens: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        ("start", "end", "pad"), "<|endoftext|>"
+    )
+    unused_tokens: ClassVar[Sequence[str]] = ()
+    start_token_id: int
+    end_token_id: int
+    pad_token_id: int
 
     def __init__(self, path: str | os.PathLike[str], *, name: str = "byte_pair_tokenizer") -> None:
         super().__init__(name=name)
-        found = byte_pair_files.read(path)
+        special = list(dict.fromkeys(self.special_tokens.values()))
+        found = byte_pair_files.read(path, special, self.unused_tokens)
         self.vocabulary_size = len(found.tokens)
         self._contents = byte_pair_files.contents(found)  # bytes: tf.Module would search lists
-        self.end_token_id = found.tokens.index(byte_pair_files.END)
-        self.start_token_id = self.pad_token_id = self.end_token_id
         symbols = byte_pair_files.byte_symbols()
         ids = {token: i for i, token in enumerate(found.tokens)}
+        for purpose, token in self.special_tokens.items():
+            setattr(self, f"{purpose}_token_id", ids[token])
+        token_bytes = _token_bytes(found.tokens, symbols, special)
         with tf.device("CPU:0"):
             self._merges = _Merges(*map(tf.constant, _sorted_merges(found, ids)))
             self._byte_ids = tf.constant([ids[symbol] for symbol in symbols])
             self._byte_strings = tf.constant([bytes([byte]) for byte in range(256)])
-            self._token_bytes = tf.constant(_token_bytes(found.tokens, symbols))
+            self._token_bytes = tf.constant(token_bytes)
+            self._token_lengths = tf.constant(list(map(len, token_bytes)), tf.int64)
             self._token_names = tf.constant(found.tokens)
-            self._kind_starts, self._kinds = map(tf.constant, _character_kinds())
+            self._kinds = Kinds(*map(tf.constant, character_kinds()))
 
     @classmethod
     def train(
@@ -97,13 +112,13 @@ class BytePairTokenizer(tf.Module):
         *,
         vocabulary_size: int = 8000,
         min_frequency: int = 2,
-    ) -> "BytePairTokenizer":
+    ) -> Self:
         """Learns a vocabulary from text and writes its folder, whole or not at all.
 
         Args:
-            texts: documents; line ends are part of them.
+            texts: documents, line ends included.
             path: the folder to write.
-            vocabulary_size: number of tokens, with 256 bytes and "<|endoftext|>".
+            vocabulary_size: the number of tokens, the 256 bytes and special tokens included.
             min_frequency: how often a pair must occur to be merged.
 
         Returns:
@@ -111,12 +126,15 @@ class BytePairTokenizer(tf.Module):
 
         Raises:
             FileExistsError: `path` exists.
-            FileNotFoundError: there is no folder for `path`.
-            ValueError: `vocabulary_size` is below 258, or more than there is text for.
+            FileNotFoundError: the folder that `path` is to be in does not exist.
+            ValueError: `vocabulary_size` leaves no room for merges, or the text is too short.
         """
-        byte_pair_files.check_new(path)
+        check_new(path)
         learned = byte_pair_files.learn(
-            texts, vocabulary_size=vocabulary_size, min_frequency=min_frequency
+            texts,
+            list(dict.fromkeys(cls.special_tokens.values())),
+            vocabulary_size=vocabulary_size,
+            min_frequency=min_frequency,
         )
         byte_pair_files.write(learned, path)
         return cls(path)
@@ -130,30 +148,62 @@ class BytePairTokenizer(tf.Module):
         Returns:
             int32 (batch, None).
         """
-        text = tf.convert_to_tensor(text, tf.string)
-        if text.shape.rank != 1:
-            raise ValueError(f"text of shape {text.shape}: expected (batch,); put it into a list")
+        text = texts_of(text)
         with tf.device("CPU:0"):
-            words, rows = self._words(text)
-            words, places = tf.unique(words)
-            tokens = tf.gather(self._encode(words), places)  # (words, None)
-            num_tokens = tf.math.unsorted_segment_sum(
-                tokens.row_lengths(), rows, tf.size(text, tf.int64)
-            )
-            return tf.RaggedTensor.from_row_lengths(tokens.values, num_tokens, validate=False)
+            return self._tokenize(text, characters_of(text, self._kinds))
+
+    def tokenize_with_offsets(
+        self, text: Any
+    ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
+        """Texts to token ids and to the place of each token in its text.
+
+        The ids are those of `tokenize`. A token's span is the bytes of the characters that it is
+        made of, without the white space before them: whole characters, also where a character is
+        cut into several tokens, as with Hugging Face's `trim_offsets`. A token of white space alone
+        has an empty span, at the end of the character before it that is not white space.
+
+        Args:
+            text: strings (batch,), any bytes; those that are not UTF-8 count as characters.
+
+        Returns:
+            Token ids, starts and ends (exclusive), each int32 (batch, None).
+        """
+        text = texts_of(text)
+        with tf.device("CPU:0"):
+            characters = characters_of(text, self._kinds)
+            ids = self._tokenize(text, characters)
+            lengths = tf.cast(tf.strings.length(text), tf.int64)  # (batch,), in bytes
+            text_starts = tf.gather(tf.cumsum(lengths, exclusive=True), ids.value_rowids())
+            # The tokens of all texts, end to end, are the bytes of all texts.
+            ends = tf.cumsum(tf.gather(self._token_lengths, ids.values))
+            starts = ends - tf.gather(self._token_lengths, ids.values)
+            shown = tf.logical_not(characters.is_white_space)
+            character_ends = tf.concat([characters.starts[1:], tf.reduce_sum(lengths)[None]], 0)
+            character_ends = tf.boolean_mask(character_ends[: tf.size(shown)], shown)
+            character_starts = tf.boolean_mask(characters.starts, shown)
+            # The first shown character that ends after the token starts, and the last one that
+            # starts before the token ends.
+            first = tf.searchsorted(character_ends, starts, side="right")
+            last = tf.searchsorted(character_starts, ends) - 1
+            before = tf.concat([[0], character_ends], 0)  # the end of the character before each
+            ends = tf.maximum(tf.gather(before, last + 1), text_starts)
+            after = tf.concat([character_starts, [0]], 0)
+            starts = tf.where(first <= last, tf.gather(after, first), ends)
+            starts, ends = (tf.cast(x - text_starts, tf.int32) for x in (starts, ends))
+            return ids, ids.with_values(starts), ids.with_values(ends)
 
     def detokenize(self, token_ids: Any) -> tf.Tensor:
-        """Token ids to texts; "<|endoftext|>" leaves no trace.
+        """Token ids to texts; special tokens are left out.
 
         Args:
             token_ids: int32 (batch, length), ragged or padded; or (..., length).
 
         Returns:
-            Strings (batch,), or (...): bytes, which are UTF-8 where the tokens are those of a text
-            and not cut amid a character.
+            Strings (batch,), or (...): bytes, which are UTF-8 if the tokens are those of a whole
+            text.
 
         Raises:
-            tf.errors.InvalidArgumentError: an id is not in the vocabulary.
+            tf.errors.InvalidArgumentError: an id is outside the vocabulary.
         """
         with tf.device("CPU:0"):
             if isinstance(token_ids, tf.RaggedTensor):
@@ -191,7 +241,7 @@ class BytePairTokenizer(tf.Module):
         return sum(map(len, self.special_tokens(num_segments)))
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Writes `vocab.json` and `merges.txt` in a folder, for `load`."""
+        """Writes `vocab.json` and `merges.txt` into a folder, for `load`."""
         for name, content in zip(byte_pair_files.NAMES, self._contents, strict=True):
             with replaced(os.path.join(folder, name)) as scratch:
                 scratch.write_bytes(content)
@@ -206,7 +256,7 @@ class BytePairTokenizer(tf.Module):
         return {}
 
     def tokens(self, token_ids: Any) -> tf.Tensor:
-        """The vocabulary's strings of token ids, of any shape."""
+        """The names of token ids, of any shape, as in the vocabulary."""
         with tf.device("CPU:0"):
             return tf.gather(self._token_names, token_ids)
 
@@ -215,16 +265,19 @@ class BytePairTokenizer(tf.Module):
         """All tokens, by id. Not in the graph."""
         return [token.decode() for token in self._token_names.numpy()]
 
-    def _words(self, text: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Cuts texts into words: strings (words,), and the text each is of, int64 (words,)."""
-        codes, offsets = tf.strings.unicode_decode_with_offsets(text, "UTF-8", errors="replace")
-        lengths = tf.cast(tf.strings.length(text), tf.int64)  # in bytes
-        text_starts = tf.cumsum(lengths, exclusive=True)
-        rows = codes.value_rowids()  # (characters,)
-        starts = offsets.values + tf.gather(text_starts, rows)
-        place = tf.searchsorted(self._kind_starts, codes.values, side="right") - 1
-        begins = _begins_word(codes.values, tf.gather(self._kinds, place), rows)
-        starts, rows = tf.boolean_mask(starts, begins), tf.boolean_mask(rows, begins)
+    def _tokenize(self, text: tf.Tensor, characters: Characters) -> tf.RaggedTensor:
+        words, rows = self._words(text, characters)
+        words, numbers = tf.unique(words)
+        tokens = tf.gather(self._encode(words), numbers)  # (words, None)
+        num_tokens = tf.math.unsorted_segment_sum(
+            tokens.row_lengths(), rows, tf.size(text, tf.int64)
+        )
+        return tf.RaggedTensor.from_row_lengths(tokens.values, num_tokens, validate=False)
+
+    def _words(self, text: tf.Tensor, characters: Characters) -> tuple[tf.Tensor, tf.Tensor]:
+        """Splits texts into words: strings (words,), and the text of each, int64 (words,)."""
+        is_start = starts_word(characters)
+        starts = tf.boolean_mask(characters.starts, is_start)
         # Back to bytes: those of all texts end to end, each with the number of its word.
         all_bytes = tf.io.decode_raw(tf.strings.reduce_join(text), tf.uint8)
         marks = tf.scatter_nd(
@@ -235,7 +288,7 @@ class BytePairTokenizer(tf.Module):
             tf.cumsum(marks) - 1,
             tf.size(starts),
         )
-        return words, rows
+        return words, tf.boolean_mask(characters.rows, is_start)
 
     def _encode(self, words: tf.Tensor) -> tf.RaggedTensor:
         """The tokens of distinct words: strings (words,) to int32 (words, None)."""
@@ -253,25 +306,25 @@ class BytePairTokenizer(tf.Module):
         )
 
     def _merge(self, ids: tf.Tensor, words: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """One merge in each word, at all its places.
+        """Applies one merge in each word, wherever its pair occurs there.
 
         Args:
-            ids: int32 (tokens,), those of all words end to end.
-            words: int32 (tokens,), the number of each one's word, ascending.
+            ids: int32 (tokens,), the tokens of all words, end to end.
+            words: int32 (tokens,), the number of each token's word, ascending.
 
         Returns:
-            Whether there was anything to merge, and ids and words after it.
+            Whether there was anything to merge, and the new ids and words.
         """
         pairs = tf.cast(ids[:-1], tf.int64) * self.vocabulary_size + tf.cast(ids[1:], tf.int64)
-        place = tf.searchsorted(self._merges.pairs, pairs)
-        place = tf.minimum(place, self._merges.pairs.shape[0] - 1)
-        mergeable = (tf.gather(self._merges.pairs, place) == pairs) & (words[:-1] == words[1:])
-        ranks = tf.where(mergeable, tf.gather(self._merges.ranks, place), _NEVER)
+        merge = tf.searchsorted(self._merges.pairs, pairs)
+        merge = tf.minimum(merge, self._merges.pairs.shape[0] - 1)
+        mergeable = (tf.gather(self._merges.pairs, merge) == pairs) & (words[:-1] == words[1:])
+        ranks = tf.where(mergeable, tf.gather(self._merges.ranks, merge), _NEVER)
         earliest = tf.math.segment_min(ranks, words[:-1])  # (words,)
         merges = mergeable & (ranks == tf.gather(earliest, words[:-1]))
-        merges &= _distance_from_start(merges) % 2 == 0  # of "aaa" merge the first two
+        merges &= _distance_from_start(merges) % 2 == 0  # in "aaa" merge the first two
         ids = tf.concat(
-            [tf.where(merges, tf.gather(self._merges.merged, place), ids[:-1]), ids[-1:]], 0
+            [tf.where(merges, tf.gather(self._merges.merged, merge), ids[:-1]), ids[-1:]], 0
         )
         stays = tf.logical_not(tf.concat([[False], merges], 0)[: tf.size(ids)])
         return (
@@ -281,65 +334,18 @@ class BytePairTokenizer(tf.Module):
         )
 
 
-def _begins_word(codes: tf.Tensor, kinds: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
-    r"""Which characters begin a word by GPT-2's pattern, bool (characters,).
-
-    The pattern is `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`,
-    matched from left to right. Where a word begins hangs on the two characters before it and the
-    one behind it, at most on four with an apostrophe: so all places are decided at once, and
-    without a lookahead, which TensorFlow's regular expressions do not have.
-
-    Args:
-        codes: int32 (characters,), those of all texts end to end.
-        kinds: int32 (characters,), what each is.
-        rows: (characters,), the text of each, ascending.
-    """
-    is_first = tf.concat([[True], rows[1:] != rows[:-1]], 0)[: tf.size(rows)]
-    is_last = tf.concat([is_first[1:], [True]], 0)[: tf.size(rows)]
-    before = tf.where(is_first, _BORDER, _shifted(kinds, 1, _BORDER))
-    behind = tf.where(is_last, _BORDER, _shifted(kinds, -1, _BORDER))
-    next_code = tf.where(is_last, 0, _shifted(codes, -1, 0))
-    code_after_next = tf.where(is_last | _shifted(is_last, -1, True), 0, _shifted(codes, -2, 0))
-
-    # An apostrophe is taken by a space before it, and by symbols.
-    behind_space = tf.logical_not(is_first) & (_shifted(codes, 1, 0) == ord(" "))
-    may_end = (codes == ord("'")) & (before != _OTHER) & tf.logical_not(behind_space)
-    is_short, is_long = tf.zeros_like(may_end), tf.zeros_like(may_end)
-    for ending in _SHORT_ENDINGS:
-        is_short |= may_end & (next_code == ord(ending))
-    for first, second in _LONG_ENDINGS:
-        is_long |= may_end & (next_code == ord(first)) & (code_after_next == ord(second))
-    in_ending = _shifted(is_short | is_long, 1, False) | _shifted(is_long, 2, False)
-    after_ending = _shifted(is_short, 2, False) | _shifted(is_long, 3, False)
-
-    is_space = kinds == _SPACE
-    # Of a run of spaces the last one stands apart if anything follows: a word, which takes it.
-    space_begins = (before != _SPACE) | tf.logical_not((behind == _SPACE) | (behind == _BORDER))
-    text_begins = (before != kinds) & tf.logical_not(behind_space | in_ending)
-    return tf.where(is_space, space_begins, text_begins | after_ending)
-
-
-def _shifted(values: tf.Tensor, by: int, fill: Any) -> tf.Tensor:
-    """Each place's neighbour `by` places before it (behind it, where negative)."""
-    size = tf.size(values)
-    filling = tf.fill([tf.minimum(abs(by), size)], tf.cast(fill, values.dtype))
-    if by > 0:
-        return tf.concat([filling, values], 0)[:size]
-    return tf.concat([values[-by:], filling], 0)
-
-
 def _distance_from_start(flags: tf.Tensor) -> tf.Tensor:
-    """How far each True is from the first of its run of them, int32; elsewhere it means nothing."""
-    starts = flags & tf.logical_not(_shifted(flags, 1, False))
-    places = tf.concat([tf.cast(tf.where(starts)[:, 0], tf.int32), [0]], 0)
+    """The distance of each True from the first of its run, int32; meaningless elsewhere."""
+    starts = flags & tf.logical_not(shifted(flags, 1, False))
+    first = tf.concat([tf.cast(tf.where(starts)[:, 0], tf.int32), [0]], 0)
     run = tf.maximum(tf.cumsum(tf.cast(starts, tf.int32)) - 1, 0)
-    return tf.range(tf.size(flags)) - tf.gather(places, run)
+    return tf.range(tf.size(flags)) - tf.gather(first, run)
 
 
 def _sorted_merges(
     vocabulary: Vocabulary, ids: dict[str, int]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """What `_Merges` holds."""
+    """The columns of `_Merges`."""
     found = [(ids[left], ids[right], ids[left + right]) for left, right in vocabulary.merges]
     lefts, rights, merged = np.array(found, np.int64).T
     pairs = lefts * len(ids) + rights
@@ -347,23 +353,12 @@ def _sorted_merges(
     return pairs[order], order.astype(np.int32), merged[order].astype(np.int32)
 
 
-def _token_bytes(tokens: Sequence[str], symbols: Sequence[str]) -> list[bytes]:
-    """The bytes that tokens stand for; none for special ones."""
+def _token_bytes(
+    tokens: Sequence[str], symbols: Sequence[str], special_tokens: Sequence[str]
+) -> list[bytes]:
+    """The bytes that tokens spell; none for special ones."""
     byte_of = {symbol: byte for byte, symbol in enumerate(symbols)}
     return [
-        b"" if token == byte_pair_files.END else bytes(byte_of[symbol] for symbol in token)
+        b"" if token in special_tokens else bytes(byte_of[symbol] for symbol in token)
         for token in tokens
     ]
-
-
-@functools.cache
-def _character_kinds() -> tuple[np.ndarray, np.ndarray]:
-    """Runs of characters of a kind: the first code of each, ascending, and the kind, int32."""
-    initials = {"L": _LETTER, "N": _NUMBER}
-    kinds = np.array(
-        [initials.get(unicodedata.category(chr(code))[0], _OTHER) for code in range(0x110000)],
-        np.int32,
-    )
-    kinds[list(_WHITE_SPACE)] = _SPACE
-    starts = np.flatnonzero(np.diff(kinds, prepend=-1))
-    return starts.astype(np.int32), kinds[starts]

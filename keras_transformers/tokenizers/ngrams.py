@@ -8,8 +8,9 @@ from typing import Any, Self
 
 import tensorflow as tf
 
-from keras_transformers.files import read_lines, replaced
+from keras_transformers.files import read_lines, write_lines
 from keras_transformers.tokenizers import packing
+from keras_transformers.tokenizers.tensors import texts_of
 
 __all__ = ["NgramTokenizer"]
 
@@ -247,8 +248,7 @@ class NgramTokenizer(tf.Module):
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Writes the vocabulary to `words.txt` in a folder, for `load`."""
-        with replaced(os.path.join(folder, WORDS_FILE)) as scratch:
-            scratch.write_text("".join(f"{word}\n" for word in self.vocabulary), "utf-8")
+        write_lines(os.path.join(folder, WORDS_FILE), self.vocabulary)
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str], **config: Any) -> Self:
@@ -271,10 +271,7 @@ class NgramTokenizer(tf.Module):
 
     def _split(self, text: Any) -> tf.RaggedTensor:
         """Strings (batch,) to words (batch, None), each row's last one "</s>"."""
-        text = tf.convert_to_tensor(text, tf.string)
-        if text.shape.rank != 1:
-            raise ValueError(f"text of shape {text.shape}: expected (batch,); put it into a list")
-        words = tf.strings.split(tf.strings.regex_replace(text, r"\x00", " "))
+        words = tf.strings.split(tf.strings.regex_replace(texts_of(text), r"\x00", " "))
         words = words.with_values(tf.strings.substr(words.values, 0, _MAX_BYTES_PER_WORD))
         return tf.concat([words, tf.fill([words.nrows(), 1], END_OF_TEXT)], axis=1)
 

@@ -11,8 +11,9 @@ import sentencepiece
 import tensorflow as tf
 import tensorflow_text
 
-from keras_transformers.files import read_lines, replaced
+from keras_transformers.files import check_new, read_lines, replaced
 from keras_transformers.private_api import name_sentencepiece_model
+from keras_transformers.tokenizers.tensors import row_by_row, texts_of, with_ends
 
 __all__ = ["SentencePieceTokenizer"]
 
@@ -113,11 +114,7 @@ class SentencePieceTokenizer(tf.Module):
             ValueError: the text is empty, not UTF-8 (file and line are named), or has too few or
                 too many different characters and words for `vocabulary_size`.
         """
-        sources, path = [Path(file) for file in files], Path(path)
-        if path.exists():
-            raise FileExistsError(
-                f"{path} exists, and models may depend on it: remove it, or choose another name"
-            )
+        sources, path = [Path(file) for file in files], check_new(path)
         lines = (line for source in sources for line in read_lines(source) if line)
         try:
             with replaced(path) as scratch, scratch.open("wb") as writer:
@@ -153,10 +150,11 @@ class SentencePieceTokenizer(tf.Module):
         Returns:
             int32 (batch, None).
         """
-        text = tf.convert_to_tensor(text, tf.string)
-        if text.shape.rank != 1:
-            raise ValueError(f"text of shape {text.shape}: expected (batch,); put it into a list")
-        return self._with_ends(self._tokenizer.tokenize(text), add_start, add_end)
+        return with_ends(
+            self._tokenizer.tokenize(texts_of(text)),
+            start_token_id=self.start_token_id if add_start else None,
+            end_token_id=self.end_token_id if add_end else None,
+        )
 
     def detokenize(self, token_ids: Any) -> tf.Tensor:
         """Token ids to texts.
@@ -175,11 +173,7 @@ class SentencePieceTokenizer(tf.Module):
         """
         if isinstance(token_ids, tf.RaggedTensor):
             return self._tokenizer.detokenize(tf.cast(token_ids, tf.int32))
-        token_ids = tf.cast(token_ids, tf.int32)
-        shape = tf.shape(token_ids)
-        # One text a row. The length is written out: -1 has no meaning when there are no ids.
-        rows = tf.reshape(token_ids, tf.stack([tf.reduce_prod(shape[:-1]), shape[-1]]))
-        return tf.reshape(self._tokenizer.detokenize(rows), shape[:-1])
+        return row_by_row(self._tokenizer.detokenize, tf.cast(token_ids, tf.int32))
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Writes the vocabulary to `vocabulary.model` in a folder, for `load`."""
@@ -203,17 +197,6 @@ class SentencePieceTokenizer(tf.Module):
     def vocabulary(self) -> list[str]:
         """All tokens, by id. Not in the graph."""
         return [token.decode() for token in self.tokens(tf.range(self.vocabulary_size)).numpy()]
-
-    def _with_ends(
-        self, token_ids: tf.RaggedTensor, add_start: bool, add_end: bool
-    ) -> tf.RaggedTensor:
-        parts = [token_ids]
-        column = tf.stack([token_ids.nrows(), 1])
-        if add_start:
-            parts.insert(0, tf.fill(column, self.start_token_id))
-        if add_end:
-            parts.append(tf.fill(column, self.end_token_id))
-        return tf.concat(parts, axis=1) if len(parts) > 1 else token_ids
 
     def _check(self, path: Path) -> None:
         found = self.vocabulary

@@ -7,7 +7,8 @@ from typing import Any, Self
 
 import tensorflow as tf
 
-from keras_transformers.files import read_lines, replaced
+from keras_transformers.files import read_lines, write_lines
+from keras_transformers.tokenizers.tensors import row_by_row, with_ends
 
 __all__ = ["SymbolTokenizer"]
 
@@ -107,13 +108,11 @@ class SymbolTokenizer(tf.Module):
         names = symbols.values
         if self.lowercase:  # behind the cut: what is not UTF-8 became U+FFFD there
             names = tf.strings.lower(names, encoding="utf-8")
-        parts = [symbols.with_values(self._ids.lookup(names))]
-        column = tf.stack([symbols.nrows(), 1])
-        if add_start:
-            parts.insert(0, tf.fill(column, self.start_token_id))
-        if add_end:
-            parts.append(tf.fill(column, self.end_token_id))
-        return tf.concat(parts, axis=1) if len(parts) > 1 else parts[0]
+        return with_ends(
+            symbols.with_values(self._ids.lookup(names)),
+            start_token_id=self.start_token_id if add_start else None,
+            end_token_id=self.end_token_id if add_end else None,
+        )
 
     def detokenize(self, token_ids: Any) -> tf.Tensor:
         """Token ids to texts.
@@ -131,20 +130,11 @@ class SymbolTokenizer(tf.Module):
         """
         if isinstance(token_ids, tf.RaggedTensor):
             token_ids = token_ids.to_tensor(self.pad_token_id)
-        token_ids = tf.cast(token_ids, tf.int32)
-        shape = tf.shape(token_ids)
-        # One text a row. The length is written out: -1 has no meaning when there are no ids.
-        rows = tf.reshape(token_ids, tf.stack([tf.reduce_prod(shape[:-1]), shape[-1]]))
-        is_shown = (rows == self.unknown_token_id) | (rows > self.end_token_id)
-        shown = tf.ragged.boolean_mask(self.tokens(rows), is_shown)
-        separator = " " if self.cut_at_spaces else ""
-        return tf.reshape(tf.strings.reduce_join(shown, axis=1, separator=separator), shape[:-1])
+        return row_by_row(self._join, tf.cast(token_ids, tf.int32))
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Writes the vocabulary to `symbols.txt` in a folder, for `load`."""
-        symbols = self.vocabulary[len(_SPECIAL_TOKENS) :]
-        with replaced(os.path.join(folder, SYMBOLS_FILE)) as scratch:
-            scratch.write_text("".join(f"{symbol}\n" for symbol in symbols), "utf-8")
+        write_lines(os.path.join(folder, SYMBOLS_FILE), self.vocabulary[len(_SPECIAL_TOKENS) :])
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str], **config: Any) -> Self:
@@ -158,3 +148,8 @@ class SymbolTokenizer(tf.Module):
     def tokens(self, token_ids: Any) -> tf.Tensor:
         """The vocabulary's strings of token ids, of any shape."""
         return tf.gather(self._names, token_ids)
+
+    def _join(self, token_ids: tf.Tensor) -> tf.Tensor:
+        is_shown = (token_ids == self.unknown_token_id) | (token_ids > self.end_token_id)
+        shown = tf.ragged.boolean_mask(self.tokens(token_ids), is_shown)
+        return tf.strings.reduce_join(shown, axis=1, separator=" " if self.cut_at_spaces else "")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 
-from keras_transformers.files import read_lines, replaced
+from keras_transformers.files import check_new, read_lines, write_lines
 
 PAD, UNKNOWN, CLS, SEP, MASK = SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
@@ -57,27 +57,9 @@ def check(tokens: Sequence[str], path: str | os.PathLike[str] | None = None) -> 
     return list(tokens)
 
 
-def check_new(path: str | os.PathLike[str]) -> Path:
-    """The path of a file to be written.
-
-    Raises:
-        FileExistsError: there is such a file.
-        FileNotFoundError: there is no folder for it.
-    """
-    path = Path(path)
-    if path.exists():
-        raise FileExistsError(
-            f"{path} exists, and models may depend on it: remove it, or choose another name"
-        )
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"{path.parent}: no such folder for {path.name}: create it first")
-    return path
-
-
 def write(tokens: Sequence[str], path: str | os.PathLike[str]) -> None:
-    """Writes a vocabulary file, whole or not at all; errors as `check_new`."""
-    with replaced(check_new(path)) as scratch:
-        scratch.write_text("".join(f"{token}\n" for token in tokens), "utf-8", newline="\n")
+    """Writes a vocabulary file, whole or not at all; errors as `files.check_new`."""
+    write_lines(check_new(path), tokens)
 
 
 def learn(

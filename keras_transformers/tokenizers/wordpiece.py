@@ -8,9 +8,11 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_text
 
+from keras_transformers.files import check_new
 from keras_transformers.tokenizers import offsets, packing
 from keras_transformers.tokenizers import vocabulary as vocabularies
 from keras_transformers.tokenizers.normalization import bert_characters
+from keras_transformers.tokenizers.tensors import texts_of
 
 __all__ = ["WordPieceTokenizer"]
 
@@ -144,7 +146,7 @@ class WordPieceTokenizer(tf.Module):
             ValueError: the text is empty, not UTF-8 (file and line are named), or has too many
                 different characters for `vocabulary_size`.
         """
-        vocabularies.check_new(path)
+        check_new(path)
         tokens = vocabularies.learn(
             files,
             vocabulary_size=vocabulary_size,
@@ -248,7 +250,7 @@ class WordPieceTokenizer(tf.Module):
         Returns:
             int32 (batch, None).
         """
-        text = self._normalizer.normalize(_texts(text))
+        text = self._normalizer.normalize(texts_of(text))
         text = tf.strings.regex_replace(text, _LONG_WORD, _UNKNOWN_WORD)
         return self._wordpiece.tokenize(text)
 
@@ -270,7 +272,7 @@ class WordPieceTokenizer(tf.Module):
         Returns:
             Token ids, starts and ends (exclusive), each int32 (batch, None).
         """
-        text = _texts(text)
+        text = texts_of(text)
         normal, origins = self._normalizer.normalize_with_offsets(text)
         # Long words are taken apart from the text around them: text, word, text, word, text. The
         # separator is a character that the normalizer deletes.
@@ -342,10 +344,3 @@ class WordPieceTokenizer(tf.Module):
         counts = [segment.nrows() for segment in segments]
         tf.debugging.assert_equal(*counts, "text and text_b differ in number")
         return segments
-
-
-def _texts(text: Any) -> tf.Tensor:
-    text = tf.convert_to_tensor(text, tf.string)
-    if text.shape.rank != 1:
-        raise ValueError(f"text of shape {text.shape}: expected (batch,); put it into a list")
-    return text

@@ -22,7 +22,7 @@ import keras
 import ml_dtypes
 import numpy as np
 
-from keras_transformers.files import replaced
+from keras_transformers.files import check_new, replaced
 from keras_transformers.private_api import has_averages, set_has_averages
 
 __all__ = ["CheckpointAveraging", "SwapAverageWeights", "average_checkpoints"]
@@ -229,8 +229,7 @@ def _check_files(files: Sequence[Path], output: Path) -> None:
             f"{output}: checkpoints and output must all be {' or all '.join(_SUFFIXES)}, not "
             f"{' and '.join(sorted(kinds))}"
         )
-    if output.exists():
-        raise FileExistsError(f"{output} exists: remove it, or choose another name")
+    check_new(output)
 
 
 def _suffix(file: Path) -> str:

@@ -3,16 +3,18 @@
 import json
 import os
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
 import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tokenizers import ByteLevelBPETokenizer
+from tokenizers import ByteLevelBPETokenizer, processors
 
-from keras_transformers.tokenizers import BytePairTokenizer
+from keras_transformers.tokenizers import BytePairTokenizer, gpt2_words
 from keras_transformers.tokenizers.byte_pair_files import byte_symbols
+from keras_transformers.tokenizers.offsets import to_characters
 
 CORPUS = [
     "It's what we've said: they'll say we're late, don't they? I'd say so; I'm sure.\n",
@@ -170,13 +172,13 @@ def test_training_gives_the_same_files_and_overwrites_none(folder, tmp_path):
     BytePairTokenizer.train(iter(CORPUS * 3), tmp_path / "again", vocabulary_size=360)
     for name in ("vocab.json", "merges.txt"):
         assert (tmp_path / "again" / name).read_bytes() == (folder / name).read_bytes()
-    with pytest.raises(FileExistsError, match="again exists, and models may depend on it"):
+    with pytest.raises(FileExistsError, match="again exists: remove it, or choose another name"):
         BytePairTokenizer.train(CORPUS, tmp_path / "again", vocabulary_size=300)
     with pytest.raises(FileNotFoundError, match="no such folder for x: create it first"):
         BytePairTokenizer.train(CORPUS, tmp_path / "none/x", vocabulary_size=300)
     with pytest.raises(ValueError, match="vocabulary_size=257: the 256 bytes"):
         BytePairTokenizer.train(CORPUS, tmp_path / "x", vocabulary_size=257)
-    with pytest.raises(ValueError, match=r"too little text for vocabulary_size=5000; .* gives \d"):
+    with pytest.raises(ValueError, match=r"too little text for vocabulary_size=5000: .* gives \d"):
         BytePairTokenizer.train(CORPUS, tmp_path / "x", vocabulary_size=5000)
     assert [path.name for path in tmp_path.iterdir()] == ["again"]  # nothing half-written
 
@@ -201,18 +203,19 @@ def without(key):
     [
         (
             {"merges": lambda m: m[:1]},
-            "0 merges, and none of them makes 103 tokens of .*vocab.json",
+            "none of its 0 merges makes 103 tokens of .*vocab.json",
         ),
-        ({"merges": lambda m: m[:-1]}, "none of them makes 1 tokens .*cut, or belongs to another"),
+        ({"merges": lambda m: m[:-1]}, "merges makes 1 tokens .*truncated, or belongs to another"),
         ({"merges": lambda m: [*m, "x y z"]}, r"merges.txt:\d+: 'x y z' is not two tokens"),
         ({"merges": lambda m: [*m, "the"]}, r"merges.txt:\d+: 'the' is not two tokens"),
-        ({"merges": lambda m: [*m, "q qq"]}, r"merges.txt:\d+: 'qq' is no token of the vocab"),
-        ({"merges": lambda m: [*m, m[1]]}, r"merges.txt:\d+: .* stands in an earlier line"),
-        ({"tokens": without("!")}, "token '\"' has id 1 where 0 comes next"),
-        ({"tokens": lambda t: t | {"!": 1}}, "has id 1 where 0 comes next"),
-        ({"tokens": without("<|endoftext|>")}, "1 of the 256 bytes and <|endoftext|> are no"),
-        ({"tokens": lambda t: list(t)}, "must be a JSON object, token -> id"),
-        ({"tokens": lambda t: t | {"new": 360}}, "none of them makes 1 tokens .*'new' for one"),
+        ({"merges": lambda m: [*m, "q qq"]}, r"merges.txt:\d+: 'qq' is not in the vocab"),
+        ({"merges": lambda m: [*m, m[1]]}, r"merges.txt:\d+: .* repeats an earlier line"),
+        ({"tokens": without("!")}, "token '\"' has the id 1, and 0 comes next"),
+        ({"tokens": lambda t: t | {"!": 1}}, "has the id 1, and 0 comes next"),
+        ({"tokens": without("<|endoftext|>")}, "lacks 1 of the 256 bytes and <|endoftext|>"),
+        ({"tokens": lambda t: list(t)}, "a JSON list, expected an object"),
+        ({"tokens": lambda t: {k: str(v) for k, v in t.items()}}, "a JSON object, token -> id"),
+        ({"tokens": lambda t: t | {"new": 360}}, "merges makes 1 tokens .*such as 'new'"),
     ],
 )
 def test_files_that_do_not_fit_are_refused(folder, tmp_path, change, message):
@@ -229,7 +232,7 @@ def test_a_vocabulary_without_its_merges_is_refused(folder, tmp_path):
     with pytest.raises(FileNotFoundError, match=r"vocab.bpe does not exist"):
         BytePairTokenizer(copy)
     (copy / "encoder.json").unlink()
-    with pytest.raises(FileNotFoundError, match="holds no vocabulary: neither vocab.json with"):
+    with pytest.raises(FileNotFoundError, match="contains no vocabulary, neither vocab.json with"):
         BytePairTokenizer(copy)
     with pytest.raises(FileNotFoundError, match="none: no such folder"):
         BytePairTokenizer(tmp_path / "none")
@@ -246,6 +249,109 @@ def test_openais_names_and_no_version_line_are_read_too(folder, tokenizer, tmp_p
     assert (
         BytePairTokenizer(copy).tokenize(CORPUS).to_list() == tokenizer.tokenize(CORPUS).to_list()
     )
+
+
+WHITE_SPACE = set(map(chr, gpt2_words._WHITE_SPACE))
+
+
+@pytest.fixture(scope="module")
+def spans(tokenizer):
+    """Texts to (id, start, end) of the tokens of each, in characters; compiled once."""
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
+    def run(text):
+        ids, starts, ends = tokenizer.tokenize_with_offsets(text)
+        return ids, to_characters(text, starts), to_characters(text, ends)
+
+    def spans_of(texts):
+        parts = (part.to_list() for part in run(tf.constant(texts)))
+        return [list(zip(*row, strict=True)) for row in zip(*parts, strict=True)]
+
+    return spans_of
+
+
+def expected_spans(theirs, text):
+    """Hugging Face's, with empty spans where white space of any kind leaves nothing."""
+    encoding, found, before = theirs.encode(text), [], 0
+    for token, (start, end) in zip(encoding.ids, encoding.offsets, strict=True):
+        if set(text[start:end]) <= WHITE_SPACE:
+            start = end = before
+        found.append((token, start, end))
+        before = end
+    return found
+
+
+@pytest.fixture(scope="module")
+def trimming(folder):
+    """Hugging Face's tokenizer with spans that leave out spaces, as RoBERTa's."""
+    tokenizer = ByteLevelBPETokenizer(str(folder / "vocab.json"), str(folder / "merges.txt"))
+    tokenizer.post_processor = processors.ByteLevel(add_prefix_space=False, trim_offsets=True)
+    return tokenizer
+
+
+def test_offsets_equal_hugging_faces(spans, trimming):
+    for text, found in zip(HOSTILE, spans(HOSTILE), strict=True):
+        assert found == expected_spans(trimming, text), repr(text)
+
+
+@settings(max_examples=60, deadline=None)
+@given(parts=st.lists(ALPHABET, max_size=12))
+def test_offsets_of_any_text_equal_hugging_faces(spans, trimming, parts):
+    text = "".join(parts)
+    assert spans([text]) == [expected_spans(trimming, text)]
+
+
+def test_offsets_are_bytes_of_whole_characters(tokenizer):
+    text = " the \n語\n\n".encode()
+    texts = [text, b"", b"\xff the"]
+    ids, starts, ends = tokenizer.tokenize_with_offsets(texts)
+    assert ids.to_list() == tokenizer.tokenize(texts).to_list()
+    assert tokenizer.tokens(ids[0]).numpy().tolist()[0] == "Ġthe".encode()
+    shown = [text[a:b].decode() for a, b in zip(starts[0].numpy(), ends[0].numpy(), strict=True)]
+    assert [spelled for spelled in shown if spelled] == ["the", "語", "語", "語"]
+    assert starts[0].numpy()[-1] == ends[0].numpy()[-1] == len(" the \n語".encode())
+    assert starts[1:].to_list() == [[], [0, 2]]
+    assert ends[1:].to_list() == [[], [1, 5]]
+    assert {starts.dtype, ends.dtype} == {tf.int32}
+
+
+class RobertaLike(BytePairTokenizer):
+    special_tokens: ClassVar = {
+        "start": "<s>",
+        "pad": "<pad>",
+        "end": "</s>",
+        "unknown": "<unk>",
+        "mask": "<mask>",
+    }
+    unused_tokens = ("<|endoftext|>", "madeupword0000")
+
+
+def test_a_subclass_has_its_own_special_tokens(tmp_path):
+    trained = RobertaLike.train(CORPUS * 3, tmp_path / "trained", vocabulary_size=360)
+    assert trained.vocabulary[-5:] == list(RobertaLike.special_tokens.values())
+    assert "<|endoftext|>" not in trained.vocabulary
+
+    def numbered_as_fairseq(tokens):
+        first = ["<s>", "<pad>", "</s>", "<unk>"]
+        last = ["<|endoftext|>", "madeupword0000", "<mask>"]
+        others = [token for token in tokens if token not in {*first, *last}]
+        return {token: i for i, token in enumerate([*first, *others, *last])}
+
+    copy = copy_of(tmp_path / "trained", tmp_path / "copy", tokens=numbered_as_fairseq)
+    tokenizer = RobertaLike(copy)
+    assert (tokenizer.start_token_id, tokenizer.pad_token_id, tokenizer.end_token_id) == (0, 1, 2)
+    assert (tokenizer.unknown_token_id, tokenizer.mask_token_id) == (3, 361)
+    theirs = ByteLevelBPETokenizer(str(copy / "vocab.json"), str(copy / "merges.txt"))
+    texts = [*CORPUS, "<s> and <mask> are text"]
+    ids = tokenizer.tokenize(texts)
+    assert ids.to_list() == [theirs.encode(text).ids for text in texts]
+    assert tokenizer.detokenize(ids).numpy().tolist() == [text.encode() for text in texts]
+    special = [[0, *ids.to_list()[0], 2, 1, 361]]
+    assert tokenizer.detokenize(special).numpy().tolist() == [CORPUS[0].encode()]
+    tokenizer.save(copy)
+    assert RobertaLike.load(copy).mask_token_id == 361
+    with pytest.raises(ValueError, match=r"lacks 1 of the 256 bytes and <\|endoftext\|>"):
+        BytePairTokenizer(tmp_path / "trained")
 
 
 def test_it_needs_no_lookup_table_and_no_foreign_op(in_graph):

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Literal, TextIO
 
-from keras_transformers.files import read_lines, replaced
+from keras_transformers.files import check_new, read_lines, replaced
 
 Document = list[str]  # its sentences, none of them blank
 TextFormat = Literal["lines", "prose", "wikitext"]
@@ -134,11 +134,8 @@ def write_documents(documents: Iterable[Document], path: str | os.PathLike[str])
         FileExistsError: `path` exists.
         ValueError: a document has no sentences, or a blank one, and would not read back.
     """
-    path = Path(path)
-    if path.exists():
-        raise FileExistsError(f"{path} exists: remove it, or choose another name")
     count = 0
-    with replaced(path) as scratch, _open_to_write(scratch) as file:
+    with replaced(check_new(path)) as scratch, _open_to_write(scratch) as file:
         for count, document in enumerate(documents, start=1):
             sentences = [" ".join(sentence.split()) for sentence in document]
             if not sentences or not all(sentences):

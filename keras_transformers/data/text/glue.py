@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Literal
 
 from keras_transformers.data.text.examples import Examples
-from keras_transformers.files import read_lines, replaced
+from keras_transformers.files import check_new, read_lines, write_lines
 
 __all__ = [
     "GlueTask",
@@ -247,9 +247,7 @@ def write_submission(name: str, predictions: Sequence[str | float], path: str | 
         FileExistsError: `path` exists.
         ValueError: there is no such task; a prediction is not one of its labels, or not finite.
     """
-    found, path = glue_task(name), Path(path)
-    if path.exists():
-        raise FileExistsError(f"{path} exists: remove it or write elsewhere")
+    found, path = glue_task(name), check_new(path)
     lines = ["index\tprediction"]
     for i, prediction in enumerate(predictions):
         if found.is_regression:
@@ -262,8 +260,7 @@ def write_submission(name: str, predictions: Sequence[str | float], path: str | 
             )
         else:
             lines.append(f"{i}\t{prediction}")
-    with replaced(path) as scratch:
-        scratch.write_text("\n".join(lines) + "\n", "utf-8")
+    write_lines(path, lines)
 
 
 def _rows(

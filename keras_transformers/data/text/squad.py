@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from keras_transformers.files import read_lines, write_json
+from keras_transformers.files import check_new, read_lines, write_json
 
 __all__ = ["Answer", "Questions", "load_squad", "split_questions", "write_predictions"]
 
@@ -209,9 +209,7 @@ def write_predictions(answers: Mapping[str, str], path: str | Path) -> None:
     Raises:
         FileExistsError: `path` exists.
     """
-    if Path(path).exists():
-        raise FileExistsError(f"{path} exists: remove it or write elsewhere")
-    write_json(path, dict(answers), indent=0)
+    write_json(check_new(path), dict(answers), indent=0)
 
 
 class _Reader:
