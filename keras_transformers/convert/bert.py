@@ -67,12 +67,12 @@ def read_bert_config(path: str | os.PathLike[str]) -> dict[str, Any]:
         path: the file, or the folder that holds it.
 
     Returns:
-        Keyword arguments that build the encoder which the configuration describes.
+        Keyword arguments that build the encoder it describes.
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: it is not JSON, describes no BERT, lacks a field, or asks for something that
-            these layers do not do (relative positions, another activation).
+        ValueError: it is not JSON, does not describe a BERT, lacks a field, or asks for something
+            that these layers lack (relative positions, another activation).
 
     Example:
         encoder = bert(**read_bert_config("minilm"))
@@ -104,22 +104,22 @@ def read_bert_config(path: str | os.PathLike[str]) -> dict[str, Any]:
 def load_bert(
     model: keras.Model, path: str | os.PathLike[str], *, ignore: Iterable[str] = ()
 ) -> None:
-    """Fills a BERT encoder, with or without heads, with weights of Hugging Face BERT.
+    """Loads Hugging Face's BERT weights into an encoder, with or without heads.
 
     Reads what BertModel, BertForPreTraining, BertForMaskedLM, BertForSequenceClassification and
-    the like save. Every tensor is used, or named in `ignore`, or the load fails and the model
-    stays as it was.
+    similar classes save. Unless every tensor is used or named in `ignore`, loading fails and the
+    model is unchanged.
 
     Args:
         model: from `keras_transformers.models.bert` or `heads`.
         path: a `.safetensors` file or the folder that holds `model.safetensors`.
-        ignore: wildcards of tensors to leave out, such as "cls.*" for the pretraining heads
-            when only the encoder is wanted. They are given with the prefix "bert.".
+        ignore: wildcards of tensors to leave out, such as "cls.*" for the pretraining heads. Names
+            have the prefix "bert." here, even if the file's do not.
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: the file is not readable; or tensors are missing, of another shape or left
-            over, all of them listed; or a copy of the tied embeddings differs from them.
+        ValueError: the file is unreadable; tensors are missing, left over or of another shape (the
+            message lists them all); or a copy of the tied embeddings differs from them.
     """
     tensors = {_modern(name): tensor for name, tensor in read_safetensors(path).items()}
     for copy, original in _TIED.items():
@@ -129,9 +129,9 @@ def load_bert(
                     f"{path}: {copy} differs from {original}, to which it is tied here"
                 )
             del tensors[copy]
-        elif copy in tensors:  # the only copy: newer files leave out the other one
+        elif copy in tensors:  # newer files leave the original out
             tensors[original] = tensors.pop(copy)
-    assign(_NAMES.entries(model), tensors, source=str(path), ignore=[*_BUFFERS, *ignore])
+    assign(_NAMES.variables(model), tensors, source=str(path), ignore=[*_BUFFERS, *ignore])
 
 
 def save_bert(model: keras.Model, path: str | os.PathLike[str]) -> None:
@@ -143,13 +143,13 @@ def save_bert(model: keras.Model, path: str | os.PathLike[str]) -> None:
 
     Raises:
         FileNotFoundError: the folder does not exist.
-        ValueError: the model has a layer that has no place in Hugging Face's BERT.
+        ValueError: Hugging Face's BERT has no counterpart of a layer.
     """
-    write_safetensors(_NAMES.entries(model), path)
+    write_safetensors(_NAMES.variables(model), path)
 
 
 def save_bert_config(model: keras.Model, path: str | os.PathLike[str]) -> None:
-    """Writes a BERT model's shape as Hugging Face's `config.json`, beside what `save_bert` writes.
+    """Writes a BERT model's shape as Hugging Face's `config.json`, to go with `save_bert`.
 
     Args:
         model: from `keras_transformers.models.bert` or `heads`.
@@ -157,7 +157,7 @@ def save_bert_config(model: keras.Model, path: str | os.PathLike[str]) -> None:
 
     Raises:
         FileNotFoundError: the folder does not exist.
-        ValueError: the model is no BERT, or its activation has no name there.
+        ValueError: the model is not a BERT, or Hugging Face has no name for its activation.
     """
     layers = {layer.name: layer for layer in model.layers}
     missing = {*_NAMES.embeddings, "encoder_layer_0"} - layers.keys()
@@ -184,7 +184,7 @@ def save_bert_config(model: keras.Model, path: str | os.PathLike[str]) -> None:
 
 def _modern(name: str) -> str:
     """A tensor's name as today's BertForPreTraining writes it."""
-    if name.startswith(("embeddings.", "encoder.", "pooler.")):  # BertModel saves without prefix
+    if name.startswith(("embeddings.", "encoder.", "pooler.")):  # BertModel saves no prefix
         name = f"bert.{name}"
     return name.replace("LayerNorm.gamma", "LayerNorm.weight").replace(
         "LayerNorm.beta", "LayerNorm.bias"
@@ -199,7 +199,7 @@ def _load(folder: Path, dropout: float) -> keras.Model:
 
 
 def _tokenizer(path: Path, lowercase: bool) -> Any:
-    # Here, for it imports TensorFlow, which weights alone do not need.
+    # Imported here because it needs TensorFlow, and the weights do not.
     from keras_transformers.tokenizers.wordpiece import WordPieceTokenizer
 
     file = path / "vocab.txt" if path.is_dir() else path

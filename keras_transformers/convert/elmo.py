@@ -1,6 +1,5 @@
-"""ELMo's weights as bilm-tf writes them: an HDF5 file, and options.json beside it."""
+"""ELMo weights from and to bilm-tf's files: an HDF5 file with an options.json beside it."""
 
-import json
 import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -10,8 +9,8 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_transformers.convert.tensors import Entry, assign
-from keras_transformers.files import replaced, write_json
+from keras_transformers.convert.tensors import NamedVariable, assign
+from keras_transformers.files import read_json, replaced, write_json
 
 __all__ = ["load_elmo", "read_elmo_options", "save_elmo", "save_elmo_options"]
 
@@ -20,7 +19,7 @@ _DIRECTIONS = ("forward", "backward")
 
 @dataclass(frozen=True)
 class _Stored:
-    """What one foreign array fills, as if it were a variable of that array's shape."""
+    """Makes what one of the file's arrays fills look like a variable of that array's shape."""
 
     path: str
     shape: tuple[int, ...]
@@ -35,24 +34,20 @@ def read_elmo_options(path: str | os.PathLike[str]) -> dict[str, Any]:
         path: the file.
 
     Returns:
-        Keyword arguments that build the encoder which the options describe. 261 characters, as
-        training has them, become 262, with padding.
+        Keyword arguments that build the encoder it describes. The 261 characters of bilm-tf's
+        training become 262, with padding.
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: it is not JSON, lacks a field, or describes a model without characters.
+        ValueError: it is not JSON, lacks a field, or describes a model that does not read
+            characters.
 
     Example:
         encoder = elmo(**read_elmo_options("elmo_options.json"), dropout=0.0)
     """
     path = Path(path)
-    if not path.is_file():
-        raise FileNotFoundError(f"{path} does not exist: bilm-tf writes options.json with a model")
-    try:
-        options = json.loads(path.read_text("utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{path}: not a JSON object ({error})") from error
-    if not isinstance(options, dict) or "char_cnn" not in options:
+    options = read_json(path)
+    if "char_cnn" not in options:
         raise ValueError(f"{path}: has no field 'char_cnn'; only models of characters are known")
     try:
         lstm, cnn = options["lstm"], options["char_cnn"]
@@ -83,41 +78,41 @@ def load_elmo(
     options: str | os.PathLike[str] | None = None,
     ignore: Iterable[str] = (),
 ) -> None:
-    """Fills an ELMo encoder with weights of bilm-tf.
+    """Loads bilm-tf's weights into an ELMo encoder.
 
-    Every array is used, or named in `ignore`, or the load fails and the model stays as it was. What
-    no array tells (clips, skip connections, activation) is compared with the options.
+    Unless every array is used or named in `ignore`, loading fails and the model is unchanged. What
+    the arrays do not show (clips, skip connections, activation) is compared with the options.
 
     Args:
         model: from `keras_transformers.models.elmo.elmo`, or a model on top of one.
         path: the `.hdf5` file.
-        options: the options.json. By default the file beside `path`: named alike
-            ("x_weights.hdf5" and "x_options.json"), or "options.json".
+        options: the options.json. By default the one beside `path`: "x_options.json" for
+            "x_weights.hdf5", or "options.json".
         ignore: wildcards of arrays to leave out, such as "softmax/*".
 
     Raises:
-        FileNotFoundError: one of the files is not there.
-        ValueError: a file is not readable; the options differ from the model; or arrays are
-            missing, of another shape or left over, all of them listed.
+        FileNotFoundError: one of the files is missing.
+        ValueError: a file is unreadable; the options differ from the model; or arrays are missing,
+            left over or of another shape (the message lists them all).
     """
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"{path} does not exist: give bilm-tf's weights, a .hdf5 file")
     options = Path(options) if options else _options_beside(path)
     _check_options(model, read_elmo_options(options), options)
-    assign(_entries(model), _read_hdf5(path), source=str(path), ignore=ignore)
+    assign(_variables(model), _read_hdf5(path), source=str(path), ignore=ignore)
 
 
 def save_elmo(model: keras.Model, path: str | os.PathLike[str]) -> None:
     """Writes an ELMo encoder's weights as bilm-tf does; the file appears whole or not at all.
 
-    The embedding of padding has no place in the file, and is zeros where it is loaded. What the
-    vectors of words are does not depend on it.
+    The file has no place for the embedding of padding, which becomes zeros when the file is loaded.
+    Word vectors do not depend on it.
 
     Args:
         model: from `keras_transformers.models.elmo.elmo`, or a model on top of one, such as
-            `language_model`, whose other layers are left out.
-        path: the `.hdf5` file; `save_elmo_options` writes what belongs beside it.
+            `language_model`; other layers are left out.
+        path: the `.hdf5` file. `save_elmo_options` writes the options.json that belongs beside it.
 
     Raises:
         FileNotFoundError: the folder does not exist.
@@ -131,17 +126,26 @@ def save_elmo(model: keras.Model, path: str | os.PathLike[str]) -> None:
 
     _check_is_elmo(model)
     arrays = {}
-    for entry in _entries(model):
-        variable = entry.variable
+    for named in _variables(model):
+        variable = named.variable
         stored = variable.read() if isinstance(variable, _Stored) else variable
-        arrays[entry.name] = np.asarray(stored, dtype="float32")
+        arrays[named.name] = np.asarray(stored, dtype="float32")
     with replaced(_in_folder(path)) as scratch, h5py.File(scratch, "w") as file:
         for name, array in arrays.items():
             file[name] = array
 
 
 def save_elmo_options(model: keras.Model, path: str | os.PathLike[str]) -> None:
-    """Writes `options.json` for `read_elmo_options` and bilm-tf; arguments, errors: `save_elmo`."""
+    """Writes `options.json` for `read_elmo_options` and bilm-tf.
+
+    Args:
+        model: as for `save_elmo`.
+        path: the file to write.
+
+    Raises:
+        FileNotFoundError: the folder does not exist.
+        ValueError: the model has no ELMo encoder.
+    """
     _check_is_elmo(model)
     shape = _arguments(model)
     options = {
@@ -180,12 +184,12 @@ def _options_beside(path: Path) -> Path:
             return candidate
     raise FileNotFoundError(
         f"neither {named_alike} nor options.json is beside {path.name}: without them clips and "
-        "skip connections are not known; say options=PATH"
+        "skip connections are unknown; give options=PATH"
     )
 
 
 def _read_hdf5(path: Path) -> dict[str, np.ndarray]:
-    """Arrays by their full name, "RNN_0/RNN/MultiRNNCell/Cell0/LSTMCell/B"."""
+    """Reads arrays by their full name, such as "RNN_0/RNN/MultiRNNCell/Cell0/LSTMCell/B"."""
     import h5py
 
     arrays: dict[str, np.ndarray] = {}
@@ -205,10 +209,10 @@ def _read_hdf5(path: Path) -> dict[str, np.ndarray]:
 
 
 def _check_options(model: keras.Model, options: dict[str, Any], path: Path) -> None:
-    """Raises ValueError unless the model has what the options say, wherever they can differ."""
+    """Raises ValueError unless the model is what the options describe."""
     _check_is_elmo(model)
     ours = _arguments(model)
-    if ours["num_layers"] == 1:  # it has nothing to skip, whatever the options say
+    if ours["num_layers"] == 1:  # nothing to skip, whatever the options say
         ours["use_skip_connections"] = options["use_skip_connections"]
     troubles = [
         f"{name} is {value} there and {ours[name]} in the model"
@@ -223,7 +227,7 @@ def _check_options(model: keras.Model, options: dict[str, Any], path: Path) -> N
 
 
 def _check_is_elmo(model: keras.Model) -> None:
-    """Raises ValueError where the layers of `elmo` are missing."""
+    """Raises ValueError if the layers of `elmo` are missing."""
     names = {layer.name for layer in model.layers}
     missing = {"character_cnn", "forward_lstm_0", "backward_lstm_0"} - names
     if missing:
@@ -234,7 +238,7 @@ def _check_is_elmo(model: keras.Model) -> None:
 
 
 def _arguments(model: keras.Model) -> dict[str, Any]:
-    """The arguments of `elmo` that built the encoder, those that `read_elmo_options` returns."""
+    """The arguments of `elmo` that built the encoder, as `read_elmo_options` returns them."""
     names = {layer.name for layer in model.layers}
     cnn, lstm = model.get_layer("character_cnn"), model.get_layer("forward_lstm_0").cell
     return {
@@ -253,39 +257,39 @@ def _arguments(model: keras.Model) -> dict[str, Any]:
     }
 
 
-def _entries(model: keras.Model) -> list[Entry]:
-    """Every variable of the encoder with its array; other layers have no place in the file."""
-    entries: list[Entry] = []
+def _variables(model: keras.Model) -> list[NamedVariable]:
+    """Every variable of the encoder with its array's name; the file has no other layers."""
+    found: list[NamedVariable] = []
     for layer in model.layers:
         if layer.name == "character_cnn":
-            entries += _cnn_entries(layer)
+            found += _of_cnn(layer)
         elif layer.name.startswith("highway_"):
             group = f"CNN_high_{layer.name.removeprefix('highway_')}"
             for part in ("carry", "transform"):
                 dense = getattr(layer, part)
-                entries.append(Entry(dense.kernel, f"{group}/W_{part}"))
-                entries.append(Entry(dense.bias, f"{group}/b_{part}"))
+                found.append(NamedVariable(dense.kernel, f"{group}/W_{part}"))
+                found.append(NamedVariable(dense.bias, f"{group}/b_{part}"))
         elif layer.name == "character_projection":
-            entries.append(Entry(layer.kernel, "CNN_proj/W_proj"))
-            entries.append(Entry(layer.bias, "CNN_proj/b_proj"))
+            found.append(NamedVariable(layer.kernel, "CNN_proj/W_proj"))
+            found.append(NamedVariable(layer.bias, "CNN_proj/b_proj"))
         elif "_lstm_" in layer.name:
-            entries += _lstm_entries(layer)
-    return entries
+            found += _of_lstm(layer)
+    return found
 
 
-def _cnn_entries(layer: Any) -> Iterator[Entry]:
+def _of_cnn(layer: Any) -> Iterator[NamedVariable]:
     embeddings = layer.embeddings
 
     def fill_characters(array: np.ndarray) -> None:
-        # Ids are shifted by one for padding, whose row is zeros and not in the file.
+        # Our ids are one higher: row 0 is padding's, which is zeros and not in the file.
         embeddings.assign(np.concatenate([np.zeros_like(array[:1]), array]))
 
     shape = (embeddings.shape[0] - 1, embeddings.shape[1])
     stored = _Stored(embeddings.path, shape, fill_characters, lambda: np.asarray(embeddings)[1:])
-    yield Entry(stored, "char_embed")
+    yield NamedVariable(stored, "char_embed")
     for index, (kernel, bias) in enumerate(zip(layer.kernels, layer.biases, strict=True)):
-        # TensorFlow 1 convolved in two dimensions, of which the first has size 1.
-        yield Entry(
+        # TensorFlow 1 convolved in two dimensions, the first of size 1.
+        yield NamedVariable(
             _Stored(
                 kernel.path,
                 (1, *kernel.shape),
@@ -294,10 +298,10 @@ def _cnn_entries(layer: Any) -> Iterator[Entry]:
             ),
             f"CNN/W_cnn_{index}",
         )
-        yield Entry(bias, f"CNN/b_cnn_{index}")
+        yield NamedVariable(bias, f"CNN/b_cnn_{index}")
 
 
-def _lstm_entries(layer: Any) -> Iterator[Entry]:
+def _of_lstm(layer: Any) -> Iterator[NamedVariable]:
     direction, index = layer.name.split("_lstm_")
     group = f"RNN_{_DIRECTIONS.index(direction)}/RNN/MultiRNNCell/Cell{index}/LSTMCell"
     cell = layer.cell
@@ -305,7 +309,7 @@ def _lstm_entries(layer: Any) -> Iterator[Entry]:
     entering = kernel.shape[0]
 
     def fill_kernels(array: np.ndarray) -> None:
-        # One matrix for the inputs and the output before; the gates stand alike, i, j, f, o.
+        # One matrix for the inputs and the previous output; the gates have our order, i, j, f, o.
         kernel.assign(array[:entering])
         recurrent.assign(array[entering:])
 
@@ -313,7 +317,7 @@ def _lstm_entries(layer: Any) -> Iterator[Entry]:
         return np.concatenate([np.asarray(kernel), np.asarray(recurrent)])
 
     shape = (entering + recurrent.shape[0], kernel.shape[1])
-    yield Entry(_Stored(kernel.path, shape, fill_kernels, both_kernels), f"{group}/W_0")
-    yield Entry(cell.input_projection.bias, f"{group}/B")
+    yield NamedVariable(_Stored(kernel.path, shape, fill_kernels, both_kernels), f"{group}/W_0")
+    yield NamedVariable(cell.input_projection.bias, f"{group}/B")
     if cell.projection_dim:
-        yield Entry(cell.projection_kernel, f"{group}/W_P_0")
+        yield NamedVariable(cell.projection_kernel, f"{group}/W_P_0")

@@ -1,4 +1,4 @@
-"""Encoders as recipes ask for them: pretrained from files, or new by name."""
+"""Models as recipes ask for them, pretrained from files or new by name, and folders to save to."""
 
 import shutil
 from collections.abc import Mapping
@@ -43,18 +43,20 @@ def load_language_model(
     vocabulary: Path | None = None,
     dropout: float = 0.1,
 ) -> tuple[gpt.CausalLM, BytePairTokenizer]:
-    """A GPT and the tokenizer whose ids it reads.
+    """Loads a GPT and its tokenizer.
 
     Args:
-        weights: folder in Hugging Face's layout, pretrained: config.json, model.safetensors,
-            vocab.json and merges.txt, as the recipe `language_model` writes it too.
-        model: instead, a name of `keras-transformers list 'gpt*'`, with random weights.
-        vocabulary: the folder of vocab.json and merges.txt for `model`; `weights` bring their own.
-        dropout: in the model and its attention.
+        weights: folder of a pretrained GPT in Hugging Face's layout: config.json,
+            model.safetensors, vocab.json and merges.txt. The recipe `language_model` writes one.
+        model: instead of `weights`, a name from `keras-transformers list 'gpt*'`; its weights are
+            random.
+        vocabulary: the folder with vocab.json and merges.txt for `model`; `weights` have their own.
+        dropout: rate in the model and its attention.
 
     Raises:
-        FileNotFoundError: a file is not there.
-        ValueError: neither kind is asked for, or both; or what the files hold does not fit.
+        FileNotFoundError: a file is missing.
+        ValueError: the arguments ask for neither kind or for both, or the files do not fit each
+            other.
     """
     rates = {"dropout": dropout, "attention_dropout": dropout}
     if weights and not model and not vocabulary:
@@ -78,18 +80,18 @@ def load_language_model(
 
 
 def bert_size(model: str) -> dict[str, Any]:
-    """The shape of a BERT by its name, as arguments of `models.bert.bert`; ValueError without."""
+    """A named BERT's shape, as arguments of `models.bert.bert`; ValueError for another name."""
     if model not in SIZES:
         raise ValueError(f"--model {model}: take one of {', '.join(SIZES)}")
     return dict(SIZES[model])
 
 
 def pretrained_size(weights: Path, max_sequence_length: int) -> dict[str, Any]:
-    """The shape of a pretrained BERT, as arguments of `models.bert.bert`.
+    """A pretrained BERT's shape, as arguments of `models.bert.bert`.
 
     Raises:
-        FileNotFoundError: there is no config.json in the folder.
-        ValueError: it is of no BERT, or of one with fewer positions than asked for.
+        FileNotFoundError: the folder has no config.json.
+        ValueError: it does not describe a BERT, or one with too few positions.
     """
     found = read_bert_config(weights)
     if found["max_sequence_length"] < max_sequence_length:
@@ -110,20 +112,21 @@ def load_pretrainer(
     dropout: float = 0.1,
     initializer_range: float = 0.02,
 ) -> keras.Model:
-    """A BERT encoder with both pretraining heads.
+    """Loads or builds a BERT encoder with both pretraining heads.
 
     Args:
-        weights: folder in Hugging Face's layout to go on from, with both heads.
-        model: without weights, a name of `keras-transformers list 'bert_*'`, random weights.
-        shape: num_layers, num_heads, hidden_dim instead of that model's own; None leaves it.
+        weights: folder in Hugging Face's layout, with both heads, to continue from.
+        model: without `weights`, a name from `keras-transformers list 'bert_*'`; its weights are
+            random.
+        shape: num_layers, num_heads and hidden_dim to use in place of that model's; None keeps it.
         vocabulary_size: number of tokens.
-        max_sequence_length: positions of a new model; a loaded one has at least as many.
-        dropout: in the encoder and its attention.
+        max_sequence_length: positions of a new model; a loaded one needs at least as many.
+        dropout: rate in the encoder and its attention.
         initializer_range: standard deviation of a new encoder's matrices.
 
     Raises:
-        FileNotFoundError: a file is not there.
-        ValueError: an unknown model, or weights with another vocabulary or fewer positions.
+        FileNotFoundError: a file is missing.
+        ValueError: an unknown model, or weights with another vocabulary or too few positions.
     """
     rates: dict[str, Any] = {"dropout": dropout, "attention_dropout": dropout}
     if weights:
@@ -157,7 +160,7 @@ def save_pretrainer(model: keras.Model, folder: Path, vocabulary: Path) -> None:
     """Writes a BERT with both heads in Hugging Face's layout, for `load_encoder` and others.
 
     Args:
-        model: of `load_pretrainer`.
+        model: from `load_pretrainer`.
         folder: gets model.safetensors, config.json and vocab.txt.
         vocabulary: the file to copy there.
     """
@@ -171,9 +174,9 @@ def save_language_model(model: gpt.CausalLM, folder: Path, tokenizer: BytePairTo
     """Writes a GPT as GPT-2 is published, for `load_language_model` and transformers.
 
     Args:
-        model: of `models.gpt.gpt`.
+        model: from `models.gpt.gpt`.
         folder: gets model.safetensors, config.json, vocab.json and merges.txt.
-        tokenizer: whose ids the model reads.
+        tokenizer: the model's tokenizer.
     """
     folder.mkdir(exist_ok=True)
     tokenizer.save(folder)
@@ -182,10 +185,10 @@ def save_language_model(model: gpt.CausalLM, folder: Path, tokenizer: BytePairTo
 
 
 def save_elmo_encoder(encoder: keras.Model, folder: Path, vocabulary: WordVocabulary) -> None:
-    """Writes an ELMo as bilm-tf has them.
+    """Writes an ELMo encoder in bilm-tf's layout.
 
     Args:
-        encoder: of `models.elmo.elmo`.
+        encoder: from `models.elmo.elmo`.
         folder: gets weights.hdf5, options.json and, unless it has one, vocabulary.txt.
         vocabulary: the words that it was trained to predict.
     """

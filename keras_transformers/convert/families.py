@@ -1,11 +1,10 @@
-"""Encoders by what is in their folder: each family's module says how its own is read.
+"""Loads encoders by what is in their folder: each family's module says how its own are read.
 
-A module of this room registers a family by a `FAMILY` at its top level; nothing lists them.
+A module of this room registers its family by defining `FAMILY`; nothing else lists it.
 """
 
 import functools
 import importlib
-import json
 import pkgutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from typing import Any
 import keras
 
 from keras_transformers import convert
+from keras_transformers.convert.name_map import read_config
 from keras_transformers.models.entry import Entry
 
 __all__ = ["Family", "load_encoder"]
@@ -22,15 +22,15 @@ __all__ = ["Family", "load_encoder"]
 
 @dataclass(frozen=True)
 class Family:
-    """How the encoders of a family and their tokenizers come from files.
+    """How a family's encoders and tokenizers are read from files.
 
     Attributes:
-        model_type: in `config.json`.
+        model_type: the family's name in `config.json`.
         entries: the family's named models.
-        load: reads an encoder from a folder in Hugging Face's layout; takes the folder and the
-            dropout rate. The heads of its own pretraining are left out.
-        tokenizer: reads a tokenizer from a folder, or from a vocabulary file; takes the path and
-            whether to lower-case, which families that keep case ignore.
+        load: reads an encoder, without its pretraining heads, from a folder in Hugging Face's
+            layout; takes the folder and the dropout rate.
+        tokenizer: reads a tokenizer from a folder or a vocabulary file; takes the path and whether
+            to lower-case, which families that keep case ignore.
     """
 
     model_type: str
@@ -41,7 +41,7 @@ class Family:
 
 @functools.cache
 def families() -> tuple[Family, ...]:
-    """All that the modules of this room register."""
+    """Every family that a module of this room registers."""
     modules = (
         importlib.import_module(f"{convert.__name__}.{found.name}")
         for found in pkgutil.iter_modules(convert.__path__)
@@ -57,20 +57,21 @@ def load_encoder(
     lowercase: bool = True,
     dropout: float = 0.1,
 ) -> tuple[keras.Model, Any]:
-    """An encoder and the tokenizer whose ids it reads.
+    """Loads an encoder and its tokenizer.
 
     Args:
-        weights: folder in Hugging Face's layout, pretrained: config.json, model.safetensors and the
-            vocabulary. The heads of its own pretraining are left out.
-        model: instead, a name of `list_models()`, with random weights.
-        vocabulary: of `model`, as its family stores it; `weights` bring their own.
-        lowercase: False for cased vocabularies; families that always keep case ignore it.
-        dropout: in the encoder and its attention.
+        weights: folder of a pretrained encoder in Hugging Face's layout: config.json,
+            model.safetensors and the vocabulary. Its pretraining heads are left out.
+        model: instead of `weights`, a name from `list_models()`; its weights are random.
+        vocabulary: the vocabulary of `model`, stored as usual for its family; `weights` have their
+            own.
+        lowercase: whether to lower-case; families that always keep case ignore it.
+        dropout: rate in the encoder and its attention.
 
     Raises:
         FileNotFoundError: a file is missing.
-        ValueError: neither kind is asked for, or both; the family is unknown; or the files do not
-            fit each other.
+        ValueError: the arguments ask for neither kind or for both, the family is unknown, or the
+            files do not fit each other.
     """
     if weights and not model and not vocabulary:
         family = _family_of(Path(weights))
@@ -90,16 +91,10 @@ def load_encoder(
 
 
 def _family_of(folder: Path) -> Family:
-    file = folder / "config.json"
-    if not file.is_file():
-        raise FileNotFoundError(f"{file} does not exist: a folder of Hugging Face has config.json")
-    try:
-        config = json.loads(file.read_text("utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{file}: not a JSON object ({error})") from error
-    model_type = config.get("model_type", "bert") if isinstance(config, dict) else None
+    file, config = read_config(folder / "config.json")
+    model_type = config.get("model_type", "bert")
     for family in families():
         if family.model_type == model_type:
             return family
     known = ", ".join(sorted(family.model_type for family in families()))
-    raise ValueError(f"{file}: model_type {model_type!r} is no encoder that can be read: {known}")
+    raise ValueError(f"{file}: no family reads model_type {model_type!r}; known are {known}")

@@ -1,6 +1,5 @@
-"""Where the weights of our encoders are in Hugging Face's files: one table per family."""
+"""Hugging Face's files: a family's names of weights as a table, and `config.json`."""
 
-import json
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -9,9 +8,10 @@ from typing import Any
 
 import keras
 
-from keras_transformers.convert.tensors import Entry
+from keras_transformers.convert.tensors import NamedVariable
+from keras_transformers.files import read_json
 
-# Our activations by Hugging Face's names.
+# Hugging Face's name of an activation -> ours; of several, the first is the one to write.
 ACTIVATIONS = {
     "gelu": "gelu",
     "gelu_new": "gelu_approximate",
@@ -20,7 +20,6 @@ ACTIVATIONS = {
     "silu": "silu",
     "swish": "silu",
 }
-_FOREIGN_ACTIVATIONS = {ours: foreign for foreign, ours in reversed(ACTIVATIONS.items())}
 _WEIGHTS = {"kernel": "weight", "bias": "bias", "gamma": "weight", "beta": "bias"}
 
 
@@ -29,12 +28,12 @@ class NameMap:
     """The names of a family's weights in Hugging Face's files.
 
     Attributes:
-        family: as Hugging Face calls it, for messages: "BERT".
+        family: Hugging Face's name of the family, for errors: "BERT".
         embeddings: our embedding layers -> their tensors.
-        modules: our other layers -> the foreign module with their weights.
-        biases: our layers that are a bias alone -> its tensor.
-        layers: the foreign module that holds the encoder layers by number.
-        parts: parts of our `EncoderLayer` -> the foreign parts of a layer.
+        modules: our other layers -> Hugging Face's modules with their weights.
+        biases: our layers that consist of a bias -> its tensor.
+        layers: Hugging Face's module that holds the encoder layers by number.
+        parts: parts of our `EncoderLayer` -> Hugging Face's parts of a layer.
     """
 
     family: str
@@ -44,45 +43,44 @@ class NameMap:
     layers: str
     parts: Mapping[str, str]
 
-    def entries(self, model: keras.Model) -> list[Entry]:
-        """Every variable of the model with its foreign name; tied weights once.
+    def variables(self, model: keras.Model) -> list[NamedVariable]:
+        """Every variable of the model with its name in the file; tied weights come once.
 
         Raises:
-            ValueError: a layer has no place in the family.
+            ValueError: the family has no counterpart of a layer.
         """
-        return [
-            entry for layer in model.layers if layer.weights for entry in self._layer_entries(layer)
-        ]
+        return [named for layer in model.layers if layer.weights for named in self._of_layer(layer)]
 
-    def _layer_entries(self, layer: keras.layers.Layer) -> Iterator[Entry]:
+    def _of_layer(self, layer: keras.layers.Layer) -> Iterator[NamedVariable]:
         if layer.name in self.embeddings:
-            yield Entry(layer.embeddings, self.embeddings[layer.name])
+            yield NamedVariable(layer.embeddings, self.embeddings[layer.name])
         elif layer.name in self.biases:
-            yield Entry(layer.bias, self.biases[layer.name])
+            yield NamedVariable(layer.bias, self.biases[layer.name])
         elif layer.name in self.modules:
             for variable in layer.weights:
-                yield _entry(variable, self.modules[layer.name])
+                yield in_module(variable, self.modules[layer.name])
         elif layer.name.startswith("encoder_layer_"):
             module = f"{self.layers}.{layer.name.removeprefix('encoder_layer_')}"
             for variable in layer.weights:
                 part = variable.path.split(f"{layer.name}/", 1)[1].rsplit("/", 1)[0]
-                yield _entry(variable, f"{module}.{self.parts[part]}")
+                yield in_module(variable, f"{module}.{self.parts[part]}")
         else:
             raise ValueError(
                 f"layer {layer.name!r} has no place in Hugging Face's {self.family}; load or save "
-                "the encoder alone, before its head is put on"
+                "the encoder without its head"
             )
 
 
-def read_config(path: str | os.PathLike[str], model_type: str) -> tuple[Path, dict[str, Any]]:
-    """Hugging Face's `config.json` of a family.
+def read_config(path: str | os.PathLike[str], *model_types: str) -> tuple[Path, dict[str, Any]]:
+    """Reads Hugging Face's `config.json`.
 
     Args:
         path: the file, or the folder that holds it.
-        model_type: of the family; a file without one is accepted.
+        *model_types: the families to accept; any, if none is given. If there is only one, a file
+            that names none is accepted too.
 
     Returns:
-        The file, for messages, and what it says.
+        The file, for errors, and its contents.
 
     Raises:
         FileNotFoundError: there is no such file.
@@ -90,33 +88,43 @@ def read_config(path: str | os.PathLike[str], model_type: str) -> tuple[Path, di
     """
     path = Path(path)
     file = path / "config.json" if path.is_dir() else path
-    if not file.is_file():
-        raise FileNotFoundError(f"{file} does not exist: a folder of Hugging Face has config.json")
-    try:
-        config = json.loads(file.read_text("utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{file}: not a JSON object ({error})") from error
-    if not isinstance(config, dict) or config.get("model_type", model_type) != model_type:
-        raise ValueError(f"{file}: describes no {model_type} model: see its model_type")
+    config = read_json(file)
+    found = config.get("model_type", model_types[0] if len(model_types) == 1 else None)
+    if model_types and found not in model_types:
+        known = " or ".join(map(repr, model_types))
+        raise ValueError(f"{file}: model_type is {found!r}; only {known} can be read here")
     return file, config
 
 
-def read_activation(file: Path, config: Mapping[str, Any], field: str) -> str:
-    """Our name of an activation in `config.json`, "gelu" by default; ValueError without one."""
-    name = config.get(field, "gelu")
-    if name not in ACTIVATIONS:
-        raise ValueError(f"{file}: {field}={name!r}; known are {', '.join(sorted(ACTIVATIONS))}")
-    return ACTIVATIONS[name]
+def read_activation(
+    file: Path,
+    config: Mapping[str, Any],
+    field: str,
+    *,
+    names: Mapping[str, str] = ACTIVATIONS,
+    default: str = "gelu",
+) -> str:
+    """Our name of an activation in `config.json`; ValueError if we have none."""
+    name = config.get(field, default)
+    if name not in names:
+        raise ValueError(f"{file}: {field}={name!r}; known are {', '.join(sorted(names))}")
+    return names[name]
 
 
-def foreign_activation(name: str) -> str:
-    """Hugging Face's name of our activation; ValueError where there is none."""
-    if name not in _FOREIGN_ACTIVATIONS:
-        known = ", ".join(_FOREIGN_ACTIVATIONS)
-        raise ValueError(f"activation={name!r} has no name there; known are {known}")
-    return _FOREIGN_ACTIVATIONS[name]
+def foreign_activation(name: str, names: Mapping[str, str] = ACTIVATIONS) -> str:
+    """Hugging Face's name of one of our activations; ValueError if it has none."""
+    foreign = {ours: theirs for theirs, ours in reversed(names.items())}
+    if name not in foreign:
+        raise ValueError(f"activation={name!r} has no name there; known are {', '.join(foreign)}")
+    return foreign[name]
 
 
-def _entry(variable: Any, module: str) -> Entry:
-    kind = variable.path.rsplit("/", 1)[1]
-    return Entry(variable, f"{module}.{_WEIGHTS[kind]}", transpose=kind == "kernel")
+def weight_name(variable: Any) -> str:
+    """Hugging Face's name of a variable within its module, "weight" or "bias"."""
+    return _WEIGHTS[variable.path.rsplit("/", 1)[1]]
+
+
+def in_module(variable: Any, module: str) -> NamedVariable:
+    """A variable with its name in one of PyTorch's modules, which store kernels transposed."""
+    is_kernel = variable.path.endswith("/kernel")
+    return NamedVariable(variable, f"{module}.{weight_name(variable)}", transpose=is_kernel)

@@ -1,4 +1,4 @@
-"""Moving named tensors in and out of a model with nothing lost on the way."""
+"""Moves named tensors into and out of a model without losing any."""
 
 import fnmatch
 import json
@@ -14,13 +14,13 @@ from keras_transformers.files import replaced
 
 
 @dataclass(frozen=True)
-class Entry:
-    """One variable of ours and the foreign tensor that holds the same numbers.
+class NamedVariable:
+    """A variable of a model, and the tensor of a file that holds the same numbers.
 
     Attributes:
         variable: the Keras variable.
-        name: the foreign tensor's name.
-        transpose: whether the foreign matrix is the transposed one.
+        name: the tensor's name.
+        transpose: whether the tensor is the transposed matrix.
     """
 
     variable: Any
@@ -28,8 +28,8 @@ class Entry:
     transpose: bool = False
 
     @property
-    def foreign_shape(self) -> tuple[int, ...]:
-        """The shape the foreign tensor must have."""
+    def tensor_shape(self) -> tuple[int, ...]:
+        """The shape that the tensor must have."""
         shape = tuple(self.variable.shape)
         return shape[::-1] if self.transpose else shape
 
@@ -42,11 +42,11 @@ def read_safetensors(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
             `model.safetensors.index.json` lists.
 
     Returns:
-        Arrays by name; bfloat16 and float16 as stored.
+        Arrays by name, with the dtypes as stored, also bfloat16 and float16.
 
     Raises:
-        FileNotFoundError: no such file, or a folder without one.
-        ValueError: the file is not in the safetensors format, or is cut.
+        FileNotFoundError: there is no such file, or the folder has none.
+        ValueError: the file is damaged or not in the safetensors format.
     """
     tensors: dict[str, np.ndarray] = {}
     for file in _safetensors_files(Path(path)):
@@ -84,25 +84,25 @@ def _safetensors_files(path: Path) -> list[Path]:
 
 
 def assign(
-    entries: Iterable[Entry],
+    variables: Iterable[NamedVariable],
     tensors: Mapping[str, np.ndarray],
     *,
     source: str,
     ignore: Iterable[str] = (),
 ) -> None:
-    """Fills variables from tensors: all of them, or none and an error that lists every trouble.
+    """Fills all variables from tensors, or none: the error then lists everything that is wrong.
 
     Args:
-        entries: the variables, and the tensors they take.
-        tensors: what the checkpoint holds.
-        source: the checkpoint's name for the message.
+        variables: the variables, and the names of their tensors.
+        tensors: the checkpoint's tensors.
+        source: the checkpoint's name, for the error.
         ignore: wildcards of tensors that may stay unused.
 
     Raises:
-        ValueError: tensors are missing, of another shape, or left over.
+        ValueError: tensors are missing, left over or of another shape.
     """
-    entries = list(entries)
-    wanted = {entry.name for entry in entries}
+    variables = list(variables)
+    wanted = {named.name for named in variables}
     missing = sorted(wanted - set(tensors))
     unused = sorted(
         name
@@ -110,10 +110,10 @@ def assign(
         if not any(fnmatch.fnmatchcase(name, pattern) for pattern in ignore)
     )
     misshapen = [
-        f"{entry.name} is {tuple(tensors[entry.name].shape)}, {entry.variable.path} needs "
-        f"{entry.foreign_shape}"
-        for entry in entries
-        if entry.name in tensors and tuple(tensors[entry.name].shape) != entry.foreign_shape
+        f"{named.name} is {tuple(tensors[named.name].shape)}, {named.variable.path} needs "
+        f"{named.tensor_shape}"
+        for named in variables
+        if named.name in tensors and tuple(tensors[named.name].shape) != named.tensor_shape
     ]
     troubles = [
         f"{title}: {', '.join(names)}"
@@ -126,13 +126,13 @@ def assign(
     ]
     if troubles:
         raise ValueError(f"{source} does not fit the model. " + ". ".join(troubles))
-    for entry in entries:
-        tensor = tensors[entry.name].astype("float32")
-        entry.variable.assign(tensor.T if entry.transpose else tensor)
+    for named in variables:
+        tensor = tensors[named.name].astype("float32")
+        named.variable.assign(tensor.T if named.transpose else tensor)
 
 
-def write_safetensors(entries: Iterable[Entry], path: str | os.PathLike[str]) -> None:
-    """Writes variables under their foreign names, in float32; the file appears whole or not at all.
+def write_safetensors(variables: Iterable[NamedVariable], path: str | os.PathLike[str]) -> None:
+    """Writes variables by name, in float32; the file appears whole or not at all.
 
     Raises:
         FileNotFoundError: the folder does not exist.
@@ -141,9 +141,9 @@ def write_safetensors(entries: Iterable[Entry], path: str | os.PathLike[str]) ->
 
     path = Path(path)
     tensors = {}
-    for entry in entries:
-        array = np.asarray(entry.variable, dtype="float32")
-        tensors[entry.name] = np.ascontiguousarray(array.T if entry.transpose else array)
+    for named in variables:
+        array = np.asarray(named.variable, dtype="float32")
+        tensors[named.name] = np.ascontiguousarray(array.T if named.transpose else array)
     if not path.parent.is_dir():
         raise FileNotFoundError(f"folder {path.parent} does not exist: make it first")
     with replaced(path) as scratch:

@@ -1,7 +1,7 @@
 """Beam search with pools of alive and finished hypotheses and a length penalty.
 
-As in tensor2tensor, the search of "Attention Is All You Need" (section 6.1); the length penalty is
-that of Wu et al., "Google's Neural Machine Translation System", 2016, section 7.
+It works as in tensor2tensor, the search of "Attention Is All You Need" (section 6.1). The length
+penalty is that of Wu et al. 2016, "Google's Neural Machine Translation System", section 7.
 """
 
 import dataclasses
@@ -53,7 +53,7 @@ class _Finished(NamedTuple):
 
 
 class _Pools(NamedTuple):
-    """The state of every sentence; `closed` sentences are complete and change no more."""
+    """The state of every sentence; `closed` sentences are complete and no longer change."""
 
     index: tf.Tensor  # int32 scalar
     alive: _Alive
@@ -76,40 +76,41 @@ def beam_search(
     pad_token_id: int = 0,
     growing_axis: int | None = None,
 ) -> Hypotheses:
-    """Searches the texts with the best length-normalised log-probability.
+    """Finds the texts with the best length-normalised log-probability.
 
-    At each step the `2 * num_beams` best one-token extensions of a sentence's alive hypotheses are
-    looked at. Those that end move to the finished pool, which keeps the `num_hypotheses` best by
-    score and never touches a score again; the `num_beams` best of the others stay alive. A sentence
-    is closed when no alive hypothesis can enter its finished pool any more: its log-probability
-    can only fall, so that log_prob / penalty(longest allowed) bounds whatever may become of it. The
-    result is thus the same as without stopping early.
+    Each step considers the `2 * num_beams` best one-token extensions of a sentence's alive
+    hypotheses. Those that end move to the finished pool, which keeps the `num_hypotheses` best; a
+    finished score never changes. The `num_beams` best of the others stay alive. A sentence is
+    closed when no alive hypothesis can still enter its finished pool: log-probabilities only fall,
+    so log_prob / penalty(longest allowed) bounds every future score. Stopping early therefore
+    never changes the result.
 
-    A hypothesis that reaches its maximum length without an end token is cut there; cut hypotheses
-    fill, best first, only the places that finished ones left free. One beam is greedy search.
-    Equal scores are ordered by beam, then by token id.
+    A hypothesis that reaches its maximum length without an end token is cut there. Cut hypotheses,
+    best first, fill only the places that finished ones leave free. One beam is greedy search. Equal
+    scores are ordered by beam, then by token id.
 
     Args:
         step: the model, see `StepFunction`; it is fed batch * num_beams rows.
         start_token_ids: see `greedy_search`.
-        cache: see `greedy_search`: leaves (batch, ...), which the search repeats for the beams.
+        cache: see `greedy_search`; the search repeats its leaves (batch, ...) for the beams.
         end_token_id: see `greedy_search`.
         max_length: see `greedy_search`.
-        num_beams: alive hypotheses of a sentence (Hugging Face: num_beams; the paper: beam size).
-        num_hypotheses: how many to return, 1 to `num_beams`; default: `num_beams`. The best ones do
-            not depend on it, but with fewer the search can stop sooner.
-        length_penalty: the paper's alpha, 0 or more: a hypothesis of n tokens, its end token
-            counted, scores its log-probability / ((5 + n) / 6)^alpha. More favours longer texts.
+        num_beams: alive hypotheses per sentence (Hugging Face: num_beams; the paper: beam size).
+        num_hypotheses: how many to return, 1 to `num_beams` (the default). The best ones do not
+            depend on it, but with fewer the search can stop sooner.
+        length_penalty: the paper's alpha, 0 or more: a hypothesis of n tokens, including its end
+            token, scores its log-probability / ((5 + n) / 6)^alpha. Larger values favour longer
+            texts.
         min_length: see `greedy_search`.
         length_limits: see `greedy_search`.
         pad_token_id: see `greedy_search`.
         growing_axis: see `greedy_search`.
 
     Returns:
-        Hypotheses, distinct, finished ones first and each kind sorted by descending score.
+        Distinct hypotheses, finished ones first, each kind sorted by descending score.
 
     Raises:
-        ValueError: an argument is out of its range; the step's logits have no static width.
+        ValueError: an argument is out of range, or the step's logits have no static width.
 
     Example:
         >>> def coin(token_ids, index, cache):  # 0 pad, 1 start, 2 end, 3 heads, 4 tails
@@ -129,11 +130,11 @@ def beam_search(
     check_beams(num_beams, length_penalty)
     if not 1 <= num_hypotheses <= num_beams:
         raise ValueError(
-            f"num_hypotheses={num_hypotheses} must lie between 1 and num_beams={num_beams}"
+            f"num_hypotheses={num_hypotheses} must be between 1 and num_beams={num_beams}"
         )
     if num_beams == 1:
-        # Two candidates a step would let an end token that is only second best count as finished:
-        # more than greedy search, and not what anyone expects of one beam.
+        # With two candidates per step, an end token that is only second best would finish a text:
+        # more than greedy search, and not what one expects of one beam.
         greedy = greedy_search(
             step,
             start_token_ids,
@@ -163,13 +164,13 @@ def beam_search(
 
 
 def check_beams(num_beams: int, length_penalty: float) -> None:
-    """Raises ValueError where one is out of its range."""
+    """Raises ValueError if an argument is out of range."""
     if num_beams < 1:
         raise ValueError(f"num_beams={num_beams}: a search needs at least 1")
     if not 0 <= length_penalty < math.inf:
         raise ValueError(
-            f"length_penalty={length_penalty}: give 0 (none) or more; the search could not tell "
-            "when to stop with a negative one"
+            f"length_penalty={length_penalty}: give 0 (none) or more; with a negative one the "
+            "search could not tell when to stop"
         )
 
 
@@ -204,7 +205,7 @@ class _BeamSearch:
         return self.result(pools)
 
     def start(self, start_token_ids: tf.Tensor) -> _Pools:
-        """One alive hypothesis without tokens, no finished one."""
+        """The state before the first step: one empty alive hypothesis, none finished."""
         batch = dynamic_length(start_token_ids)
         alive = (batch, self.num_beams)
         finished = (batch, self.num_hypotheses)
@@ -231,7 +232,7 @@ class _BeamSearch:
             check_logits(logits, end_token_id=self.end_token_id, pad_token_id=self.pad_token_id)
         )
         normalizers = tf.reshape(log_normalizer(blocks), (-1, self.num_beams))
-        # Twice as many as beams: one a beam may be its end, so that enough others are left.
+        # Twice as many as beams: one per beam may be its end, and enough others must be left.
         candidates = best_continuations(
             pools.alive.log_probs - normalizers, blocks, 2 * self.num_beams
         )
@@ -251,7 +252,7 @@ class _BeamSearch:
         return _Pools(length, alive, finished, closed), cache
 
     def finish(self, pools: _Pools, candidates: Continuations, ends: tf.Tensor) -> _Finished:
-        """The finished pool once the candidates (batch, count) that end have entered it."""
+        """The finished pool after the candidates (batch, count) that end have entered it."""
         length = pools.index + 1
         enters = ends & (length >= self.bounds.shortest)[:, None] & ~pools.closed[:, None]
         scores = candidates.scores / _penalty(length, self.length_penalty)
@@ -260,7 +261,7 @@ class _BeamSearch:
         )  # (batch, num_hypotheses + count)
         scores, chosen = tf.math.top_k(scores, self.num_hypotheses)
         is_new = chosen >= self.num_hypotheses
-        # Where each one's tokens stand among those of the finished and then the alive pool.
+        # The row of each one's tokens among those of the finished and then the alive pool.
         old = tf.zeros_like(candidates.beams[:, :1]) + tf.range(self.num_hypotheses)
         sources = tf.concat([old, self.num_hypotheses + candidates.beams], axis=1)
         sources = tf.gather(sources, chosen, batch_dims=1)
@@ -285,7 +286,7 @@ class _BeamSearch:
         closed = pools.closed[:, None]
         log_probs = tf.where(closed, pools.alive.log_probs, log_probs)
         beams = tf.where(closed, tf.range(self.num_beams), beams)
-        # An empty slot holds no token of the vocabulary, yet the step is fed one.
+        # An empty slot has no token, yet the step must be fed one.
         is_empty = log_probs == _IMPOSSIBLE
         last_token_ids = tf.where(closed | is_empty, self.pad_token_id, last_token_ids)
         token_ids = tf.gather(pools.alive.token_ids, beams, batch_dims=1)
@@ -294,7 +295,7 @@ class _BeamSearch:
         return _Alive(token_ids, last_token_ids, log_probs), beams
 
     def result(self, pools: _Pools) -> Hypotheses:
-        """The finished hypotheses, followed by as many cut ones as there is place for."""
+        """The finished hypotheses, followed by as many cut ones as fit."""
         alive, finished = pools.alive, pools.finished
         # Unless a sentence has all the finished hypotheses it needs, its alive ones were cut here.
         cut_lengths = tf.zeros_like(alive.last_token_ids) + self.bounds.longest[:, None]

@@ -23,32 +23,32 @@ def greedy_search(
     pad_token_id: int = 0,
     growing_axis: int | None = None,
 ) -> Hypotheses:
-    """Appends the likeliest token until the end token comes or the maximum length is reached.
+    """Appends the likeliest token until the end token or the maximum length is reached.
 
-    Of equally likely tokens the one with the smallest id is taken. The loop stops as soon as every
+    Of equally likely tokens it takes the one with the smallest id. The loop stops as soon as every
     sentence is complete.
 
     Args:
         step: the model, see `StepFunction`.
-        start_token_ids: int32 (batch,), the token fed first for each sentence; batch may be 0.
+        start_token_ids: int32 (batch,), the first token to feed for each sentence; batch may be 0.
         cache: what the step remembers before the first token: leaves of shape (batch, ...).
-        end_token_id: the token that completes a text, or None for a model that has none.
-        max_length: width of the result, in tokens, the end token counted and the start token not.
+        end_token_id: the token that completes a text, or None if the model has none.
+        max_length: width of the result in tokens, with the end token but without the start token.
             A Python integer, or an int32 scalar tensor (not under XLA). 0 gives empty texts.
-        min_length: the end token is not allowed before it would make the text this long. What is
-            forbidden is skipped; the probabilities of the others stay what they were.
+        min_length: shortest length, including the end token, at which a text may end. Before that
+            the end token is skipped; the other tokens keep their probabilities.
         length_limits: int32 (batch,), a maximum length for each sentence (in the paper: number of
-            source tokens + 50); values beyond `max_length` count as `max_length`, and a limit below
+            source tokens + 50). Values above `max_length` count as `max_length`; a limit below
             `min_length` wins over it. Default: `max_length` for all.
-        pad_token_id: fills `token_ids` behind the end, and is fed for sentences that are complete.
+        pad_token_id: fills `token_ids` after the end, and is fed for complete sentences.
         growing_axis: the axis along which the leaves of the cache grow, see `decoding.step`.
 
     Returns:
-        Hypotheses with num_hypotheses = 1; the score is the sum of the log-probabilities of the
-        tokens, the end token included.
+        Hypotheses with num_hypotheses = 1. The score is the sum of the tokens' log-probabilities,
+        including the end token's.
 
     Raises:
-        ValueError: an argument is out of its range; the step's logits have no static width.
+        ValueError: an argument is out of range, or the step's logits have no static width.
 
     Example:
         >>> def count_up(token_ids, index, cache):  # the likeliest token is the next number

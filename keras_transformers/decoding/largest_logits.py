@@ -1,9 +1,9 @@
-"""The best tokens among a large vocabulary, without sorting or normalising all of it.
+"""Finds the best tokens of a large vocabulary without sorting or normalising all of it.
 
-On a CPU `tf.math.top_k` over all beams and tokens costs more than everything else in a search. Cut
-into blocks, the best `n` entries stand in the `n` blocks with the largest maxima, so one pass for
-the maxima and two tiny `top_k` find the same entries. Likewise a log-probability is needed for the
-chosen tokens only, so that the logits are never turned into a matrix of log-probabilities.
+On a CPU, `tf.math.top_k` over all beams and tokens costs more than everything else in a search. If
+the logits are cut into blocks, the best `n` entries are in the `n` blocks with the largest maxima,
+so one pass for the maxima and two tiny `top_k` find the same entries. And only the chosen tokens
+need a log-probability, so the logits never become a matrix of log-probabilities.
 `benchmarks/decode_overhead.py` measures the difference.
 """
 
@@ -19,7 +19,7 @@ class LogitBlocks(NamedTuple):
     """Logits cut into blocks of neighbouring tokens.
 
     Attributes:
-        values: float32 (rows, num_blocks, block_size); -inf behind the end of the vocabulary.
+        values: float32 (rows, num_blocks, block_size); -inf after the end of the vocabulary.
         maxima: float32 (rows, num_blocks), the largest value of each block.
     """
 
@@ -31,9 +31,9 @@ class Continuations(NamedTuple):
     """Beams extended by one token each, best first.
 
     Attributes:
-        scores: float32 (batch, count); -inf for what is impossible.
-        beams: int32 (batch, count), the beam within the sentence that is extended.
-        token_ids: int32 (batch, count), the token that is appended.
+        scores: float32 (batch, count); -inf for impossible ones.
+        beams: int32 (batch, count), the extended beam's number within its sentence.
+        token_ids: int32 (batch, count), the appended token.
     """
 
     scores: tf.Tensor
@@ -42,7 +42,7 @@ class Continuations(NamedTuple):
 
 
 def in_blocks(logits: tf.Tensor) -> LogitBlocks:
-    """Cuts logits (rows, vocabulary_size) into blocks; free where a block size divides evenly."""
+    """Cuts logits (rows, vocabulary_size) into blocks; free if a block size divides evenly."""
     vocabulary_size = logits.shape[1]
     sizes = range(_LARGEST_BLOCK, _SMALLEST_BLOCK - 1, -1)
     block_size = next((size for size in sizes if vocabulary_size % size == 0), _LARGEST_BLOCK // 2)
@@ -55,11 +55,11 @@ def in_blocks(logits: tf.Tensor) -> LogitBlocks:
 
 
 def log_normalizer(blocks: LogitBlocks) -> tf.Tensor:
-    """What to subtract from a row's logits to get log-probabilities: log(sum(exp(row))), (rows,).
+    """Computes log(sum(exp(row))), which turns logits into log-probabilities: (rows,).
 
-    It is read off at the likeliest token, whose probability is at least 1 / vocabulary_size and
-    therefore exact to rounding: log(sum(exp(row))) = logit - log(probability). On a CPU the fused
-    softmax beats exp, sum and log one after the other by a factor of two.
+    It equals logit - log(probability) at any token, and is read off at the likeliest one, whose
+    probability is at least 1 / vocabulary_size and therefore exact to rounding. On a CPU, the
+    fused softmax is twice as fast as exp, sum and log.
     """
     values, maxima = blocks
     flat = tf.reshape(values, (-1, values.shape[1] * values.shape[2]))
@@ -70,18 +70,18 @@ def log_normalizer(blocks: LogitBlocks) -> tf.Tensor:
 
 
 def best_continuations(offsets: tf.Tensor, blocks: LogitBlocks, count: int) -> Continuations:
-    """The `count` largest `offsets + logits` among all beams and tokens of each sentence.
+    """Finds the `count` largest `offsets + logits` among all beams and tokens of each sentence.
 
     Equal scores are ordered by beam, then by token, as `tf.math.top_k` over all of them would.
 
     Args:
         offsets: float32 (batch, num_beams), added to all logits of a beam; -inf drops the beam.
         blocks: the logits of batch * num_beams rows.
-        count: how many; fewer come back if there are not as many.
+        count: how many to find.
 
     Returns:
-        `min(count, num_beams * vocabulary_size)` continuations (or as many again with score -inf,
-        whose tokens mean nothing, where the vocabulary is padded to whole blocks).
+        `min(count, num_beams * vocabulary_size)` continuations. If the vocabulary is padded to
+        whole blocks, there may be more: their score is -inf and their tokens mean nothing.
     """
     num_beams = offsets.shape[1]
     num_blocks, block_size = blocks.values.shape[1:]

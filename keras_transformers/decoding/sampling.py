@@ -36,27 +36,27 @@ def sample(
     pad_token_id: int = 0,
     growing_axis: int | None = None,
 ) -> Hypotheses:
-    """Draws each token from the model's distribution, sharpened and filtered as asked.
+    """Draws each token from the model's distribution, with the given temperature and filters.
 
-    First the logits are divided by `temperature`, then the `top_k` likeliest tokens are kept (of
-    equally likely ones those with the smallest ids), then of these the smallest set of likeliest
-    tokens whose probabilities sum to at least `top_p` (all of those as likely as the last of them).
+    First the logits are divided by `temperature`. Then the `top_k` likeliest tokens are kept (of
+    equally likely ones, those with the smallest ids), and of these the smallest set of likeliest
+    tokens whose probabilities sum to at least `top_p`, with all that are as likely as its last.
 
-    The random numbers depend on the seed, the row and the position alone: the same call gives the
+    The random numbers depend only on the seed, the row and the position: the same call gives the
     same text in eager mode, in a graph and under XLA, whatever else is in the batch. They have 24
-    bits: of the tokens less likely than 1e-7 some never come, others more often than they should.
+    bits, so of the tokens less likely than 1e-7 some never come and others come too often.
 
     Args:
         step: the model, see `StepFunction`; it is fed batch * num_hypotheses rows.
         start_token_ids: see `greedy_search`.
-        cache: see `greedy_search`: leaves (batch, ...), which the search repeats.
+        cache: see `greedy_search`; the search repeats its leaves (batch, ...).
         end_token_id: see `greedy_search`.
         max_length: see `greedy_search`.
         seed: an integer or an integer scalar tensor; another seed gives another text.
-        num_hypotheses: independent texts drawn for each sentence; they may be equal.
-        temperature: above 0; below 1 sharpens the distribution, above 1 flattens it.
-        top_k: 1 to vocabulary_size; default: all tokens. Also makes drawing faster.
-        top_p: above 0, at most 1; default: 1, all tokens.
+        num_hypotheses: number of independent texts to draw for each sentence; they may be equal.
+        temperature: above 0; below 1 it sharpens the distribution, above 1 it flattens it.
+        top_k: 1 to vocabulary_size; by default all tokens. A small one makes drawing faster.
+        top_p: above 0, at most 1; by default 1, all tokens.
         min_length: see `greedy_search`.
         length_limits: see `greedy_search`.
         pad_token_id: see `greedy_search`.
@@ -64,10 +64,10 @@ def sample(
 
     Returns:
         Hypotheses in the order in which they were drawn. The score is the log-probability that the
-        model itself gives the text (temperature 1, nothing filtered), the end token included.
+        model itself gives the text (temperature 1, no filter), including the end token.
 
     Raises:
-        ValueError: an argument is out of its range; the step's logits have no static width.
+        ValueError: an argument is out of range, or the step's logits have no static width.
 
     Example:
         >>> def dice(token_ids, index, cache):
@@ -77,7 +77,7 @@ def sample(
         [0, 1, 2, 3, 4, 5]
     """
     if num_hypotheses < 1:
-        raise ValueError(f"num_hypotheses={num_hypotheses}: draw at least 1 text a sentence")
+        raise ValueError(f"num_hypotheses={num_hypotheses}: draw at least 1 text per sentence")
     if not 0 < temperature < math.inf:
         raise ValueError(
             f"temperature={temperature} must be above 0; for the likeliest tokens use greedy_search"
@@ -141,11 +141,11 @@ def sample_rows(
     pad_token_id: int = 0,
     growing_axis: int | None = None,
 ) -> Hypotheses:
-    """Draws a text for each row with the row's own options, which a server takes from requests.
+    """Draws a text for each row with options per row, which a server takes from requests.
 
-    What is drawn for a row depends on its options and its logits alone: other rows, and their
-    number, do not change it. Of equally likely tokens at the border of `top_k` all are kept.
-    Options out of their range are not refused: they may be tensors of a graph.
+    What is drawn for a row depends only on its options and its logits, not on other rows or their
+    number. If several tokens are as likely as the last of the `top_k`, all are kept. Options out of
+    range are not refused, because they may be tensors of a graph.
 
     Args:
         step: the model, see `StepFunction`.
@@ -157,12 +157,12 @@ def sample_rows(
         temperature: float32 (batch,), above 0.
         top_k: int32 (batch,), 0 (all tokens) to vocabulary_size.
         top_p: float32 (batch,), above 0, at most 1 (all tokens).
-        longest: no `max_length` is above it.
+        longest: an upper bound of `max_length`, known when the graph is built.
         pad_token_id: see `greedy_search`.
         growing_axis: see `greedy_search`.
 
     Returns:
-        Hypotheses, one per row, with scores as those of `sample`.
+        Hypotheses, one per row, with scores as in `sample`.
 
     Example:
         >>> def dice(token_ids, index, cache):
@@ -205,9 +205,9 @@ def sample_rows(
 
 
 def _uniform(seeds: Sequence[Any], count: int | tf.Tensor) -> tf.Tensor:
-    """Numbers in [0, 1) that two integers decide, float32 (count,)."""
-    # Philox by name: what "auto_select" picks depends on the device. Bits and not floats, because
-    # XLA makes other floats of the same bits.
+    """Draws numbers in [0, 1) that depend only on two integers: float32 (count,)."""
+    # Philox by name: what "auto_select" picks depends on the device. Bits, not floats, because XLA
+    # turns the same bits into other floats.
     bits = tf.random.stateless_uniform(
         [count],
         tf.stack([tf.cast(seed, tf.int64) for seed in seeds]),
@@ -220,14 +220,14 @@ def _uniform(seeds: Sequence[Any], count: int | tf.Tensor) -> tf.Tensor:
 
 
 def _keep_top_k(scores: tf.Tensor, top_k: tf.Tensor) -> tf.Tensor:
-    """Scores (rows, count) with -inf in place of all but each row's `top_k` largest."""
+    """Sets all but each row's `top_k` largest scores to -inf: (rows, count)."""
     largest, _ = tf.math.top_k(scores, tf.maximum(1, tf.reduce_max(tf.concat([top_k, [1]], 0))))
     border = tf.gather(largest, tf.maximum(top_k - 1, 0)[:, None], batch_dims=1)  # (rows, 1)
     return tf.where((top_k == 0)[:, None] | (scores >= border), scores, -float("inf"))
 
 
 def _keep_top_p(probabilities: tf.Tensor, top_p: tf.Tensor) -> tf.Tensor:
-    """(rows, count): those of each row's nucleus; all of them, exactly, where `top_p` is 1."""
+    """Keeps each row's nucleus; a row whose `top_p` is 1 stays exactly as it is: (rows, count)."""
     in_part = top_p < 1
     return tf.cond(
         tf.reduce_any(in_part),
@@ -243,10 +243,10 @@ def _forbid(log_probs: tf.Tensor, token_id: int, is_allowed: tf.Tensor) -> tf.Te
 
 
 def tempered(log_probs: tf.Tensor, temperature: float | tf.Tensor) -> tf.Tensor:
-    """The distribution sharpened by a temperature, (rows, count) like `log_probs`.
+    """Turns log-probabilities into probabilities at a temperature: (rows, count).
 
-    The largest is 0 before all are divided: however small the temperature, no infinity takes the
-    place of the likeliest. Filter by rank before: a large temperature makes ties.
+    The largest is moved to 0 before the division, so that even a tiny temperature does not turn the
+    likeliest into an infinity. Filter by rank first: a large temperature makes ties.
 
     Args:
         log_probs: float32 (rows, count), -inf where nothing may be drawn.
@@ -257,17 +257,18 @@ def tempered(log_probs: tf.Tensor, temperature: float | tf.Tensor) -> tf.Tensor:
 
 
 def keep_nucleus(probabilities: tf.Tensor, top_p: float | tf.Tensor) -> tf.Tensor:
-    """Sets to 0 what is not among the likeliest entries that together reach `top_p`.
+    """Keeps the likeliest entries that together reach `top_p` and sets the others to 0.
 
     The threshold is found by bisection over the bit patterns of the float32 numbers from 0 to 1,
-    which are ordered as the numbers are: 30 sums, several times faster than sorting a vocabulary.
+    which have the same order as the numbers: 30 sums, several times faster than sorting a
+    vocabulary.
 
     Args:
         probabilities: float32 (rows, count).
         top_p: in (0, 1), for all rows or (rows,).
 
     Returns:
-        float32 (rows, count), not normalised again.
+        float32 (rows, count), not renormalised.
     """
     rows = tf.shape(probabilities)[0]
 
@@ -279,7 +280,7 @@ def keep_nucleus(probabilities: tf.Tensor, top_p: float | tf.Tensor) -> tf.Tenso
         mass = tf.reduce_sum(tf.where(at_least(middle), probabilities, 0.0), axis=1)
         return tf.where(mass >= top_p, middle, low), tf.where(mass >= top_p, high, middle)
 
-    # The entries >= low reach top_p, those >= high do not; the two close in on the threshold.
+    # The entries >= low reach top_p, those >= high do not; the loop narrows the gap.
     low = tf.zeros([rows], tf.int32)
     high = tf.fill([rows], tf.bitcast(2.0, tf.int32))
     low, _ = tf.while_loop(lambda low, high: tf.reduce_any(high - low > 1), halve, (low, high))
@@ -289,11 +290,11 @@ def keep_nucleus(probabilities: tf.Tensor, top_p: float | tf.Tensor) -> tf.Tenso
 def draw(weights: tf.Tensor, uniform: tf.Tensor) -> tf.Tensor:
     """Draws an index from each row of weights by inverting the cumulative sum.
 
-    In two stages, block then entry: a cumulative sum over a whole vocabulary is slow on a CPU and
-    its rounding errors add up.
+    It does so in two stages, block then entry, because a cumulative sum over a whole vocabulary is
+    slow on a CPU and accumulates rounding errors.
 
     Args:
-        weights: float32 (rows, count), not negative, their sums above 0.
+        weights: float32 (rows, count), not negative, each row's sum above 0.
         uniform: float32 (rows,) in [0, 1).
 
     Returns:
@@ -310,12 +311,13 @@ def draw(weights: tf.Tensor, uniform: tf.Tensor) -> tf.Tensor:
 
 
 def _invert(weights: tf.Tensor, uniform: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """The entry (rows,) at which the share `uniform` of each row's sum is reached.
+    """Finds the entry (rows,) at which each row's cumulative sum reaches the share `uniform`.
 
-    Also returns how far into that entry, in [0, 1): a uniform number for a choice within it.
+    Also returns how far into that entry it is reached, in [0, 1): a uniform number for a choice
+    within the entry.
     """
     cumulative = tf.cumsum(weights, axis=1)
-    # Never an entry of weight 0, not even where sums made in parallel are not quite monotone.
+    # Never an entry of weight 0, even if sums computed in parallel are not quite monotone.
     reachable = tf.where(weights > 0, cumulative, 0.0)
     target = uniform * tf.reduce_max(reachable, axis=1)  # below the maximum, even when rounded
     is_beyond = tf.cast(reachable > target[:, None], tf.int32)

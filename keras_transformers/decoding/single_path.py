@@ -1,4 +1,4 @@
-"""Following one path per row: what greedy search and sampling have in common."""
+"""Follows one path per row: what greedy search and sampling have in common."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -23,7 +23,7 @@ ChooseFunction = Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tuple[tf.Tensor, tf
 
 
 class _Path(NamedTuple):
-    """The state of every row; `closed` rows are complete and change no more."""
+    """The state of every row; `closed` rows are complete and no longer change."""
 
     index: tf.Tensor  # int32 scalar
     last_token_ids: tf.Tensor  # int32 (rows,)
@@ -48,7 +48,7 @@ def follow_path(
     pad_token_id: int,
     growing_axis: int | None,
 ) -> Hypotheses:
-    """Extends each row by what `choose` picks until all are complete; see `greedy_search`."""
+    """Extends each row by the token `choose` picks until all are complete; see `greedy_search`."""
     start_token_ids = as_start_token_ids(start_token_ids)
     batch = dynamic_length(start_token_ids)
     max_length = as_max_length(max_length)

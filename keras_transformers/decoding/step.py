@@ -1,29 +1,30 @@
 """The contract between a search and a model: one step in, scored text out.
 
-A search knows no model. It is given a step function, which feeds one token of every row and returns
+A search knows no model. It takes a step function, which feeds one token of every row and returns
 the logits of the next one, and a cache, which is whatever the step must remember:
 
     logits, cache = step(token_ids, index, cache)
 
-A search over `batch` sentences with `num_beams` beams has `rows = batch * num_beams` rows; row
-`sentence * num_beams + beam`, so that a step may view `(rows, ...)` as `(batch, num_beams, ...)`.
+A search over `batch` sentences with `num_beams` beams has `rows = batch * num_beams` rows. Row
+`sentence * num_beams + beam` is a sentence's beam, so a step may view `(rows, ...)` as
+`(batch, num_beams, ...)`.
 
-* The cache is any structure that `tf.nest` knows, of tensors whose first axis is the rows: the keys
-  and values of self-attention, the state of a recurrent network. The caller gives it with one row a
+* The cache is any `tf.nest` structure of tensors whose first axis is the rows: the keys and values
+  of self-attention, the state of a recurrent network. The caller passes it with one row per
   sentence, `(batch, ...)`; the search repeats it for the beams and reorders it when beams change
   places.
-* What is the same for all beams of a sentence (keys and values of cross-attention, the source mask)
-  is no part of the cache: compute it once, close over it in the step function, and let the beams
-  share it by viewing the rows as `(batch, num_beams, ...)`. It is never repeated nor reordered.
-* A cache keeps its shapes, except that it may grow: with `growing_axis=2`, say, every leaf of shape
-  (rows, heads, time, head_dim) may get longer along its third axis at every step. Growing by
-  `tf.concat` from length 0 is much faster on a CPU than writing into a buffer of full length,
-  because attention then reads only what is there (`benchmarks/decode_overhead.py` compares them).
-  Under XLA use buffers of fixed shape.
-* To continue a prompt, run the model over all of it but its last token, give the cache that this
-  left and the last tokens as `start_token_ids`, and let the step add the offset to `index`.
-* Rows whose sentence is complete are still fed (its last token, then `pad_token_id`) until the last
-  one of the batch is; what the step answers for them is ignored.
+* What all beams of a sentence share (keys and values of cross-attention, the source mask) is not
+  part of the cache. Compute it once, close over it in the step function, and let the beams share it
+  by viewing the rows as `(batch, num_beams, ...)`. It is never repeated or reordered.
+* A cache keeps its shapes, except that it may grow: with `growing_axis=2`, every leaf of shape
+  (rows, heads, time, head_dim) may get longer along its third axis at each step. On a CPU, growing
+  by `tf.concat` from length 0 is much faster than writing into a buffer of full length, because
+  attention then reads only what is there (`benchmarks/decode_overhead.py` compares them). Under
+  XLA, use buffers of fixed shape.
+* To continue a prompt, run the model over all of it but the last token, pass the resulting cache
+  and the last tokens as `start_token_ids`, and let the step add the offset to `index`.
+* Rows of a complete sentence are still fed (its last token, then `pad_token_id`) until the whole
+  batch is complete; the step's results for them are ignored.
 """
 
 from typing import Any, NamedTuple, Protocol
@@ -37,7 +38,7 @@ Cache = Any
 
 
 class StepFunction(Protocol):
-    """One step of a model: feed a token a row, get the logits of the next."""
+    """One step of a model: feeds one token per row and returns the logits of the next."""
 
     def __call__(
         self, token_ids: tf.Tensor, index: tf.Tensor, cache: Cache
@@ -45,14 +46,13 @@ class StepFunction(Protocol):
         """Feeds the tokens at position `index`.
 
         Args:
-            token_ids: int32 (rows,), the tokens to feed: at index 0 the start tokens.
-            index: int32 scalar, the position at which they stand: 0, 1, ...
+            token_ids: int32 (rows,), the tokens to feed; at index 0 the start tokens.
+            index: int32 scalar, their position: 0, 1, ...
             cache: what the step returned at `index - 1`, its rows reordered.
 
         Returns:
-            Logits (rows, vocabulary_size) of the token at position `index + 1`, unnormalised, the
-            last axis statically known, -inf for a token that must not come; and the cache, in the
-            same structure.
+            Unnormalised logits (rows, vocabulary_size) of the token at position `index + 1`, with
+            a static last axis and -inf for a forbidden token; and the cache, in the same structure.
         """
         ...
 
@@ -62,12 +62,12 @@ class Hypotheses(NamedTuple):
 
     Attributes:
         token_ids: int32 (batch, num_hypotheses, max_length), without the start token, with the end
-            token where there is one, then `pad_token_id`.
-        lengths: int32 (batch, num_hypotheses), number of tokens, the end token counted.
-        scores: float32 (batch, num_hypotheses), see the search. -inf marks a slot for which there
-            was no hypothesis (more beams than possible texts); its length is 0.
-        finished: bool (batch, num_hypotheses), True where the end token came, False where the text
-            was cut at its maximum length.
+            token if there is one, then `pad_token_id`.
+        lengths: int32 (batch, num_hypotheses), number of tokens, including the end token.
+        scores: float32 (batch, num_hypotheses), see the search. -inf marks an empty slot (more
+            beams than possible texts); its length is 0.
+        finished: bool (batch, num_hypotheses), True if the text has its end token, False if it was
+            cut at its maximum length.
     """
 
     token_ids: tf.Tensor
@@ -77,11 +77,11 @@ class Hypotheses(NamedTuple):
 
 
 class LengthBounds(NamedTuple):
-    """The lengths that the hypotheses of each sentence may have, the end token counted.
+    """The lengths that the hypotheses of each sentence may have, including the end token.
 
     Attributes:
-        shortest: int32 (batch,); before it the end token is not allowed.
-        longest: int32 (batch,); there a hypothesis is cut.
+        shortest: int32 (batch,); the end token is not allowed before.
+        longest: int32 (batch,); a hypothesis is cut there.
     """
 
     shortest: tf.Tensor
@@ -94,15 +94,15 @@ def length_bounds(
     min_length: int,
     length_limits: tf.Tensor | None,
 ) -> LengthBounds:
-    """Combines the length options of a search; where they disagree the upper bound wins."""
+    """Combines the length options of a search; if they disagree, the upper bound wins."""
     if min_length < 0 or (isinstance(max_length, int) and min_length > max_length):
-        raise ValueError(f"min_length={min_length} must lie between 0 and max_length={max_length}")
+        raise ValueError(f"min_length={min_length} must be between 0 and max_length={max_length}")
     longest = tf.fill(tf.shape(start_token_ids), max_length)
     if length_limits is not None:
         length_limits = tf.convert_to_tensor(length_limits, tf.int32)
         if not length_limits.shape.is_compatible_with(start_token_ids.shape):
             raise ValueError(
-                f"length_limits has shape {length_limits.shape}: it takes one length a sentence, "
+                f"length_limits has shape {length_limits.shape}: give one length per sentence, "
                 f"{start_token_ids.shape}"
             )
         longest = tf.clip_by_value(length_limits, 0, longest)
@@ -110,10 +110,10 @@ def length_bounds(
 
 
 def as_max_length(max_length: Any) -> int | tf.Tensor:
-    """The width of the result: a Python integer where it is statically known, else an int32 scalar.
+    """The width of the result, as a Python integer if statically known, else an int32 scalar.
 
     Raises:
-        ValueError: it is no integer, or negative.
+        ValueError: it is not an integer, or negative.
     """
     max_length = tf.convert_to_tensor(max_length)
     if not max_length.dtype.is_integer or max_length.shape.rank != 0:
@@ -127,7 +127,7 @@ def as_max_length(max_length: Any) -> int | tf.Tensor:
 
 
 def as_start_token_ids(start_token_ids: Any) -> tf.Tensor:
-    """The start tokens as an int32 vector, one a sentence.
+    """The start tokens as an int32 vector, one per sentence.
 
     Raises:
         ValueError: they are not a vector.
@@ -135,17 +135,17 @@ def as_start_token_ids(start_token_ids: Any) -> tf.Tensor:
     start_token_ids = tf.cast(tf.convert_to_tensor(start_token_ids), tf.int32)
     if start_token_ids.shape.rank != 1:
         raise ValueError(
-            f"start_token_ids has shape {start_token_ids.shape}: it takes one token a sentence, "
-            "(batch,); tf.fill([batch], start_token_id) makes them"
+            f"start_token_ids has shape {start_token_ids.shape}: give one token per sentence, "
+            "(batch,), such as tf.fill([batch], start_token_id)"
         )
     return start_token_ids
 
 
 def check_logits(logits: tf.Tensor, **special_token_ids: int | None) -> tf.Tensor:
-    """The logits as float32, once their shape and the special tokens are known to be sound.
+    """Checks the logits' shape and the special tokens, and returns the logits as float32.
 
     Raises:
-        ValueError: they are no matrix of static width, or a special token is no column of it.
+        ValueError: the logits are not a matrix of static width, or lack a special token's column.
     """
     logits = tf.convert_to_tensor(logits)
     if logits.shape.rank != 2 or logits.shape[1] is None:
@@ -163,7 +163,7 @@ def check_logits(logits: tf.Tensor, **special_token_ids: int | None) -> tf.Tenso
 
 
 def dynamic_length(vector: tf.Tensor) -> int | tf.Tensor:
-    """Length of the first axis: a Python number where it is statically known, else a scalar."""
+    """Length of the first axis, as a Python number if statically known, else a scalar tensor."""
     return vector.shape[0] if vector.shape[0] is not None else tf.shape(vector)[0]
 
 
@@ -182,7 +182,7 @@ def loop_shapes(state: Any, cache: Cache, growing_axis: int | None) -> Any:
         if growing_axis is not None:
             if not 1 <= growing_axis < len(shape):
                 raise ValueError(
-                    f"growing_axis={growing_axis} is no axis after the rows of a cache leaf of "
+                    f"growing_axis={growing_axis} is not an axis after the rows of a cache leaf of "
                     f"shape {leaf.shape}"
                 )
             shape[growing_axis] = None

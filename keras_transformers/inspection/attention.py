@@ -9,12 +9,12 @@ __all__ = ["attention_picture", "attention_pictures"]
 
 
 def attention_pictures(source_tokens: Any, target_tokens: Any, attention: Any) -> np.ndarray:
-    """A picture a sentence, from what an export's `attend` returns.
+    """Draws one picture per sentence from what an export's `attend` signature returns.
 
     Args:
         source_tokens: strings or bytes (batch, source), padded with empty ones.
-        target_tokens: likewise (batch, target).
-        attention: (batch, target, source).
+        target_tokens: the same for targets, (batch, target).
+        attention: weights (batch, target, source).
 
     Returns:
         uint8 (batch, height, width, 3), see `attention_picture`.
@@ -27,15 +27,15 @@ def attention_pictures(source_tokens: Any, target_tokens: Any, attention: Any) -
 def attention_picture(
     source_tokens: Sequence[str], target_tokens: Sequence[str], attention: np.ndarray
 ) -> np.ndarray:
-    """Draws which source token (column) each target token (row) looked at: the darker, the more.
+    """Draws how much each target token (row) attends to each source token (column): darker is more.
 
     Args:
-        source_tokens: names of the columns; empty ones, padding, are left out at the end.
-        target_tokens: names of the rows; likewise.
-        attention: (target, source), weights from 0 to 1.
+        source_tokens: names of the columns; empty ones at the end are padding and left out.
+        target_tokens: names of the rows, likewise.
+        attention: weights from 0 to 1, (target, source).
 
     Returns:
-        uint8 (height, width, 3) in 0 to 255, always of one size, so that pictures can be batched.
+        uint8 (height, width, 3), 0 to 255, always the same size, so that pictures can be batched.
 
     Raises:
         ImportError: matplotlib is not installed.

@@ -1,9 +1,9 @@
-"""How many floating-point operations a model's matrix products take, layer by layer.
+"""Counts the floating-point operations of a model's matrix products, layer by layer.
 
-One multiplication and one addition count as two operations, as in the figures that makers of
-accelerators give. Counted is what the formulas of the papers count: products with matrices, and in
-attention those of queries with keys and of probabilities with values. Norms, softmax, activations
-and look-ups of embeddings are left out: they take time, but hardly any of these operations.
+A multiplication and an addition count as two operations, as in the figures of accelerator makers.
+As in the papers' formulas, the count covers products with matrices, and in attention those of
+queries with keys and of probabilities with values. Norms, softmax, activations and embedding
+look-ups are left out: they take time, but hardly any of these operations.
 """
 
 import functools
@@ -41,12 +41,12 @@ __all__ = [
     "update_cost",
 ]
 
-# Forward, and backward for the inputs and for the weights: as many products each.
+# Forward, backward for the inputs, and backward for the weights take equally many products.
 _TRAINING_PASSES = 3
 _WITHOUT_PRODUCTS = (keras.layers.Embedding, PositionEmbedding, ClassToken)
 
 Shape = tuple[int, ...]
-Rule = Callable[..., int]  # called as the layer is, the layer itself first; its operations
+Rule = Callable[..., int]  # takes the layer and the arguments of its call; returns operations
 
 
 @dataclass(frozen=True)
@@ -63,10 +63,10 @@ class FlopsRow:
 
 
 class UpdateCost(NamedTuple):
-    """What an update takes; `training.runs.callbacks(..., **cost._asdict())` logs by it.
+    """What an update costs, for the logs.
 
     Attributes:
-        tokens_per_step: real tokens, of all replicas.
+        tokens_per_step: real tokens of all replicas.
         flops_per_step: operations, forward and backward.
     """
 
@@ -80,27 +80,27 @@ def flops_table(
     *,
     rules: Mapping[type, Rule] | None = None,
 ) -> list[FlopsRow]:
-    """The operations of a forward pass, layer by layer; layers without products are left out.
+    """Counts the operations of a forward pass, layer by layer, leaving out layers without products.
 
-    Padding counts like text, as it does for the machine. A causal mask takes nothing off: the
-    scores that it hides are computed too.
+    Padding counts like text, because the machine computes it too. For the same reason a causal mask
+    saves nothing.
 
     Args:
-        model: a functional model with named inputs, of this package's layers, dense ones and Keras'
-            recurrent ones; nothing of it is computed.
-        input_shapes: of each input, batch first: {"token_ids": (32, 128), ...}.
-        rules: for classes of layers that are not known here, how many operations a call takes.
+        model: a functional model with named inputs, made of this package's layers, dense layers and
+            Keras' recurrent layers. Nothing is computed.
+        input_shapes: the shape of each input, batch first: {"token_ids": (32, 128), ...}.
+        rules: for layer classes unknown here, a function that counts the operations of a call.
 
     Returns:
-        Rows in the order of the graph; a layer that is used twice has two.
+        Rows in the order of the graph; a layer that is used twice has two rows.
 
     Raises:
-        ValueError: inputs other than the model's, or a layer with matrices that has no rule.
+        ValueError: the inputs are not the model's, or a layer with matrices has no rule.
 
     Example:
         >>> from keras_transformers.models.gpt import gpt
         >>> model = gpt(vocabulary_size=50, num_layers=1, num_heads=2, hidden_dim=8,
-        ...                   max_sequence_length=16)
+        ...             max_sequence_length=16)
         >>> for row in flops_table(model, {"token_ids": (1, 4)}):
         ...     print(row.name, row.flops)
         decoder_layer_0 6656
@@ -118,7 +118,7 @@ def flops_table(
         flops = _flops(_RULES | dict(rules or {}), layer, *args, **kwargs)
         if flops:
             rows.append(FlopsRow(layer.name, flops))
-        if isinstance(layer, EncoderLayer | DecoderLayer):  # spares tracing the layer
+        if isinstance(layer, EncoderLayer | DecoderLayer):  # saves tracing the layer
             return keras.KerasTensor(args[0].shape, dtype=layer.compute_dtype)
         return layer.compute_output_spec(*args, **kwargs)
 
@@ -137,7 +137,7 @@ def forward_flops(
     *,
     rules: Mapping[type, Rule] | None = None,
 ) -> int:
-    """The operations of a forward pass over a batch; see `flops_table`."""
+    """Counts the operations of a forward pass over a batch; see `flops_table`."""
     return sum(row.flops for row in flops_table(model, input_shapes, rules=rules))
 
 
@@ -147,11 +147,11 @@ def training_flops(
     *,
     rules: Mapping[type, Rule] | None = None,
 ) -> int:
-    """The operations of an update: three times the forward pass; see `flops_table`.
+    """Counts the operations of an update, three times the forward pass; see `flops_table`.
 
-    It is what "model FLOP utilisation" divides by the time of an update and the peak of the
-    accelerators (Chowdhery et al. 2022, "PaLM", appendix B). Layers that do not train count as
-    well, so with a frozen encoder it is too high.
+    Divided by the time of an update and the accelerators' peak, it gives the "model FLOP
+    utilisation" (Chowdhery et al. 2022, "PaLM", appendix B). Frozen layers count like trained ones,
+    so with a frozen encoder it is too high.
     """
     return _TRAINING_PASSES * forward_flops(model, input_shapes, rules=rules)
 
@@ -164,24 +164,24 @@ def update_cost(
     other_lengths: Mapping[str, float] | None = None,
     rules: Mapping[type, Rule] | None = None,
 ) -> UpdateCost:
-    """The mean cost of an update where batches differ in rows and lengths.
+    """Computes the mean cost of an update when batches differ in rows and lengths.
 
-    It is that of `rows` rows of the mean length, which real tokens alone make up: padding is no
-    work that the model needs, and what it takes shows as lower utilisation. The scores of attention
-    grow with the square of a length, so that theirs is the mean's, not the mean of theirs.
+    That is the cost of `rows` rows of the mean length, counting only real tokens: the model does
+    not need padding, so the time it takes shows as lower utilisation. Attention scores grow with
+    the square of the length; they are counted at the mean length, not averaged.
 
     Args:
-        model: as of `flops_table`.
-        rows: of an update: examples of a pass, by its updates.
-        length: real tokens of a row, mean of a pass, that stand for each size of an input that is
-            not fixed; or one for each input, where they differ, whose sum is a row's tokens.
-        other_lengths: of inputs that hold no tokens, such as the positions of masks.
-        rules: as of `flops_table`.
+        model: as for `flops_table`.
+        rows: mean rows per update: the examples of an epoch divided by its updates.
+        length: mean number of real tokens per row, used for every input size that is not fixed; or
+            one number per input, if they differ, whose sum is a row's tokens.
+        other_lengths: lengths of inputs that hold no tokens, such as mask positions.
+        rules: as for `flops_table`.
 
     Example:
         >>> from keras_transformers.models.gpt import gpt
         >>> model = gpt(vocabulary_size=50, num_layers=1, num_heads=2, hidden_dim=8,
-        ...                   max_sequence_length=16)
+        ...             max_sequence_length=16)
         >>> update_cost(model, rows=2.5, length=4)
         UpdateCost(tokens_per_step=10.0, flops_per_step=73920.0)
     """
@@ -198,7 +198,7 @@ def update_cost(
 
 
 def _flops(rules: Mapping[type, Rule], layer: Any, *args: Any, **kwargs: Any) -> int:
-    """The operations of one layer's forward pass on inputs of these shapes."""
+    """Counts the operations of one layer's forward pass on inputs of these shapes."""
     for kind, rule in rules.items():
         if isinstance(layer, kind):
             return rule(layer, *args, **kwargs)
@@ -208,7 +208,7 @@ def _flops(rules: Mapping[type, Rule], layer: Any, *args: Any, **kwargs: Any) ->
     if matrices:
         raise ValueError(
             f"no rule for the operations of layer {layer.name!r}, a {type(layer).__name__} with "
-            f"{', '.join(matrices)}: count them by hand, or leave the utilisation out"
+            f"{', '.join(matrices)}: add one to `rules`, or leave the utilisation out"
         )
     return 0
 
@@ -238,7 +238,7 @@ def _attention(layer: MultiHeadAttention, query: Any, value: Any = None, **_: An
     projections = sum(_dense(dense, inputs) for dense, inputs in products)
     batch, query_length, _features = query.shape
     output = 2 * batch * query_length * math.prod(layer.output_projection.kernel.shape)
-    # Scores, and sums of values: each head its share of the width.
+    # Scores and weighted sums of values: each head has its share of the width.
     return projections + output + 4 * batch * query_length * value.shape[1] * layer.hidden_dim
 
 
@@ -260,7 +260,7 @@ def _decoder_layer(layer: DecoderLayer, inputs: Any, encoder_output: Any, **_: A
 
 
 def _cell(cell: Any) -> int:
-    """Of one step of one row: each matrix is used once."""
+    """Counts one step of one row, which uses each matrix once."""
     return 2 * sum(math.prod(weight.shape) for weight in cell.weights if len(weight.shape) > 1)
 
 
@@ -281,7 +281,7 @@ def _recurrent_decoder(
     flops = batch * steps * sum(map(_cell, layer.cells))
     if layer.attention:
         flops += _rnn_attention(layer.attention, layer.units, steps, encoded["memory"])
-    if layer.context_projection:  # of the context of each step, or of the one that all have
+    if layer.context_projection:  # of each step's context, or of the one that all steps share
         uses = steps if layer.attention else 1
         flops += 2 * batch * uses * math.prod(layer.context_projection.kernel.shape)
     if layer.readout:
@@ -291,7 +291,7 @@ def _recurrent_decoder(
 
 
 def _rnn_attention(layer: RnnAttention, query_dim: int, queries: int, memory: Any) -> int:
-    """Projections of the queries and, once, of the keys; scores; sums of what is looked at."""
+    """Counts the projections of queries and, once, of keys; the scores; the weighted sums."""
     batch, source, width = memory.shape
     keys = {"general": query_dim, "dot": width}.get(layer.kind, 0)
     flops = 2 * batch * queries * source * (keys + width)
@@ -300,7 +300,7 @@ def _rnn_attention(layer: RnnAttention, query_dim: int, queries: int, memory: An
     if layer.kind == "additive":
         flops += 2 * batch * queries * math.prod(layer.query.kernel.shape)
         flops += 2 * batch * queries * source * math.prod(layer.score.kernel.shape)
-    if layer.kind == "location":  # one score for each position that it knows
+    if layer.kind == "location":  # one score for each position it knows
         flops += 2 * batch * queries * math.prod(layer.score.kernel.shape)
     return flops
 
@@ -326,7 +326,7 @@ def _highway(layer: Highway, inputs: Any) -> int:
     return _dense(layer.carry, inputs) + _dense(layer.transform, inputs)
 
 
-# The first that fits: a pooler is a dense layer too.
+# The first match counts: a pooler is also a dense layer.
 _RULES: dict[type, Rule] = {
     FirstTokenPooler: _pooler,
     keras.layers.Dense: _dense,

@@ -1,4 +1,4 @@
-"""Parameter accounting: each layer's exact count and the formula that it comes from."""
+"""Parameter accounting: each layer's exact count, and the formula behind it."""
 
 import math
 import re
@@ -21,10 +21,10 @@ class ParameterRow:
     """One line of a model's table.
 
     Attributes:
-        name: the layer's, or for a part of a layer "layer/part".
-        output_shape: of the layer, None for unknown sizes; None for a part of a layer.
-        num_parameters: exact; a weight shared by several layers counts in the first alone.
-        formula: the same number in symbols, "4H^2+4H".
+        name: the layer's name; "layer/part" for a part of a layer.
+        output_shape: of the layer, with None for unknown sizes; None for a part of a layer.
+        num_parameters: exact count; a weight shared by several layers counts only in the first.
+        formula: the same number in symbols, such as "4H^2+4H".
     """
 
     name: str
@@ -34,15 +34,15 @@ class ParameterRow:
 
 
 def parameter_table(model: keras.Model, symbols: Mapping[str, int]) -> list[ParameterRow]:
-    """A model's layers in order; below a layer that has parts (an encoder layer), its parts.
+    """Lists a model's layers in order, each followed by its parts, if it has any.
 
     Args:
         model: a functional model.
         symbols: letters for sizes, such as {"V": 30522, "P": 512, "H": 768, "I": 3072}. A size
-            that no letter has stays a number, so that every formula is exact.
+            without a letter stays a number, so every formula is exact.
 
     Returns:
-        Rows; those without "/" in the name add up to `model.count_params()`.
+        Rows; those without "/" in their name add up to `model.count_params()`.
     """
     seen: set[int] = set()
     rows = []
@@ -93,9 +93,9 @@ def _formula(variables: Iterable[Any], symbols: Mapping[str, int]) -> str:
 
 
 def _letter(size: int, path: str, position: int, symbols: Mapping[str, int]) -> str | None:
-    """The letter for a size. Where two letters are equal the variable's place decides.
+    """The letter for a size. If two letters have the same value, the variable's place decides.
 
-    An embedding's rows are the vocabulary or the positions, and nothing else is.
+    Only an embedding's rows are the vocabulary or the positions.
     """
     is_rows = path.endswith("embeddings") and position == 0
     rows_letter = "P" if "position" in path else "V"
@@ -118,11 +118,11 @@ def _term(count: int, letters: tuple[str, ...]) -> str:
 def agrees_with_figure(count: int, figure: str) -> bool:
     """Whether an exact count rounds to a printed figure.
 
-    A trailing zero counts as rounded: 109,482,240 agrees with "110M", 336,226,108 with "340M".
+    Trailing zeros count as rounded: 109,482,240 agrees with "110M", 336,226,108 with "340M".
 
     Args:
         count: the exact number.
-        figure: "110M", "1.5B", "117M".
+        figure: a printed count, such as "110M" or "1.5B".
 
     Raises:
         ValueError: the figure is not a number with an optional unit K, M or B.

@@ -252,7 +252,7 @@ def test_a_configuration_builds_its_model(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        ({"model_type": "deit"}, "model_type='deit'; only 'vit' is known"),
+        ({"model_type": "deit"}, "model_type is 'deit'; only 'vit'"),
         ({"qkv_bias": False}, "qkv_bias=False; only True"),
         ({"hidden_act": "quick_gelu"}, "hidden_act='quick_gelu'; known are gelu"),
         ({"hidden_size": None}, "has no field 'hidden_size'"),
@@ -265,9 +265,9 @@ def test_configurations_that_do_not_fit(tmp_path, changes, text):
 
 
 def test_files_that_are_no_configuration(tmp_path):
-    with pytest.raises(FileNotFoundError, match="config.json does not exist"):
+    with pytest.raises(FileNotFoundError, match="config.json: no such file"):
         read_vit_config(tmp_path)
-    for text, message in (("{", "not a JSON object"), ("[]", "not a JSON object but a list")):
+    for text, message in (("{", "not JSON"), ("[]", "a JSON list, expected an object")):
         (tmp_path / "config.json").write_text(text)
         with pytest.raises(ValueError, match=message):
             read_vit_config(tmp_path)
