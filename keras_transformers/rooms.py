@@ -16,7 +16,7 @@ def open_room(
     """The `__getattr__` and `__dir__` of a room, which import its modules on first use.
 
     A module joins its room by being there, and shows the names of its `__all__`, so that a new file
-    needs no entry in a list elsewhere.
+    needs no entry in a list elsewhere. A room also shows the public names of its sub-rooms.
 
     Args:
         name: of the room, its `__name__`.
@@ -55,13 +55,19 @@ def open_room(
 
 @functools.cache
 def _modules(room: str) -> dict[str, tuple[str, ...]]:
-    """Each module of a room and the names in its `__all__`, read without importing it."""
+    """Each module of a room and the names that it shows, read without importing it."""
     spec = importlib.util.find_spec(room)
     places = [] if spec is None else list(spec.submodule_search_locations or ())
     return {
-        found.name: () if found.ispkg else _all(Path(places[0], f"{found.name}.py"))
+        found.name: _names_of_room(f"{room}.{found.name}")
+        if found.ispkg
+        else _all(Path(places[0], f"{found.name}.py"))
         for found in pkgutil.iter_modules(places)
     }
+
+
+def _names_of_room(room: str) -> tuple[str, ...]:
+    return tuple(name for names in _modules(room).values() for name in names)
 
 
 def _all(file: Path) -> tuple[str, ...]:

@@ -123,7 +123,7 @@ def _serve(parsed: argparse.Namespace) -> int:
 
 def _models(parsed: argparse.Namespace) -> Any:
     """What to serve: a list, or what reads the config file anew."""
-    from keras_transformers.serving.model_config import (
+    from keras_transformers.serving.server.settings import (
         check_models,
         model_settings,
         read_model_config,
@@ -150,7 +150,7 @@ def _tls(parsed: argparse.Namespace) -> Any:
 
 
 def _run_until_told(server: Any, host: str, *, encrypted: bool) -> int:
-    from keras_transformers.serving.hosts import is_loopback
+    from keras_transformers.serving.server.hosts import is_loopback
 
     told = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):

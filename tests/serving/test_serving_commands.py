@@ -72,7 +72,7 @@ def test_ask_reads_stdin(server, capsys, monkeypatch):
         (("serve", "a", "--config", "b"), "not both"),
         (("serve", "nowhere"), "no such folder"),
         (("serve", "--config", "nowhere"), "no such file"),
-        (("serve", ".", "--rest-port", "-1", "--grpc-port", "-1"), "give one at least"),
+        (("serve", ".", "--rest-port", "-1", "--grpc-port", "-1"), "give at least one"),
         (("serve", ".", "--tls-key", "k"), "go together"),
         (("serve", ".", "--tls-certificate", "c", "--tls-key", "k"), "c: no such file"),
         (("serve", ".", "--max-requests", "0"), "max_requests is 0"),

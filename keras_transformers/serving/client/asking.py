@@ -8,28 +8,21 @@ from typing import Any, Self, TypeVar
 
 import numpy as np
 
-from keras_transformers.serving.errors import Code, RequestError
-from keras_transformers.serving.results import Result, cut, typed
-from keras_transformers.serving.transports import (
+from keras_transformers.pipelines import results
+from keras_transformers.pipelines.results import Result
+from keras_transformers.serving.client.target import Target, connect
+from keras_transformers.serving.client.transport import (
     Features,
     ModelVersion,
     SignatureInfo,
-    Target,
     Transport,
     VersionStatus,
-    connect,
+    as_bytes,
 )
+from keras_transformers.serving.protocol.errors import Code, RequestError
 
 __all__ = ["Client"]
 
-# Names of the inputs of exports that take one text or two, in order.
-_TEXT_INPUTS = (
-    ("text",),
-    ("prompt",),
-    ("text", "text_b"),
-    ("text_a", "text_b"),
-    ("question", "context"),
-)
 _RETRIED = (Code.UNAVAILABLE, Code.RESOURCE_EXHAUSTED)
 _FIRST_PAUSE_S = 0.05
 _LONGEST_PAUSE_S = 2.0
@@ -44,14 +37,14 @@ class Client:
         target: "http://host:port" or "https://..." for REST; "host:port" for gRPC, with
             "grpcs://" before it for TLS.
         timeout_s: seconds for each request, its repetitions included.
-        max_attempts: how often a request is sent at most. Only what the server did not take on
+        max_attempts: how often a request is sent at most. Only what the server did not accept
             (UNAVAILABLE, RESOURCE_EXHAUSTED) is sent again, after a growing pause.
         batch_size: rows of one request, at most.
-        root_certificates: a PEM file of who must have signed the server's certificate; the
-            system's by default.
+        root_certificates: a PEM file of the authorities that may have signed the server's
+            certificate; the system's by default.
 
     Raises:
-        ValueError: the target is neither.
+        ValueError: the target is neither, or a number is not positive.
         FileNotFoundError: there is no such file of certificates.
 
     Example:
@@ -94,7 +87,7 @@ class Client:
         """What a model answers to texts.
 
         Args:
-            texts: one a row: texts, prompts, questions.
+            texts: one per row: texts, prompts or questions.
             texts_b: the second text of each pair, or the context of each question.
             model: its name.
             version: its number; the label's or the latest by default.
@@ -102,8 +95,8 @@ class Client:
             signature_name: which of its signatures.
 
         Returns:
-            One result a text: of the type in `results` that has the model's outputs, a dict where
-            none has.
+            One result per text, of the type in `pipelines.results` that has the model's outputs; a
+            dict where no type has them.
 
         Raises:
             RequestError: the server refused or failed.
@@ -117,7 +110,7 @@ class Client:
             label=label,
             signature_name=signature_name,
         )
-        return [typed(row) for row in rows]
+        return [results.typed(row) for row in rows]
 
     def rows(
         self,
@@ -129,16 +122,16 @@ class Client:
         label: str | None = None,
         signature_name: str = "serving_default",
     ) -> list[dict[str, Any]]:
-        """As `ask`; each answer is a dict, output name -> str, number or nested list."""
+        """As `ask`, but each answer is a dict: output name -> str, number or nested list."""
         found = self._signature(ModelVersion(model, version, label), signature_name)
         columns = [texts] if texts_b is None else [texts, texts_b]
-        names = next((n for n in _TEXT_INPUTS if set(n) == set(found.inputs)), ())
+        names = results.text_inputs(list(found.inputs))
         if len(names) != len(columns) or len({len(column) for column in columns}) != 1:
             raise ValueError(
                 f"signature {signature_name!r} of {model} takes {', '.join(found.inputs)}, not "
                 f"{' and '.join(str(len(column)) for column in columns)} texts"
             )
-        free = [name for name, info in found.outputs.items() if info.grows]
+        padded = [name for name, info in found.outputs.items() if info.grows]
         rows: list[dict[str, Any]] = []
         for start in range(0, len(texts), self._batch_size):
             batch = {
@@ -148,9 +141,7 @@ class Client:
             outputs = self.predict(
                 batch, model=model, version=version, label=label, signature_name=signature_name
             )
-            for values in zip(*(outputs[name] for name in sorted(outputs)), strict=True):
-                row = dict(zip(sorted(outputs), map(_plain, values), strict=True))
-                rows.append(cut(row, free))
+            rows.extend(results.rows(outputs, padded))
         return rows
 
     def predict(
@@ -176,7 +167,7 @@ class Client:
 
         Raises:
             RequestError: the server refused or failed.
-            ValueError: an input cannot be made an array of the signature's dtype.
+            ValueError: an input does not fit an array of the signature's dtype.
         """
         spec = ModelVersion(model, version, label)
         found = self._signature(spec, signature_name)
@@ -226,7 +217,7 @@ class Client:
         label: str | None = None,
         signature_name: str = "regress",
     ) -> list[float]:
-        """One Regress request: a value an example; arguments and errors as `classify`."""
+        """One Regress request: a value per example; arguments and errors as `classify`."""
         spec = ModelVersion(model, version, label)
         return self._retrying(lambda s: self._transport.regress(spec, signature_name, examples, s))
 
@@ -279,14 +270,14 @@ class Client:
         return found
 
     def _retrying(self, send: Callable[[float], _T]) -> _T:
-        """Sends a request, with the seconds it has left, until it is taken on or time is up."""
+        """Sends a request, with the seconds left, until it is accepted or time is up."""
         deadline = monotonic() + self._timeout_s
         pause_s = _FIRST_PAUSE_S
         for attempt in range(1, self._max_attempts + 1):
             try:
                 return send(max(0.001, deadline - monotonic()))
             except RequestError as error:
-                drawn_s = pause_s * (0.5 + random.random())  # so that clients do not march in step
+                drawn_s = pause_s * (0.5 + random.random())  # so that clients do not retry in step
                 if (
                     error.code not in _RETRIED
                     or attempt == self._max_attempts
@@ -314,14 +305,5 @@ def _strings(value: Any) -> np.ndarray:
     for index, item in enumerate(array.reshape(-1)):
         if not isinstance(item, str | bytes):
             raise ValueError(f"a text is expected, not {item!r:.200}")
-        flat[index] = item.encode("utf-8", "surrogateescape") if isinstance(item, str) else item
+        flat[index] = as_bytes(item)
     return flat.reshape(array.shape)
-
-
-def _plain(value: Any) -> Any:
-    """A numpy value as JSON takes it."""
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "replace")
-    if isinstance(value, np.ndarray):
-        return [_plain(item) for item in value]
-    return value.item()

@@ -1,4 +1,4 @@
-"""The values of a JSON document: what a request's object is, and which tensor elements fit.
+"""The values of a JSON document: what counts as a request, and which values fit a tensor.
 
 The rules and the messages are those of TF Serving's util/json_tensor.cc.
 """
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from keras_transformers.serving.errors import invalid
+from keras_transformers.serving.protocol.errors import invalid
 
 _TYPE_NAMES = {"float32": "float", "float64": "double", "float16": "half"}
 
@@ -23,7 +23,7 @@ def parse(body: bytes) -> dict[str, Any]:
     NaN, Infinity and -Infinity are numbers here, as in TF Serving.
 
     Raises:
-        RequestError: it is no JSON, or no object.
+        RequestError: it is not JSON, or not an object.
     """
     if not body.strip():
         raise invalid("JSON Parse error: The document is empty")
@@ -50,7 +50,7 @@ def signature_name(document: Mapping[str, Any]) -> str:
 
 
 def scalar(value: Any, dtype: Any) -> Any:
-    """One JSON value as numpy takes it for a dtype."""
+    """One JSON value as an element of an array of this dtype."""
     if dtype == tf.string:
         if isinstance(value, dict):
             return from_base64(value)
@@ -93,7 +93,7 @@ def decimal(value: int | float, dtype: Any) -> float:
 
 
 def is_object(value: Any) -> bool:
-    """Whether it is a JSON object that names things, hence no binary value."""
+    """Whether it is a JSON object of names, not a binary value."""
     return isinstance(value, dict) and not is_base64(value)
 
 
@@ -107,7 +107,7 @@ def from_base64(value: dict[str, Any]) -> bytes:
     if not is_base64(value):
         raise invalid(f"JSON Value: {shorten(value)} not formatted correctly for base64 data")
     text = value["b64"]
-    try:  # padding may be missing, as absl::Base64Unescape has it
+    try:  # padding may be missing, as in absl::Base64Unescape
         return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
     except (binascii.Error, ValueError):
         raise invalid("Unable to base64 decode") from None
@@ -118,11 +118,11 @@ def encode(value: str) -> bytes:
     try:
         return value.encode("utf-8")
     except UnicodeEncodeError:  # JSON can spell half a surrogate pair
-        raise invalid(f"JSON Value: {shorten(value)} is no Unicode text") from None
+        raise invalid(f"JSON Value: {shorten(value)} is not Unicode text") from None
 
 
 def type_of(value: Any) -> str:
-    """The name of a value's JSON type, as RapidJSON has them."""
+    """The name of a value's JSON type, as in RapidJSON."""
     if isinstance(value, bool):
         return str(value)
     names = {dict: "Object", list: "Array", str: "String", int: "Number", float: "Number"}
@@ -130,7 +130,7 @@ def type_of(value: Any) -> str:
 
 
 def type_name(dtype: Any) -> str:
-    """The name of a tf.DType, as TensorFlow's C++ has it."""
+    """The name of a tf.DType, as in TensorFlow's C++."""
     return _TYPE_NAMES.get(dtype.name, dtype.name)
 
 

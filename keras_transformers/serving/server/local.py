@@ -1,4 +1,4 @@
-"""The local server: TF Serving's REST and gRPC APIs over a few SavedModels, in one process.
+"""TF Serving's REST and gRPC APIs over a few SavedModels, in one process.
 
 It is for development and small use. TF Serving is the production server.
 """
@@ -6,102 +6,58 @@ It is for development and small use. TF Serving is the production server.
 import asyncio
 import logging
 import socket
-import ssl
 import threading
 from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-import grpc
 import uvicorn
 
-from keras_transformers.serving import grpc_service, rest
-from keras_transformers.serving.batching import BatchingOptions
-from keras_transformers.serving.connections import BoundedConnection
-from keras_transformers.serving.engine import Engine, Limits
-from keras_transformers.serving.hosts import HostCheck
-from keras_transformers.serving.model_config import ModelSettings
-from keras_transformers.serving.models import Models
+from keras_transformers.serving.server import grpc, rest
+from keras_transformers.serving.server.batching import BatchingOptions
+from keras_transformers.serving.server.connections import BoundedConnection
+from keras_transformers.serving.server.engine import Engine, Limits
+from keras_transformers.serving.server.hosts import HostCheck
+from keras_transformers.serving.server.models import Models
+from keras_transformers.serving.server.settings import ModelSettings
+from keras_transformers.serving.server.tls import Tls
 
-__all__ = ["Server", "Tls"]
+__all__ = ["Server"]
 
-# What ending may take beyond the time of the requests that are under way.
+# How long stopping may take after the last request's own time is up.
 _PATIENCE_S = 5.0
-# How long a connection may wait for a request. Longer than clients keep one that they do not use
-# (httpx: 5 s): a server that is the first to close it does so just as the next request is sent.
+# How long a connection may wait for a request. Longer than clients keep an idle one (httpx: 5 s):
+# if the server closed it first, it might do so just as the client sends the next request.
 _IDLE_S = 30
 _logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Tls:
-    """Files of PEM for encrypted connections, of both protocols.
-
-    Attributes:
-        certificate: the server's chain.
-        key: of the certificate.
-        client_ca: who must have signed the clients' certificates; None asks for none.
-
-    Raises:
-        FileNotFoundError: one of them is not there.
-    """
-
-    certificate: Path
-    key: Path
-    client_ca: Path | None = None
-
-    def __post_init__(self) -> None:
-        for file in (self.certificate, self.key, self.client_ca):
-            if file is not None and not file.is_file():
-                raise FileNotFoundError(f"{file}: no such file; give a PEM file for TLS")
-
-    def credentials(self) -> Any:
-        """For gRPC."""
-        return grpc.ssl_server_credentials(
-            [(self.key.read_bytes(), self.certificate.read_bytes())],
-            root_certificates=self.client_ca.read_bytes() if self.client_ca else None,
-            require_client_auth=self.client_ca is not None,
-        )
-
-    def uvicorn_options(self) -> dict[str, Any]:
-        """For REST."""
-        options: dict[str, Any] = {
-            "ssl_certfile": str(self.certificate),
-            "ssl_keyfile": str(self.key),
-        }
-        if self.client_ca:
-            options |= {"ssl_ca_certs": str(self.client_ca), "ssl_cert_reqs": ssl.CERT_REQUIRED}
-        return options
 
 
 class Server:
     """Serves models until it is stopped.
 
     Args:
-        models: what to serve, or what tells it; asked again at every look at the folders.
+        models: what to serve, or a function that returns it; called at every look at the folders.
         host: the address to listen on. Only this machine reaches the default.
-        rest_port: for REST; 0 takes a free one, None serves none.
-        grpc_port: for gRPC, the same.
-        allowed_hosts: names, without ports, that REST requests may call the server by, besides
-            `host` and this machine's own; "*" for all. Without any, a server that only this machine
-            reaches takes no others (see `hosts`), and one that others reach takes all.
+        rest_port: for REST; 0 takes a free one, None turns REST off.
+        grpc_port: the same for gRPC.
+        allowed_hosts: names, without ports, that REST requests may give in their Host header,
+            besides `host` and this machine's own; "*" for all. By default a server that only this
+            machine reaches takes no others (see `hosts`), and one that others reach takes all.
         limits: see `Limits`.
         batching: see `BatchingOptions`.
         tls: see `Tls`; None leaves the connections plain.
         poll_interval_s: seconds between two looks for new versions.
 
     Raises:
-        OSError: a port is taken, the address is not this machine's, or a certificate is none.
-        ValueError: no protocol is left to serve, a port is none, or `poll_interval_s` is not
+        OSError: a port is taken, the address is not this machine's, or a certificate is invalid.
+        ValueError: REST and gRPC are both off, a port is out of range, or `poll_interval_s` is not
             positive.
 
     Attributes:
-        engine: what answers.
-        rest_port: the port in use, None for none.
-        grpc_port: the same.
+        engine: answers the requests of both protocols.
+        rest_port: the port in use; None without REST.
+        grpc_port: the same for gRPC.
     """
 
     def __init__(
@@ -118,9 +74,9 @@ class Server:
         poll_interval_s: float = 1.0,
     ) -> None:
         if rest_port is None and grpc_port is None:
-            raise ValueError("neither a REST nor a gRPC port: give one at least")
+            raise ValueError("neither a REST nor a gRPC port: give at least one")
         for port in (rest_port, grpc_port):
-            if port is not None and not 0 <= port < 2**16:  # gRPC would take what is left over
+            if port is not None and not 0 <= port < 2**16:  # gRPC would take the remainder
                 raise ValueError(f"port {port}: give 0 to 65535")
         if not poll_interval_s > 0:
             raise ValueError(f"poll_interval_s is {poll_interval_s}: give a positive number")
@@ -132,15 +88,15 @@ class Server:
             batching=batching or BatchingOptions(),
         )
         self._executor = ThreadPoolExecutor(limits.max_requests, "serving-rest")
-        self._grpc_executor = grpc_service.make_executor(self.engine)
-        self._grpc, self._health = grpc_service.make_server(self.engine, self._grpc_executor)
+        self._grpc_executor = grpc.make_executor(self.engine)
+        self._grpc, self._health = grpc.make_server(self.engine, self._grpc_executor)
         app = rest.application(self.engine, self._executor)
         guarded = HostCheck(app, bound=host, allowed=allowed_hosts)
         self._rest = uvicorn.Server(_rest_config(guarded, limits, tls))
         self._rest_thread = threading.Thread(target=self._serve_rest, name="rest", daemon=True)
         self._health_thread = threading.Thread(target=self._tell_health, name="health", daemon=True)
         self._stopping = threading.Event()
-        # The ports last: what fails before leaves none open.
+        # The ports come last, so that what fails before leaves none open.
         self._listening = None if rest_port is None else _listen(host, rest_port)
         self.rest_port = self._listening.getsockname()[1] if self._listening else None
         self.grpc_port = None
@@ -153,7 +109,7 @@ class Server:
                 raise
 
     def start(self) -> None:
-        """Opens the ports and begins to load; requests get UNAVAILABLE until a model is ready."""
+        """Opens the ports and starts to load; until a model is ready, requests get UNAVAILABLE."""
         self.engine.start()
         if self._listening is not None:
             self._rest_thread.start()
@@ -162,7 +118,7 @@ class Server:
         self._health_thread.start()
 
     def wait_until_loaded(self, timeout_s: float | None = None) -> bool:
-        """Waits for the versions that were there at the start to be loaded, or to have failed.
+        """Waits until every version that was there at the start is loaded or has failed.
 
         Returns:
             Whether every model has a version that answers.
@@ -170,11 +126,11 @@ class Server:
         return self.engine.models.wait_for_first_look(timeout_s) and self.engine.models.is_ready()
 
     def stop(self) -> None:
-        """Takes no more requests, answers those under way, and ends."""
+        """Refuses new requests, answers those under way, and ends."""
         if self._stopping.is_set():
             return
         self._stopping.set()
-        grpc_service.set_health(self._health, ready=False)
+        grpc.set_health(self._health, ready=False)
         self._rest.should_exit = True
         ended = self._grpc.stop(self.engine.limits.timeout_s)
         if self._rest_thread.is_alive():
@@ -205,7 +161,7 @@ class Server:
         asyncio.run(self._rest.serve(sockets=[self._listening]))
 
     def _end_rest(self) -> None:
-        """Waits for uvicorn, which answers what is under way; not longer than that may take."""
+        """Waits for uvicorn to answer what is under way, no longer than that may take."""
         for force in (False, True):
             self._rest.force_exit = force
             patience_s = _PATIENCE_S if force else self.engine.limits.timeout_s + _PATIENCE_S
@@ -215,12 +171,12 @@ class Server:
         _logger.warning("the REST server did not end; its thread goes with the process")
 
     def _tell_health(self) -> None:
-        """Keeps the health service's answer true."""
+        """Keeps the health service up to date."""
         told = False
         while not self._stopping.wait(0.1):
             ready = self.engine.models.is_ready()
             if ready != told:
-                grpc_service.set_health(self._health, ready=ready)
+                grpc.set_health(self._health, ready=ready)
                 told = ready
 
 
@@ -235,19 +191,19 @@ def _rest_config(app: Any, limits: Limits, tls: Tls | None) -> Any:
         ws="none",
         server_header=False,
         proxy_headers=False,
-        # Connections, idle ones among them; beyond it uvicorn answers 503.
+        # Connections, including idle ones; beyond it uvicorn answers 503.
         limit_concurrency=4 * limits.max_requests + 16,
         timeout_graceful_shutdown=int(limits.timeout_s) + 1,
         **(tls.uvicorn_options() if tls else {}),
     )
-    config.load()  # a certificate that is none fails here, not in the thread
+    config.load()  # an invalid certificate fails here, not in the thread
     return config
 
 
 def _listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # Told that it is TCP, asyncio sends what it has at once. Otherwise an answer's body would wait
-    # until the client has acknowledged its head, 40 ms on Linux.
+    # Only where it knows that a socket is TCP's does asyncio send at once. Else an answer's body
+    # would wait until the client has acknowledged its head: 40 ms on Linux.
     listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

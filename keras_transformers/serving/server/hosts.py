@@ -1,9 +1,9 @@
-"""Which names a REST request may call the server by: the guard against DNS rebinding.
+"""Which names a REST request may give in its Host header: the guard against DNS rebinding.
 
-A page in a browser may read the answers of its own site alone. Whoever owns that site can let its
-name point to 127.0.0.1 a moment later, and the page talks to what listens there; but the browser
-still sends the site's name in the Host header. So a server that only this machine reaches answers
-only to this machine's names. gRPC needs no such guard: pages cannot speak it.
+A page in a browser may read the answers of its own site only. But the site's owner can make its
+name point to 127.0.0.1 a moment later, and the page then talks to whatever listens there. The
+browser still sends the site's name in the Host header, so a server that only this machine reaches
+answers only to this machine's names. gRPC needs no such guard: pages cannot speak it.
 """
 
 import ipaddress
@@ -11,13 +11,13 @@ import json
 from collections.abc import Collection
 from typing import Any
 
-from keras_transformers.serving.errors import HTTP_STATUS, Code
+from keras_transformers.serving.protocol.errors import HTTP_STATUS, Code
 
 ANY_HOST = "*"
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address, or a name, is this machine's own, which no other machine reaches.
+    """Whether an address or name is this machine's own and out of reach for all others.
 
     >>> is_loopback("127.0.0.1"), is_loopback("::1"), is_loopback("localhost")
     (True, True, True)
@@ -31,15 +31,15 @@ def is_loopback(host: str) -> bool:
 
 
 class HostCheck:
-    """Refuses requests that call the server by another's name, with 403; an ASGI middleware.
+    """ASGI middleware that refuses requests with another server's name, with 403.
 
     This machine's own names (localhost, 127.0.0.1, [::1]) are always allowed, and so are requests
     without a Host header, which no browser sends.
 
     Args:
-        app: what gets the other requests.
-        bound: the address that the server listens on. Requests to one that others reach may name
-            any host, unless `allowed` says which.
+        app: gets the other requests.
+        bound: the address that the server listens on. Where other machines reach it, requests may
+            name any host, unless `allowed` says which.
         allowed: further names, without ports; "*" for all.
     """
 
@@ -65,7 +65,7 @@ def _hosts(scope: Any) -> list[str]:
 
 
 def _plain(host: str) -> str:
-    """A host as it is compared: without port, brackets and a final dot, in lower case.
+    """A host ready for comparison: lower case, without port, brackets and final dot.
 
     >>> _plain("[::1]:8501"), _plain("Example.com.:80"), _plain("::1")
     ('::1', 'example.com', '::1')
@@ -79,7 +79,7 @@ def _plain(host: str) -> str:
 
 
 async def _refuse(send: Any) -> None:
-    error = "the Host header names another host than this server's: see --allowed-host"
+    error = "the Host header names another server: see --allowed-host"
     body = json.dumps({"error": error}).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
     status = HTTP_STATUS[Code.PERMISSION_DENIED]

@@ -1,4 +1,4 @@
-"""What the server counts, for Prometheus, under TF Serving's names where it has one."""
+"""What the server counts, for Prometheus, under TF Serving's names where there are any."""
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
@@ -10,7 +10,7 @@ _SIZES = [2**exponent for exponent in range(12)]
 
 
 class Metrics:
-    """One server's counters. Labels come from the server alone: a request cannot add a series."""
+    """One server's counters. All labels come from the server: no request can add a series."""
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
@@ -42,13 +42,13 @@ class Metrics:
         )
         self._batch_rows = Histogram(
             "keras_transformers:serving:batch_rows",
-            "Rows of a batch, without those that fill it up.",
+            "Rows of a batch, without its padding.",
             buckets=_SIZES,
             registry=self._registry,
         )
         self.in_flight = Gauge(
             "keras_transformers:serving:requests_in_flight",
-            "Requests that are being answered or wait.",
+            "Requests that wait or are being answered.",
             registry=self._registry,
         )
 

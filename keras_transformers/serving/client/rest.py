@@ -1,4 +1,4 @@
-"""The client's REST; it needs no TensorFlow."""
+"""REST, for the client; it needs no TensorFlow."""
 
 import base64
 import json
@@ -10,14 +10,15 @@ from typing import Any
 import httpx
 import numpy as np
 
-from keras_transformers.serving.errors import Code, RequestError, code_of_http_status
-from keras_transformers.serving.transports import (
+from keras_transformers.serving.client.transport import (
     Features,
     ModelVersion,
     SignatureInfo,
     TensorSpec,
     VersionStatus,
+    as_bytes,
 )
+from keras_transformers.serving.protocol.errors import Code, RequestError, code_of_http_status
 
 _DTYPES = {
     "DT_FLOAT": "float32",
@@ -37,7 +38,7 @@ _DTYPES = {
 
 
 class RestTransport:
-    """Speaks TF Serving's REST API; `transports.Transport` describes the methods.
+    """Speaks TF Serving's REST API; `transport.Transport` describes the methods.
 
     Args:
         url: of the server.
@@ -63,7 +64,7 @@ class RestTransport:
             "inputs": {name: to_json(array) for name, array in inputs.items()},
         }
         answer = self._post(model, "predict", body, timeout_s)["outputs"]
-        if len(outputs) == 1:  # one alone is not named
+        if len(outputs) == 1:  # a single output is not named
             answer = {next(iter(outputs)): answer}
         return {
             name: from_json(value, outputs[name].dtype if name in outputs else None)
@@ -144,7 +145,7 @@ class RestTransport:
 
 
 def to_json(value: Any) -> Any:
-    r"""An array, or what one holds, as JSON; bytes that are no UTF-8 in base64.
+    r"""An array, or an element of one, as JSON; bytes that are not UTF-8 in base64.
 
     >>> to_json(np.array([b"text", b"\xff"], object))
     ['text', {'b64': '/w=='}]
@@ -185,9 +186,7 @@ def _path(model: ModelVersion) -> str:
 def _examples(signature_name: str, examples: Sequence[Features]) -> dict[str, Any]:
     def plain(value: Any) -> Any:
         if isinstance(value, str | bytes):
-            return to_json(
-                value.encode("utf-8", "surrogateescape") if isinstance(value, str) else value
-            )
+            return to_json(as_bytes(value))
         return [plain(item) for item in value] if isinstance(value, list | tuple) else value
 
     rows = [{name: plain(value) for name, value in example.items()} for example in examples]

@@ -1,4 +1,4 @@
-"""What a request may ask of a signature: the checks that both protocols share.
+"""What a request may ask of a signature: the checks that REST and gRPC share.
 
 Messages follow TF Serving's predict_util.cc, classifier.cc and regressor.cc.
 """
@@ -9,13 +9,18 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from keras_transformers.serving.errors import Code, RequestError, invalid
-from keras_transformers.serving.saved_models import DEFAULT_SIGNATURE, Arrays, SavedModel, Signature
+from keras_transformers.serving.protocol.errors import Code, RequestError, invalid
+from keras_transformers.serving.protocol.signatures import (
+    DEFAULT_SIGNATURE,
+    Arrays,
+    Servable,
+    Signature,
+)
 
 CLASSIFY = tf.saved_model.CLASSIFY_METHOD_NAME
 REGRESS = tf.saved_model.REGRESS_METHOD_NAME
 
-# Runs a signature of the model that was asked for, alone or with other requests' rows.
+# Runs a signature, alone or together with other requests' rows.
 Run = Callable[[Signature, Arrays], dict[str, np.ndarray]]
 
 
@@ -25,7 +30,7 @@ def predict(
     """Answers a Predict request.
 
     Args:
-        signature: the one that was asked for.
+        signature: the one that the request names.
         inputs: name -> array.
         run: runs the signature.
         output_filter: the outputs to return; all of them by default.
@@ -48,11 +53,11 @@ def predict(
     return {name: outputs[name] for name in output_filter or sorted(outputs)}
 
 
-def predict_signature(model: SavedModel, name: str) -> Signature:
-    """The signature of a Predict request; any method's may be used.
+def predict_signature(model: Servable, name: str) -> Signature:
+    """The signature of a Predict request; its method may be any.
 
     Raises:
-        RequestError: there is none of that name.
+        RequestError: no signature has that name.
     """
     found = model.signatures.get(name or DEFAULT_SIGNATURE)
     if found is None:
@@ -63,11 +68,11 @@ def predict_signature(model: SavedModel, name: str) -> Signature:
     return found
 
 
-def example_signature(model: SavedModel, name: str, method_name: str) -> Signature:
+def example_signature(model: Servable, name: str, method_name: str) -> Signature:
     """The signature of a Classify or Regress request, which takes serialized tf.train.Examples.
 
     Raises:
-        RequestError: there is none of that name, or it is of another method.
+        RequestError: no signature has that name, or it has another method.
     """
     kind = "classification" if method_name == CLASSIFY else "regression"
     found = model.signatures.get(name or DEFAULT_SIGNATURE)
@@ -96,10 +101,10 @@ def classify(
 
     Returns:
         For each example the (label, score) of each class; the label is empty, or the score 0,
-        where the model does not have it.
+        where the model does not return it.
 
     Raises:
-        RequestError: no examples, or the signature's outputs are no classification.
+        RequestError: there are no examples, or the outputs are not a classification.
     """
     outputs = _run_examples(signature, examples, run, "ClassificationRequest")
     classes = outputs.get(tf.saved_model.CLASSIFY_OUTPUT_CLASSES)
@@ -128,7 +133,7 @@ def classify(
 
 
 def regress(signature: Signature, examples: Sequence[bytes], run: Run) -> list[float]:
-    """Answers a Regress request: one value an example; arguments and errors as `classify`."""
+    """Answers a Regress request: one value per example; arguments and errors as `classify`."""
     outputs = _run_examples(signature, examples, run, "RegressionRequest")
     values = outputs.get(tf.saved_model.REGRESS_OUTPUTS)
     if values is None:

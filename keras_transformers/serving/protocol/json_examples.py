@@ -1,12 +1,12 @@
-"""JSON -> tf.train.Examples, as Classify and Regress requests have them."""
+"""JSON -> tf.train.Examples, as in Classify and Regress requests."""
 
 from collections.abc import Mapping
 from typing import Any
 
 import tensorflow as tf
 
-from keras_transformers.serving.errors import invalid
-from keras_transformers.serving.json_values import (
+from keras_transformers.serving.protocol.errors import invalid
+from keras_transformers.serving.protocol.json_values import (
     decimal,
     encode,
     from_base64,
@@ -37,7 +37,7 @@ def read_examples(document: Mapping[str, Any]) -> list[bytes]:
         )
     if not examples:
         raise invalid(f"JSON Value: {shorten(document)} 'examples' value is an empty array")
-    # Serialized messages that follow each other merge when they are parsed, and the later wins.
+    # Concatenated messages merge when they are parsed, and the later values win.
     return [context + _example(example) for example in examples]
 
 

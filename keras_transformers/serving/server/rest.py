@@ -1,7 +1,7 @@
 """TF Serving's REST API as an ASGI application.
 
-https://www.tensorflow.org/tfx/serving/api_rest documents it. Only the names of models reach
-anything from a request's path, and they are looked up in a dictionary.
+https://www.tensorflow.org/tfx/serving/api_rest documents it. Of a request's path only the model's
+name is used, as a dictionary key.
 """
 
 import asyncio
@@ -19,14 +19,15 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from keras_transformers.serving import json_tensors, messages, metrics, requests
-from keras_transformers.serving.engine import Engine, Lease, ModelSpec
-from keras_transformers.serving.errors import HTTP_STATUS, Code, RequestError, invalid
-from keras_transformers.serving.json_examples import read_examples
-from keras_transformers.serving.json_values import parse, signature_name
-from keras_transformers.serving.requests import CLASSIFY, REGRESS
-from keras_transformers.serving.saved_models import DEFAULT_SIGNATURE
-from keras_transformers.serving.statuses import status_response
+from keras_transformers.serving.protocol import json_tensors, messages, requests
+from keras_transformers.serving.protocol.errors import HTTP_STATUS, Code, RequestError, invalid
+from keras_transformers.serving.protocol.json_examples import read_examples
+from keras_transformers.serving.protocol.json_values import parse, signature_name
+from keras_transformers.serving.protocol.requests import CLASSIFY, REGRESS
+from keras_transformers.serving.protocol.signatures import DEFAULT_SIGNATURE
+from keras_transformers.serving.server import metrics
+from keras_transformers.serving.server.engine import Engine, Lease, ModelSpec
+from keras_transformers.serving.server.statuses import status_response
 
 # kPredictionApiRegex and kModelStatusApiRegex of TF Serving's http_rest_api_util.cc.
 _MODEL = r"/v1/models/([^/:]+)(?:/versions/(\d+)|/labels/([^/:]+))?"
@@ -38,19 +39,19 @@ _logger = logging.getLogger(__name__)
 
 
 class _TooLargeError(RequestError):
-    """A body beyond the limit, which HTTP has a status of its own for."""
+    """A body beyond the limit: HTTP has a status for it, 413."""
 
 
 def application(engine: Engine, executor: Executor) -> Starlette:
     """The ASGI application.
 
     Args:
-        engine: answers.
-        executor: its threads do the work, the event loop only reads and writes.
+        engine: answers the requests.
+        executor: does the work; the event loop only reads and writes.
     """
 
     async def respond(request: Request) -> Response:
-        # As it was sent: an escaped slash must not become a part of the path.
+        # As sent: an escaped slash must not separate parts of the path.
         path = request.scope.get("raw_path", b"").decode("latin-1") or request.url.path
         try:
             return await _route(engine, executor, request, path)
@@ -91,7 +92,7 @@ def _spec(match: "re.Match[str]") -> ModelSpec:
     version = None
     if match[2]:
         digits = match[2].lstrip("0") or "0"
-        if len(digits) > 19 or int(digits) >= 2**63:  # thousands of digits are no int to Python
+        if len(digits) > 19 or int(digits) >= 2**63:  # int() refuses thousands of digits
             raise invalid(f"Failed to convert version: {match[2][:40]} to numeric.")
         version = int(digits)
     label = urllib.parse.unquote(match[3]) if match[3] else None
@@ -118,7 +119,7 @@ async def _infer(
 
 
 async def _body(request: Request, limit: int) -> bytes:
-    """The request's body; reading stops where it grows beyond the limit."""
+    """The request's body, read no further than the limit."""
     declared = request.headers.get("content-length", "")
     too_large = _TooLargeError(Code.RESOURCE_EXHAUSTED, f"the body is larger than {limit} bytes")
     if declared.isdecimal() and int(declared[:20]) > limit:
@@ -164,7 +165,7 @@ _ANSWERS: dict[str, Callable[[Lease, bytes], dict[str, Any]]] = {
 
 
 def _describe(engine: Engine, spec: ModelSpec, *, metadata: bool) -> Response:
-    """A status or metadata request; they pass by the limits, so that probes get through."""
+    """Answers a status or metadata request; no limits apply, so that probes get through."""
     if not metadata:
         return _json(_message(status_response(engine.statuses(spec))))
     with engine.models[spec.name].lease(spec.version, spec.label) as (version, saved_model):

@@ -1,10 +1,8 @@
-"""How a client reaches a server: what both protocols offer, and which one a target means."""
+"""What REST and gRPC both offer a client, and the types that they speak in."""
 
-import urllib.parse
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Literal, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -13,7 +11,7 @@ Features = Mapping[str, "str | bytes | int | float | Sequence[str | bytes | int 
 
 @dataclass(frozen=True)
 class ModelVersion:
-    """Which model a request is for.
+    """Which version of which model a request is for.
 
     Attributes:
         name: the model's.
@@ -31,7 +29,7 @@ class TensorSpec:
     """An input or output of a signature.
 
     Attributes:
-        dtype: numpy's; object for strings, None for one that numpy has not.
+        dtype: numpy's; object for strings, None for what numpy lacks.
         shape: None for an unknown dimension; None as a whole for an unknown rank.
     """
 
@@ -40,7 +38,7 @@ class TensorSpec:
 
     @property
     def grows(self) -> bool:
-        """Whether a row is as long as the longest row of its batch needs it."""
+        """Whether rows are padded to the longest of their batch."""
         return self.shape is not None and len(self.shape) > 1 and self.shape[1] is None
 
 
@@ -66,7 +64,7 @@ class VersionStatus:
     Attributes:
         version: its number.
         state: START, LOADING, AVAILABLE, UNLOADING or END.
-        error: why it failed; empty when it did not.
+        error: why it failed; empty if it did not.
     """
 
     version: int
@@ -74,44 +72,13 @@ class VersionStatus:
     error: str
 
 
-@dataclass(frozen=True)
-class Target:
-    """Where a server is.
-
-    Attributes:
-        protocol: REST or gRPC.
-        address: the URL for REST, host:port for gRPC.
-        tls: whether the connection is encrypted.
-    """
-
-    protocol: Literal["rest", "grpc"]
-    address: str
-    tls: bool
-
-    @classmethod
-    def parse(cls, text: str) -> "Target":
-        """Reads what a user types.
-
-        >>> Target.parse("localhost:8500")
-        Target(protocol='grpc', address='localhost:8500', tls=False)
-
-        Raises:
-            ValueError: it has no port, or an unknown scheme.
-        """
-        url = urllib.parse.urlsplit(text if "://" in text else f"grpc://{text}")
-        try:
-            whole = bool(url.hostname and url.port)
-        except ValueError:  # the port is no number
-            whole = False
-        if url.scheme in ("http", "https") and url.hostname:
-            return cls("rest", text.rstrip("/"), url.scheme == "https")
-        if url.scheme in ("grpc", "grpcs") and whole and url.path in ("", "/"):
-            return cls("grpc", url.netloc, url.scheme == "grpcs")
-        raise ValueError(f"target {text!r}: give http://host:port for REST, or host:port for gRPC")
+def as_bytes(text: str | bytes) -> bytes:
+    """A text as a request carries it: bytes that are not UTF-8 may hide in a str as surrogates."""
+    return text.encode("utf-8", "surrogateescape") if isinstance(text, str) else text
 
 
 class Transport(Protocol):
-    """What a protocol does; every method raises RequestError, and has `timeout_s` seconds."""
+    """One protocol. Every method takes at most `timeout_s` seconds and raises RequestError."""
 
     def predict(
         self,
@@ -149,20 +116,3 @@ class Transport(Protocol):
 
     def close(self) -> None:
         """Closes the connections."""
-
-
-def connect(target: Target, root_certificates: str | None) -> Transport:
-    """A transport to a target; nothing is sent yet.
-
-    Raises:
-        FileNotFoundError: there is no such file of certificates.
-    """
-    if root_certificates is not None and not Path(root_certificates).is_file():
-        raise FileNotFoundError(f"{root_certificates}: no such file; give a PEM file")
-    if target.protocol == "rest":
-        from keras_transformers.serving.rest_client import RestTransport
-
-        return RestTransport(target.address, root_certificates)
-    from keras_transformers.serving.grpc_client import GrpcTransport
-
-    return GrpcTransport(target.address, root_certificates, tls=target.tls)

@@ -1,6 +1,7 @@
-"""TF Serving's messages, answered by a loaded SavedModel: what gRPC takes and warm-up records hold.
+"""TF Serving's messages, answered by a loaded model: what gRPC carries and warm-up records hold.
 
-Each function takes the model, the request and what runs a signature; it raises RequestError.
+Each function takes the model, the request and a function that runs a signature, and raises
+RequestError.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,18 +17,19 @@ from tensorflow_serving.apis import (
     regression_pb2,
 )
 
-from keras_transformers.serving import requests
-from keras_transformers.serving.errors import Code, RequestError, invalid
-from keras_transformers.serving.requests import CLASSIFY, REGRESS, Run
-from keras_transformers.serving.saved_models import DEFAULT_SIGNATURE, SavedModel
+from keras_transformers.saved_model.warm_up import examples_of
+from keras_transformers.serving.protocol import requests
+from keras_transformers.serving.protocol.errors import Code, RequestError, invalid
+from keras_transformers.serving.protocol.requests import CLASSIFY, REGRESS, Run
+from keras_transformers.serving.protocol.signatures import DEFAULT_SIGNATURE, Servable
 
 SIGNATURE_FIELD = "signature_def"
 
-# A tensor may claim any shape with fewer values, the last of which then repeats.
+# A tensor may hold fewer values than its shape claims: the last one then repeats.
 _MAX_REPEATED = 1_000_000
 
 
-def predict(model: SavedModel, request: Any, run: Run) -> Any:
+def predict(model: Servable, request: Any, run: Run) -> Any:
     """PredictRequest -> PredictResponse."""
     signature = requests.predict_signature(model, request.model_spec.signature_name)
     inputs = {name: to_array(name, tensor) for name, tensor in request.inputs.items()}
@@ -39,7 +41,7 @@ def predict(model: SavedModel, request: Any, run: Run) -> Any:
     return response
 
 
-def classify(model: SavedModel, request: Any, run: Run) -> Any:
+def classify(model: Servable, request: Any, run: Run) -> Any:
     """ClassificationRequest -> ClassificationResponse."""
     response = classification_pb2.ClassificationResponse()
     _classify(model, request.model_spec, request.input, run, response.result)
@@ -47,7 +49,7 @@ def classify(model: SavedModel, request: Any, run: Run) -> Any:
     return response
 
 
-def regress(model: SavedModel, request: Any, run: Run) -> Any:
+def regress(model: Servable, request: Any, run: Run) -> Any:
     """RegressionRequest -> RegressionResponse."""
     response = regression_pb2.RegressionResponse()
     _regress(model, request.model_spec, request.input, run, response.result)
@@ -55,7 +57,7 @@ def regress(model: SavedModel, request: Any, run: Run) -> Any:
     return response
 
 
-def multi_inference(model: SavedModel, request: Any, run: Run) -> Any:
+def multi_inference(model: Servable, request: Any, run: Run) -> Any:
     """MultiInferenceRequest -> MultiInferenceResponse."""
     names = [task.model_spec.signature_name or DEFAULT_SIGNATURE for task in request.tasks]
     twice = sorted({name for name in names if names.count(name) > 1})
@@ -77,7 +79,7 @@ def multi_inference(model: SavedModel, request: Any, run: Run) -> Any:
     return response
 
 
-def metadata(model: SavedModel, fields: Sequence[str]) -> Any:
+def metadata(model: Servable, fields: Sequence[str]) -> Any:
     """GetModelMetadataRequest -> GetModelMetadataResponse, without its model_spec."""
     if not fields:
         raise invalid("GetModelMetadataRequest must specify at least one metadata_field")
@@ -89,22 +91,12 @@ def metadata(model: SavedModel, fields: Sequence[str]) -> Any:
     return response
 
 
-def signature_map(model: SavedModel) -> Any:
+def signature_map(model: Servable) -> Any:
     """The model's signatures as a SignatureDefMap."""
     found = get_model_metadata_pb2.SignatureDefMap()
     for name, definition in model.definitions.items():
         found.signature_def[name].CopyFrom(definition)
     return found
-
-
-def examples_of(message: Any) -> list[bytes]:
-    """The serialized examples of an Input; what its context holds is in each of them."""
-    if message.WhichOneof("kind") == "example_list_with_context":
-        with_context = message.example_list_with_context
-        # Serialized messages that follow each other merge when they are parsed, and the later wins.
-        context = with_context.context.SerializeToString()
-        return [context + example.SerializeToString() for example in with_context.examples]
-    return [example.SerializeToString() for example in message.example_list.examples]
 
 
 def to_array(name: str, tensor: Any) -> np.ndarray:
@@ -116,16 +108,16 @@ def to_array(name: str, tensor: Any) -> np.ndarray:
     if tensor.tensor_shape.unknown_rank or any(dim.size < 0 for dim in tensor.tensor_shape.dim):
         raise invalid(f'input "{name}" has no complete shape')
     elements = int(np.prod([dim.size for dim in tensor.tensor_shape.dim], dtype=object))
-    # Values that are all there take a byte each at least.
+    # Where all values are present, each takes a byte at least.
     if elements > max(_MAX_REPEATED, tensor.ByteSize()) or len(tensor.tensor_shape.dim) > 16:
         raise invalid(f'input "{name}" claims {elements} elements')
     try:
         return tf.make_ndarray(tensor)
     except Exception as error:  # whatever numpy makes of it, the message is wrong
-        raise invalid(f'input "{name}" is no tensor: {error}') from error
+        raise invalid(f'input "{name}" is not a tensor: {error}') from error
 
 
-def _classify(model: SavedModel, spec: Any, message: Any, run: Run, result: Any) -> None:
+def _classify(model: Servable, spec: Any, message: Any, run: Run, result: Any) -> None:
     signature = requests.example_signature(model, spec.signature_name, CLASSIFY)
     for row in requests.classify(signature, examples_of(message), run):
         classes = result.classifications.add().classes
@@ -133,7 +125,7 @@ def _classify(model: SavedModel, spec: Any, message: Any, run: Run, result: Any)
             classes.add(label=label, score=score)
 
 
-def _regress(model: SavedModel, spec: Any, message: Any, run: Run, result: Any) -> None:
+def _regress(model: Servable, spec: Any, message: Any, run: Run, result: Any) -> None:
     signature = requests.example_signature(model, spec.signature_name, REGRESS)
     for value in requests.regress(signature, examples_of(message), run):
         result.regressions.add(value=value)

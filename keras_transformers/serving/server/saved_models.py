@@ -1,71 +1,23 @@
-"""A loaded SavedModel: its signatures, and how to run them.
+"""A SavedModel in a session: its signatures, and how to run them.
 
-It is loaded by the V1 session loader, the one of TF Serving: what fails there fails here, restored
-variables included, and a closed session gives its memory back, which `tf.saved_model.load` does
-not do reliably.
+The V1 session loader loads it, the same one as in TF Serving: what fails there fails here, restored
+variables included. A closed session frees its memory, which `tf.saved_model.load` does not do
+reliably.
 """
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 import tensorflow_text  # noqa: F401  (registers the tokenizers' ops)
 
-from keras_transformers.serving.errors import Code, RequestError, invalid
-
-DEFAULT_SIGNATURE = "serving_default"
-Arrays = Mapping[str, np.ndarray]
+from keras_transformers.saved_model.description import shape_of
+from keras_transformers.serving.protocol.errors import Code, RequestError, invalid
+from keras_transformers.serving.protocol.signatures import Arrays, Signature, TensorInfo
 
 _LONGEST_MESSAGE = 2000
-
-
-@dataclass(frozen=True)
-class TensorInfo:
-    """One input or output of a signature.
-
-    Attributes:
-        tensor: its name in the graph, such as "serving_default_text:0".
-        dtype: its tf.DType.
-        shape: its dimensions, None for an unknown one; None for an unknown rank.
-    """
-
-    tensor: str
-    dtype: Any
-    shape: tuple[int | None, ...] | None
-
-
-@dataclass(frozen=True)
-class Signature:
-    """One entry point of a SavedModel.
-
-    Attributes:
-        name: by which requests call it.
-        method_name: TF Serving's API that takes it, such as "tensorflow/serving/classify".
-        inputs: name -> what it takes.
-        outputs: name -> what it gives.
-    """
-
-    name: str
-    method_name: str
-    inputs: Mapping[str, TensorInfo]
-    outputs: Mapping[str, TensorInfo]
-
-    @property
-    def takes_batches(self) -> bool:
-        """Whether rows of several requests may run together without a trace in the answers.
-
-        Each input and output has a free first dimension. The other dimensions of the outputs are
-        fixed: a free one is as long as the longest row of the batch needs it, so that an answer
-        would depend on who else asks.
-        """
-        shapes = [info.shape for info in (*self.inputs.values(), *self.outputs.values())]
-        if any(not shape or shape[0] is not None for shape in shapes):
-            return False
-        return all(None not in (info.shape or (None,))[1:] for info in self.outputs.values())
 
 
 class SavedModel:
@@ -80,13 +32,13 @@ class SavedModel:
     Attributes:
         path: as given.
         signatures: name -> signature.
-        definitions: name -> SignatureDef, as the file has them (with the initialisation's).
+        definitions: name -> SignatureDef, as in the file (including the initializer's).
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
         graph = tf.Graph()
-        # Memory of a GPU as it is needed, and operations without a kernel for it on the CPU.
+        # A GPU's memory is taken as needed; operations without a GPU kernel run on the CPU.
         config = tf.compat.v1.ConfigProto(allow_soft_placement=True)
         config.gpu_options.allow_growth = True
         self._session = tf.compat.v1.Session(graph=graph, config=config)
@@ -117,14 +69,14 @@ class SavedModel:
     def run(self, signature: Signature, inputs: Arrays, *, timeout_s: float) -> dict[str, Any]:
         """Runs a signature once.
 
-        All outputs are computed, whichever the caller wants: the runtime keeps what it compiled
-        for each set of outputs, so that requests could make it grow without bound.
+        Always computes all outputs: the runtime keeps what it compiles for each set of outputs, so
+        if callers could choose the set, requests could make it grow without bound.
 
         Args:
             signature: one of `signatures`.
             inputs: name -> array of the dtype and shape that the signature takes, strings as
                 arrays of bytes of dtype object.
-            timeout_s: seconds after which the runtime gives up.
+            timeout_s: seconds until the runtime gives up.
 
         Returns:
             Output name -> array.
@@ -141,26 +93,26 @@ class SavedModel:
         except tf.errors.OpError as error:
             raise from_tensorflow(error) from error
         except UnicodeDecodeError as error:
-            # TensorFlow's Python cannot read the graph's error, which quotes what it was given.
-            message = "the graph refused the input, with a message that is no UTF-8"
+            # TensorFlow's Python cannot read the graph's error, which quotes its input.
+            message = "the graph refused the input, with a message that is not UTF-8"
             raise invalid(message) from error
 
     def close(self) -> None:
-        """Frees the graph and its variables; nothing may run any more."""
+        """Frees the graph and its variables; nothing may run afterwards."""
         self._session.close()
         self._tensors = {}
         self.definitions = {}
 
 
 def from_tensorflow(error: Any) -> RequestError:
-    """The error of the runtime, without the stack trace of the program that built the graph."""
+    """The runtime's error, without the stack trace of the program that built the graph."""
     message = (error.message or type(error).__name__).removeprefix("Graph execution error:")
     message = message.split("\n\nOriginal stack trace")[0]
     return RequestError(Code(error.error_code), message.strip()[:_LONGEST_MESSAGE])
 
 
 def _is_servable(definition: Any) -> bool:
-    """Not the initialisation's signature, and no sparse tensors."""
+    """Neither the initializer's signature nor one with sparse tensors."""
     infos = (*definition.inputs.values(), *definition.outputs.values())
     return bool(definition.inputs and definition.outputs) and all(info.name for info in infos)
 
@@ -176,10 +128,7 @@ def _signature(name: str, definition: Any) -> Signature:
 
 
 def _info(info: Any) -> TensorInfo:
-    shape = None
-    if not info.tensor_shape.unknown_rank:
-        shape = tuple(d.size if d.size >= 0 else None for d in info.tensor_shape.dim)
-    return TensorInfo(info.name, tf.as_dtype(info.dtype), shape)
+    return TensorInfo(info.name, tf.as_dtype(info.dtype), shape_of(info))
 
 
 def _tensors(graph: Any, infos: Mapping[str, TensorInfo]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""Runs requests, those of one signature together: the rows of a batch cost less than rows alone.
+"""Runs requests, those of one signature together: rows cost less in a batch than alone.
 
 A few worker threads take the work. A batch leaves when it is full or when its first request has
-waited `batch_timeout_s`, so that with all workers busy batches grow by themselves.
+waited `batch_timeout_s`; while all workers are busy, batches grow by themselves.
 """
 
 import threading
@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from keras_transformers.serving.errors import Code, RequestError, as_request_error
-from keras_transformers.serving.requests import rows_of
-from keras_transformers.serving.saved_models import Arrays, SavedModel, Signature
+from keras_transformers.serving.protocol.errors import Code, RequestError, as_request_error
+from keras_transformers.serving.protocol.requests import rows_of
+from keras_transformers.serving.protocol.signatures import Arrays, Signature
+from keras_transformers.serving.server.saved_models import SavedModel
 
 __all__ = ["BatchingOptions"]
 
@@ -29,14 +30,14 @@ class BatchingOptions:
     Attributes:
         enabled: False runs every request alone.
         max_batch_size: rows of a batch made of several requests.
-        batch_timeout_s: how long a request waits for others at most.
-        allowed_batch_sizes: ascending, the last one max_batch_size: batches are filled up to the
-            next of these, with copies of their first row whose answers are dropped. For graphs
-            that are compiled anew for each size. None fills nothing.
-        num_threads: batches that run at a time.
+        batch_timeout_s: the longest time that a request waits for others.
+        allowed_batch_sizes: ascending, the last one max_batch_size: batches are padded to the next
+            of these, with copies of their first row whose answers are dropped. For graphs that are
+            compiled for each size. None pads nothing.
+        num_threads: batches that run at the same time.
 
     Raises:
-        ValueError: the sizes do not fit each other.
+        ValueError: a number is out of range, or the sizes do not fit each other.
     """
 
     enabled: bool = True
@@ -64,7 +65,7 @@ class BatchingOptions:
             )
 
     def padded(self, rows: int) -> int:
-        """The rows that a batch of `rows` is filled up to."""
+        """The number of rows that a batch of `rows` is padded to."""
         allowed = [size for size in self.allowed_batch_sizes or () if size >= rows]
         return min(allowed, default=rows)
 
@@ -75,8 +76,8 @@ class _Task:
 
     Attributes:
         inputs: name -> array.
-        rows: what the arrays have in common; None where they are not to be batched.
-        deadline: on time.monotonic's clock.
+        rows: of all arrays; None where the request must run alone.
+        deadline: by time.monotonic.
         future: gets the outputs or the error.
         since: when it was submitted.
     """
@@ -90,14 +91,14 @@ class _Task:
 
 @dataclass
 class _Queue:
-    """Tasks that may run together, the oldest first."""
+    """Tasks that may run together, oldest first."""
 
     model: SavedModel
     signature: Signature
     tasks: deque[_Task] = field(default_factory=deque)
 
     def ready_at(self, options: BatchingOptions) -> float:
-        """When its first batch should leave; 0 for at once."""
+        """When its first batch should leave; 0 for now."""
         head = self.tasks[0]
         full = head.rows is None or sum(t.rows or 0 for t in self.tasks) >= options.max_batch_size
         return 0.0 if full else head.since + options.batch_timeout_s
@@ -120,7 +121,7 @@ class Scheduler:
     Args:
         options: see `BatchingOptions`.
         max_waiting: requests that may wait; further ones are refused.
-        on_batch: called with the requests and the rows of every batch that has run.
+        on_batch: called with the number of requests and of rows of every batch.
     """
 
     def __init__(
@@ -143,7 +144,7 @@ class Scheduler:
         ]
 
     def start(self) -> None:
-        """Starts the threads; what was submitted before waits for them."""
+        """Starts the threads; requests may be submitted before."""
         for thread in self._threads:
             thread.start()
 
@@ -153,22 +154,22 @@ class Scheduler:
         """Puts a request in the queue.
 
         Args:
-            model: whose signature it is; it must stay open until the future is done.
+            model: must stay open until the future is done.
             signature: one of the model's.
             inputs: name -> array, as the signature takes them.
-            deadline: on time.monotonic's clock; a request that still waits then is not run.
+            deadline: by time.monotonic; a request that still waits then is not run.
 
         Returns:
-            What will hold the outputs, or a RequestError.
+            The outputs, or a RequestError, once there is one.
 
         Raises:
-            RequestError: too many wait already, or the scheduler is closed.
+            RequestError: too many requests wait already, or the scheduler is closed.
         """
         rows = rows_of(inputs) if self._options.enabled and signature.takes_batches else None
         if rows is not None and not 0 < rows <= self._options.max_batch_size:
             rows = None
         task = _Task(inputs, rows, deadline)
-        # Rows of different lengths cannot stand in one array.
+        # Rows of different lengths do not fit one array.
         shapes = tuple(array.shape[1:] for _, array in sorted(inputs.items()))
         key = (model, signature.name, rows is None, shapes)
         with self._condition:
@@ -184,7 +185,7 @@ class Scheduler:
         return task.future
 
     def close(self) -> None:
-        """Answers what waits, then ends the threads; new requests are refused."""
+        """Refuses new requests, answers those that wait, and ends the threads."""
         with self._condition:
             self._closed = True
             self._condition.notify_all()
@@ -198,7 +199,7 @@ class Scheduler:
             tasks = [task for task in batch if _may_run(task)]
             if tasks:
                 self._run(queue, tasks)
-            del taken, queue, batch, tasks  # an idle worker keeps no model alive
+            del taken, queue, batch, tasks  # an idle worker must keep no model alive
 
     def _take(self) -> tuple[_Queue, list[_Task]] | None:
         """Waits for a batch that should leave; None once the scheduler is closed and empty."""
@@ -228,14 +229,14 @@ class Scheduler:
         if not queue.tasks:
             del self._queues[key]
         if self._queues:
-            self._condition.notify()  # this worker is busy now: another must mind the rest
+            self._condition.notify()  # this worker is busy now: wake another for the rest
         return queue, batch
 
     def _run(self, queue: _Queue, tasks: Sequence[_Task]) -> None:
-        """Runs tasks together; when that fails each alone: none pays for another's input."""
+        """Runs tasks together or, if that fails, each alone: none pays for another's input."""
         try:
             outputs = self._outputs(queue, tasks)
-        except Exception as error:  # the thread must live on, whatever the runtime raises
+        except Exception as error:  # the thread must survive whatever the runtime raises
             failure = as_request_error(error)
             if len(tasks) > 1 and failure.code != Code.DEADLINE_EXCEEDED:
                 for task in tasks:
@@ -252,7 +253,7 @@ class Scheduler:
         rows = [task.rows or 0 for task in tasks]
         padded = self._options.padded(sum(rows)) if tasks[0].rows else 0
         self._on_batch(len(tasks), sum(rows))
-        if padded <= rows[0]:  # one task, nothing to fill up
+        if padded <= rows[0]:  # one task, no padding
             return [queue.model.run(queue.signature, tasks[0].inputs, timeout_s=timeout_s)]
         inputs = {}
         for name in tasks[0].inputs:
@@ -273,7 +274,7 @@ class Scheduler:
 
 
 def _may_run(task: _Task) -> bool:
-    """Whether somebody still waits for the answer."""
+    """Whether anyone still waits for the answer."""
     if not task.future.set_running_or_notify_cancel():
         return False
     if task.deadline <= time.monotonic():

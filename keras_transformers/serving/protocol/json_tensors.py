@@ -1,4 +1,4 @@
-"""JSON <-> tensors, as TF Serving's REST API has them.
+"""JSON <-> tensors, as in TF Serving's REST API.
 
 https://www.tensorflow.org/tfx/serving/api_rest is the documentation; where it is silent, the rules
 and the messages are those of TF Serving's util/json_tensor.cc.
@@ -11,14 +11,14 @@ from typing import Any, Literal
 import numpy as np
 import tensorflow as tf
 
-from keras_transformers.serving.errors import RequestError, invalid
-from keras_transformers.serving.json_values import is_object, scalar, shorten, type_name
-from keras_transformers.serving.saved_models import Arrays, Signature
+from keras_transformers.serving.protocol.errors import RequestError, invalid
+from keras_transformers.serving.protocol.json_values import is_object, scalar, shorten, type_name
+from keras_transformers.serving.protocol.signatures import Arrays, Signature
 
 Format = Literal["row", "column"]
 
 _MAX_RANK = 32  # numpy's own limit before version 2
-_BYTES_SUFFIX = "_bytes"  # outputs called so hold binary values
+_BYTES_SUFFIX = "_bytes"  # of outputs that hold binary values
 
 
 def read_inputs(document: Mapping[str, Any], signature: Signature) -> tuple[dict[str, Any], Format]:
@@ -29,7 +29,7 @@ def read_inputs(document: Mapping[str, Any], signature: Signature) -> tuple[dict
         signature: whose inputs they are.
 
     Returns:
-        Input name -> array, and the format that the answer is to have.
+        Input name -> array, and the format of the answer.
 
     Raises:
         RequestError: the document does not fit the format or the signature.
@@ -53,12 +53,11 @@ def write_outputs(outputs: Arrays, format: Format) -> dict[str, Any]:
     """The answer to a Predict request, of JSON values.
 
     Args:
-        outputs: name -> array; one alone is not named in the answer.
+        outputs: name -> array; a single one is not named in the answer.
         format: of the request.
 
     Raises:
-        RequestError: an array has a type that JSON has not; in rows, the arrays have no common
-            first dimension.
+        RequestError: JSON has no such type; or, in rows, the arrays share no first dimension.
     """
     if format == "row":
         _check_rows(outputs)
@@ -73,7 +72,7 @@ def write_outputs(outputs: Arrays, format: Format) -> dict[str, Any]:
 
 
 def shortest(array: np.ndarray) -> np.ndarray:
-    """Floats as float64 that print with the fewest digits which still name the same float.
+    """Floats as float64 that print with the fewest digits that still name the same float.
 
     >>> shortest(np.array([0.2, 1e-5], "float32")).tolist()
     [0.2, 1e-05]
@@ -120,11 +119,11 @@ def _plain(name: str, array: np.ndarray) -> Any:
 def _plain_bytes(value: bytes, *, as_bytes: bool) -> Any:
     if as_bytes:
         return {"b64": base64.b64encode(value).decode("ascii")}
-    return value.decode("utf-8", "replace")  # TF Serving's JSON is broken by what is no UTF-8
+    return value.decode("utf-8", "replace")  # TF Serving writes broken JSON here
 
 
 def _nested(flat: list[Any], shape: tuple[int, ...]) -> Any:
-    """A flat list in the nesting of a shape; numpy would take lists for what objects hold."""
+    """A flat list nested by a shape; numpy would mistake the lists for elements."""
     if not shape:
         return flat[0]
     for size in reversed(shape[1:]):
@@ -198,7 +197,7 @@ def _columns(inputs: Any, signature: Signature) -> dict[str, Any]:
             )
         inputs = {next(iter(signature.inputs)): inputs}
     extra = sorted(inputs.keys() - signature.inputs.keys())
-    if extra:  # TF Serving drops them without a word
+    if extra:  # TF Serving drops them silently
         raise invalid(f"'inputs' object has no named input of the signature in: {extra[0]}"[:300])
     arrays = {}
     for name, info in signature.inputs.items():
@@ -212,7 +211,7 @@ def _columns(inputs: Any, signature: Signature) -> dict[str, Any]:
 
 
 def _shape(value: Any) -> tuple[int, ...]:
-    """The shape of nested lists, as far as their first elements tell."""
+    """The shape of nested lists, judged by their first elements."""
     shape = []
     while isinstance(value, list):
         shape.append(len(value))

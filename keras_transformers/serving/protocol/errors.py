@@ -1,4 +1,4 @@
-"""The one error of the server and the client: a canonical code, which both protocols carry."""
+"""The one error of server and client: a canonical code, which both protocols carry."""
 
 import enum
 
@@ -47,7 +47,7 @@ HTTP_STATUS = {
     Code.DATA_LOSS: 500,
     Code.UNAUTHENTICATED: 401,
 }
-# Which code a client reads from a status: the first that maps to it, and what proxies add.
+# Which code a client reads from a status: the first that maps to it, plus what proxies send.
 _CODE_OF_STATUS = {
     **{status: code for code, status in reversed(HTTP_STATUS.items())},
     408: Code.DEADLINE_EXCEEDED,
@@ -86,7 +86,7 @@ def code_of_http_status(status: int) -> Code:
 
 
 def as_request_error(error: Exception) -> RequestError:
-    """The error itself, or an INTERNAL one that says what it was."""
+    """The error itself, or an INTERNAL one that names it."""
     if isinstance(error, RequestError):
         return error
     return RequestError(Code.INTERNAL, f"{type(error).__name__}: {error}")

@@ -12,26 +12,26 @@ from tensorflow_serving.apis import (
     prediction_service_pb2_grpc,
 )
 
-from keras_transformers.serving import messages
-from keras_transformers.serving.engine import Engine, Lease, ModelSpec
-from keras_transformers.serving.errors import Code, RequestError, invalid
-from keras_transformers.serving.statuses import status_response
+from keras_transformers.serving.protocol import messages
+from keras_transformers.serving.protocol.errors import Code, RequestError, invalid
+from keras_transformers.serving.server.engine import Engine, Lease, ModelSpec
+from keras_transformers.serving.server.statuses import status_response
 
 SERVICES = (
     "",
     "tensorflow.serving.PredictionService",
     "tensorflow.serving.ModelService",
 )
-_SPARE_THREADS = 8  # for those that are refused, and for health and status
-# A message may quote what a request holds. It is sent as a header, in three characters for a byte
-# that is not ASCII, and gRPC refuses answers whose headers have more than 8 KiB.
+_SPARE_THREADS = 8  # for health, status, and requests that are refused
+# An error may quote its request. It travels as a header, with three characters for each byte that
+# is not ASCII, and gRPC refuses answers with more than 8 KiB of headers.
 _LONGEST_MESSAGE = 2000  # bytes
 
 _logger = logging.getLogger(__name__)
 
 
 class PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
-    """Answers with an engine."""
+    """Predict, Classify, Regress, MultiInference and GetModelMetadata, answered by an engine."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -107,7 +107,7 @@ class PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
 
 
 class ModelService(model_service_pb2_grpc.ModelServiceServicer):
-    """Tells the states of versions. A request cannot change what is served."""
+    """Reports the states of versions. A request cannot change what is served."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -122,14 +122,14 @@ class ModelService(model_service_pb2_grpc.ModelServiceServicer):
         def answer() -> Any:
             raise RequestError(
                 Code.UNIMPLEMENTED,
-                "a request may not name folders: change the file of --config, it is read again",
+                "a request may not name folders: change the file of --config, which is reread",
             )
 
         return _answered(context, answer)
 
 
 def make_executor(engine: Engine) -> ThreadPoolExecutor:
-    """The threads of `make_server`; whoever stops the server shuts them down."""
+    """The threads for `make_server`; whoever stops the server shuts them down."""
     threads = engine.limits.max_requests + _SPARE_THREADS
     return ThreadPoolExecutor(threads, thread_name_prefix="serving-grpc")
 
@@ -138,8 +138,8 @@ def make_server(engine: Engine, executor: ThreadPoolExecutor) -> tuple[Any, Any]
     """The gRPC server without a port, and its health service.
 
     Args:
-        engine: answers.
-        executor: of `make_executor`.
+        engine: answers the requests.
+        executor: from `make_executor`.
 
     Returns:
         The grpc.Server, and the HealthServicer whose answers `set_health` sets.
@@ -166,7 +166,7 @@ def make_server(engine: Engine, executor: ThreadPoolExecutor) -> tuple[Any, Any]
 
 
 def set_health(servicer: Any, *, ready: bool) -> None:
-    """What the health service answers for the whole and for each service."""
+    """Sets what the health service answers, for the server and for each service."""
     status = health_pb2.HealthCheckResponse.ServingStatus
     for name in SERVICES:
         servicer.set(name, status.SERVING if ready else status.NOT_SERVING)

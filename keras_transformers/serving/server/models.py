@@ -1,7 +1,7 @@
 """The models that are served: finding, loading, swapping and unloading their versions.
 
-A new version is loaded and warmed up beside the one that answers; then it answers, and the old one
-goes when its last request has ended. A version that cannot be loaded changes nothing.
+A new version is loaded and warmed up beside the one that answers; then it takes over, and the old
+one is unloaded once its last request has ended. A version that cannot be loaded changes nothing.
 """
 
 import contextlib
@@ -13,17 +13,18 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from keras_transformers.serving.errors import Code, RequestError, as_request_error, invalid
-from keras_transformers.serving.model_config import ModelSettings, find_versions
-from keras_transformers.serving.saved_models import SavedModel
-from keras_transformers.serving.warm_up import warm_up
+from keras_transformers.saved_model.versions import version_folders
+from keras_transformers.serving.protocol.errors import Code, RequestError, as_request_error, invalid
+from keras_transformers.serving.server.saved_models import SavedModel
+from keras_transformers.serving.server.settings import ModelSettings
+from keras_transformers.serving.server.warm_up import warm_up
 
 # States of a version, with the numbers of ModelVersionStatus.State.
 LOADING, AVAILABLE, UNLOADING, END = 20, 30, 40, 50
 
 _MAX_ATTEMPTS = 6  # TF Serving: one and five retries
 _FIRST_RETRY_S = 1.0
-_ENDED_KEPT = 8  # for the status; a list without end would be a leak
+_ENDED_KEPT = 8  # for the status; an endless list would be a leak
 
 _logger = logging.getLogger(__name__)
 
@@ -36,10 +37,10 @@ class Version:
         number: its folder's name.
         path: its folder.
         state: LOADING, AVAILABLE, UNLOADING or END.
-        error: why it could not be loaded.
+        error: why loading failed.
         saved_model: while it is AVAILABLE or UNLOADING.
-        attempts: how often it failed to load.
-        retry_at: when it may be tried again, on time.monotonic's clock.
+        attempts: how often loading failed.
+        retry_at: when it may be tried again, by time.monotonic.
     """
 
     number: int
@@ -53,13 +54,13 @@ class Version:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def load(self) -> None:
-        """Loads and warms up; what goes wrong is in `error` afterwards."""
+        """Loads and warms up; sets `error` where that fails."""
         self.state, self.error = LOADING, None
         start, saved_model = time.monotonic(), None
         try:
             saved_model = SavedModel(self.path)
             records = warm_up(saved_model)
-        except Exception as error:  # whatever it is, the version that answers must go on
+        except Exception as error:  # whatever it is, the version that answers must stay
             if saved_model is not None:
                 saved_model.close()
             self.attempts += 1
@@ -76,7 +77,7 @@ class Version:
         )
 
     def acquire(self) -> SavedModel | None:
-        """The model, which stays loaded until `release`; None when it is not to be used."""
+        """The model, which stays loaded until `release`; None unless it is AVAILABLE."""
         with self._lock:
             if self.state != AVAILABLE:
                 return None
@@ -84,12 +85,12 @@ class Version:
             return self.saved_model
 
     def acquire_again(self) -> None:
-        """One more `release` is needed; for whoever has acquired it already."""
+        """Holds an acquired model once more: it needs one more `release`."""
         with self._lock:
             self._in_use += 1
 
     def release(self) -> None:
-        """Gives back what `acquire` gave."""
+        """Undoes one `acquire`."""
         with self._lock:
             self._in_use -= 1
             last = self.state == UNLOADING and self._in_use == 0
@@ -97,7 +98,7 @@ class Version:
             self._close()
 
     def unload(self) -> None:
-        """No request gets it any more; it is closed once those under way have ended."""
+        """Gives it to no new request; closes it once those under way have ended."""
         with self._lock:
             if self.state != AVAILABLE:
                 return
@@ -112,11 +113,11 @@ class Version:
         if saved_model is not None:
             saved_model.close()
         del saved_model
-        gc.collect()  # graphs hold themselves in circles
+        gc.collect()  # graphs contain reference cycles
         _logger.info("%s is unloaded", self.path)
 
     def may_load(self) -> bool:
-        """Whether loading has failed before and is due again."""
+        """Whether loading has failed and is due again."""
         failed = self.state == END and self.error is not None
         return failed and self.attempts < _MAX_ATTEMPTS and time.monotonic() >= self.retry_at
 
@@ -125,7 +126,7 @@ class Model:
     """A model's versions.
 
     Args:
-        settings: its name, folder, policy and labels; may be replaced while it is served.
+        settings: its name, folder, policy and labels; may be replaced while the model is served.
     """
 
     def __init__(self, settings: ModelSettings) -> None:
@@ -134,16 +135,16 @@ class Model:
         self._lock = threading.Lock()
 
     def refresh(self) -> None:
-        """Loads what the folder has of new versions, then unloads what is not wanted any more.
+        """Loads the folder's new versions, then unloads those that are no longer wanted.
 
         Only one thread may call it at a time.
         """
-        found = find_versions(self.settings.base_path)
+        found = version_folders(self.settings.base_path)
         wanted = self.settings.version_policy.choose(list(found))
         for number in wanted:
             version = self._versions.get(number)
             ended = version is not None and version.state == END and version.error is None
-            if version is None or ended:  # also one that came back, by a rollback for one
+            if version is None or ended:  # the latter came back, for example by a rollback
                 version = Version(number, found[number])
                 self._set(version)
                 version.load()
@@ -155,12 +156,12 @@ class Model:
     def _unload_others(self, wanted: list[int], found: dict[int, Path]) -> None:
         versions = self.versions()
         if not any(v.state == AVAILABLE and v.number in wanted for v in versions):
-            return  # rather an old version than none
+            return  # an old version is better than none
         for version in versions:
             if version.number not in wanted:
                 version.unload()
         with self._lock:
-            # A failed version whose folder is gone may come back mended.
+            # A failed version whose folder is gone may come back repaired.
             gone = [v for v in versions if v.error is not None and v.number not in found]
             ended = [v for v in versions if v.state == END and v.error is None]
             for version in gone + ended[: max(0, len(ended) - _ENDED_KEPT)]:
@@ -171,7 +172,7 @@ class Model:
             self._versions[version.number] = version
 
     def versions(self) -> list[Version]:
-        """The known versions, ascending, those that ended or failed among them."""
+        """The known versions, ascending, including those that ended or failed."""
         with self._lock:
             return [self._versions[number] for number in sorted(self._versions)]
 
@@ -184,14 +185,14 @@ class Model:
         """A version that stays loaded inside the block.
 
         Args:
-            version: its number; None takes the label's, or else the highest that is available.
+            version: its number; None takes the label's or, without a label, the highest available.
             label: one of the settings' labels.
 
         Raises:
-            RequestError: there is no such version, or it is not available (yet).
+            RequestError: there is no such version, or it is not available, perhaps not yet.
         """
         number = self.number_of(version, label)
-        held = self._acquire(number) or self._acquire(number)  # a swap may come in between
+        held = self._acquire(number) or self._acquire(number)  # a swap may happen in between
         if held is None:
             if any(v.state == LOADING for v in self.versions() if number in (None, v.number)):
                 raise RequestError(
@@ -212,7 +213,7 @@ class Model:
         return None
 
     def number_of(self, version: int | None, label: str | None) -> int | None:
-        """The version's number that a request means; None for the latest."""
+        """The number of the version that a request means; None for the latest."""
         if version is None and label:
             if label not in self.settings.version_labels:
                 raise invalid(f"Unrecognized servable version label: {label}")
@@ -220,7 +221,7 @@ class Model:
         return version
 
     def _text(self, number: int | None) -> str:
-        """As TF Serving names what a request wants."""
+        """What a request wants, in TF Serving's words."""
         name = self.settings.name
         return f"Latest({name})" if number is None else f"Specific({name}, {number})"
 
@@ -231,10 +232,10 @@ class Model:
 
 
 class Models:
-    """All models, looked up by their names alone; a thread watches their folders.
+    """All models, looked up by name only; a thread watches their folders.
 
     Args:
-        read_settings: gives the models to serve; asked again at every look at the folders.
+        read_settings: returns the models to serve; called at every look at the folders.
         poll_interval_s: seconds between two looks.
     """
 
@@ -249,7 +250,7 @@ class Models:
         self._thread = threading.Thread(target=self._watch, name="serving-models", daemon=True)
 
     def start(self) -> None:
-        """Begins to load, and to watch."""
+        """Starts to load and to watch."""
         self._thread.start()
 
     def close(self) -> None:
@@ -269,7 +270,7 @@ class Models:
         """The model of that name.
 
         Raises:
-            RequestError: there is none.
+            RequestError: there is no such model.
         """
         model = self._models.get(name)
         if model is None:
@@ -286,11 +287,11 @@ class Models:
         return all(model.is_ready() for model in list(self._models.values()))
 
     def wait_for_first_look(self, timeout_s: float | None = None) -> bool:
-        """Waits until each version that was there at the start is loaded or has failed."""
+        """Waits until every version that was there at the start is loaded or has failed."""
         return self._looked.wait(timeout_s)
 
     def refresh(self) -> None:
-        """Looks at the settings and at the folders once; the watching thread does nothing else."""
+        """Looks once at the settings and the folders, as the watching thread keeps doing."""
         try:
             settings = {s.name: s for s in self._read_settings()}
         except (OSError, ValueError) as error:
@@ -298,7 +299,7 @@ class Models:
             settings = {name: model.settings for name, model in self._models.items()}
         models = {name: self._settled(new) for name, new in settings.items()}
         replaced = [m for name, m in self._models.items() if models.get(name) is not m]
-        self._models = models  # as a whole: requests look names up meanwhile
+        self._models = models  # at once: requests look names up meanwhile
         for model in replaced:
             model.close()
         for model in models.values():
@@ -307,21 +308,21 @@ class Models:
             model.refresh()
 
     def _settled(self, settings: ModelSettings) -> Model:
-        """The model of a name with its settings of now."""
+        """The model of these settings: the known one, or a new one if its folder has changed."""
         known = self._models.get(settings.name)
         if known is not None and known.settings.base_path == settings.base_path:
             known.settings = settings
             return known
         model = Model(settings)
         if known is not None:
-            model.refresh()  # beside the one that answers from the folder of before
+            model.refresh()  # while the known one still answers from the old folder
         return model
 
     def _watch(self) -> None:
         while not self._stop.is_set():
             try:
                 self.refresh()
-            except Exception:  # a disk that fails for a moment must not end the watching
+            except Exception:  # a disk that fails for a moment must not stop the watching
                 _logger.exception("looking for new versions failed; trying again")
             self._looked.set()
             self._stop.wait(self._poll_interval_s)

@@ -5,15 +5,15 @@ from typing import Any
 
 from tensorflow_serving.apis import get_model_status_pb2
 
-from keras_transformers.serving.models import Version
+from keras_transformers.serving.server.models import Version
 
 
 def status_response(versions: Sequence[Version]) -> Any:
-    """The GetModelStatusResponse for some versions, the newest first as TF Serving has them."""
+    """The GetModelStatusResponse for these versions, newest first as in TF Serving."""
     response = get_model_status_pb2.GetModelStatusResponse()
     for version in reversed(versions):
         status = response.model_version_status.add(version=version.number, state=version.state)
-        status.status.SetInParent()  # also an OK is told
+        status.status.SetInParent()  # an OK is reported too
         if version.error is not None:
             status.status.error_code = int(version.error.code)
             status.status.error_message = version.error.message

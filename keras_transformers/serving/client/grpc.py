@@ -1,4 +1,4 @@
-"""The client's gRPC."""
+"""gRPC, for the client."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,18 +17,20 @@ from tensorflow_serving.apis import (
     regression_pb2,
 )
 
-from keras_transformers.serving.errors import Code, RequestError
-from keras_transformers.serving.transports import (
+from keras_transformers.saved_model.description import shape_of
+from keras_transformers.serving.client.transport import (
     Features,
     ModelVersion,
     SignatureInfo,
     TensorSpec,
     VersionStatus,
+    as_bytes,
 )
+from keras_transformers.serving.protocol.errors import Code, RequestError
 
 
 class GrpcTransport:
-    """Speaks TF Serving's gRPC services; `transports.Transport` describes the methods.
+    """Speaks TF Serving's gRPC services; `transport.Transport` describes the methods.
 
     Args:
         address: host:port.
@@ -140,16 +142,13 @@ def _called(method: Any, request: Any, timeout_s: float) -> Any:
 
 
 def _example(features: Features) -> Any:
-    """A tf.train.Example; int is int64, float is float, str and bytes are bytes."""
+    """A tf.train.Example: int as int64, float as float, str and bytes as bytes."""
     example = tf.train.Example()
     for name, value in features.items():
         values = list(value) if isinstance(value, list | tuple) else [value]
         feature = example.features.feature[name]
         if all(isinstance(item, str | bytes) for item in values):
-            feature.bytes_list.value.extend(
-                item.encode("utf-8", "surrogateescape") if isinstance(item, str) else item
-                for item in values
-            )
+            feature.bytes_list.value.extend(map(as_bytes, values))
         elif all(isinstance(item, int) for item in values):
             feature.int64_list.value.extend(values)
         else:
@@ -159,7 +158,4 @@ def _example(features: Features) -> Any:
 
 def _spec(info: Any) -> TensorSpec:
     dtype = np.dtype(tf.as_dtype(info.dtype).as_numpy_dtype) if info.dtype else None
-    if info.tensor_shape.unknown_rank:
-        return TensorSpec(dtype, None)
-    sizes = [dimension.size for dimension in info.tensor_shape.dim]
-    return TensorSpec(dtype, tuple(None if size < 0 else size for size in sizes))
+    return TensorSpec(dtype, shape_of(info))

@@ -1,4 +1,4 @@
-"""What stands behind both protocols: admits a request, finds its model and runs it in time."""
+"""What both protocols share: admits a request, finds its model and runs it in time."""
 
 import concurrent.futures
 import contextlib
@@ -8,27 +8,28 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from keras_transformers.serving.batching import BatchingOptions, Outputs, Scheduler
-from keras_transformers.serving.errors import Code, RequestError, invalid
-from keras_transformers.serving.metrics import Metrics
-from keras_transformers.serving.models import Models, Version
-from keras_transformers.serving.requests import rows_of
-from keras_transformers.serving.saved_models import Arrays, SavedModel, Signature
+from keras_transformers.serving.protocol.errors import Code, RequestError, invalid
+from keras_transformers.serving.protocol.requests import rows_of
+from keras_transformers.serving.protocol.signatures import Arrays, Signature
+from keras_transformers.serving.server.batching import BatchingOptions, Outputs, Scheduler
+from keras_transformers.serving.server.metrics import Metrics
+from keras_transformers.serving.server.models import Models, Version
+from keras_transformers.serving.server.saved_models import SavedModel
 
 __all__ = ["Limits"]
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What one server takes on; beyond it requests are refused, and the server lives on.
+    """What one server takes on. Requests beyond it are refused, and the server stays up.
 
     Attributes:
         max_body_bytes: of a REST body or a gRPC message.
         max_rows: rows of one request.
-        max_requests: requests under way, waiting ones among them; further ones get 429 or
+        max_requests: requests under way, including waiting ones; further ones get 429 or
             RESOURCE_EXHAUSTED.
-        timeout_s: seconds that a request may take, reading its body included; a gRPC client's
-            earlier deadline counts.
+        timeout_s: seconds that a request may take, including the reading of its body; a gRPC
+            client may set an earlier deadline.
 
     Raises:
         ValueError: one of them is not positive and finite.
@@ -47,7 +48,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """What a request says of its model: a ModelSpec, or a REST path.
+    """Which model a request is for: its ModelSpec, or the path of a REST request.
 
     Attributes:
         name: the model's.
@@ -62,7 +63,7 @@ class ModelSpec:
 
 @dataclass
 class Lease:
-    """A version to answer one request with.
+    """A version that answers one request.
 
     Attributes:
         version: its number.
@@ -82,9 +83,9 @@ class Call:
     Attributes:
         api: "REST" or "GRPC".
         entrypoint: what it asks for, such as "Predict".
-        deadline: when it must be answered, on time.monotonic's clock.
-        model: the model's name, once it is known to be one.
-        start: on the same clock.
+        deadline: when it must be answered, by time.monotonic.
+        model: the model's name, once there is known to be such a model.
+        start: by the same clock.
     """
 
     api: str
@@ -95,7 +96,7 @@ class Call:
 
 
 class Engine:
-    """Answers what the protocols hand on.
+    """Answers the requests of both protocols.
 
     Args:
         models: the models.
@@ -118,7 +119,7 @@ class Engine:
         )
 
     def start(self) -> None:
-        """Begins to load models and to run requests."""
+        """Starts to load models and to run requests."""
         self._scheduler.start()
         self.models.start()
 
@@ -129,10 +130,10 @@ class Engine:
         Args:
             api: "REST" or "GRPC".
             entrypoint: what it asks for.
-            timeout_s: the client's own; the limit's counts where it is shorter.
+            timeout_s: the client's own; the limit's applies where it is shorter.
 
         Raises:
-            RequestError: too many are under way; or what the block raises.
+            RequestError: too many requests are under way; or what the block raises.
         """
         limit = self.limits.timeout_s
         seconds = limit if timeout_s is None else min(limit, timeout_s)
@@ -154,7 +155,7 @@ class Engine:
         except Exception:
             status = Code.INTERNAL.name
             raise
-        except BaseException:  # the client has gone
+        except BaseException:  # the client has left
             status = Code.CANCELLED.name
             raise
         finally:
@@ -166,7 +167,7 @@ class Engine:
         """The model of a request; it stays loaded inside the block.
 
         Raises:
-            RequestError: there is none of that name, version or label.
+            RequestError: there is no such name, version or label.
         """
         if not spec.name:
             raise invalid("Missing model name in request.")
@@ -190,10 +191,10 @@ class Engine:
         rows = max((array.shape[0] for array in inputs.values() if array.ndim), default=1)
         if rows > self.limits.max_rows:
             raise invalid(
-                f"{rows} rows in one request, at most {self.limits.max_rows} are taken: split it"
+                f"{rows} rows in one request, and the limit is {self.limits.max_rows}: split it"
             )
         self.metrics.on_rows(call.model, rows_of(inputs) or 1)
-        # What has begun may end after the request has given up, and needs the model until then.
+        # A run may outlive its request, and needs the model until it ends.
         version.acquire_again()
         try:
             future = self._scheduler.submit(model, signature, inputs, deadline=call.deadline)
@@ -213,7 +214,7 @@ class Engine:
         """The versions of a model that a status request asks for.
 
         Raises:
-            RequestError: there is none.
+            RequestError: there are none.
         """
         if not spec.name:
             raise invalid("Missing model name in request.")
