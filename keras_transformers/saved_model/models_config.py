@@ -1,9 +1,8 @@
 """TF Serving's model config file: which models it serves, which versions, under which labels.
 
-The file is a text proto, `tensorflow.serving.ModelServerConfig`, that TF Serving rereads with
-`--model_config_file FILE --model_config_file_poll_wait_seconds 60`; see
-https://www.tensorflow.org/tfx/serving/serving_config. What is not ours to change in it stays;
-comments are lost.
+The file is a text proto, `tensorflow.serving.ModelServerConfig`, that TF Serving reads again and
+again with `--model_config_file FILE --model_config_file_poll_wait_seconds 60`. What stands in it
+that is not ours to change stays; comments are lost.
 """
 
 import os
@@ -64,8 +63,8 @@ class ModelsConfig:
         path: of the file; it need not be there.
 
     Raises:
-        ValueError: the file is not a model config, or has a `custom_model_config`, whose content
-            only its owner knows.
+        ValueError: the file is no model config, or lists models in a way of its own
+            (`custom_model_config`).
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -78,8 +77,7 @@ class ModelsConfig:
                 text_format.Parse(self.path.read_text("utf-8"), self._proto)
             except (text_format.ParseError, UnicodeDecodeError) as error:
                 raise ValueError(
-                    f"{self.path}: not a model config of TF Serving ({error}); mend it or name "
-                    "another file"
+                    f"{self.path}: no model config of TF Serving ({error}); mend it or name another"
                 ) from error
         if self._proto.HasField("custom_model_config"):
             raise ValueError(f"{self.path}: a custom_model_config, which only its owner can change")
@@ -115,7 +113,7 @@ class ModelsConfig:
         return dict(found.version_labels) if found is not None else {}
 
     def served(self, base: Path) -> set[int]:
-        """The versions that TF Serving serves by this file; by default the newest."""
+        """The versions that TF Serving serves by this file; the newest where it does not tell."""
         found = self.entry(base)
         policy = VersionPolicy() if found is None else VersionPolicy.of(found)
         return set(policy.choose(versions(base)))

@@ -256,7 +256,7 @@ def test_config_file(tmp_path):
     ("text", "message"),
     [
         ("model_config_list {}", "no model to serve"),
-        ("nonsense", "not a model config"),
+        ("nonsense", "model config of TF Serving"),
         ("config { name: 'a' base_path: 'x' } config { name: 'a' }", "called a"),
         ("config { name: 'a/b' base_path: 'x' }", "nor contain a slash"),
         ("config { name: 'a' model_platform: 'caffe' }", "only 'tensorflow'"),

@@ -1,4 +1,3 @@
-import argparse
 import io
 import json
 import os
@@ -14,17 +13,14 @@ import grpc
 import httpx
 import pytest
 
+from keras_transformers.cli.main import parse
 from keras_transformers.serving import Client, ModelSettings, RequestError, Server, Tls
-from keras_transformers.serving.command_line import add_parsers
 
 ROOT = Path(__file__).parents[2]
 
 
 def run(*arguments):
-    parser = argparse.ArgumentParser()
-    add_parsers(parser.add_subparsers(required=True))
-    parsed = parser.parse_args([str(argument) for argument in arguments])
-    return parsed.run(parsed)
+    return parse([str(argument) for argument in arguments]).run()
 
 
 def lines(capsys):
@@ -65,7 +61,7 @@ def test_ask_reads_stdin(server, capsys, monkeypatch):
     [
         (
             ("ask", "http://h:1", "a", "b", "--text-b", "c", "--model", "m"),
-            "2 texts and 1 --text-b",
+            "texts: 2, --text-b: 1",
         ),
         (("ask", "nowhere", "a", "--model", "m"), "give http://host:port"),
         (("serve",), "give base paths, or --config FILE"),
@@ -203,7 +199,7 @@ def test_a_missing_extra_is_named(monkeypatch):
     import keras_transformers.serving
 
     monkeypatch.setitem(sys.modules, "uvicorn", None)
-    for name in ("server", "rest"):
-        monkeypatch.delitem(sys.modules, f"keras_transformers.serving.{name}", raising=False)
+    for name in ("local", "rest"):
+        monkeypatch.delitem(sys.modules, f"keras_transformers.serving.server.{name}", raising=False)
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'keras-transformers\[serving\]'"):
         keras_transformers.serving.Server  # noqa: B018

@@ -147,8 +147,9 @@ def _example(features: Features) -> Any:
     for name, value in features.items():
         values = list(value) if isinstance(value, list | tuple) else [value]
         feature = example.features.feature[name]
-        if all(isinstance(item, str | bytes) for item in values):
-            feature.bytes_list.value.extend(map(as_bytes, values))
+        texts = [as_bytes(item) for item in values if isinstance(item, str | bytes)]
+        if len(texts) == len(values):
+            feature.bytes_list.value.extend(texts)
         elif all(isinstance(item, int) for item in values):
             feature.int64_list.value.extend(values)
         else:
