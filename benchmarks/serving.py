@@ -43,8 +43,8 @@ import tensorflow as tf
 import tensorflow_text  # noqa: F401  (registers the tokenizers' ops)
 
 from keras_transformers.files import read_lines
+from keras_transformers.saved_model.versions import resolve
 from keras_transformers.serving import Client
-from keras_transformers.serving.model_config import find_versions
 
 SHORT_WORDS = 8
 
@@ -115,7 +115,7 @@ def both_ways(base: Path) -> Iterator[dict[str, Running]]:
 
 def called_directly(base: Path) -> Ask:
     """The newest version in this process: a text to output name -> value."""
-    loaded = tf.saved_model.load(str(max(find_versions(base).items())[1]))
+    loaded = tf.saved_model.load(str(resolve(base)))
     function = loaded.signatures["serving_default"]
     (name,) = function.structured_input_signature[1]
 

@@ -52,12 +52,12 @@ BATCH_SIZES = (1, 8, 32)
 
 
 def export_saved_model(weights: Path, base: Path) -> None:
-    from keras_transformers.export import embedder
-
+    import keras_transformers as kt
     from keras_transformers.convert.encoders import load_encoder
 
     model, tokenizer = load_encoder(weights=weights)
-    embedder(model, tokenizer, base, max_sequence_length=MAX_SEQUENCE_LENGTH)
+    embed = kt.pipelines.Embedder(model, tokenizer, max_sequence_length=MAX_SEQUENCE_LENGTH)
+    kt.export(embed, base)
 
 
 def export_onnx(weights: Path, path: Path) -> None:

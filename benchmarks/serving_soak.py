@@ -36,8 +36,8 @@ import numpy as np
 from serving import Running, called_directly, serving
 
 from keras_transformers.files import read_lines
+from keras_transformers.saved_model.versions import resolve
 from keras_transformers.serving import Client, RequestError
-from keras_transformers.serving.model_config import find_versions
 
 HOSTILE_SHARE = 0.1
 NUM_HOSTILE = 13  # kinds: the bodies, and four more
@@ -202,7 +202,7 @@ def copies(sources: Mapping[str, Path]) -> Iterator[dict[Path, Path]]:
 
 def soak(parsed: argparse.Namespace) -> Soak:
     texts = list(read_lines(parsed.texts))[: parsed.lines]
-    sources = {base.name: max(find_versions(base).items())[1] for base in parsed.base_paths}
+    sources = {base.name: resolve(base) for base in parsed.base_paths}
     answers = {base.name: list(map(called_directly(base), texts)) for base in parsed.base_paths}
     with (
         copies(sources) as bases,

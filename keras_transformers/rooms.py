@@ -5,6 +5,7 @@ import functools
 import importlib
 import importlib.util
 import pkgutil
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,8 @@ def open_room(
     """The `__getattr__` and `__dir__` of a room, which import its modules on first use.
 
     A module joins its room by being there, and shows the names of its `__all__`, so that a new file
-    needs no entry in a list elsewhere.
+    needs no entry in a list elsewhere. A room also shows the public names of its sub-rooms, except
+    for a name that several of them have.
 
     Args:
         name: of the room, its `__name__`.
@@ -55,13 +57,22 @@ def open_room(
 
 @functools.cache
 def _modules(room: str) -> dict[str, tuple[str, ...]]:
-    """Each module of a room and the names in its `__all__`, read without importing it."""
+    """Each module of a room and the names that the room shows of it, read without importing it."""
     spec = importlib.util.find_spec(room)
     places = [] if spec is None else list(spec.submodule_search_locations or ())
-    return {
-        found.name: () if found.ispkg else _all(Path(places[0], f"{found.name}.py"))
-        for found in pkgutil.iter_modules(places)
-    }
+    shown: dict[str, tuple[str, ...]] = {}
+    sub_rooms = []
+    for found in pkgutil.iter_modules(places):
+        if found.ispkg:
+            sub_rooms.append(found.name)
+            inner = _modules(f"{room}.{found.name}").values()
+            shown[found.name] = tuple(name for names in inner for name in names)
+        else:
+            shown[found.name] = _all(Path(places[0], f"{found.name}.py"))
+    times = Counter(name for names in shown.values() for name in names)
+    for sub_room in sub_rooms:
+        shown[sub_room] = tuple(name for name in shown[sub_room] if times[name] == 1)
+    return shown
 
 
 def _all(file: Path) -> tuple[str, ...]:

@@ -1,16 +1,81 @@
 import dataclasses
 import io
 import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import get_args, get_type_hints
 
 import pytest
 
-from keras_transformers.cli.main import main as cli
+from keras_transformers.cli import data as data_commands
+from keras_transformers.cli import main as cli
+from keras_transformers.saved_model import prediction
+
+ROOT = Path(__file__).parents[1]
 
 
 def run(capsys, *arguments):
     status = cli.main(arguments)
     captured = capsys.readouterr()
     return status, captured.out, captured.err
+
+
+def test_help_takes_no_seconds():
+    """Nor does the parsing of any command: what it needs is imported when it runs."""
+    code = (
+        "import sys; from keras_transformers.cli.main import main\n"
+        "try: main(['--help'])\n"
+        "finally: print({'tensorflow', 'keras', 'numpy'} & set(sys.modules))"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    assert (result.returncode, result.stdout.splitlines()[-1]) == (0, "set()"), result.stderr
+    for name in ("list", "predict", "serving-config", "warm-up", "ask", "make-pretraining-data"):
+        assert name in result.stdout
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("summary",),
+        ("bogus",),
+        ("list", "--bogus"),
+        ("summary", "bert_tiny", "--heads", "bogus"),
+        ("check", "path", "--max-batch-size", "many"),
+        ("predict", "path", "--text"),
+        ("ask", "http://h:1", "text"),  # no --model
+        ("ask", "http://h:1", "text", "--model", "m", "--version", "1", "--label", "a"),
+    ],
+)
+def test_arguments_that_fit_no_command(arguments, capsys):
+    with pytest.raises(SystemExit) as exit_info:
+        cli.main(arguments)
+    assert exit_info.value.code == 2
+    assert capsys.readouterr().err
+
+
+def test_values_are_taken_as_typed():
+    options = ("--label", "None", "--config", "c", "--keep", "3", "--warm-up", "1", "8")
+    published = cli.parse(["publish", "EXPORT", "BASE", *options])
+    assert (published.export, published.base_path, published.label) == ("EXPORT", "BASE", "None")
+    assert (published.keep, published.warm_up) == (3, (1, 8))
+    asked = cli.parse(["ask", "h:1", "- a", "b", "--text-b=-c", "--text-b", "d", "--model", "m"])
+    assert (asked.texts, asked.text_b) == (("- a", "b"), ("-c", "d"))
+    assert cli.parse(["serve", "a", "--rest-port", "-1"]).rest_port == -1
+
+
+@pytest.mark.parametrize("command", ["average", "make-pretraining-data", "serving-config"])
+def test_some_commands_need_a_file_at_least(capsys, command, tmp_path):
+    more = ("--vocabulary", "v.txt") if command == "make-pretraining-data" else ()
+    status, _, err = run(capsys, command, str(tmp_path / "output.weights.h5"), *more)
+    assert (status, len(err.splitlines())) == (2, 1)
+    assert not list(tmp_path.iterdir())
 
 
 def test_list_names_sizes_and_papers(capsys):
@@ -28,7 +93,20 @@ def test_list_without_a_match_says_so(capsys):
     assert "no model's name matches 'nothing*'" in err
 
 
-def test_summary_of_bert_base_with_both_heads(capsys):
+@pytest.fixture
+def zeros(monkeypatch):
+    """Weights that are not drawn: models are counted here, and drawing takes seconds."""
+    import keras
+
+    for initializer in (keras.initializers.TruncatedNormal, keras.initializers.GlorotUniform):
+        monkeypatch.setattr(
+            initializer,
+            "__call__",
+            lambda self, shape, dtype=None: keras.ops.zeros(shape, dtype),
+        )
+
+
+def test_summary_of_bert_base_with_both_heads(capsys, zeros):
     arguments = ("summary", "bert_base", "--vocabulary-size", "30000", "--heads", "pretraining")
     status, out, _ = run(capsys, *arguments)
     assert status == 0
@@ -38,14 +116,14 @@ def test_summary_of_bert_base_with_both_heads(capsys):
         assert cell in out
 
 
-def test_summary_as_json_adds_up(capsys):
-    status, out, _ = run(capsys, "summary", "transformer_tiny", "--json")
+def test_summary_as_json_adds_up(capsys, zeros):
+    status, out, _ = run(capsys, "summary", "bert_tiny", "--json")
     result = json.loads(out)
     top = [row["num_parameters"] for row in result["layers"] if "/" not in row["name"]]
-    assert (status, sum(top), result["total"]) == (0, 6_061_056, 6_061_056)
+    assert (status, sum(top), result["total"]) == (0, 4_385_920, 4_385_920)
 
 
-def test_summary_fails_when_the_count_is_not_the_registered_one(capsys, monkeypatch):
+def test_summary_fails_when_the_count_is_not_the_registered_one(capsys, monkeypatch, zeros):
     from keras_transformers.models import registry
 
     entries = dict(registry.all_entries())
@@ -68,20 +146,15 @@ def test_wrong_names_end_with_one_line(capsys):
     assert err.startswith("keras-transformers: model 'bert_tinny' is not registered; did you mean")
     status, _, err = run(capsys, "summary", "bert_tiny", "--vocabulary-size", "0")
     assert (status, "vocabulary_size=0: give the number of tokens" in err) == (2, True)
-    with pytest.raises(SystemExit) as exit_info:
-        cli.main(["summary"])
-    assert exit_info.value.code == 2
 
 
-def test_heads_need_an_encoder(capsys):
+def test_heads_need_an_encoder(capsys, zeros):
     status, _, err = run(capsys, "summary", "transformer_tiny", "--heads", "pretraining")
     assert status == 2
     assert "has no output 'sequence_output'" in err
 
 
 def test_predict_reads_texts_and_stdin(capsys, monkeypatch):
-    import keras_transformers.export as export
-
     calls = []
     texts = ("text",)
 
@@ -93,7 +166,7 @@ def test_predict_reads_texts_and_stdin(capsys, monkeypatch):
             calls.append(inputs)
             return [{"label": text.upper()} for text in inputs["text"]]
 
-    monkeypatch.setattr(export, "Predictor", Predictor, raising=False)
+    monkeypatch.setattr(prediction, "Predictor", Predictor)
     status, out, _ = run(capsys, "predict", "somewhere", "--text", "a", "--text", "ü")
     assert (status, out.splitlines()) == (0, ['{"label": "A"}', '{"label": "Ü"}'])
     texts = ("text", "text_b")
@@ -108,13 +181,11 @@ def test_predict_reads_texts_and_stdin(capsys, monkeypatch):
         capsys, "predict", "somewhere", "--text", "a", "--text-b", "b", "--text-b", "c"
     )
     assert status == 2
-    assert "1 --text and 2 --text-b" in err
+    assert "texts: 1, --text-b: 2; give one of each" in err
 
 
-@pytest.mark.parametrize("names", [("text_a", "text_b"), ("question", "context")])
+@pytest.mark.parametrize("names", [("text", "text_b"), ("question", "context")])
 def test_predict_names_the_inputs_as_the_export_does(capsys, monkeypatch, names):
-    import keras_transformers.export as export
-
     calls = []
 
     class Predictor:
@@ -125,19 +196,49 @@ def test_predict_names_the_inputs_as_the_export_does(capsys, monkeypatch, names)
             calls.append(inputs)
             return [{"probability": 0.5}]
 
-    monkeypatch.setattr(export, "Predictor", Predictor, raising=False)
+    monkeypatch.setattr(prediction, "Predictor", Predictor)
     status, out, _ = run(capsys, "predict", "somewhere", "--text", "a", "--text-b", "b")
     assert (status, out) == (0, '{"probability": 0.5}\n')
     assert calls == [{names[0]: ["a"], names[1]: ["b"]}]
     status, _, err = run(capsys, "predict", "somewhere", "--text", "a")
     assert status == 2
-    assert f"somewhere takes {', '.join(names)}: give 2 texts a row" in err
+    assert f"somewhere takes {', '.join(names)}: give 2 texts per row" in err
+
+
+@pytest.fixture(scope="module")
+def pipeline():
+    """A classifier of pairs that no training has touched."""
+    import keras_transformers as kt
+    from keras_transformers.models.bert import bert
+
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "good", "film", "!"]
+    tokenizer = kt.tokenizers.WordPieceTokenizer(words)
+    encoder = bert(
+        vocabulary_size=8, num_layers=1, num_heads=2, hidden_dim=8, max_sequence_length=16
+    )
+    model = kt.heads.classifier(encoder, 2)
+    return kt.pipelines.TextClassifier(model, tokenizer, ["no", "yes"], pair=True)
+
+
+def test_predict_runs_a_saved_pipeline(capsys, pipeline, tmp_path):
+    folder = str(pipeline.save(tmp_path / "pipeline"))
+    pairs = ("--text", "good", "--text", "film !", "--text-b", "film", "--text-b", "ü")
+    status, out, _ = run(capsys, "predict", folder, *pairs)
+    rows = pipeline.rows({"text": ["good", "film !"], "text_b": ["film", "ü"]})
+    assert (status, [json.loads(line) for line in out.splitlines()]) == (0, rows)
+    status, _, err = run(capsys, "predict", folder, "--text", "good")
+    assert (status, f"{folder} takes text, text_b: give 2 texts per row" in err) == (2, True)
+
+
+def test_predict_says_where_there_is_nothing_to_run(capsys, tmp_path):
+    status, _, err = run(capsys, "predict", str(tmp_path), "--text", "a")
+    assert (status, f"no export at {tmp_path}" in err) == (2, True)
 
 
 def test_translate_gives_a_line_for_each_line(capsys, monkeypatch, tmp_path):
-    import keras_transformers.export as export
-
     class Predictor:
+        text_names = ("text",)
+
         def __init__(self, path):
             assert path == "somewhere"
 
@@ -145,7 +246,7 @@ def test_translate_gives_a_line_for_each_line(capsys, monkeypatch, tmp_path):
             assert len(inputs["text"]) <= 32
             return [{"translation": f"<{text}>\n", "score": 0.0} for text in inputs["text"]]
 
-    monkeypatch.setattr(export, "Predictor", Predictor, raising=False)
+    monkeypatch.setattr(prediction, "Predictor", Predictor)
     lines = [f"Zeile {i}" for i in range(40)] + [""]
     (tmp_path / "in.txt").write_text("\n".join(lines) + "\n", "utf-8")
     status, out, _ = run(capsys, "translate", "somewhere", str(tmp_path / "in.txt"))
@@ -175,15 +276,14 @@ def test_average_writes_the_mean_of_checkpoints(capsys, tmp_path):
     assert "exists" in err
 
 
-def test_make_pretraining_data_tells_the_true_defaults():
-    from keras_transformers.data.pretraining.batches import PretrainingOptions
+def test_make_pretraining_data_has_the_true_options():
+    from keras_transformers.data.pretraining import PretrainingOptions, TextFormat
 
-    options = dataclasses.asdict(PretrainingOptions())
-    assert options.pop("whole_words") is False
-    assert cli._PRETRAINING_OPTIONS.keys() == options.keys()
-    for name, (kind, text) in cli._PRETRAINING_OPTIONS.items():
-        assert text.endswith(f"({options[name]})")
-        assert kind is type(options[name])
+    found, wanted = data_commands.Options(), PretrainingOptions()
+    assert dataclasses.asdict(found) == dataclasses.asdict(wanted)
+    assert get_type_hints(data_commands.Options) == get_type_hints(PretrainingOptions)
+    hints = get_type_hints(data_commands.MakePretrainingData)
+    assert get_args(hints["text_format"]) == get_args(TextFormat)
 
 
 def test_make_pretraining_data(capsys, tmp_path):

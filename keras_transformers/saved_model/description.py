@@ -101,6 +101,17 @@ def meta_graph(folder: Path) -> Any:
     raise ValueError(f"{file}: has graphs tagged {tags}, and servers load the one tagged 'serve'")
 
 
+def shape_of(info: Any) -> tuple[int | None, ...] | None:
+    """The shape in a tensorflow.TensorInfo.
+
+    Returns:
+        The dimensions, None for an unknown one; None as a whole for an unknown rank.
+    """
+    if info.tensor_shape.unknown_rank:
+        return None
+    return tuple(None if d.size < 0 else d.size for d in info.tensor_shape.dim)
+
+
 def lines(description: Mapping[str, Any]) -> Iterator[str]:
     """A description for people, one line at a time."""
     model = description.get("model", {})
@@ -142,10 +153,11 @@ def _provenance(folder: Path) -> dict[str, Any]:
 def _tensor(info: Any) -> dict[str, Any]:
     import tensorflow as tf
 
-    shape = None
-    if not info.tensor_shape.unknown_rank:
-        shape = [None if d.size < 0 else d.size for d in info.tensor_shape.dim]
-    return {"dtype": tf.dtypes.as_dtype(info.dtype).name, "shape": shape}
+    shape = shape_of(info)
+    return {
+        "dtype": tf.dtypes.as_dtype(info.dtype).name,
+        "shape": None if shape is None else list(shape),
+    }
 
 
 def _shape(shape: list[int | None] | None) -> str:

@@ -6,12 +6,54 @@ change are kept; comments are lost.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from keras_transformers.files import replaced
 from keras_transformers.saved_model.versions import versions
+
+
+@dataclass(frozen=True)
+class VersionPolicy:
+    """Which of a model's versions are served.
+
+    Attributes:
+        kind: "latest" the highest `num_versions`, "all", or "specific" those of `versions`.
+        num_versions: for "latest".
+        versions: for "specific".
+    """
+
+    kind: Literal["latest", "all", "specific"] = "latest"
+    num_versions: int = 1
+    versions: tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, entry: Any) -> "VersionPolicy":
+        """The policy of a ModelConfig; as in TF Serving, `latest` means at least one version."""
+        policy = entry.model_version_policy
+        kind = policy.WhichOneof("policy_choice")
+        if kind == "specific":
+            return cls("specific", versions=tuple(policy.specific.versions))
+        if kind == "all":
+            return cls("all")
+        return cls(num_versions=max(1, policy.latest.num_versions))
+
+    def choose(self, found: Sequence[int]) -> list[int]:
+        """The versions to serve among those found, ascending.
+
+        >>> VersionPolicy().choose([3, 1, 2])
+        [3]
+        >>> VersionPolicy(kind="specific", versions=(1, 9)).choose([1, 2])
+        [1]
+        """
+        ascending = sorted(found)
+        if self.kind == "latest":
+            return ascending[-self.num_versions :]
+        if self.kind == "specific":
+            return [version for version in ascending if version in self.versions]
+        return ascending
 
 
 class ModelsConfig:
@@ -39,12 +81,14 @@ class ModelsConfig:
         if self._proto.HasField("custom_model_config"):
             raise ValueError(f"{self.path}: a custom_model_config, which only its owner can change")
 
+    @property
+    def entries(self) -> Sequence[Any]:
+        """The ModelConfig of each model, in the file's order."""
+        return self._proto.model_config_list.config
+
     def entry(self, base: Path) -> Any | None:
         """The ModelConfig of the model whose folder of versions is named as `base` is."""
-        for found in self._proto.model_config_list.config:
-            if found.name == base.name:
-                return found
-        return None
+        return next((found for found in self.entries if found.name == base.name), None)
 
     def add(self, base: Path, server_path: str | None = None) -> Any:
         """The ModelConfig of a model, a new one if it has none.
@@ -69,16 +113,9 @@ class ModelsConfig:
 
     def served(self, base: Path) -> set[int]:
         """The versions that TF Serving serves by this file; the newest where it does not tell."""
-        existing, found = versions(base), self.entry(base)
-        policy = found.model_version_policy if found is not None else None
-        choice = policy.WhichOneof("policy_choice") if policy is not None else None
-        if policy is None or choice is None:
-            return set(existing[-1:])
-        if choice == "all":
-            return set(existing)
-        if choice == "latest":
-            return set(existing[-(policy.latest.num_versions or 1) :])
-        return set(policy.specific.versions)
+        found = self.entry(base)
+        policy = VersionPolicy() if found is None else VersionPolicy.of(found)
+        return set(policy.choose(versions(base)))
 
     def set_labels(
         self, base: Path, labels: Mapping[str, int], *, server_path: str | None = None

@@ -56,6 +56,20 @@ def versions(base: Path) -> list[int]:
     return sorted(int(child.name) for child in base.iterdir() if _is_number(child.name))
 
 
+def version_folders(base: Path) -> dict[int, Path]:
+    """The versions that TF Serving finds under `base`: number -> folder, ascending.
+
+    As there, a name with leading zeros counts. `versions` also has numbers that are taken by
+    something else, such as a file.
+    """
+    found: dict[int, Path] = {}
+    for child in sorted(base.iterdir()) if base.is_dir() else ():
+        # int() refuses names of thousands of digits.
+        if _is_number(child.name) and len(child.name) < 20 and child.is_dir():
+            found.setdefault(int(child.name), child)
+    return {number: found[number] for number in sorted(found) if number < 2**63}
+
+
 def withdrawn(base: Path) -> list[tuple[int, str]]:
     """The number and the folder's name of each version that a rollback withdrew, ascending."""
     names = [path.name for path in base.glob(f"{WITHDRAWN_PREFIX}*")]
@@ -72,9 +86,9 @@ def resolve(path: str | os.PathLike[str]) -> Path:
     folder = Path(path)
     if (folder / "saved_model.pb").is_file():
         return folder
-    for version in reversed(versions(folder)):
-        if (folder / str(version) / "saved_model.pb").is_file():
-            return folder / str(version)
+    for version in reversed(version_folders(folder).values()):
+        if (version / "saved_model.pb").is_file():
+            return version
     reason = "no version folder with a saved_model.pb in it" if folder.exists() else "no such path"
     raise FileNotFoundError(f"no export at {folder}: {reason}; give BASE/VERSION or BASE")
 

@@ -102,8 +102,20 @@ def read_requests(folder: Path) -> Iterator[Request]:
         Classify and Regress. A record for several signatures (MultiInference) gives one for each.
 
     Raises:
-        ValueError: the file is damaged, a record is of another kind, or the extra `serving` is
-            missing.
+        ValueError: a record is of another kind; and as `read_logs`.
+    """
+    for log in read_logs(folder):
+        yield from _requests(log)
+
+
+def read_logs(folder: Path) -> Iterator[Any]:
+    """The records of an export's warm-up file, tensorflow.serving.PredictionLog messages.
+
+    Args:
+        folder: the export; without the file there are none.
+
+    Raises:
+        ValueError: the file is damaged, or the extra `serving` is missing.
     """
     import tensorflow as tf
     from google.protobuf.message import DecodeError
@@ -111,12 +123,15 @@ def read_requests(folder: Path) -> Iterator[Request]:
     file = folder / WARM_UP_FILE
     if not file.is_file():
         return
-    parse = _messages().PredictionLog.FromString
+    parse, number = _messages().PredictionLog.FromString, 1
     try:
         for record in tf.data.TFRecordDataset(str(file)).as_numpy_iterator():
-            yield from _requests(parse(record))
-    except (tf.errors.DataLossError, DecodeError) as error:
-        raise ValueError(f"{file}: not a TFRecord of PredictionLog: {error}") from error
+            yield parse(record)
+            number += 1
+    except (tf.errors.OpError, DecodeError) as error:
+        raise ValueError(
+            f"{file}: record {number}: not a TFRecord of PredictionLog: {error}"
+        ) from error
 
 
 def _requests(log: Any) -> Iterator[Request]:
@@ -135,14 +150,14 @@ def _requests(log: Any) -> Iterator[Request]:
         return
     tasks = request.tasks if kind == "multi_inference_log" else [request]
     for task in tasks:
-        yield task.model_spec.signature_name or _DEFAULT_SIGNATURE, _examples(request.input)
+        yield task.model_spec.signature_name or _DEFAULT_SIGNATURE, examples_of(request.input)
 
 
-def _examples(message: Any) -> list[bytes]:
-    """The serialized examples of an Input; what its context holds is in each of them."""
+def examples_of(message: Any) -> list[bytes]:
+    """The serialized examples of a tensorflow.serving.Input, each merged with its context."""
     if message.WhichOneof("kind") == "example_list_with_context":
         with_context = message.example_list_with_context
-        # Serialized messages that follow each other merge when they are parsed, and the later wins.
+        # Concatenated messages merge when they are parsed, and the later values win.
         context = with_context.context.SerializeToString()
         return [context + example.SerializeToString() for example in with_context.examples]
     return [example.SerializeToString() for example in message.example_list.examples]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from keras_transformers.cli.main import main as cli
+from keras_transformers.cli import main as cli
 from keras_transformers.saved_model import audit as audits
 from keras_transformers.saved_model.trials import Finding
 
@@ -83,7 +83,7 @@ def test_an_installed_command_publishes_without_tensorflow(exported, tmp_path):
     )
     result = subprocess.run(
         [sys.executable, "-c", code, str(exported), str(tmp_path / "base")],
-        env=os.environ | {"PYTHONPATH": str(Path(cli.__file__).parents[1])},
+        env=os.environ | {"PYTHONPATH": str(Path(cli.__file__).parents[2])},
         capture_output=True,
         text=True,
     )

@@ -11,6 +11,7 @@ from keras_transformers.saved_model.versions import (
     resolve,
     split_target,
     staging_folder,
+    version_folders,
     versions,
 )
 
@@ -62,6 +63,17 @@ def test_the_next_version_follows_the_highest_number(tmp_path):
     assert export(tmp_path) == tmp_path / "11"
     assert versions(tmp_path) == [2, 10, 11]
     assert (tmp_path / "11" / "variables" / "data").read_bytes() == b"weights"
+
+
+def test_what_a_server_sees_as_versions(tmp_path):
+    for name in ("7", "00000123"):  # the latter as in TF Serving's own test data
+        make_version(tmp_path, name)
+    for name in ("x", "1.5", "-1", "9" * 30, str(2**63), ".exporting-1", "٣"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "8").write_text("a file")
+    assert version_folders(tmp_path) == {7: tmp_path / "7", 123: tmp_path / "00000123"}
+    assert resolve(tmp_path) == tmp_path / "00000123"
+    assert version_folders(tmp_path / "nowhere") == {}
 
 
 def test_resolve_takes_the_newest_whole_version(tmp_path):

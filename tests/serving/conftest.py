@@ -66,6 +66,7 @@ class HalfPlus(tf.Module):
                 lambda text, text_b: {"score": tf.cast(text == text_b, tf.float32)},
                 {"text": strings, "text_b": strings},
             ),
+            "words": (_words, {"text": strings}),
             # Refuses negative numbers, as a graph refuses some inputs.
             "checked": (_checked, {"x": floats}),
             # Its error quotes what it was given.
@@ -89,6 +90,17 @@ def _named(name, spec):
 
 def _x(inputs):
     return tf.io.parse_example(inputs, {"x": tf.io.FixedLenFeature([], tf.float32)})["x"]
+
+
+def _words(text):
+    """The words of each text and their lengths as vectors, padded to the text with most words."""
+    words = tf.strings.split(text)
+    lengths = tf.cast(tf.strings.length(words.to_tensor()), tf.float32)
+    return {
+        "tokens": words.to_tensor(),
+        "vectors": lengths[:, :, None, None],
+        "num_tokens": tf.cast(words.row_lengths(), tf.int32),
+    }
 
 
 def _checked(x):

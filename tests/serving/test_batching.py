@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_transformers.serving.batching import BatchingOptions, Scheduler
-from keras_transformers.serving.errors import Code, RequestError, invalid
-from keras_transformers.serving.saved_models import Signature, TensorInfo
+from keras_transformers.serving.protocol.errors import Code, RequestError, invalid
+from keras_transformers.serving.protocol.signatures import Signature, TensorInfo
+from keras_transformers.serving.server.batching import BatchingOptions, Scheduler
 
 
 def info(*shape):

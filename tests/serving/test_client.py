@@ -8,19 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from keras_transformers.pipelines import results
 from keras_transformers.serving import Client, Code, Limits, ModelSettings, RequestError, Server
-from keras_transformers.serving import client as client_module
-from keras_transformers.serving import server as server_module
-from keras_transformers.serving.results import (
-    Answer,
-    Classification,
-    Embedding,
-    MaskedTokens,
-    Translation,
-    cut,
-    typed,
-)
-from keras_transformers.serving.transports import Target, VersionStatus
+from keras_transformers.serving.client import asking
+from keras_transformers.serving.client.target import Target
+from keras_transformers.serving.client.transport import VersionStatus
+from keras_transformers.serving.server import local
 
 EXPORT = Path(__file__).parents[2] / "saved_models" / "translate_de_en" / "1"
 MODEL = "half_plus_two"
@@ -108,7 +101,7 @@ def test_no_server(target):
 
 
 def test_only_what_was_not_taken_on_is_sent_again(client, monkeypatch):
-    monkeypatch.setattr(client_module, "sleep", lambda seconds: slept.append(seconds))
+    monkeypatch.setattr(asking, "sleep", lambda seconds: slept.append(seconds))
     for code, attempts in (
         (Code.UNAVAILABLE, 5),
         (Code.RESOURCE_EXHAUSTED, 5),
@@ -139,13 +132,25 @@ def test_targets():
 
 def test_results_are_typed():
     row = {"label": "good", "probabilities": [0.25, 0.75], "label_index": 1}
-    assert typed(row) == Classification("good", [0.25, 0.75], 1)
+    assert results.typed(row) == results.Classification("good", [0.25, 0.75], 1)
     answer = {"answer": "a", "score": 1.0, "start": 0, "end": 1, "null_score": 0.5}
-    assert typed(answer) == Answer("a", 1.0, 0, 1, 0.5)
-    assert typed({"embedding": [1.0]}) == Embedding([1.0])
-    row = {"tokens": [["a"], [""]], "probabilities": [[0.5], [0.0]], "num_masks": 1}
-    assert typed(cut(row, ["tokens", "probabilities"])) == MaskedTokens([["a"]], [[0.5]])
-    assert typed({"anything": 1}) == {"anything": 1}
+    assert results.typed(answer) == results.Answer("a", 1.0, 0, 1, 0.5)
+    assert results.typed({"embedding": [1.0]}) == results.Embedding([1.0])
+    outputs = {"tokens": [[["a"], [""]]], "probabilities": [[[0.5], [0.0]]], "num_masks": [1]}
+    arrays = {name: np.array(value) for name, value in outputs.items()}
+    (row,) = results.rows(arrays, ["tokens", "probabilities"])
+    assert results.typed(row) == results.MaskedTokens([["a"]], [[0.5]])
+    assert results.typed({"anything": 1}) == {"anything": 1}
+
+
+def test_answers_are_typed_and_as_long_as_their_own_text(client):
+    """The server pads the rows of a batch to the longest."""
+    answers = client.ask(["a bc", "", "d"], model=MODEL, signature_name="words")
+    assert answers == [
+        results.WordVectors(["a", "bc"], [[[1.0]], [[2.0]]]),
+        results.WordVectors([], []),
+        results.WordVectors(["d"], [[[1.0]]]),
+    ]
 
 
 def test_overload_is_refused_and_passes(publish, tmp_path):
@@ -160,7 +165,7 @@ def test_overload_is_refused_and_passes(publish, tmp_path):
                 with futures.ThreadPoolExecutor(12) as pool:
                     asked = [
                         pool.submit(
-                            hasty.predict, {"loops": [3000]}, model="m", signature_name="spin"
+                            hasty.predict, {"loops": [1500]}, model="m", signature_name="spin"
                         )
                         for _ in range(10)
                     ]
@@ -190,7 +195,7 @@ def test_a_first_version_may_come_later(publish, tmp_path, half_plus):
 def test_a_rest_loop_that_hangs_does_not_hold_up_the_end(monkeypatch, caplog):
     ending = threading.Event()
     monkeypatch.setattr(Server, "_serve_rest", lambda self: ending.wait())
-    monkeypatch.setattr(server_module, "_PATIENCE_S", 0.01)
+    monkeypatch.setattr(local, "_PATIENCE_S", 0.01)
     server = Server([], rest_port=0, grpc_port=None, limits=Limits(timeout_s=0.01))
     server.start()
     server.stop()
@@ -211,7 +216,7 @@ def test_stopping_answers_what_is_under_way(publish, tmp_path):
             client.signatures("m")
             client.predict({"loops": [1]}, model="m", signature_name="spin")
         asked = [
-            pool.submit(c.predict, {"loops": [50_000]}, model="m", signature_name="spin")
+            pool.submit(c.predict, {"loops": [10_000]}, model="m", signature_name="spin")
             for c in clients
         ]
         limit = time.monotonic() + 10
@@ -232,9 +237,9 @@ def test_a_published_model_answers_as_exported(translator):
     metadata = json.loads((EXPORT / "assets.extra/keras_transformers.json").read_text("utf-8"))
     example = metadata["signatures"]["serving_default"]["examples"][0]
     with Client(translator, timeout_s=60) as client:
-        results = client.ask(example["inputs"]["text"]["values"], model="translate_de_en")
-    assert all(isinstance(result, Translation) for result in results)
-    found = [dataclasses.astuple(result) for result in results]
+        answers = client.ask(example["inputs"]["text"]["values"], model="translate_de_en")
+    assert all(isinstance(answer, results.Translation) for answer in answers)
+    found = [dataclasses.astuple(answer) for answer in answers]
     expected = example["outputs"]
     assert [text for text, _ in found] == expected["translation"]["values"]
     np.testing.assert_allclose([s for _, s in found], expected["score"]["values"], atol=1e-4)

@@ -9,7 +9,7 @@ import pytest
 
 uvicorn = pytest.importorskip("uvicorn")
 
-from keras_transformers.serving.connections import BoundedConnection  # noqa: E402
+from keras_transformers.serving.server.connections import BoundedConnection  # noqa: E402
 
 IDLE_S = 0.4
 REQUEST = b"POST /%s HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n"

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from keras_transformers.serving.model_config import read_model_config
+from keras_transformers.serving.server.settings import read_model_config
 
 yaml = pytest.importorskip("yaml", reason="needs PyYAML: pip install -e .[dev]")
 

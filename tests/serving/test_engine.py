@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_transformers.serving.batching import BatchingOptions
-from keras_transformers.serving.engine import Engine, Limits, ModelSpec
-from keras_transformers.serving.errors import Code, RequestError
-from keras_transformers.serving.model_config import ModelSettings
-from keras_transformers.serving.models import AVAILABLE, Models, Version
-from keras_transformers.serving.saved_models import Signature, TensorInfo
+from keras_transformers.serving.protocol.errors import Code, RequestError
+from keras_transformers.serving.protocol.signatures import Signature, TensorInfo
+from keras_transformers.serving.server.batching import BatchingOptions
+from keras_transformers.serving.server.engine import Engine, Limits, ModelSpec
+from keras_transformers.serving.server.models import AVAILABLE, Models, Version
+from keras_transformers.serving.server.settings import ModelSettings
 
 ANY = TensorInfo("t:0", tf.float32, (None,))
 SIGNATURE = Signature("same", "", {"x": ANY}, {"y": ANY})

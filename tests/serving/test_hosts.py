@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from keras_transformers.serving.hosts import HostCheck, is_loopback
+from keras_transformers.serving.server.hosts import HostCheck, is_loopback
 
 
 def status(host, **options):

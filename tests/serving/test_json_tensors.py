@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_transformers.serving.errors import RequestError
-from keras_transformers.serving.json_tensors import read_inputs, write_outputs
-from keras_transformers.serving.json_values import parse
-from keras_transformers.serving.saved_models import Signature, TensorInfo
+from keras_transformers.serving.protocol.errors import RequestError
+from keras_transformers.serving.protocol.json_tensors import read_inputs, write_outputs
+from keras_transformers.serving.protocol.json_values import parse
+from keras_transformers.serving.protocol.signatures import Signature, TensorInfo
 
 
 def signature(**dtypes):
@@ -86,7 +86,7 @@ def test_several_inputs():
         ("[16777217]", tf.float32, "without loss of precision"),
         ("[9007199254740993]", tf.float64, "to double without loss of precision"),
         ('[{"b64": "!"}]', tf.string, "Unable to base64 decode"),
-        ('["\\ud800"]', tf.string, "no Unicode text"),
+        ('["\\ud800"]', tf.string, "is not Unicode text"),
         ("[" * 40 + "]" * 40, tf.int32, "more than 32"),
         ("[1]", tf.complex64, "is not implemented"),
     ],

@@ -9,18 +9,17 @@ import pytest
 import tensorflow as tf
 from tensorflow_serving.apis import predict_pb2, prediction_log_pb2
 
-from keras_transformers.serving import models as served
-from keras_transformers.serving.errors import Code, RequestError
-from keras_transformers.serving.model_config import (
+from keras_transformers.saved_model.description import WARM_UP_FILE
+from keras_transformers.saved_model.models_config import VersionPolicy
+from keras_transformers.serving.protocol.errors import Code, RequestError
+from keras_transformers.serving.server import models as served
+from keras_transformers.serving.server.models import AVAILABLE, END, Model, Models
+from keras_transformers.serving.server.settings import (
     ModelSettings,
-    VersionPolicy,
     check_models,
-    find_versions,
     model_settings,
     read_model_config,
 )
-from keras_transformers.serving.models import AVAILABLE, END, Model, Models
-from keras_transformers.serving.warm_up import WARM_UP_FILE
 
 
 def answer(model, number=None, label=None):
@@ -240,28 +239,29 @@ def test_config_file(tmp_path):
   }
   config { name: 'third' base_path: 'x' model_version_policy { latest { num_versions: 2 } } }
   config { name: 'fourth' base_path: 'x' model_version_policy { all {} } }
+  config { name: 'fifth' base_path: 'x' model_version_policy { latest {} } }
 }"""
     )
-    first, second, third, fourth = read_model_config(file)
+    first, second, third, fourth, fifth = read_model_config(file)
     assert (str(first.base_path), first.version_policy) == ("/tmp/first", VersionPolicy())
     assert second.base_path == tmp_path / "here"
     assert second.version_policy.versions == (42, 43)
     assert second.version_labels == {"stable": 42, "canary": 43}
     assert third.version_policy.choose([5, 1, 3]) == [3, 5]
     assert fourth.version_policy.choose([5, 1]) == [1, 5]
+    assert fifth.version_policy.choose([5, 1]) == [5]  # as in TF Serving
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("model_config_list {}", "no model to serve"),
-        ("nonsense", "not a ModelServerConfig"),
+        ("nonsense", "model config of TF Serving"),
         ("config { name: 'a' base_path: 'x' } config { name: 'a' }", "called a"),
-        ("config { name: 'a/b' base_path: 'x' }", "no slash"),
+        ("config { name: 'a/b' base_path: 'x' }", "nor contain a slash"),
         ("config { name: 'a' model_platform: 'caffe' }", "only 'tensorflow'"),
-        ("config { name: 'a' model_version_policy { specific {} } }", "list one at least"),
-        ("config { name: 'a' model_version_policy { latest {} } }", "give 1 or more"),
-        ("config { name: 'a' version_labels { key: ':' value: 1 } }", "no slash or colon"),
+        ("config { name: 'a' model_version_policy { specific {} } }", "list at least one"),
+        ("config { name: 'a' version_labels { key: ':' value: 1 } }", "a slash or a colon"),
     ],
 )
 def test_config_files_that_do_not_fit(tmp_path, text, message):
@@ -271,8 +271,9 @@ def test_config_files_that_do_not_fit(tmp_path, text, message):
         read_model_config(file)
 
 
-def test_base_paths(tmp_path, publish):
-    publish(tmp_path, 7, 2.0)
+def test_base_paths(tmp_path):
+    (tmp_path / "7").mkdir()
+    (tmp_path / "7" / "saved_model.pb").touch()
     assert model_settings(str(tmp_path)).name == tmp_path.name
     assert model_settings(f"other={tmp_path}") == ModelSettings("other", tmp_path)
     with pytest.raises(ValueError, match="is itself an export: give"):
@@ -281,8 +282,3 @@ def test_base_paths(tmp_path, publish):
         model_settings("nowhere")
     with pytest.raises(ValueError, match="more than one model is called a"):
         check_models([ModelSettings("a", tmp_path)] * 2, "here")
-    (tmp_path / "00000123").mkdir()  # as TF Serving's own test data
-    for name in ("x", "1.5", "-1", "9" * 30, ".exporting-1", "٣"):
-        (tmp_path / name).mkdir()
-    (tmp_path / "8").write_text("a file")
-    assert sorted(find_versions(tmp_path)) == [7, 123]

@@ -1,4 +1,3 @@
-import argparse
 import io
 import json
 import os
@@ -14,17 +13,14 @@ import grpc
 import httpx
 import pytest
 
+from keras_transformers.cli.main import parse
 from keras_transformers.serving import Client, ModelSettings, RequestError, Server, Tls
-from keras_transformers.serving.command_line import add_parsers
 
 ROOT = Path(__file__).parents[2]
 
 
 def run(*arguments):
-    parser = argparse.ArgumentParser()
-    add_parsers(parser.add_subparsers(required=True))
-    parsed = parser.parse_args([str(argument) for argument in arguments])
-    return parsed.run(parsed)
+    return parse([str(argument) for argument in arguments]).run()
 
 
 def lines(capsys):
@@ -65,14 +61,14 @@ def test_ask_reads_stdin(server, capsys, monkeypatch):
     [
         (
             ("ask", "http://h:1", "a", "b", "--text-b", "c", "--model", "m"),
-            "2 texts and 1 --text-b",
+            "texts: 2, --text-b: 1",
         ),
         (("ask", "nowhere", "a", "--model", "m"), "give http://host:port"),
         (("serve",), "give base paths, or --config FILE"),
         (("serve", "a", "--config", "b"), "not both"),
         (("serve", "nowhere"), "no such folder"),
         (("serve", "--config", "nowhere"), "no such file"),
-        (("serve", ".", "--rest-port", "-1", "--grpc-port", "-1"), "give one at least"),
+        (("serve", ".", "--rest-port", "-1", "--grpc-port", "-1"), "give at least one"),
         (("serve", ".", "--tls-key", "k"), "go together"),
         (("serve", ".", "--tls-certificate", "c", "--tls-key", "k"), "c: no such file"),
         (("serve", ".", "--max-requests", "0"), "max_requests is 0"),
@@ -203,7 +199,7 @@ def test_a_missing_extra_is_named(monkeypatch):
     import keras_transformers.serving
 
     monkeypatch.setitem(sys.modules, "uvicorn", None)
-    for name in ("server", "rest"):
-        monkeypatch.delitem(sys.modules, f"keras_transformers.serving.{name}", raising=False)
+    for name in ("local", "rest"):
+        monkeypatch.delitem(sys.modules, f"keras_transformers.serving.server.{name}", raising=False)
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'keras-transformers\[serving\]'"):
         keras_transformers.serving.Server  # noqa: B018

@@ -1,0 +1,83 @@
+"""Types of arguments that several commands share, and the texts that they read."""
+
+import io
+import itertools
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any
+
+from tyro.conf import Positional, UseAppendAction, arg
+
+
+def argument(metavar: str, help: str | None = None) -> Any:
+    """How an argument is shown, without a remark on its default.
+
+    Args:
+        metavar: its name or the names of its values, such as "ROWS [ROWS ...]".
+        help: what it means; by default the comment of the field.
+    """
+    return arg(metavar=metavar, help=help, help_behavior_hint="")
+
+
+# Without a constructor tyro would take the word None for no value, and offer it.
+OptionalText = Annotated[str | None, argument("STR"), arg(constructor=str)]
+OptionalFile = Annotated[str | None, argument("FILE"), arg(constructor=str)]
+OptionalNumber = Annotated[int | None, argument("INT"), arg(constructor=int)]
+Rows = Annotated[tuple[int, ...], argument("ROWS [ROWS ...]")]
+Texts = Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="TEXT")]
+ExportPath = Annotated[
+    Positional[str],
+    argument("PATH", "a version folder, or the folder of versions, of which the newest is taken"),
+]
+PipelinePath = Annotated[
+    Positional[str],
+    argument("PATH", "an export (a version folder, or the folder of versions) or a saved pipeline"),
+]
+
+_BATCH_SIZE = 32
+
+
+def batches(texts: Sequence[str], texts_b: Sequence[str]) -> Iterator[list[list[str]]]:
+    """The texts of the command line or, without any, of stdin's lines.
+
+    Args:
+        texts: one per row.
+        texts_b: the second text of each pair; empty for single texts.
+
+    Yields:
+        A batch's columns: the texts, and for pairs the second texts. A line of stdin is `text`, or
+        `text<TAB>text_b`.
+
+    Raises:
+        ValueError: the numbers of texts differ, or a line has another number of fields.
+    """
+    if texts_b and len(texts_b) != len(texts):
+        raise ValueError(
+            f"texts: {len(texts)}, --text-b: {len(texts_b)}; give one of each for every pair"
+        )
+    if texts:
+        yield [list(texts), list(texts_b)] if texts_b else [list(texts)]
+        return
+    rows = _rows()
+    while batch := list(itertools.islice(rows, _BATCH_SIZE)):
+        yield [list(column) for column in zip(*batch, strict=True)]
+
+
+def stdin_lines() -> Iterator[str]:
+    """Stdin's lines without their ends; bytes that are not UTF-8 become surrogates."""
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape", newline="\n")
+    return (line.removesuffix("\n").removesuffix("\r") for line in sys.stdin)
+
+
+def _rows() -> Iterator[list[str]]:
+    width = None
+    for number, line in enumerate(stdin_lines(), start=1):
+        row = line.split("\t")
+        width = width or len(row)
+        if len(row) != width or width > 2:
+            raise ValueError(
+                f"stdin:{number}: {len(row)} fields; every line must be `text`, or every line "
+                "`text<TAB>text_b`"
+            )
+        yield row

@@ -1,0 +1,176 @@
+"""Commands that show, check, publish and configure exports."""
+
+import json
+import os
+from dataclasses import dataclass
+from typing import Annotated
+
+from tyro.conf import Positional, arg
+
+from keras_transformers.cli.arguments import (
+    ExportPath,
+    OptionalFile,
+    OptionalNumber,
+    OptionalText,
+    Rows,
+    argument,
+)
+
+_BASE = "the model's folder of versions, TF Serving's model_base_path"
+_BasePath = Annotated[Positional[str], argument("BASE_PATH", _BASE)]
+_CONFIG = "TF Serving's model config file, which keeps labels (models.config beside BASE_PATH)"
+_Config = Annotated[OptionalFile, arg(help=_CONFIG)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Show:
+    """Show what an export is: model, signatures, origin."""
+
+    path: ExportPath
+    json: bool = False  # print JSON
+
+    def run(self) -> int:
+        """Prints the description."""
+        from keras_transformers.saved_model import description
+
+        found = description.describe(self.path)
+        print(json.dumps(found, indent=1) if self.json else "\n".join(description.lines(found)))
+        return 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check:
+    """Check whether TF Serving takes an export."""
+
+    path: ExportPath
+    max_batch_size: int = 8  # rows tried at most
+    json: bool = False  # print JSON
+
+    def run(self) -> int:
+        """Prints the findings; fails where one speaks against the export."""
+        from keras_transformers.saved_model import audit
+
+        found = audit.audit(self.path, max_batch_size=self.max_batch_size)
+        print(json.dumps(found.as_json(), indent=1) if self.json else "\n".join(found.lines()))
+        return 0 if found.passed else 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Publish:
+    """Put an export where TF Serving looks for it."""
+
+    export: ExportPath
+    base_path: Annotated[_BasePath, arg(help=f"{_BASE}; BASE_PATH/7 asks for that version")]
+    label: OptionalText = None  # for the version, such as stable or canary
+    config: _Config = None
+    server_path: OptionalText = None  # BASE_PATH as the server sees it, in a container
+    keep: OptionalNumber = None  # then remove all but this many newest versions
+    warm_up: Rows = ()  # add warm-up requests with batches of this many rows
+
+    def run(self) -> int:
+        """Prints the new version, and those that were removed."""
+        from keras_transformers.saved_model import publishing
+
+        version = publishing.publish(
+            self.export,
+            self.base_path,
+            label=self.label,
+            config=self.config,
+            server_path=self.server_path,
+            warm_up=self.warm_up,
+        )
+        print(f"{version}: published")
+        if self.keep is not None:
+            for removed in publishing.prune(version.parent, keep=self.keep, config=self.config):
+                print(f"{removed}: removed")
+        return 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rollback:
+    """Serve the previous version again."""
+
+    base_path: _BasePath
+    label: OptionalText = None  # withdraw the version that has it; else the newest one
+    config: _Config = None
+
+    def run(self) -> int:
+        """Prints the version that was withdrawn and the one that serves instead."""
+        from keras_transformers.saved_model import publishing
+
+        withdrawn, served = publishing.rollback(
+            self.base_path, label=self.label, config=self.config
+        )
+        print(f"{withdrawn}: withdrawn; {served} serves in its place")
+        return 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class WarmUp:
+    """Add warm-up requests to an export."""
+
+    path: ExportPath
+    batch_sizes: Annotated[tuple[int, ...], arg(metavar="ROWS [ROWS ...]")] = (1,)  # of requests
+
+    def run(self) -> int:
+        """Prints how many requests were written."""
+        from keras_transformers.saved_model import warm_up
+
+        file, count = warm_up.add_warm_up(self.path, batch_sizes=self.batch_sizes)
+        print(f"{file}: {count} requests")
+        return 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServingConfig:
+    """Write TF Serving's configuration files."""
+
+    output: Annotated[Positional[str], argument("OUTPUT")]  # the folder to write them into
+    base_paths: Annotated[
+        Positional[tuple[str, ...]],
+        argument("BASE_PATH [BASE_PATH ...]", f"{_BASE}; one or more"),
+    ]
+    server_root: OptionalText = None  # the folder of the BASE_PATHs as the server sees it
+    batch_sizes: Rows = ()  # batch requests, padded to these numbers of rows
+    batch_timeout_micros: int = 2000  # how long a batch waits
+    num_batch_threads: int = 2  # batches at the same time
+    monitoring: bool = False  # Prometheus' metrics
+
+    def run(self) -> int:
+        """Prints each file and the flags that name it."""
+        from keras_transformers.saved_model.serving_config import write_serving_config
+
+        if not self.base_paths:
+            raise ValueError("no model to serve: give at least one BASE_PATH")
+        for file, flag in write_serving_config(
+            self.base_paths,
+            self.output,
+            server_root=self.server_root,
+            batch_sizes=self.batch_sizes,
+            batch_timeout_micros=self.batch_timeout_micros,
+            num_batch_threads=self.num_batch_threads,
+            monitoring=self.monitoring,
+        ):
+            print(f"{file}: tensorflow_model_server {flag}")
+        return 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verify:
+    """Compare exports with their manifest.json."""
+
+    folder: Annotated[
+        Positional[str], argument("FOLDER", "the one with manifest.json, such as saved_models")
+    ]
+
+    def run(self) -> int:
+        """Prints what differs; fails where anything does."""
+        from keras_transformers.saved_model import manifest
+
+        entries = manifest.read(os.path.join(self.folder, manifest.MANIFEST))
+        wrong = manifest.verify(self.folder)
+        for name, problems in wrong.items():
+            print(
+                "\n".join(problems) or f"{name}: {len(entries[name]['files'])} files as published"
+            )
+        return 1 if any(wrong.values()) else 0

@@ -1,0 +1,88 @@
+"""Commands that run an export, or a saved pipeline, in this process: `predict` and `translate`."""
+
+import itertools
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from tyro.conf import Positional
+
+from keras_transformers.cli.arguments import (
+    PipelinePath,
+    Texts,
+    argument,
+    batches,
+    stdin_lines,
+)
+
+_BATCH_SIZE = 32
+
+# Columns of texts, by the names of the inputs, to a row of outputs each.
+Answer = Callable[[Mapping[str, Sequence[str]]], list[dict[str, Any]]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Predict:
+    """Run an exported model, or a saved pipeline, on text; JSON lines out."""
+
+    path: PipelinePath
+    text: Texts = ()  # stdin's lines if absent
+    text_b: Texts = ()  # the second text of each pair
+
+    def run(self) -> int:
+        """Prints a JSON object per text."""
+        names, answer = _answerer(self.path)
+        for columns in batches(self.text, self.text_b):
+            if len(columns) != len(names):
+                raise ValueError(
+                    f"{self.path} takes {', '.join(names)}: give {len(names)} texts per row, "
+                    "--text and --text-b, or lines with a tab between them"
+                )
+            for row in answer(dict(zip(names, columns, strict=True))):
+                print(json.dumps(row, ensure_ascii=False), flush=True)
+        return 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Translate:
+    """Run an exported translator, or a saved one, line by line."""
+
+    path: PipelinePath
+    file: Annotated[
+        Positional[str], argument("[FILE]", "a text per line, plain or .gz; stdin if absent")
+    ] = ""
+
+    def run(self) -> int:
+        """Prints a line per line, whatever the model says."""
+        from keras_transformers.files import read_lines
+
+        names, answer = _answerer(self.path)
+        if names != ("text",):
+            raise ValueError(f"{self.path} takes {', '.join(names)}: give a translator")
+        lines = read_lines(self.file) if self.file else stdin_lines()
+        for batch in iter(lambda: list(itertools.islice(lines, _BATCH_SIZE)), []):
+            for row in answer({"text": batch}):
+                print(" ".join(row["translation"].splitlines()), flush=True)
+        return 0
+
+
+def _answerer(path: str) -> tuple[tuple[str, ...], Answer]:
+    """The names of the texts that an export or a saved pipeline takes, and what answers them.
+
+    Raises:
+        FileNotFoundError: neither is there.
+        ValueError: it does not take texts, or cannot be read.
+    """
+    from keras_transformers.pipelines import results, saving
+    from keras_transformers.saved_model import Predictor
+
+    if saving.is_pipeline(path):
+        pipeline = saving.load(path)
+        names, answer = results.text_inputs(pipeline.text_names), pipeline.rows
+    else:
+        predictor = Predictor(path)
+        names, answer = predictor.text_names, predictor
+    if not names:
+        raise ValueError(f"{path} does not take texts; `keras-transformers show` lists its inputs")
+    return names, answer

@@ -1,0 +1,193 @@
+"""Commands that serve models and ask model servers: `serve` and `ask`."""
+
+import functools
+import json
+import logging
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import tyro
+from tyro.conf import Positional, UseAppendAction, arg
+
+from keras_transformers.cli.arguments import (
+    OptionalFile,
+    OptionalNumber,
+    OptionalText,
+    Rows,
+    Texts,
+    argument,
+    batches,
+)
+
+if TYPE_CHECKING:
+    from keras_transformers.serving.server.settings import ModelSettings
+
+_which_version = tyro.conf.create_mutex_group(required=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Serve:
+    """Serve exports by TF Serving's REST and gRPC APIs, for development."""
+
+    base_paths: Annotated[
+        Positional[tuple[str, ...]],
+        argument("[BASE_PATH ...]", "folders of version folders, or NAME=BASE_PATH to name one"),
+    ] = ()
+    config: OptionalFile = None  # TF Serving's model config file, instead of base paths
+    host: str = "127.0.0.1"  # address to listen on
+    allowed_host: Annotated[
+        UseAppendAction[tuple[str, ...]],
+        arg(metavar="NAME", help="REST requests may give it besides the server's own; * for all"),
+    ] = ()
+    rest_port: int = 8501  # 0 takes a free one, -1 turns REST off
+    grpc_port: int = 8500  # 0 takes a free one, -1 turns gRPC off
+    no_batching: bool = False  # run every request alone
+    max_batch_size: int = 32  # rows of a batch
+    batch_timeout: float = 1.0  # ms that a request waits for others
+    allowed_batch_sizes: Annotated[
+        Rows, arg(help="pad batches to one of these; ascending, the last is --max-batch-size")
+    ] = ()
+    num_threads: int = 2  # batches at the same time
+    max_requests: int = 64  # under way at the same time; others get 429
+    max_rows: int = 1024  # rows of a request
+    max_body_mib: float = 16.0  # of a request
+    timeout: float = 30.0  # seconds of a request
+    poll_interval: float = 1.0  # seconds between looks for new versions
+    tls_certificate: OptionalFile = None  # PEM file; for both protocols
+    tls_key: OptionalFile = None  # PEM file
+    tls_client_ca: OptionalFile = None  # PEM file; clients must show a certificate that it signed
+
+    def run(self) -> int:
+        """Serves until SIGINT or SIGTERM."""
+        from keras_transformers.serving import BatchingOptions, Limits, Server
+
+        logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+        for name in ("tensorflow", "uvicorn"):  # what they log at each start is of no use here
+            logging.getLogger(name).setLevel(logging.ERROR)
+        limits = Limits(
+            max_body_bytes=int(self.max_body_mib * 1024 * 1024),
+            max_rows=self.max_rows,
+            max_requests=self.max_requests,
+            timeout_s=self.timeout,
+        )
+        batching = BatchingOptions(
+            enabled=not self.no_batching,
+            max_batch_size=self.max_batch_size,
+            batch_timeout_s=self.batch_timeout / 1000,
+            allowed_batch_sizes=self.allowed_batch_sizes or None,
+            num_threads=self.num_threads,
+        )
+        server = Server(
+            self._models(),
+            host=self.host,
+            allowed_hosts=self.allowed_host,
+            rest_port=self.rest_port if self.rest_port >= 0 else None,
+            grpc_port=self.grpc_port if self.grpc_port >= 0 else None,
+            limits=limits,
+            batching=batching,
+            tls=self._tls(),
+            poll_interval_s=self.poll_interval,
+        )
+        return _run_until_stopped(server, self.host, encrypted=self.tls_certificate is not None)
+
+    def _models(self) -> "list[ModelSettings] | Callable[[], list[ModelSettings]]":
+        """What to serve: a list, or a function that rereads the config file."""
+        from keras_transformers.serving.server import settings
+
+        if bool(self.config) == bool(self.base_paths):
+            raise ValueError("give base paths, or --config FILE, and not both")
+        if self.config:
+            return functools.partial(settings.read_model_config, self.config)
+        models = [settings.model_settings(path) for path in self.base_paths]
+        return settings.check_models(models, "the command line")
+
+    def _tls(self) -> Any:
+        from keras_transformers.serving import Tls
+
+        if (self.tls_certificate is None) != (self.tls_key is None):
+            raise ValueError("--tls-certificate and --tls-key go together")
+        if self.tls_certificate is None or self.tls_key is None:
+            if self.tls_client_ca is not None:
+                raise ValueError("--tls-client-ca needs --tls-certificate and --tls-key")
+            return None
+        return Tls(
+            Path(self.tls_certificate),
+            Path(self.tls_key),
+            None if self.tls_client_ca is None else Path(self.tls_client_ca),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ask:
+    """Ask a model server, JSON lines out."""
+
+    target: Annotated[
+        Positional[str], argument("TARGET", "http://host:port for REST, host:port for gRPC")
+    ]
+    texts: Annotated[
+        Positional[tuple[str, ...]], argument("[TEXT ...]", "stdin's lines if absent")
+    ] = ()
+    text_b: Texts = ()  # the second text of each pair
+    model: str  # its name on the server
+    version: Annotated[
+        OptionalNumber, _which_version, arg(help="its number; the latest if absent")
+    ] = None
+    label: Annotated[OptionalText, _which_version, arg(help="of a version")] = None
+    signature: str = "serving_default"  # which of its signatures
+    timeout: float = 30.0  # seconds of a request
+    root_certificates: OptionalFile = None  # PEM file to trust, for TLS
+
+    def run(self) -> int:
+        """Prints a JSON object per text."""
+        from keras_transformers.serving import Client
+
+        with Client(
+            self.target, timeout_s=self.timeout, root_certificates=self.root_certificates
+        ) as client:
+            for columns in batches(self.texts, self.text_b):
+                for row in client.rows(
+                    *columns,
+                    model=self.model,
+                    version=self.version,
+                    label=self.label,
+                    signature_name=self.signature,
+                ):
+                    print(json.dumps(row, ensure_ascii=False), flush=True)
+        return 0
+
+
+def _run_until_stopped(server: Any, host: str, *, encrypted: bool) -> int:
+    from keras_transformers.serving.server.hosts import is_loopback
+
+    stopped = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stopped.set())
+    _say("a server for development and small use; TF Serving is the production server")
+    if not is_loopback(host):
+        _say(
+            f"others can reach {host}: nobody is asked who they are"
+            + ("" if encrypted else ", and nothing is encrypted")
+        )
+    with server:
+        if server.rest_port is not None:
+            _say(f"REST on {'https' if encrypted else 'http'}://{host}:{server.rest_port}")
+        if server.grpc_port is not None:
+            _say(f"gRPC on {host}:{server.grpc_port}")
+        while not stopped.is_set() and not server.wait_until_loaded(0.2):
+            if server.engine.models.wait_for_first_look(0):
+                _say("not ready: a model has no version that answers; looking for new ones")
+                break
+        if not stopped.is_set() and server.engine.models.is_ready():
+            _say(f"ready: {', '.join(server.engine.models.names)}")
+        stopped.wait()
+        _say("stopping; requests under way are answered")
+    return 0
+
+
+def _say(text: str) -> None:
+    print(f"keras-transformers serve: {text}", file=sys.stderr, flush=True)

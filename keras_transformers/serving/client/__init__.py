@@ -1,0 +1,5 @@
+"""Asks a model server by REST or gRPC; REST needs no TensorFlow."""
+
+from keras_transformers.rooms import open_room
+
+__getattr__, __dir__ = open_room(__name__, extra="serving")

@@ -1,0 +1,309 @@
+"""A client of TF Serving, or of the local server, by REST or gRPC."""
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from time import monotonic, sleep
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import numpy as np
+
+from keras_transformers.pipelines import results
+from keras_transformers.pipelines.results import Result
+from keras_transformers.serving.client.target import Target, connect
+from keras_transformers.serving.client.transport import (
+    Features,
+    ModelVersion,
+    SignatureInfo,
+    Transport,
+    VersionStatus,
+    as_bytes,
+)
+from keras_transformers.serving.protocol.errors import Code, RequestError
+
+__all__ = ["Client"]
+
+_RETRIED = (Code.UNAVAILABLE, Code.RESOURCE_EXHAUSTED)
+_FIRST_PAUSE_S = 0.05
+_LONGEST_PAUSE_S = 2.0
+
+_T = TypeVar("_T")
+
+
+class Client:
+    """Asks a model server. One client may be used by several threads.
+
+    Args:
+        target: "http://host:port" or "https://..." for REST; "host:port" for gRPC, with
+            "grpcs://" before it for TLS.
+        timeout_s: seconds for each request, its repetitions included.
+        max_attempts: how often a request is sent at most. Only what the server did not accept
+            (UNAVAILABLE, RESOURCE_EXHAUSTED) is sent again, after a growing pause.
+        batch_size: rows of one request, at most.
+        root_certificates: a PEM file of the authorities that may have signed the server's
+            certificate; the system's by default.
+
+    Raises:
+        ValueError: the target is neither, or a number is not positive.
+        FileNotFoundError: there is no such file of certificates.
+
+    Example:
+        >>> from keras_transformers.serving import Client
+        >>> with Client("http://127.0.0.1:8501") as client:  # doctest: +SKIP
+        ...     client.ask(["Ein Mann fährt Rad ."], model="translate_de_en")
+        [Translation(text='A man is riding a bike.', score=-3.67)]
+    """
+
+    def __init__(
+        self,
+        target: str,
+        *,
+        timeout_s: float = 30.0,
+        max_attempts: int = 5,
+        batch_size: int = 32,
+        root_certificates: str | None = None,
+    ) -> None:
+        if timeout_s <= 0 or max_attempts < 1 or batch_size < 1:
+            raise ValueError(
+                f"timeout_s {timeout_s}, max_attempts {max_attempts}, batch_size {batch_size}: "
+                "give positive numbers"
+            )
+        self._timeout_s = timeout_s
+        self._max_attempts = max_attempts
+        self._batch_size = batch_size
+        self._transport: Transport = connect(Target.parse(target), root_certificates)
+        self._signatures: dict[ModelVersion, Mapping[str, SignatureInfo]] = {}
+
+    def ask(
+        self,
+        texts: Sequence[str | bytes],
+        texts_b: Sequence[str | bytes] | None = None,
+        *,
+        model: str,
+        version: int | None = None,
+        label: str | None = None,
+        signature_name: str = "serving_default",
+    ) -> list[Result]:
+        """What a model answers to texts.
+
+        Args:
+            texts: one per row: texts, prompts or questions.
+            texts_b: the second text of each pair, or the context of each question.
+            model: its name.
+            version: its number; the label's or the latest by default.
+            label: of a version.
+            signature_name: which of its signatures.
+
+        Returns:
+            One result per text, of the type in `pipelines.results` that has the model's outputs; a
+            dict where no type has them.
+
+        Raises:
+            RequestError: the server refused or failed.
+            ValueError: the model does not take these texts.
+        """
+        rows = self.rows(
+            texts,
+            texts_b,
+            model=model,
+            version=version,
+            label=label,
+            signature_name=signature_name,
+        )
+        return [results.typed(row) for row in rows]
+
+    def rows(
+        self,
+        texts: Sequence[str | bytes],
+        texts_b: Sequence[str | bytes] | None = None,
+        *,
+        model: str,
+        version: int | None = None,
+        label: str | None = None,
+        signature_name: str = "serving_default",
+    ) -> list[dict[str, Any]]:
+        """As `ask`, but each answer is a dict: output name -> str, number or nested list."""
+        found = self._signature(ModelVersion(model, version, label), signature_name)
+        columns = [texts] if texts_b is None else [texts, texts_b]
+        names = results.text_inputs(list(found.inputs))
+        if len(names) != len(columns) or len({len(column) for column in columns}) != 1:
+            raise ValueError(
+                f"signature {signature_name!r} of {model} takes {', '.join(found.inputs)}, not "
+                f"{' and '.join(str(len(column)) for column in columns)} texts"
+            )
+        padded = [name for name, info in found.outputs.items() if info.grows]
+        rows: list[dict[str, Any]] = []
+        for start in range(0, len(texts), self._batch_size):
+            batch = {
+                name: column[start : start + self._batch_size]
+                for name, column in zip(names, columns, strict=True)
+            }
+            outputs = self.predict(
+                batch, model=model, version=version, label=label, signature_name=signature_name
+            )
+            rows.extend(results.rows(outputs, padded))
+        return rows
+
+    def predict(
+        self,
+        inputs: Mapping[str, Any],
+        *,
+        model: str,
+        version: int | None = None,
+        label: str | None = None,
+        signature_name: str = "serving_default",
+    ) -> dict[str, np.ndarray]:
+        """One Predict request.
+
+        Args:
+            inputs: name -> array, or nested lists of numbers, bool, str or bytes.
+            model: its name.
+            version: its number; the label's or the latest by default.
+            label: of a version.
+            signature_name: which of its signatures.
+
+        Returns:
+            Output name -> array; strings as bytes in arrays of dtype object.
+
+        Raises:
+            RequestError: the server refused or failed.
+            ValueError: an input does not fit an array of the signature's dtype.
+        """
+        spec = ModelVersion(model, version, label)
+        found = self._signature(spec, signature_name)
+        arrays = {
+            name: _array(value, found.inputs[name].dtype if name in found.inputs else None)
+            for name, value in inputs.items()
+        }
+        try:
+            return self._retrying(
+                lambda s: self._transport.predict(spec, signature_name, arrays, found.outputs, s)
+            )
+        except RequestError as error:
+            if error.code in (Code.INVALID_ARGUMENT, Code.FAILED_PRECONDITION):
+                self._signatures.pop(spec, None)  # a new version may have others
+            raise
+
+    def classify(
+        self,
+        examples: Sequence[Features],
+        *,
+        model: str,
+        version: int | None = None,
+        label: str | None = None,
+        signature_name: str = "classify",
+    ) -> list[list[tuple[str, float]]]:
+        """One Classify request: for each example the (label, score) of each class.
+
+        Args:
+            examples: feature name -> str, bytes, int, float, or a list of one of these.
+            model: its name.
+            version: its number; the label's or the latest by default.
+            label: of a version.
+            signature_name: which of its signatures.
+
+        Raises:
+            RequestError: the server refused or failed.
+        """
+        spec = ModelVersion(model, version, label)
+        return self._retrying(lambda s: self._transport.classify(spec, signature_name, examples, s))
+
+    def regress(
+        self,
+        examples: Sequence[Features],
+        *,
+        model: str,
+        version: int | None = None,
+        label: str | None = None,
+        signature_name: str = "regress",
+    ) -> list[float]:
+        """One Regress request: a value per example; arguments and errors as `classify`."""
+        spec = ModelVersion(model, version, label)
+        return self._retrying(lambda s: self._transport.regress(spec, signature_name, examples, s))
+
+    def status(self, model: str, *, version: int | None = None) -> list[VersionStatus]:
+        """The states of a model's versions.
+
+        Raises:
+            RequestError: there is no such model, or no server.
+        """
+        spec = ModelVersion(model, version, None)
+        return self._retrying(lambda s: self._transport.status(spec, s))
+
+    def signatures(
+        self, model: str, *, version: int | None = None, label: str | None = None
+    ) -> Mapping[str, SignatureInfo]:
+        """The signatures of a model: name -> inputs, outputs and method.
+
+        Raises:
+            RequestError: there is no such model, or no server.
+        """
+        spec = ModelVersion(model, version, label)
+        return self._retrying(lambda s: self._transport.signatures(spec, s))
+
+    def close(self) -> None:
+        """Closes the connections."""
+        self._transport.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _signature(self, spec: ModelVersion, name: str) -> SignatureInfo:
+        if spec not in self._signatures or name not in self._signatures[spec]:
+            self._signatures[spec] = self.signatures(
+                spec.name, version=spec.version, label=spec.label
+            )
+        found = self._signatures[spec].get(name)
+        if found is None:
+            raise ValueError(
+                f"{spec.name} has no signature {name!r}; it has "
+                f"{', '.join(sorted(self._signatures[spec]))}"
+            )
+        return found
+
+    def _retrying(self, send: Callable[[float], _T]) -> _T:
+        """Sends a request, with the seconds left, until it is accepted or time is up."""
+        deadline = monotonic() + self._timeout_s
+        pause_s = _FIRST_PAUSE_S
+        for attempt in range(1, self._max_attempts + 1):
+            try:
+                return send(max(0.001, deadline - monotonic()))
+            except RequestError as error:
+                drawn_s = pause_s * (0.5 + random.random())  # so that clients do not retry in step
+                if (
+                    error.code not in _RETRIED
+                    or attempt == self._max_attempts
+                    or monotonic() + drawn_s >= deadline
+                ):
+                    raise
+                sleep(drawn_s)
+                pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+        raise AssertionError("unreachable")
+
+
+def _array(value: Any, dtype: Any) -> np.ndarray:
+    """A value as an array of a signature's dtype; strings as bytes."""
+    if dtype is None:  # an unknown name: the server says so
+        array = np.asarray(value)
+        return array if array.dtype.kind in "biuf" else _strings(value)
+    if dtype == np.dtype(object):
+        return _strings(value)
+    return np.asarray(value, dtype)
+
+
+def _strings(value: Any) -> np.ndarray:
+    array = np.asarray(value, object)
+    flat = np.empty(array.size, object)
+    for index, item in enumerate(array.reshape(-1)):
+        if not isinstance(item, str | bytes):
+            raise ValueError(f"a text is expected, not {item!r:.200}")
+        flat[index] = as_bytes(item)
+    return flat.reshape(array.shape)

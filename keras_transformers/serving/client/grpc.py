@@ -1,0 +1,162 @@
+"""gRPC, for the client."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import grpc
+import numpy as np
+import tensorflow as tf
+from tensorflow_serving.apis import (
+    classification_pb2,
+    get_model_metadata_pb2,
+    get_model_status_pb2,
+    model_service_pb2_grpc,
+    predict_pb2,
+    prediction_service_pb2_grpc,
+    regression_pb2,
+)
+
+from keras_transformers.saved_model.description import shape_of
+from keras_transformers.serving.client.transport import (
+    Features,
+    ModelVersion,
+    SignatureInfo,
+    TensorSpec,
+    VersionStatus,
+    as_bytes,
+)
+from keras_transformers.serving.protocol.errors import Code, RequestError
+
+
+class GrpcTransport:
+    """Speaks TF Serving's gRPC services; `transport.Transport` describes the methods.
+
+    Args:
+        address: host:port.
+        root_certificates: a PEM file, or None for the system's.
+        tls: whether the connection is encrypted.
+    """
+
+    def __init__(self, address: str, root_certificates: str | None, *, tls: bool) -> None:
+        options = [("grpc.max_receive_message_length", -1)]
+        if tls or root_certificates:
+            roots = Path(root_certificates).read_bytes() if root_certificates else None
+            credentials = grpc.ssl_channel_credentials(roots)
+            self._channel = grpc.secure_channel(address, credentials, options)
+        else:
+            self._channel = grpc.insecure_channel(address, options)
+        self._predictions = prediction_service_pb2_grpc.PredictionServiceStub(self._channel)
+        self._models = model_service_pb2_grpc.ModelServiceStub(self._channel)
+
+    def predict(  # noqa: D102
+        self,
+        model: ModelVersion,
+        signature_name: str,
+        inputs: Mapping[str, np.ndarray],
+        outputs: Mapping[str, TensorSpec],
+        timeout_s: float,
+    ) -> dict[str, np.ndarray]:
+        request = predict_pb2.PredictRequest()
+        _fill(request.model_spec, model, signature_name)
+        for name, array in inputs.items():
+            dtype = tf.string if array.dtype == object else None
+            request.inputs[name].CopyFrom(tf.make_tensor_proto(array, dtype, array.shape))
+        response = _called(self._predictions.Predict, request, timeout_s)
+        return {name: tf.make_ndarray(tensor) for name, tensor in response.outputs.items()}
+
+    def classify(  # noqa: D102
+        self,
+        model: ModelVersion,
+        signature_name: str,
+        examples: Sequence[Features],
+        timeout_s: float,
+    ) -> list[list[tuple[str, float]]]:
+        request = classification_pb2.ClassificationRequest()
+        _fill(request.model_spec, model, signature_name)
+        request.input.example_list.examples.extend(_example(example) for example in examples)
+        response = _called(self._predictions.Classify, request, timeout_s)
+        return [
+            [(found.label, found.score) for found in row.classes]
+            for row in response.result.classifications
+        ]
+
+    def regress(  # noqa: D102
+        self,
+        model: ModelVersion,
+        signature_name: str,
+        examples: Sequence[Features],
+        timeout_s: float,
+    ) -> list[float]:
+        request = regression_pb2.RegressionRequest()
+        _fill(request.model_spec, model, signature_name)
+        request.input.example_list.examples.extend(_example(example) for example in examples)
+        response = _called(self._predictions.Regress, request, timeout_s)
+        return [found.value for found in response.result.regressions]
+
+    def status(self, model: ModelVersion, timeout_s: float) -> list[VersionStatus]:  # noqa: D102
+        request = get_model_status_pb2.GetModelStatusRequest()
+        _fill(request.model_spec, model, "")
+        response = _called(self._models.GetModelStatus, request, timeout_s)
+        states = get_model_status_pb2.ModelVersionStatus.State
+        return [
+            VersionStatus(entry.version, states.Name(entry.state), entry.status.error_message)
+            for entry in response.model_version_status
+        ]
+
+    def signatures(  # noqa: D102
+        self, model: ModelVersion, timeout_s: float
+    ) -> dict[str, SignatureInfo]:
+        request = get_model_metadata_pb2.GetModelMetadataRequest(metadata_field=["signature_def"])
+        _fill(request.model_spec, model, "")
+        response = _called(self._predictions.GetModelMetadata, request, timeout_s)
+        found = get_model_metadata_pb2.SignatureDefMap()
+        response.metadata["signature_def"].Unpack(found)
+        return {
+            name: SignatureInfo(
+                signature.method_name,
+                {key: _spec(info) for key, info in signature.inputs.items()},
+                {key: _spec(info) for key, info in signature.outputs.items()},
+            )
+            for name, signature in found.signature_def.items()
+        }
+
+    def close(self) -> None:  # noqa: D102
+        self._channel.close()
+
+
+def _fill(spec: Any, model: ModelVersion, signature_name: str) -> None:
+    spec.name = model.name
+    spec.signature_name = signature_name
+    if model.version is not None:
+        spec.version.value = model.version
+    elif model.label:
+        spec.version_label = model.label
+
+
+def _called(method: Any, request: Any, timeout_s: float) -> Any:
+    try:
+        return method(request, timeout=timeout_s)
+    except grpc.RpcError as error:
+        raise RequestError(Code[error.code().name], error.details() or "") from error
+
+
+def _example(features: Features) -> Any:
+    """A tf.train.Example: int as int64, float as float, str and bytes as bytes."""
+    example = tf.train.Example()
+    for name, value in features.items():
+        values = list(value) if isinstance(value, list | tuple) else [value]
+        feature = example.features.feature[name]
+        texts = [as_bytes(item) for item in values if isinstance(item, str | bytes)]
+        if len(texts) == len(values):
+            feature.bytes_list.value.extend(texts)
+        elif all(isinstance(item, int) for item in values):
+            feature.int64_list.value.extend(values)
+        else:
+            feature.float_list.value.extend(values)
+    return example
+
+
+def _spec(info: Any) -> TensorSpec:
+    dtype = np.dtype(tf.as_dtype(info.dtype).as_numpy_dtype) if info.dtype else None
+    return TensorSpec(dtype, shape_of(info))

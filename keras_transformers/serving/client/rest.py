@@ -1,0 +1,202 @@
+"""REST, for the client; it needs no TensorFlow."""
+
+import base64
+import json
+import ssl
+import urllib.parse
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import httpx
+import numpy as np
+
+from keras_transformers.serving.client.transport import (
+    Features,
+    ModelVersion,
+    SignatureInfo,
+    TensorSpec,
+    VersionStatus,
+    as_bytes,
+)
+from keras_transformers.serving.protocol.errors import Code, RequestError, code_of_http_status
+
+_DTYPES = {
+    "DT_FLOAT": "float32",
+    "DT_DOUBLE": "float64",
+    "DT_HALF": "float16",
+    "DT_INT8": "int8",
+    "DT_INT16": "int16",
+    "DT_INT32": "int32",
+    "DT_INT64": "int64",
+    "DT_UINT8": "uint8",
+    "DT_UINT16": "uint16",
+    "DT_UINT32": "uint32",
+    "DT_UINT64": "uint64",
+    "DT_BOOL": "bool",
+    "DT_STRING": "object",
+}
+
+
+class RestTransport:
+    """Speaks TF Serving's REST API; `transport.Transport` describes the methods.
+
+    Args:
+        url: of the server.
+        root_certificates: a PEM file, or None for the system's.
+    """
+
+    def __init__(self, url: str, root_certificates: str | None) -> None:
+        verify: ssl.SSLContext | bool = True
+        if root_certificates is not None:
+            verify = ssl.create_default_context(cafile=root_certificates)
+        self._http = httpx.Client(base_url=url, verify=verify)
+
+    def predict(  # noqa: D102
+        self,
+        model: ModelVersion,
+        signature_name: str,
+        inputs: Mapping[str, np.ndarray],
+        outputs: Mapping[str, TensorSpec],
+        timeout_s: float,
+    ) -> dict[str, np.ndarray]:
+        body = {
+            "signature_name": signature_name,
+            "inputs": {name: to_json(array) for name, array in inputs.items()},
+        }
+        answer = self._post(model, "predict", body, timeout_s)["outputs"]
+        if len(outputs) == 1:  # a single output is not named
+            answer = {next(iter(outputs)): answer}
+        return {
+            name: from_json(value, outputs[name].dtype if name in outputs else None)
+            for name, value in answer.items()
+        }
+
+    def classify(  # noqa: D102
+        self,
+        model: ModelVersion,
+        signature_name: str,
+        examples: Sequence[Features],
+        timeout_s: float,
+    ) -> list[list[tuple[str, float]]]:
+        answer = self._post(model, "classify", _examples(signature_name, examples), timeout_s)
+        return [[(label, score) for label, score in row] for row in answer["results"]]
+
+    def regress(  # noqa: D102
+        self,
+        model: ModelVersion,
+        signature_name: str,
+        examples: Sequence[Features],
+        timeout_s: float,
+    ) -> list[float]:
+        return self._post(model, "regress", _examples(signature_name, examples), timeout_s)[
+            "results"
+        ]
+
+    def status(self, model: ModelVersion, timeout_s: float) -> list[VersionStatus]:  # noqa: D102
+        answer = self._send("GET", _path(model), None, timeout_s)
+        return [
+            VersionStatus(
+                int(entry["version"]), entry["state"], entry["status"].get("error_message", "")
+            )
+            for entry in answer["model_version_status"]
+        ]
+
+    def signatures(  # noqa: D102
+        self, model: ModelVersion, timeout_s: float
+    ) -> dict[str, SignatureInfo]:
+        answer = self._send("GET", f"{_path(model)}/metadata", None, timeout_s)
+        found = answer["metadata"]["signature_def"]["signature_def"]
+        return {
+            name: SignatureInfo(
+                signature["method_name"],
+                {key: _spec(info) for key, info in signature.get("inputs", {}).items()},
+                {key: _spec(info) for key, info in signature.get("outputs", {}).items()},
+            )
+            for name, signature in found.items()
+        }
+
+    def close(self) -> None:  # noqa: D102
+        self._http.close()
+
+    def _post(
+        self, model: ModelVersion, method: str, body: Mapping[str, Any], timeout_s: float
+    ) -> Any:
+        return self._send("POST", f"{_path(model)}:{method}", json.dumps(body), timeout_s)
+
+    def _send(self, method: str, path: str, content: str | None, timeout_s: float) -> Any:
+        try:
+            response = self._http.request(method, path, content=content, timeout=timeout_s)
+        except httpx.TimeoutException as error:
+            raise RequestError(
+                Code.DEADLINE_EXCEEDED, f"no answer from {self._http.base_url} in time"
+            ) from error
+        except httpx.TransportError as error:
+            raise RequestError(Code.UNAVAILABLE, f"{self._http.base_url}: {error}") from error
+        try:
+            answer = response.json()
+        except ValueError:
+            answer = None
+        if response.status_code == 200 and isinstance(answer, dict):
+            return answer
+        text = answer.get("error") if isinstance(answer, dict) else response.text[:500]
+        raise RequestError(
+            code_of_http_status(response.status_code), f"{text or response.reason_phrase}"
+        )
+
+
+def to_json(value: Any) -> Any:
+    r"""An array, or an element of one, as JSON; bytes that are not UTF-8 in base64.
+
+    >>> to_json(np.array([b"text", b"\xff"], object))
+    ['text', {'b64': '/w=='}]
+    """
+    if isinstance(value, np.ndarray):
+        return to_json(value.tolist()) if value.dtype == object else value.tolist()
+    if isinstance(value, list):
+        return [to_json(item) for item in value]
+    try:
+        return value.decode("utf-8")
+    except UnicodeDecodeError:
+        return {"b64": base64.b64encode(value).decode("ascii")}
+
+
+def from_json(value: Any, dtype: "np.dtype | None") -> np.ndarray:
+    """Nested lists as an array; strings as bytes."""
+    if dtype is not None and dtype != np.dtype(object):
+        return np.asarray(value, dtype)
+    array = np.asarray(_to_bytes(value), None if dtype is None else object)
+    return array.astype(object) if array.dtype.kind in "SU" else array
+
+
+def _to_bytes(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_to_bytes(item) for item in value]
+    if isinstance(value, dict):
+        return base64.b64decode(value["b64"])
+    return value.encode("utf-8") if isinstance(value, str) else value
+
+
+def _path(model: ModelVersion) -> str:
+    path = f"/v1/models/{urllib.parse.quote(model.name, safe='')}"
+    if model.version is not None:
+        return f"{path}/versions/{model.version}"
+    return f"{path}/labels/{urllib.parse.quote(model.label, safe='')}" if model.label else path
+
+
+def _examples(signature_name: str, examples: Sequence[Features]) -> dict[str, Any]:
+    def plain(value: Any) -> Any:
+        if isinstance(value, str | bytes):
+            return to_json(as_bytes(value))
+        return [plain(item) for item in value] if isinstance(value, list | tuple) else value
+
+    rows = [{name: plain(value) for name, value in example.items()} for example in examples]
+    return {"signature_name": signature_name, "examples": rows}
+
+
+def _spec(info: Mapping[str, Any]) -> TensorSpec:
+    dtype = np.dtype(_DTYPES[info["dtype"]]) if info["dtype"] in _DTYPES else None
+    shape = info.get("tensor_shape", {})
+    if shape.get("unknown_rank"):
+        return TensorSpec(dtype, None)
+    sizes = [int(dimension["size"]) for dimension in shape.get("dim", [])]
+    return TensorSpec(dtype, tuple(None if size < 0 else size for size in sizes))

@@ -1,0 +1,65 @@
+"""Where a server is, and the transport that reaches it."""
+
+import urllib.parse
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from keras_transformers.serving.client.transport import Transport
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where a server is.
+
+    Attributes:
+        protocol: "rest" or "grpc".
+        address: the URL for REST, host:port for gRPC.
+        tls: whether the connection is encrypted.
+    """
+
+    protocol: Literal["rest", "grpc"]
+    address: str
+    tls: bool
+
+    @classmethod
+    def parse(cls, text: str) -> "Target":
+        """Reads what a user types.
+
+        >>> Target.parse("localhost:8500")
+        Target(protocol='grpc', address='localhost:8500', tls=False)
+
+        Raises:
+            ValueError: it has no port, or an unknown scheme.
+        """
+        url = urllib.parse.urlsplit(text if "://" in text else f"grpc://{text}")
+        try:
+            whole = bool(url.hostname and url.port)
+        except ValueError:  # the port is not a number
+            whole = False
+        if url.scheme in ("http", "https") and url.hostname:
+            return cls("rest", text.rstrip("/"), url.scheme == "https")
+        if url.scheme in ("grpc", "grpcs") and whole and url.path in ("", "/"):
+            return cls("grpc", url.netloc, url.scheme == "grpcs")
+        raise ValueError(f"target {text!r}: give http://host:port for REST, or host:port for gRPC")
+
+
+def connect(target: Target, root_certificates: str | None) -> Transport:
+    """The transport to a target; nothing is sent yet.
+
+    Args:
+        target: decides between REST and gRPC, whose libraries are imported only if needed.
+        root_certificates: a PEM file, or None for the system's.
+
+    Raises:
+        FileNotFoundError: there is no such file of certificates.
+    """
+    if root_certificates is not None and not Path(root_certificates).is_file():
+        raise FileNotFoundError(f"{root_certificates}: no such file; give a PEM file")
+    if target.protocol == "rest":
+        from keras_transformers.serving.client.rest import RestTransport
+
+        return RestTransport(target.address, root_certificates)
+    from keras_transformers.serving.client.grpc import GrpcTransport
+
+    return GrpcTransport(target.address, root_certificates, tls=target.tls)

@@ -1,0 +1,97 @@
+"""The one error of server and client: a canonical code, which both protocols carry."""
+
+import enum
+
+__all__ = ["Code", "RequestError"]
+
+
+class Code(enum.IntEnum):
+    """The canonical codes that gRPC, TensorFlow and TF Serving share, with their numbers."""
+
+    OK = 0
+    CANCELLED = 1
+    UNKNOWN = 2
+    INVALID_ARGUMENT = 3
+    DEADLINE_EXCEEDED = 4
+    NOT_FOUND = 5
+    ALREADY_EXISTS = 6
+    PERMISSION_DENIED = 7
+    RESOURCE_EXHAUSTED = 8
+    FAILED_PRECONDITION = 9
+    ABORTED = 10
+    OUT_OF_RANGE = 11
+    UNIMPLEMENTED = 12
+    INTERNAL = 13
+    UNAVAILABLE = 14
+    DATA_LOSS = 15
+    UNAUTHENTICATED = 16
+
+
+# ToHTTPStatusCode of TF Serving's model_servers/http_server.cc.
+HTTP_STATUS = {
+    Code.OK: 200,
+    Code.CANCELLED: 499,
+    Code.UNKNOWN: 500,
+    Code.INVALID_ARGUMENT: 400,
+    Code.DEADLINE_EXCEEDED: 504,
+    Code.NOT_FOUND: 404,
+    Code.ALREADY_EXISTS: 409,
+    Code.PERMISSION_DENIED: 403,
+    Code.RESOURCE_EXHAUSTED: 429,
+    Code.FAILED_PRECONDITION: 400,
+    Code.ABORTED: 409,
+    Code.OUT_OF_RANGE: 400,
+    Code.UNIMPLEMENTED: 501,
+    Code.INTERNAL: 500,
+    Code.UNAVAILABLE: 503,
+    Code.DATA_LOSS: 500,
+    Code.UNAUTHENTICATED: 401,
+}
+# Which code a client reads from a status: the first that maps to it, plus what proxies send.
+_CODE_OF_STATUS = {
+    **{status: code for code, status in reversed(HTTP_STATUS.items())},
+    408: Code.DEADLINE_EXCEEDED,
+    413: Code.INVALID_ARGUMENT,
+    500: Code.INTERNAL,
+    502: Code.UNAVAILABLE,
+}
+
+
+class RequestError(OSError):
+    """A request that was refused or failed.
+
+    Args:
+        code: what kind of failure it is.
+        message: what to tell the caller.
+
+    Attributes:
+        code: as given.
+        message: as given.
+    """
+
+    def __init__(self, code: Code, message: str) -> None:
+        super().__init__(f"{code.name}: {message}")
+        self.code = code
+        self.message = message
+
+
+def code_of_http_status(status: int) -> Code:
+    """The code that an HTTP status stands for.
+
+    >>> code_of_http_status(429).name, code_of_http_status(400).name, code_of_http_status(418).name
+    ('RESOURCE_EXHAUSTED', 'INVALID_ARGUMENT', 'INVALID_ARGUMENT')
+    """
+    fallback = Code.INVALID_ARGUMENT if 400 <= status < 500 else Code.UNKNOWN
+    return _CODE_OF_STATUS.get(status, fallback)
+
+
+def as_request_error(error: Exception) -> RequestError:
+    """The error itself, or an INTERNAL one that names it."""
+    if isinstance(error, RequestError):
+        return error
+    return RequestError(Code.INTERNAL, f"{type(error).__name__}: {error}")
+
+
+def invalid(message: str) -> RequestError:
+    """The error for a request that can never be answered."""
+    return RequestError(Code.INVALID_ARGUMENT, message)

@@ -1,0 +1,142 @@
+"""The values of a JSON document: what counts as a request, and which values fit a tensor.
+
+The rules and the messages are those of TF Serving's util/json_tensor.cc.
+"""
+
+import base64
+import binascii
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from keras_transformers.serving.protocol.errors import invalid
+
+_TYPE_NAMES = {"float32": "float", "float64": "double", "float16": "half"}
+
+
+def parse(body: bytes) -> dict[str, Any]:
+    """A request's JSON object.
+
+    NaN, Infinity and -Infinity are numbers here, as in TF Serving.
+
+    Raises:
+        RequestError: it is not JSON, or not an object.
+    """
+    if not body.strip():
+        raise invalid("JSON Parse error: The document is empty")
+    try:
+        document = json.loads(body)
+    except RecursionError:
+        raise invalid("JSON Parse error: nested too deeply") from None
+    except ValueError as error:  # UnicodeDecodeError is one too
+        raise invalid(f"JSON Parse error: Invalid value: {error}") from None
+    if not isinstance(document, dict):
+        raise invalid(f"JSON Value: {shorten(document)} Is not object")
+    return document
+
+
+def signature_name(document: Mapping[str, Any]) -> str:
+    """The signature that a request names; empty for the default one."""
+    name = document.get("signature_name", "")
+    if not isinstance(name, str):
+        raise invalid(
+            f"JSON Value: {shorten(document)} not formatted correctly. 'signature_name' key must "
+            "be a string value."
+        )
+    return name
+
+
+def scalar(value: Any, dtype: Any) -> Any:
+    """One JSON value as an element of an array of this dtype."""
+    if dtype == tf.string:
+        if isinstance(value, dict):
+            return from_base64(value)
+        if isinstance(value, str):
+            return encode(value)
+    elif dtype == tf.bool:
+        if isinstance(value, bool):
+            return value
+    elif dtype.is_integer and not dtype.is_quantized:
+        if (
+            isinstance(value, int)
+            and not isinstance(value, bool)
+            and dtype.min <= value <= dtype.max
+        ):
+            return value
+    elif dtype.is_floating:
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return decimal(value, dtype)
+    else:
+        raise invalid(
+            f"Conversion of JSON Value: {shorten(value)} to type: {type_name(dtype)} is not "
+            "implemented"
+        )
+    raise invalid(
+        f"JSON Value: {shorten(value)} Type: {type_of(value)} is not of expected type: "
+        f"{type_name(dtype)}"
+    )
+
+
+def decimal(value: int | float, dtype: Any) -> float:
+    """A number that a float of the dtype can hold; NaN and infinities are kept."""
+    limits = np.finfo(np.float64 if dtype == tf.float64 else np.float32)
+    exact = 2 ** (limits.nmant + 1) - 1 if isinstance(value, int) else float(limits.max)
+    if abs(value) > exact and value not in (float("inf"), float("-inf")):
+        raise invalid(
+            f"Cannot convert JSON value: {shorten(value)} to {type_name(dtype)} without loss of "
+            "precision."
+        )
+    return float(value)
+
+
+def is_object(value: Any) -> bool:
+    """Whether it is a JSON object of names, not a binary value."""
+    return isinstance(value, dict) and not is_base64(value)
+
+
+def is_base64(value: Any) -> bool:
+    """Whether it is a binary value: {"b64": "..."}."""
+    return isinstance(value, dict) and value.keys() == {"b64"} and isinstance(value["b64"], str)
+
+
+def from_base64(value: dict[str, Any]) -> bytes:
+    """The bytes of a binary value."""
+    if not is_base64(value):
+        raise invalid(f"JSON Value: {shorten(value)} not formatted correctly for base64 data")
+    text = value["b64"]
+    try:  # padding may be missing, as in absl::Base64Unescape
+        return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
+    except (binascii.Error, ValueError):
+        raise invalid("Unable to base64 decode") from None
+
+
+def encode(value: str) -> bytes:
+    """A JSON string as UTF-8."""
+    try:
+        return value.encode("utf-8")
+    except UnicodeEncodeError:  # JSON can spell half a surrogate pair
+        raise invalid(f"JSON Value: {shorten(value)} is not Unicode text") from None
+
+
+def type_of(value: Any) -> str:
+    """The name of a value's JSON type, as in RapidJSON."""
+    if isinstance(value, bool):
+        return str(value)
+    names = {dict: "Object", list: "Array", str: "String", int: "Number", float: "Number"}
+    return names.get(type(value), "Null")
+
+
+def type_name(dtype: Any) -> str:
+    """The name of a tf.DType, as in TensorFlow's C++."""
+    return _TYPE_NAMES.get(dtype.name, dtype.name)
+
+
+def shorten(value: Any) -> str:
+    """A value for a message, cut short."""
+    try:
+        return json.dumps(value, ensure_ascii=True)[:200]
+    except (RecursionError, ValueError):  # an integer of very many digits is a ValueError
+        return "..."

@@ -1,0 +1,139 @@
+"""TF Serving's messages, answered by a loaded model: what gRPC carries and warm-up records hold.
+
+Each function takes the model, the request and a function that runs a signature, and raises
+RequestError.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from tensorflow_serving.apis import (
+    classification_pb2,
+    get_model_metadata_pb2,
+    inference_pb2,
+    predict_pb2,
+    regression_pb2,
+)
+
+from keras_transformers.saved_model.warm_up import examples_of
+from keras_transformers.serving.protocol import requests
+from keras_transformers.serving.protocol.errors import Code, RequestError, invalid
+from keras_transformers.serving.protocol.requests import CLASSIFY, REGRESS, Run
+from keras_transformers.serving.protocol.signatures import DEFAULT_SIGNATURE, Servable
+
+SIGNATURE_FIELD = "signature_def"
+
+# A tensor may hold fewer values than its shape claims: the last one then repeats.
+_MAX_REPEATED = 1_000_000
+
+
+def predict(model: Servable, request: Any, run: Run) -> Any:
+    """PredictRequest -> PredictResponse."""
+    signature = requests.predict_signature(model, request.model_spec.signature_name)
+    inputs = {name: to_array(name, tensor) for name, tensor in request.inputs.items()}
+    outputs = requests.predict(signature, inputs, run, output_filter=list(request.output_filter))
+    response = predict_pb2.PredictResponse()
+    for name, array in outputs.items():
+        response.outputs[name].CopyFrom(tf.make_tensor_proto(array, signature.outputs[name].dtype))
+    response.model_spec.signature_name = signature.name
+    return response
+
+
+def classify(model: Servable, request: Any, run: Run) -> Any:
+    """ClassificationRequest -> ClassificationResponse."""
+    response = classification_pb2.ClassificationResponse()
+    _classify(model, request.model_spec, request.input, run, response.result)
+    response.model_spec.signature_name = request.model_spec.signature_name or DEFAULT_SIGNATURE
+    return response
+
+
+def regress(model: Servable, request: Any, run: Run) -> Any:
+    """RegressionRequest -> RegressionResponse."""
+    response = regression_pb2.RegressionResponse()
+    _regress(model, request.model_spec, request.input, run, response.result)
+    response.model_spec.signature_name = request.model_spec.signature_name or DEFAULT_SIGNATURE
+    return response
+
+
+def multi_inference(model: Servable, request: Any, run: Run) -> Any:
+    """MultiInferenceRequest -> MultiInferenceResponse."""
+    names = [task.model_spec.signature_name or DEFAULT_SIGNATURE for task in request.tasks]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise invalid(f"Duplicate evaluation of signature: {twice[0]}")
+    response = inference_pb2.MultiInferenceResponse()
+    for task, name in zip(request.tasks, names, strict=True):
+        result = response.results.add()
+        if task.method_name == CLASSIFY:
+            _classify(model, task.model_spec, request.input, run, result.classification_result)
+        elif task.method_name == REGRESS:
+            _regress(model, task.model_spec, request.input, run, result.regression_result)
+        else:
+            raise RequestError(
+                Code.UNIMPLEMENTED, f"Unsupported signature method_name: {task.method_name}"
+            )
+        result.model_spec.name = task.model_spec.name
+        result.model_spec.signature_name = name
+    return response
+
+
+def metadata(model: Servable, fields: Sequence[str]) -> Any:
+    """GetModelMetadataRequest -> GetModelMetadataResponse, without its model_spec."""
+    if not fields:
+        raise invalid("GetModelMetadataRequest must specify at least one metadata_field")
+    for name in fields:
+        if name != SIGNATURE_FIELD:
+            raise invalid(f"Metadata field {name} is not supported")
+    response = get_model_metadata_pb2.GetModelMetadataResponse()
+    response.metadata[SIGNATURE_FIELD].Pack(signature_map(model))
+    return response
+
+
+def signature_map(model: Servable) -> Any:
+    """The model's signatures as a SignatureDefMap."""
+    found = get_model_metadata_pb2.SignatureDefMap()
+    for name, definition in model.definitions.items():
+        found.signature_def[name].CopyFrom(definition)
+    return found
+
+
+def to_array(name: str, tensor: Any) -> np.ndarray:
+    """A TensorProto as an array.
+
+    Raises:
+        RequestError: the message is malformed, or claims more elements than it can hold.
+    """
+    if tensor.tensor_shape.unknown_rank or any(dim.size < 0 for dim in tensor.tensor_shape.dim):
+        raise invalid(f'input "{name}" has no complete shape')
+    elements = int(np.prod([dim.size for dim in tensor.tensor_shape.dim], dtype=object))
+    # Where all values are present, each takes a byte at least.
+    if elements > max(_MAX_REPEATED, tensor.ByteSize()) or len(tensor.tensor_shape.dim) > 16:
+        raise invalid(f'input "{name}" claims {elements} elements')
+    try:
+        return tf.make_ndarray(tensor)
+    except Exception as error:  # whatever numpy makes of it, the message is wrong
+        raise invalid(f'input "{name}" is not a tensor: {error}') from error
+
+
+def _classify(model: Servable, spec: Any, message: Any, run: Run, result: Any) -> None:
+    signature = requests.example_signature(model, spec.signature_name, CLASSIFY)
+    for row in requests.classify(signature, examples_of(message), run):
+        classes = result.classifications.add().classes
+        for label, score in row:
+            classes.add(label=label, score=score)
+
+
+def _regress(model: Servable, spec: Any, message: Any, run: Run, result: Any) -> None:
+    signature = requests.example_signature(model, spec.signature_name, REGRESS)
+    for value in requests.regress(signature, examples_of(message), run):
+        result.regressions.add(value=value)
+
+
+ANSWERS: Mapping[str, Any] = {
+    "predict_log": predict,
+    "classify_log": classify,
+    "regress_log": regress,
+    "multi_inference_log": multi_inference,
+}

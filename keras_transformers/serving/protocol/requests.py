@@ -1,0 +1,195 @@
+"""What a request may ask of a signature: the checks that REST and gRPC share.
+
+Messages follow TF Serving's predict_util.cc, classifier.cc and regressor.cc.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from keras_transformers.serving.protocol.errors import Code, RequestError, invalid
+from keras_transformers.serving.protocol.signatures import (
+    DEFAULT_SIGNATURE,
+    Arrays,
+    Servable,
+    Signature,
+)
+
+CLASSIFY = tf.saved_model.CLASSIFY_METHOD_NAME
+REGRESS = tf.saved_model.REGRESS_METHOD_NAME
+
+# Runs a signature, alone or together with other requests' rows.
+Run = Callable[[Signature, Arrays], dict[str, np.ndarray]]
+
+
+def predict(
+    signature: Signature, inputs: Arrays, run: Run, *, output_filter: Sequence[str] = ()
+) -> dict[str, np.ndarray]:
+    """Answers a Predict request.
+
+    Args:
+        signature: the one that the request names.
+        inputs: name -> array.
+        run: runs the signature.
+        output_filter: the outputs to return; all of them by default.
+
+    Raises:
+        RequestError: names, dtypes or shapes do not fit the signature; what `run` raises.
+    """
+    _check_names(signature, inputs)
+    for name, array in inputs.items():
+        _check_array(signature, name, array)
+    for name in output_filter:
+        if name not in signature.outputs:
+            raise invalid(
+                f"output tensor alias not found in signature: {name} Outputs expected to be in the "
+                f"set {{{','.join(signature.outputs)}}}."
+            )
+    if len(set(output_filter)) != len(output_filter):
+        raise invalid(f"duplicate output tensor alias: {','.join(output_filter)}")
+    outputs = run(signature, inputs)
+    return {name: outputs[name] for name in output_filter or sorted(outputs)}
+
+
+def predict_signature(model: Servable, name: str) -> Signature:
+    """The signature of a Predict request; its method may be any.
+
+    Raises:
+        RequestError: no signature has that name.
+    """
+    found = model.signatures.get(name or DEFAULT_SIGNATURE)
+    if found is None:
+        raise RequestError(
+            Code.FAILED_PRECONDITION,
+            f'Serving signature key "{name or DEFAULT_SIGNATURE}" not found.',
+        )
+    return found
+
+
+def example_signature(model: Servable, name: str, method_name: str) -> Signature:
+    """The signature of a Classify or Regress request, which takes serialized tf.train.Examples.
+
+    Raises:
+        RequestError: no signature has that name, or it has another method.
+    """
+    kind = "classification" if method_name == CLASSIFY else "regression"
+    found = model.signatures.get(name or DEFAULT_SIGNATURE)
+    if found is None:
+        raise invalid(f"No signature was found with the name: {name or DEFAULT_SIGNATURE}")
+    if found.method_name != method_name:
+        raise invalid(
+            f"Expected {kind} signature method_name to be {method_name}. Was: {found.method_name}"
+        )
+    if set(found.inputs) != {tf.saved_model.CLASSIFY_INPUTS}:  # REGRESS_INPUTS is the same word
+        raise RequestError(
+            Code.FAILED_PRECONDITION, f"No {kind} inputs found in SignatureDef: {found.name}"
+        )
+    return found
+
+
+def classify(
+    signature: Signature, examples: Sequence[bytes], run: Run
+) -> list[list[tuple[str, float]]]:
+    """Answers a Classify request.
+
+    Args:
+        signature: of `example_signature`.
+        examples: serialized tf.train.Example protocol buffers.
+        run: runs the signature.
+
+    Returns:
+        For each example the (label, score) of each class; the label is empty, or the score 0,
+        where the model does not return it.
+
+    Raises:
+        RequestError: there are no examples, or the outputs are not a classification.
+    """
+    outputs = _run_examples(signature, examples, run, "ClassificationRequest")
+    classes = outputs.get(tf.saved_model.CLASSIFY_OUTPUT_CLASSES)
+    scores = outputs.get(tf.saved_model.CLASSIFY_OUTPUT_SCORES)
+    known = [array for array in (classes, scores) if array is not None]
+    if not known:
+        raise RequestError(
+            Code.FAILED_PRECONDITION,
+            'Expected classification signature outputs to contain at least one of "classes" or '
+            '"scores".',
+        )
+    for array in known:
+        if array.ndim != 2 or array.shape != (len(examples), known[0].shape[1]):
+            raise invalid(
+                f"Expected Tensor shape: [{len(examples)} num_classes] but got {list(array.shape)}"
+            )
+    labels = np.full(known[0].shape, b"", object) if classes is None else classes
+    values = np.zeros(known[0].shape) if scores is None else scores
+    return [
+        [
+            (label.decode("utf-8", "replace"), float(score))
+            for label, score in zip(*row, strict=True)
+        ]
+        for row in zip(labels, values, strict=True)
+    ]
+
+
+def regress(signature: Signature, examples: Sequence[bytes], run: Run) -> list[float]:
+    """Answers a Regress request: one value per example; arguments and errors as `classify`."""
+    outputs = _run_examples(signature, examples, run, "RegressionRequest")
+    values = outputs.get(tf.saved_model.REGRESS_OUTPUTS)
+    if values is None:
+        raise RequestError(
+            Code.FAILED_PRECONDITION, 'Expected regression signature outputs to contain "outputs".'
+        )
+    if values.shape not in ((len(examples),), (len(examples), 1)):
+        raise invalid(
+            f"Expected output Tensor shape to be either [{len(examples)}] or [{len(examples)}, 1] "
+            f"but got {list(values.shape)}"
+        )
+    return [float(value) for value in values.reshape(-1)]
+
+
+def rows_of(inputs: Arrays) -> int | None:
+    """The first dimension that all inputs share; None where they do not."""
+    rows = {array.shape[0] if array.ndim else None for array in inputs.values()}
+    return rows.pop() if len(rows) == 1 else None
+
+
+def _run_examples(
+    signature: Signature, examples: Sequence[bytes], run: Run, message: str
+) -> Mapping[str, Any]:
+    if not examples:
+        raise invalid(f"{message}::input is empty.")
+    column = np.empty(len(examples), object)
+    column[:] = examples
+    return predict(signature, {tf.saved_model.CLASSIFY_INPUTS: column}, run)
+
+
+def _check_names(signature: Signature, inputs: Arrays) -> None:
+    given, wanted = set(inputs), set(signature.inputs)
+    if given != wanted:
+        raise invalid(
+            f"input size does not match signature: {len(given)}!={len(wanted)} "
+            f"len({{{_names(given)}}}) != len({{{_names(wanted)}}}). "
+            f"Sent extra: {{{_names(given - wanted)}}}. "
+            f"Missing but required: {{{_names(wanted - given)}}}."
+        )
+
+
+def _names(names: set[str]) -> str:
+    return ",".join(sorted(names))[:200]
+
+
+def _check_array(signature: Signature, name: str, array: np.ndarray) -> None:
+    info = signature.inputs[name]
+    dtype = tf.string if array.dtype == object else tf.as_dtype(array.dtype)
+    if dtype != info.dtype:
+        raise invalid(f'input "{name}" is of type {dtype.name}, expected {info.dtype.name}')
+    if info.shape is None:
+        return
+    if len(info.shape) != array.ndim or any(
+        wanted is not None and wanted != size
+        for wanted, size in zip(info.shape, array.shape, strict=True)
+    ):
+        wanted = ",".join("?" if size is None else str(size) for size in info.shape)
+        given = ",".join(str(size) for size in array.shape)
+        raise invalid(f'input "{name}" is of shape [{given}], expected [{wanted}]')

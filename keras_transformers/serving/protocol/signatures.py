@@ -1,0 +1,66 @@
+"""What requests need to know of a loaded SavedModel: its signatures."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+DEFAULT_SIGNATURE = "serving_default"
+Arrays = Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class TensorInfo:
+    """One input or output of a signature.
+
+    Attributes:
+        tensor: its name in the graph, such as "serving_default_text:0".
+        dtype: its tf.DType.
+        shape: its dimensions, None for an unknown one; None for an unknown rank.
+    """
+
+    tensor: str
+    dtype: Any
+    shape: tuple[int | None, ...] | None
+
+
+@dataclass(frozen=True)
+class Signature:
+    """One entry point of a SavedModel.
+
+    Attributes:
+        name: what requests call it.
+        method_name: which of TF Serving's APIs takes it, such as "tensorflow/serving/classify".
+        inputs: name -> what it takes.
+        outputs: name -> what it returns.
+    """
+
+    name: str
+    method_name: str
+    inputs: Mapping[str, TensorInfo]
+    outputs: Mapping[str, TensorInfo]
+
+    @property
+    def takes_batches(self) -> bool:
+        """Whether rows of several requests may run together without changing any answer.
+
+        Every input and output has a free first dimension, and the outputs no other free one: such
+        a dimension is as long as the batch's longest row, so answers would depend on who else asks.
+        """
+        shapes = [info.shape for info in (*self.inputs.values(), *self.outputs.values())]
+        if any(not shape or shape[0] is not None for shape in shapes):
+            return False
+        return all(None not in (info.shape or (None,))[1:] for info in self.outputs.values())
+
+
+class Servable(Protocol):
+    """A model that requests ask, as far as the protocol needs to know it.
+
+    Attributes:
+        signatures: name -> signature.
+        definitions: name -> SignatureDef, as in the file (including the initializer's).
+    """
+
+    signatures: dict[str, Signature]
+    definitions: dict[str, Any]

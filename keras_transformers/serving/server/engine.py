@@ -1,0 +1,238 @@
+"""What both protocols share: admits a request, finds its model and runs it in time."""
+
+import concurrent.futures
+import contextlib
+import math
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from keras_transformers.serving.protocol.errors import Code, RequestError, invalid
+from keras_transformers.serving.protocol.requests import rows_of
+from keras_transformers.serving.protocol.signatures import Arrays, Signature
+from keras_transformers.serving.server.batching import BatchingOptions, Outputs, Scheduler
+from keras_transformers.serving.server.metrics import Metrics
+from keras_transformers.serving.server.models import Models, Version
+from keras_transformers.serving.server.saved_models import SavedModel
+
+__all__ = ["Limits"]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one server takes on. Requests beyond it are refused, and the server stays up.
+
+    Attributes:
+        max_body_bytes: of a REST body or a gRPC message.
+        max_rows: rows of one request.
+        max_requests: requests under way, including waiting ones; further ones get 429 or
+            RESOURCE_EXHAUSTED.
+        timeout_s: seconds that a request may take, including the reading of its body; a gRPC
+            client may set an earlier deadline.
+
+    Raises:
+        ValueError: one of them is not positive and finite.
+    """
+
+    max_body_bytes: int = 16 * 1024 * 1024
+    max_rows: int = 1024
+    max_requests: int = 64
+    timeout_s: float = 30.0
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if not 0 < value < math.inf:
+                raise ValueError(f"{name} is {value}: give a positive number")
+
+
+@dataclass(frozen=True)
+class ModelSpec:
+    """Which model a request is for: its ModelSpec, or the path of a REST request.
+
+    Attributes:
+        name: the model's.
+        version: its number; None for the label's or the latest.
+        label: of a version; None or empty for none.
+    """
+
+    name: str
+    version: int | None = None
+    label: str | None = None
+
+
+@dataclass
+class Lease:
+    """A version that answers one request.
+
+    Attributes:
+        version: its number.
+        model: the loaded model.
+        run: runs one of the model's signatures.
+    """
+
+    version: int
+    model: SavedModel
+    run: Callable[[Signature, Arrays], Outputs]
+
+
+@dataclass
+class Call:
+    """A request under way, for the metrics.
+
+    Attributes:
+        api: "REST" or "GRPC".
+        entrypoint: what it asks for, such as "Predict".
+        deadline: when it must be answered, by time.monotonic.
+        model: the model's name, once there is known to be such a model.
+        start: by the same clock.
+    """
+
+    api: str
+    entrypoint: str
+    deadline: float
+    model: str = ""
+    start: float = field(default_factory=time.monotonic)
+
+
+class Engine:
+    """Answers the requests of both protocols.
+
+    Args:
+        models: the models.
+        limits: see `Limits`.
+        batching: see `BatchingOptions`.
+
+    Attributes:
+        models: as given.
+        limits: as given.
+        metrics: counts every request.
+    """
+
+    def __init__(self, models: Models, *, limits: Limits, batching: BatchingOptions) -> None:
+        self.models = models
+        self.limits = limits
+        self.metrics = Metrics()
+        self._slots = threading.BoundedSemaphore(limits.max_requests)
+        self._scheduler = Scheduler(
+            batching, max_waiting=limits.max_requests, on_batch=self.metrics.on_batch
+        )
+
+    def start(self) -> None:
+        """Starts to load models and to run requests."""
+        self._scheduler.start()
+        self.models.start()
+
+    @contextlib.contextmanager
+    def call(self, api: str, entrypoint: str, timeout_s: float | None = None) -> Iterator[Call]:
+        """Admits a request and counts it.
+
+        Args:
+            api: "REST" or "GRPC".
+            entrypoint: what it asks for.
+            timeout_s: the client's own; the limit's applies where it is shorter.
+
+        Raises:
+            RequestError: too many requests are under way; or what the block raises.
+        """
+        limit = self.limits.timeout_s
+        seconds = limit if timeout_s is None else min(limit, timeout_s)
+        call, status = Call(api, entrypoint, time.monotonic() + seconds), "OK"
+        try:
+            if not self._slots.acquire(blocking=False):
+                raise RequestError(
+                    Code.RESOURCE_EXHAUSTED,
+                    f"{self.limits.max_requests} requests are under way: try again later",
+                )
+            with self.metrics.in_flight.track_inprogress():
+                try:
+                    yield call
+                finally:
+                    self._slots.release()
+        except RequestError as error:
+            status = error.code.name
+            raise
+        except Exception:
+            status = Code.INTERNAL.name
+            raise
+        except BaseException:  # the client has left
+            status = Code.CANCELLED.name
+            raise
+        finally:
+            duration = time.monotonic() - call.start
+            self.metrics.on_request(call.model, api, entrypoint, status, duration)
+
+    @contextlib.contextmanager
+    def lease(self, call: Call, spec: ModelSpec) -> Iterator[Lease]:
+        """The model of a request; it stays loaded inside the block.
+
+        Raises:
+            RequestError: there is no such name, version or label.
+        """
+        if not spec.name:
+            raise invalid("Missing model name in request.")
+        model = self.models[spec.name]
+        call.model = spec.name
+        with model.lease(spec.version, spec.label) as (version, saved_model):
+
+            def run(signature: Signature, inputs: Arrays) -> Outputs:
+                return self._run(call, version, saved_model, signature, inputs)
+
+            yield Lease(version.number, saved_model, run)
+
+    def _run(
+        self,
+        call: Call,
+        version: Version,
+        model: SavedModel,
+        signature: Signature,
+        inputs: Arrays,
+    ) -> Outputs:
+        rows = max((array.shape[0] for array in inputs.values() if array.ndim), default=1)
+        if rows > self.limits.max_rows:
+            raise invalid(
+                f"{rows} rows in one request, and the limit is {self.limits.max_rows}: split it"
+            )
+        self.metrics.on_rows(call.model, rows_of(inputs) or 1)
+        # A run may outlive its request, and needs the model until it ends.
+        version.acquire_again()
+        try:
+            future = self._scheduler.submit(model, signature, inputs, deadline=call.deadline)
+        except Exception:
+            version.release()
+            raise
+        future.add_done_callback(lambda _: version.release())
+        try:
+            return future.result(timeout=max(0.0, call.deadline - time.monotonic()))
+        except concurrent.futures.TimeoutError:
+            future.cancel()
+            raise RequestError(
+                Code.DEADLINE_EXCEEDED, f"no answer within {call.deadline - call.start:g} s"
+            ) from None
+
+    def statuses(self, spec: ModelSpec) -> list[Version]:
+        """The versions of a model that a status request asks for.
+
+        Raises:
+            RequestError: there are none.
+        """
+        if not spec.name:
+            raise invalid("Missing model name in request.")
+        if spec.name not in self.models:
+            raise RequestError(
+                Code.NOT_FOUND, f"Could not find any versions of model {spec.name[:200]}"
+            )
+        model = self.models[spec.name]
+        number = model.number_of(spec.version, spec.label)
+        versions = model.versions()
+        if number is not None:
+            versions = [version for version in versions if version.number == number]
+        if not versions:
+            of = "any versions" if number is None else f"version {number}"
+            raise RequestError(Code.NOT_FOUND, f"Could not find {of} of model {spec.name}")
+        return versions
+
+    def close(self) -> None:
+        """Answers what is under way, then unloads the models."""
+        self._scheduler.close()
+        self.models.close()

@@ -1,0 +1,191 @@
+"""TF Serving's gRPC services: PredictionService, ModelService, and the standard health service."""
+
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import grpc
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from tensorflow_serving.apis import (
+    model_service_pb2_grpc,
+    prediction_service_pb2_grpc,
+)
+
+from keras_transformers.serving.protocol import messages
+from keras_transformers.serving.protocol.errors import Code, RequestError, invalid
+from keras_transformers.serving.server.engine import Engine, Lease, ModelSpec
+from keras_transformers.serving.server.statuses import status_response
+
+SERVICES = (
+    "",
+    "tensorflow.serving.PredictionService",
+    "tensorflow.serving.ModelService",
+)
+_SPARE_THREADS = 8  # for health, status, and requests that are refused
+# An error may quote its request. It travels as a header, with three characters for each byte that
+# is not ASCII, and gRPC refuses answers with more than 8 KiB of headers.
+_LONGEST_MESSAGE = 2000  # bytes
+
+_logger = logging.getLogger(__name__)
+
+
+class PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
+    """Predict, Classify, Regress, MultiInference and GetModelMetadata, answered by an engine."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def Predict(self, request: Any, context: Any) -> Any:  # noqa: D102, N802
+        return self._answer("Predict", request.model_spec, request, context, messages.predict)
+
+    def Classify(self, request: Any, context: Any) -> Any:  # noqa: D102, N802
+        return self._answer("Classify", request.model_spec, request, context, messages.classify)
+
+    def Regress(self, request: Any, context: Any) -> Any:  # noqa: D102, N802
+        return self._answer("Regress", request.model_spec, request, context, messages.regress)
+
+    def MultiInference(self, request: Any, context: Any) -> Any:  # noqa: D102, N802
+        def answer() -> Any:
+            if not request.tasks:
+                raise invalid("Inference request must have at least one task.")
+            specs = [task.model_spec for task in request.tasks]
+            if any(not spec.name for spec in specs):
+                raise invalid("Found ModelSpec with an empty model name.")
+            if len({spec.name for spec in specs}) > 1:
+                raise invalid(
+                    "All ModelSpecs in a MultiInferenceRequest must access the same model name."
+                )
+            with (
+                self._call("MultiInference", context) as call,
+                self._engine.lease(call, _model_spec(specs[0])) as lease,
+            ):
+                response = messages.multi_inference(lease.model, request, lease.run)
+                for result in response.results:
+                    result.model_spec.version.value = lease.version
+                return response
+
+        return _answered(context, answer)
+
+    def GetModelMetadata(self, request: Any, context: Any) -> Any:  # noqa: D102, N802
+        def answer() -> Any:
+            if not request.HasField("model_spec"):
+                raise invalid("Missing ModelSpec")
+            spec = _model_spec(request.model_spec)
+            model = self._engine.models[spec.name]
+            with model.lease(spec.version, spec.label) as (version, saved_model):
+                response = messages.metadata(saved_model, request.metadata_field)
+                response.model_spec.name = spec.name
+                response.model_spec.version.value = version.number
+                return response
+
+        return _answered(context, answer)
+
+    def _answer(
+        self,
+        entrypoint: str,
+        spec: Any,
+        request: Any,
+        context: Any,
+        method: Callable[[Any, Any, Any], Any],
+    ) -> Any:
+        def answer() -> Any:
+            lease: Lease
+            with (
+                self._call(entrypoint, context) as call,
+                self._engine.lease(call, _model_spec(spec)) as lease,
+            ):
+                response = method(lease.model, request, lease.run)
+                response.model_spec.name = spec.name
+                response.model_spec.version.value = lease.version
+                return response
+
+        return _answered(context, answer)
+
+    def _call(self, entrypoint: str, context: Any) -> Any:
+        return self._engine.call("GRPC", entrypoint, context.time_remaining())
+
+
+class ModelService(model_service_pb2_grpc.ModelServiceServicer):
+    """Reports the states of versions. A request cannot change what is served."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def GetModelStatus(self, request: Any, context: Any) -> Any:  # noqa: D102, N802
+        def answer() -> Any:
+            return status_response(self._engine.statuses(_model_spec(request.model_spec)))
+
+        return _answered(context, answer)
+
+    def HandleReloadConfigRequest(self, request: Any, context: Any) -> Any:  # noqa: D102, N802
+        def answer() -> Any:
+            raise RequestError(
+                Code.UNIMPLEMENTED,
+                "a request may not name folders: change the file of --config, which is reread",
+            )
+
+        return _answered(context, answer)
+
+
+def make_executor(engine: Engine) -> ThreadPoolExecutor:
+    """The threads for `make_server`; whoever stops the server shuts them down."""
+    threads = engine.limits.max_requests + _SPARE_THREADS
+    return ThreadPoolExecutor(threads, thread_name_prefix="serving-grpc")
+
+
+def make_server(engine: Engine, executor: ThreadPoolExecutor) -> tuple[Any, Any]:
+    """The gRPC server without a port, and its health service.
+
+    Args:
+        engine: answers the requests.
+        executor: from `make_executor`.
+
+    Returns:
+        The grpc.Server, and the HealthServicer whose answers `set_health` sets.
+    """
+    limits = engine.limits
+    threads = limits.max_requests + _SPARE_THREADS
+    server = grpc.server(
+        executor,
+        maximum_concurrent_rpcs=threads,  # beyond it, gRPC answers RESOURCE_EXHAUSTED itself
+        options=[
+            ("grpc.max_receive_message_length", limits.max_body_bytes),
+            ("grpc.max_send_message_length", -1),
+            ("grpc.so_reuseport", 0),  # a port that is taken is an error
+        ],
+    )
+    prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(
+        PredictionService(engine), server
+    )
+    model_service_pb2_grpc.add_ModelServiceServicer_to_server(ModelService(engine), server)
+    health_servicer = health.HealthServicer()
+    health_pb2_grpc.add_HealthServicer_to_server(health_servicer, server)
+    set_health(health_servicer, ready=False)
+    return server, health_servicer
+
+
+def set_health(servicer: Any, *, ready: bool) -> None:
+    """Sets what the health service answers, for the server and for each service."""
+    status = health_pb2.HealthCheckResponse.ServingStatus
+    for name in SERVICES:
+        servicer.set(name, status.SERVING if ready else status.NOT_SERVING)
+
+
+def _answered(context: Any, answer: Callable[[], Any]) -> Any:
+    """What `answer` returns; its errors become the call's status."""
+    try:
+        return answer()
+    except RequestError as error:
+        failure = error
+    except Exception:
+        _logger.exception("a gRPC call failed")
+        failure = RequestError(Code.INTERNAL, "internal error; the server's log has it")
+    message = failure.message.encode("utf-8", "replace")[:_LONGEST_MESSAGE]
+    code = getattr(grpc.StatusCode, failure.code.name)
+    return context.abort(code, message.decode("utf-8", "ignore"))
+
+
+def _model_spec(message: Any) -> ModelSpec:
+    version = message.version.value if message.HasField("version") else None
+    return ModelSpec(message.name, version, message.version_label or None)

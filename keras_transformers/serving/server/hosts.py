@@ -1,0 +1,87 @@
+"""Which names a REST request may give in its Host header: the guard against DNS rebinding.
+
+A page in a browser may read the answers of its own site only. But the site's owner can make its
+name point to 127.0.0.1 a moment later, and the page then talks to whatever listens there. The
+browser still sends the site's name in the Host header, so a server that only this machine reaches
+answers only to this machine's names. gRPC needs no such guard: pages cannot speak it.
+"""
+
+import ipaddress
+import json
+from collections.abc import Collection
+from typing import Any
+
+from keras_transformers.serving.protocol.errors import HTTP_STATUS, Code
+
+ANY_HOST = "*"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address or name is this machine's own and out of reach for all others.
+
+    >>> is_loopback("127.0.0.1"), is_loopback("::1"), is_loopback("localhost")
+    (True, True, True)
+    >>> is_loopback("0.0.0.0"), is_loopback("127.0.0.1.example.com")
+    (False, False)
+    """
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+class HostCheck:
+    """ASGI middleware that refuses requests with another server's name, with 403.
+
+    This machine's own names (localhost, 127.0.0.1, [::1]) are always allowed, and so are requests
+    without a Host header, which no browser sends.
+
+    Args:
+        app: gets the other requests.
+        bound: the address that the server listens on. Where other machines reach it, requests may
+            name any host, unless `allowed` says which.
+        allowed: further names, without ports; "*" for all.
+    """
+
+    def __init__(self, app: Any, *, bound: str, allowed: Collection[str] = ()) -> None:
+        self._app = app
+        self._allowed = {_plain(name) for name in (bound, *allowed)}
+        self._any = ANY_HOST in allowed or (not allowed and not is_loopback(bound))
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:  # noqa: D102
+        if scope["type"] == "http" and not all(map(self._allows, _hosts(scope))):
+            await _refuse(send)
+        else:
+            await self._app(scope, receive, send)
+
+    def _allows(self, host: str) -> bool:
+        return self._any or host in self._allowed or is_loopback(host)
+
+
+def _hosts(scope: Any) -> list[str]:
+    """The names of the Host headers, without ports."""
+    values = [value.decode("latin-1") for name, value in scope["headers"] if name == b"host"]
+    return [_plain(value) for value in values]
+
+
+def _plain(host: str) -> str:
+    """A host ready for comparison: lower case, without port, brackets and final dot.
+
+    >>> _plain("[::1]:8501"), _plain("Example.com.:80"), _plain("::1")
+    ('::1', 'example.com', '::1')
+    """
+    host = host.strip().lower()
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    if host.count(":") == 1:
+        host = host.partition(":")[0]
+    return host.removesuffix(".")
+
+
+async def _refuse(send: Any) -> None:
+    error = "the Host header names another server: see --allowed-host"
+    body = json.dumps({"error": error}).encode()
+    headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+    status = HTTP_STATUS[Code.PERMISSION_DENIED]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

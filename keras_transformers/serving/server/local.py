@@ -1,0 +1,227 @@
+"""TF Serving's REST and gRPC APIs over a few SavedModels, in one process.
+
+It is for development and small use. TF Serving is the production server.
+"""
+
+import asyncio
+import logging
+import socket
+import threading
+from collections.abc import Callable, Collection
+from concurrent.futures import ThreadPoolExecutor
+from types import TracebackType
+from typing import Any, Self
+
+import uvicorn
+
+from keras_transformers.serving.server import grpc, rest
+from keras_transformers.serving.server.batching import BatchingOptions
+from keras_transformers.serving.server.connections import BoundedConnection
+from keras_transformers.serving.server.engine import Engine, Limits
+from keras_transformers.serving.server.hosts import HostCheck
+from keras_transformers.serving.server.models import Models
+from keras_transformers.serving.server.settings import ModelSettings
+from keras_transformers.serving.server.tls import Tls
+
+__all__ = ["Server"]
+
+# How long stopping may take after the last request's own time is up.
+_PATIENCE_S = 5.0
+# How long a connection may wait for a request. Longer than clients keep an idle one (httpx: 5 s):
+# if the server closed it first, it might do so just as the client sends the next request.
+_IDLE_S = 30
+_logger = logging.getLogger(__name__)
+
+
+class Server:
+    """Serves models until it is stopped.
+
+    Args:
+        models: what to serve, or a function that returns it; called at every look at the folders.
+        host: the address to listen on. Only this machine reaches the default.
+        rest_port: for REST; 0 takes a free one, None turns REST off.
+        grpc_port: the same for gRPC.
+        allowed_hosts: names, without ports, that REST requests may give in their Host header,
+            besides `host` and this machine's own; "*" for all. By default a server that only this
+            machine reaches takes no others (see `hosts`), and one that others reach takes all.
+        limits: see `Limits`.
+        batching: see `BatchingOptions`.
+        tls: see `Tls`; None leaves the connections plain.
+        poll_interval_s: seconds between two looks for new versions.
+
+    Raises:
+        OSError: a port is taken, the address is not this machine's, or a certificate is invalid.
+        ValueError: REST and gRPC are both off, a port is out of range, or `poll_interval_s` is not
+            positive.
+
+    Attributes:
+        engine: answers the requests of both protocols.
+        rest_port: the port in use; None without REST.
+        grpc_port: the same for gRPC.
+    """
+
+    def __init__(
+        self,
+        models: list[ModelSettings] | Callable[[], list[ModelSettings]],
+        *,
+        host: str = "127.0.0.1",
+        rest_port: int | None = 8501,
+        grpc_port: int | None = 8500,
+        allowed_hosts: Collection[str] = (),
+        limits: Limits | None = None,
+        batching: BatchingOptions | None = None,
+        tls: Tls | None = None,
+        poll_interval_s: float = 1.0,
+    ) -> None:
+        if rest_port is None and grpc_port is None:
+            raise ValueError("neither a REST nor a gRPC port: give at least one")
+        for port in (rest_port, grpc_port):
+            if port is not None and not 0 <= port < 2**16:  # gRPC would take the remainder
+                raise ValueError(f"port {port}: give 0 to 65535")
+        if not poll_interval_s > 0:
+            raise ValueError(f"poll_interval_s is {poll_interval_s}: give a positive number")
+        read = models if callable(models) else lambda: models
+        limits = limits or Limits()
+        self.engine = Engine(
+            Models(read, poll_interval_s=poll_interval_s),
+            limits=limits,
+            batching=batching or BatchingOptions(),
+        )
+        self._executor = ThreadPoolExecutor(limits.max_requests, "serving-rest")
+        self._grpc_executor = grpc.make_executor(self.engine)
+        self._grpc, self._health = grpc.make_server(self.engine, self._grpc_executor)
+        app = rest.application(self.engine, self._executor)
+        guarded = HostCheck(app, bound=host, allowed=allowed_hosts)
+        self._rest = uvicorn.Server(_rest_config(guarded, limits, tls))
+        self._rest_thread = threading.Thread(target=self._serve_rest, name="rest", daemon=True)
+        self._health_thread = threading.Thread(target=self._tell_health, name="health", daemon=True)
+        self._stopping = threading.Event()
+        # The ports come last, so that what fails before leaves none open.
+        self._listening = None if rest_port is None else _listen(host, rest_port)
+        self.rest_port = self._listening.getsockname()[1] if self._listening else None
+        self.grpc_port = None
+        if grpc_port is not None:
+            try:
+                self.grpc_port = _bind(self._grpc, f"{_bracketed(host)}:{grpc_port}", tls)
+            except OSError:
+                if self._listening is not None:
+                    self._listening.close()
+                raise
+
+    def start(self) -> None:
+        """Opens the ports and starts to load; until a model is ready, requests get UNAVAILABLE."""
+        self.engine.start()
+        if self._listening is not None:
+            self._rest_thread.start()
+        if self.grpc_port is not None:
+            self._grpc.start()
+        self._health_thread.start()
+
+    def wait_until_loaded(self, timeout_s: float | None = None) -> bool:
+        """Waits until every version that was there at the start is loaded or has failed.
+
+        Returns:
+            Whether every model has a version that answers.
+        """
+        return self.engine.models.wait_for_first_look(timeout_s) and self.engine.models.is_ready()
+
+    def stop(self) -> None:
+        """Refuses new requests, answers those under way, and ends."""
+        if self._stopping.is_set():
+            return
+        self._stopping.set()
+        grpc.set_health(self._health, ready=False)
+        self._rest.should_exit = True
+        ended = self._grpc.stop(self.engine.limits.timeout_s)
+        if self._rest_thread.is_alive():
+            self._end_rest()
+        ended.wait()
+        if self._health_thread.is_alive():
+            self._health_thread.join()
+        if self._listening is not None:
+            self._listening.close()
+        self._executor.shutdown()
+        self._grpc_executor.shutdown()
+        self.engine.close()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def _serve_rest(self) -> None:
+        assert self._listening is not None
+        asyncio.run(self._rest.serve(sockets=[self._listening]))
+
+    def _end_rest(self) -> None:
+        """Waits for uvicorn to answer what is under way, no longer than that may take."""
+        for force in (False, True):
+            self._rest.force_exit = force
+            patience_s = _PATIENCE_S if force else self.engine.limits.timeout_s + _PATIENCE_S
+            self._rest_thread.join(patience_s)
+            if not self._rest_thread.is_alive():
+                return
+        _logger.warning("the REST server did not end; its thread goes with the process")
+
+    def _tell_health(self) -> None:
+        """Keeps the health service up to date."""
+        told = False
+        while not self._stopping.wait(0.1):
+            ready = self.engine.models.is_ready()
+            if ready != told:
+                grpc.set_health(self._health, ready=ready)
+                told = ready
+
+
+def _rest_config(app: Any, limits: Limits, tls: Tls | None) -> Any:
+    config = uvicorn.Config(
+        app,
+        http=BoundedConnection,
+        timeout_keep_alive=_IDLE_S,
+        log_config=None,
+        access_log=False,
+        lifespan="off",
+        ws="none",
+        server_header=False,
+        proxy_headers=False,
+        # Connections, including idle ones; beyond it uvicorn answers 503.
+        limit_concurrency=4 * limits.max_requests + 16,
+        timeout_graceful_shutdown=int(limits.timeout_s) + 1,
+        **(tls.uvicorn_options() if tls else {}),
+    )
+    config.load()  # an invalid certificate fails here, not in the thread
+    return config
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # Only where it knows that a socket is TCP's does asyncio send at once. Else an answer's body
+    # would wait until the client has acknowledged its head: 40 ms on Linux.
+    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((host, port))
+    except OSError as error:
+        listening.close()
+        raise OSError(f"cannot listen on {host} port {port}: {error.strerror or error}") from None
+    return listening
+
+
+def _bind(server: Any, address: str, tls: Tls | None) -> int:
+    try:
+        if tls is not None:
+            return server.add_secure_port(address, tls.credentials())
+        return server.add_insecure_port(address)
+    except RuntimeError as error:
+        raise OSError(f"cannot listen on {address} for gRPC: {error}") from None
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host

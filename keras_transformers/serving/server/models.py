@@ -1,0 +1,328 @@
+"""The models that are served: finding, loading, swapping and unloading their versions.
+
+A new version is loaded and warmed up beside the one that answers; then it takes over, and the old
+one is unloaded once its last request has ended. A version that cannot be loaded changes nothing.
+"""
+
+import contextlib
+import gc
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from keras_transformers.saved_model.versions import version_folders
+from keras_transformers.serving.protocol.errors import Code, RequestError, as_request_error, invalid
+from keras_transformers.serving.server.saved_models import SavedModel
+from keras_transformers.serving.server.settings import ModelSettings
+from keras_transformers.serving.server.warm_up import warm_up
+
+# States of a version, with the numbers of ModelVersionStatus.State.
+LOADING, AVAILABLE, UNLOADING, END = 20, 30, 40, 50
+
+_MAX_ATTEMPTS = 6  # TF Serving: one and five retries
+_FIRST_RETRY_S = 1.0
+_ENDED_KEPT = 8  # for the status; an endless list would be a leak
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(eq=False)
+class Version:
+    """One version of a model, from loading to its end.
+
+    Attributes:
+        number: its folder's name.
+        path: its folder.
+        state: LOADING, AVAILABLE, UNLOADING or END.
+        error: why loading failed.
+        saved_model: while it is AVAILABLE or UNLOADING.
+        attempts: how often loading failed.
+        retry_at: when it may be tried again, by time.monotonic.
+    """
+
+    number: int
+    path: Path
+    state: int = LOADING
+    error: RequestError | None = None
+    saved_model: SavedModel | None = None
+    attempts: int = 0
+    retry_at: float = 0.0
+    _in_use: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def load(self) -> None:
+        """Loads and warms up; sets `error` where that fails."""
+        self.state, self.error = LOADING, None
+        start, saved_model = time.monotonic(), None
+        try:
+            saved_model = SavedModel(self.path)
+            records = warm_up(saved_model)
+        except Exception as error:  # whatever it is, the version that answers must stay
+            if saved_model is not None:
+                saved_model.close()
+            self.attempts += 1
+            self.retry_at = time.monotonic() + _FIRST_RETRY_S * 2**self.attempts
+            self.state, self.error = END, as_request_error(error)
+            _logger.error("%s cannot be served: %s", self.path, self.error)
+            return
+        self.saved_model, self.state = saved_model, AVAILABLE
+        _logger.info(
+            "%s is served: loaded in %.1f s, %d warm-up requests answered",
+            self.path,
+            time.monotonic() - start,
+            records,
+        )
+
+    def acquire(self) -> SavedModel | None:
+        """The model, which stays loaded until `release`; None unless it is AVAILABLE."""
+        with self._lock:
+            if self.state != AVAILABLE:
+                return None
+            self._in_use += 1
+            return self.saved_model
+
+    def acquire_again(self) -> None:
+        """Holds an acquired model once more: it needs one more `release`."""
+        with self._lock:
+            self._in_use += 1
+
+    def release(self) -> None:
+        """Undoes one `acquire`."""
+        with self._lock:
+            self._in_use -= 1
+            last = self.state == UNLOADING and self._in_use == 0
+        if last:
+            self._close()
+
+    def unload(self) -> None:
+        """Gives it to no new request; closes it once those under way have ended."""
+        with self._lock:
+            if self.state != AVAILABLE:
+                return
+            self.state = UNLOADING
+            idle = self._in_use == 0
+        if idle:
+            self._close()
+
+    def _close(self) -> None:
+        saved_model, self.saved_model = self.saved_model, None
+        self.state = END
+        if saved_model is not None:
+            saved_model.close()
+        del saved_model
+        gc.collect()  # graphs contain reference cycles
+        _logger.info("%s is unloaded", self.path)
+
+    def may_load(self) -> bool:
+        """Whether loading has failed and is due again."""
+        failed = self.state == END and self.error is not None
+        return failed and self.attempts < _MAX_ATTEMPTS and time.monotonic() >= self.retry_at
+
+
+class Model:
+    """A model's versions.
+
+    Args:
+        settings: its name, folder, policy and labels; may be replaced while the model is served.
+    """
+
+    def __init__(self, settings: ModelSettings) -> None:
+        self.settings = settings
+        self._versions: dict[int, Version] = {}
+        self._lock = threading.Lock()
+
+    def refresh(self) -> None:
+        """Loads the folder's new versions, then unloads those that are no longer wanted.
+
+        Only one thread may call it at a time.
+        """
+        found = version_folders(self.settings.base_path)
+        wanted = self.settings.version_policy.choose(list(found))
+        for number in wanted:
+            version = self._versions.get(number)
+            ended = version is not None and version.state == END and version.error is None
+            if version is None or ended:  # the latter came back, for example by a rollback
+                version = Version(number, found[number])
+                self._set(version)
+                version.load()
+            elif version.may_load():
+                version.path = found[number]
+                version.load()
+        self._unload_others(wanted, found)
+
+    def _unload_others(self, wanted: list[int], found: dict[int, Path]) -> None:
+        versions = self.versions()
+        if not any(v.state == AVAILABLE and v.number in wanted for v in versions):
+            return  # an old version is better than none
+        for version in versions:
+            if version.number not in wanted:
+                version.unload()
+        with self._lock:
+            # A failed version whose folder is gone may come back repaired.
+            gone = [v for v in versions if v.error is not None and v.number not in found]
+            ended = [v for v in versions if v.state == END and v.error is None]
+            for version in gone + ended[: max(0, len(ended) - _ENDED_KEPT)]:
+                self._versions.pop(version.number, None)
+
+    def _set(self, version: Version) -> None:
+        with self._lock:
+            self._versions[version.number] = version
+
+    def versions(self) -> list[Version]:
+        """The known versions, ascending, including those that ended or failed."""
+        with self._lock:
+            return [self._versions[number] for number in sorted(self._versions)]
+
+    def is_ready(self) -> bool:
+        """Whether a version answers requests."""
+        return any(version.state == AVAILABLE for version in self.versions())
+
+    @contextlib.contextmanager
+    def lease(self, version: int | None, label: str | None) -> Iterator[tuple[Version, SavedModel]]:
+        """A version that stays loaded inside the block.
+
+        Args:
+            version: its number; None takes the label's or, without a label, the highest available.
+            label: one of the settings' labels.
+
+        Raises:
+            RequestError: there is no such version, or it is not available, perhaps not yet.
+        """
+        number = self.number_of(version, label)
+        held = self._acquire(number) or self._acquire(number)  # a swap may happen in between
+        if held is None:
+            if any(v.state == LOADING for v in self.versions() if number in (None, v.number)):
+                raise RequestError(
+                    Code.UNAVAILABLE, f"Servable {self._text(number)} is being loaded"
+                )
+            raise RequestError(
+                Code.NOT_FOUND, f"Servable not found for request: {self._text(number)}"
+            )
+        try:
+            yield held
+        finally:
+            held[0].release()
+
+    def _acquire(self, number: int | None) -> tuple[Version, SavedModel] | None:
+        for version in reversed(self.versions()):
+            if number in (None, version.number) and (saved_model := version.acquire()):
+                return version, saved_model
+        return None
+
+    def number_of(self, version: int | None, label: str | None) -> int | None:
+        """The number of the version that a request means; None for the latest."""
+        if version is None and label:
+            if label not in self.settings.version_labels:
+                raise invalid(f"Unrecognized servable version label: {label}")
+            return self.settings.version_labels[label]
+        return version
+
+    def _text(self, number: int | None) -> str:
+        """What a request wants, in TF Serving's words."""
+        name = self.settings.name
+        return f"Latest({name})" if number is None else f"Specific({name}, {number})"
+
+    def close(self) -> None:
+        """Unloads every version once its requests have ended."""
+        for version in self.versions():
+            version.unload()
+
+
+class Models:
+    """All models, looked up by name only; a thread watches their folders.
+
+    Args:
+        read_settings: returns the models to serve; called at every look at the folders.
+        poll_interval_s: seconds between two looks.
+    """
+
+    def __init__(
+        self, read_settings: Callable[[], list[ModelSettings]], *, poll_interval_s: float = 1.0
+    ) -> None:
+        self._read_settings = read_settings
+        self._poll_interval_s = poll_interval_s
+        self._models = {s.name: Model(s) for s in read_settings()}
+        self._looked = threading.Event()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="serving-models", daemon=True)
+
+    def start(self) -> None:
+        """Starts to load and to watch."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stops watching and unloads everything."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        for model in self._models.values():
+            model.close()
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the models."""
+        return sorted(self._models)
+
+    def __getitem__(self, name: str) -> Model:
+        """The model of that name.
+
+        Raises:
+            RequestError: there is no such model.
+        """
+        model = self._models.get(name)
+        if model is None:
+            raise RequestError(
+                Code.NOT_FOUND, f"Servable not found for request: Latest({name[:200]})"
+            )
+        return model
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._models
+
+    def is_ready(self) -> bool:
+        """Whether every model has a version that answers."""
+        return all(model.is_ready() for model in list(self._models.values()))
+
+    def wait_for_first_look(self, timeout_s: float | None = None) -> bool:
+        """Waits until every version that was there at the start is loaded or has failed."""
+        return self._looked.wait(timeout_s)
+
+    def refresh(self) -> None:
+        """Looks once at the settings and the folders, as the watching thread keeps doing."""
+        try:
+            settings = {s.name: s for s in self._read_settings()}
+        except (OSError, ValueError) as error:
+            _logger.error("the models stay as they are: %s", error)
+            settings = {name: model.settings for name, model in self._models.items()}
+        models = {name: self._settled(new) for name, new in settings.items()}
+        replaced = [m for name, m in self._models.items() if models.get(name) is not m]
+        self._models = models  # at once: requests look names up meanwhile
+        for model in replaced:
+            model.close()
+        for model in models.values():
+            if self._stop.is_set():
+                return
+            model.refresh()
+
+    def _settled(self, settings: ModelSettings) -> Model:
+        """The model of these settings: the known one, or a new one if its folder has changed."""
+        known = self._models.get(settings.name)
+        if known is not None and known.settings.base_path == settings.base_path:
+            known.settings = settings
+            return known
+        model = Model(settings)
+        if known is not None:
+            model.refresh()  # while the known one still answers from the old folder
+        return model
+
+    def _watch(self) -> None:
+        while not self._stop.is_set():
+            try:
+                self.refresh()
+            except Exception:  # a disk that fails for a moment must not stop the watching
+                _logger.exception("looking for new versions failed; trying again")
+            self._looked.set()
+            self._stop.wait(self._poll_interval_s)

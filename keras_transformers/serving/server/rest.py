@@ -1,0 +1,188 @@
+"""TF Serving's REST API as an ASGI application.
+
+https://www.tensorflow.org/tfx/serving/api_rest documents it. Of a request's path only the model's
+name is used, as a dictionary key.
+"""
+
+import asyncio
+import json
+import logging
+import re
+import urllib.parse
+from collections.abc import Callable
+from concurrent.futures import Executor
+from typing import Any
+
+from google.protobuf import json_format
+from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from keras_transformers.serving.protocol import json_tensors, messages, requests
+from keras_transformers.serving.protocol.errors import HTTP_STATUS, Code, RequestError, invalid
+from keras_transformers.serving.protocol.json_examples import read_examples
+from keras_transformers.serving.protocol.json_values import parse, signature_name
+from keras_transformers.serving.protocol.requests import CLASSIFY, REGRESS
+from keras_transformers.serving.protocol.signatures import DEFAULT_SIGNATURE
+from keras_transformers.serving.server import metrics
+from keras_transformers.serving.server.engine import Engine, Lease, ModelSpec
+from keras_transformers.serving.server.statuses import status_response
+
+# kPredictionApiRegex and kModelStatusApiRegex of TF Serving's http_rest_api_util.cc.
+_MODEL = r"/v1/models/([^/:]+)(?:/versions/(\d+)|/labels/([^/:]+))?"
+_INFERENCE = re.compile(_MODEL + r":(classify|regress|predict)", re.IGNORECASE | re.ASCII)
+_STATUS = re.compile(_MODEL + r"(/metadata)?", re.IGNORECASE | re.ASCII)
+_NO_MODEL = re.compile(r"/v1/models", re.IGNORECASE)
+
+_logger = logging.getLogger(__name__)
+
+
+class _TooLargeError(RequestError):
+    """A body beyond the limit: HTTP has a status for it, 413."""
+
+
+def application(engine: Engine, executor: Executor) -> Starlette:
+    """The ASGI application.
+
+    Args:
+        engine: answers the requests.
+        executor: does the work; the event loop only reads and writes.
+    """
+
+    async def respond(request: Request) -> Response:
+        # As sent: an escaped slash must not separate parts of the path.
+        path = request.scope.get("raw_path", b"").decode("latin-1") or request.url.path
+        try:
+            return await _route(engine, executor, request, path)
+        except RequestError as error:
+            status = 413 if isinstance(error, _TooLargeError) else HTTP_STATUS[error.code]
+            return _json({"error": error.message}, status)
+        except ClientDisconnect:
+            return Response(status_code=HTTP_STATUS[Code.CANCELLED])  # nobody reads it
+        except Exception:
+            _logger.exception("%s %s failed", request.method, path)
+            return _json({"error": "internal error; the server's log has it"}, 500)
+
+    async def page(request: Request) -> Response:
+        return Response(engine.metrics.page(), media_type=metrics.CONTENT_TYPE)
+
+    methods = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
+    return Starlette(
+        routes=[
+            Route(metrics.PATH, page, methods=["GET"]),
+            Route("/{path:path}", respond, methods=methods),
+        ]
+    )
+
+
+async def _route(engine: Engine, executor: Executor, request: Request, path: str) -> Response:
+    if request.method == "POST" and (match := _INFERENCE.fullmatch(path)):
+        return await _infer(engine, executor, request, match)
+    if request.method == "GET" and (match := _STATUS.fullmatch(path)):
+        return _describe(engine, _spec(match), metadata=bool(match[4]))
+    if request.method == "GET" and _NO_MODEL.fullmatch(path):
+        raise invalid("Missing model name in request.")
+    if not path.lower().startswith("/v1/"):
+        raise RequestError(Code.NOT_FOUND, f"Not found: {path[:200]}")
+    raise invalid(f"Malformed request: {request.method} {path[:200]}")
+
+
+def _spec(match: "re.Match[str]") -> ModelSpec:
+    version = None
+    if match[2]:
+        digits = match[2].lstrip("0") or "0"
+        if len(digits) > 19 or int(digits) >= 2**63:  # int() refuses thousands of digits
+            raise invalid(f"Failed to convert version: {match[2][:40]} to numeric.")
+        version = int(digits)
+    label = urllib.parse.unquote(match[3]) if match[3] else None
+    return ModelSpec(urllib.parse.unquote(match[1]), version, label)
+
+
+async def _infer(
+    engine: Engine, executor: Executor, request: Request, match: "re.Match[str]"
+) -> Response:
+    method = match[4].lower()
+    spec = _spec(match)
+    with engine.call("REST", method.capitalize()) as call:
+        try:
+            async with asyncio.timeout(engine.limits.timeout_s):
+                body = await _body(request, engine.limits.max_body_bytes)
+        except TimeoutError:
+            raise RequestError(Code.DEADLINE_EXCEEDED, "the body did not arrive in time") from None
+
+        def answer() -> Response:
+            with engine.lease(call, spec) as lease:
+                return _json(_ANSWERS[method](lease, body))
+
+        return await asyncio.get_running_loop().run_in_executor(executor, answer)
+
+
+async def _body(request: Request, limit: int) -> bytes:
+    """The request's body, read no further than the limit."""
+    declared = request.headers.get("content-length", "")
+    too_large = _TooLargeError(Code.RESOURCE_EXHAUSTED, f"the body is larger than {limit} bytes")
+    if declared.isdecimal() and int(declared[:20]) > limit:
+        raise too_large
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > limit:
+            raise too_large
+    return bytes(body)
+
+
+def _predict(lease: Lease, body: bytes) -> dict[str, Any]:
+    document = parse(body)
+    name = signature_name(document) or DEFAULT_SIGNATURE
+    signature = lease.model.signatures.get(name)
+    if signature is None:
+        raise invalid(f'Serving signature name: "{name[:200]}" not found in signature def')
+    inputs, format = json_tensors.read_inputs(document, signature)
+    return json_tensors.write_outputs(requests.predict(signature, inputs, lease.run), format)
+
+
+def _classify(lease: Lease, body: bytes) -> dict[str, Any]:
+    document = parse(body)
+    signature = requests.example_signature(lease.model, signature_name(document), CLASSIFY)
+    rows = requests.classify(signature, read_examples(document), lease.run)
+    scores = iter(json_tensors.shorten_floats([score for row in rows for _, score in row]))
+    return {"results": [[[label, next(scores)] for label, _ in row] for row in rows]}
+
+
+def _regress(lease: Lease, body: bytes) -> dict[str, Any]:
+    document = parse(body)
+    signature = requests.example_signature(lease.model, signature_name(document), REGRESS)
+    values = requests.regress(signature, read_examples(document), lease.run)
+    return {"results": json_tensors.shorten_floats(values)}
+
+
+_ANSWERS: dict[str, Callable[[Lease, bytes], dict[str, Any]]] = {
+    "predict": _predict,
+    "classify": _classify,
+    "regress": _regress,
+}
+
+
+def _describe(engine: Engine, spec: ModelSpec, *, metadata: bool) -> Response:
+    """Answers a status or metadata request; no limits apply, so that probes get through."""
+    if not metadata:
+        return _json(_message(status_response(engine.statuses(spec))))
+    with engine.models[spec.name].lease(spec.version, spec.label) as (version, saved_model):
+        signatures = _message(messages.signature_map(saved_model))
+        found = {"name": spec.name, "signature_name": "", "version": str(version.number)}
+        return _json({"model_spec": found, "metadata": {"signature_def": signatures}})
+
+
+def _message(message: Any) -> dict[str, Any]:
+    return json_format.MessageToDict(
+        message,
+        preserving_proto_field_name=True,
+        always_print_fields_with_no_presence=True,
+    )
+
+
+def _json(content: Any, status: int = 200) -> Response:
+    text = json.dumps(content, ensure_ascii=False, separators=(", ", ": "))
+    data = text.encode("utf-8", "replace")
+    return Response(data, status_code=status, media_type="application/json")

@@ -1,0 +1,103 @@
+"""Which models to serve: from the command line, or TF Serving's own model config file."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from keras_transformers.saved_model.models_config import ModelsConfig, VersionPolicy
+
+__all__ = ["ModelSettings"]
+
+
+@dataclass(frozen=True)
+class ModelSettings:
+    """One model to serve.
+
+    Attributes:
+        name: what requests call it.
+        base_path: the folder of its version folders.
+        version_policy: which versions are served; the latest by default.
+        version_labels: label -> version.
+    """
+
+    name: str
+    base_path: Path
+    version_policy: VersionPolicy = field(default_factory=VersionPolicy)
+    version_labels: Mapping[str, int] = field(default_factory=dict)
+
+
+def model_settings(text: str) -> ModelSettings:
+    """The model of one argument on the command line.
+
+    Args:
+        text: BASE_PATH, or NAME=BASE_PATH; by default a model is named after its folder.
+
+    Raises:
+        FileNotFoundError: there is no such folder.
+        ValueError: the folder is itself a version, or no request could carry the name.
+    """
+    name, equals, path = text.partition("=")
+    base = Path(path if equals and "/" not in name else text)
+    if not base.is_dir():
+        raise FileNotFoundError(f"{base}: no such folder; give BASE_PATH or NAME=BASE_PATH")
+    if (base / "saved_model.pb").exists():
+        raise ValueError(
+            f"{base} is itself an export: give {base.absolute().parent}, the folder of its versions"
+        )
+    return _checked(ModelSettings(name if base != Path(text) else base.absolute().name, base), text)
+
+
+def read_model_config(path: str | os.PathLike[str]) -> list[ModelSettings]:
+    """Reads a model config file.
+
+    Relative base paths start from the file's folder.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: it is not a ModelServerConfig, or its models do not fit.
+    """
+    file = Path(path)
+    if not file.is_file():
+        raise FileNotFoundError(f"{file}: no such file; check the path")
+    models = [_from_entry(entry, file) for entry in ModelsConfig(file).entries]
+    return check_models(models, str(file))
+
+
+def check_models(models: Sequence[ModelSettings], place: str) -> list[ModelSettings]:
+    """The models, if there is at least one and no two have the same name.
+
+    Raises:
+        ValueError: otherwise; `place` says where they come from.
+    """
+    names = [model.name for model in models]
+    if not names:
+        raise ValueError(f"{place}: no model to serve: name at least one")
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ValueError(
+            f"{place}: more than one model is called {', '.join(twice)}: give them different "
+            "names, NAME=BASE_PATH"
+        )
+    return list(models)
+
+
+def _from_entry(entry: Any, file: Path) -> ModelSettings:
+    place = f"{file}: model {entry.name!r}"
+    if entry.model_platform not in ("", "tensorflow"):
+        raise ValueError(f"{place}: model_platform {entry.model_platform!r}: only 'tensorflow'")
+    policy = VersionPolicy.of(entry)
+    if policy == VersionPolicy("specific"):
+        raise ValueError(f"{place}: a specific policy without versions: list at least one")
+    base = file.parent / entry.base_path
+    return _checked(ModelSettings(entry.name, base, policy, dict(entry.version_labels)), place)
+
+
+def _checked(model: ModelSettings, place: str) -> ModelSettings:
+    for kind, name in [("name", model.name), *(("label", label) for label in model.version_labels)]:
+        if not name or set(name) & set("/:"):
+            raise ValueError(
+                f"{place}: the {kind} {name!r} must not be empty, nor contain a slash or a colon"
+            )
+    return model

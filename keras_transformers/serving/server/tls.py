@@ -1,0 +1,51 @@
+"""Certificates of the local server."""
+
+import ssl
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+__all__ = ["Tls"]
+
+
+@dataclass(frozen=True)
+class Tls:
+    """PEM files for encrypted connections, by REST and gRPC.
+
+    Attributes:
+        certificate: the server's chain.
+        key: of the certificate.
+        client_ca: who must have signed the clients' certificates; None asks for none.
+
+    Raises:
+        FileNotFoundError: one of them is not there.
+    """
+
+    certificate: Path
+    key: Path
+    client_ca: Path | None = None
+
+    def __post_init__(self) -> None:
+        for file in (self.certificate, self.key, self.client_ca):
+            if file is not None and not file.is_file():
+                raise FileNotFoundError(f"{file}: no such file; give a PEM file for TLS")
+
+    def credentials(self) -> Any:
+        """For gRPC: grpc.ServerCredentials."""
+        return grpc.ssl_server_credentials(
+            [(self.key.read_bytes(), self.certificate.read_bytes())],
+            root_certificates=self.client_ca.read_bytes() if self.client_ca else None,
+            require_client_auth=self.client_ca is not None,
+        )
+
+    def uvicorn_options(self) -> dict[str, Any]:
+        """For REST: keyword arguments of uvicorn.Config."""
+        options: dict[str, Any] = {
+            "ssl_certfile": str(self.certificate),
+            "ssl_keyfile": str(self.key),
+        }
+        if self.client_ca:
+            options |= {"ssl_ca_certs": str(self.client_ca), "ssl_cert_reqs": ssl.CERT_REQUIRED}
+        return options

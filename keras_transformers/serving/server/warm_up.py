@@ -1,0 +1,55 @@
+"""Answers an export's own warm-up requests before anyone else's, as TF Serving does."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from keras_transformers.saved_model.description import WARM_UP_FILE
+from keras_transformers.saved_model.warm_up import MAX_REQUESTS, read_logs
+from keras_transformers.serving.protocol import messages
+from keras_transformers.serving.protocol.errors import Code, RequestError
+from keras_transformers.serving.protocol.signatures import Arrays, Signature
+from keras_transformers.serving.server.saved_models import SavedModel
+
+_TIMEOUT_S = 600.0  # the first runs of a graph optimize it
+
+
+def warm_up(model: SavedModel) -> int:
+    """Answers a model's warm-up requests.
+
+    Args:
+        model: just loaded; the file of requests is in its folder, or it has none.
+
+    Returns:
+        How many were answered.
+
+    Raises:
+        RequestError: the file is damaged or too long, or a request fails: the version would not
+            answer its own examples.
+    """
+
+    def run(signature: Signature, inputs: Arrays) -> dict[str, Any]:
+        return model.run(signature, inputs, timeout_s=_TIMEOUT_S)
+
+    file, count = model.path / WARM_UP_FILE, 0
+    for log in _logs(model.path):
+        if count == MAX_REQUESTS:
+            raise RequestError(
+                Code.INVALID_ARGUMENT,
+                f"{file}: the number of warm-up records exceeds the maximum ({MAX_REQUESTS})",
+            )
+        kind = log.WhichOneof("log_type")
+        if kind not in messages.ANSWERS:
+            raise RequestError(
+                Code.UNIMPLEMENTED, f"{file}: record {count + 1}: unsupported log type {kind}"
+            )
+        messages.ANSWERS[kind](model, getattr(log, kind).request, run)
+        count += 1
+    return count
+
+
+def _logs(folder: Path) -> Iterator[Any]:
+    try:
+        yield from read_logs(folder)
+    except ValueError as error:
+        raise RequestError(Code.DATA_LOSS, str(error)) from error
