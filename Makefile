@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 WORKERS ?= 2
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 
-.PHONY: quickstart test lint types format test-all clean help
+.PHONY: quickstart test lint types format test-all docs-tables clean help
 
 help:
 	@sed -n '/^[a-z-]*:.*##/s/:.*##/ -/p' $(MAKEFILE_LIST)
@@ -33,6 +33,10 @@ types: $(VENV)/.installed-dev ## mypy on the package
 format: $(VENV)/.installed-dev ## mend what ruff can mend
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+docs-tables: $(VENV)/.installed-dev ## write the tables in docs/ that tests hold to the code
+	$(BIN)/python -m keras_transformers.models.table > docs/models.md.new
+	mv docs/models.md.new docs/models.md
 
 clean: ## remove the environment and what the quickstart made
 	rm -rf $(VENV) build runs saved_models/sentiment

@@ -30,8 +30,8 @@ import keras  # noqa: E402
 import numpy as np  # noqa: E402
 import tensorflow as tf  # noqa: E402
 
+import keras_transformers as kt  # noqa: E402
 from keras_transformers.decoding import beam_search  # noqa: E402
-from keras_transformers.models.transformer import transformer_base  # noqa: E402
 
 VOCABULARY_SIZE, LENGTH, POSITIONS = 32_000, 25, 128
 PAD, START, END = 0, 2, 3
@@ -236,7 +236,7 @@ def main() -> None:
     parser.add_argument("--profile", action="store_true")
     options = parser.parse_args()
     keras.utils.set_random_seed(0)
-    model = transformer_base(
+    model = kt.transformer_base(
         vocabulary_size=VOCABULARY_SIZE, max_sequence_length=POSITIONS, dropout=0.0
     )
     source = np.random.default_rng(0).integers(4, VOCABULARY_SIZE, (32, LENGTH), np.int32)

@@ -1,10 +1,10 @@
 """From raw text to a model served by TF Serving, with every number on the way verified.
 
-Factories (`bert_base()`, ...), `list_models`, `create_model`, `load` and `export` are here; the
-rooms behind them are `layers`, `models` (and its `heads`), `tokenizers`, `decoding`, `pipelines`,
-`convert`, `data`, `training`, `evaluation`, `runs`, `saved_model`, `serving` and `inspection`.
-Names are looked up on first use: importing this package is cheap and, with another Keras backend,
-does not import TensorFlow.
+`bert_base()` and the other factories, `list_models`, `create_model`, `load` and `export` are here.
+Everything else is in a room: `layers`, `models` and its `heads`, `tokenizers`, `decoding`,
+`pipelines`, `convert`, `data`, `training`, `evaluation`, `runs`, `saved_model`, `serving` and
+`inspection`. Names are looked up on first use, so importing this package is cheap and, with another
+Keras backend, does not import TensorFlow.
 """
 
 import importlib
@@ -53,8 +53,8 @@ def __getattr__(name: str) -> Any:
     if name.startswith("_"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     registry = importlib.import_module(f"{__name__}.models.registry")
-    if name in registry.all_cards():
-        return registry.model_card(name).factory
+    if name in registry.all_entries():
+        return registry.entry(name).factory
     raise AttributeError(
         f"module {__name__!r} has no attribute {name!r}; `list_models()` names the factories"
     )
@@ -62,4 +62,4 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     registry = importlib.import_module(f"{__name__}.models.registry")
-    return sorted([*__all__, *_ROOMS, *_NAMES, *registry.all_cards()])
+    return sorted([*__all__, *_ROOMS, *_NAMES, *registry.all_entries()])

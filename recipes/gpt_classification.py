@@ -14,28 +14,17 @@ Score:   SST-2, accuracy on dev, which also chose the epoch, seed 0 (b6663d9): 0
 """
 
 import dataclasses
-import time
 from pathlib import Path
 from typing import Any
 
 import keras
-import tensorflow as tf
 
 import keras_transformers as kt
-from keras_transformers.convert.encoders import load_language_model
-from keras_transformers.data.language_models.causal import TextPacker, classification_batches
-from keras_transformers.data.text.classification import statistics
-from keras_transformers.data.text.examples import Examples, majority_share
-from keras_transformers.data.text.labelled_files import LabelledFiles
-from keras_transformers.evaluation.perplexity import Perplexity
-from keras_transformers.inspection import update_cost
-from keras_transformers.models import gpt
-from keras_transformers.pipelines.token_inputs import ONE_TEXT_INPUTS, check_model, checked_length
-from keras_transformers.runs import run as runs
-from keras_transformers.runs import strategies
-from keras_transformers.runs.fine_tuning import Tuning, with_grid
-from keras_transformers.runs.resume.callback import Resume
-from keras_transformers.training.losses import TokenCrossentropy
+from keras_transformers.data.language_models import NextTokenTextBatches
+from keras_transformers.data.text import LabelledFiles, majority_share
+from keras_transformers.evaluation import Perplexity
+from keras_transformers.runs import Run, Tuning, command_line
+from keras_transformers.training import TokenCrossentropy
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -53,110 +42,51 @@ class Config(LabelledFiles, Tuning):
     name: str = "gpt_classification"  # the run's folder in runs_dir
 
 
-def main(config: Config) -> dict[str, Any]:
+def main(config: Config, run: Run) -> dict[str, Any]:
     """Trains, measures, exports; returns what it writes to runs/<name>/metrics.json."""
-    started = time.time()
-    with runs.user_errors():
-        if config.language_model_weight < 0:
-            raise ValueError(f"--language-model-weight {config.language_model_weight}: 0 or more")
-        folder = config.begin()
-        train, dev, test, labels = config.read()
-        with config.scope():
-            language_model, tokenizer = load_language_model(
-                weights=config.weights,
-                model=config.model,
-                vocabulary=config.vocabulary,
-                dropout=config.dropout,
-            )
-            model = gpt.classifier(language_model, len(labels), dropout=config.dropout)
-        packer = TextPacker(tokenizer)
-        check_model(model, packer, "logits", inputs=ONE_TEXT_INPUTS)
-        checked_length(model, config.max_sequence_length, pair=train.texts_b is not None)
-
-        def batches(
-            examples: Examples, *, parts: int = 1, shuffle: bool = False
-        ) -> tf.data.Dataset:
-            return classification_batches(
-                examples,
-                tokenizer,
-                labels,
-                batch_size=config.batch_size * parts,
-                max_sequence_length=config.max_sequence_length,
-                shuffle=shuffle,
-                seed=config.seed,
-            )
-
-        train_batches = batches(train, parts=config.accumulate, shuffle=True)
-        dev_batches = batches(dev)
-        counts = statistics(
-            train,
-            packer,
-            batch_size=config.batch_size,
-            max_sequence_length=config.max_sequence_length,
+    train, dev, test, labels = config.read()
+    with run.scope():
+        language_model, tokenizer = kt.convert.load_language_model(
+            **config.pick("weights", "model", "vocabulary", "dropout")
         )
-        rows = len(train) / len(train_batches)
-        cost = update_cost(model, rows=rows, length=counts.num_tokens / len(train))
-        with config.scope():
-            model.compile(
-                optimizer=config.optimizer(len(train_batches)),
-                loss={
-                    "logits": keras.losses.SparseCategoricalCrossentropy(from_logits=True),
-                    "token_logits": TokenCrossentropy(),
-                },
-                loss_weights={"logits": 1.0, "token_logits": config.language_model_weight},
-                weighted_metrics={
-                    "logits": [keras.metrics.SparseCategoricalAccuracy(name="accuracy")],
-                    "token_logits": [Perplexity()],
-                },
-                jit_compile=False,
-            )
-        config.prepare(model)
-        resume = Resume(folder / "checkpoints", every=config.checkpoint_every)
-        usual = runs.callbacks(folder, monitor="val_logits_accuracy", log=config, **cost._asdict())
-        callbacks = [*usual, resume]
-        runs.start(folder, config)
-        position = resume.restore(model, callbacks)
+        model = kt.models.gpt.classifier(language_model, len(labels), dropout=config.dropout)
+    form = {"max_sequence_length": config.max_sequence_length, "pair": train.texts_b is not None}
+    classify = kt.pipelines.TextClassifier(model, tokenizer, labels, **form)
+    batches = NextTokenTextBatches(train, classify, **config.batching())
+    with run.scope():
+        model.compile(
+            optimizer=config.optimizer(len(batches)),
+            loss={
+                "logits": keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+                "token_logits": TokenCrossentropy(),
+            },
+            loss_weights={"logits": 1.0, "token_logits": weight_of_tokens(config)},
+            weighted_metrics={
+                "logits": [keras.metrics.SparseCategoricalAccuracy(name="accuracy")],
+                "token_logits": [Perplexity()],
+            },
+            jit_compile=False,
+        )
+    options = {"validation": batches.of(dev), "monitor": "val_logits_accuracy"}
+    model.fit(**run.fit_arguments(model, batches, **options))
 
-    model.fit(
-        train_batches.repeat().skip(position.step),
-        steps_per_epoch=len(train_batches),
-        validation_data=dev_batches,
-        initial_epoch=position.epoch,
-        epochs=config.epochs,
-        shuffle=False,  # the batches are shuffled already
-        callbacks=callbacks,
-        verbose=runs.verbosity(),
-    )
-    best = runs.load_best(model, folder, resume.epochs, "val_logits_accuracy")
-
-    metrics = {
-        "dev_accuracy": best["best"],
-        "dev_majority": majority_share(dev),
-        **best,
-        "epochs": resume.epochs,
-        "labels": labels,
-        "seconds": round(time.time() - started),  # since the start, or since it was resumed
-    }
+    best = run.load_best()
+    figures = {"dev_accuracy": best["best"], "dev_majority": majority_share(dev), **best}
     if test is not None:
-        scores = model.evaluate(batches(test), return_dict=True, verbose=0)
-        metrics |= {
+        scores = model.evaluate(batches.of(test).dataset(), return_dict=True, verbose=0)
+        figures |= {
             "test_accuracy": scores["logits_accuracy"],
             "test_majority": majority_share(test),
         }
-    runs.report(folder, metrics)
-    if config.export and strategies.is_chief():
-        exported = kt.export.classifier(
-            model,
-            packer,
-            labels,
-            config.export,
-            max_sequence_length=config.max_sequence_length,
-            pair=train.texts_b is not None,
-            scores=runs.scores(metrics),
-        )
-        print(f"exported: {exported}")
-    return metrics
+    return run.finish(classify, {**figures, "labels": labels})
+
+
+def weight_of_tokens(config: Config) -> float:
+    """That of the language model's loss; ValueError for a negative one."""
+    if config.language_model_weight < 0:
+        raise ValueError(f"--language-model-weight {config.language_model_weight}: 0 or more")
+    return config.language_model_weight
 
 
 if __name__ == "__main__":
-    runs.command_line(with_grid(main), Config)
+    command_line(main, Config)

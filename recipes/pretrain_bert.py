@@ -2,8 +2,8 @@
 
 Paper:   Devlin et al. 2019, https://arxiv.org/abs/1810.04805, sections 3.1 and A.2; LAMB: You et
          al. 2020, https://arxiv.org/abs/1904.00962
-Data:    text, one sentence per line and blank lines between documents; or public corpora; or
-         records of `keras-transformers make-pretraining-data` or of create_pretraining_data
+Data:    text, one sentence per line, blank lines between documents; public corpora; or records of
+         `keras-transformers make-pretraining-data` or of create_pretraining_data
 Command: the two of saved_models/manifest.json, entry fill_mask_en/1
 Cost:    54 and 13 minutes on one thread of a machine that had other work, 13,000 and 2,000 steps
 Score:   132 held-out documents, 128 tokens per example masked tokens  perplexity  next sentence
@@ -66,9 +66,8 @@ def main(config: Config, run: Run) -> dict[str, Any]:
     records = config.records or run.make_folder() / "records"
     vocabulary = config.weights / "vocab.txt" if config.weights else config.vocabulary
     lengths = [length for length, _ in phases]
-    examples = chief_first(
-        lambda: config.make(text, records, lengths=lengths, vocabulary=vocabulary)
-    )
+    options: dict[str, Any] = {"lengths": lengths, "vocabulary": vocabulary}
+    examples = chief_first(lambda: config.make(text, records, **options))
     with run.scope():
         model = build(config, examples.tokenizer.vocabulary_size, max(lengths))
         model.compile(

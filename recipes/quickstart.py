@@ -19,24 +19,24 @@ import time
 from pathlib import Path
 from typing import Any
 
-from keras_transformers.data.text.cleaning import deduplicate, split
-from keras_transformers.data.text.examples import Examples
+from keras_transformers.data.text import Examples, deduplicate, split
 
 DATA = Path("build/quickstart")
 EXPORT = Path("saved_models/sentiment/1")
 FRACTIONS = {"train": 0.8, "dev": 0.1, "held_out": 0.1}
 LABELS = {"0": "negative", "1": "positive"}
-ENOUGH = 0.82  # held-out accuracy; always answering the same gets 0.50
+ENOUGH = 0.82  # held-out accuracy; guessing gets 0.50
 SENTENCES = [
     "A warm, funny and beautifully acted film.",
     "Two hours of my life that I will never get back.",
     "The plot is thin, yet you leave the cinema smiling.",
     "Not half as clever as it thinks it is.",
 ]
-# Images have the tensorflow-text ops that the export uses, FastBertNormalize the newest, since
-# 2.12; 2.19 is the newest that we know to be published.
-SERVING_IMAGE = "tensorflow/serving:2.19.1"
-
+# The export's newest tensorflow-text op, FastBertNormalize, is in these images since 2.12.
+SERVE = (
+    f'docker run -p 8501:8501 -v "$PWD/{EXPORT.parent}:/models/sentiment" '
+    "-e MODEL_NAME=sentiment -t tensorflow/serving:2.19.1"
+)
 # A client: two imports, none of them ours. Reads lines of sentence<TAB>label, prints JSON lines.
 CLIENT = """
 import json, sys
@@ -65,26 +65,17 @@ def main() -> int:
         print(f"reusing {EXPORT}, trained earlier; remove the folder to train again")
     else:
         train(weights)
-
     held_out = (DATA / "held_out.tsv").read_text("utf-8").splitlines()[1:]
     print("\na process that imports only tensorflow and tensorflow_text asks the export:")
     answers = ask([f"{sentence}\t" for sentence in SENTENCES] + held_out)
     for sentence, answer in zip(SENTENCES, answers, strict=False):
         print(f"  {answer['label']}  {answer['probability']:.3f}  {sentence}")
-    correct = [
-        line.endswith(f"\t{answer['label']}")
-        for line, answer in zip(held_out, answers[len(SENTENCES) :], strict=True)
-    ]
-    accuracy = sum(correct) / len(correct)
-    print(f"held-out accuracy: {accuracy:.4f} on {len(correct)} sentences it was not trained on")
+    pairs = zip(held_out, answers[len(SENTENCES) :], strict=True)
+    accuracy = sum(line.endswith(f"\t{a['label']}") for line, a in pairs) / len(held_out)
+    print(f"held-out accuracy: {accuracy:.4f} on {len(held_out)} sentences it was not trained on")
     if accuracy < ENOUGH:
-        print(f"error: that is below {ENOUGH}: the model is not good enough", file=sys.stderr)
-        return 1
-    print(f"done in {time.time() - started:.0f} s; to serve it (REST on port 8501):")
-    print(
-        f'  docker run -p 8501:8501 -v "$PWD/{EXPORT.parent}:/models/sentiment" '
-        f"-e MODEL_NAME=sentiment -t {SERVING_IMAGE}"
-    )
+        sys.exit(f"error: that is below {ENOUGH}: the model is not good enough")
+    print(f"done in {time.time() - started:.0f} s; to serve it (REST on port 8501):\n  {SERVE}")
     return 0
 
 
@@ -92,31 +83,22 @@ def package_folder(package: str, remedy: str) -> Path:
     """Where a package is installed. It is not imported: that would take PyTorch or pandas."""
     spec = importlib.util.find_spec(package)
     if spec is None or spec.origin is None:
-        raise FileNotFoundError(
-            f"{package} is not installed: install {remedy}, or `make quickstart`"
-        )
+        raise FileNotFoundError(f"{package} is missing: install {remedy}, or `make quickstart`")
     return Path(spec.origin).parent
 
 
 def write_splits(source: Path) -> None:
-    """Writes train, dev and held-out sentences as TSV files, GLUE's way."""
+    """Writes train, dev and held-out sentences as TSV files, as GLUE has them."""
     with source.open(encoding="utf-8", newline="") as file:
         rows = [row for row in csv.DictReader(file) if row["source"] == "rotten_tomatoes"]
-    examples, duplicates = deduplicate(
-        Examples(
-            [" ".join(row["text"].split()) for row in rows],
-            labels=[LABELS[row["label"]] for row in rows],
-            source="Rotten Tomatoes",
-        )
-    )
+    texts = [" ".join(row["text"].split()) for row in rows]
+    labels = [LABELS[row["label"]] for row in rows]
+    examples, duplicates = deduplicate(Examples(texts, None, labels, "Rotten Tomatoes"))
     print(duplicates)
     DATA.mkdir(parents=True, exist_ok=True)
     for name, part in split(examples, FRACTIONS, seed=0).items():
-        lines = [
-            "sentence\tlabel",
-            *map("\t".join, zip(part.texts, part.labels or (), strict=True)),
-        ]
-        (DATA / f"{name}.tsv").write_text("\n".join(lines) + "\n", "utf-8")
+        lines = map("\t".join, zip(part.texts, part.labels or (), strict=True))
+        (DATA / f"{name}.tsv").write_text("\n".join(["sentence\tlabel", *lines]) + "\n", "utf-8")
         print(f"{DATA / name}.tsv: {len(part)} sentences")
 
 
@@ -129,27 +111,26 @@ def train(weights: Path) -> None:
         *("--pooling", "mean", "--epochs", "2"),
         *("--runs-dir", str(DATA), "--name", "run", "--export", str(EXPORT)),
     ]
-    shutil.rmtree(DATA / "run", ignore_errors=True)  # left by a quickstart that was stopped
+    shutil.rmtree(DATA / "run", ignore_errors=True)  # of a quickstart that was stopped
     print(f"\n{shlex.join(command)}", flush=True)
     run(command, "train.log")
 
 
 def ask(lines: list[str]) -> list[dict[str, Any]]:
-    """The export's answers to lines of sentence<TAB>label, from a process of its own."""
-    answers = DATA / "answers.jsonl"
-    with answers.open("w") as stdout:
-        command = [sys.executable, "-P", "-X", "utf8", "-c", CLIENT, str(EXPORT)]
-        run(command, "client.log", input="\n".join(lines), stdout=stdout)
-    return [json.loads(line) for line in answers.read_text("utf-8").splitlines()]
+    """The export's answers to lines of sentence<TAB>label, from a fresh process."""
+    command = [sys.executable, "-P", "-X", "utf8", "-c", CLIENT, str(EXPORT)]
+    answers = run(command, "client.log", input="\n".join(lines), stdout=subprocess.PIPE)
+    return [json.loads(line) for line in answers.splitlines()]
 
 
-def run(command: list[str], log: str, **options: Any) -> None:
-    """Runs a program. TensorFlow tells stderr much: that goes to a file, shown if it fails."""
+def run(command: list[str], log: str, **options: Any) -> str:
+    """Runs a program; TensorFlow's chatter on stderr goes to a file, shown if it fails."""
     with (DATA / log).open("w") as stderr:
-        status = subprocess.run(command, stderr=stderr, encoding="utf-8", **options).returncode
-    if status:
+        done = subprocess.run(command, stderr=stderr, encoding="utf-8", **options)
+    if done.returncode:
         print("".join((DATA / log).read_text("utf-8").splitlines(True)[-20:]), file=sys.stderr)
-        sys.exit(status)
+        sys.exit(done.returncode)
+    return done.stdout or ""
 
 
 if __name__ == "__main__":

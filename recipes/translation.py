@@ -2,10 +2,10 @@
 
 Paper:   Vaswani et al. 2017, https://arxiv.org/abs/1706.03762; `--model seq2seq_...`: Bahdanau et
          al. 2014, https://arxiv.org/abs/1409.0473, Luong et al. 2015, .../1508.04025
-Data:    Multi30k task 1 (train.de.gz, train.en.gz, val.*, test_2016_flickr.*), or files named alike
+Data:    Multi30k task 1 (train.de.gz, train.en.gz, val.*, test_2016_flickr.*), or files named so
 Command: python recipes/translation.py --data multi30k
 Cost:    66 minutes on one thread of a machine that had other work (with --bleu-every 3), 3,600
-         steps, 3,361 target tokens a second, validation included
+         steps, 3,361 target tokens per second, validation included
 Score:   test_2016_flickr, sacreBLEU 13a, cased / lower-cased (bf3a256); val chose the last weights
                                   greedy          beam 4          val, beam 4
          last epoch               39.85 / 40.11   41.64 / 41.91   42.20
@@ -22,34 +22,19 @@ Score:   test_2016_flickr, sacreBLEU 13a, cased / lower-cased (bf3a256); val cho
 """
 
 import dataclasses
-import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import keras
-
 import keras_transformers as kt
-from keras_transformers.data.translation import encoded_pairs as data
-from keras_transformers.data.translation.parallel_text import multi30k_files, read_multi30k
-from keras_transformers.evaluation.bleu import bleu_by_length
-from keras_transformers.evaluation.perplexity import Perplexity, TokenAccuracy
-from keras_transformers.inspection import attention_pictures, update_cost
-from keras_transformers.pipelines.translation import Translator, check_encoder_decoder
-from keras_transformers.runs import run as runs
-from keras_transformers.runs import strategies
-from keras_transformers.runs.encoder_decoders import EncoderDecoderTraining
-from keras_transformers.runs.resume.callback import Resume
-from keras_transformers.runs.validation import BleuValidation, bleu_figures
-from keras_transformers.runs.weights_files import write_weights
-from keras_transformers.runs.weights_of_choice import choose_weights
-from keras_transformers.saved_model.versions import split_target
-from keras_transformers.tokenizers.sentencepiece import SentencePieceTokenizer
-from keras_transformers.training.averaging import CheckpointAveraging, SwapAverageWeights
-from keras_transformers.training.losses import TokenCrossentropy
+from keras_transformers import runs
+from keras_transformers.data.translation import Pair, PairBatches, multi30k_files, read_multi30k
+from keras_transformers.evaluation import Perplexity, TokenAccuracy, bleu_by_length, corpus_bleu
+from keras_transformers.training import CheckpointAveraging, SwapAverageWeights, TokenCrossentropy
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Config(EncoderDecoderTraining):
+class Config(runs.EncoderDecoderTraining):
     """Trains an encoder-decoder to translate."""
 
     data: Path  # the directory of train.*, val.*, test_2016_flickr.*
@@ -57,139 +42,93 @@ class Config(EncoderDecoderTraining):
     target_language: str = "en"
     test_split: str = "test_2016_flickr"
     vocabulary_size: int = 8000  # one vocabulary for both languages
-    bpe_dropout: float = 0.0  # cuts words another way each epoch
+    bpe_dropout: float = 0.0  # cuts words another way in each epoch
     ema: float | None = None  # momentum of an exponential moving average of the weights
     bleu_every: int = 1  # epochs between translations of the validation set
     name: str = "translation"  # the run's folder in runs_dir
 
 
-def main(config: Config) -> dict[str, Any]:
+def main(config: Config, run: runs.Run) -> dict[str, Any]:
     """Trains, averages, scores, exports; returns what it writes to runs/<name>/metrics.json."""
-    started = time.time()
-    with runs.user_errors():
-        runs.check_installed("matplotlib", "sacrebleu", extra="translation")
-        folder = config.begin()
-        if config.export and strategies.is_chief():
-            split_target(config.export)
-        languages = (config.source_language, config.target_language)
-        splits = {
-            split: list(read_multi30k(config.data, split, languages=languages))
-            for split in ("train", "val", config.test_split)
-        }
-        with config.scope():
-            model = kt.create_model(config.model, **config.model_arguments(config.vocabulary_size))
-        check_encoder_decoder(model)
-        runs.start(folder, config)
-        vocabulary = folder / "vocabulary.model"
-        if strategies.is_chief() and not vocabulary.is_file():
-            files = multi30k_files(config.data, "train", languages=languages)
-            SentencePieceTokenizer.train(files, vocabulary, vocabulary_size=config.vocabulary_size)
-        strategies.wait_for_all()
-        tokenizer = SentencePieceTokenizer(vocabulary)
-        length = config.max_sequence_length
-        train = data.encode(splits["train"], tokenizer, max_sequence_length=length)
-        val = data.encode(splits["val"], tokenizer, max_sequence_length=length)
-        print(f"training pairs: {train.report}\nvalidation pairs: {val.report}")
-        pairs: data.Epochs = train
-        if config.bpe_dropout:
-            rate = config.bpe_dropout
-            pairs = data.with_dropout(train, tokenizer, dropout=rate, seed=config.seed)
-        size = config.batch_tokens * config.accumulate
-        batching = {"batch_tokens": size, "seed": config.seed}
-        statistics = data.batch_statistics(pairs, **batching)
-        print(statistics)
-        with config.scope():
-            model.compile(
-                optimizer=config.optimizer(statistics.num_batches, ema=config.ema),
-                loss={"logits": TokenCrossentropy(label_smoothing=config.label_smoothing)},
-                weighted_metrics={"logits": [Perplexity(), TokenAccuracy()]},
-                jit_compile=False,
-            )
-        config.prepare(model)
-        lengths = {
-            "source_token_ids": train.report.num_source_tokens / len(train),
-            "target_token_ids": train.report.num_target_tokens / len(train),
-        }
-        cost = update_cost(model, rows=len(train) / statistics.num_batches, length=lengths)
-
-    search: dict[str, Any] = {
-        "max_sequence_length": length,
-        "length_penalty": config.length_penalty,
-    }
-    greedy = Translator(model, tokenizer, num_beams=1, **search)
-    beam = Translator(model, tokenizer, num_beams=config.num_beams, **search)
-
-    def draw(*texts: Any) -> Any:
-        return attention_pictures(**beam.attend(*texts))
-
-    averaging = CheckpointAveraging(num_checkpoints=config.average)
-    validation = BleuValidation(
-        greedy.translate_all,
-        *zip(*splits["val"], strict=True),
-        log_dir=folder / "tensorboard" / "samples",
-        draw=draw if beam.has_attention else None,
-        every=config.bleu_every,
-    )
-    resume = Resume(folder / "checkpoints", every=config.checkpoint_every)
-    callbacks = [
-        *config.forcing(statistics.num_batches),
-        *([SwapAverageWeights()] if config.ema else []),
-        averaging,
-        validation,
-        *runs.callbacks(folder, monitor="val_bleu", log=config, **cost._asdict()),
-        keras.callbacks.EarlyStopping("val_bleu", mode="max", patience=config.patience),
-        resume,
-    ]
-    with runs.user_errors():
-        position = resume.restore(model, callbacks)
-    model.fit(
-        data.training_dataset(pairs, **batching, skip_batches=position.step),
-        steps_per_epoch=statistics.num_batches,
-        initial_epoch=position.epoch,
-        validation_data=data.evaluation_dataset(val, batch_tokens=config.batch_tokens),
-        epochs=config.epochs,
-        callbacks=callbacks,
-        verbose=runs.verbosity(),
-    )
-    if config.ema:  # Keras puts the averages in at the last epoch only, not where it stops earlier
-        strategies.load_weights(model, folder / runs.LAST_WEIGHTS)
-    seconds = time.time() - started
-
-    metrics: dict[str, Any] = {
-        "parameters": model.count_params(),
-        "epochs": resume.epochs,
-        "steps": int(model.optimizer.iterations.numpy()),
-        "seconds": round(seconds),  # validation included; since the start, or since it was resumed
-        "target_tokens_per_second": (len(resume.epochs) - position.epoch)
-        * train.report.num_target_tokens
-        / seconds,
-    }
-    measured = {split: splits[split] for split in ("val", config.test_split)}
-
-    def score(name: str) -> float:
-        translators = {f"{name}, greedy": greedy.translate_all, f"{name}, beam": beam.translate_all}
-        metrics.update(bleu_figures(translators, measured))
-        return metrics[f"val BLEU, {name}, beam"]
-
-    metrics["chosen"] = choose_weights(model, averaging, score)  # by val, never by the test set
-    if strategies.is_chief():
-        write_weights(model, folder / "chosen.weights.h5")
-    sources, references = zip(*splits[config.test_split], strict=True)
-    by_length = bleu_by_length(sources, beam.translate_all(sources), references)
-    metrics[f"{config.test_split} BLEU by source words"] = by_length
-    runs.report(folder, metrics)
-    if config.export and strategies.is_chief():
-        exported = kt.export.translator(
-            model,
-            tokenizer,
-            config.export,
-            num_beams=config.num_beams,
-            weights_dtype=config.export_dtype,
-            scores=runs.scores(metrics, f"BLEU, {metrics['chosen']}, beam"),
-            **search,
+    train, val, test = read(config)
+    with run.scope():
+        model = kt.create_model(config.model, **config.model_arguments(config.vocabulary_size))
+    tokenizer = runs.chief_first(lambda: learn(config, run.make_folder() / "vocabulary.model"))
+    search = config.pick("max_sequence_length", "length_penalty")
+    greedy = kt.pipelines.Translator(model, tokenizer, num_beams=1, **search)
+    beam = kt.pipelines.Translator(model, tokenizer, num_beams=config.num_beams, **search)
+    batches = PairBatches(train, beam, bpe_dropout=config.bpe_dropout, **config.batching())
+    with run.scope():
+        model.compile(
+            optimizer=config.optimizer(len(batches), ema=config.ema),
+            loss={"logits": TokenCrossentropy(label_smoothing=config.label_smoothing)},
+            weighted_metrics={"logits": [Perplexity(), TokenAccuracy()]},
+            jit_compile=False,
         )
-        print(f"exported: {exported}")
-    return metrics
+    averaging = CheckpointAveraging(num_checkpoints=config.average)
+    callbacks = [*([SwapAverageWeights()] if config.ema else []), averaging]
+    options: dict[str, Any] = {
+        "validation": batches.of(val),
+        "score": runs.ValidationBleu(run, val, greedy),
+        "score_every": config.bleu_every,
+        **config.fit_options("val_bleu", len(batches), callbacks),
+    }
+    arguments = run.fit_arguments(model, batches, **options)
+    model.fit(**arguments)
+
+    if config.ema:  # Keras puts the averages in at the last epoch only, not where it stops earlier
+        run.load_last()
+    num_tokens = (len(run.epochs) - arguments["initial_epoch"]) * batches.report.num_target_tokens
+    figures: dict[str, Any] = {
+        "parameters": model.count_params(),
+        "steps": int(model.optimizer.iterations.numpy()),
+        "target_tokens_per_second": num_tokens / run.seconds,
+    }
+    splits = {"val": val, config.test_split: test}
+
+    def measure(name: str) -> float:
+        for kind, translator in (("greedy", greedy), ("beam", beam)):
+            figures.update(bleu_figures(translator, f"{name}, {kind}", splits))
+        return figures[f"val BLEU, {name}, beam"]
+
+    figures["chosen"] = run.keep_better(averaging, measure)  # by val, never by the test set
+    sources, references = zip(*test, strict=True)
+    by_length = bleu_by_length(sources, beam.translate_all(sources), references)
+    figures[f"{config.test_split} BLEU by source words"] = by_length
+    return run.finish(beam, figures, scores=[f"BLEU, {figures['chosen']}, beam"])
+
+
+def read(config: Config) -> list[list[Pair]]:
+    """The pairs of train, val and the test set."""
+    runs.check_installed("matplotlib", "sacrebleu", extra="translation")
+    languages = (config.source_language, config.target_language)
+    splits = ("train", "val", config.test_split)
+    return [list(read_multi30k(config.data, split, languages=languages)) for split in splits]
+
+
+def learn(config: Config, path: Path) -> kt.tokenizers.SentencePieceTokenizer:
+    """The tokenizer of both languages; its vocabulary is learned from the training set once."""
+    if path.is_file():
+        return kt.tokenizers.SentencePieceTokenizer(path)
+    languages = (config.source_language, config.target_language)
+    files = multi30k_files(config.data, "train", languages=languages)
+    size = config.vocabulary_size
+    return kt.tokenizers.SentencePieceTokenizer.train(files, path, vocabulary_size=size)
+
+
+def bleu_figures(
+    translator: kt.pipelines.Translator, name: str, splits: Mapping[str, Sequence[Pair]]
+) -> dict[str, Any]:
+    """BLEU of a translator on each split, cased and lower-cased, with sacreBLEU's signatures."""
+    figures: dict[str, Any] = {}
+    for split, pairs in splits.items():
+        sources, references = zip(*pairs, strict=True)
+        translations = translator.translate_all(sources)
+        for case, lowercase in (("", False), (", lower-cased", True)):
+            result = corpus_bleu(translations, references, lowercase=lowercase)
+            figures[f"{split} BLEU, {name}{case}"] = result.score
+            figures[f"signature{case}"] = result.signature
+    return figures
 
 
 if __name__ == "__main__":

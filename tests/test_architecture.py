@@ -1,88 +1,357 @@
-"""The house rules that a program can check: which way imports run, and how long a file is."""
+"""The house rules that a program can check.
+
+Each rule is a function that lists the breaches of a project, one line each. One test holds this
+project to it; another shows that it catches a small project which breaks it.
+"""
 
 import ast
+import contextlib
+import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PACKAGE = ROOT / "keras_transformers"
-SOURCES = sorted(PACKAGE.rglob("*.py"))
+NAME = "keras_transformers"
 
-# room -> rooms of ours that it may import.
-ALLOWED = {
+# Room -> what of ours it may import besides itself and FOR_ALL: rooms, or modules of rooms.
+ALLOWED: dict[str, set[str]] = {
     "layers": set(),
     "models": {"layers"},
-    "tokenizers": {"files"},
-    "data": {"tokenizers", "files"},
+    "tokenizers": set(),
     "decoding": set(),
-    "training": {"files"},
-    "convert": {"layers", "models", "files"},
+    "convert": {"layers", "models", "tokenizers"},
     "inspection": {"layers", "models"},
-    "export": {"layers", "models", "tokenizers", "decoding", "inspection", "files"},
-    "serving": {"files"},
-    "registry": {"models"},
-    "encoders": {"models", "registry", "convert", "tokenizers"},
-    "fine_tuning": {"encoders", "export", "tokenizers", "training"},
+    "pipelines": {"layers", "models", "tokenizers", "decoding", "convert"},
+    "saved_model": {"pipelines"},
+    # It knows SavedModels, never models: of the pipelines only the results it gives.
+    "serving": {"saved_model", "pipelines.results"},
+    # These three know no model.
+    "data": {"tokenizers"},
+    "training": set(),
+    "evaluation": {"data", "tokenizers", "training"},
+    # Of the evaluation only BLEU, by which translations are validated during `fit`.
+    "runs": {"data", "evaluation.bleu", "inspection", "pipelines", "saved_model", "training"},
 }
-# These reach a GPU through JAX, so TensorFlow may not be needed to import them.
-WITHOUT_TENSORFLOW = ("layers", "models", "registry", "convert", "inspection")
-# Where keras.ops cannot do it; the import stands in a function, behind a look at the backend.
-WITH_TENSORFLOW = ("layers/recurrent.py",)
+# The files beside the rooms: they serve every room and stand on none.
+FOR_ALL = {"extras", "files", "private_api", "rooms"}
+# The package's own file and the command line may import every room.
+FREE = {"__init__", "cli"}
+# These run on JAX where TensorFlow is not installed, or are imported by clients that lack it.
+WITHOUT_TENSORFLOW = (
+    "layers/",
+    "models/",
+    "convert/",
+    "inspection/",
+    "training/losses.py",
+    "pipelines/results.py",
+)
+# keras.ops cannot do this; the import is in a function that first looks at the backend.
+WITH_TENSORFLOW = {"layers/recurrent/cells.py"}
+MOST_FILES, MOST_LINES, MOST_LINES_OF_A_RECIPE = 16, 430, 140
 
 
-def imports(path: Path) -> list[str]:
-    """Modules that a file imports, at its top or inside its functions."""
+class House:
+    """The Python files of a project, read once.
+
+    Attributes:
+        root: the project's folder.
+        sources: the package's files.
+        recipes: the recipes' files.
+        modules: dotted name -> file; a folder's name leads to its `__init__.py`.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.sources = sorted((root / NAME).rglob("*.py"))
+        self.recipes = sorted((root / "recipes").glob("*.py"))
+        self._trees = {
+            path: ast.parse(path.read_bytes()) for path in [*self.sources, *self.recipes]
+        }
+        self.modules: dict[str, Path] = {}
+        for path in self.sources:
+            parts = path.relative_to(root).with_suffix("").parts
+            self.modules[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+        self._rooms: dict[Path, dict[str, Path]] = {}  # folder -> public name -> its file
+        for path in self.sources:
+            shown = dict.fromkeys(self._public_names(path), path)
+            self._rooms.setdefault(path.parent, {}).update(shown)
+
+    def _public_names(self, path: Path) -> list[str]:
+        """The names in a module's `__all__`, which its room shows as its own."""
+        for node in self._trees[path].body:
+            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+                return list(ast.literal_eval(node.value))
+        return []
+
+    def imports(self, path: Path) -> Iterator[tuple[str, str | None]]:
+        """(module, name or None) of every import in a file, at its top or inside its functions."""
+        for node in ast.walk(self._trees[path]):
+            if isinstance(node, ast.Import):
+                yield from ((alias.name, None) for alias in node.names)
+            elif isinstance(node, ast.ImportFrom):
+                module = "." * node.level + (node.module or "")
+                yield from ((module, alias.name) for alias in node.names)
+
+    def resolve(self, module: str, name: str | None) -> Path | None:
+        """The file that an import reaches, through what rooms show; None for other packages.
+
+        Raises:
+            ModuleNotFoundError: there is no such module, or its room shows no such name.
+        """
+        if module.partition(".")[0] != NAME:
+            return None
+        if module not in self.modules:
+            raise ModuleNotFoundError(f"there is no module {module}")
+        path = self.modules[module]
+        if f"{module}.{name}" in self.modules:
+            return self.modules[f"{module}.{name}"]
+        if name is None or path.name != "__init__.py" or module == NAME:
+            return path
+        if name not in self._rooms[path.parent]:
+            raise ModuleNotFoundError(f"room {module} shows no {name}")
+        return self._rooms[path.parent][name]
+
+    def place(self, path: Path) -> str:
+        """A file's room and module in dots: "models.heads.tagging", "files"."""
+        parts = path.relative_to(self.root / NAME).with_suffix("").parts
+        return ".".join(parts[:-1] if parts[-1] == "__init__" and len(parts) > 1 else parts)
+
+
+# The rules.
+
+
+def wrong_directions(house: House) -> list[str]:
+    """Imports that a room may not make, or that lead nowhere."""
     found = []
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-        if isinstance(node, ast.Import):
-            found += [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path}: imports are absolute here"
-            found += [f"{node.module}.{alias.name}" for alias in node.names]
+    for path in house.sources:
+        room = house.place(path).partition(".")[0]
+        allowed = {room, *FOR_ALL, *ALLOWED.get(room, ())}
+        for module, name in house.imports(path):
+            what = f"{path.relative_to(house.root)} imports {module}" + (f".{name}" if name else "")
+            try:
+                target = house.resolve(module, name)
+            except ModuleNotFoundError as error:
+                found.append(f"{what}: {error}")
+                continue
+            if module.startswith("."):
+                found.append(f"{what}: imports are absolute here")
+            elif module.partition(".")[0] == "recipes":
+                found.append(f"{what}: nothing imports recipes")
+            elif target and room not in FREE:
+                there = house.place(target)
+                if not any(f"{there}.".startswith(f"{each}.") for each in allowed):
+                    found.append(f"{what}: {room} may not import {there}")
     return found
 
 
-def room(path: Path) -> str:
-    relative = path.relative_to(PACKAGE)
-    return relative.parts[0] if len(relative.parts) > 1 else relative.stem
+def cycles(house: House) -> list[str]:
+    """Files that import each other, directly or through others, at the top or in functions."""
+    graph: dict[Path, set[Path]] = {path: set() for path in house.sources}
+    for path in house.sources:
+        for module, name in house.imports(path):
+            with contextlib.suppress(ModuleNotFoundError):
+                target = house.resolve(module, name)
+                if target and target != path:
+                    graph[path].add(target)
+    found, done = [], set()
+
+    def visit(path: Path, trail: list[Path]) -> None:
+        if path in trail:
+            circle = [house.place(each) for each in trail[trail.index(path) :]]
+            found.append(" -> ".join([*circle, circle[0]]))
+        elif path not in done:
+            for target in sorted(graph[path]):
+                visit(target, [*trail, path])
+            done.add(path)
+
+    for path in graph:
+        visit(path, [])
+    return found
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
-def test_imports_run_one_way(path):
-    here = room(path)
-    if here in ("__init__", "cli"):
-        return
-    allowed = ALLOWED.get(here, set()) | {here}
-    for name in imports(path):
-        parts = name.split(".")
-        assert parts[0] != "recipes", f"{path} imports {name}: nothing imports recipes"
-        if parts[0] == "keras_transformers" and len(parts) > 1:
-            assert parts[1] in allowed, f"{path}: {here} may not import {name}"
-        if here in WITHOUT_TENSORFLOW and str(path.relative_to(PACKAGE)) not in WITH_TENSORFLOW:
-            assert not parts[0].startswith("tensorflow"), f"{path}: {here} speaks keras.ops alone"
+def tensorflow_imports(house: House) -> list[str]:
+    """Files that must do without TensorFlow and import it."""
+    return [
+        f"{relative} imports {module}"
+        for path in house.sources
+        if (relative := path.relative_to(house.root / NAME).as_posix()) not in WITH_TENSORFLOW
+        and relative.startswith(WITHOUT_TENSORFLOW)
+        for module, _ in house.imports(path)
+        if module.startswith("tensorflow")
+    ]
 
 
-def test_a_wrong_import_would_be_seen(tmp_path):
-    wrong = tmp_path / "wrong.py"
-    wrong.write_text("def f():\n    from keras_transformers.export import classifier\n")
-    assert imports(wrong) == ["keras_transformers.export.classifier"]
+def full_folders(house: House) -> list[str]:
+    """Folders with more Python files than a reader can take in."""
+    parents = [NAME, "recipes", "benchmarks", "tests"]
+    folders = {path.parent for parent in parents for path in (house.root / parent).rglob("*.py")}
+    return [
+        f"{folder.relative_to(house.root)} has {count} files: divide it into folders"
+        for folder in sorted(folders)
+        if (count := len(list(folder.glob("*.py")))) > MOST_FILES
+    ]
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
-def test_a_file_reads_in_one_sitting(path):
-    lines = len(path.read_text("utf-8").splitlines())
-    assert lines <= 430, f"{path} has {lines} lines: split it by what it does"
+def files_named_like_their_folder(house: House) -> list[str]:
+    return [
+        f"{path.relative_to(house.root)}: name it for what it does"
+        for path in house.sources
+        if path.stem == path.parent.name
+    ]
 
 
-def run(code: str, **environment: str) -> str:
+def long_files(house: House) -> list[str]:
+    """Files of the package that are too long for one sitting, and recipes beyond their length."""
+    limits = [(path, MOST_LINES) for path in house.sources]
+    limits += [(path, MOST_LINES_OF_A_RECIPE) for path in house.recipes]
+    return [
+        f"{path.relative_to(house.root)} has {count} lines, at most {most}: split it"
+        for path, most in limits
+        if (count := len(path.read_text("utf-8").splitlines())) > most
+    ]
+
+
+def private_imports_of_recipes(house: House) -> list[str]:
+    """Recipes that reach past what the rooms show, or import each other."""
+    found = []
+    for path in house.recipes:
+        for module, name in house.imports(path):
+            what = f"{path.relative_to(house.root)} imports {module}" + (f".{name}" if name else "")
+            parts = module.split(".")
+            if parts[0] == "recipes" or module in {each.stem for each in house.recipes}:
+                found.append(f"{what}: a recipe stands alone")
+            if parts[0] != NAME:
+                continue
+            if len(parts) > 2 or (name or "").startswith("_"):
+                found.append(f"{what}: take it from its room, {NAME}.{parts[1]}")
+                continue
+            try:
+                house.resolve(module, name)
+            except ModuleNotFoundError as error:
+                found.append(f"{what}: {error}")
+    return found
+
+
+# For each rule, a project that breaks it: files and their text; and words of the breach.
+BREAKING = {
+    wrong_directions: (
+        {
+            f"{NAME}/layers/dense.py": f"from {NAME}.models import bert\n",
+            f"{NAME}/models/bert.py": "",
+            f"{NAME}/models/__init__.py": "",
+        },
+        "imports keras_transformers.models.bert: layers may not import models.bert",
+    ),
+    cycles: (
+        {
+            f"{NAME}/data/__init__.py": "",
+            f"{NAME}/data/one.py": f"from {NAME}.data import two\n",
+            f"{NAME}/data/two.py": f"def f():\n    from {NAME}.data.three import g\n",
+            # `h` is a name that the room shows.
+            f"{NAME}/data/three.py": f"from {NAME}.data import h\n",
+            f"{NAME}/data/four.py": f'__all__ = ["h"]\nimport {NAME}.data.one\n',
+        },
+        "data.four -> data.one -> data.two -> data.three -> data.four",
+    ),
+    tensorflow_imports: (
+        {f"{NAME}/models/bert.py": "def f():\n    import tensorflow_text\n"},
+        "models/bert.py imports tensorflow_text",
+    ),
+    full_folders: (
+        {f"{NAME}/data/part_{index}.py": "" for index in range(MOST_FILES + 1)},
+        "data has 17 files",
+    ),
+    files_named_like_their_folder: (
+        {f"{NAME}/runs/resume/resume.py": ""},
+        "runs/resume/resume.py: name it",
+    ),
+    long_files: (
+        {"recipes/tagging.py": "\n" * (MOST_LINES_OF_A_RECIPE + 1)},
+        "recipes/tagging.py has 141 lines, at most 140",
+    ),
+    private_imports_of_recipes: (
+        {
+            f"{NAME}/runs/__init__.py": "",
+            f"{NAME}/runs/resume.py": "",
+            "recipes/tagging.py": f"from {NAME}.runs.resume import Resume\n",
+        },
+        "recipes/tagging.py imports keras_transformers.runs.resume.Resume: take it from its room",
+    ),
+}
+# More ways to break a rule.
+ALSO_BREAKING = [
+    (wrong_directions, f"{NAME}/serving/rest.py", f"from {NAME}.pipelines.base import Pipeline\n"),
+    (wrong_directions, f"{NAME}/models/bert.py", "def f():\n    from recipes import tagging\n"),
+    (wrong_directions, f"{NAME}/models/bert.py", "from . import gpt\n"),
+    (wrong_directions, f"{NAME}/models/bert.py", f"from {NAME}.cli import main\n"),
+    (wrong_directions, f"{NAME}/cli/main.py", f"from {NAME}.pipelines import NoSuchName\n"),
+    (wrong_directions, f"{NAME}/evaluation/bleu.py", f"from {NAME} import pipelines\n"),
+    (long_files, f"{NAME}/files.py", "\n" * (MOST_LINES + 1)),
+    (private_imports_of_recipes, "recipes/glue.py", f"from {NAME}.pipelines import NoSuchName\n"),
+    (private_imports_of_recipes, "recipes/glue.py", f"import {NAME}.pipelines.base\n"),
+    (private_imports_of_recipes, "recipes/glue.py", "import tagging\n"),
+]
+SOUND = {
+    f"{NAME}/__init__.py": "",
+    f"{NAME}/files.py": "",
+    f"{NAME}/cli/main.py": f"from {NAME}.pipelines import Result\n",
+    f"{NAME}/models/bert.py": f"from {NAME} import files\n",
+    f"{NAME}/models/gpt.py": "",
+    f"{NAME}/pipelines/__init__.py": "",
+    f"{NAME}/pipelines/base.py": f"from {NAME}.models.bert import bert\n",
+    f"{NAME}/pipelines/results.py": '__all__ = ["Result"]\n',
+    f"{NAME}/serving/rest.py": f"from {NAME}.pipelines.results import Result\n",
+    "recipes/tagging.py": f"import {NAME} as kt\nfrom {NAME}.pipelines import Result, base\n",
+}
+
+
+def write(root: Path, files: dict[str, str]) -> House:
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, "utf-8")
+    return House(root)
+
+
+@pytest.fixture(scope="module")
+def project():
+    return House(ROOT)
+
+
+@pytest.mark.parametrize("rule", BREAKING, ids=lambda rule: rule.__name__)
+def test_the_project_keeps_the_rule(rule, project):
+    breaches = rule(project)
+    assert not breaches, "\n".join([f"{len(breaches)} breaches:", *breaches])
+
+
+@pytest.mark.parametrize("rule", BREAKING, ids=lambda rule: rule.__name__)
+def test_a_project_that_breaks_the_rule_is_caught(rule, tmp_path):
+    files, words = BREAKING[rule]
+    (breach,) = rule(write(tmp_path, files))
+    assert words in breach
+
+
+@pytest.mark.parametrize(("rule", "path", "text"), ALSO_BREAKING)
+def test_one_wrong_file_in_a_sound_project_is_caught(rule, path, text, tmp_path):
+    assert [breach for each in BREAKING for breach in each(write(tmp_path, SOUND))] == []
+    assert len(rule(write(tmp_path, {path: text}))) == 1
+
+
+# What importing the package needs.
+
+
+def run(code: str, *options: str, **environment: str) -> str:
+    """The output of a new Python process that finds the package only by PYTHONPATH."""
     result = subprocess.run(
-        [sys.executable, "-c", code],
+        [sys.executable, *options, "-c", code],
         capture_output=True,
         text=True,
         env={"PATH": "", "PYTHONPATH": str(ROOT), **environment},
+        cwd=os.path.sep,
         check=False,
     )
     assert result.returncode == 0, result.stderr[-2000:]
@@ -94,6 +363,28 @@ def test_importing_the_package_imports_nothing_heavy():
         "import keras_transformers, sys; print('tensorflow' in sys.modules, 'keras' in sys.modules)"
     )
     assert run(code) == "False False"
+
+
+def test_a_checkout_that_is_not_installed_can_be_imported():
+    """-S leaves out what is installed: site-packages, and with it this package's metadata."""
+    code = "import keras_transformers as kt; print(kt.__version__, kt.__file__)"
+    version, file = run(code, "-S").split()
+    assert Path(file) == ROOT / NAME / "__init__.py"
+    assert "version = attr: keras_transformers.__version__" in (ROOT / "setup.cfg").read_text()
+    assert version[0].isdigit()
+
+
+def test_the_package_shows_what_it_has():
+    import keras_transformers as kt
+
+    shown = dir(kt)
+    rooms = {path.parent.name for path in (ROOT / NAME).glob("*/__init__.py")}
+    assert rooms - {"cli"} <= set(shown)
+    assert {"load", "export", "create_model", "list_models", "heads", *kt.list_models()} <= set(
+        shown
+    )
+    for name in shown:
+        assert getattr(kt, name) is not None
 
 
 def test_on_jax_the_same_numbers_without_tensorflow(tmp_path):
@@ -114,7 +405,7 @@ np.testing.assert_allclose(outputs["mask_logits"], golden["gelu/mask_logits"], a
 loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 tiny = transformer(vocabulary_size=20, num_encoder_layers=1, num_decoder_layers=1, num_heads=2,
                    hidden_dim=8, intermediate_dim=16)
-tiny.compile("adam", loss={{"logits": loss}})
+tiny.compile("adam", loss={{"logits": loss}}, jit_compile=False)
 ids = np.ones((2, 4), "int32")
 tiny.fit({{"source_token_ids": ids, "target_token_ids": ids}}, {{"logits": ids}}, verbose=0)
 print(keras.backend.backend(), "tensorflow" in sys.modules)

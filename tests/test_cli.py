@@ -48,14 +48,14 @@ def test_summary_as_json_adds_up(capsys):
 def test_summary_fails_when_the_count_is_not_the_registered_one(capsys, monkeypatch):
     from keras_transformers.models import registry
 
-    cards = dict(registry.all_cards())
-    cards["bert_tiny"] = dataclasses.replace(cards["bert_tiny"], num_parameters=1)
-    monkeypatch.setattr(registry, "all_cards", lambda: cards)
+    entries = dict(registry.all_entries())
+    entries["bert_tiny"] = dataclasses.replace(entries["bert_tiny"], num_parameters=1)
+    monkeypatch.setattr(registry, "all_entries", lambda: entries)
     status, out, _ = run(capsys, "summary", "bert_tiny")
     assert status == 1
     assert "NOT as registered (1)" in out
-    cards["bert_tiny"] = dataclasses.replace(
-        cards["bert_tiny"], num_parameters=4_385_920, paper_figure="9M"
+    entries["bert_tiny"] = dataclasses.replace(
+        entries["bert_tiny"], num_parameters=4_385_920, paper_figure="9M"
     )
     status, out, _ = run(capsys, "summary", "bert_tiny")
     assert status == 1

@@ -110,41 +110,41 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _list(parsed: argparse.Namespace) -> int:
-    from keras_transformers.models.registry import list_models, model_card
+    from keras_transformers.models.registry import entry, list_models
 
-    cards = [model_card(name) for name in list_models(parsed.pattern)]
-    if not cards:
+    entries = [entry(name) for name in list_models(parsed.pattern)]
+    if not entries:
         raise ValueError(f"no model's name matches {parsed.pattern!r}")
     if parsed.json:
         rows = [
             {
-                "name": card.name,
-                "parameters": card.num_parameters,
-                "paper_figure": card.paper_figure or None,
-                "paper": card.paper,
+                "name": found.name,
+                "parameters": found.num_parameters,
+                "paper_figure": found.paper_figure or None,
+                "paper": found.paper,
             }
-            for card in cards
+            for found in entries
         ]
         print(json.dumps(rows, indent=1))
         return 0
-    width = max(len(card.name) for card in cards)
-    for card in cards:
-        figure = card.paper_figure or "-"
-        print(f"{card.name:<{width}}  {card.num_parameters:>13,}  {figure:>5}  {card.paper}")
+    width = max(len(found.name) for found in entries)
+    for found in entries:
+        figure = found.paper_figure or "-"
+        print(f"{found.name:<{width}}  {found.num_parameters:>13,}  {figure:>5}  {found.paper}")
     return 0
 
 
 def _summary(parsed: argparse.Namespace) -> int:
     from keras_transformers.inspection import agrees_with_figure, parameter_table
     from keras_transformers.models import heads
-    from keras_transformers.models.registry import create_model, model_card
+    from keras_transformers.models.registry import create_model, entry
 
-    card = model_card(parsed.name)
+    known = entry(parsed.name)
     given = parsed.vocabulary_size is not None
     overrides = {"vocabulary_size": parsed.vocabulary_size} if given else {}
-    symbols = dict(card.symbols) | ({"V": parsed.vocabulary_size} if overrides else {})
+    symbols = dict(known.symbols) | ({"V": parsed.vocabulary_size} if overrides else {})
     model = create_model(parsed.name, **overrides)
-    expected = card.count(**overrides) if overrides and card.count else card.num_parameters
+    expected = known.count(**overrides) if overrides and known.count else known.num_parameters
     if parsed.heads == "pretraining":
         model = heads.pretrainer(model)
         expected += heads.pretraining_parameters(
@@ -152,22 +152,22 @@ def _summary(parsed: argparse.Namespace) -> int:
         )
     rows = parameter_table(model, symbols)
     total = sum(row.num_parameters for row in rows if "/" not in row.name)
-    agrees = not card.paper_figure or agrees_with_figure(total, card.paper_figure)
+    agrees = not known.paper_figure or agrees_with_figure(total, known.paper_figure)
     result: dict[str, Any] = {
         "name": parsed.name,
         "symbols": symbols,
         "layers": [dataclasses.asdict(row) for row in rows],
         "total": total,
         "registered": expected,
-        "paper_figure": card.paper_figure or None,
+        "paper_figure": known.paper_figure or None,
         "paper_agrees": agrees,
-        "paper_note": card.paper_note or None,
+        "paper_note": known.paper_note or None,
     }
     if parsed.json:
         print(json.dumps(result, indent=1))
     else:
         _print_summary(result)
-    return 0 if total == expected == model.count_params() and (agrees or card.paper_note) else 1
+    return 0 if total == expected == model.count_params() and (agrees or known.paper_note) else 1
 
 
 def _print_summary(result: dict[str, Any]) -> None:

@@ -1,62 +1,56 @@
 """BERT weights from and to Hugging Face's safetensors."""
 
-import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import keras
 import numpy as np
 
-from keras_transformers.convert.tensors import (
-    Entry,
-    assign,
-    read_safetensors,
-    write_safetensors,
+from keras_transformers.convert.families import Family
+from keras_transformers.convert.name_map import (
+    NameMap,
+    foreign_activation,
+    read_activation,
+    read_config,
 )
+from keras_transformers.convert.tensors import assign, read_safetensors, write_safetensors
 from keras_transformers.files import write_json
+from keras_transformers.models.bert import MODELS, bert
 
 __all__ = ["load_bert", "read_bert_config", "save_bert", "save_bert_config"]
 
-_ACTIVATIONS = {
-    "gelu": "gelu",
-    "gelu_new": "gelu_approximate",
-    "gelu_pytorch_tanh": "gelu_approximate",
-    "relu": "relu",
-    "silu": "silu",
-    "swish": "silu",
-}
-_FOREIGN_ACTIVATIONS = {ours: foreign for foreign, ours in reversed(_ACTIVATIONS.items())}
-# Our top-level layers that map to one foreign module: its name, and whether it is a matrix that
-# PyTorch stores transposed.
-_MODULES = {
-    "pooler": "bert.pooler.dense",
-    "embeddings_norm": "bert.embeddings.LayerNorm",
-    "masked_lm_dense": "cls.predictions.transform.dense",
-    "masked_lm_norm": "cls.predictions.transform.LayerNorm",
-    "next_sentence_logits": "cls.seq_relationship",
-    "logits": "classifier",
-    "score_dense": "classifier",
-    "span_logits": "qa_outputs",
-}
-_EMBEDDINGS = {
-    "token_embedding": "bert.embeddings.word_embeddings.weight",
-    "position_embedding": "bert.embeddings.position_embeddings.weight",
-    "segment_embedding": "bert.embeddings.token_type_embeddings.weight",
-}
-# A layer's parts, in the order of an EncoderLayer's attributes.
-_ENCODER_PARTS = {
-    "self_attention/query": "attention.self.query",
-    "self_attention/key": "attention.self.key",
-    "self_attention/value": "attention.self.value",
-    "self_attention/output": "attention.output.dense",
-    "self_attention_norm": "attention.output.LayerNorm",
-    "feed_forward/intermediate": "intermediate.dense",
-    "feed_forward/output": "output.dense",
-    "feed_forward_norm": "output.LayerNorm",
-}
-_WEIGHTS = {"kernel": "weight", "bias": "bias", "gamma": "weight", "beta": "bias"}
+_NAMES = NameMap(
+    family="BERT",
+    embeddings={
+        "token_embedding": "bert.embeddings.word_embeddings.weight",
+        "position_embedding": "bert.embeddings.position_embeddings.weight",
+        "segment_embedding": "bert.embeddings.token_type_embeddings.weight",
+    },
+    modules={
+        "pooler": "bert.pooler.dense",
+        "embeddings_norm": "bert.embeddings.LayerNorm",
+        "masked_lm_dense": "cls.predictions.transform.dense",
+        "masked_lm_norm": "cls.predictions.transform.LayerNorm",
+        "next_sentence_logits": "cls.seq_relationship",
+        "logits": "classifier",
+        "score_dense": "classifier",
+        "span_logits": "qa_outputs",
+    },
+    biases={"mask_logits": "cls.predictions.bias"},
+    layers="bert.encoder.layer",
+    parts={
+        "self_attention/query": "attention.self.query",
+        "self_attention/key": "attention.self.key",
+        "self_attention/value": "attention.self.value",
+        "self_attention/output": "attention.output.dense",
+        "self_attention_norm": "attention.output.LayerNorm",
+        "feed_forward/intermediate": "intermediate.dense",
+        "feed_forward/output": "output.dense",
+        "feed_forward_norm": "output.LayerNorm",
+    },
+)
 # Not weights: position_ids is 0, 1, 2, ... stored by old versions.
 _BUFFERS = ("bert.embeddings.position_ids",)
 # Copies of tied weights that some files also hold.
@@ -83,26 +77,11 @@ def read_bert_config(path: str | os.PathLike[str]) -> dict[str, Any]:
     Example:
         encoder = bert(**read_bert_config("minilm"))
     """
-    path = Path(path)
-    file = path / "config.json" if path.is_dir() else path
-    if not file.is_file():
-        raise FileNotFoundError(
-            f"{file} does not exist: a Hugging Face BERT folder has config.json"
-        )
-    try:
-        config = json.loads(file.read_text("utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{file}: not a JSON object ({error})") from error
-    if not isinstance(config, dict) or config.get("model_type", "bert") != "bert":
-        raise ValueError(f"{file}: describes no BERT model (model_type must be 'bert')")
+    file, config = read_config(path, "bert")
     positions = config.get("position_embedding_type", "absolute")
     if positions != "absolute":
         raise ValueError(f"{file}: position_embedding_type={positions!r}; only 'absolute' is known")
-    activation = config.get("hidden_act", "gelu")
-    if activation not in _ACTIVATIONS:
-        raise ValueError(
-            f"{file}: hidden_act={activation!r}; known are {', '.join(sorted(_ACTIVATIONS))}"
-        )
+    activation = read_activation(file, config, "hidden_act")
     try:
         return {
             "vocabulary_size": config["vocab_size"],
@@ -114,7 +93,7 @@ def read_bert_config(path: str | os.PathLike[str]) -> dict[str, Any]:
             "num_segments": config.get("type_vocab_size", 2),
             "dropout": config.get("hidden_dropout_prob", 0.1),
             "attention_dropout": config.get("attention_probs_dropout_prob", 0.1),
-            "activation": _ACTIVATIONS[activation],
+            "activation": activation,
             "norm_epsilon": config.get("layer_norm_eps", 1e-12),
             "initializer_range": config.get("initializer_range", 0.02),
         }
@@ -152,7 +131,7 @@ def load_bert(
             del tensors[copy]
         elif copy in tensors:  # the only copy: newer files leave out the other one
             tensors[original] = tensors.pop(copy)
-    assign(_entries(model), tensors, source=str(path), ignore=[*_BUFFERS, *ignore])
+    assign(_NAMES.entries(model), tensors, source=str(path), ignore=[*_BUFFERS, *ignore])
 
 
 def save_bert(model: keras.Model, path: str | os.PathLike[str]) -> None:
@@ -166,7 +145,7 @@ def save_bert(model: keras.Model, path: str | os.PathLike[str]) -> None:
         FileNotFoundError: the folder does not exist.
         ValueError: the model has a layer that has no place in Hugging Face's BERT.
     """
-    write_safetensors(_entries(model), path)
+    write_safetensors(_NAMES.entries(model), path)
 
 
 def save_bert_config(model: keras.Model, path: str | os.PathLike[str]) -> None:
@@ -181,14 +160,10 @@ def save_bert_config(model: keras.Model, path: str | os.PathLike[str]) -> None:
         ValueError: the model is no BERT, or its activation has no name there.
     """
     layers = {layer.name: layer for layer in model.layers}
-    missing = {*_EMBEDDINGS, "encoder_layer_0"} - layers.keys()
+    missing = {*_NAMES.embeddings, "encoder_layer_0"} - layers.keys()
     if missing:
         raise ValueError(f"model {model.name!r} is no BERT: no layer {', '.join(sorted(missing))}")
     tokens, encoder_layer = layers["token_embedding"], layers["encoder_layer_0"].get_config()
-    activation = encoder_layer["activation"]
-    if activation not in _FOREIGN_ACTIVATIONS:
-        known = ", ".join(_FOREIGN_ACTIVATIONS)
-        raise ValueError(f"activation={activation!r} has no name there; known are {known}")
     config = {
         "model_type": "bert",
         "vocab_size": tokens.input_dim,
@@ -198,7 +173,7 @@ def save_bert_config(model: keras.Model, path: str | os.PathLike[str]) -> None:
         "intermediate_size": encoder_layer["intermediate_dim"],
         "max_position_embeddings": layers["position_embedding"].max_sequence_length,
         "type_vocab_size": layers["segment_embedding"].input_dim,
-        "hidden_act": _FOREIGN_ACTIVATIONS[activation],
+        "hidden_act": foreign_activation(encoder_layer["activation"]),
         "hidden_dropout_prob": encoder_layer["dropout"],
         "attention_probs_dropout_prob": encoder_layer["attention_dropout"],
         "layer_norm_eps": encoder_layer["norm_epsilon"],
@@ -216,31 +191,19 @@ def _modern(name: str) -> str:
     )
 
 
-def _entries(model: keras.Model) -> list[Entry]:
-    """Every variable of the model with its foreign name; tied weights once."""
-    return [entry for layer in model.layers if layer.weights for entry in _layer_entries(layer)]
+def _load(folder: Path, dropout: float) -> keras.Model:
+    rates = {"dropout": dropout, "attention_dropout": dropout}
+    encoder = bert(**(read_bert_config(folder) | rates))
+    load_bert(encoder, folder, ignore=["cls.*"])
+    return encoder
 
 
-def _layer_entries(layer: keras.layers.Layer) -> Iterator[Entry]:
-    if layer.name in _EMBEDDINGS:
-        yield Entry(layer.embeddings, _EMBEDDINGS[layer.name])
-    elif layer.name == "mask_logits":
-        yield Entry(layer.bias, "cls.predictions.bias")
-    elif layer.name in _MODULES:
-        for variable in layer.weights:
-            yield _entry(variable, _MODULES[layer.name])
-    elif layer.name.startswith("encoder_layer_"):
-        module = f"bert.encoder.layer.{layer.name.removeprefix('encoder_layer_')}"
-        for variable in layer.weights:
-            part = variable.path.split(f"{layer.name}/", 1)[1].rsplit("/", 1)[0]
-            yield _entry(variable, f"{module}.{_ENCODER_PARTS[part]}")
-    else:
-        raise ValueError(
-            f"layer {layer.name!r} has no place in Hugging Face's BERT; load or save the encoder "
-            "alone, before its head is put on"
-        )
+def _tokenizer(path: Path, lowercase: bool) -> Any:
+    # Here, for it imports TensorFlow, which weights alone do not need.
+    from keras_transformers.tokenizers.wordpiece import WordPieceTokenizer
+
+    file = path / "vocab.txt" if path.is_dir() else path
+    return WordPieceTokenizer(file, lowercase=lowercase)
 
 
-def _entry(variable: Any, module: str) -> Entry:
-    kind = variable.path.rsplit("/", 1)[1]
-    return Entry(variable, f"{module}.{_WEIGHTS[kind]}", transpose=kind == "kernel")
+FAMILY = Family("bert", MODELS, _load, _tokenizer)

@@ -22,12 +22,11 @@ from keras_transformers.convert import (
 from keras_transformers.models import gpt, heads
 from keras_transformers.models.bert import SIZES, bert
 from keras_transformers.models.registry import create_model
-from keras_transformers.tokenizers import BytePairTokenizer, WordPieceTokenizer, byte_pair_files
+from keras_transformers.tokenizers import BytePairTokenizer
 from keras_transformers.tokenizers.word_vocabulary import WordVocabulary
 
 __all__ = [
     "bert_size",
-    "load_encoder",
     "load_language_model",
     "load_pretrainer",
     "pretrained_size",
@@ -35,41 +34,6 @@ __all__ = [
     "save_language_model",
     "save_pretrainer",
 ]
-
-
-def load_encoder(
-    *,
-    weights: Path | None = None,
-    model: str | None = None,
-    vocabulary: Path | None = None,
-    lowercase: bool = True,
-    dropout: float = 0.1,
-) -> tuple[keras.Model, WordPieceTokenizer]:
-    """A BERT encoder and the tokenizer whose ids it reads.
-
-    Args:
-        weights: folder in Hugging Face's layout, pretrained: config.json, model.safetensors and
-            vocab.txt. The heads of its own pretraining are left behind.
-        model: instead, a name of `keras-transformers list 'bert_*'`, with random weights.
-        vocabulary: vocab.txt for `model`; `weights` bring their own.
-        lowercase: False for cased vocabularies.
-        dropout: in the encoder and its attention.
-
-    Raises:
-        FileNotFoundError: a file is not there.
-        ValueError: neither kind is asked for, or both; or what the files hold does not fit.
-    """
-    rates = {"dropout": dropout, "attention_dropout": dropout}
-    if weights and not model and not vocabulary:
-        encoder = bert(**(read_bert_config(weights) | rates))
-        tokenizer = WordPieceTokenizer(weights / "vocab.txt", lowercase=lowercase)
-        load_bert(encoder, weights, ignore=["cls.*"])
-    elif model and vocabulary and not weights:
-        tokenizer = WordPieceTokenizer(vocabulary, lowercase=lowercase)
-        encoder = create_model(model, vocabulary_size=tokenizer.vocabulary_size, **rates)
-    else:
-        raise ValueError("give either --weights FOLDER, or --model NAME and --vocabulary FILE")
-    return encoder, tokenizer
 
 
 def load_language_model(
@@ -94,7 +58,7 @@ def load_language_model(
     """
     rates = {"dropout": dropout, "attention_dropout": dropout}
     if weights and not model and not vocabulary:
-        language_model = gpt.causal_lm(**(read_gpt_config(weights) | rates))
+        language_model = gpt.gpt(**(read_gpt_config(weights) | rates))
         tokenizer = BytePairTokenizer(weights)
         load_gpt(language_model, weights)
     elif model and vocabulary and not weights:
@@ -203,16 +167,16 @@ def save_pretrainer(model: keras.Model, folder: Path, vocabulary: Path) -> None:
     shutil.copyfile(vocabulary, folder / "vocab.txt")
 
 
-def save_language_model(model: gpt.CausalLM, folder: Path, vocabulary: Path) -> None:
+def save_language_model(model: gpt.CausalLM, folder: Path, tokenizer: BytePairTokenizer) -> None:
     """Writes a GPT as GPT-2 is published, for `load_language_model` and transformers.
 
     Args:
-        model: of `models.gpt.causal_lm`.
+        model: of `models.gpt.gpt`.
         folder: gets model.safetensors, config.json, vocab.json and merges.txt.
-        vocabulary: the folder whose vocab.json and merges.txt to write there.
+        tokenizer: whose ids the model reads.
     """
-    if not folder.is_dir():
-        byte_pair_files.write(byte_pair_files.read(vocabulary), folder)
+    folder.mkdir(exist_ok=True)
+    tokenizer.save(folder)
     save_gpt(model, folder / "model.safetensors")
     save_gpt_config(model, folder / "config.json")
 

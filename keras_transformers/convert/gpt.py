@@ -62,7 +62,7 @@ _GPT_ACTIVATIONS = {"gelu": "gelu_approximate", "relu": "relu", "silu": "silu", 
 
 
 def read_gpt_config(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Reads Hugging Face's `config.json` as arguments of `keras_transformers.models.gpt.causal_lm`.
+    """Reads Hugging Face's `config.json` as arguments of `keras_transformers.models.gpt.gpt`.
 
     Args:
         path: the file, or the folder that holds it.
@@ -76,7 +76,7 @@ def read_gpt_config(path: str | os.PathLike[str]) -> dict[str, Any]:
             something that these layers do not do.
 
     Example:
-        model = causal_lm(**read_gpt_config("gpt2"))
+        model = gpt(**read_gpt_config("gpt2"))
     """
     path = Path(path)
     file = path / "config.json" if path.is_dir() else path

@@ -126,16 +126,10 @@ def beam_search(
         [0.5, 0.15, 0.1]
     """
     num_hypotheses = num_beams if num_hypotheses is None else num_hypotheses
-    if num_beams < 1:
-        raise ValueError(f"num_beams={num_beams}: a search needs at least 1")
+    check_beams(num_beams, length_penalty)
     if not 1 <= num_hypotheses <= num_beams:
         raise ValueError(
             f"num_hypotheses={num_hypotheses} must lie between 1 and num_beams={num_beams}"
-        )
-    if not 0 <= length_penalty < math.inf:
-        raise ValueError(
-            f"length_penalty={length_penalty}: give 0 (none) or more; the search could not tell "
-            "when to stop with a negative one"
         )
     if num_beams == 1:
         # Two candidates a step would let an end token that is only second best count as finished:
@@ -166,6 +160,17 @@ def beam_search(
         bounds=length_bounds(start_token_ids, max_length, min_length, length_limits),
     )
     return search.run(start_token_ids, cache, growing_axis)
+
+
+def check_beams(num_beams: int, length_penalty: float) -> None:
+    """Raises ValueError where one is out of its range."""
+    if num_beams < 1:
+        raise ValueError(f"num_beams={num_beams}: a search needs at least 1")
+    if not 0 <= length_penalty < math.inf:
+        raise ValueError(
+            f"length_penalty={length_penalty}: give 0 (none) or more; the search could not tell "
+            "when to stop with a negative one"
+        )
 
 
 def _penalty(length: tf.Tensor, alpha: float) -> tf.Tensor:

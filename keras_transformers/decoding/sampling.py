@@ -1,10 +1,13 @@
 """Random sampling, with temperature, top-k and top-p (nucleus) filtering.
 
+`sample` has one set of options for all rows, `sample_rows` one for each.
+
 Top-k: Fan et al., "Hierarchical Neural Story Generation", 2018. Top-p: Holtzman et al., "The
 Curious Case of Neural Text Degeneration", 2020.
 """
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -13,7 +16,7 @@ from keras_transformers.decoding.largest_logits import best_continuations, in_bl
 from keras_transformers.decoding.single_path import follow_path
 from keras_transformers.decoding.step import Cache, Hypotheses, StepFunction
 
-__all__ = ["sample"]
+__all__ = ["sample", "sample_rows"]
 
 
 def sample(
@@ -39,10 +42,9 @@ def sample(
     equally likely ones those with the smallest ids), then of these the smallest set of likeliest
     tokens whose probabilities sum to at least `top_p` (all of those as likely as the last of them).
 
-    The random numbers depend on the seed, the row and the position and on nothing else: the same
-    call gives the same text, in eager mode, in a graph and under XLA, and what stands beside or
-    behind a sentence in its batch does not change it. They have 24 bits: of the tokens less likely
-    than 1e-7 some never come, others more often than they should.
+    The random numbers depend on the seed, the row and the position alone: the same call gives the
+    same text in eager mode, in a graph and under XLA, whatever else is in the batch. They have 24
+    bits: of the tokens less likely than 1e-7 some never come, others more often than they should.
 
     Args:
         step: the model, see `StepFunction`; it is fed batch * num_hypotheses rows.
@@ -103,7 +105,7 @@ def sample(
         probabilities = tempered(log_probs, temperature)
         if top_p is not None and top_p < 1:
             probabilities = keep_nucleus(probabilities, top_p)
-        chosen = draw(probabilities, _uniform(seed, index, tf.shape(logits)[0]))
+        chosen = draw(probabilities, _uniform([seed, index], tf.shape(logits)[0]))
         chosen_log_probs = tf.gather(log_probs, chosen, batch_dims=1)
         if token_ids is not None:
             chosen = tf.gather(token_ids, chosen, batch_dims=1)
@@ -124,15 +126,114 @@ def sample(
     )
 
 
-def _uniform(seed: int | tf.Tensor, index: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
-    """One number in [0, 1) for each row, float32 (rows,)."""
-    seeds = tf.stack([tf.cast(seed, tf.int64), tf.cast(index, tf.int64)])
+def sample_rows(
+    step: StepFunction,
+    start_token_ids: Any,
+    cache: Cache = (),
+    *,
+    end_token_id: int | None,
+    max_length: tf.Tensor,
+    seed: tf.Tensor,
+    temperature: tf.Tensor,
+    top_k: tf.Tensor,
+    top_p: tf.Tensor,
+    longest: int,
+    pad_token_id: int = 0,
+    growing_axis: int | None = None,
+) -> Hypotheses:
+    """Draws a text for each row with the row's own options, which a server takes from requests.
+
+    What is drawn for a row depends on its options and its logits alone: other rows, and their
+    number, do not change it. Of equally likely tokens at the border of `top_k` all are kept.
+    Options out of their range are not refused: they may be tensors of a graph.
+
+    Args:
+        step: the model, see `StepFunction`.
+        start_token_ids: see `greedy_search`.
+        cache: see `greedy_search`.
+        end_token_id: see `greedy_search`.
+        max_length: int32 (batch,), 0 or more.
+        seed: int64 (batch,).
+        temperature: float32 (batch,), above 0.
+        top_k: int32 (batch,), 0 (all tokens) to vocabulary_size.
+        top_p: float32 (batch,), above 0, at most 1 (all tokens).
+        longest: no `max_length` is above it.
+        pad_token_id: see `greedy_search`.
+        growing_axis: see `greedy_search`.
+
+    Returns:
+        Hypotheses, one per row, with scores as those of `sample`.
+
+    Example:
+        >>> def dice(token_ids, index, cache):
+        ...     return tf.zeros((len(token_ids), 6)), cache
+        >>> throws = sample_rows(
+        ...     dice, [0, 0], end_token_id=None, max_length=tf.constant([4, 2]), longest=4,
+        ...     seed=tf.constant([1, 2], tf.int64), temperature=tf.ones(2), top_p=tf.ones(2),
+        ...     top_k=tf.constant([0, 0]),
+        ... )
+        >>> throws.lengths.numpy().tolist()
+        [[4], [2]]
+    """
+    count = tf.TensorSpec([longest], tf.float32)
+    uniform = tf.map_fn(  # (batch, longest)
+        lambda row: _uniform([row, 0], longest), seed, fn_output_signature=count
+    )
+
+    def choose(
+        logits: tf.Tensor, index: tf.Tensor, may_end: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        log_probs = tf.nn.log_softmax(logits)  # (batch, vocabulary)
+        probabilities = tempered(_keep_top_k(log_probs, top_k), temperature[:, None])
+        probabilities = _keep_top_p(probabilities, top_p)
+        chosen = draw(probabilities, tf.gather(uniform, index, axis=1))
+        return chosen, tf.gather(log_probs, chosen, batch_dims=1)
+
+    return follow_path(
+        step,
+        start_token_ids,
+        cache,
+        choose,
+        num_hypotheses=1,
+        end_token_id=end_token_id,
+        max_length=tf.reduce_max(tf.concat([max_length, [0]], axis=0)),
+        min_length=0,
+        length_limits=max_length,
+        pad_token_id=pad_token_id,
+        growing_axis=growing_axis,
+    )
+
+
+def _uniform(seeds: Sequence[Any], count: int | tf.Tensor) -> tf.Tensor:
+    """Numbers in [0, 1) that two integers decide, float32 (count,)."""
     # Philox by name: what "auto_select" picks depends on the device. Bits and not floats, because
     # XLA makes other floats of the same bits.
     bits = tf.random.stateless_uniform(
-        [rows], seeds, minval=None, maxval=None, dtype=tf.uint32, alg="philox"
+        [count],
+        tf.stack([tf.cast(seed, tf.int64) for seed in seeds]),
+        minval=None,
+        maxval=None,
+        dtype=tf.uint32,
+        alg="philox",
     )
     return tf.cast(tf.bitwise.right_shift(bits, tf.constant(8, tf.uint32)), tf.float32) / 2**24
+
+
+def _keep_top_k(scores: tf.Tensor, top_k: tf.Tensor) -> tf.Tensor:
+    """Scores (rows, count) with -inf in place of all but each row's `top_k` largest."""
+    largest, _ = tf.math.top_k(scores, tf.maximum(1, tf.reduce_max(tf.concat([top_k, [1]], 0))))
+    border = tf.gather(largest, tf.maximum(top_k - 1, 0)[:, None], batch_dims=1)  # (rows, 1)
+    return tf.where((top_k == 0)[:, None] | (scores >= border), scores, -float("inf"))
+
+
+def _keep_top_p(probabilities: tf.Tensor, top_p: tf.Tensor) -> tf.Tensor:
+    """(rows, count): those of each row's nucleus; all of them, exactly, where `top_p` is 1."""
+    in_part = top_p < 1
+    return tf.cond(
+        tf.reduce_any(in_part),
+        lambda: tf.where(in_part[:, None], keep_nucleus(probabilities, top_p), probabilities),
+        lambda: probabilities,
+    )
 
 
 def _forbid(log_probs: tf.Tensor, token_id: int, is_allowed: tf.Tensor) -> tf.Tensor:
@@ -155,7 +256,7 @@ def tempered(log_probs: tf.Tensor, temperature: float | tf.Tensor) -> tf.Tensor:
     return tf.nn.softmax((log_probs - largest) / temperature)
 
 
-def keep_nucleus(probabilities: tf.Tensor, top_p: float) -> tf.Tensor:
+def keep_nucleus(probabilities: tf.Tensor, top_p: float | tf.Tensor) -> tf.Tensor:
     """Sets to 0 what is not among the likeliest entries that together reach `top_p`.
 
     The threshold is found by bisection over the bit patterns of the float32 numbers from 0 to 1,
@@ -163,7 +264,7 @@ def keep_nucleus(probabilities: tf.Tensor, top_p: float) -> tf.Tensor:
 
     Args:
         probabilities: float32 (rows, count).
-        top_p: in (0, 1).
+        top_p: in (0, 1), for all rows or (rows,).
 
     Returns:
         float32 (rows, count), not normalised again.

@@ -30,6 +30,7 @@ from keras_transformers.layers.recurrent.attention import RnnAttention
 from keras_transformers.layers.recurrent.cells import Recurrent
 from keras_transformers.layers.recurrent.decoder import RecurrentDecoder
 from keras_transformers.layers.recurrent.encoder import RecurrentEncoder
+from keras_transformers.private_api import run_through_graph
 
 __all__ = [
     "FlopsRow",
@@ -97,8 +98,8 @@ def flops_table(
         ValueError: inputs other than the model's, or a layer with matrices that has no rule.
 
     Example:
-        >>> from keras_transformers.models.gpt import causal_lm
-        >>> model = causal_lm(vocabulary_size=50, num_layers=1, num_heads=2, hidden_dim=8,
+        >>> from keras_transformers.models.gpt import gpt
+        >>> model = gpt(vocabulary_size=50, num_layers=1, num_heads=2, hidden_dim=8,
         ...                   max_sequence_length=16)
         >>> for row in flops_table(model, {"token_ids": (1, 4)}):
         ...     print(row.name, row.flops)
@@ -126,7 +127,7 @@ def flops_table(
         for name, tensor in model.input.items()
     }
     # What Keras' own `compute_output_spec` of a functional model does with new shapes.
-    model._run_through_graph(inputs, lambda layer: functools.partial(counted, layer))
+    run_through_graph(model, inputs, lambda layer: functools.partial(counted, layer))
     return rows
 
 
@@ -178,8 +179,8 @@ def update_cost(
         rules: as of `flops_table`.
 
     Example:
-        >>> from keras_transformers.models.gpt import causal_lm
-        >>> model = causal_lm(vocabulary_size=50, num_layers=1, num_heads=2, hidden_dim=8,
+        >>> from keras_transformers.models.gpt import gpt
+        >>> model = gpt(vocabulary_size=50, num_layers=1, num_heads=2, hidden_dim=8,
         ...                   max_sequence_length=16)
         >>> update_cost(model, rows=2.5, length=4)
         UpdateCost(tokens_per_step=10.0, flops_per_step=73920.0)

@@ -9,6 +9,8 @@ from typing import Any
 
 import keras
 
+from keras_transformers.private_api import first_outputs
+
 __all__ = ["ParameterRow", "agrees_with_figure", "parameter_table"]
 
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "B": 10**9}
@@ -71,7 +73,7 @@ def _row(
 
 def _first_output_shape(layer: keras.layers.Layer) -> tuple[int | None, ...] | None:
     """The shape at the layer's first use; a tied embedding is used twice."""
-    outputs = layer._inbound_nodes[0].output_tensors
+    outputs = first_outputs(layer)
     return tuple(outputs[0].shape) if outputs else None
 
 

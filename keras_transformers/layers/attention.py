@@ -1,4 +1,4 @@
-"""Scaled dot-product attention with several heads ("Attention Is All You Need", section 3.2)."""
+"""Multi-head attention ("Attention Is All You Need", section 3.2) and its key-value cache."""
 
 from typing import Any
 
@@ -6,30 +6,30 @@ import keras
 from keras import ops
 
 from keras_transformers.layers.dense import PACKAGE, RowDense
+from keras_transformers.layers.masks import MASKED_SCORE
 
 __all__ = ["MultiHeadAttention"]
 
-# Finite, so that a row without any visible key softmaxes to numbers; exp(-1e9 - max) is exactly 0.
-_MASKED_SCORE = -1e9
+KeysValues = tuple[Any, Any]
 
 
 @keras.saving.register_keras_serializable(PACKAGE)
 class MultiHeadAttention(keras.layers.Layer):
     """Self- and cross-attention: `softmax(Q K^T / sqrt(head_dim)) V` in `num_heads` heads.
 
-    One mask argument says who may see whom; its rank says which kind it is. A masked key has no
-    influence on the output, and a query that may see no key at all attends to nothing: its context
-    is zero, never NaN. Scores and softmax are computed in float32 at least.
+    One argument masks; its rank tells which kind of mask it is. A masked key has no influence on
+    the output. A query that sees no key at all gets a context of zeros, never NaN. Scores and
+    softmax are computed in float32 or wider.
 
     Args:
-        num_heads: the paper's h (Hugging Face: num_attention_heads).
+        num_heads: number of heads, the paper's h (Hugging Face: num_attention_heads).
         hidden_dim: width of the output, the paper's d_model; `head_dim` is hidden_dim / num_heads.
-        attention_dropout: rate on the attention probabilities.
-        use_bias: whether the four projections have biases (tensor2tensor has none).
+        attention_dropout: dropout rate on the attention probabilities.
+        use_bias: whether the four projections have biases (tensor2tensor's do not).
         kernel_initializer: of the four projections.
 
     Raises:
-        ValueError: `hidden_dim` is no multiple of `num_heads`.
+        ValueError: `hidden_dim` is not a multiple of `num_heads`.
 
     Example:
         >>> layer = MultiHeadAttention(num_heads=2, hidden_dim=8)
@@ -74,14 +74,14 @@ class MultiHeadAttention(keras.layers.Layer):
         return RowDense(
             self.hidden_dim,
             use_bias=self.use_bias,
-            # A clone draws its own numbers: one initializer object gives the same ones twice.
+            # A clone draws its own numbers; the same initializer would draw the same ones again.
             kernel_initializer=self.kernel_initializer.clone(),
             dtype=self.dtype_policy,
             name=name,
         )
 
     def build(self, query_shape: Any, value_shape: Any = None) -> None:
-        """Makes the projections; `value_shape` is the query's where there is no `value`."""
+        """Makes the projections; without a `value`, `value_shape` is the query's."""
         value_shape = value_shape or query_shape
         self.query.build(query_shape)
         self.key.build(value_shape)
@@ -93,11 +93,8 @@ class MultiHeadAttention(keras.layers.Layer):
         x = ops.reshape(x, (batch, length, self.num_heads, self.head_dim))
         return ops.transpose(x, (0, 2, 1, 3))  # (batch, heads, length, head_dim)
 
-    def keys_values(self, value: Any) -> tuple[Any, Any]:
-        """Projects what is attended to, for a cache.
-
-        Args:
-            value: (batch, key, features).
+    def keys_values(self, value: Any) -> KeysValues:
+        """Projects `value` (batch, key, features) to keys and values, for a cache.
 
         Returns:
             Keys and values, each (batch, heads, key, head_dim); `call` takes them as `keys_values`.
@@ -110,7 +107,7 @@ class MultiHeadAttention(keras.layers.Layer):
         value: Any = None,
         *,
         attention_mask: Any = None,
-        keys_values: tuple[Any, Any] | None = None,
+        keys_values: KeysValues | None = None,
         return_attention_scores: bool = False,
         training: bool | None = None,
     ) -> Any:
@@ -118,20 +115,20 @@ class MultiHeadAttention(keras.layers.Layer):
 
         Args:
             query: (batch, query, features).
-            value: (batch, key, features), what is attended to; the query itself when None.
-            attention_mask: True where a query may attend. (batch, key): a padding mask, alike for
-                every query. (batch, query, key): each query's own, causal for one. Or
-                (batch, heads, query, key). Size 1 broadcasts.
-            keys_values: already projected and cached, from `keys_values`, instead of `value`.
+            value: (batch, key, features), what to attend to; by default the query itself.
+            attention_mask: True where a query may attend. (batch, key) is a padding mask, the same
+                for every query; (batch, query, key) differs by query, as a causal mask does;
+                (batch, heads, query, key) differs by head too. Axes of size 1 broadcast.
+            keys_values: instead of `value`, its keys and values from the method `keys_values`.
             return_attention_scores: also return the probabilities before dropout.
             training: whether dropout acts.
 
         Returns:
             (batch, query, hidden_dim), and with `return_attention_scores` also
-            (batch, heads, query, key) in float32 at least.
+            (batch, heads, query, key) in float32 or wider.
 
         Raises:
-            ValueError: the mask has another rank than 2, 3 or 4.
+            ValueError: the rank of the mask is not 2, 3 or 4.
         """
         # Scaling the query costs less than scaling (query, key) scores.
         query_heads = self._split_heads(self.query(query)) * self.head_dim**-0.5
@@ -142,7 +139,7 @@ class MultiHeadAttention(keras.layers.Layer):
         if attention_mask is not None:
             attention_mask = _four_axes(attention_mask)
             # `where`, not an added mask: TensorFlow fuses the addition into a slow kernel.
-            scores = ops.where(attention_mask, scores, _MASKED_SCORE)
+            scores = ops.where(attention_mask, scores, MASKED_SCORE)
         probabilities = ops.softmax(scores, axis=-1)  # (batch, heads, query, key)
         weights = self.dropout(ops.cast(probabilities, self.compute_dtype), training=training)
         context = ops.matmul(weights, value_heads)  # (batch, heads, query, head_dim)
@@ -165,14 +162,40 @@ class MultiHeadAttention(keras.layers.Layer):
         }
 
 
-def causal_attention_mask(length: Any) -> Any:
-    """Position i may attend to positions 0 to i: (1, length, length), True where it may."""
-    positions = ops.arange(length)
-    return (positions[None, :] <= positions[:, None])[None]
+def empty_cache(rows: Any, num_heads: int, length: int, head_dim: int, dtype: str) -> KeysValues:
+    """Makes a cache of zeros: keys and values, each (rows, heads, length, head_dim).
+
+    A cache of length 0 grows by one position per step (`extend_cache` without an index), which
+    suits a CPU; with a fixed length every shape is static, as XLA wants.
+    """
+    shape = (rows, num_heads, length, head_dim)
+    return ops.zeros(shape, dtype=dtype), ops.zeros(shape, dtype=dtype)
+
+
+def extend_cache(cache: KeysValues, new: KeysValues, index: Any = None) -> tuple[KeysValues, Any]:
+    """Adds one position's keys and values, so that a step computes no earlier position again.
+
+    Args:
+        cache: keys and values, each (rows, heads, length, head_dim).
+        new: those of the new position, each (rows, heads, 1, head_dim).
+        index: the position to write to in a cache of fixed length; None appends.
+
+    Returns:
+        The new cache, and the mask (1, length) of the positions it holds, or None if it holds all.
+    """
+    if index is None:
+        keys, values = (ops.concatenate(pair, axis=2) for pair in zip(cache, new, strict=True))
+        return (keys, values), None
+    positions = ops.arange(cache[0].shape[2])  # (length,)
+    # `where` costs one pass over the cache, as reordering beams does, and every runtime has it;
+    # slice_update is an XLA op on TensorFlow.
+    here = ops.reshape(positions == index, (1, 1, -1, 1))
+    keys, values = (ops.where(here, n, c) for c, n in zip(cache, new, strict=True))
+    return (keys, values), (positions <= index)[None]
 
 
 def _four_axes(mask: Any) -> Any:
-    """A mask of rank 2, 3 or 4 as (batch, heads or 1, query or 1, key)."""
+    """Brings a mask of rank 2, 3 or 4 to (batch, heads or 1, query or 1, key)."""
     mask = ops.cast(mask, "bool")
     rank = len(mask.shape)
     if rank == 2:

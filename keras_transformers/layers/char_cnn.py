@@ -9,6 +9,8 @@ from keras import ops
 from keras_transformers.layers.dense import PACKAGE, RowDense
 from keras_transformers.layers.recurrent.cells import at_least_one
 
+__all__ = ["CharacterCNN", "Highway"]
+
 CnnActivation = Literal["relu", "tanh"]
 
 
@@ -16,17 +18,17 @@ CnnActivation = Literal["relu", "tanh"]
 class CharacterCNN(keras.layers.Layer):
     """Embeds characters, convolves words at several widths, and takes each filter's maximum.
 
-    As in bilm-tf: no padding of the convolutions, all positions count for the maximum, those that
-    fill up a word too, and the activation follows the maximum.
+    As in bilm-tf, convolutions do not pad, the maximum runs over all positions, including those
+    that fill up a word, and the activation comes after the maximum.
 
     Args:
-        filters: pairs of width in characters and number of filters.
-        num_characters: how many ids there are; 0 is that of positions in tokens that are padding.
+        filters: pairs (width in characters, number of filters).
+        num_characters: number of character ids; id 0 fills tokens that are padding.
         embedding_dim: width of the character embeddings.
-        activation: "relu" or "tanh"; the filters' first weights depend on it, as in bilm-tf.
+        activation: "relu" or "tanh"; as in bilm-tf, it also decides how the filters start.
 
     Raises:
-        ValueError: no filter, or another activation.
+        ValueError: no filters, or an unknown activation.
 
     Example:
         >>> layer = CharacterCNN([(1, 4), (3, 6)], num_characters=262, embedding_dim=8)
@@ -45,7 +47,7 @@ class CharacterCNN(keras.layers.Layer):
     ) -> None:
         super().__init__(**kwargs)
         if not filters:
-            raise ValueError("filters is empty: give pairs of width and number, as [(1, 32)]")
+            raise ValueError("filters is empty: give pairs (width, number), such as [(1, 32)]")
         if activation not in ("relu", "tanh"):
             raise ValueError(f"activation={activation!r} is unknown: take 'relu' or 'tanh'")
         self.filters = [(int(width), int(number)) for width, number in filters]
@@ -58,11 +60,13 @@ class CharacterCNN(keras.layers.Layer):
         """Makes the weights.
 
         Raises:
-            ValueError: a filter is wider than a word may be.
+            ValueError: a filter is wider than a word.
         """
         widest = max(width for width, _ in self.filters)
         if input_shape[-1] is not None and widest > input_shape[-1]:
-            raise ValueError(f"a filter is {widest} wide, but words have {input_shape[-1]} places")
+            raise ValueError(
+                f"a filter is {widest} characters wide, but words have {input_shape[-1]} places"
+            )
         uniform = keras.initializers.RandomUniform
         self.embeddings = self.add_weight(
             name="embeddings",
@@ -85,7 +89,7 @@ class CharacterCNN(keras.layers.Layer):
             )
 
     def call(self, character_ids: Any) -> Any:
-        """Maps ids (batch, tokens, characters) to (batch, tokens, filters of all widths)."""
+        """Maps ids (batch, tokens, characters) to (batch, tokens, output_dim)."""
         batch, tokens, characters = ops.shape(character_ids)
         words = at_least_one(ops.reshape(character_ids, (batch * tokens, characters)))
         # (words, characters, embedding)
@@ -117,7 +121,7 @@ class CharacterCNN(keras.layers.Layer):
 class Highway(keras.layers.Layer):
     """`g * relu(W x + b) + (1 - g) * x` with `g = sigmoid(V x + c)` (Srivastava et al. 2015).
 
-    c starts at -2, so that at first nearly all is carried on, as in bilm-tf.
+    As in bilm-tf, c starts at -2, so that at first nearly everything is carried through.
     """
 
     def build(self, input_shape: Any) -> None:
@@ -142,16 +146,3 @@ class Highway(keras.layers.Layer):
         """Maps (..., features) to the same shape."""
         gate = self.carry(inputs)
         return inputs + gate * (self.transform(inputs) - inputs)
-
-
-@keras.saving.register_keras_serializable(PACKAGE)
-class CharacterMask(keras.layers.Layer):
-    """Ids (batch, tokens, characters) to a padding mask (batch, tokens): any id above 0."""
-
-    def call(self, character_ids: Any) -> Any:
-        """True at real tokens."""
-        return ops.any(character_ids > 0, axis=-1)
-
-    def compute_output_spec(self, character_ids: Any) -> Any:
-        """Shape and dtype of `call`'s result."""
-        return keras.KerasTensor(character_ids.shape[:-1], dtype="bool")

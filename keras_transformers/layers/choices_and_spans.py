@@ -1,4 +1,4 @@
-"""What the heads of tasks need beside dense layers: choices as rows, starts and ends of spans."""
+"""Layers of two task heads: choices read as rows, and the starts and ends of spans."""
 
 from typing import Any
 
@@ -6,15 +6,14 @@ import keras
 from keras import ops
 
 from keras_transformers.layers.dense import PACKAGE
+from keras_transformers.layers.masks import MASKED_SCORE
 
-# Takes the place of a logit: far below all of them, and finite, so that a row of padding alone
-# still has a softmax, and no gradient is NaN.
-_NEVER = -1e9
+__all__ = ["ChoicesToRows", "RowsToChoices", "StartsAndEnds"]
 
 
 @keras.saving.register_keras_serializable(PACKAGE)
 class ChoicesToRows(keras.layers.Layer):
-    """Makes each choice a row of its own, so that an encoder reads them one by one.
+    """Makes each choice a row, so that an encoder reads the choices one by one.
 
     Example:
         >>> ChoicesToRows()(keras.ops.ones((2, 4, 7), dtype="int32")).shape
@@ -33,10 +32,10 @@ class ChoicesToRows(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(PACKAGE)
 class RowsToChoices(keras.layers.Layer):
-    """Puts the scores of rows back beside each other: the inverse of `ChoicesToRows`."""
+    """Puts the rows' scores side by side again: the inverse of `ChoicesToRows`."""
 
     def call(self, scores: Any, choices: Any) -> Any:
-        """Scores (batch * choices, 1), and inputs (batch, choices, ...): (batch, choices)."""
+        """Maps scores (batch * choices, 1) to (batch, choices), the first axes of `choices`."""
         return ops.reshape(scores, ops.shape(choices)[:2])
 
     def compute_output_spec(self, scores: Any, choices: Any) -> Any:
@@ -46,11 +45,11 @@ class RowsToChoices(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(PACKAGE)
 class StartsAndEnds(keras.layers.Layer):
-    """Start and end logits apart, with -1e9 in the place of those of padding."""
+    """Splits logits into those of starts and those of ends, and sets padding's to -1e9."""
 
     def call(self, logits: Any, padding_mask: Any) -> Any:
-        """Maps (batch, length, 2) to two of (batch, length)."""
-        logits = ops.where(padding_mask[..., None], logits, _NEVER)
+        """Maps (batch, length, 2) and a mask (batch, length) to two of (batch, length)."""
+        logits = ops.where(padding_mask[..., None], logits, MASKED_SCORE)
         return logits[..., 0], logits[..., 1]
 
     def compute_output_spec(self, logits: Any, padding_mask: Any) -> Any:

@@ -5,11 +5,10 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_transformers.layers.attention import MultiHeadAttention
-from keras_transformers.layers.cache import KeysValues, extend_cache
+from keras_transformers.layers.attention import KeysValues, MultiHeadAttention, extend_cache
 from keras_transformers.layers.dense import PACKAGE, Activation
-from keras_transformers.layers.encoder import causal_and
 from keras_transformers.layers.feed_forward import FeedForward
+from keras_transformers.layers.masks import with_causal_mask
 from keras_transformers.layers.residual import NormPosition, check_norm_position, residual
 
 __all__ = ["DecoderLayer"]
@@ -20,9 +19,9 @@ class DecoderLayer(keras.layers.Layer):
     """Causal self-attention, attention to the encoder's output, and feed-forward.
 
     Args:
-        num_heads: attention heads, of both attentions.
-        hidden_dim: width in and out.
-        intermediate_dim: the feed-forward network's inner width.
+        num_heads: heads of each attention.
+        hidden_dim: width of inputs and outputs.
+        intermediate_dim: inner width of the feed-forward network.
         dropout: rate on the output of each sub-layer, before the residual sum.
         attention_dropout: rate on the attention probabilities.
         feed_forward_dropout: rate inside the feed-forward network.
@@ -116,16 +115,16 @@ class DecoderLayer(keras.layers.Layer):
         return_attention_scores: bool = False,
         training: bool | None = None,
     ) -> Any:
-        """One layer of decoding, all positions at once (teacher forcing).
+        """Decodes all positions at once (teacher forcing).
 
         Args:
             inputs: (batch, target, hidden).
             encoder_output: (batch, source, hidden).
-            attention_mask: what self-attention may see besides the causal rule; see
-                `MultiHeadAttention.call`. Padding behind the targets needs none: no earlier
-                position sees it.
-            cross_attention_mask: which source positions may be seen, mostly the source's
-                padding mask (batch, source).
+            attention_mask: mask for self-attention on top of the causal one, (batch, target) or
+                (batch, target, target). Padding after the targets needs none: no earlier position
+                sees it.
+            cross_attention_mask: which source positions may be seen, usually the source's padding
+                mask (batch, source).
             return_attention_scores: also return the cross-attention probabilities.
             training: whether dropout acts.
 
@@ -133,7 +132,7 @@ class DecoderLayer(keras.layers.Layer):
             (batch, target, hidden), and with `return_attention_scores` also
             (batch, heads, target, source).
         """
-        causal_mask = causal_and(attention_mask, ops.shape(inputs)[1])
+        causal_mask = with_causal_mask(attention_mask, ops.shape(inputs)[1])
 
         def attend_to_past(x: Any) -> tuple[Any, Any]:
             return self.self_attention(x, attention_mask=causal_mask, training=training), None
@@ -159,19 +158,19 @@ class DecoderLayer(keras.layers.Layer):
         cross_attention_mask: Any = None,
         index: Any = None,
     ) -> tuple[Any, KeysValues]:
-        """One layer of decoding, one position: what `call` gives there, from cached keys.
+        """Decodes one position: what `call` gives there, from cached keys and values.
 
-        The beams of a sentence stand side by side, so that they share its cross-attention keys and
-        values: those are never copied per beam.
+        The beams of a sentence are side by side and share its cross-attention keys and values,
+        which are never copied per beam.
 
         Args:
             inputs: the position's vectors (batch, beams, hidden).
-            cache: self-attention keys and values of the positions before, each
+            cache: self-attention keys and values of the earlier positions, each
                 (batch * beams, heads, length, head_dim); see `empty_cache`.
             cross_keys_values: `cross_attention.keys_values(encoder_output)`, each
                 (batch, heads, source, head_dim).
-            cross_attention_mask: (batch, source), True where there is a real token.
-            index: the position, where the cache has a fixed length; None where it grows.
+            cross_attention_mask: (batch, source), True at real tokens.
+            index: the position, if the cache has a fixed length; None if it grows.
 
         Returns:
             (batch, beams, hidden), and the cache with this position added.
@@ -198,7 +197,7 @@ class DecoderLayer(keras.layers.Layer):
     def _sublayers(
         self, inputs: Any, attend_to_past: Any, attend_to_source: Any, training: bool | None
     ) -> tuple[Any, Any]:
-        """The three residual sub-layers, and the second one's attention scores."""
+        """Runs the three residual sub-layers; also returns the second one's attention scores."""
         common: dict[str, Any] = {"norm_position": self.norm_position, "training": training}
         hidden, _ = residual(
             inputs,

@@ -1,4 +1,4 @@
-"""Dense on rows, and the activations whose names say which formula they are."""
+"""Dense layers on rows, and activations whose names say which formula they are."""
 
 from collections.abc import Callable
 from typing import Any, Literal
@@ -10,19 +10,19 @@ __all__ = ["AddBias", "RowDense"]
 
 Activation = Literal["relu", "gelu", "gelu_approximate", "silu", "tanh", "linear"]
 
-# Every Keras object of ours is saved under this name: "keras_transformers>RowDense".
+# Every Keras object of this package is saved under this name: "keras_transformers>RowDense".
 PACKAGE = "keras_transformers"
 
 
 @keras.saving.register_keras_serializable(PACKAGE)
 def gelu(x: Any) -> Any:
-    """Gaussian error linear unit, exact: `x * Phi(x)` through erf (BERT as Hugging Face has it)."""
+    """Gaussian error linear unit, exact: `x * Phi(x)` with erf (Hugging Face's BERT)."""
     return ops.gelu(x, approximate=False)
 
 
 @keras.saving.register_keras_serializable(PACKAGE)
 def gelu_approximate(x: Any) -> Any:
-    """Gaussian error linear unit, tanh approximation (Google's BERT code, GPT, GPT-2)."""
+    """Gaussian error linear unit, tanh approximation (Google's BERT, GPT, GPT-2)."""
     return ops.gelu(x, approximate=True)
 
 
@@ -31,16 +31,16 @@ _KERAS = ("relu", "silu", "tanh", "linear")
 
 
 def activation_function(name: Activation) -> Callable[[Any], Any]:
-    """The function that an activation's name stands for.
+    """Looks up an activation.
 
     Args:
-        name: one of "relu", "gelu" (erf), "gelu_approximate" (tanh), "silu", "tanh", "linear".
+        name: "relu", "gelu" (erf), "gelu_approximate" (tanh), "silu", "tanh" or "linear".
 
     Returns:
         An elementwise function on tensors.
 
     Raises:
-        ValueError: the name is none of these.
+        ValueError: the name is unknown.
     """
     if name in _OURS:
         return _OURS[name]
@@ -54,10 +54,10 @@ def activation_function(name: Activation) -> Callable[[Any], Any]:
 
 @keras.saving.register_keras_serializable(PACKAGE)
 class RowDense(keras.layers.Dense):
-    """`keras.layers.Dense` that flattens (..., features) to (rows, features) and back.
+    """A `keras.layers.Dense` that flattens (..., features) to (rows, features) and back.
 
-    TensorFlow fuses matmul, bias and activation into one kernel on matrices only; on the CPU this
-    halves the time of a feed-forward forward pass. The numbers are those of `Dense`.
+    TensorFlow fuses matmul, bias and activation into one kernel only for matrices; on a CPU that
+    halves the time of a feed-forward network's forward pass. The numbers are those of `Dense`.
 
     Example:
         >>> RowDense(4)(keras.ops.ones((2, 3, 8))).shape
@@ -75,7 +75,7 @@ class RowDense(keras.layers.Dense):
 
 @keras.saving.register_keras_serializable(PACKAGE)
 class AddBias(keras.layers.Layer):
-    """A trainable bias on the last axis, behind a projection by another layer's matrix."""
+    """Adds a trainable bias on the last axis, after a projection with another layer's matrix."""
 
     def build(self, input_shape: Any) -> None:
         """Makes the bias, zeros."""

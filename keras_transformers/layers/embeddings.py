@@ -8,23 +8,29 @@ from keras import ops
 
 from keras_transformers.layers.dense import PACKAGE
 
-__all__ = ["PositionEmbedding", "SinusoidalPositionEmbedding", "TokenEmbedding"]
+__all__ = [
+    "IndexedPositionEmbedding",
+    "PositionEmbedding",
+    "RowEmbedding",
+    "SinusoidalPositionEmbedding",
+    "TokenEmbedding",
+]
 
 WeightTying = Literal["none", "decoder", "all"]
 
 
 @keras.saving.register_keras_serializable(PACKAGE)
 class TokenEmbedding(keras.layers.Embedding):
-    """Token ids to vectors, and back to logits with the same matrix (weight tying).
+    """Maps token ids to vectors, and vectors back to logits with the same matrix (weight tying).
 
     Args:
         vocabulary_size: number of tokens, V.
         hidden_dim: width of a vector, H.
-        scale: factor on the vectors; the Transformer takes sqrt(hidden_dim), BERT 1.
+        scale: factor on the vectors: sqrt(hidden_dim) in the Transformer, 1 in BERT.
         embeddings_initializer: of the (V, H) matrix.
 
     Raises:
-        ValueError: there is less than one token.
+        ValueError: `vocabulary_size` is below 1.
 
     Example:
         >>> embedding = TokenEmbedding(vocabulary_size=10, hidden_dim=4)
@@ -55,11 +61,12 @@ class TokenEmbedding(keras.layers.Embedding):
         """Embeds ids, or projects vectors to logits.
 
         Args:
-            inputs: token ids (batch, length), or with `reverse` vectors (..., hidden_dim).
+            inputs: token ids (batch, length); with `reverse`, vectors (..., hidden_dim).
             reverse: project to the vocabulary with the transposed matrix.
 
         Returns:
-            (batch, length, hidden_dim); with `reverse` (..., vocabulary_size) logits in float32.
+            Vectors (batch, length, hidden_dim); with `reverse`, logits (..., vocabulary_size) in
+            float32.
         """
         if not reverse:
             outputs = super().call(inputs)
@@ -89,12 +96,12 @@ class TokenEmbedding(keras.layers.Embedding):
 def token_embeddings(
     weight_tying: WeightTying, source_size: int, target_size: int, hidden_dim: int
 ) -> tuple[TokenEmbedding, TokenEmbedding]:
-    """The embeddings of an encoder-decoder's sources and targets, named for the layers they are.
+    """Makes the embeddings of an encoder-decoder's sources and targets.
 
     Args:
-        weight_tying: "all" makes them the same object, "token_embedding"; else they are
-            "source_token_embedding" and "target_token_embedding", of which with "decoder" the
-            second projects to the logits too.
+        weight_tying: "all" makes one layer, "token_embedding", for both. "none" and "decoder" make
+            "source_token_embedding" and "target_token_embedding"; with "decoder" the caller also
+            projects to the logits with the second.
         source_size: number of source tokens.
         target_size: number of target tokens.
         hidden_dim: width of a vector.
@@ -116,7 +123,7 @@ def token_embeddings(
         return TokenEmbedding(
             size,
             hidden_dim,
-            # Scaled by sqrt(d) the vectors have unit variance, and tied logits do at the start.
+            # Scaled by sqrt(d), the vectors start with unit variance; so do tied logits.
             scale=hidden_dim**0.5,
             embeddings_initializer=keras.initializers.RandomNormal(stddev=hidden_dim**-0.5),
             name=name,
@@ -129,30 +136,58 @@ def token_embeddings(
 
 
 @keras.saving.register_keras_serializable(PACKAGE)
+class RowEmbedding(keras.layers.Embedding):
+    """A `keras.layers.Embedding` for millions of rows: a step touches only the rows it looks up.
+
+    With TensorFlow, Keras looks rows up in the value of the whole matrix. Once an optimizer updates
+    single rows in place, TensorFlow copies the matrix for every such value. This layer asks the
+    variable for its rows instead, so nothing is copied. The gradient has one slice for each id
+    looked up (`tf.IndexedSlices`), and `keras.optimizers.SGD` without momentum updates only those
+    rows. Optimizers with moments, and every optimizer on other backends, update the whole matrix.
+    """
+
+    def call(self, inputs: Any) -> Any:
+        """Maps ids (...) to vectors (..., output_dim)."""
+        matrix = self.embeddings.value
+        if hasattr(matrix, "sparse_read"):  # a TensorFlow variable; once cast or traced, a tensor
+            return matrix.sparse_read(inputs)
+        return ops.take(matrix, inputs, axis=0)
+
+
+@keras.saving.register_keras_serializable(PACKAGE)
 class PositionEmbedding(keras.layers.Layer):
-    """Adds a learned vector of its position to every vector (BERT, GPT, ViT).
+    """Adds a learned vector for its position to every vector (BERT, GPT, ViT, RoBERTa).
 
     Args:
-        max_sequence_length: number of positions, P (Hugging Face: max_position_embeddings).
-        embeddings_initializer: of the (P, H) matrix.
+        max_sequence_length: the longest sequence, P (Hugging Face: max_position_embeddings, which
+            also counts the rows before `first_position`).
+        first_position: row of the matrix that the first vector of a sequence gets. RoBERTa's is 2.
+        embeddings_initializer: of the (first_position + P, H) matrix.
+
+    Example:
+        >>> layer = PositionEmbedding(512, first_position=2)
+        >>> layer(keras.ops.ones((1, 512, 8))).shape, layer.count_params() == (2 + 512) * 8
+        (TensorShape([1, 512, 8]), True)
     """
 
     def __init__(
         self,
         max_sequence_length: int,
         *,
+        first_position: int = 0,
         embeddings_initializer: Any = "uniform",
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.max_sequence_length = max_sequence_length
+        self.first_position = first_position
         self.embeddings_initializer = keras.initializers.get(embeddings_initializer)
 
     def build(self, input_shape: Any) -> None:
         """Makes the matrix, as wide as the vectors it is added to."""
         self.embeddings = self.add_weight(
             name="embeddings",
-            shape=(self.max_sequence_length, input_shape[-1]),
+            shape=(self.first_position + self.max_sequence_length, input_shape[-1]),
             initializer=self.embeddings_initializer,
         )
 
@@ -161,16 +196,16 @@ class PositionEmbedding(keras.layers.Layer):
 
         Args:
             inputs: vectors (batch, length, hidden).
-            start_index: position of the first of them, for decoding step by step.
+            start_index: position of the first of them, counted from 0, for step-by-step decoding.
 
         Returns:
             (batch, length, hidden).
 
         Raises:
-            ValueError: the length is beyond `max_sequence_length`.
+            ValueError: the sequence is longer than `max_sequence_length`.
         """
         embeddings = ops.convert_to_tensor(self.embeddings)
-        return inputs + _rows(embeddings, start_index, inputs, self)
+        return inputs + _rows(embeddings, start_index + self.first_position, inputs, self)
 
     def compute_output_spec(self, inputs: Any, *, start_index: Any = 0) -> Any:
         """The inputs' shape, in the layer's dtype."""
@@ -180,19 +215,50 @@ class PositionEmbedding(keras.layers.Layer):
         """The constructor's arguments."""
         return super().get_config() | {
             "max_sequence_length": self.max_sequence_length,
+            "first_position": self.first_position,
             "embeddings_initializer": keras.initializers.serialize(self.embeddings_initializer),
         }
 
 
 @keras.saving.register_keras_serializable(PACKAGE)
-class SinusoidalPositionEmbedding(keras.layers.Layer):
-    """Adds the paper's fixed positions: sines and cosines, interleaved.
+class IndexedPositionEmbedding(PositionEmbedding):
+    """A `PositionEmbedding` that can be given the position of each vector; same arguments."""
 
-    Their wavelengths run from 2 pi to 10000 * 2 pi. "Attention Is All You Need",
-    section 3.5. No parameters.
+    def call(self, inputs: Any, *, positions: Any = None, start_index: Any = 0) -> Any:
+        """Adds the positions' vectors.
+
+        Args:
+            inputs: vectors (batch, length, hidden).
+            positions: int32 (batch, length), each below `max_sequence_length`; by default they
+                count up from `start_index`.
+            start_index: position of the first vector of each row, counted from 0.
+
+        Returns:
+            (batch, length, hidden).
+
+        Raises:
+            ValueError: without `positions`, the sequence is longer than `max_sequence_length`.
+        """
+        if positions is None:
+            return super().call(inputs, start_index=start_index)
+        rows = positions + self.first_position
+        return inputs + ops.take(ops.convert_to_tensor(self.embeddings), rows, axis=0)
+
+    def compute_output_spec(
+        self, inputs: Any, *, positions: Any = None, start_index: Any = 0
+    ) -> Any:
+        """The inputs' shape, in the layer's dtype."""
+        return super().compute_output_spec(inputs, start_index=start_index)
+
+
+@keras.saving.register_keras_serializable(PACKAGE)
+class SinusoidalPositionEmbedding(keras.layers.Layer):
+    """Adds the Transformer's fixed positions: interleaved sines and cosines, without parameters.
+
+    The wavelengths run from 2 pi to 10000 * 2 pi. "Attention Is All You Need", section 3.5.
 
     Args:
-        max_sequence_length: the longest length that may come.
+        max_sequence_length: the longest sequence.
     """
 
     def __init__(self, max_sequence_length: int, **kwargs: Any) -> None:
@@ -200,7 +266,7 @@ class SinusoidalPositionEmbedding(keras.layers.Layer):
         self.max_sequence_length = max_sequence_length
 
     def build(self, input_shape: Any) -> None:
-        """Computes the table in float64, to be exact in float32."""
+        """Computes the table, in float64 so that it is exact in float32."""
         hidden_dim = input_shape[-1]
         if hidden_dim % 2:
             raise ValueError(f"hidden width {hidden_dim} is odd: sines and cosines come in pairs")
@@ -215,7 +281,7 @@ class SinusoidalPositionEmbedding(keras.layers.Layer):
         """Adds the vectors of positions from `start_index` on to (batch, length, hidden).
 
         Raises:
-            ValueError: the length is beyond `max_sequence_length`.
+            ValueError: the sequence is longer than `max_sequence_length`.
         """
         table = ops.convert_to_tensor(self._table, dtype=self.compute_dtype)
         return inputs + _rows(table, start_index, inputs, self)
@@ -232,10 +298,10 @@ class SinusoidalPositionEmbedding(keras.layers.Layer):
 def _rows(
     table: Any, start: Any, inputs: Any, layer: PositionEmbedding | SinusoidalPositionEmbedding
 ) -> Any:
-    """Rows of the positions that `inputs` (batch, length, hidden) fills: (length, hidden).
+    """The table's rows from `start` on, one for each position of `inputs`: (length, hidden).
 
-    Where the length is known before the graph runs it is held to the table's; in a graph with a
-    length known only at run time the slice fails instead.
+    A length that is known when the graph is built is checked here; one that is known only at run
+    time makes the slice fail.
     """
     length = inputs.shape[1]
     if isinstance(length, int) and length > layer.max_sequence_length:

@@ -5,9 +5,10 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_transformers.layers.attention import MultiHeadAttention, causal_attention_mask
+from keras_transformers.layers.attention import MultiHeadAttention
 from keras_transformers.layers.dense import PACKAGE, Activation
 from keras_transformers.layers.feed_forward import FeedForward
+from keras_transformers.layers.masks import with_causal_mask
 from keras_transformers.layers.residual import NormPosition, check_norm_position, residual
 
 __all__ = ["EncoderLayer"]
@@ -17,21 +18,19 @@ __all__ = ["EncoderLayer"]
 class EncoderLayer(keras.layers.Layer):
     """Self-attention and feed-forward, each with dropout, a residual connection and a norm.
 
-    `norm_position="post"` is the paper's `norm(x + sublayer(x))`, "pre" is
-    `x + sublayer(norm(x))`, which needs one more norm after the last layer.
-
     Args:
-        num_heads: attention heads.
-        hidden_dim: width in and out.
-        intermediate_dim: the feed-forward network's inner width.
+        num_heads: number of attention heads.
+        hidden_dim: width of inputs and outputs.
+        intermediate_dim: inner width of the feed-forward network.
         dropout: rate on the output of each sub-layer, before the residual sum.
         attention_dropout: rate on the attention probabilities.
         feed_forward_dropout: rate inside the feed-forward network.
         activation: of the feed-forward network.
-        norm_position: "pre" or "post".
+        norm_position: "post" is the paper's `norm(x + sublayer(x))`; "pre" is
+            `x + sublayer(norm(x))` and needs one more norm after the last layer.
         norm_epsilon: added to the variance.
         use_attention_bias: whether the attention's projections have biases.
-        use_causal_mask: position i sees positions 0 to i alone.
+        use_causal_mask: position i sees only positions 0 to i.
         kernel_initializer: of all matrices.
     """
 
@@ -112,7 +111,7 @@ class EncoderLayer(keras.layers.Layer):
         return_attention_scores: bool = False,
         training: bool | None = None,
     ) -> Any:
-        """One layer of encoding.
+        """Encodes all positions.
 
         Args:
             inputs: (batch, length, hidden).
@@ -125,7 +124,7 @@ class EncoderLayer(keras.layers.Layer):
             (batch, heads, length, length).
         """
         if self.use_causal_mask:
-            attention_mask = causal_and(attention_mask, ops.shape(inputs)[1])
+            attention_mask = with_causal_mask(attention_mask, ops.shape(inputs)[1])
         common: dict[str, Any] = {"norm_position": self.norm_position, "training": training}
         hidden, scores = residual(
             inputs,
@@ -149,14 +148,3 @@ class EncoderLayer(keras.layers.Layer):
         """The constructor's arguments."""
         initializer = keras.initializers.serialize(self.kernel_initializer)
         return super().get_config() | self._arguments | {"kernel_initializer": initializer}
-
-
-def causal_and(attention_mask: Any, length: Any) -> Any:
-    """The causal mask (1, length, length), and what `attention_mask` (rank 2 or 3) hides."""
-    causal = causal_attention_mask(length)
-    if attention_mask is None:
-        return causal
-    attention_mask = ops.cast(attention_mask, "bool")
-    if len(attention_mask.shape) == 2:  # (batch, key) to (batch, 1, key)
-        attention_mask = attention_mask[:, None, :]
-    return ops.logical_and(causal, attention_mask)

@@ -1,4 +1,4 @@
-"""Classes as the leaves of a binary tree: a probability is the product of the turns on its way."""
+"""Hierarchical softmax: classes are leaves of a binary tree, reached by a series of turns."""
 
 import heapq
 from collections.abc import Sequence
@@ -10,36 +10,38 @@ from keras import ops
 
 from keras_transformers.layers.dense import PACKAGE
 
+__all__ = ["HierarchicalSoftmax"]
+
 
 def huffman_paths(counts: Sequence[int]) -> list[list[tuple[int, bool]]]:
-    """The way from the root to each class in the Huffman tree of these counts.
+    """Finds the path from the root to each class in the Huffman tree of these counts.
 
-    Frequent classes stand near the root: the mean length of the ways is the least that there can
-    be (Huffman 1952). Ties are broken as fastText does.
+    Frequent classes are near the root: no binary tree has shorter paths on average (Huffman 1952).
+    Ties are broken as in fastText.
 
     Args:
-        counts: how often each class occurs; two classes or more.
+        counts: how often each class occurs, for at least two classes.
 
     Returns:
-        For each class its turns: (inner node, whether to its right). The inner nodes are numbered
-        from 0 to classes - 2, the root last.
+        For each class the turns on its path, (inner node, whether it goes right). The inner nodes
+        are numbered from 0 to classes - 2; the last one is the root.
 
     Raises:
-        ValueError: fewer than two classes, or a count below 0.
+        ValueError: fewer than two classes, or a negative count.
 
     Example:
         >>> huffman_paths([5, 1, 2])
         [[(1, True)], [(1, False), (0, False)], [(1, False), (0, True)]]
     """
     if len(counts) < 2 or min(counts) < 0:
-        raise ValueError(f"class counts {list(counts)}: give 2 or more, none below 0")
+        raise ValueError(f"class counts {list(counts)}: give at least 2, none of them negative")
     num_classes = len(counts)
-    # (count, is a leaf, order, node): of equal counts inner nodes come first, the oldest first, and
-    # of leaves the one that comes last when classes are sorted from frequent to rare.
+    # (count, is a leaf, order, node): of equal counts, inner nodes come first, the oldest one
+    # first; then leaves, the one that is last when classes are sorted from frequent to rare first.
     frequent_first = sorted(range(num_classes), key=lambda node: -counts[node])
     heap = [(counts[node], True, -rank, node) for rank, node in enumerate(frequent_first)]
     heapq.heapify(heap)
-    turns: dict[int, tuple[int, bool]] = {}  # node -> (inner node above it, whether to its right)
+    turns: dict[int, tuple[int, bool]] = {}  # node -> (its parent, whether it is the right child)
     for inner in range(num_classes - 1):
         (left_count, *_, left), (right_count, *_, right) = heapq.heappop(heap), heapq.heappop(heap)
         turns[left], turns[right] = (inner, False), (inner, True)
@@ -56,22 +58,22 @@ def huffman_paths(counts: Sequence[int]) -> list[list[tuple[int, bool]]]:
 
 @keras.saving.register_keras_serializable(PACKAGE)
 class HierarchicalSoftmax(keras.layers.Layer):
-    """Log-probabilities of classes by a Huffman tree (Joulin et al. 2016, section 2.1).
+    """Log-probabilities of classes from a Huffman tree (Joulin et al. 2016, section 2.1).
 
-    Each inner node has a vector v: from a text's vector h its way goes right with probability
-    sigmoid(v . h). The outputs are log-probabilities, which softmax leaves as they are: losses and
-    exports take them for logits. There are classes - 1 vectors and no biases, all 0 at the start,
-    where a class has probability 1 / 2^(length of its way).
+    A class's probability is the product of the turns on its path. Each inner node has a vector v,
+    and a text with vector h turns right there with probability sigmoid(v . h). Softmax does not
+    change log-probabilities, so losses and exports can use them as logits. There are classes - 1
+    vectors and no biases. All start at 0, which gives a class probability 1 / 2^(path length).
 
-    fastText goes down one way in each step of training, and spares the others. Here a step scores
-    all the nodes in one matrix product, like a flat softmax, and takes about as long: what the tree
-    gives is the model, not the time.
+    In training, fastText follows one path per step and skips the other nodes. Here a step scores
+    every node in one matrix product and takes about as long as a flat softmax: the tree changes
+    the model, but saves no time.
 
     Args:
         class_counts: how often each class occurs in training, in the order of the outputs.
 
     Raises:
-        ValueError: fewer than two classes, or a count below 0.
+        ValueError: fewer than two classes, or a negative count.
     """
 
     def __init__(self, class_counts: Sequence[int], **kwargs: Any) -> None:
@@ -79,8 +81,8 @@ class HierarchicalSoftmax(keras.layers.Layer):
         self.class_counts = [int(count) for count in class_counts]
         paths = huffman_paths(self.class_counts)
         self.num_nodes = len(paths) - 1
-        # Of each class the turns, to the left at 0 to nodes - 1, to the right from `nodes` on; ways
-        # that are shorter than the longest end with the last number, which stands for no turn.
+        # The turns of each class: a number below `nodes` is a left turn, one from `nodes` on a
+        # right turn. The last number is no turn and fills up the shorter paths.
         longest = max(len(path) for path in paths)
         self._turns = np.full((len(paths), longest), 2 * self.num_nodes, "int32")
         for turns, path in zip(self._turns, paths, strict=True):

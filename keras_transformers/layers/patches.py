@@ -1,4 +1,4 @@
-"""Images as sequences of patches, and their positions at another resolution (ViT)."""
+"""Images as sequences of patches (ViT), and position embeddings for another resolution."""
 
 from typing import Any, Literal
 
@@ -15,14 +15,14 @@ Grid = tuple[int, int]  # rows and columns of patches
 
 
 def patch_grid(image_size: int | tuple[int, int], patch_size: int) -> Grid:
-    """How many rows and columns of whole patches an image has.
+    """Counts the rows and columns of whole patches in an image.
 
     Args:
-        image_size: height and width in pixels, or one number for both.
+        image_size: (height, width) in pixels, or one number for both.
         patch_size: side of a patch in pixels.
 
     Raises:
-        ValueError: there is no whole patch.
+        ValueError: the image is smaller than a patch.
 
     Example:
         >>> patch_grid(224, 16), patch_grid((384, 384), 14)
@@ -39,11 +39,11 @@ def patch_grid(image_size: int | tuple[int, int], patch_size: int) -> Grid:
 
 @keras.saving.register_keras_serializable(PACKAGE)
 class PatchEmbedding(keras.layers.Layer):
-    """Cuts images into square patches, and maps each to a vector.
+    """Cuts images into square patches and maps each patch to a vector.
 
-    Dosovitskiy et al. 2020, section 3.1: a convolution whose stride is its kernel's size. Here it
-    is one matrix product. Patches come row by row; pixels to the right of the last whole patch and
-    below it are left out, as the convolution does: 384 / 14 leaves 6 out.
+    Dosovitskiy et al. 2020, section 3.1: a convolution whose stride is the size of its kernel,
+    computed here as one matrix product. Patches come row by row. As in the convolution, pixels to
+    the right of the last whole patch or below it are left out: with 384 / 14, 6 of them.
 
     Args:
         patch_size: side of a patch in pixels, p.
@@ -54,7 +54,7 @@ class PatchEmbedding(keras.layers.Layer):
         grid: rows and columns of patches; known once the layer is built.
 
     Raises:
-        ValueError: when built, for images without a whole patch or of unknown size.
+        ValueError: when built, for images of unknown size or smaller than a patch.
 
     Example:
         >>> PatchEmbedding(4, 8)(keras.ops.ones((2, 12, 8, 3))).shape
@@ -75,15 +75,15 @@ class PatchEmbedding(keras.layers.Layer):
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
 
     def build(self, input_shape: Any) -> None:
-        """Makes kernel and bias for images (batch, height, width, channels)."""
+        """Makes the kernel and the bias for images (batch, height, width, channels)."""
         _, height, width, channels = input_shape
         if None in (height, width, channels):
             raise ValueError(
                 f"images of shape {tuple(input_shape)}: their height, width and channels must be "
-                "known, for each position has its own embedding"
+                "known, because each position has its own embedding"
             )
         self.grid = patch_grid((height, width), self.patch_size)
-        # Keras' models let the wrong number of channels through where it is 1.
+        # Without this, Keras models accept images with 1 channel in place of any other number.
         self.input_spec = keras.layers.InputSpec(shape=(None, height, width, channels))
         self.kernel = self.add_weight(
             name="kernel",
@@ -120,10 +120,10 @@ class PatchEmbedding(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(PACKAGE)
 class ClassToken(keras.layers.Layer):
-    """Puts one learned vector before every sequence, to gather what it is about ([class])."""
+    """Puts one learned vector, [class], in front of every sequence to gather its meaning."""
 
     def build(self, input_shape: Any) -> None:
-        """Makes the vector, zeros."""
+        """Makes the vector, all zeros."""
         self.class_token = self.add_weight(
             name="class_token", shape=(input_shape[-1],), initializer="zeros"
         )
@@ -142,24 +142,24 @@ class ClassToken(keras.layers.Layer):
 def resize_positions(
     embeddings: np.ndarray, grid: Grid, new_grid: Grid, *, interpolation: Interpolation = "bilinear"
 ) -> np.ndarray:
-    """Position embeddings for another resolution, interpolated in two dimensions.
+    """Interpolates position embeddings in two dimensions, for images of another resolution.
 
-    Dosovitskiy et al. 2020, section 3.2. That of the class token stays as it is.
+    Dosovitskiy et al. 2020, section 3.2. The class token's embedding stays as it is.
 
     Args:
         embeddings: (1 + rows * columns, hidden): the class token's, then the patches' row by row.
-        grid: rows and columns that they are of.
-        new_grid: rows and columns that are wanted.
-        interpolation: "bilinear" is what the paper's code does (`scipy.ndimage.zoom`, order 1:
-            corners stay corners); "bicubic" what Hugging Face's `interpolate_pos_encoding` does
-            (PyTorch's, a = -0.75, without aligned corners).
+        grid: rows and columns of patches now.
+        new_grid: rows and columns of patches wanted.
+        interpolation: "bilinear" as in the paper's code (`scipy.ndimage.zoom`, order 1: corners
+            stay corners), or "bicubic" as in Hugging Face's `interpolate_pos_encoding` (PyTorch,
+            a = -0.75, corners not aligned).
 
     Returns:
-        (1 + new rows * new columns, hidden), in the type of `embeddings`.
+        (1 + new rows * new columns, hidden), with the dtype of `embeddings`.
 
     Raises:
-        ValueError: there are not as many embeddings as the grid has patches, and one; or an unknown
-            interpolation.
+        ValueError: the number of embeddings is not 1 + rows * columns, or the interpolation is
+            unknown.
 
     Example:
         >>> positions = np.array([[9.0], [0.0], [2.0]])  # class token, two patches
@@ -184,13 +184,13 @@ def resize_positions(
 
 
 def _bilinear(size: int, new_size: int) -> np.ndarray:
-    """What each of `size` points weighs in each of `new_size`: (new, old); ends meet ends."""
+    """The weight of each old point in each new one, with ends aligned: (new_size, size)."""
     points = np.linspace(0, size - 1, new_size)
     return np.maximum(0.0, 1.0 - np.abs(points[:, None] - np.arange(size)))
 
 
 def _bicubic(size: int, new_size: int) -> np.ndarray:
-    """The same with the four nearest points, edges of pixels meeting edges, ends repeated."""
+    """As `_bilinear`, from the four nearest points, with pixel edges aligned and ends repeated."""
     points = (np.arange(new_size) + 0.5) * size / new_size - 0.5
     matrix = np.zeros((new_size, size))
     for offset in (-1, 0, 1, 2):

@@ -1,4 +1,4 @@
-"""Which positions of a sequence count: masks and picks."""
+"""From many vectors to fewer: one per sequence, those at given positions, a mix of layers."""
 
 from typing import Any
 
@@ -7,7 +7,15 @@ from keras import ops
 
 from keras_transformers.layers.dense import PACKAGE
 
-__all__ = ["FirstTokenPooler", "GatherPositions", "PaddingMask"]
+__all__ = [
+    "FirstTokenPooler",
+    "GatherPositions",
+    "LastToken",
+    "MeanOfTokens",
+    "MeanOfWords",
+    "ScalarMix",
+    "WithoutMarkers",
+]
 
 
 @keras.saving.register_keras_serializable(PACKAGE)
@@ -27,11 +35,30 @@ class FirstTokenPooler(keras.layers.Dense):
 
 
 @keras.saving.register_keras_serializable(PACKAGE)
+class LastToken(keras.layers.Layer):
+    """Takes the vector of each row's last real token, the one that has read all the others."""
+
+    def call(self, inputs: Any, padding_mask: Any) -> Any:
+        """Maps vectors (batch, length, hidden) and a mask (batch, length) to (batch, hidden).
+
+        A row that is all padding gives its first vector.
+        """
+        places = ops.arange(ops.shape(inputs)[1])
+        # Not `ops.max`, which refuses an empty batch.
+        last = ops.argmax(ops.where(padding_mask, places[None], -1), axis=1)  # (batch,)
+        return ops.squeeze(ops.take_along_axis(inputs, last[:, None, None], axis=1), axis=1)
+
+    def compute_output_spec(self, inputs: Any, padding_mask: Any) -> Any:
+        """Shape and dtype of `call`'s result."""
+        return keras.KerasTensor((inputs.shape[0], inputs.shape[2]), dtype=inputs.dtype)
+
+
+@keras.saving.register_keras_serializable(PACKAGE)
 class GatherPositions(keras.layers.Layer):
-    """Takes some positions of each sequence."""
+    """Takes the vectors at given positions of each sequence."""
 
     def call(self, inputs: Any, positions: Any) -> Any:
-        """Vectors (batch, length, hidden) at `positions` (batch, n): (batch, n, hidden)."""
+        """Maps vectors (batch, length, hidden) and positions (batch, n) to (batch, n, hidden)."""
         batch, length, hidden = ops.shape(inputs)
         rows = ops.reshape(inputs, (-1, hidden))  # (batch * length, hidden)
         starts = ops.arange(batch, dtype=positions.dtype) * length
@@ -43,25 +70,63 @@ class GatherPositions(keras.layers.Layer):
 
 
 @keras.saving.register_keras_serializable(PACKAGE)
-class PaddingMask(keras.layers.Layer):
-    """Token ids to a padding mask: True at real tokens.
+class MeanOfTokens(keras.layers.Layer):
+    """Averages the vectors of the real tokens; zeros where there are none."""
 
-    Args:
-        pad_token_id: the id that fills up rows.
+    def call(self, vectors: Any, padding_mask: Any) -> Any:
+        """Maps (batch, length, width) and a mask (batch, length) to (batch, width)."""
+        is_real = ops.cast(padding_mask, "float32")
+        shares = is_real / ops.maximum(ops.sum(is_real, axis=1, keepdims=True), 1.0)
+        shares = ops.cast(shares, vectors.dtype)  # not earlier: bfloat16 counts only to 256
+        return ops.squeeze(ops.matmul(shares[:, None], vectors), axis=1)
+
+
+@keras.saving.register_keras_serializable(PACKAGE)
+class ScalarMix(keras.layers.Layer):
+    """ELMo's weighted sum of layers: `gamma * sum of softmax(w)_j * layer_j`.
+
+    The task trains w and gamma. At the start all layers weigh the same and gamma is 1. Peters et
+    al. 2018, equation 1.
+
+    Example:
+        >>> ScalarMix()(keras.ops.ones((2, 5, 3, 8))).shape
+        TensorShape([2, 5, 8])
     """
 
-    def __init__(self, pad_token_id: int = 0, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.pad_token_id = pad_token_id
+    def build(self, input_shape: Any) -> None:
+        """Makes one weight per layer, and gamma; mixed precision does not round them."""
+        self.weights_before_softmax = self.add_weight(
+            name="weights_before_softmax",
+            shape=(input_shape[-2],),
+            initializer="zeros",
+            autocast=False,
+        )
+        self.gamma = self.add_weight(name="gamma", shape=(), initializer="ones", autocast=False)
 
-    def call(self, token_ids: Any) -> Any:
-        """Maps (batch, length) ids to (batch, length) booleans."""
-        return ops.not_equal(token_ids, self.pad_token_id)
+    def call(self, layer_outputs: Any) -> Any:
+        """Maps (batch, tokens, layers, width) to (batch, tokens, width)."""
+        shares = ops.softmax(ops.convert_to_tensor(self.weights_before_softmax), axis=-1)
+        factors = ops.cast(shares * self.gamma, layer_outputs.dtype)  # (layers,)
+        return ops.sum(layer_outputs * factors[:, None], axis=-2)
 
-    def compute_output_spec(self, token_ids: Any) -> Any:
-        """Shape and dtype of `call`'s result."""
-        return keras.KerasTensor(token_ids.shape, dtype="bool")
 
-    def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments."""
-        return super().get_config() | {"pad_token_id": self.pad_token_id}
+@keras.saving.register_keras_serializable(PACKAGE)
+class WithoutMarkers(keras.layers.Layer):
+    """Drops ELMo's start and end markers, and sets everything after the last word to 0."""
+
+    def call(self, hidden: Any, padding_mask: Any) -> Any:
+        """Maps (batch, words + 2, width) and its mask to (batch, words, width)."""
+        # Word i is at place i + 1; it is no end marker if place i + 2 is real too.
+        return ops.where(padding_mask[:, 2:, None], hidden[:, 1:-1], ops.zeros((), hidden.dtype))
+
+
+@keras.saving.register_keras_serializable(PACKAGE)
+class MeanOfWords(keras.layers.Layer):
+    """Averages the vectors that `WithoutMarkers` gives; zeros for a text without words."""
+
+    def call(self, words: Any, padding_mask: Any) -> Any:
+        """Maps (batch, words, width) and the mask (batch, words + 2) to (batch, width)."""
+        # In float32: bfloat16 counts only to 256.
+        count = ops.sum(ops.cast(padding_mask[:, 2:], "float32"), axis=1, keepdims=True)
+        mean = ops.sum(ops.cast(words, "float32"), axis=1) / ops.maximum(count, 1.0)
+        return ops.cast(mean, words.dtype)

@@ -24,19 +24,19 @@ def residual(
     norm_position: NormPosition,
     training: bool | None,
 ) -> tuple[Any, Any]:
-    """`norm(x + dropout(sublayer(x)))` after the paper, or `x + dropout(sublayer(norm(x)))`.
+    """Computes `norm(x + dropout(sublayer(x)))` or `x + dropout(sublayer(norm(x)))`.
 
     Args:
         inputs: (batch, length, hidden).
-        sublayer: maps (batch, length, hidden) to the same shape and something by the way, such as
+        sublayer: maps (batch, length, hidden) to the same shape and something extra, such as
             attention scores.
         norm: the layer's norm.
         dropout: the dropout on the sub-layer's output.
-        norm_position: "post" for the first form, "pre" for the second.
+        norm_position: "post" for the first form (the paper), "pre" for the second.
         training: whether dropout acts.
 
     Returns:
-        (batch, length, hidden), and what the sub-layer gave by the way.
+        (batch, length, hidden), and the sub-layer's extra.
     """
     if norm_position == "pre":
         outputs, extra = sublayer(norm(inputs))

@@ -1,13 +1,11 @@
 """BERT: Devlin et al. 2018, "BERT: Pre-training of Deep Bidirectional Transformers".
 
-The sizes are the paper's two and the 24 compact ones of Turc et al. 2019, "Well-Read Students
-Learn Better"; `bert` builds any other shape, MiniLM's for one. A model is an encoder with its
+The named sizes are the paper's two and the 24 compact ones of Turc et al. 2019, "Well-Read Students
+Learn Better"; `bert` builds any other shape, such as MiniLM's. A model is an encoder with its
 pooler; `keras_transformers.models.heads` puts a task on top.
 """
 
 import functools
-from collections.abc import Callable
-from typing import Any
 
 import keras
 
@@ -18,7 +16,7 @@ from keras_transformers.layers import (
     TokenEmbedding,
 )
 from keras_transformers.layers.dense import Activation
-from keras_transformers.models.entry import ModelCard
+from keras_transformers.models.entry import Entry, named_factory
 
 _PAPER = "Devlin et al. 2018, https://arxiv.org/abs/1810.04805"
 _COMPACT_PAPER = "Turc et al. 2019, https://arxiv.org/abs/1908.08962"
@@ -63,8 +61,8 @@ def bert(
 
     Args:
         vocabulary_size: number of tokens, V.
-        num_layers: encoder layers, L (Hugging Face: num_hidden_layers).
-        num_heads: attention heads, A (Hugging Face: num_attention_heads).
+        num_layers: number of encoder layers, L (Hugging Face: num_hidden_layers).
+        num_heads: number of attention heads, A (Hugging Face: num_attention_heads).
         hidden_dim: width, H (Hugging Face: hidden_size).
         intermediate_dim: inner width of the feed-forward networks; 4 H by default.
         max_sequence_length: number of learned positions, P.
@@ -83,7 +81,7 @@ def bert(
         (batch, length, H), `pooled_output` (batch, H).
 
     Raises:
-        ValueError: `hidden_dim` is no multiple of `num_heads`.
+        ValueError: `hidden_dim` is not a multiple of `num_heads`.
 
     Example:
         >>> model = bert(vocabulary_size=100, num_layers=2, num_heads=2, hidden_dim=8)
@@ -145,77 +143,14 @@ def num_parameters(
     max_sequence_length: int = 512,
     num_segments: int = 2,
 ) -> int:
-    """The count of `bert` with these arguments by arithmetic, without building it."""
+    """Computes the parameter count of `bert` with these arguments, without building it."""
     h, i = hidden_dim, intermediate_dim or 4 * hidden_dim
     embeddings = (vocabulary_size + max_sequence_length + num_segments) * h + 2 * h
     layer = (4 * h * h + 4 * h) + 2 * h + (2 * h * i + i + h) + 2 * h
     return embeddings + num_layers * layer + h * h + h
 
 
-def _named(model_name: str) -> Callable[..., keras.Model]:
-    """The factory of one size."""
-    size: dict[str, Any] = SIZES[model_name]
-
-    def factory(
-        *,
-        vocabulary_size: int = 30522,
-        max_sequence_length: int = 512,
-        dropout: float = 0.1,
-        attention_dropout: float = 0.1,
-        activation: Activation = "gelu",
-        name: str = model_name,
-    ) -> keras.Model:
-        return bert(
-            **size,
-            vocabulary_size=vocabulary_size,
-            max_sequence_length=max_sequence_length,
-            dropout=dropout,
-            attention_dropout=attention_dropout,
-            activation=activation,
-            name=name,
-        )
-
-    factory.__name__ = factory.__qualname__ = model_name
-    factory.__doc__ = (
-        f"BERT with {size['num_layers']} layers, {size['num_heads']} heads and width "
-        f"{size['hidden_dim']}, random weights; the arguments are those of `bert`."
-    )
-    return factory
-
-
-bert_tiny = _named("bert_tiny")
-bert_mini = _named("bert_mini")
-bert_small = _named("bert_small")
-bert_medium = _named("bert_medium")
-bert_base = _named("bert_base")
-bert_large = _named("bert_large")
-
-bert_l2_h128 = _named("bert_l2_h128")
-bert_l2_h256 = _named("bert_l2_h256")
-bert_l2_h512 = _named("bert_l2_h512")
-bert_l2_h768 = _named("bert_l2_h768")
-bert_l4_h128 = _named("bert_l4_h128")
-bert_l4_h256 = _named("bert_l4_h256")
-bert_l4_h512 = _named("bert_l4_h512")
-bert_l4_h768 = _named("bert_l4_h768")
-bert_l6_h128 = _named("bert_l6_h128")
-bert_l6_h256 = _named("bert_l6_h256")
-bert_l6_h512 = _named("bert_l6_h512")
-bert_l6_h768 = _named("bert_l6_h768")
-bert_l8_h128 = _named("bert_l8_h128")
-bert_l8_h256 = _named("bert_l8_h256")
-bert_l8_h512 = _named("bert_l8_h512")
-bert_l8_h768 = _named("bert_l8_h768")
-bert_l10_h128 = _named("bert_l10_h128")
-bert_l10_h256 = _named("bert_l10_h256")
-bert_l10_h512 = _named("bert_l10_h512")
-bert_l10_h768 = _named("bert_l10_h768")
-bert_l12_h128 = _named("bert_l12_h128")
-bert_l12_h256 = _named("bert_l12_h256")
-bert_l12_h512 = _named("bert_l12_h512")
-bert_l12_h768 = _named("bert_l12_h768")
-
-# Exact counts of encoder and pooler with V = 30,522, P = 512, T = 2.
+# Exact counts of the encoder with its pooler for V = 30,522, P = 512, T = 2.
 _NUM_PARAMETERS = {
     "bert_tiny": 4_385_920,
     "bert_mini": 11_170_560,
@@ -251,9 +186,15 @@ _NUM_PARAMETERS = {
 _PAPER_FIGURES = {"bert_base": "110M", "bert_large": "340M"}
 
 MODELS = {
-    name: ModelCard(
+    name: Entry(
         name=name,
-        factory=globals()[name],
+        factory=named_factory(
+            bert,
+            name,
+            {**size, "vocabulary_size": 30522},
+            summary=f"BERT with {size['num_layers']} layers, {size['num_heads']} heads and width "
+            f"{size['hidden_dim']}, with random weights.",
+        ),
         num_parameters=_NUM_PARAMETERS[name],
         paper=_PAPER if name in _PAPER_FIGURES else _COMPACT_PAPER,
         paper_figure=_PAPER_FIGURES.get(name, ""),

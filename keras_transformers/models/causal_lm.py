@@ -1,4 +1,4 @@
-"""How a model that reads from left to right goes on with a text: a pass over it, then steps."""
+"""The model that `keras_transformers.models.gpt` builds, and how it continues a text."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_transformers.layers.cache import KeysValues, empty_cache, extend_cache
+from keras_transformers.layers.attention import KeysValues, empty_cache, extend_cache
 from keras_transformers.layers.dense import PACKAGE
 from keras_transformers.layers.residual import residual
 
@@ -15,37 +15,37 @@ Step = Callable[[Any, Any, Any], tuple[Any, Any]]
 
 @keras.saving.register_keras_serializable(PACKAGE)
 class CausalLM(keras.Model):
-    """A functional model made by `gpt.causal_lm`, which can also go on with a text step by step."""
+    """The functional model that `gpt.gpt` builds; it can also continue a text step by step."""
 
     def start_decoding(
         self, token_ids: Any, padding_mask: Any = None, *, max_length: int | None = None
     ) -> tuple[Step, Any, Any]:
-        """Reads prompts in one pass and gives what `keras_transformers.decoding` needs.
+        """Reads prompts in one pass and returns what `keras_transformers.decoding` needs.
 
             greedy_search(*model.start_decoding(prompts), end_token_id=0, max_length=20,
                           growing_axis=2)
 
         Args:
-            token_ids: int32 (batch, prompt), each row at least one token; a text from nothing
-                begins with the token that documents begin with.
+            token_ids: int32 (batch, prompt), at least one token per row; for a text without a
+                prompt, the token that documents start with.
             padding_mask: bool (batch, prompt), True at real tokens, which come first in each row;
-                all by default.
-            max_length: number of steps at most, which makes every shape static (XLA). By default
-                the cache grows along axis 2 by a position a step: less work on a CPU.
+                by default all tokens are real.
+            max_length: the largest number of steps; it makes every shape static (XLA). By default
+                the cache grows along axis 2 by one position per step, which is less work on a CPU.
 
         Returns:
             `step(token_ids (rows,), index (), cache) -> (logits (rows, vocabulary), cache)`, where
-            rows is any multiple of batch, a prompt's beams side by side and index 0 the first
-            step; the last token of each prompt (batch,), which the first step is fed; and the
-            cache that the others left, a structure of tensors whose first axis is batch.
+            rows is a multiple of batch with each prompt's beams side by side, and index 0 is the
+            first step; each prompt's last token (batch,), which the first step is fed; and the
+            cache of the tokens before it, a structure of tensors whose first axis is batch.
         """
         layers = self.decoder_layers()
         last_position = self.get_layer("position_embedding").max_sequence_length - 1
         batch, length = ops.shape(token_ids)
         if padding_mask is None:
             padding_mask = ops.ones_like(token_ids, dtype="bool")
-        # Prompts are moved to the right, so that all end in the same column and the cache of all
-        # grows alike. What is left of them is never seen, and takes no positions.
+        # Prompts are moved to the right, so that all end in the same column and every cache grows
+        # in step. What is left of a prompt is never seen and takes no positions.
         num_empty = length - ops.sum(ops.cast(padding_mask, "int32"), axis=1)  # (batch,)
         positions = ops.arange(length)[None, :] - num_empty[:, None]  # (batch, prompt)
         token_ids = ops.take_along_axis(token_ids, ops.maximum(positions, 0), axis=1)
@@ -57,7 +57,7 @@ class CausalLM(keras.Model):
             column = index + length - 1  # of the token that is fed
             columns = ops.arange(column + 1 if max_length is None else length - 1 + max_length)
             visible = ops.logical_and(columns[None] >= first[:, None], columns[None] <= column)
-            # A row that is complete is fed on until the longest one is, past its last position.
+            # A finished row is still fed until the longest one ends, maybe past the last position.
             position = ops.minimum(column - first, last_position)
             hidden = self._embed(token_ids[:, None], position[:, None])  # (rows, 1, hidden)
             write_at = None if max_length is None else column
@@ -95,7 +95,7 @@ class CausalLM(keras.Model):
         return self.get_layer("token_embedding")(hidden, reverse=True)
 
     def decoder_layers(self) -> list[Any]:
-        """Its `EncoderLayer`s, the first one first."""
+        """The model's `EncoderLayer`s, in order."""
         prefix = "decoder_layer_"
         layers = [layer for layer in self.layers if layer.name.startswith(prefix)]
         return sorted(layers, key=lambda layer: int(layer.name.removeprefix(prefix)))
@@ -104,14 +104,14 @@ class CausalLM(keras.Model):
 def _run(
     layers: list[Any], hidden: Any, cache: Any, visible: Any, index: Any = None
 ) -> tuple[Any, tuple[KeysValues, ...]]:
-    """All layers on positions that follow those in the cache: what the model's call does there.
+    """Runs all layers on the positions after those in the cache, as the model's call would.
 
     Args:
         layers: `EncoderLayer`s.
         hidden: vectors of the new positions (rows, new, hidden).
-        cache: keys and values of the positions before, one pair a layer.
-        visible: which keys, old and new, are seen: see `MultiHeadAttention.call`.
-        index: where in a cache of fixed length the new position goes; None where it grows.
+        cache: keys and values of the earlier positions, one pair per layer.
+        visible: mask over old and new keys; see `MultiHeadAttention.call`.
+        index: where the new position goes in a cache of fixed length; None if the cache grows.
     """
     extended = []
     for layer, layer_cache in zip(layers, cache, strict=True):

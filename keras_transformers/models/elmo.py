@@ -1,36 +1,31 @@
 """ELMo: Peters et al. 2018, "Deep contextualized word representations", as bilm-tf has it.
 
-A bidirectional language model of words that are spelled: convolutions over characters, highways,
-then two stacks of LSTMs with projections, one reading on, one reading back. `elmo` is the encoder,
-`language_model` trains it, `features` gives its word vectors to the heads of
-`keras_transformers.models.heads`.
+A bidirectional language model that reads words by their characters: convolutions and highways over
+the characters, then two stacks of LSTMs with projections, one forward and one backward. `elmo`
+builds the encoder, `language_model` trains it, and `features` turns it into word vectors for the
+heads of `keras_transformers.models.heads`.
 
-Every call starts from zero states. bilm-tf carries its states from batch to batch, so that there
-the vectors of a sentence depend a little on what was read before it; here they do not. Weights are
+Every call starts from zero states. bilm-tf carries its states from batch to batch, so there the
+vectors of a sentence depend a little on what was read before it; here they do not. The weights are
 the same.
 """
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import keras
 from keras import ops
 
-from keras_transformers.layers.char_cnn import (
-    CharacterCNN,
-    CharacterMask,
-    CnnActivation,
-    Highway,
-)
+from keras_transformers.layers import CharacterMask, MeanOfWords, ScalarMix, WithoutMarkers
+from keras_transformers.layers.char_cnn import CharacterCNN, CnnActivation, Highway
 from keras_transformers.layers.dense import RowDense
 from keras_transformers.layers.recurrent.cells import Recurrent
-from keras_transformers.layers.scalar_mix import MeanOfWords, ScalarMix, WithoutMarkers
-from keras_transformers.models.entry import ModelCard
+from keras_transformers.models.entry import Entry, named_factory
 
 _PAPER = "Peters et al. 2018, https://arxiv.org/abs/1802.05365"
 
-# Width in characters and number of filters; the same in all sizes.
+# (width in characters, number of filters); the same in all sizes.
 FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))
 SIZES: dict[str, dict[str, Any]] = {
     "elmo_original": {"lstm_dim": 4096, "projection_dim": 512, "num_highways": 2},
@@ -60,31 +55,30 @@ def elmo(
 
     Args:
         lstm_dim: width of the LSTMs' memory.
-        projection_dim: width p of their outputs and of what enters them; no projection where it is
-            `lstm_dim`.
-        num_highways: between convolutions and LSTMs.
-        num_layers: LSTMs in each direction.
-        filters: width in characters and number of filters of each convolution.
+        projection_dim: width p of their inputs and outputs; if it equals `lstm_dim` there is no
+            projection.
+        num_highways: number of highways between the convolutions and the LSTMs.
+        num_layers: number of LSTMs in each direction.
+        filters: (width in characters, number of filters) of each convolution.
         activation: of the convolutions, "relu" or "tanh".
-        num_characters: character ids: 256 bytes, five marks, and 0 for padding.
-        max_characters: places that a word has, two of them for its marks.
+        num_characters: number of character ids: 256 bytes, five marks, and 0 for padding.
+        max_characters: places in a word, two of them for its marks.
         character_dim: width of the character embeddings.
-        use_skip_connections: every LSTM but the first adds its inputs to its outputs.
+        use_skip_connections: whether every LSTM but the first adds its inputs to its outputs.
         cell_clip: bound on the LSTMs' memory; None for none.
         projection_clip: bound on the projected outputs; None for none.
-        dropout: rate on what enters each LSTM; give 0 to a model that is loaded to be used.
+        dropout: rate on the inputs of each LSTM; give 0 if the model is not to be trained.
         name: of the model.
 
     Returns:
         A functional model. Input: `character_ids` int32 (batch, tokens, max_characters), as
-        `tokenizers.characters.CharacterTokenizer` makes them, with markers of begin and end, and 0
-        for tokens that are padding. Output: `layer_outputs` (batch, tokens, num_layers + 1, 2 p):
-        first the word from its characters alone, twice, then each LSTM layer's forward and
-        backward outputs, 0 at padding.
+        `tokenizers.characters.CharacterTokenizer` makes them, with start and end markers, and 0 for
+        padding. Output: `layer_outputs` (batch, tokens, num_layers + 1, 2 p): first the word's
+        vector from its characters, twice, then the forward and backward outputs of each LSTM layer;
+        0 at padding.
 
     Raises:
-        ValueError: an unknown activation, filters that no word is wide enough for, or a projection
-            that widens.
+        ValueError: an unknown activation, a filter wider than a word, or a projection that widens.
 
     Example:
         >>> model = elmo(lstm_dim=8, projection_dim=4, num_highways=1, filters=[(1, 3), (2, 5)])
@@ -148,7 +142,7 @@ def elmo(
 def language_model(
     encoder: keras.Model, softmax: keras.layers.Layer, *, name: str | None = None
 ) -> keras.Model:
-    """The encoder as it is trained: each direction predicts the word that it reads next.
+    """Adds the training objective: each direction predicts the word that it reads next.
 
     Args:
         encoder: from `elmo`.
@@ -158,11 +152,10 @@ def language_model(
 
     Returns:
         A functional model. Inputs: `character_ids`, and `token_ids` int32 (batch, tokens), the same
-        words as ids of the output vocabulary, markers included. Outputs, cross-entropies in nats:
-        `forward_loss` (batch, tokens - 1), at place i of word i + 1 after words 0 to i;
-        `backward_loss` (batch, tokens - 1), at place i of word i after all that follow it. Those of
-        a row of n tokens count up to place n - 2, in both directions: weigh them by
-        `padding_mask[:, 1:]`.
+        words as ids of the output vocabulary, markers included. Outputs, cross-entropies in nats,
+        each (batch, tokens - 1): place i of `forward_loss` is word i + 1 given words 0 to i; place
+        i of `backward_loss` is word i given all that follow it. In a row of n tokens the places up
+        to n - 2 count, in both directions: weight them by `padding_mask[:, 1:]`.
     """
     token_ids = keras.Input((None,), dtype="int32", name="token_ids")
     top = encoder.output["layer_outputs"][:, :, -1]  # (batch, tokens, 2 p)
@@ -185,18 +178,18 @@ def language_model(
 def features(
     encoder: keras.Model, *, dropout: float = 0.5, freeze: bool = True, name: str | None = None
 ) -> keras.Model:
-    """Word vectors for a task: a trained mix of the layers, which heads go on top of.
+    """Builds word vectors for a task's head: a trained mix of the encoder's layers.
 
     Args:
-        encoder: from `elmo`; its layers are used as they are.
+        encoder: from `elmo`; the new model shares its layers.
         dropout: rate on the word vectors.
-        freeze: keep the encoder's weights as they are. This sets its layers' `trainable`.
+        freeze: whether to keep the encoder's weights; this sets `trainable` on its layers.
         name: of the model, "<encoder>_features" by default.
 
     Returns:
-        A functional model with the encoder's input, and the outputs `sequence_output` (batch,
-        tokens - 2, 2 p), of the words without the markers, and `pooled_output` (batch, 2 p), their
-        mean, before dropout; 0 at padding and for a text without words.
+        A functional model with the encoder's input and two outputs: `sequence_output` (batch,
+        tokens - 2, 2 p), the words without their markers, and `pooled_output` (batch, 2 p), their
+        mean before dropout. Both are 0 at padding and for a text without words.
     """
     if freeze:
         for layer in encoder.layers:
@@ -225,7 +218,7 @@ def num_parameters(
     num_characters: int = 262,
     character_dim: int = 16,
 ) -> int:
-    """The count of `elmo` with these arguments by arithmetic, without building it."""
+    """Computes the parameter count of `elmo` with these arguments, without building it."""
     d, p = lstm_dim, projection_dim
     n = sum(number for _, number in filters)
     convolutions = sum(width * character_dim * number + number for width, number in filters)
@@ -240,28 +233,7 @@ def num_parameters(
     )
 
 
-def _named(model_name: str) -> Callable[..., keras.Model]:
-    """The factory of one size."""
-    size = SIZES[model_name]
-
-    def factory(
-        *, num_characters: int = 262, dropout: float = 0.1, name: str = model_name
-    ) -> keras.Model:
-        return elmo(**size, num_characters=num_characters, dropout=dropout, name=name)
-
-    factory.__name__ = factory.__qualname__ = model_name
-    factory.__doc__ = (
-        f"ELMo with LSTMs of {size['lstm_dim']} projected to {size['projection_dim']} and "
-        f"{size['num_highways']} highways, random weights; the arguments are those of `elmo`."
-    )
-    return factory
-
-
-elmo_original = _named("elmo_original")
-elmo_medium = _named("elmo_medium")
-elmo_small = _named("elmo_small")
-
-# Exact counts with 262 character ids; bilm-tf in training has 261, without padding's, 16 less.
+# Exact counts with 262 character ids. In training, bilm-tf has no id for padding: 16 less.
 _NUM_PARAMETERS = {
     "elmo_original": 93_600_864,
     "elmo_medium": 28_027_744,
@@ -269,9 +241,15 @@ _NUM_PARAMETERS = {
 }
 
 MODELS = {
-    name: ModelCard(
+    name: Entry(
         name=name,
-        factory=globals()[name],
+        factory=named_factory(
+            elmo,
+            name,
+            size,
+            summary=f"ELMo with LSTMs of {size['lstm_dim']} projected to "
+            f"{size['projection_dim']} and {size['num_highways']} highways, with random weights.",
+        ),
         num_parameters=_NUM_PARAMETERS[name],
         paper=_PAPER,
         symbols={"D": size["lstm_dim"], "H": size["projection_dim"], "F": 2048},

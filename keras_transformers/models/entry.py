@@ -1,25 +1,28 @@
-"""What the registry knows of a named model."""
+"""Entries of the registry: what it knows about a named model, and how a named factory is made."""
 
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import keras
 
 
 @dataclass(frozen=True)
-class ModelCard:
+class Entry:
     """A named model: how to build it, its exact size, and where it comes from.
 
     Attributes:
-        name: what `create_model` takes, "bert_base".
-        factory: builds it; all its arguments are keyword-only and have defaults.
+        name: what `create_model` takes, such as "bert_base".
+        factory: builds it; every argument is keyword-only and has a default.
         num_parameters: exact count with the factory's defaults; tied weights count once.
         paper: where the model was described.
-        paper_figure: the parameter count printed there, "110M"; empty when it prints none.
-        paper_note: why the exact count and the printed figure differ; empty when they agree.
-        symbols: letter of a formula -> value with the factory's defaults, {"V": 30522, "H": 768}.
-        count: the exact count by arithmetic, without building; takes `vocabulary_size` and has the
-            factory's defaults.
+        paper_figure: the parameter count printed there, such as "110M"; empty if there is none.
+        paper_note: why the exact count and the printed figure differ; empty if they agree.
+        symbols: letters of formulas and their values with the factory's defaults, such as
+            {"V": 30522, "H": 768}.
+        count: computes the exact count without building the model. It takes the sizes that change
+            the count, such as `vocabulary_size`; their defaults are the factory's.
     """
 
     name: str
@@ -30,3 +33,49 @@ class ModelCard:
     paper_note: str = ""
     symbols: Mapping[str, int] = field(default_factory=dict)
     count: Callable[..., int] | None = None
+
+
+def named_factory(
+    builder: Callable[..., keras.Model], name: str, defaults: Mapping[str, Any], *, summary: str
+) -> Callable[..., keras.Model]:
+    """Makes the factory of one size: `builder` with that size as its defaults.
+
+    The factory has an explicit signature, so that a misspelt argument fails at the call and `help`
+    shows every argument with its default.
+
+    Args:
+        builder: a family's builder; all its arguments are keyword-only.
+        name: of the factory, and by default of the models it builds.
+        defaults: the size: values for some of the builder's arguments.
+        summary: first line of the factory's docstring; the builder's arguments follow.
+
+    Raises:
+        TypeError: `defaults` leaves a required argument out, or the builder lacks one of them.
+    """
+    values = {**defaults, "name": name}
+    signature = inspect.signature(builder)
+    parameters = [
+        parameter.replace(default=values.get(parameter.name, parameter.default))
+        for parameter in signature.parameters.values()
+    ]
+    signature = signature.replace(parameters=parameters)
+    signature.bind_partial(**values)
+    missing = [each.name for each in parameters if each.default is inspect.Parameter.empty]
+    if missing:
+        raise TypeError(f"{name}: no default for {', '.join(missing)} of {builder.__name__}")
+
+    def factory(**arguments: Any) -> keras.Model:
+        try:
+            signature.bind(**arguments)
+        except TypeError as error:
+            raise TypeError(
+                f"{name}() {error}; it takes {', '.join(signature.parameters)}"
+            ) from None
+        return builder(**{**values, **arguments})
+
+    factory.__name__ = factory.__qualname__ = name
+    factory.__module__ = builder.__module__
+    factory.__signature__ = signature  # type: ignore[attr-defined]
+    details = (inspect.getdoc(builder) or "").partition("\n\n")[2].partition("\n\nExample:")[0]
+    factory.__doc__ = f"{summary}\n\n{details}"
+    return factory

@@ -1,8 +1,8 @@
 """fastText: Joulin et al. 2016, "Bag of Tricks for Efficient Text Classification".
 
 A text is the mean of the vectors of its words and n-grams (Bojanowski et al. 2017 for those of
-characters), and a linear layer classifies it: what every slower classifier has to beat.
-`tokenizers.NgramTokenizer` makes the ids, one for each word of a dictionary, and one for each
+characters), and a linear layer classifies it. Every slower classifier has to beat that.
+`tokenizers.NgramTokenizer` makes the ids: one for each word of a dictionary, and one for each
 bucket that n-grams are hashed into.
 
     tokenizer = NgramTokenizer.train(texts, word_ngrams=2)
@@ -10,10 +10,10 @@ bucket that n-grams are hashed into.
     model = heads.classifier(encoder, num_classes, dropout=0.0)
     model.compile(keras.optimizers.SGD(1.6), loss={"logits": TokenCrossentropy()})
 
-Train it with `keras.optimizers.SGD` without momentum, as fastText does, its learning rate falling
-linearly to 0: that moves the rows of a batch alone, where an optimizer with moments goes through
-millions that no text of the batch has. fastText steps after every text, so its learning rate is
-that of batches of one: multiply it by the batch size.
+Train it as fastText does, with `keras.optimizers.SGD` without momentum and a learning rate that
+falls linearly to 0. That updates only the rows of a batch; an optimizer with moments updates
+millions of rows that no text of the batch uses. fastText steps after every text, so its learning
+rates are for batches of one: multiply them by the batch size.
 """
 
 import functools
@@ -21,36 +21,32 @@ from collections.abc import Sequence
 
 import keras
 
-from keras_transformers.layers.bags import MeanOfTokens, RowEmbedding
-from keras_transformers.layers.hierarchical_softmax import HierarchicalSoftmax
-from keras_transformers.models.entry import ModelCard
-from keras_transformers.models.heads import encoder_parts as head_parts
+from keras_transformers.layers import HierarchicalSoftmax, MeanOfTokens, RowEmbedding
+from keras_transformers.models.entry import Entry, named_factory
+from keras_transformers.models.heads import encoder_parts
 
 _PAPER = "Joulin et al. 2016, https://arxiv.org/abs/1607.01759"
 
-# The vocabulary is 100,000 words, and the buckets: 2,000,000 and 100 dimensions are the fasttext
-# program's defaults, 10,000,000 (for pairs of words) and 10 dimensions the paper's.
+# Each vocabulary is 100,000 words and the buckets. 2,000,000 buckets and 100 dimensions are the
+# fasttext program's defaults; 10,000,000 (for pairs of words) and 10 dimensions are the paper's.
 SIZES: dict[str, dict[str, int]] = {
-    "fasttext": {"vocabulary_size": 2_100_000, "embedding_dim": 100},
+    "fasttext_base": {"vocabulary_size": 2_100_000, "embedding_dim": 100},
     "fasttext_10": {"vocabulary_size": 10_100_000, "embedding_dim": 10},
 }
 
 
 def fasttext(
     *,
-    vocabulary_size: int = 2_100_000,
+    vocabulary_size: int,
     embedding_dim: int = 100,
     name: str = "fasttext",
 ) -> keras.Model:
     """Builds the part below the classifier: a table of vectors, and their mean.
 
     `heads.classifier(encoder, num_classes, dropout=0.0)` puts the linear layer on top, with biases
-    and small random weights where fastText has no biases and zeros; `hierarchical_classifier` the
-    hierarchical one. With V words, B buckets, H dimensions and C classes they have
-
-        (V + B) H + H C + C        and        (V + B) H + H (C - 1)
-
-    parameters.
+    and small random weights (fastText has no biases and starts at zero). `hierarchical_classifier`
+    puts a hierarchical softmax on top. With V words, B buckets, H dimensions and C classes, they
+    have (V + B) H + H C + C and (V + B) H + H (C - 1) parameters.
 
     Args:
         vocabulary_size: words and buckets together, V + B.
@@ -58,12 +54,12 @@ def fasttext(
         name: of the model.
 
     Returns:
-        A functional model. Inputs: `token_ids` int32 (batch, length), `padding_mask` bool
-        (batch, length), True at real ids; their order does not matter, and there may be any number
-        of them. Output: `pooled_output` (batch, H), zeros for a row without real ids.
+        A functional model. Inputs: `token_ids` int32 (batch, length) of any length, in any order;
+        `padding_mask` bool (batch, length), True at real ids. Output: `pooled_output` (batch, H),
+        zeros for a row without real ids.
 
     Raises:
-        ValueError: no ids, or no dimensions.
+        ValueError: `vocabulary_size` or `embedding_dim` is below 1.
 
     Example:
         >>> fasttext(vocabulary_size=30, embedding_dim=4).count_params()
@@ -71,9 +67,9 @@ def fasttext(
     """
     if vocabulary_size < 1 or embedding_dim < 1:
         raise ValueError(
-            f"vocabulary_size={vocabulary_size}, embedding_dim={embedding_dim}: give 1 at least"
+            f"vocabulary_size={vocabulary_size}, embedding_dim={embedding_dim}: give at least 1"
         )
-    # In float32 whatever the policy: each step would cast millions of rows to read some hundreds.
+    # In float32 whatever the policy: else each step casts millions of rows to read some hundreds.
     token_ids = keras.Input((None,), dtype="int32", name="token_ids")
     padding_mask = keras.Input((None,), dtype="bool", name="padding_mask")
     vectors = RowEmbedding(
@@ -93,20 +89,10 @@ def fasttext(
     )
 
 
-def fasttext_10(
-    *,
-    vocabulary_size: int = 10_100_000,
-    embedding_dim: int = 10,
-    name: str = "fasttext_10",
-) -> keras.Model:
-    """`fasttext` in the paper's size: 10 dimensions, 10,000,000 buckets for pairs of words."""
-    return fasttext(vocabulary_size=vocabulary_size, embedding_dim=embedding_dim, name=name)
-
-
 def hierarchical_classifier(
     encoder: keras.Model, class_counts: Sequence[int], *, name: str | None = None
 ) -> keras.Model:
-    """Classification by a Huffman tree of the classes, `loss="hs"` of fastText.
+    """Classifies with a Huffman tree of the classes, fastText's `loss="hs"`.
 
     Args:
         encoder: a model with the output `pooled_output` (batch, hidden).
@@ -115,12 +101,12 @@ def hierarchical_classifier(
 
     Returns:
         A functional model with the encoder's inputs and the output `logits` (batch, classes) in
-        float32, which are log-probabilities, see `HierarchicalSoftmax`.
+        float32. They are log-probabilities; see `HierarchicalSoftmax`.
 
     Raises:
-        ValueError: fewer than two classes, a count below 0, or an encoder without that output.
+        ValueError: fewer than two classes, a negative count, or an encoder without that output.
     """
-    pooled = head_parts.named_output(encoder, "pooled_output")
+    pooled = encoder_parts.named_output(encoder, "pooled_output")
     logits = HierarchicalSoftmax(class_counts, dtype="float32", name="logits")(pooled)
     return keras.Model(
         encoder.input, {"logits": logits}, name=name or f"{encoder.name}_hierarchical_classifier"
@@ -128,21 +114,26 @@ def hierarchical_classifier(
 
 
 def num_parameters(*, vocabulary_size: int, embedding_dim: int) -> int:
-    """The count of `fasttext` with these arguments by arithmetic, without building it."""
+    """Computes the parameter count of `fasttext` with these arguments, without building it."""
     return vocabulary_size * embedding_dim
 
 
+_NUM_PARAMETERS = {"fasttext_base": 210_000_000, "fasttext_10": 101_000_000}
+
 MODELS = {
-    name: ModelCard(
+    name: Entry(
         name=name,
-        factory=factory,
-        num_parameters=count,
+        factory=named_factory(
+            fasttext,
+            name,
+            size,
+            summary=f"fastText's table of {size['vocabulary_size']:,} vectors of "
+            f"{size['embedding_dim']} numbers, with random weights.",
+        ),
+        num_parameters=_NUM_PARAMETERS[name],
         paper=_PAPER,
-        symbols={"V": SIZES[name]["vocabulary_size"], "H": SIZES[name]["embedding_dim"]},
-        count=functools.partial(num_parameters, **SIZES[name]),
+        symbols={"V": size["vocabulary_size"], "H": size["embedding_dim"]},
+        count=functools.partial(num_parameters, **size),
     )
-    for name, factory, count in (
-        ("fasttext", fasttext, 210_000_000),
-        ("fasttext_10", fasttext_10, 101_000_000),
-    )
+    for name, size in SIZES.items()
 }

@@ -1,8 +1,7 @@
-"""A frozen encoder's layers as features, and a BiLSTM that reads them: BERT without fine-tuning.
+"""BERT without fine-tuning: a frozen encoder's layers as features, and a BiLSTM that reads them.
 
-Devlin et al. 2018, section 5.3 and table 7. The encoder runs once over the data (`layer_features`);
-what is trained reads its outputs (`feature_reader`, with any head of tokens on top); `join` makes
-one model of both again, to be exported.
+Devlin et al. 2018, section 5.3 and table 7. `layer_features` runs once over the data. Its outputs
+train a `feature_reader` with a token head on top. `join` makes one model of both, for export.
 """
 
 import re
@@ -10,8 +9,8 @@ from typing import Any, Literal
 
 import keras
 
-from keras_transformers.layers.recurrent.encoder import RecurrentEncoder
-from keras_transformers.layers.scalar_mix import ScalarMix
+from keras_transformers.layers import ScalarMix
+from keras_transformers.layers.recurrent import RecurrentEncoder
 
 # The rows of the paper's table 7.
 LayerChoice = Literal[
@@ -27,20 +26,20 @@ LayerChoice = Literal[
 def layer_features(
     encoder: keras.Model, layers: LayerChoice | int = "concat_last_4"
 ) -> keras.Model:
-    """The outputs of some of an encoder's layers.
+    """Builds a model whose output is some of an encoder's layers.
 
     Args:
-        encoder: with layers `embeddings_dropout` (or `embeddings_norm`) and `encoder_layer_0`, 1,
-            ... as `models.bert.bert` has.
-        layers: one of table 7's rows, "weighted_sum_all" being all layers but the embeddings; or
-            the number of one layer, 0 the embeddings, 1 the first layer.
+        encoder: a model with the layers `embeddings_dropout` (or `embeddings_norm`) and
+            `encoder_layer_0`, 1, ..., such as `models.bert.bert` builds.
+        layers: a row of table 7, where "weighted_sum_all" is every layer but the embeddings; or
+            the number of one layer, 0 for the embeddings, 1 for the first layer.
 
     Returns:
-        A functional model with the encoder's inputs and the output `features`, (batch, length,
+        A functional model with the encoder's inputs and the output `features` (batch, length,
         chosen layers, hidden).
 
     Raises:
-        ValueError: a choice that is unknown, or a layer that the encoder does not have.
+        ValueError: an unknown choice, or a layer that the encoder lacks.
     """
     outputs = _layer_outputs(encoder)
     last = len(outputs) - 1
@@ -74,15 +73,15 @@ def feature_reader(
     dropout: float = 0.1,
     name: str = "feature_reader",
 ) -> keras.Model:
-    """A BiLSTM over features: an encoder for the heads of tokens, `heads.tagger` for one.
+    """Builds a BiLSTM over features: an encoder for token heads such as `heads.tagger`.
 
     Args:
-        num_layers: how many layers the features are of.
-        hidden_dim: their width.
-        combine: the layers' vectors side by side, or their sum with trained weights
-            (`layers.ScalarMix`).
-        units: of each direction. The paper's "two-layer 768-dimensional BiLSTM".
-        num_recurrent_layers: how many BiLSTMs stand on each other.
+        num_layers: number of layers in the features.
+        hidden_dim: width of the features.
+        combine: "concat" puts the layers' vectors side by side, "weighted_sum" adds them with
+            trained weights (`layers.ScalarMix`).
+        units: width of each direction. The paper has a "two-layer 768-dimensional BiLSTM".
+        num_recurrent_layers: number of BiLSTMs.
         dropout: rate on the features and between the BiLSTMs.
         name: of the model.
 
@@ -91,7 +90,7 @@ def feature_reader(
         `padding_mask` bool (batch, length). Output: `sequence_output` (batch, length, 2 units).
 
     Raises:
-        ValueError: an unknown way to combine.
+        ValueError: `combine` is unknown.
     """
     features = keras.Input((None, num_layers, hidden_dim), name="features")
     padding_mask = keras.Input((None,), dtype="bool", name="padding_mask")
@@ -118,12 +117,15 @@ def feature_reader(
 
 
 def join(features: keras.Model, reader: keras.Model, *, name: str = "feature_based") -> keras.Model:
-    """One model, from the encoder's inputs to the outputs of what reads its features.
+    """Joins an encoder and what reads its features into one model, which shares their weights.
 
     Args:
-        features: of `layer_features`.
-        reader: of `feature_reader`, with a head on top; its layers and weights are shared.
+        features: from `layer_features`.
+        reader: from `feature_reader`, with a head on top.
         name: of the model.
+
+    Returns:
+        A functional model with the encoder's inputs and the reader's outputs.
     """
     inputs = {
         "features": features.output["features"],
@@ -133,7 +135,7 @@ def join(features: keras.Model, reader: keras.Model, *, name: str = "feature_bas
 
 
 def _layer_outputs(encoder: keras.Model) -> list[Any]:
-    """The output of the embeddings, and of each layer, (batch, length, hidden)."""
+    """The outputs of the embeddings and of each layer, each (batch, length, hidden)."""
     by_name = {layer.name: layer for layer in encoder.layers}
     numbers = [re.fullmatch(r"encoder_layer_(\d+)", name) for name in by_name]
     last = max((int(found[1]) for found in numbers if found), default=-1)

@@ -1,28 +1,28 @@
 """GPT and GPT-2: Transformers that read from left to right and predict the next token.
 
-GPT: Radford et al. 2018, "Improving Language Understanding by Generative Pre-Training", with its
-norms behind the sub-layers. GPT-2: Radford et al. 2019, "Language Models are Unsupervised Multitask
-Learners", with its norms before them and one more at the end. `causal_lm` builds any other size.
+GPT: Radford et al. 2018, "Improving Language Understanding by Generative Pre-Training", with norms
+after the sub-layers. GPT-2: Radford et al. 2019, "Language Models are Unsupervised Multitask
+Learners", with norms before them and one more at the end. `gpt` builds any other size.
 """
 
 import functools
-from collections.abc import Callable
 from typing import Any
 
 import keras
 
-from keras_transformers.layers import EncoderLayer, TokenEmbedding
-from keras_transformers.layers.dense import Activation
-from keras_transformers.layers.documents import (
+from keras_transformers.layers import (
     DocumentMask,
     DocumentPositions,
+    EncoderLayer,
     IndexedPositionEmbedding,
     LastToken,
+    TokenEmbedding,
 )
+from keras_transformers.layers.dense import Activation
 from keras_transformers.layers.residual import NormPosition, check_norm_position
 from keras_transformers.models.causal_lm import CausalLM
-from keras_transformers.models.entry import ModelCard
-from keras_transformers.models.heads import encoder_parts as head_parts
+from keras_transformers.models.entry import Entry, named_factory
+from keras_transformers.models.heads import encoder_parts
 
 _GPT_PAPER = "Radford et al. 2018, https://openai.com/research/language-unsupervised"
 _GPT2_PAPER = "Radford et al. 2019, https://openai.com/research/better-language-models"
@@ -33,7 +33,7 @@ _GPT2: dict[str, Any] = {
     "norm_position": "pre",
 }
 SIZES: dict[str, dict[str, Any]] = {
-    "gpt": {
+    "gpt_base": {
         "vocabulary_size": 40478,
         "max_sequence_length": 512,
         "norm_position": "post",
@@ -48,7 +48,7 @@ SIZES: dict[str, dict[str, Any]] = {
 }
 
 
-def causal_lm(
+def gpt(
     *,
     vocabulary_size: int,
     num_layers: int,
@@ -63,40 +63,40 @@ def causal_lm(
     activation: Activation = "gelu_approximate",
     norm_epsilon: float = 1e-5,
     initializer_range: float = 0.02,
-    name: str = "causal_lm",
+    name: str = "gpt",
 ) -> CausalLM:
-    """Builds a decoder-only Transformer, whose token embeddings also project to the logits.
+    """Builds a decoder-only Transformer whose token embeddings also project to the logits.
 
     Args:
         vocabulary_size: number of tokens, V.
-        num_layers: L (Hugging Face: n_layer).
-        num_heads: attention heads (Hugging Face: n_head).
+        num_layers: number of layers, L (Hugging Face: n_layer).
+        num_heads: number of attention heads (Hugging Face: n_head).
         hidden_dim: width, H (Hugging Face: n_embd).
         intermediate_dim: inner width of the feed-forward networks; 4 H by default.
         max_sequence_length: number of learned positions, P (Hugging Face: n_positions).
-        norm_position: "pre" with a norm at the end is GPT-2, "post" without is GPT.
-        separate_documents: the model takes `document_ids` too, and of several documents in a row
-            none sees another; positions count from the begin of each.
+        norm_position: "pre", with a norm at the end, is GPT-2; "post", without one, is GPT.
+        separate_documents: whether the model also takes `document_ids`, so that documents packed
+            into one row do not see each other; positions then count from the start of each.
         dropout: rate on the embeddings and on each sub-layer's output.
         attention_dropout: rate on the attention probabilities.
         activation: of the feed-forward networks; both papers take "gelu_approximate".
         norm_epsilon: added to the variance in every norm.
         initializer_range: standard deviation of the normal distribution that fills the matrices.
-            With "pre" those that lead back to the residual sums get 1 / sqrt(2 L) of it.
+            With "pre", it is divided by sqrt(2 L) in those that project into the residual sums.
         name: of the model.
 
     Returns:
         A functional model. Inputs: `token_ids` int32 (batch, length), and with
-        `separate_documents` `document_ids` int32 (batch, length), alike within a document. Output:
-        `logits` float32 (batch, length, V), position i for the token after input i. Padding behind
-        the tokens needs no mask: no earlier position sees it.
+        `separate_documents` also `document_ids` int32 (batch, length), the same number throughout
+        a document. Output: `logits` float32 (batch, length, V), position i for the token after
+        input i. Padding after the tokens needs no mask: no earlier position sees it.
 
     Raises:
-        ValueError: an unknown choice, or a width that the heads do not divide.
+        ValueError: an unknown choice, or a `hidden_dim` that is not a multiple of `num_heads`.
 
     Example:
-        >>> model = causal_lm(vocabulary_size=50, num_layers=1, num_heads=2, hidden_dim=8,
-        ...                   max_sequence_length=16)
+        >>> model = gpt(vocabulary_size=50, num_layers=1, num_heads=2, hidden_dim=8,
+        ...             max_sequence_length=16)
         >>> model({"token_ids": keras.ops.ones((2, 5), "int32")})["logits"].shape
         TensorShape([2, 5, 50])
     """
@@ -154,10 +154,10 @@ def causal_lm(
 def classifier(
     model: CausalLM, num_classes: int, *, dropout: float = 0.1, name: str | None = None
 ) -> keras.Model:
-    """Classes of whole texts from a language model, which goes on modelling them meanwhile.
+    """Classifies whole texts with a language model, which keeps predicting their tokens.
 
-    Radford et al. 2018, section 3.2: a linear layer on the last token's vector, and the language
-    model's loss as an auxiliary one, half as heavy:
+    Radford et al. 2018, section 3.2: a linear layer on the last token's vector, with the language
+    model's loss as an auxiliary one at half the weight:
 
         classifier.compile(
             optimizer,
@@ -168,31 +168,29 @@ def classifier(
             loss_weights={"logits": 1.0, "token_logits": 0.5},
         )
 
-    `data.causal.classification_batches` makes what it learns from.
-
     Args:
-        model: from `causal_lm` or a factory, trained as a rule.
-        num_classes: how many classes, at least 2.
+        model: from `gpt` or a named factory, usually trained.
+        num_classes: number of classes, at least 2.
         dropout: rate on the last token's vector.
         name: of the model, "<model>_classifier" by default.
 
     Returns:
-        A functional model. Inputs: those of `model` and `padding_mask` bool (batch, length), True
+        A functional model. Inputs: those of `model`, and `padding_mask` bool (batch, length), True
         at real tokens. Outputs: `logits` float32 (batch, num_classes), from the last real token,
-        and `token_logits`, those of `model`.
+        and `token_logits`, the logits of `model`.
 
     Raises:
         ValueError: fewer than two classes.
     """
     if num_classes < 2:
-        raise ValueError(f"num_classes={num_classes}: a classifier tells at least 2 classes apart")
+        raise ValueError(f"num_classes={num_classes}: a classifier needs at least 2 classes")
     padding_mask = keras.Input((None,), dtype="bool", name="padding_mask")
     by_name = {layer.name: layer for layer in model.layers}
     last = by_name.get("final_norm") or model.decoder_layers()[-1]
     vectors = LastToken(name="last_token")(last.output, padding_mask)
     vectors = keras.layers.Dropout(dropout, name="classifier_dropout")(vectors)
     logits = keras.layers.Dense(
-        num_classes, kernel_initializer=head_parts.initializer(), dtype="float32", name="logits"
+        num_classes, kernel_initializer=encoder_parts.initializer(), dtype="float32", name="logits"
     )(vectors)
     return keras.Model(
         inputs={**model.input, "padding_mask": padding_mask},
@@ -209,52 +207,16 @@ def num_parameters(
     max_sequence_length: int,
     norm_position: NormPosition = "pre",
 ) -> int:
-    """The count of `causal_lm` with these arguments by arithmetic, without building it."""
+    """Computes the parameter count of `gpt` with these arguments, without building it."""
     h = hidden_dim
     layer = (4 * h * h + 4 * h) + 2 * h + (8 * h * h + 5 * h) + 2 * h
     final_norm = 2 * h if norm_position == "pre" else 0
     return (vocabulary_size + max_sequence_length) * h + num_layers * layer + final_norm
 
 
-def _named(model_name: str) -> Callable[..., CausalLM]:
-    """The factory of one size."""
-    size: dict[str, Any] = SIZES[model_name]
-
-    def factory(
-        *,
-        vocabulary_size: int = size["vocabulary_size"],
-        max_sequence_length: int = size["max_sequence_length"],
-        separate_documents: bool = False,
-        dropout: float = 0.1,
-        attention_dropout: float = 0.1,
-        name: str = model_name,
-    ) -> CausalLM:
-        given = {"vocabulary_size": vocabulary_size, "max_sequence_length": max_sequence_length}
-        return causal_lm(
-            **(size | given),
-            separate_documents=separate_documents,
-            dropout=dropout,
-            attention_dropout=attention_dropout,
-            name=name,
-        )
-
-    factory.__name__ = factory.__qualname__ = model_name
-    factory.__doc__ = (
-        f"A causal language model with {size['num_layers']} layers, {size['num_heads']} heads and "
-        f"width {size['hidden_dim']}, random weights; the arguments are those of `causal_lm`."
-    )
-    return factory
-
-
-gpt = _named("gpt")
-gpt2_small = _named("gpt2_small")
-gpt2_medium = _named("gpt2_medium")
-gpt2_large = _named("gpt2_large")
-gpt2_xl = _named("gpt2_xl")
-
-# Exact counts, embeddings and logits being one matrix.
+# Exact counts; embeddings and logits share one matrix.
 _NUM_PARAMETERS = {
-    "gpt": 116_534_784,
+    "gpt_base": 116_534_784,
     "gpt2_small": 124_439_808,
     "gpt2_medium": 354_823_168,
     "gpt2_large": 774_030_080,
@@ -268,14 +230,20 @@ _PAPER_FIGURES = {
 }
 
 MODELS = {
-    name: ModelCard(
+    name: Entry(
         name=name,
-        factory=globals()[name],
+        factory=named_factory(
+            gpt,
+            name,
+            size,
+            summary=f"A causal language model with {size['num_layers']} layers, "
+            f"{size['num_heads']} heads and width {size['hidden_dim']}, with random weights.",
+        ),
         num_parameters=_NUM_PARAMETERS[name],
-        paper=_GPT_PAPER if name == "gpt" else _GPT2_PAPER,
+        paper=_GPT_PAPER if name == "gpt_base" else _GPT2_PAPER,
         paper_figure=_PAPER_FIGURES.get(name, ""),
         paper_note=(
-            "the paper's labels were counted wrongly; its released weights have the exact count"
+            "the paper miscounted; its released weights have the exact count"
             if name in _PAPER_FIGURES
             else ""
         ),

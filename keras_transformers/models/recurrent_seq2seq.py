@@ -13,21 +13,21 @@ from keras_transformers.models.transformer import Step
 
 @keras.saving.register_keras_serializable(PACKAGE)
 class Seq2Seq(keras.Model):
-    """A functional model made by `seq2seq`, which can also decode step by step."""
+    """The functional model that `seq2seq` builds; it can also decode step by step."""
 
     @property
     def has_attention(self) -> bool:
-        """Whether `cross_attention_scores` has something to show."""
+        """Whether the model has an attention, whose `cross_attention_scores` can be shown."""
         return self.get_layer("decoder").attention is not None
 
     @property
     def teacher_forcing(self) -> Any:
-        """The ratio of teacher forcing, a variable to `assign` to; None where it is always 1."""
+        """The ratio of teacher forcing, a variable to `assign` to; None if it is always 1."""
         layer = self._find("teacher_forcing")
         return None if layer is None else layer.ratio
 
     def call(self, inputs: Any, training: bool | None = None, mask: Any = None) -> Any:
-        """The logits; in training the decoder reads its own tokens where teacher forcing ends."""
+        """Computes the logits; in training, with a ratio below 1, by scheduled sampling."""
         if training and self._find("teacher_forcing") is not None:
             return self._feed_own_tokens(**inputs)
         return super().call(inputs, training=training, mask=mask)
@@ -35,17 +35,17 @@ class Seq2Seq(keras.Model):
     def start_decoding(
         self, source_token_ids: Any, *, max_length: int | None = None
     ) -> tuple[Step, Any]:
-        """Encodes the sources once and gives what `keras_transformers.decoding` needs.
+        """Encodes the sources once and returns what `keras_transformers.decoding` needs.
 
         Args:
             source_token_ids: int32 (batch, source), padded.
-            max_length: not needed: the cache never grows, and its shapes are static as they are.
+            max_length: ignored: the cache never grows, so its shapes are always static.
 
         Returns:
             `step(token_ids (rows,), index (), cache) -> (logits (rows, vocabulary), cache)`, where
-            rows is any multiple of batch, a sentence's beams side by side; and the cache before
-            the first step, tensors (batch, dim, 1). A search may be told that it grows along its
-            last axis, as a Transformer's does along that one.
+            rows is a multiple of batch with each sentence's beams side by side; and the cache
+            before the first step, tensors (batch, dim, 1). Their third axis lets a search treat
+            this cache like a Transformer's, which grows along axis 2.
         """
         mask = self.get_layer("source_padding_mask")(source_token_ids)
         decoder = self.get_layer("decoder")
@@ -63,22 +63,22 @@ class Seq2Seq(keras.Model):
         return step, _as_cache(state)
 
     def cross_attention_scores(self, source_token_ids: Any, target_token_ids: Any) -> Any:
-        """What each target position looked at: the paper's soft alignment.
+        """Computes what each target position attends to: the paper's soft alignment.
 
         Args:
             source_token_ids: int32 (batch, source).
             target_token_ids: int32 (batch, target), the decoder's input.
 
         Returns:
-            Probabilities (batch, 1, 1, target, source), as of one layer with one head.
+            Probabilities (batch, 1, 1, target, source), shaped as for one layer with one head.
 
         Raises:
             ValueError: the model has no attention.
         """
         if not self.has_attention:
             raise ValueError(
-                f"model {self.name!r} has no attention, so no target token looked anywhere: "
-                "build it with attention='additive' or another"
+                f"model {self.name!r} has no attention to show: build it with "
+                "attention='additive' or another kind"
             )
         mask = self.get_layer("source_padding_mask")(source_token_ids)
         _, scores = self.get_layer("decoder")(
@@ -107,15 +107,15 @@ class Seq2Seq(keras.Model):
         return projection(hidden) if bias is None else bias(projection(hidden))
 
     def _find(self, *names: str) -> Any:
-        """The first of the layers that the model has; which it has depends on how it was built."""
+        """The first of these layers that this model has; that depends on how it was built."""
         by_name = {layer.name: layer for layer in self.layers}
         return next((by_name[name] for name in names if name in by_name), None)
 
     def _feed_own_tokens(self, source_token_ids: Any, target_token_ids: Any) -> dict[str, Any]:
-        """Training with scheduled sampling: step by step, each with a token chosen then.
+        """Computes training logits with scheduled sampling, choosing each step's input token.
 
-        No gradient flows through the choice of a token, as in Bengio et al. 2015. The random
-        numbers of all steps are drawn before the loop.
+        As in Bengio et al. 2015, no gradient flows through the choice. The random numbers of all
+        steps are drawn before the loop.
         """
         mask = self.get_layer("source_padding_mask")(source_token_ids)
         decoder = self.get_layer("decoder")
@@ -147,5 +147,5 @@ class Seq2Seq(keras.Model):
 
 
 def _as_cache(state: Any) -> Any:
-    """A third axis, so that a search may take the cache for one that grows."""
+    """Adds a third axis, so that a search may treat the cache as one that grows."""
     return keras.tree.map_structure(lambda leaf: leaf[:, :, None], state)

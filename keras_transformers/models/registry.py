@@ -1,5 +1,6 @@
-"""Names of models: every family file in `models/` lists its own in `MODELS`; this finds them."""
+"""Finds models by name: every family file in `models/` lists its own in `MODELS`."""
 
+import difflib
 import fnmatch
 import functools
 import importlib
@@ -10,30 +11,30 @@ from typing import Any
 import keras
 
 from keras_transformers import models
-from keras_transformers.models.entry import ModelCard
+from keras_transformers.models.entry import Entry
 
 __all__ = ["create_model", "list_models"]
 
 
 @functools.cache
-def all_cards() -> dict[str, ModelCard]:
-    """Every registered model's card by name, families in alphabetical order.
+def all_entries() -> dict[str, Entry]:
+    """Every registered model by name, families in alphabetical order.
 
     Raises:
         ValueError: two families register the same name.
     """
-    cards: dict[str, ModelCard] = {}
+    entries: dict[str, Entry] = {}
     for module_info in pkgutil.iter_modules(models.__path__):
         module = importlib.import_module(f"{models.__name__}.{module_info.name}")
-        for name, card in getattr(module, "MODELS", {}).items():
-            if name in cards:
+        for name, found in getattr(module, "MODELS", {}).items():
+            if name in entries:
                 raise ValueError(f"model {name!r} is registered twice, again in {module.__name__}")
-            cards[name] = card
-    return cards
+            entries[name] = found
+    return entries
 
 
 def list_models(pattern: str = "*") -> list[str]:
-    """Names of the registered models.
+    """Lists the names of the registered models.
 
     Args:
         pattern: shell-style wildcard, such as "bert_*".
@@ -45,25 +46,23 @@ def list_models(pattern: str = "*") -> list[str]:
         >>> list_models("bert_b*")
         ['bert_base']
     """
-    return [name for name in all_cards() if fnmatch.fnmatchcase(name, pattern)]
+    return [name for name in all_entries() if fnmatch.fnmatchcase(name, pattern)]
 
 
-def model_card(name: str) -> ModelCard:
-    """What is known of a registered model.
+def entry(name: str) -> Entry:
+    """Looks up what is known about a registered model.
 
     Raises:
-        ValueError: no model has this name; the message names the nearest ones.
+        ValueError: no model has this name; the message suggests similar ones.
     """
-    cards = all_cards()
-    if name not in cards:
-        import difflib
-
-        near = difflib.get_close_matches(name, cards, n=3) or list(cards)[:3]
+    entries = all_entries()
+    if name not in entries:
+        near = difflib.get_close_matches(name, entries, n=3) or list(entries)[:3]
         raise ValueError(
             f"model {name!r} is not registered; did you mean {', '.join(near)}? "
             "`keras-transformers list` names them all"
         )
-    return cards[name]
+    return entries[name]
 
 
 def create_model(name: str, **overrides: Any) -> keras.Model:
@@ -83,7 +82,7 @@ def create_model(name: str, **overrides: Any) -> keras.Model:
         >>> create_model("bert_tiny").count_params()
         4385920
     """
-    factory = model_card(name).factory
+    factory = entry(name).factory
     known = inspect.signature(factory).parameters
     unknown = sorted(set(overrides) - set(known))
     if unknown:

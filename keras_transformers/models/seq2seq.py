@@ -1,29 +1,23 @@
 """Recurrent sequence-to-sequence models, with attention and without.
 
-Sutskever et al. 2014 (the encoder's state starts the decoder), Cho et al. 2014 (and is its input at
-every step), Bahdanau et al. 2014 (additive attention: RNNsearch) and Luong et al. 2015 (dot,
+Sutskever et al. 2014 (the encoder's state starts the decoder), Cho et al. 2014 (it is also an input
+at every step), Bahdanau et al. 2014 (additive attention: RNNsearch) and Luong et al. 2015 (dot,
 general and location attention, input feeding). Inputs, outputs and decoding are the Transformer's.
 """
 
 import functools
-from collections.abc import Callable
 from typing import Any
 
 import keras
 
 from keras_transformers.layers import AddBias, PaddingMask, RowDense
 from keras_transformers.layers.embeddings import WeightTying, token_embeddings
+from keras_transformers.layers.recurrent import RecurrentDecoder, RecurrentEncoder
 from keras_transformers.layers.recurrent.attention import AttentionKind
 from keras_transformers.layers.recurrent.cells import CellKind
-from keras_transformers.layers.recurrent.decoder import (
-    Bridge,
-    Context,
-    ReadoutActivation,
-    RecurrentDecoder,
-)
-from keras_transformers.layers.recurrent.encoder import RecurrentEncoder
+from keras_transformers.layers.recurrent.decoder import Bridge, Context, ReadoutActivation
 from keras_transformers.layers.recurrent.teacher_forcing import TeacherForcing, check_ratio
-from keras_transformers.models.entry import ModelCard
+from keras_transformers.models.entry import Entry, named_factory
 from keras_transformers.models.recurrent_seq2seq import Seq2Seq
 
 SIZES: dict[str, dict[str, Any]] = {
@@ -108,33 +102,34 @@ def seq2seq(
     """Builds a recurrent sequence-to-sequence model.
 
     Args:
-        vocabulary_size: number of source tokens, V; of target tokens too unless told otherwise.
-        target_vocabulary_size: number of target tokens, where it differs.
+        vocabulary_size: number of source tokens, V.
+        target_vocabulary_size: number of target tokens; `vocabulary_size` by default.
         cell: "lstm" or "gru".
-        num_encoder_layers: of the encoder.
-        num_decoder_layers: of the decoder.
+        num_encoder_layers: number of encoder layers.
+        num_decoder_layers: number of decoder layers.
         embedding_dim: width of the token embeddings (Bahdanau: m).
         hidden_dim: width of the decoder's layers (Bahdanau: n).
         encoder_hidden_dim: width of the encoder's layers in each direction; `hidden_dim` by
             default.
-        bidirectional: the encoder reads from both ends.
-        context: what the decoder's network gets of the source; see `RecurrentDecoder`, as for all
-            arguments down to `bridge`.
+        bidirectional: whether the encoder reads from both ends.
+        context: what the decoder's network sees of the source; `RecurrentDecoder` explains this and
+            the arguments down to `bridge`.
         attention: "dot", "general", "additive", "location", or None.
         attention_dim: inner width of "additive" attention; `hidden_dim` by default.
-        input_feeding: each step gets the readout of the one before (Luong).
-        readout_dim: width of what is projected to logits; by default its parts side by side.
+        input_feeding: whether each step gets the previous readout (Luong).
+        readout_dim: width of what is projected to logits; by default its parts are concatenated.
         readout_activation: "tanh" or "maxout".
         bridge: how the encoder's states become the decoder's: "copy" or "dense".
         weight_tying: as in `transformer`; tied logits need `readout_dim == embedding_dim`.
-        use_output_bias: a bias on the logits.
+        use_output_bias: whether the logits have a bias.
         teacher_forcing: probability that a training step is fed the target's token and not the
-            model's likeliest one (scheduled sampling, Bengio et al. 2015). At 1, the fast path, it
-            always is. Below 1 training runs token by token, and the ratio is a variable,
-            `model.teacher_forcing`, that a callback may change, to 1 as well.
+            model's likeliest one (scheduled sampling, Bengio et al. 2015). 1, always the target's,
+            is the fast path. Below 1, training runs token by token, and the ratio is a variable,
+            `model.teacher_forcing`, that a callback may change, even to 1.
         dropout: rate on embeddings, between layers and on the readout.
-        max_sequence_length: the longest source that attention="location" knows; no other limit.
-        pad_token_id: the id that fills up source rows; padding changes nothing.
+        max_sequence_length: the longest source that attention="location" knows; nothing else is
+            limited.
+        pad_token_id: the id that fills up source rows; padding changes no result.
         name: of the model.
 
     Returns:
@@ -207,7 +202,8 @@ def seq2seq(
     elif hidden.shape[-1] != embedding_dim:
         raise ValueError(
             f"weight_tying={weight_tying!r} projects with the embeddings, of width "
-            f"{embedding_dim}, but readout has {hidden.shape[-1]}: set readout_dim={embedding_dim}"
+            f"{embedding_dim}, but the readout has {hidden.shape[-1]}: set "
+            f"readout_dim={embedding_dim}"
         )
     else:
         logits = target_embedding(hidden, reverse=True)
@@ -240,7 +236,7 @@ def num_parameters(
     weight_tying: WeightTying = "none",
     max_sequence_length: int = 1024,
 ) -> int:
-    """The count of `seq2seq` with these arguments by arithmetic, without building it."""
+    """Computes the parameter count of `seq2seq` with these arguments, without building it."""
     e, n, v = embedding_dim, hidden_dim, vocabulary_size
     h = encoder_hidden_dim or n
     gates, directions = (4 if cell == "lstm" else 3), 2 if bidirectional else 1
@@ -280,32 +276,12 @@ _VOCABULARY_SIZES = {
 }
 
 
-def _named(model_name: str) -> Callable[..., Seq2Seq]:
-    """The factory of one size: `seq2seq` with that size's arguments as its defaults."""
-    size = SIZES[model_name]
-    factory: Any = functools.partial(
-        seq2seq, **size, vocabulary_size=_VOCABULARY_SIZES[model_name], name=model_name
-    )
-    factory.__name__ = factory.__qualname__ = model_name
-    factory.__doc__ = (
-        f"{size['num_encoder_layers']} + {size['num_decoder_layers']} layers of "
-        f"{size['cell'].upper()}, width {size['hidden_dim']}, attention {size['attention']}, "
-        "random weights; the arguments are those of `seq2seq`, with other defaults."
-    )
-    return factory
-
-
-rnnsearch_50 = _named("rnnsearch_50")
-luong_global = _named("luong_global")
-seq2seq_multi30k = _named("seq2seq_multi30k")
-seq2seq_multi30k_no_attention = _named("seq2seq_multi30k_no_attention")
-
-# Exact counts with the vocabularies above, sources and targets each with a matrix of its own.
+# Exact counts with the vocabularies above; sources and targets have separate matrices.
 _NUM_PARAMETERS = {
-    # Biases: gates 9,000 (3 GRUs of 3 gates), first state 1,000, logits 30,000: 40,000 of them.
+    # 40,000 of them are biases: gates 9,000 (3 GRUs of 3 gates), first state 1,000, logits 30,000.
     "rnnsearch_50": 80_441_000,
-    # Biases: gates 32,000 (8 LSTMs of 4 gates), logits 50,000. Attention 1,000,000, readout
-    # 2,000,000 and input feeding 4,000,000 have none.
+    # Biases: gates 32,000 (8 LSTMs of 4 gates), logits 50,000. Attention (1,000,000), readout
+    # (2,000,000) and input feeding (4,000,000) have none.
     "luong_global": 221_082_000,
     "seq2seq_multi30k": 5_701_024,
     "seq2seq_multi30k_no_attention": 6_421_920,
@@ -321,9 +297,16 @@ _PAPERS = {
 }
 
 MODELS = {
-    name: ModelCard(
+    name: Entry(
         name=name,
-        factory=globals()[name],
+        factory=named_factory(
+            seq2seq,
+            name,
+            {**size, "vocabulary_size": _VOCABULARY_SIZES[name]},
+            summary=f"A sequence-to-sequence model with {size['num_encoder_layers']} + "
+            f"{size['num_decoder_layers']} layers of {size['cell'].upper()}, width "
+            f"{size['hidden_dim']} and attention {size['attention']}, with random weights.",
+        ),
         num_parameters=_NUM_PARAMETERS[name],
         paper=_PAPERS[name],
         symbols={

@@ -16,11 +16,11 @@ from keras_transformers.layers import (
     RowDense,
     SinusoidalPositionEmbedding,
 )
-from keras_transformers.layers.cache import empty_cache
+from keras_transformers.layers.attention import empty_cache
 from keras_transformers.layers.dense import PACKAGE, Activation
 from keras_transformers.layers.embeddings import WeightTying, token_embeddings
 from keras_transformers.layers.residual import NormPosition
-from keras_transformers.models.entry import ModelCard
+from keras_transformers.models.entry import Entry, named_factory
 
 Positions = Literal["sinusoidal", "learned"]
 Step = Callable[[Any, Any, Any], tuple[Any, Any]]
@@ -54,22 +54,22 @@ SIZES: dict[str, dict[str, Any]] = {
 
 @keras.saving.register_keras_serializable(PACKAGE)
 class Transformer(keras.Model):
-    """A functional model made by `transformer`, which can also decode step by step."""
+    """The functional model that `transformer` builds; it can also decode step by step."""
 
     def start_decoding(
         self, source_token_ids: Any, *, max_length: int | None = None
     ) -> tuple[Step, Any]:
-        """Encodes the sources once and gives what `keras_transformers.decoding` needs.
+        """Encodes the sources once and returns what `keras_transformers.decoding` needs.
 
         Args:
             source_token_ids: int32 (batch, source), padded.
-            max_length: number of steps at most, which makes every shape static (XLA). By default
-                the cache grows along axis 2 by a position a step: less work on a CPU.
+            max_length: the largest number of steps; it makes every shape static (XLA). By default
+                the cache grows along axis 2 by one position per step, which is less work on a CPU.
 
         Returns:
             `step(token_ids (rows,), index (), cache) -> (logits (rows, vocabulary), cache)`, where
-            rows is any multiple of batch, a sentence's beams side by side; and the cache before
-            the first step, a structure of tensors whose first axis is batch.
+            rows is a multiple of batch with each sentence's beams side by side; and the cache
+            before the first step, a structure of tensors whose first axis is batch.
         """
         mask = self.get_layer("source_padding_mask")(source_token_ids)
         encoder_output = self._encode(source_token_ids, mask)
@@ -103,7 +103,7 @@ class Transformer(keras.Model):
         return step, cache
 
     def cross_attention_scores(self, source_token_ids: Any, target_token_ids: Any) -> Any:
-        """What each target position looked at, in every decoder layer and head.
+        """Computes what each target position attends to, in every decoder layer and head.
 
         Args:
             source_token_ids: int32 (batch, source).
@@ -143,7 +143,7 @@ class Transformer(keras.Model):
         return self._find("logits", otherwise=_same)(projection(hidden))
 
     def _find(self, *names: str, otherwise: Any = None) -> Any:
-        """The first of the layers that the model has; which it has depends on how it was built."""
+        """The first of these layers that this model has; that depends on how it was built."""
         by_name = {layer.name: layer for layer in self.layers}
         return next((by_name[name] for name in names if name in by_name), otherwise)
 
@@ -182,22 +182,22 @@ def transformer(
     """Builds an encoder-decoder Transformer.
 
     Args:
-        vocabulary_size: number of source tokens, V; of target tokens too unless told otherwise.
-        target_vocabulary_size: number of target tokens, where it differs.
-        num_encoder_layers: the paper's N.
-        num_decoder_layers: the paper's N.
-        num_heads: the paper's h.
-        hidden_dim: the paper's d_model.
-        intermediate_dim: the paper's d_ff.
+        vocabulary_size: number of source tokens, V.
+        target_vocabulary_size: number of target tokens; `vocabulary_size` by default.
+        num_encoder_layers: number of encoder layers, the paper's N.
+        num_decoder_layers: number of decoder layers, the paper's N.
+        num_heads: number of attention heads, the paper's h.
+        hidden_dim: width, the paper's d_model.
+        intermediate_dim: inner width of the feed-forward networks, the paper's d_ff.
         max_sequence_length: the longest source or target.
         weight_tying: "all": one matrix embeds sources and targets and projects to logits (the
-            paper); "decoder": the targets' and the logits' are one; "none": three matrices.
+            paper); "decoder": targets and logits share one; "none": three matrices.
         positions: "sinusoidal" (the paper) or "learned".
         norm_position: "post" (the paper), or "pre", which adds a norm after each stack.
         activation: of the feed-forward networks.
         use_attention_bias: biases in the attentions' projections; tensor2tensor has none.
         use_output_bias: a bias on the logits.
-        dropout: rate on embeddings and on each sub-layer's output (the paper's P_drop).
+        dropout: rate on the embeddings and on each sub-layer's output (the paper's P_drop).
         attention_dropout: rate on the attention probabilities.
         feed_forward_dropout: rate inside the feed-forward networks.
         norm_epsilon: added to the variance in every norm.
@@ -210,8 +210,8 @@ def transformer(
         float32 (batch, target, target vocabulary), position i for the token after input i.
 
     Raises:
-        ValueError: an unknown choice, a width that the heads do not divide, or tied embeddings of
-            two vocabularies.
+        ValueError: an unknown choice, a `hidden_dim` that is not a multiple of `num_heads`, or
+            `weight_tying="all"` for two vocabularies of different sizes.
 
     Example:
         >>> model = transformer(vocabulary_size=50, num_encoder_layers=1, num_decoder_layers=1,
@@ -297,7 +297,7 @@ def num_parameters(
     use_output_bias: bool = False,
     weight_tying: WeightTying = "all",
 ) -> int:
-    """The count of `transformer` with these arguments by arithmetic, without building it."""
+    """Computes the parameter count of `transformer` with these arguments, without building it."""
     d, f = hidden_dim, intermediate_dim
     attention = 4 * d * d + (4 * d if use_attention_bias else 0)
     feed_forward = 2 * d * f + f + d
@@ -313,54 +313,7 @@ def num_parameters(
     )
 
 
-def _named(model_name: str) -> Callable[..., Transformer]:
-    """The factory of one size."""
-    size: dict[str, Any] = SIZES[model_name]
-
-    def factory(
-        *,
-        vocabulary_size: int = 37000,
-        max_sequence_length: int = 1024,
-        weight_tying: WeightTying = "all",
-        positions: Positions = "sinusoidal",
-        norm_position: NormPosition = "post",
-        activation: Activation = "relu",
-        use_attention_bias: bool = True,
-        use_output_bias: bool = False,
-        dropout: float = 0.1,
-        attention_dropout: float = 0.1,
-        feed_forward_dropout: float = 0.1,
-        name: str = model_name,
-    ) -> Transformer:
-        return transformer(
-            **size,
-            vocabulary_size=vocabulary_size,
-            max_sequence_length=max_sequence_length,
-            weight_tying=weight_tying,
-            positions=positions,
-            norm_position=norm_position,
-            activation=activation,
-            use_attention_bias=use_attention_bias,
-            use_output_bias=use_output_bias,
-            dropout=dropout,
-            attention_dropout=attention_dropout,
-            feed_forward_dropout=feed_forward_dropout,
-            name=name,
-        )
-
-    factory.__name__ = factory.__qualname__ = model_name
-    factory.__doc__ = (
-        f"A Transformer of {size['num_encoder_layers']} + {size['num_decoder_layers']} layers, "
-        f"width {size['hidden_dim']}, random weights; the arguments are those of `transformer`."
-    )
-    return factory
-
-
-transformer_base = _named("transformer_base")
-transformer_big = _named("transformer_big")
-transformer_tiny = _named("transformer_tiny")
-
-# Exact counts with V = 37,000, one shared matrix, biases in the attentions, post-norm.
+# Exact counts for V = 37,000, one shared matrix, biases in the attentions, post-norm.
 _NUM_PARAMETERS = {
     "transformer_base": 63_082_496,
     "transformer_big": 214_245_376,
@@ -369,9 +322,16 @@ _NUM_PARAMETERS = {
 _PAPER_FIGURES = {"transformer_base": "65M", "transformer_big": "213M"}
 
 MODELS = {
-    name: ModelCard(
+    name: Entry(
         name=name,
-        factory=globals()[name],
+        factory=named_factory(
+            transformer,
+            name,
+            {**size, "vocabulary_size": 37000},
+            summary=f"A Transformer with {size['num_encoder_layers']} + "
+            f"{size['num_decoder_layers']} layers and width {size['hidden_dim']}, with random "
+            "weights.",
+        ),
         num_parameters=_NUM_PARAMETERS[name],
         paper=_PAPER,
         paper_figure=_PAPER_FIGURES.get(name, ""),

@@ -1,12 +1,12 @@
 """ViT, the Transformer on images: Dosovitskiy et al. 2020, "An Image is Worth 16x16 Words".
 
-Tiny and small are those of Touvron et al. 2021 (DeiT), without its distillation token. A model is
-an encoder, `keras_transformers.models.heads.classifier` puts the classes on top; `copy_weights`
-takes weights to another resolution.
+Tiny and small are the sizes of Touvron et al. 2021 (DeiT), without its distillation token. A model
+is an encoder; `keras_transformers.models.heads.classifier` puts the classes on top. `copy_weights`
+carries weights over to another resolution.
 """
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import keras
@@ -21,7 +21,7 @@ from keras_transformers.layers.patches import (
     patch_grid,
     resize_positions,
 )
-from keras_transformers.models.entry import ModelCard
+from keras_transformers.models.entry import Entry, named_factory
 
 _PAPER = "Dosovitskiy et al. 2020, https://arxiv.org/abs/2010.11929"
 _SMALL_PAPER = "Touvron et al. 2021, https://arxiv.org/abs/2012.12877"
@@ -59,28 +59,29 @@ def vit(
 ) -> keras.Model:
     """Builds a ViT encoder.
 
-    Pixels are scaled inside the model, so that training and serving cannot scale differently. The
-    initial weights are drawn as in the paper's code, Glorot's uniform for the matrices.
+    The model scales pixels itself, so training and serving cannot scale them differently. The
+    initial weights are drawn as in the paper's code, Glorot uniform for the matrices.
 
     Args:
         patch_size: side of a patch in pixels, the 16 of ViT-B/16.
-        num_layers: encoder layers, L; norms come before the sub-layers, and once more at the end.
-        num_heads: attention heads.
+        num_layers: number of encoder layers, L; each sub-layer has its norm before it, and there is
+            one more norm at the end.
+        num_heads: number of attention heads.
         hidden_dim: width, the paper's D.
         intermediate_dim: inner width of the feed-forward networks (MLP size); 4 D by default.
-        image_size: in pixels, (height, width) or one number for both; it decides how many positions
-            there are.
+        image_size: in pixels, (height, width) or one number for both; it fixes the number of
+            positions.
         num_channels: 3 for RGB, 1 for grey.
-        use_representation_layer: whether a dense layer and tanh stand between the class token and
-            the head, as they did in pretraining (the paper's section 3.2; Hugging Face: the pooler
-            of ViTModel, which ViTForImageClassification has not).
-        pixel_mean: taken off pixel values in 0 to 1, one number or one a channel.
-        pixel_std: what they are then divided by; 0.5 and 0.5 bring them to -1 to 1.
+        use_representation_layer: whether a dense layer with tanh follows the class token, as in
+            pretraining (the paper's section 3.2; Hugging Face: the pooler of ViTModel, which
+            ViTForImageClassification lacks).
+        pixel_mean: subtracted from pixel values in 0 to 1; one number, or one per channel.
+        pixel_std: what they are divided by then; 0.5 and 0.5 bring them to -1 to 1.
         dropout: rate on the embeddings, inside the feed-forward networks and on each sub-layer's
             output.
         attention_dropout: rate on the attention probabilities.
         activation: "gelu" is the erf form (Hugging Face), "gelu_approximate" the tanh form
-            (the paper's code, by JAX' default).
+            (the paper's code, which uses JAX's default).
         norm_epsilon: added to the variance in every norm; Hugging Face's default is 1e-12.
         name: of the model.
 
@@ -90,7 +91,8 @@ def vit(
         (batch, D), its first vector, the class token's.
 
     Raises:
-        ValueError: `hidden_dim` is no multiple of `num_heads`, or an image has no whole patch.
+        ValueError: `hidden_dim` is not a multiple of `num_heads`, or an image is smaller than a
+            patch.
 
     Example:
         >>> model = vit(patch_size=4, num_layers=1, num_heads=2, hidden_dim=8, image_size=8)
@@ -135,7 +137,7 @@ def vit(
 
 
 def _scaling(mean: float | Sequence[float], std: float | Sequence[float]) -> tuple[Any, Any]:
-    """Factor and summand that make (pixel / 255 - mean) / std of a pixel, as plain numbers."""
+    """Factor and offset that turn a pixel into (pixel / 255 - mean) / std, as plain numbers."""
     means, stds = np.asarray(mean, "float64"), np.asarray(std, "float64")
     return (1.0 / (255.0 * stds)).tolist(), (-means / stds).tolist()
 
@@ -150,7 +152,7 @@ def num_parameters(
     num_channels: int = 3,
     use_representation_layer: bool = False,
 ) -> int:
-    """The count of `vit` with these arguments by arithmetic, without building it."""
+    """Computes the parameter count of `vit` with these arguments, without building it."""
     h, i = hidden_dim, intermediate_dim or 4 * hidden_dim
     rows, columns = patch_grid(image_size, patch_size)
     embeddings = patch_size**2 * num_channels * h + h + h + (1 + rows * columns) * h
@@ -161,16 +163,17 @@ def num_parameters(
 def copy_weights(
     source: keras.Model, target: keras.Model, *, interpolation: Interpolation = "bilinear"
 ) -> None:
-    """Fills a ViT with another one's weights, its position embeddings brought to its resolution.
+    """Copies a ViT's weights to one of another resolution, and resizes its position embeddings.
 
     Args:
         source: from `vit` or a named factory, with or without a head.
-        target: the same but for `image_size`; fine-tuning takes a larger one than pretraining did.
+        target: the same model but for `image_size`; fine-tuning often takes a larger one than
+            pretraining.
         interpolation: see `keras_transformers.layers.patches.resize_positions`.
 
     Raises:
-        ValueError: the two differ in anything but the number of positions, all of it listed; the
-            target then stays as it was.
+        ValueError: the two differ in more than the number of positions. The message lists every
+            difference, and the target is unchanged.
 
     Example:
         >>> size = {"patch_size": 4, "num_layers": 1, "num_heads": 2, "hidden_dim": 8}
@@ -182,7 +185,7 @@ def copy_weights(
     if path in values and path in ours:
         grids = [model.get_layer("patch_embedding").grid for model in (source, target)]
         values[path] = resize_positions(values[path], *grids, interpolation=interpolation)
-    troubles = [f"{path} is in one alone" for path in sorted(theirs.keys() ^ ours.keys())]
+    troubles = [f"only one has {path}" for path in sorted(theirs.keys() ^ ours.keys())]
     troubles += [
         f"{path} is {values[path].shape} and {tuple(variable.shape)}"
         for path, variable in ours.items()
@@ -196,49 +199,7 @@ def copy_weights(
         variable.assign(values[path])
 
 
-def _named(model_name: str) -> Callable[..., keras.Model]:
-    """The factory of one size."""
-    size: dict[str, Any] = SIZES[model_name]
-
-    def factory(
-        *,
-        image_size: int | tuple[int, int] = 224,
-        num_channels: int = 3,
-        use_representation_layer: bool = False,
-        dropout: float = 0.0,
-        attention_dropout: float = 0.0,
-        activation: Activation = "gelu",
-        name: str = model_name,
-    ) -> keras.Model:
-        return vit(
-            **size,
-            image_size=image_size,
-            num_channels=num_channels,
-            use_representation_layer=use_representation_layer,
-            dropout=dropout,
-            attention_dropout=attention_dropout,
-            activation=activation,
-            name=name,
-        )
-
-    factory.__name__ = factory.__qualname__ = model_name
-    factory.__doc__ = (
-        f"ViT with patches of {size['patch_size']} x {size['patch_size']} pixels, "
-        f"{size['num_layers']} layers, {size['num_heads']} heads and width {size['hidden_dim']}, "
-        "random weights; the arguments are those of `vit`."
-    )
-    return factory
-
-
-vit_tiny16 = _named("vit_tiny16")
-vit_small16 = _named("vit_small16")
-vit_b16 = _named("vit_b16")
-vit_b32 = _named("vit_b32")
-vit_l16 = _named("vit_l16")
-vit_l32 = _named("vit_l32")
-vit_h14 = _named("vit_h14")
-
-# Exact counts of the encoder for RGB images of 224 x 224, without representation layer and head.
+# Exact counts of the encoder for RGB images of 224 x 224, without representation layer or head.
 _NUM_PARAMETERS = {
     "vit_tiny16": 5_524_416,
     "vit_small16": 21_665_664,
@@ -256,15 +217,22 @@ _PAPER_FIGURES = {
     "vit_h14": "632M",
 }
 _PAPER_NOTES = {
-    "vit_tiny16": "cut, not rounded; 5,717,416 with the head of 1,000 classes",
-    "vit_l16": "304,326,632 with the head of 1,000 classes, which is not 307M either",
-    "vit_h14": "632,045,800 with the head of 1,000 classes",
+    "vit_tiny16": "truncated, not rounded; 5,717,416 with a head for 1,000 classes",
+    "vit_l16": "304,326,632 with a head for 1,000 classes, which is not 307M either",
+    "vit_h14": "632,045,800 with a head for 1,000 classes",
 }
 
 MODELS = {
-    name: ModelCard(
+    name: Entry(
         name=name,
-        factory=globals()[name],
+        factory=named_factory(
+            vit,
+            name,
+            size,
+            summary=f"ViT with patches of {size['patch_size']} x {size['patch_size']} pixels, "
+            f"{size['num_layers']} layers, {size['num_heads']} heads and width "
+            f"{size['hidden_dim']}, with random weights.",
+        ),
         num_parameters=_NUM_PARAMETERS[name],
         paper=_SMALL_PAPER if name in ("vit_tiny16", "vit_small16") else _PAPER,
         paper_figure=_PAPER_FIGURES.get(name, ""),

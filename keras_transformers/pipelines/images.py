@@ -1,127 +1,242 @@
-"""Export of image classifiers: an encoded image in, its label and probabilities out."""
+"""Image classification: encoded images in, their labels and probabilities out."""
 
-import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Self
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_transformers.pipelines import token_inputs as text
-from keras_transformers.saved_model.metadata import of_model
-from keras_transformers.saved_model.writing import CLASSIFY, Signature, write
+from keras_transformers.pipelines.base import Pipeline, Signature
+from keras_transformers.pipelines.classification import (
+    classify_signature,
+    labelled,
+    labelled_specs,
+)
+from keras_transformers.pipelines.token_inputs import checked_labels
+
+__all__ = ["ImageClassifier", "ImageDecoder"]
+
+_PNG, _JPEG = b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff"
+# How bright a colour is (ITU-R BT.601), as PIL's mode "L" and JPEG have it.
+_BRIGHTNESS = (0.299, 0.587, 0.114)
 
 
-def image_classifier(
-    model: keras.Model,
-    decoder: Any,
-    labels: Sequence[str],
-    path: str | os.PathLike[str],
-    *,
-    examples: Sequence[bytes] | None = None,
-    scores: Mapping[str, float] | None = None,
-    check: bool = True,
-) -> Path:
-    """Exports an image classifier as a SavedModel for TF Serving that takes encoded images.
+class ImageClassifier(Pipeline):
+    """Labels encoded images.
 
-    Its signatures, where `batch` may be 0 and images may be of different sizes:
+    A call takes the bytes of one image or of many, PNG or JPEG, of different sizes. Decoding,
+    resizing and scaling are in the graph; grey images, RGB, transparency and so on are brought to
+    what the model takes, see `ImageDecoder`. Bytes that do not decode fail the whole batch with
+    tf.errors.InvalidArgumentError (of a server INVALID_ARGUMENT) and a message that says why.
 
-    - serving_default(image_bytes string (batch,), PNG or JPEG) -> label string (batch,),
-      probabilities float32 (batch, classes), label_index int32 (batch,).
+    Signatures of its export, where `batch` may be 0:
+
+    - serving_default(image_bytes string (batch,)) -> label string (batch,), probabilities float32
+      (batch, classes), label_index int32 (batch,).
     - classify(inputs string (batch,), serialized tf.Example with the feature image_bytes) ->
       classes string, scores float32 (batch, classes), in the order of `labels`: for TF Serving's
       Classify API.
 
-    Decoding, resizing and scaling are in the graph; grey images, RGB, transparency and so on are
-    brought to what the model takes, as the decoder tells. Bytes that do not decode fail the whole
-    batch with INVALID_ARGUMENT and a message that says what is wrong.
-
     Args:
         model: functional, input images (batch, height, width, channels), pixel values 0 to 255,
-            output logits (batch, classes): `models.heads.classifier` on a `models.vit`.
-        decoder: turns encoded images into the model's inputs, a `data.image_decoder.ImageDecoder`.
+            output logits (batch, classes): `heads.classifier` on a `models.vit`.
+        decoder: turns encoded images into the model's inputs.
         labels: name of each class, in the order of the logits.
-        path: BASE/<number> writes that version; anything else is a BASE and gets the next one.
-        examples: encoded images to check the export with; they are stored in it with their
-            answers, so give none that are secret. Made-up pictures by default.
-        scores: what the model reached, stored in the export: figure -> value, the data in the
-            figure's name, such as {"accuracy on SST-2 dev": 0.91}.
-        check: reload the export in a fresh process and compare before it is published.
-
-    Returns:
-        The version folder, BASE/<number>.
 
     Raises:
-        FileExistsError: the version exists.
-        ValueError: model, decoder, labels or examples do not fit each other.
-        RuntimeError: the written export does not repeat the model's outputs.
+        ValueError: model, decoder and labels do not fit each other.
+
+    Example:
+        >>> import keras_transformers as kt
+        >>> encoder = kt.models.vit.vit(
+        ...     patch_size=4, num_layers=1, num_heads=2, hidden_dim=8, image_size=(8, 12)
+        ... )
+        >>> model = kt.heads.classifier(encoder, 2)
+        >>> classify = ImageClassifier(model, ImageDecoder((8, 12)), ["cat", "dog"])
+        >>> png = tf.io.encode_png(tf.zeros([30, 40, 3], tf.uint8)).numpy()
+        >>> len(classify(png).probabilities), len(classify([png, png, png]))
+        (2, 3)
     """
-    _check_model(model, decoder)
-    labels = text.checked_labels(labels, model)
-    batches = [_images(_checked_examples(examples, decoder)), _images(_odd_images()), _images([])]
-    graph = _Graph(model, decoder, labels)
-    strings = tf.TensorSpec([None], tf.string)
-    answer = {
-        "label": strings,
-        "probabilities": tf.TensorSpec([None, len(labels)], tf.float32),
-        "label_index": tf.TensorSpec([None], tf.int32),
-    }
-    ranked = {
-        "classes": tf.TensorSpec([None, len(labels)], tf.string),
-        "scores": tf.TensorSpec([None, len(labels)], tf.float32),
-    }
-    records = [text.serialized(batch) for batch in batches]
-    return write(
-        path,
-        {
-            "serving_default": Signature(
-                graph.from_bytes, {"image_bytes": strings}, answer, batches
-            ),
-            "classify": Signature(
-                graph.from_records, {"inputs": strings}, ranked, records, CLASSIFY
-            ),
-        },
-        variables=model.weights,
-        metadata={
-            "task": "image_classification",
-            "labels": labels,
-            **of_model(model),
-            "image_size": list(decoder.image_size),
-            "num_channels": decoder.num_channels,
-            "max_pixels": decoder.max_pixels,
-        },
-        tolerance=text.tolerance(model),
-        scores=scores,
-        check=check,
-    )
+
+    task = "image_classification"
+    text_names = ("image_bytes",)
+
+    def __init__(self, model: keras.Model, decoder: "ImageDecoder", labels: Sequence[str]) -> None:
+        _check_model(model, decoder)
+        self.model = model
+        self.decoder = decoder
+        self.labels = checked_labels(labels, model)
+
+    def encode(self, image_bytes: Any) -> dict[str, Any]:
+        """Encoded images, strings (batch,), to the model's input, in the graph."""
+        return {"images": self.decoder(image_bytes)}  # (batch, height, width, channels)
+
+    def answer(self, **texts: Any) -> dict[str, Any]:
+        """Encoded images to label, probabilities and label_index, in the graph."""
+        images = self.encode(texts["image_bytes"])
+        return labelled(self.model(images, training=False)["logits"], self.labels)
+
+    def answer_specs(self) -> dict[str, Any]:
+        """The outputs of `answer`: name -> tf.TensorSpec (None, ...)."""
+        return labelled_specs(self.labels)
+
+    def other_signatures(self, batches: Sequence[Mapping[str, np.ndarray]]) -> dict[str, Signature]:
+        """`classify`, for TF Serving's Classify API."""
+        return {
+            "classify": classify_signature(self.answer, self.text_names, self.labels, batches)
+        }
+
+    def example_batches(self, examples: Sequence[Any] | None) -> list[dict[str, np.ndarray]]:
+        """The examples or made-up pictures, odd images and an empty batch."""
+        given = self._made_up() if examples is None else self._checked(examples)
+        return [
+            {"image_bytes": np.array(encoded, dtype=object)}
+            for encoded in (given, _odd_images(), [])
+        ]
+
+    def rows(
+        self, texts: Mapping[str, Iterable[str | bytes]], *, batch_size: int = 32
+    ) -> list[dict[str, Any]]:
+        """As a call; each answer is a dict, output name -> str, number or list."""
+        columns = {name: list(column) for name, column in texts.items()}
+        for column in columns.values():
+            for number, image in enumerate(column):
+                if not isinstance(image, bytes):
+                    raise ValueError(
+                        f"image {number} is a {type(image).__name__}: give the bytes of its file"
+                    )
+        return super().rows(columns, batch_size=batch_size)
+
+    def config(self) -> dict[str, Any]:
+        """What makes this pipeline again, with the decoder's options, as JSON values."""
+        return {"labels": self.labels, **dataclasses.asdict(self.decoder)}
+
+    @classmethod
+    def restore(cls, model: keras.Model, tokenizers: Mapping[str, Any], **config: Any) -> Self:
+        """The pipeline that `config` and `model` were taken from."""
+        labels, size = config.pop("labels"), tuple(config.pop("image_size"))
+        return cls(model, ImageDecoder(size, **config), labels)
+
+    def metadata(self) -> dict[str, Any]:
+        """What an export tells of this pipeline beside its model."""
+        return self.config()
+
+    def _made_up(self) -> list[bytes]:
+        height, width = self.decoder.image_size
+        return [_encode(_picture(height, width, 3)), _encode(_picture(37, 53, 3), "jpeg")]
+
+    def _checked(self, examples: Sequence[Any]) -> Sequence[bytes]:
+        for number, example in enumerate(examples):
+            if not isinstance(example, bytes):
+                raise ValueError(
+                    f"examples must be encoded images, bytes; example {number} is a "
+                    f"{type(example).__name__}"
+                )
+            try:
+                self.decoder(tf.constant([example]))
+            except tf.errors.InvalidArgumentError as error:
+                raise ValueError(f"example {number} does not decode: {error.message}") from error
+        return examples
 
 
-@dataclass(frozen=True)
-class _Graph:
-    """The functions behind the signatures. Strings stay on the CPU, where alone they can be."""
+@dataclasses.dataclass(frozen=True)
+class ImageDecoder:
+    """Decodes PNG and JPEG, brings them to one number of channels and one size.
 
-    model: keras.Model
-    decoder: Any
-    labels: list[str]
+    - Any kind of PNG and JPEG is taken: grey images become RGB, or RGB grey, as `num_channels`
+      asks; transparency is left out (the colours below it stay); 16 bits a colour become 8;
+      CMYK becomes RGB. Orientations that a camera notes beside the picture are not followed.
+    - Resizing is bilinear with antialiasing and does not keep the aspect ratio, as Hugging Face's
+      ViT has it. An image that has the size already keeps its pixels exactly.
 
-    def from_bytes(self, image_bytes: Any) -> dict[str, Any]:
-        images = self.decoder(image_bytes)  # (batch, height, width, channels)
-        logits = self.model({"images": images}, training=False)["logits"]  # (batch, classes)
-        probabilities = tf.nn.softmax(tf.cast(logits, tf.float32))
-        label_index = tf.argmax(probabilities, axis=-1, output_type=tf.int32)
+    Args:
+        image_size: height and width of what comes out, in pixels.
+        num_channels: 3 for RGB, 1 for grey.
+        max_pixels: larger images are refused: a file of some kilobytes can unpack to gigabytes.
+
+    Raises:
+        ValueError: a size below 1, or another number of channels.
+
+    Example:
+        >>> png = tf.io.encode_png(tf.zeros([4, 6, 1], tf.uint8))
+        >>> ImageDecoder((2, 3))(png[None]).shape
+        TensorShape([1, 2, 3, 3])
+    """
+
+    image_size: tuple[int, int]
+    num_channels: int = 3
+    max_pixels: int = 50_000_000
+
+    def __post_init__(self) -> None:
+        if self.num_channels not in (1, 3):
+            raise ValueError(f"num_channels={self.num_channels}: take 3 (RGB) or 1 (grey)")
+        if min(self.image_size) < 1 or self.max_pixels < 1:
+            raise ValueError(
+                f"image_size={self.image_size}, max_pixels={self.max_pixels}: must be 1 or more"
+            )
+
+    def __call__(self, image_bytes: Any) -> Any:
+        """Encoded images (batch,) to pixels.
+
+        Returns:
+            float32 (batch, height, width, channels), 0 to 255.
+
+        Raises:
+            tf.errors.InvalidArgumentError: when the graph runs: rows that are neither PNG nor JPEG,
+                with their numbers; data that are cut or damaged, as far as their format tells (a
+                PNG's checksums do, a JPEG has none); too many pixels.
+        """
+        height, width = self.image_size
+        spec = tf.TensorSpec([height, width, self.num_channels], tf.float32)
+        with tf.device("CPU:0"):  # strings live nowhere else
+            known = _starts_with(image_bytes, _PNG) | _starts_with(image_bytes, _JPEG)
+            wrong = tf.where(~known)[:, 0]
+            message = "image_bytes must be PNG or JPEG; these rows of the batch are neither:"
+            check = tf.debugging.Assert(tf.reduce_all(known), [message, wrong], summarize=20)
+            # Eagerly the check is done by now, and there is nothing to wait for.
+            with tf.control_dependencies([check] if check is not None else []):
+                image_bytes = tf.identity(image_bytes)
+            return tf.map_fn(self._decode, image_bytes, fn_output_signature=spec)
+
+    def _decode(self, encoded: Any) -> Any:
+        """One image: a scalar string to (height, width, channels)."""
         with tf.device("CPU:0"):
-            label = tf.gather(tf.constant(self.labels), label_index)
-        return {"label": label, "probabilities": probabilities, "label_index": label_index}
+            height, width = _size(encoded)
+            check = tf.debugging.assert_less_equal(
+                tf.cast(height, tf.int64) * tf.cast(width, tf.int64),
+                tf.constant(self.max_pixels, tf.int64),
+                message=f"an image has more than {self.max_pixels} pixels",
+            )
+            with tf.control_dependencies([check] if check is not None else []):
+                encoded = tf.identity(encoded)
+            # Always by way of RGB: asked for one channel, libpng weighs colours in another way
+            # where there is transparency (tensorflow#55550), and libjpeg in a third.
+            image = tf.io.decode_image(encoded, channels=3, expand_animations=False)
+            image = tf.cast(image, tf.float32)  # (height, width, 3)
+            if self.num_channels == 1:
+                image = tf.round(tf.tensordot(image, tf.constant(_BRIGHTNESS), 1))[..., None]
+            return tf.image.resize(image, self.image_size, method="bilinear", antialias=True)
 
-    def from_records(self, inputs: Any) -> dict[str, Any]:
-        with tf.device("CPU:0"):
-            feature = {"image_bytes": tf.io.FixedLenFeature([], tf.string)}
-            image_bytes = tf.io.parse_example(inputs, feature)["image_bytes"]
-            classes = tf.repeat(tf.constant([self.labels]), tf.size(inputs), axis=0)
-        return {"classes": classes, "scores": self.from_bytes(image_bytes)["probabilities"]}
+
+def _starts_with(image_bytes: Any, magic: bytes) -> Any:
+    return tf.equal(tf.strings.substr(image_bytes, 0, len(magic)), magic)
+
+
+def _size(encoded: Any) -> tuple[Any, Any]:
+    """Height and width that an image says it has, int32, read without decoding it."""
+
+    def png() -> Any:
+        # Width and height are bytes 16 to 23; zeros stand in where a file is cut before.
+        header = tf.strings.substr(encoded + b"\0" * 24, 16, 8)
+        return tf.reverse(tf.io.decode_raw(header, tf.int32, little_endian=False), [0])
+
+    def jpeg() -> Any:
+        return tf.image.extract_jpeg_shape(encoded)[:2]
+
+    size = tf.cond(_starts_with(encoded, _PNG), png, jpeg)
+    return size[0], size[1]
 
 
 def _check_model(model: keras.Model, decoder: Any) -> None:
@@ -141,24 +256,6 @@ def _check_model(model: keras.Model, decoder: Any) -> None:
             f"model {model.name!r} takes images of {taken} (height, width, channels) and the "
             f"decoder makes {made}: give it the model's image_size and num_channels"
         )
-
-
-def _checked_examples(examples: Sequence[bytes] | None, decoder: Any) -> Sequence[bytes]:
-    """The examples, or two pictures; ValueError for what the decoder does not take."""
-    if examples is None:
-        height, width = decoder.image_size
-        return [_encode(_picture(height, width, 3)), _encode(_picture(37, 53, 3), "jpeg")]
-    for number, example in enumerate(examples):
-        if not isinstance(example, bytes):
-            raise ValueError(
-                f"examples must be encoded images, bytes; example {number} is a "
-                f"{type(example).__name__}"
-            )
-        try:
-            decoder(tf.constant([example]))
-        except tf.errors.InvalidArgumentError as error:
-            raise ValueError(f"example {number} does not decode: {error.message}") from error
-    return examples
 
 
 def _odd_images() -> list[bytes]:
@@ -183,7 +280,3 @@ def _encode(pixels: np.ndarray, kind: str = "png") -> bytes:
     with tf.device("CPU:0"):
         encode = tf.io.encode_png if kind == "png" else tf.io.encode_jpeg
         return encode(pixels).numpy()
-
-
-def _images(encoded: Sequence[bytes]) -> dict[str, np.ndarray]:
-    return {"image_bytes": np.array(encoded, dtype=object)}

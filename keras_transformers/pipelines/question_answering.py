@@ -1,170 +1,126 @@
-"""Export of span extractors: a question and a context in, the answer and where it stands out."""
+"""Question answering: a question and a context in, the answer and its place in the context out."""
 
 import math
-import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 import keras
+import numpy as np
 import tensorflow as tf
 
-from keras_transformers.pipelines import token_inputs as text
-from keras_transformers.pipelines.bounded_memory import in_chunks
-from keras_transformers.saved_model.writing import Signature, write
+from keras_transformers.pipelines.base import Signature
+from keras_transformers.pipelines.token_inputs import (
+    TextPipeline,
+    check_offset_unit,
+    in_chunks,
+    widened,
+)
 from keras_transformers.tokenizers import offsets, windows
+
+__all__ = ["QuestionAnswerer"]
 
 _EXAMPLES = (
     ("Where was Ada Lovelace born?", "Ada Lovelace (1815-1852) was born in London."),
     ("What is it?", "Straße, “naïve”, 東京 🎬!"),
 )
+_LOGITS = ("start_logits", "end_logits")
 _KEY_BASE = 2**31  # above every offset: int32
 
 
-def question_answerer(
-    model: keras.Model,
-    tokenizer: Any,
-    path: str | os.PathLike[str],
-    *,
-    max_sequence_length: int = 384,
-    doc_stride: int = 128,
-    max_question_length: int = 64,
-    max_answer_length: int = 30,
-    no_answer_threshold: float | None = None,
-    offset_unit: Literal["character", "byte"] = "character",
-    examples: Sequence[tuple[str, str]] | None = None,
-    scores: Mapping[str, float] | None = None,
-    check: bool = True,
-) -> Path:
-    """Exports a span extractor as a SavedModel for TF Serving that takes strings.
-
-    Its signatures, where `batch` may be 0 and a text may be empty or any bytes:
-
-    - serving_default(question, context string (batch,)) -> answer string, score float32, start,
-      end int32, null_score float32, each (batch,). The answer stands in the context from `start`
-      to `end` (exclusive). Where there is none, because the context has no tokens or by
-      `no_answer_threshold`, it is "", `start` and `end` are -1, and `score` is `null_score`.
-    - tokens(token_ids, segment_ids int32, padding_mask bool (batch, length)) -> start_logits,
-      end_logits float32 (batch, length); ids beyond the vocabulary and lengths beyond the model's
-      positions are refused.
+class QuestionAnswerer(TextPipeline):
+    """Finds answers in contexts.
 
     A context of any length is read whole, in windows (`tokenizers.windows.question_windows`). The
     answer is the span of at most `max_answer_length` tokens with the highest `score`, start logit
     of the first plus end logit of the last, over all windows; of equal ones the first, then the
-    shortest. `null_score` is that of [CLS], in the window where it is lowest. It is the rule of
-    `data.question_predictions.answers_from_logits`.
+    shortest. `null_score` is that of the first special token ([CLS]), in the window where it is
+    lowest. It is the rule of `data.text.answer_spans.answers_from_logits`.
+
+    Signatures of its export, where `batch` may be 0 and a text may be empty or any bytes:
+
+    - serving_default(question, context string (batch,)) -> answer string, score float32, start,
+      end int32, null_score float32, each (batch,). The context has the answer from `start` to `end`
+      (exclusive). Where there is none, because the context has no tokens or by
+      `no_answer_threshold`, it is "", `start` and `end` are -1, and `score` is `null_score`.
+    - tokens(token_ids, segment_ids int32, padding_mask bool (batch, length)) -> start_logits,
+      end_logits float32 (batch, length); ids beyond the vocabulary and lengths beyond the model's
+      positions are refused. Only those inputs that the model takes.
 
     Args:
-        model: functional, inputs token_ids, segment_ids, padding_mask, outputs start_logits and
-            end_logits (batch, length), as `models.heads.span_extractor` makes it.
-        tokenizer: turns texts into the model's inputs, a `tokenizers.WordPieceTokenizer`.
-        path: BASE/<number> writes that version; anything else is a BASE and gets the next one.
-        max_sequence_length: of a window, in tokens, question, [CLS] and two [SEP] included.
+        model: functional, inputs token_ids, segment_ids, padding_mask, or without segment_ids,
+            outputs start_logits and end_logits (batch, length), as `heads.span_extractor` makes it.
+        tokenizer: turns texts into the model's inputs and gives offsets, such as a
+            `tokenizers.WordPieceTokenizer`.
+        max_sequence_length: of a window, in tokens, question and special tokens included.
         doc_stride: tokens of the context from one window's start to the next one's.
         max_question_length: in tokens; the end of a longer question is cut off.
         max_answer_length: in tokens.
         no_answer_threshold: there is no answer where `null_score` is more than so much above the
             best span's score (SQuAD 2.0). None: always the best span (SQuAD 1.1).
         offset_unit: of `start` and `end`: "character" counts Unicode code points, as Python and
-            SQuAD do; "byte" bytes of the UTF-8 text.
-        examples: pairs of question and context to check the export with; they are stored in it
-            with their answers, so give none that are secret. Two plain ones by default.
-        scores: what the model reached, stored in the export: figure -> value, the data in the
-            figure's name, such as {"accuracy on SST-2 dev": 0.91}.
-        check: reload the export in a fresh process and compare before it is published.
-
-    Returns:
-        The version folder, BASE/<number>.
+            SQuAD do; "byte" counts bytes of the UTF-8 text.
 
     Raises:
-        FileExistsError: the version exists.
-        ValueError: model, tokenizer, lengths or examples do not fit each other, or an option is
-            out of its range.
-        RuntimeError: the written export does not repeat the model's outputs. Of a bfloat16 model,
-            whose graph rounds elsewhere, spans of nearly the same score may change places.
+        ValueError: model, tokenizer and lengths do not fit each other, or an option is out of its
+            range.
+
+    Example:
+        >>> import keras_transformers as kt
+        >>> tokenizer = kt.tokenizers.WordPieceTokenizer(
+        ...     ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "good", "film", "##s", "!"]
+        ... )
+        >>> encoder = kt.bert_tiny(vocabulary_size=tokenizer.vocabulary_size)
+        >>> ask = QuestionAnswerer(kt.heads.span_extractor(encoder), tokenizer)
+        >>> context = "Good films!"
+        >>> answer = ask("Films?", context)
+        >>> answer.text == context[answer.start : answer.end]
+        True
     """
-    for output in ("start_logits", "end_logits"):
-        text.check_model(model, tokenizer, output)
-    length = text.checked_length(model, max_sequence_length, pair=True)
-    windows.check_question_windows(
-        max_sequence_length=length, doc_stride=doc_stride, max_question_length=max_question_length
-    )
-    _check_answers(max_answer_length, no_answer_threshold)
-    text.check_offset_unit(offset_unit)
-    batches = text.example_batches(_EXAMPLES if examples is None else examples, length, pair=True)
-    graph = _Graph(
-        model,
-        tokenizer,
-        {
-            "max_sequence_length": length,
+
+    task = "question_answering"
+
+    def __init__(
+        self,
+        model: keras.Model,
+        tokenizer: Any,
+        *,
+        max_sequence_length: int = 384,
+        doc_stride: int = 128,
+        max_question_length: int = 64,
+        max_answer_length: int = 30,
+        no_answer_threshold: float | None = None,
+        offset_unit: Literal["character", "byte"] = "character",
+    ) -> None:
+        super().__init__(
+            model, tokenizer, outputs=_LOGITS, max_sequence_length=max_sequence_length, pair=True
+        )
+        self.text_names = ("question", "context")
+        self.window_lengths = {
+            "max_sequence_length": self.max_sequence_length,
             "doc_stride": doc_stride,
             "max_question_length": max_question_length,
-        },
-        max_answer_length,
-        no_answer_threshold,
-        offset_unit,
-    )
-    strings, numbers = tf.TensorSpec([None], tf.string), tf.TensorSpec([None], tf.int32)
-    floats = tf.TensorSpec([None], tf.float32)
-    answer = {
-        "answer": strings,
-        "score": floats,
-        "start": numbers,
-        "end": numbers,
-        "null_score": floats,
-    }
-    logits = tf.TensorSpec([None, None], tf.float32)
-    return write(
-        path,
-        {
-            "serving_default": Signature(
-                graph.from_text,
-                {"question": strings, "context": strings},
-                answer,
-                [{"question": batch["text"], "context": batch["text_b"]} for batch in batches],
-            ),
-            "tokens": Signature(
-                graph.from_tokens,
-                text.token_specs(),
-                {"start_logits": logits, "end_logits": logits},
-                [text.tokenized(tokenizer, batch, length) for batch in batches],
-            ),
-        },
-        variables=model.weights,
-        trackables=[tokenizer],
-        metadata={
-            "task": "question_answering",
-            "max_answer_length": max_answer_length,
-            "no_answer_threshold": no_answer_threshold,
-            "offset_unit": offset_unit,
         }
-        | graph.window_lengths
-        | text.metadata(model, tokenizer, length),
-        tolerance=text.tolerance(model),
-        scores=scores,
-        check=check,
-    )
+        windows.check_question_windows(tokenizer, **self.window_lengths)
+        if max_answer_length < 1:
+            raise ValueError(f"max_answer_length={max_answer_length}: give 1 token or more")
+        if no_answer_threshold is not None and not math.isfinite(no_answer_threshold):
+            raise ValueError(
+                f"no_answer_threshold={no_answer_threshold}: give a finite number, or None to "
+                "answer every question"
+            )
+        check_offset_unit(offset_unit)
+        self.max_answer_length = max_answer_length
+        self.no_answer_threshold = no_answer_threshold
+        self.offset_unit: str = offset_unit
 
-
-@dataclass(frozen=True)
-class _Graph:
-    """The functions behind the signatures. Strings stay on the CPU, where alone they can be."""
-
-    model: keras.Model
-    tokenizer: Any
-    window_lengths: dict[str, Any]  # arguments of `question_windows`
-    max_answer_length: int
-    no_answer_threshold: float | None
-    offset_unit: str
-
-    def from_text(self, question: Any, context: Any) -> dict[str, Any]:
-        with tf.device("CPU:0"):
+    def answer(self, **texts: Any) -> dict[str, Any]:
+        """Questions and contexts to answers, their places and scores, in the graph."""
+        question, context = (texts[name] for name in self.text_names)
+        with tf.device("CPU:0"):  # strings live nowhere else
             found = windows.question_windows(
                 self.tokenizer, question, context, **self.window_lengths
             )
-            rows = found.pop("rows")  # (windows,)
-            tokens = text.widened(found)
+            tokens = widened({name: found[name] for name in self.token_inputs})
             missing = tf.shape(tokens["token_ids"])[1] - tf.shape(found["starts"])[1]
             bounds = {
                 name: tf.pad(found[name], [[0, 0], [0, missing]], constant_values=-1)
@@ -177,22 +133,50 @@ class _Graph:
             {"score": score, "start": numbers, "end": numbers, "null_score": score},
         )
         with tf.device("CPU:0"):
-            return self._answers(context, rows, spans)
+            return self._answers(context, found["rows"], spans)
 
-    def from_tokens(self, **tokens: Any) -> dict[str, Any]:
-        outputs = self.model(text.checked_tokens(self.model, tokens), training=False)
-        return {name: tf.cast(outputs[name], tf.float32) for name in ("start_logits", "end_logits")}
+    def decode(self, tokens: dict[str, Any]) -> dict[str, Any]:
+        """The model's inputs to its logits, float32 (batch, length)."""
+        outputs = self.model(tokens, training=False)
+        return {name: tf.cast(outputs[name], tf.float32) for name in _LOGITS}
+
+    def answer_specs(self) -> dict[str, Any]:
+        """The outputs of `answer`: name -> tf.TensorSpec (None, ...)."""
+        dtypes = {
+            "answer": tf.string,
+            "score": tf.float32,
+            "start": tf.int32,
+            "end": tf.int32,
+            "null_score": tf.float32,
+        }
+        return {name: tf.TensorSpec([None], dtype) for name, dtype in dtypes.items()}
+
+    def other_signatures(self, batches: Sequence[Mapping[str, np.ndarray]]) -> dict[str, Signature]:
+        """`tokens`: the model's inputs to its logits."""
+        logits = dict.fromkeys(_LOGITS, tf.TensorSpec([None, None], tf.float32))
+        return {"tokens": self.tokens_signature(self.answer_tokens, logits, batches)}
+
+    def example_batches(self, examples: Sequence[Any] | None) -> list[dict[str, np.ndarray]]:
+        """The examples, awkward texts (one of several windows) and an empty batch."""
+        return super().example_batches(_EXAMPLES if examples is None else examples)
+
+    def config(self) -> dict[str, Any]:
+        """The keyword arguments that make this pipeline again, as JSON values."""
+        return {
+            "max_answer_length": self.max_answer_length,
+            "no_answer_threshold": self.no_answer_threshold,
+            "offset_unit": self.offset_unit,
+            **self.window_lengths,
+        }
 
     def _best_spans(self, window: dict[str, Any]) -> dict[str, Any]:
-        """The best span of each window and the score of [CLS], (windows,); bytes of the context.
+        """The best span of each window and its null score, (windows,); bytes of the context.
 
         In float64, where the sum of two float32 numbers is exact enough to tell ties.
         """
         starts, ends = window.pop("starts"), window.pop("ends")
         outputs = self.model(window, training=False)
-        first, last = (
-            tf.cast(outputs[name], tf.float64) for name in ("start_logits", "end_logits")
-        )  # (windows, length)
+        first, last = (tf.cast(outputs[name], tf.float64) for name in _LOGITS)  # (windows, length)
         null_score = first[:, 0] + last[:, 0]
         nothing = tf.constant(-math.inf, tf.float64)
         first, last = (tf.where(starts >= 0, logits, nothing) for logits in (first, last))
@@ -241,13 +225,3 @@ class _Graph:
             "end": tf.where(answered, end, -1),
             "null_score": tf.cast(null_score, tf.float32),
         }
-
-
-def _check_answers(max_answer_length: int, no_answer_threshold: float | None) -> None:
-    if max_answer_length < 1:
-        raise ValueError(f"max_answer_length={max_answer_length}: give 1 token or more")
-    if no_answer_threshold is not None and not math.isfinite(no_answer_threshold):
-        raise ValueError(
-            f"no_answer_threshold={no_answer_threshold}: give a finite number, or None to answer "
-            "every question"
-        )

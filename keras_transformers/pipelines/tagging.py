@@ -1,233 +1,234 @@
-"""Export of taggers: text in, its words with a label each and where they stand out."""
+"""Taggers: a text in, its words out, each with a label and its place in the text."""
 
-import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_transformers.pipelines import token_inputs as texts
-from keras_transformers.pipelines.bounded_memory import in_chunks
-from keras_transformers.saved_model.writing import Signature, write
-from keras_transformers.tokenizers import offsets, packing, windows
-from keras_transformers.tokenizers.words import begins_word
+from keras_transformers.pipelines.base import Signature
+from keras_transformers.pipelines.token_inputs import (
+    TextPipeline,
+    check_offset_unit,
+    checked_labels,
+    in_chunks,
+    text_batches,
+)
+from keras_transformers.tokenizers import offsets, windows
+from keras_transformers.tokenizers import words as running_words
+
+__all__ = ["Tagger"]
 
 _EXAMPLES = ("Ada Lovelace (1815-1852) was born in London.", "Straße, “naïve”, 東京 🎬!")
 _OUTSIDE = "O"  # of words without tokens, as in training
 
 
-def tagger(
-    model: keras.Model,
-    tokenizer: Any,
-    labels: Sequence[str],
-    path: str | os.PathLike[str],
-    *,
-    max_sequence_length: int | None = None,
-    offset_unit: Literal["character", "byte"] = "character",
-    examples: Sequence[str] | None = None,
-    scores: Mapping[str, float] | None = None,
-    check: bool = True,
-) -> Path:
-    """Exports a tagger as a SavedModel for TF Serving that takes strings.
+class Tagger(TextPipeline):
+    """Labels the words of texts.
 
-    Its signatures, where `batch` may be 0 and a text may be empty or any bytes:
+    Nothing of a long text is lost: it takes several windows that overlap by half, as in
+    `data.text.tagging`, and each word gets its label where it has more context.
+
+    Signatures of its export, where `batch` may be 0 and a text may be empty or any bytes:
 
     - serving_default(text string (batch,)) -> tokens, labels string, starts, ends int32, scores
       float32, each (batch, words), num_tokens int32 (batch,). `words` is the largest of
       `num_tokens`; beyond a row's `num_tokens` strings are "" and numbers 0. `tokens` are the words
-      as they stand in the text from `starts` to `ends` (exclusive), cut as
-      `tokenizers.words.begins_word` tells; `scores` the probabilities of their labels, which are
-      those of their first word pieces.
+      that the text has from `starts` to `ends` (exclusive), cut by `tokenizers.words.spans`;
+      `scores` are the probabilities of their labels, which are those of their first tokens.
     - words(words string (batch, words)) -> labels string, scores float32 (batch, words): for words
-      that are cut already, rows filled up with "". What has no tokens is labelled O, with score 0.
+      that are cut already, rows filled up with "". A word without tokens is labelled O with score 0.
     - tokens(token_ids, segment_ids int32, padding_mask bool (batch, length)) -> probabilities
       float32 (batch, length, labels); ids beyond the vocabulary and lengths beyond the model's
-      positions are refused.
-
-    Nothing of a long text is lost: it takes several windows that overlap by half, as in
-    `data.tagging`, and each word gets its label where it has more context.
+      positions are refused. Only those inputs that the model takes.
 
     Args:
-        model: functional, inputs token_ids, segment_ids, padding_mask, output logits
-            (batch, length, labels), as `models.heads.tagger` makes it.
-        tokenizer: turns texts into the model's inputs, a `tokenizers.WordPieceTokenizer`.
+        model: functional, inputs token_ids, segment_ids, padding_mask, or without segment_ids,
+            output logits (batch, length, labels), as `heads.tagger` makes it.
+        tokenizer: turns texts into the model's inputs and gives offsets, such as a
+            `tokenizers.WordPieceTokenizer`.
         labels: name of each label, in the order of the logits.
-        path: BASE/<number> writes that version; anything else is a BASE and gets the next one.
         max_sequence_length: of a window, in tokens. Give what the model was trained with; its
             number of positions by default.
         offset_unit: of `starts` and `ends`: "character" counts Unicode code points, as Python
-            does; "byte" bytes of the UTF-8 text. Bytes that are no UTF-8 count as characters too.
-        examples: texts to check the export with; they are stored in it with their labels, so give
-            none that are secret. Two plain sentences by default.
-        scores: what the model reached, stored in the export: figure -> value, the data in the
-            figure's name, such as {"accuracy on SST-2 dev": 0.91}.
-        check: reload the export in a fresh process and compare before it is published.
-
-    Returns:
-        The version folder, BASE/<number>.
+            does; "byte" counts bytes of the UTF-8 text. Bytes that are not UTF-8 count as
+            characters too.
 
     Raises:
-        FileExistsError: the version exists.
-        ValueError: model, tokenizer, labels, length or examples do not fit each other, or another
+        ValueError: model, tokenizer, labels and length do not fit each other, or another
             `offset_unit`.
-        RuntimeError: the written export does not repeat the model's outputs. Of a bfloat16 model,
-            whose graph rounds elsewhere, labels of nearly the same probability may change places.
+
+    Example:
+        >>> import keras_transformers as kt
+        >>> tokenizer = kt.tokenizers.WordPieceTokenizer(
+        ...     ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "good", "film", "##s", "!"]
+        ... )
+        >>> encoder = kt.bert_tiny(vocabulary_size=tokenizer.vocabulary_size)
+        >>> tag = Tagger(kt.heads.tagger(encoder, 3), tokenizer, ["O", "B-FILM", "I-FILM"])
+        >>> tag("Good films!").tokens
+        ['Good', 'films', '!']
     """
-    model = texts.part(model, tokenizer, "logits")
-    if len(model.output["logits"].shape) != 3:
-        raise ValueError(
-            f"model {model.name!r} returns one row of logits a text, not one a token: give what "
-            "models.heads.tagger makes, or export it as a classifier"
+
+    task = "tagging"
+
+    def __init__(
+        self,
+        model: keras.Model,
+        tokenizer: Any,
+        labels: Sequence[str],
+        *,
+        max_sequence_length: int | None = None,
+        offset_unit: Literal["character", "byte"] = "character",
+    ) -> None:
+        super().__init__(
+            model, tokenizer, outputs=("logits",), max_sequence_length=max_sequence_length
         )
-    labels = texts.checked_labels(labels, model)
-    texts.check_offset_unit(offset_unit)
-    length = texts.checked_length(model, max_sequence_length, pair=False)
-    batches = texts.example_batches(_EXAMPLES if examples is None else examples, length, pair=False)
-    graph = _Graph(model, tokenizer, labels, length, offset_unit)
-    rows = {
-        dtype: tf.TensorSpec([None, None], dtype) for dtype in (tf.string, tf.int32, tf.float32)
-    }
-    found = {
-        "tokens": rows[tf.string],
-        "labels": rows[tf.string],
-        "starts": rows[tf.int32],
-        "ends": rows[tf.int32],
-        "scores": rows[tf.float32],
-    }
-    return write(
-        path,
-        {
-            "serving_default": Signature(
-                graph.from_text,
-                {"text": tf.TensorSpec([None], tf.string)},
-                found | {"num_tokens": tf.TensorSpec([None], tf.int32)},
-                batches,
-            ),
+        if len(self.model.output["logits"].shape) != 3:
+            raise ValueError(
+                f"model {model.name!r} returns one row of logits per text, not one per token: give "
+                "what heads.tagger makes, or make it a TextClassifier"
+            )
+        self.labels = checked_labels(labels, self.model)
+        check_offset_unit(offset_unit)
+        self.offset_unit: str = offset_unit
+
+    def answer(self, **texts: Any) -> dict[str, Any]:
+        """Strings to words, their places, labels and scores, in the graph."""
+        text = texts["text"]
+        with tf.device("CPU:0"):  # strings live nowhere else
+            token_ids, *tokens = self.tokenizer.tokenize_with_offsets(text)
+            starts, ends = running_words.spans(text)
+            first, has_tokens = running_words.first_tokens(starts, ends, *tokens)
+        labels, scores = self._labelled(token_ids, first, has_tokens)
+        with tf.device("CPU:0"):
+            columns = {
+                "tokens": running_words.cut(text, starts, ends),
+                "labels": starts.with_values(labels),
+                "starts": self._in_unit(text, starts),
+                "ends": self._in_unit(text, ends),
+                "scores": starts.with_values(scores),
+            }
+            rows = {name: column.to_tensor() for name, column in columns.items()}
+            return {**rows, "num_tokens": tf.cast(starts.row_lengths(), tf.int32)}
+
+    def answer_words(self, words: Any) -> dict[str, Any]:
+        """Words that are cut already, strings (batch, words), to labels and scores, in the graph."""
+        with tf.device("CPU:0"):
+            is_word = words != ""  # (batch, words)
+            text, *spans = running_words.join(tf.ragged.boolean_mask(words, is_word))
+            token_ids, *tokens = self.tokenizer.tokenize_with_offsets(text)
+            first, has_tokens = running_words.first_tokens(*spans, *tokens)
+        labels, scores = self._labelled(token_ids, first, has_tokens)
+        with tf.device("CPU:0"):
+            number = tf.cumsum(tf.cast(tf.reshape(is_word, [-1]), tf.int32)) - 1
+            place = tf.where(is_word, tf.reshape(number, tf.shape(words)), tf.size(labels))
+            return {
+                "labels": tf.gather(tf.concat([labels, [""]], axis=0), place),
+                "scores": tf.gather(tf.concat([scores, [0.0]], axis=0), place),
+            }
+
+    def decode(self, tokens: dict[str, Any]) -> dict[str, Any]:
+        """The model's inputs to the probabilities of each token's labels."""
+        logits = self.model(tokens, training=False)["logits"]  # (batch, length, labels)
+        return {"probabilities": tf.nn.softmax(tf.cast(logits, tf.float32))}
+
+    def answer_specs(self) -> dict[str, Any]:
+        """The outputs of `answer`: name -> tf.TensorSpec (None, ...)."""
+        dtypes = {
+            "tokens": tf.string,
+            "labels": tf.string,
+            "starts": tf.int32,
+            "ends": tf.int32,
+            "scores": tf.float32,
+        }
+        rows = {name: tf.TensorSpec([None, None], dtype) for name, dtype in dtypes.items()}
+        return {**rows, "num_tokens": tf.TensorSpec([None], tf.int32)}
+
+    def other_signatures(self, batches: Sequence[Mapping[str, np.ndarray]]) -> dict[str, Signature]:
+        """`words`, for words that are cut already, and `tokens`."""
+        specs = self.answer_specs()
+        probabilities = tf.TensorSpec([None, None, len(self.labels)], tf.float32)
+        return {
             "words": Signature(
-                graph.from_words,
-                {"words": rows[tf.string]},
-                {name: found[name] for name in ("labels", "scores")},
+                self.answer_words,
+                {"words": specs["tokens"]},
+                {name: specs[name] for name in ("labels", "scores")},
                 [_as_words(batch["text"]) for batch in batches],
             ),
-            "tokens": Signature(
-                graph.from_tokens,
-                texts.token_specs(),
-                {"probabilities": tf.TensorSpec([None, None, len(labels)], tf.float32)},
-                [texts.tokenized(tokenizer, batch, length) for batch in batches],
+            "tokens": self.tokens_signature(
+                self.answer_tokens, {"probabilities": probabilities}, batches
             ),
-        },
-        variables=model.weights,
-        trackables=[tokenizer],
-        metadata={
-            "task": "tagging",
-            "labels": labels,
-            "offset_unit": offset_unit,
-            "lengths": {"num_tokens": list(found)},
         }
-        | texts.metadata(model, tokenizer, length),
-        tolerance=texts.tolerance(model),
-        scores=scores,
-        check=check,
-    )
 
+    def example_batches(self, examples: Sequence[Any] | None) -> list[dict[str, np.ndarray]]:
+        """The examples, awkward texts (one of several windows) and an empty batch."""
+        return text_batches(
+            examples, self.text_names, long=self.max_sequence_length, plain=_EXAMPLES
+        )
 
-@dataclass(frozen=True)
-class _Graph:
-    """The functions behind the signatures. Strings stay on the CPU, where alone they can be."""
+    def config(self) -> dict[str, Any]:
+        """The keyword arguments that make this pipeline again, as JSON values."""
+        return {
+            "labels": self.labels,
+            "offset_unit": self.offset_unit,
+            "max_sequence_length": self.max_sequence_length,
+        }
 
-    model: keras.Model
-    tokenizer: Any
-    labels: list[str]
-    max_sequence_length: int
-    offset_unit: str
+    def metadata(self) -> dict[str, Any]:
+        """What an export tells of this pipeline beside its model and vocabulary."""
+        counted = [name for name in self.answer_specs() if name != "num_tokens"]
+        return {**self.config(), "lengths": {"num_tokens": counted}}
 
-    def from_text(self, text: Any) -> dict[str, Any]:
-        with tf.device("CPU:0"):
-            token_ids, starts, ends = self.tokenizer.tokenize_with_offsets(text)
-            first = tf.where(begins_word(text, starts, ends))[:, 0]  # (words,), indices of tokens
-        label_index, probability = self._labelled(token_ids)
-        with tf.device("CPU:0"):
-            num_tokens = tf.size(token_ids.values, tf.int64)
-            last = tf.concat([first, [num_tokens]], axis=0)[1:] - 1
-            row = tf.gather(token_ids.value_rowids(), first)  # (words,)
-            begin, end = tf.gather(starts.values, first), tf.gather(ends.values, last)
-            found = tf.RaggedTensor.from_value_rowids(begin, row, token_ids.nrows(), validate=False)
-            columns = {
-                "tokens": tf.strings.substr(tf.gather(text, row), begin, end - begin),
-                "labels": tf.gather(tf.constant(self.labels), tf.gather(label_index, first)),
-                "starts": self._in_unit(text, found, begin),
-                "ends": self._in_unit(text, found, end),
-                "scores": tf.gather(probability, first),
-            }
-            rows = {name: found.with_values(values).to_tensor() for name, values in columns.items()}
-            return {**rows, "num_tokens": tf.cast(found.row_lengths(), tf.int32)}
+    def _labelled(self, token_ids: Any, first: Any, has_tokens: Any) -> tuple[Any, Any]:
+        """Labels and their probabilities, (words,), of words by their first tokens.
 
-    def from_words(self, words: Any) -> dict[str, Any]:
-        with tf.device("CPU:0"):
-            shape = tf.shape(words, tf.int64)  # (batch, words)
-            pieces = self.tokenizer.tokenize(tf.reshape(words, [-1]))  # (all words, None)
-            by_word = tf.RaggedTensor.from_row_lengths(
-                pieces, tf.fill(shape[:1], shape[1]), validate=False
-            )  # (batch, words, None)
-            token_ids = by_word.merge_dims(1, 2)
-        label_index, probability = self._labelled(token_ids)
-        with tf.device("CPU:0"):
-            # The token behind the last one stands for those of words that have none.
-            first = tf.reshape(pieces.row_starts(), shape)
-            has_tokens = tf.reshape(pieces.row_lengths() > 0, shape)
-            label = tf.gather(tf.constant(self.labels), tf.gather(_padded(label_index), first))
-            label = tf.where(has_tokens, label, _OUTSIDE)
-            score = tf.where(has_tokens, tf.gather(_padded(probability), first), 0.0)
-            return {"labels": tf.where(words == "", "", label), "scores": score}
-
-    def from_tokens(self, **tokens: Any) -> dict[str, Any]:
-        return {"probabilities": self._probabilities(texts.checked_tokens(self.model, tokens))}
-
-    def _labelled(self, token_ids: Any) -> tuple[Any, Any]:
-        """Texts (batch, None) to the best label of each token and its probability, (tokens,)."""
-        with tf.device("CPU:0"):  # where ragged tensors are at home
-            # [CLS] and [SEP] take two places.
-            halves = windows.plan_halves(token_ids.row_lengths(), self.max_sequence_length - 2)
-            inputs = packing.pack(
-                [windows.cut(token_ids, halves.windows)],
-                cls_token_id=self.tokenizer.cls_token_id,
-                sep_token_id=self.tokenizer.sep_token_id,
-                pad_token_id=self.tokenizer.pad_token_id,
-            )
-            owners = _owners(token_ids, halves)  # (tokens, 2)
+        Args:
+            token_ids: int32 (batch, None).
+            first: int64 (words,), indices into all these tokens.
+            has_tokens: bool (words,), whether there is a first token.
+        """
+        num_before, num_after = map(len, self.tokenizer.special_tokens(1))
+        with tf.device("CPU:0"):  # ragged tensors are at home there
+            room = self.max_sequence_length - num_before - num_after
+            halves = windows.plan_halves(token_ids.row_lengths(), room)
+            places = _places(token_ids, halves, num_before)  # (tokens, 2)
         rows = tf.TensorSpec([None, None], tf.int32)
         best = in_chunks(
             self._best,
-            texts.widened(inputs),
+            self.pack([windows.cut(token_ids, halves.windows)]),
             {"label_index": rows, "probability": tf.TensorSpec([None, None], tf.float32)},
         )  # each (windows, length)
         with tf.device("CPU:0"):
-            label_index, probability = (tf.gather_nd(value, owners) for value in best.values())
-            return label_index, probability
+            # One more, for a word after the last token.
+            label_index, probability = (
+                tf.gather(tf.pad(tf.gather_nd(value, places), [[0, 1]]), first)
+                for value in best.values()
+            )
+            label = tf.gather(tf.constant(self.labels), label_index)
+            return tf.where(has_tokens, label, _OUTSIDE), tf.where(has_tokens, probability, 0.0)
 
     def _best(self, tokens: dict[str, Any]) -> dict[str, Any]:
-        probabilities = self._probabilities(tokens)
+        probabilities = self.decode(tokens)["probabilities"]
         return {
             "label_index": tf.argmax(probabilities, axis=-1, output_type=tf.int32),
             "probability": tf.reduce_max(probabilities, axis=-1),
         }
 
-    def _probabilities(self, tokens: dict[str, Any]) -> Any:
-        logits = self.model(tokens, training=False)["logits"]  # (batch, length, labels)
-        return tf.nn.softmax(tf.cast(logits, tf.float32))
-
-    def _in_unit(self, text: Any, ragged: Any, byte_offsets: Any) -> Any:
+    def _in_unit(self, text: Any, byte_offsets: tf.RaggedTensor) -> tf.RaggedTensor:
         if self.offset_unit == "byte":
             return byte_offsets
-        return offsets.to_characters(text, ragged.with_values(byte_offsets)).values
+        return offsets.to_characters(text, byte_offsets)
 
 
-def _owners(token_ids: Any, halves: windows.Halves) -> Any:
-    """Where each token counts: int64 (tokens, 2), its window and its position in there."""
+def _places(token_ids: tf.RaggedTensor, halves: windows.Halves, num_before: int) -> Any:
+    """Where each token counts: int64 (tokens, 2), its window and its position in there.
+
+    Args:
+        token_ids: (batch, None).
+        halves: the windows over them.
+        num_before: special tokens that each window starts with.
+    """
     (rows, _, _), step, lead = halves
     row = token_ids.value_rowids()  # (tokens,)
     position = tf.range(tf.size(row, tf.int64)) - tf.gather(token_ids.row_starts(), row)
@@ -236,11 +237,7 @@ def _owners(token_ids: Any, halves: windows.Halves) -> Any:
     )  # (batch,), of windows
     index = tf.clip_by_value((position - lead) // step, 0, tf.gather(counts, row) - 1)
     window = tf.gather(tf.cumsum(counts, exclusive=True), row) + index
-    return tf.stack([window, position - index * step + 1], axis=1)  # behind [CLS]
-
-
-def _padded(values: Any) -> Any:
-    return tf.pad(values, [[0, 1]])
+    return tf.stack([window, position - index * step + num_before], axis=1)
 
 
 def _as_words(column: np.ndarray) -> dict[str, np.ndarray]:

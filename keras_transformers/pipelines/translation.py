@@ -1,110 +1,114 @@
-"""Export of encoder-decoders as translators: text in, text out, the search in the graph."""
+"""Translation: text in, text out, the beam search in the graph."""
 
-import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_transformers.decoding import Hypotheses, beam_search
-from keras_transformers.saved_model.metadata import of_model, of_vocabulary
-from keras_transformers.saved_model.storage import WeightsDtype
-from keras_transformers.saved_model.writing import Signature, write
+from keras_transformers.decoding.beam import beam_search, check_beams
+from keras_transformers.decoding.step import Hypotheses
+from keras_transformers.pipelines.base import Pipeline, Signature
+from keras_transformers.pipelines.token_inputs import text_batches
+
+__all__ = ["Translator"]
 
 _EXAMPLES = ("Ein Mann fährt Rad .", "Zwei Hunde spielen im Schnee , und ein Kind schaut zu .")
+_SPECIAL_TOKENS = ("pad_token_id", "start_token_id", "end_token_id")
+_STRINGS = tf.TensorSpec([None], tf.string)
 
 
-class Translator:
-    """Text to text with a model in memory: what an export does, for validation and for tests.
+class Translator(Pipeline):
+    """Translates texts.
 
-    Sources are cut at the model's positions. A text without tokens (empty, or spaces) translates to
-    the empty text with score 0. All methods but `translate_all` run in the graph or eagerly.
+    Sources are cut at `max_sequence_length`. A text without tokens (empty, or only spaces)
+    translates to the empty text with score 0.
+
+    Signatures of its export, where `batch` may be 0 and a text may be empty or any bytes:
+
+    - serving_default(text string (batch,)) -> translation string (batch,), score float32 (batch,).
+    - n_best(text) -> translations string (batch, num_beams), scores float32 (batch, num_beams).
+    - attend(text, translation string (batch,)) -> source_tokens string (batch, source),
+      target_tokens string (batch, target), attention float32 (batch, target, source). Only of
+      models with attention.
 
     Args:
-        model: a `models.transformer.Transformer`, or another with its `start_decoding`.
-        tokenizer: a `tokenizers.SentencePieceTokenizer`, of both languages, or another with its
-            methods and special tokens.
-        target_tokenizer: of the translations, where they have one of their own; its special tokens
-            have the same ids.
-        max_sequence_length: positions of the model.
+        model: an encoder-decoder of `models.transformer` or `models.seq2seq`, or another with
+            their `start_decoding`.
+        tokenizer: of both languages, such as a `tokenizers.SentencePieceTokenizer`.
+        target_tokenizer: of the translations, where they have another one; its special tokens have
+            the same ids.
+        max_sequence_length: tokens of a source or a translation, end token included. The model's
+            number of positions by default; required where it has none.
         num_beams: 1 is greedy search; the paper takes 4.
         length_penalty: the paper's alpha, see `decoding.beam_search`.
-        extra_length: a translation has at most as many tokens as its source and this many more
-            (the paper: 50).
-        min_length: of a translation in tokens, its end token counted.
+        extra_length: a translation has at most this many tokens more than its source (the paper:
+            50).
+        min_length: of a translation in tokens, end token included.
 
     Attributes:
-        has_attention: whether `attend` has something to show; recurrent models may have none.
+        has_attention: whether `attend` has anything to show; recurrent models may have none.
 
     Raises:
-        ValueError: the model is no encoder-decoder, or the tokenizer of the translations has
-            another number of tokens than the model.
+        ValueError: the model is no encoder-decoder, model, tokenizers and length do not fit each
+            other, or an option is out of its range.
     """
+
+    task = "translation"
+    text_names = ("text",)
 
     def __init__(
         self,
         model: keras.Model,
         tokenizer: Any,
-        *,
-        max_sequence_length: int,
         target_tokenizer: Any = None,
+        *,
+        max_sequence_length: int | None = None,
         num_beams: int = 4,
         length_penalty: float = 0.6,
         extra_length: int = 50,
         min_length: int = 0,
     ) -> None:
         check_encoder_decoder(model)
+        check_beams(num_beams, length_penalty)
+        for name, value in (("extra_length", extra_length), ("min_length", min_length)):
+            if value < 0:
+                raise ValueError(f"{name}={value}: give a number of tokens, 0 or more")
         self.model = model
         self.tokenizer = tokenizer
         self.target_tokenizer = target_tokenizer or tokenizer
         _check_vocabularies(model, self.tokenizer, self.target_tokenizer)
         self.has_attention = getattr(model, "has_attention", True)
-        self.max_sequence_length = max_sequence_length
+        self.max_sequence_length = _checked_length(model, max_sequence_length)
         self.num_beams = num_beams
         self.length_penalty = length_penalty
         self.extra_length = extra_length
         self.min_length = min_length
-        self._graph = tf.function(
-            self.translate, input_signature=[tf.TensorSpec([None], tf.string)]
-        )
 
     def translate_all(self, texts: Sequence[str], *, batch_size: int = 64) -> list[str]:
-        """Any number of texts, to lists and back: those of like length share a batch.
+        """The translations of many texts as plain strings, for metrics such as BLEU."""
+        return [row["translation"] for row in self.rows({"text": texts}, batch_size=batch_size)]
+
+    def answer(self, **texts: Any) -> dict[str, Any]:
+        """The best translation of each text, in the graph.
 
         Args:
-            texts: in any order.
-            batch_size: how many are translated at once.
-
-        Returns:
-            Their translations, in the order of the texts.
-        """
-        order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
-        found = [""] * len(texts)
-        for start in range(0, len(order), batch_size):
-            rows = order[start : start + batch_size]
-            translations = self._graph(tf.constant([texts[i] for i in rows]))["translation"]
-            for i, translation in zip(rows, translations.numpy(), strict=True):
-                found[i] = translation.decode()
-        return found
-
-    def translate(self, text: Any) -> dict[str, Any]:
-        """The best translations.
-
-        Args:
-            text: strings (batch,).
+            **texts: `text`, strings (batch,).
 
         Returns:
             `translation`, strings (batch,), and `score`, float32 (batch,): the log-probability
             divided by the length penalty.
         """
-        found = self._search(text, num_hypotheses=1)
+        found = self._search(texts["text"], num_hypotheses=1)
         return {"translation": self._texts(found)[:, 0], "score": found.scores[:, 0]}
 
+    def answer_specs(self) -> dict[str, Any]:
+        """The outputs of `answer`: name -> tf.TensorSpec (None,)."""
+        return {"translation": _STRINGS, "score": tf.TensorSpec([None], tf.float32)}
+
     def n_best(self, text: Any) -> dict[str, Any]:
-        """All beams, best first.
+        """The translations that all beams found, best first, in the graph.
 
         Args:
             text: strings (batch,).
@@ -117,21 +121,22 @@ class Translator:
         return {"translations": self._texts(found), "scores": found.scores}
 
     def attend(self, text: Any, translation: Any) -> dict[str, Any]:
-        """Which source tokens each token of a translation looked at, to be shown.
+        """Which source tokens each token of a translation looked at, in the graph.
 
         Args:
             text: strings (batch,).
-            translation: strings (batch,), its translations, from here or from anywhere.
+            translation: strings (batch,), their translations, from here or from anywhere.
 
         Returns:
             `source_tokens` strings (batch, source), `target_tokens` strings (batch, target), both
             padded with empty strings, and `attention` float32 (batch, target, source): the
-            cross-attention of the last layer, mean of its heads, when the token was predicted.
+            cross-attention of the last layer, averaged over its heads, when the token was
+            predicted.
 
         Raises:
             ValueError: the model has no attention.
         """
-        with tf.device("CPU:0"):
+        with tf.device("CPU:0"):  # strings live nowhere else
             source = self._source(text)
             ids = self.target_tokenizer.tokenize(translation, add_start=True, add_end=True)
             ids = ids[:, : self.max_sequence_length + 1].to_tensor(self.tokenizer.pad_token_id)
@@ -144,6 +149,66 @@ class Translator:
                 "target_tokens": _tokens(self.target_tokenizer, targets),
                 "attention": tf.cast(attention, tf.float32),
             }
+
+    def example_batches(self, examples: Sequence[Any] | None) -> list[dict[str, np.ndarray]]:
+        """The examples, awkward texts (one beyond the length) and an empty batch."""
+        long = self.max_sequence_length
+        return text_batches(examples, self.text_names, long=long, plain=_EXAMPLES)
+
+    def other_signatures(self, batches: Sequence[Mapping[str, np.ndarray]]) -> dict[str, Signature]:
+        """`n_best`, and of a model with attention `attend`."""
+        n_best = {
+            "translations": tf.TensorSpec([None, self.num_beams], tf.string),
+            "scores": tf.TensorSpec([None, self.num_beams], tf.float32),
+        }
+        found = {"n_best": Signature(self.n_best, {"text": _STRINGS}, n_best, batches[:1])}
+        if not self.has_attention:
+            return found
+        # Not the long text, whose attention alone would take half a megabyte of the description.
+        translated = [
+            {
+                "text": text,
+                "translation": self.answer(text=tf.constant(text))["translation"].numpy(),
+            }
+            for text in (batches[0]["text"], batches[1]["text"][:2])
+        ]
+        tokens = tf.TensorSpec([None, None], tf.string)
+        attended = {
+            "source_tokens": tokens,
+            "target_tokens": tokens,
+            "attention": tf.TensorSpec([None, None, None], tf.float32),
+        }
+        inputs = {"text": _STRINGS, "translation": _STRINGS}
+        return found | {"attend": Signature(self.attend, inputs, attended, translated)}
+
+    def config(self) -> dict[str, Any]:
+        """The keyword arguments that make this pipeline again, as JSON values."""
+        return {
+            **self.metadata(),
+            "extra_length": self.extra_length,
+            "min_length": self.min_length,
+        }
+
+    def metadata(self) -> dict[str, Any]:
+        """What an export tells of this pipeline beside its model and vocabulary."""
+        return {
+            "max_sequence_length": self.max_sequence_length,
+            "num_beams": self.num_beams,
+            "length_penalty": self.length_penalty,
+        }
+
+    @property
+    def tokenizers(self) -> dict[str, Any]:
+        """The tokenizers by the names of the arguments that take them."""
+        found = {"tokenizer": self.tokenizer}
+        if self.target_tokenizer is not self.tokenizer:
+            found["target_tokenizer"] = self.target_tokenizer
+        return found
+
+    @property
+    def tolerance(self) -> float:
+        """At least 1e-4: scores are sums over tens of tokens, and graphs round differently."""
+        return max(1e-4, super().tolerance)
 
     def _search(self, text: Any, num_hypotheses: int) -> Hypotheses:
         with tf.device("CPU:0"):
@@ -168,7 +233,7 @@ class Translator:
         )
 
     def _source(self, text: Any) -> Any:
-        """Token ids (batch, source) with the end token, cut where the model's positions end."""
+        """Token ids (batch, source) with the end token, cut at the maximum length."""
         tokens = self.tokenizer.tokenize(text)[:, : self.max_sequence_length - 1]
         ends = tf.fill([tokens.nrows(), 1], self.tokenizer.end_token_id)
         return tf.concat([tokens, ends], axis=1).to_tensor(self.tokenizer.pad_token_id)
@@ -200,146 +265,39 @@ def _check_vocabularies(model: keras.Model, source: Any, target: Any) -> None:
                 f"the {side}'s tokenizer has {tokenizer.vocabulary_size} tokens and model "
                 f"{model.name!r} {size}: use the vocabulary that the model was trained with"
             )
+    ids = [{name: getattr(side, name) for name in _SPECIAL_TOKENS} for side in (source, target)]
+    if ids[0] != ids[1]:
+        raise ValueError(
+            f"the special tokens of the source are {ids[0]}, of the target {ids[1]}: the model has "
+            "one id for each; take tokenizers that agree"
+        )
+    for layer in model.layers:
+        if layer.name == "source_padding_mask" and layer.pad_token_id != source.pad_token_id:
+            raise ValueError(
+                f"model {model.name!r} takes token {layer.pad_token_id} for padding, the tokenizer "
+                f"{source.pad_token_id}: build the model with pad_token_id={source.pad_token_id}"
+            )
 
 
-def translator(
-    model: keras.Model,
-    tokenizer: Any,
-    path: str | os.PathLike[str],
-    *,
-    max_sequence_length: int,
-    target_tokenizer: Any = None,
-    num_beams: int = 4,
-    length_penalty: float = 0.6,
-    extra_length: int = 50,
-    min_length: int = 0,
-    examples: Sequence[str] | None = None,
-    weights_dtype: WeightsDtype = "float32",
-    scores: Mapping[str, float] | None = None,
-    check: bool = True,
-) -> Path:
-    """Exports a translation model as a SavedModel for TF Serving that takes strings.
-
-    Its signatures, where `batch` may be 0 and a text may be empty or any bytes:
-
-    - serving_default(text string (batch,)) -> translation string (batch,), score float32 (batch,).
-    - n_best(text) -> translations string (batch, num_beams), scores float32 (batch, num_beams).
-    - attend(text, translation string (batch,)) -> source_tokens string (batch, source),
-      target_tokens string (batch, target), attention float32 (batch, target, source). A model
-      without attention has no such signature.
-
-    Args:
-        model: see `Translator`, as the other arguments that are not named here.
-        tokenizer: see `Translator`.
-        path: BASE/<number> writes that version; anything else is a BASE and gets the next one.
-        max_sequence_length: see `Translator`.
-        target_tokenizer: see `Translator`.
-        num_beams: see `Translator`.
-        length_penalty: see `Translator`.
-        extra_length: see `Translator`.
-        min_length: see `Translator`.
-        examples: texts to check the export with; they are stored in it with their translations,
-            so give none that are secret. Two German sentences by default.
-        weights_dtype: "bfloat16" stores matrices in half the space, see `StoredWeights`.
-        scores: what the model reached, stored in the export: figure -> value, the data in the
-            figure's name, such as {"accuracy on SST-2 dev": 0.91}.
-        check: reload the export in a fresh process and compare before it is published.
-
-    Returns:
-        The version folder, BASE/<number>.
-
-    Raises:
-        FileExistsError: the version exists.
-        ValueError: model and tokenizer do not fit each other, or an option is out of its range.
-        RuntimeError: the written export does not repeat the model's translations.
-    """
-    graph = Translator(
-        model,
-        tokenizer,
-        max_sequence_length=max_sequence_length,
-        target_tokenizer=target_tokenizer,
-        num_beams=num_beams,
-        length_penalty=length_penalty,
-        extra_length=extra_length,
-        min_length=min_length,
-    )
-    batches = _example_batches(_EXAMPLES if examples is None else examples, max_sequence_length)
-    return write(
-        path,
-        _signatures(graph, batches),
-        variables=model.weights,
-        trackables=[graph.tokenizer, graph.target_tokenizer],
-        metadata={
-            "task": "translation",
-            **of_model(model),
-            **of_vocabulary(graph.target_tokenizer),
-            "max_sequence_length": max_sequence_length,
-            "num_beams": num_beams,
-            "length_penalty": length_penalty,
-        },
-        # Scores are sums over tens of tokens, and graphs round elsewhere than eager execution.
-        tolerance=1e-4,
-        weights_dtype=weights_dtype,
-        scores=scores,
-        check=check,
-    )
-
-
-def _signatures(
-    graph: Translator, batches: Sequence[dict[str, np.ndarray]]
-) -> dict[str, Signature]:
-    """The entry points, to be checked with the batches of `_example_batches`."""
-    strings = tf.TensorSpec([None], tf.string)
-    rows = tf.TensorSpec([None, None], tf.string)
-    found = {
-        "serving_default": Signature(
-            graph.translate,
-            {"text": strings},
-            {"translation": strings, "score": tf.TensorSpec([None], tf.float32)},
-            batches,
-        ),
-        "n_best": Signature(
-            graph.n_best,
-            {"text": strings},
-            {
-                "translations": tf.TensorSpec([None, graph.num_beams], tf.string),
-                "scores": tf.TensorSpec([None, graph.num_beams], tf.float32),
-            },
-            batches[:1],
-        ),
-    }
-    if not graph.has_attention:
-        return found
-    # Without the long text, whose attention alone would be half a megabyte of description.
-    translated = [
-        batch | {"translation": graph.translate(tf.constant(batch["text"]))["translation"].numpy()}
-        for batch in (batches[0], {"text": batches[1]["text"][:2]})
-    ]
-    found["attend"] = Signature(
-        graph.attend,
-        {"text": strings, "translation": strings},
-        {
-            "source_tokens": rows,
-            "target_tokens": rows,
-            "attention": tf.TensorSpec([None, None, None], tf.float32),
-        },
-        translated,
-    )
-    return found
+def _checked_length(model: keras.Model, length: int | None) -> int:
+    """The maximum length, by default the model's; ValueError where it does not fit."""
+    sides = ("source_position_embedding", "target_position_embedding")
+    positions = [layer.max_sequence_length for layer in model.layers if layer.name in sides]
+    length = min(positions, default=None) if length is None else length
+    if length is None:
+        raise ValueError(
+            f"model {model.name!r} has no positions and takes sources of any length: give "
+            "max_sequence_length"
+        )
+    if not 2 <= length <= min(positions, default=length):
+        most = f" and at most {min(positions)}, its positions" if positions else ""
+        raise ValueError(
+            f"max_sequence_length={length} for model {model.name!r}: give at least 2, for a token "
+            f"and the end token{most}"
+        )
+    return length
 
 
 def _tokens(tokenizer: Any, token_ids: Any) -> Any:
     """The strings of token ids, empty ones for padding."""
     return tf.where(token_ids == tokenizer.pad_token_id, "", tokenizer.tokens(token_ids))
-
-
-def _example_batches(
-    examples: Sequence[str], max_sequence_length: int
-) -> list[dict[str, np.ndarray]]:
-    """The examples; awkward texts, one longer than the positions; and an empty batch."""
-    awkward = ["", b"\xff\xfe is no UTF-8 \x00", "lang " * max_sequence_length]
-    texts: list[list[Any]] = [list(examples), awkward, []]
-    return [
-        {"text": np.array([t.encode() if isinstance(t, str) else t for t in batch], dtype=object)}
-        for batch in texts
-    ]

@@ -1,7 +1,7 @@
-"""Which machines train together: what TensorFlow wants to know in the variable TF_CONFIG.
+"""Which machines train together: the variable TF_CONFIG, which TensorFlow reads.
 
-It comes from flags, from SLURM, from an indexed job of Kubernetes, or is there already. In all of
-them worker 0 is the chief: it writes the files.
+Its contents come from flags, from TF_CONFIG itself, from SLURM or from an indexed Kubernetes job.
+Worker 0 is always the chief, which writes the files.
 """
 
 import dataclasses
@@ -10,20 +10,26 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 
+__all__ = ["Cluster"]
+
 VARIABLE = "TF_CONFIG"
-PORT = 12345  # where a worker listens if nothing says otherwise
+PORT = 12345  # that a worker listens on by default
+
+_SPAN = r"\d+(?:-\d+)?"
+_HOSTS = rf"(?=[^,])([^,\[\]]*)(?:\[({_SPAN}(?:,{_SPAN})*)\]([^,\[\]]*))?"
 
 
 @dataclasses.dataclass(frozen=True)
 class Cluster:
-    """The workers of a training, and which of them this process is.
+    """The workers that train together, and which of them this process is.
 
     Attributes:
-        workers: host:port of each, in the same order everywhere.
-        worker_index: this one's place among them, from 0.
+        workers: host:port of each, in the same order on every machine.
+        worker_index: of this process, from 0.
 
     Raises:
-        ValueError: no workers, one that is no host:port or comes twice, or an index beyond them.
+        ValueError: there are no workers, one is not a host:port or occurs twice, or the index is
+            out of range.
     """
 
     workers: tuple[str, ...]
@@ -31,14 +37,16 @@ class Cluster:
 
     def __post_init__(self) -> None:
         if not self.workers:
-            raise ValueError("a cluster of no workers: name each as host:port")
+            raise ValueError("a cluster without workers: give each as host:port")
         for worker in self.workers:
             host, _, port = worker.rpartition(":")
             if not host or not port.isdigit() or not 0 < int(port) < 65536:
-                raise ValueError(f"worker {worker!r} is no host:port, such as node1:{PORT}")
+                raise ValueError(f"worker {worker!r} is not a host:port, such as node1:{PORT}")
         if len(set(self.workers)) < len(self.workers):
             twice = sorted({worker for worker in self.workers if self.workers.count(worker) > 1})
-            raise ValueError(f"worker {', '.join(twice)} comes twice: two on a host need two ports")
+            raise ValueError(
+                f"worker {', '.join(twice)} occurs twice: workers on one host need different ports"
+            )
         if not 0 <= self.worker_index < len(self.workers):
             raise ValueError(
                 f"worker index {self.worker_index} of {len(self.workers)} workers: give 0 to "
@@ -46,22 +54,22 @@ class Cluster:
             )
 
     def config(self) -> str:
-        """What TF_CONFIG is to be."""
+        """The value for TF_CONFIG."""
         task = {"type": "worker", "index": self.worker_index}
         return json.dumps({"cluster": {"worker": list(self.workers)}, "task": task})
 
 
 def join(workers: Sequence[str], worker_index: int | None) -> Cluster:
-    """Finds out which cluster this process belongs to, and sets TF_CONFIG for TensorFlow.
+    """Finds the cluster of this process and sets TF_CONFIG for TensorFlow.
 
-    Flags come first, then TF_CONFIG, then SLURM, then Kubernetes.
+    Flags take precedence over TF_CONFIG, then come SLURM and Kubernetes.
 
     Args:
-        workers: as given by flags; empty where none were.
-        worker_index: likewise; None where it was not.
+        workers: from the flags; empty if not given.
+        worker_index: from the flags; None if not given.
 
     Raises:
-        ValueError: what is given is incomplete or wrong, or nothing is.
+        ValueError: the description is incomplete or wrong, or there is none.
     """
     if workers or worker_index is not None:
         if not workers or worker_index is None:
@@ -72,8 +80,8 @@ def join(workers: Sequence[str], worker_index: int | None) -> Cluster:
         if found is None:
             raise ValueError(
                 "--strategy multi_worker: which machines? Give --workers host:port host:port ... "
-                f"and --worker-index, or set {VARIABLE}, or start it by SLURM's srun or as an "
-                "indexed job of Kubernetes (docs/distributed_training.md)"
+                f"and --worker-index, or set {VARIABLE}, or start with SLURM's srun or as an "
+                "indexed Kubernetes job (docs/distributed_training.md)"
             )
         cluster = found
     os.environ[VARIABLE] = cluster.config()
@@ -81,12 +89,12 @@ def join(workers: Sequence[str], worker_index: int | None) -> Cluster:
 
 
 def from_environment(environment: Mapping[str, str] = os.environ) -> Cluster | None:
-    """The cluster that TF_CONFIG describes; None where it is not set.
+    """Returns the cluster that TF_CONFIG describes; None if it is not set.
 
-    A cluster with a chief of its own has that as its first worker.
+    A separate chief counts as the first worker.
 
     Raises:
-        ValueError: it is no JSON of that kind, or this process is no worker of it.
+        ValueError: TF_CONFIG is malformed, or this process is neither a worker nor the chief.
     """
     text = environment.get(VARIABLE)
     if not text:
@@ -100,50 +108,54 @@ def from_environment(environment: Mapping[str, str] = os.environ) -> Cluster | N
         kind, index = config["task"]["type"], int(config["task"]["index"])
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(
-            f"{VARIABLE}={text!r}: not what TensorFlow reads there ({error!r}), such as "
+            f"{VARIABLE}={text!r}: not in TensorFlow's format ({error!r}), such as "
             f"{Cluster(('node0:1', 'node1:1'), 0).config()}"
         ) from error
     if kind not in ("chief", "worker"):
-        raise ValueError(f"{VARIABLE}: this process is a {kind!r}, must be a worker or the chief")
+        raise ValueError(
+            f"{VARIABLE}: this process is a {kind!r}; it must be a worker or the chief"
+        )
     return Cluster(workers, index + (len(chiefs) if kind == "worker" else 0))
 
 
 def from_slurm(environment: Mapping[str, str] = os.environ) -> Cluster | None:
-    """The cluster of a SLURM step, a worker a task; None outside of one.
+    """Returns the cluster of a SLURM step, one worker per task; None outside a step.
 
-    Tasks of one node listen on ports one after the other.
+    Tasks on one node listen on consecutive ports. TensorFlow's SlurmClusterResolver sorts the
+    hosts by name, so that gpu10 comes before gpu9 and its indices are not SLURM_PROCID; this keeps
+    SLURM's order.
 
     Raises:
-        ValueError: SLURM's variables do not belong together.
+        ValueError: SLURM's variables contradict each other.
     """
     if "SLURM_PROCID" not in environment or "SLURM_STEP_NODELIST" not in environment:
         return None
     hosts = expand_hosts(environment["SLURM_STEP_NODELIST"])
     tasks = _tasks(environment.get("SLURM_STEP_TASKS_PER_NODE", "1"), len(hosts))
     workers = [
-        f"{host}:{PORT + place}"
+        f"{host}:{PORT + task}"
         for host, count in zip(hosts, tasks, strict=True)
-        for place in range(count)
+        for task in range(count)
     ]
     return Cluster(tuple(workers), _number(environment, "SLURM_PROCID"))
 
 
 def from_kubernetes(environment: Mapping[str, str] = os.environ) -> Cluster | None:
-    """The cluster of an indexed job of Kubernetes; None outside of one.
+    """Returns the cluster of an indexed Kubernetes job; None outside such a job.
 
-    Kubernetes sets JOB_COMPLETION_INDEX; JOB_NAME, JOB_SERVICE (a headless service of that job) and
-    JOB_WORKERS (how many) stand in the manifest, see docs/kubernetes/train.yaml.
+    Kubernetes sets JOB_COMPLETION_INDEX. The manifest sets JOB_NAME, JOB_SERVICE (the job's
+    headless service) and JOB_WORKERS (their number), see docs/kubernetes/train.yaml.
 
     Raises:
-        ValueError: one of them is missing, or no number.
+        ValueError: a variable is missing or is not a number.
     """
     if "JOB_COMPLETION_INDEX" not in environment:
         return None
     missing = sorted({"JOB_NAME", "JOB_SERVICE", "JOB_WORKERS"} - environment.keys())
     if missing:
         raise ValueError(
-            f"JOB_COMPLETION_INDEX is set and {', '.join(missing)} not: set all in the manifest, "
-            "as docs/kubernetes/train.yaml does"
+            f"JOB_COMPLETION_INDEX is set, but not {', '.join(missing)}: set all of them in the "
+            "manifest, as docs/kubernetes/train.yaml does"
         )
     job, service = environment["JOB_NAME"], environment["JOB_SERVICE"]
     count = _number(environment, "JOB_WORKERS")
@@ -152,52 +164,47 @@ def from_kubernetes(environment: Mapping[str, str] = os.environ) -> Cluster | No
 
 
 def expand_hosts(text: str) -> list[str]:
-    """SLURM's short form of host names, such as "gpu[01-03,7],login", written out.
+    """Expands a SLURM host list.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is malformed.
 
     Example:
         >>> expand_hosts("gpu[01-03,7],login")
         ['gpu01', 'gpu02', 'gpu03', 'gpu7', 'login']
     """
     hosts: list[str] = []
-    items = re.findall(r"(?:[^,\[\]]|\[[^\[\]]*\])+", text)
-    if not text or ",".join(items) != text:
-        raise ValueError(f"{text!r}: not a list of nodes that this reads")
-    for item in items:
-        match = re.fullmatch(r"([^\[\]]*)\[([\d,-]+)\]([^\[\]]*)|[^\[\]]+", item)
-        if not match:
-            raise ValueError(f"{text!r}: not a list of nodes that this reads, at {item!r}")
-        if match[2] is None:
-            hosts.append(item)
-            continue
-        for span in match[2].split(","):
-            first, _, last = span.partition("-")
-            if not first or (last and int(last) < int(first)):
-                raise ValueError(f"{text!r}: not a list of nodes that this reads, at {span!r}")
+    malformed = ValueError(f"{text!r} is not a list of nodes such as gpu[01-03,7],login")
+    if not re.fullmatch(f"{_HOSTS}(?:,{_HOSTS})*", text):
+        raise malformed
+    for prefix, spans, suffix in re.findall(_HOSTS, text):
+        if not spans:
+            hosts.append(prefix)
+        for first, last in re.findall(r"(\d+)-?(\d*)", spans):
             numbers = range(int(first), int(last or first) + 1)
-            hosts += [f"{match[1]}{number:0{len(first)}}{match[3]}" for number in numbers]
+            if not numbers:
+                raise malformed
+            hosts += [f"{prefix}{number:0{len(first)}}{suffix}" for number in numbers]
     return hosts
 
 
 def _tasks(text: str, num_hosts: int) -> list[int]:
-    """SLURM's "2(x3),1", tasks of each node, as [2, 2, 2, 1]."""
+    """The numbers of tasks per node: "2(x3),1" is [2, 2, 2, 1]."""
     tasks: list[int] = []
     for item in text.split(","):
         match = re.fullmatch(r"(\d+)(?:\(x(\d+)\))?", item)
         if not match:
-            raise ValueError(f"SLURM_STEP_TASKS_PER_NODE={text!r}: expected such as 2(x3),1")
+            raise ValueError(f"SLURM_STEP_TASKS_PER_NODE={text!r}: expected a list such as 2(x3),1")
         tasks += [int(match[1])] * int(match[2] or 1)
     if len(tasks) != num_hosts:
         raise ValueError(
-            f"SLURM_STEP_TASKS_PER_NODE={text!r} is of {len(tasks)} nodes, SLURM_STEP_NODELIST of "
-            f"{num_hosts}"
+            f"SLURM_STEP_TASKS_PER_NODE={text!r} is for {len(tasks)} nodes, SLURM_STEP_NODELIST "
+            f"for {num_hosts}"
         )
     return tasks
 
 
 def _number(environment: Mapping[str, str], name: str) -> int:
     if not environment[name].isdigit():
-        raise ValueError(f"{name}={environment[name]!r} is no number")
+        raise ValueError(f"{name}={environment[name]!r} is not a number")
     return int(environment[name])

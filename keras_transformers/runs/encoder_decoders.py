@@ -1,15 +1,17 @@
-"""What the recipes share that train encoder-decoders: options that mean the same, and their use."""
+"""The options of training an encoder-decoder, and what they make."""
 
 import dataclasses
-from pathlib import Path
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import Any
 
 import keras
 
-from keras_transformers.runs import run as runs
+from keras_transformers.runs.options import Options
 from keras_transformers.training.optimizers import adam
 from keras_transformers.training.schedules import Decay, warmup_schedule
 from keras_transformers.training.teacher_forcing import ForcingDecay, TeacherForcingSchedule
+
+__all__ = ["EncoderDecoderTraining"]
 
 Option = None | bool | int | float | str
 
@@ -20,11 +22,11 @@ _OPTIONS_OF_FAMILY: dict[str, dict[str, Option]] = {
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class EncoderDecoderTraining(runs.Run):
-    """A recipe's configuration begins with these; they mean the same in all of them."""
+class EncoderDecoderTraining(Options):
+    """The options of training any encoder-decoder; they mean the same in all recipes."""
 
     model: str = "transformer_tiny"  # an encoder-decoder of `keras-transformers list`
-    # More arguments of its factory, a name and a value each: attention additive context input.
+    # More arguments of its factory, each a name and a value: attention additive context input.
     model_options: dict[str, Option] = dataclasses.field(default_factory=dict)
     max_sequence_length: int = 128  # tokens; longer pairs are dropped and counted
     dropout: float = 0.3  # on embeddings and sub-layers
@@ -44,23 +46,19 @@ class EncoderDecoderTraining(runs.Run):
     num_beams: int = 4
     length_penalty: float = 0.6
     name: str = "encoder_decoder"  # the run's folder in runs_dir
-    export: Path | None = None  # writes a SavedModel there, e.g. saved_models/translate_de_en/1
-    export_dtype: Literal["float32", "bfloat16"] = "float32"  # of the matrices in its file
 
     def model_arguments(self, vocabulary_size: int) -> dict[str, Any]:
-        """What the model's factory is called with.
+        """The arguments of the model's factory.
 
-        A Transformer has its norms in front and no dropout but `dropout`, unless `model_options`
-        say otherwise; all else that is not told here is the factory's own default.
+        A Transformer has its norms before the sub-layers and no dropout but `dropout`, unless
+        `model_options` say otherwise; the rest is the factory's own default.
 
         Raises:
-            ValueError: `model_options` have what is an option of its own, or a ratio of teacher
-                forcing decays to 1.
+            ValueError: `model_options` repeat another option, or teacher forcing decays to 1.
         """
         own: dict[str, Any] = {
             "vocabulary_size": vocabulary_size,
-            "max_sequence_length": self.max_sequence_length,
-            "dropout": self.dropout,
+            **self.pick("max_sequence_length", "dropout"),
         }
         # Built with 1 a recurrent model trains on the fast path, and others know no other ratio.
         if self.teacher_forcing != 1:
@@ -72,14 +70,18 @@ class EncoderDecoderTraining(runs.Run):
             )
         refused = own.keys() | {"teacher_forcing", "target_vocabulary_size", "pad_token_id", "name"}
         if repeated := sorted(refused & self.model_options.keys()):
-            raise ValueError(f"--model-options {', '.join(repeated)}: the recipe has it by itself")
+            raise ValueError(f"--model-options {', '.join(repeated)}: the recipe sets this itself")
         defaults = _OPTIONS_OF_FAMILY.get(self.model.split("_")[0], {})
         return defaults | self.model_options | own
+
+    def batching(self) -> dict[str, Any]:
+        """The arguments of the training batches in these options."""
+        return self.pick("batch_tokens", "accumulate", "seed")
 
     def optimizer(
         self, steps_per_epoch: int, *, ema: float | None = None
     ) -> keras.optimizers.Optimizer:
-        """Adam with the schedule of these options; `ema` as of `optimizers.adam`."""
+        """Adam with the schedule of these options; `ema` as for `training.adam`."""
         schedule = warmup_schedule(
             self.decay,
             self.learning_rate,
@@ -88,15 +90,33 @@ class EncoderDecoderTraining(runs.Run):
         )
         return adam(schedule, clip_norm=self.clip_norm, ema=ema)
 
-    def forcing(self, steps_per_epoch: int) -> list[keras.callbacks.Callback]:
-        """The callback that sets the ratio of teacher forcing; none where it is always 1."""
-        if self.teacher_forcing == 1:
-            return []
-        total_steps = self.epochs * steps_per_epoch
-        return [
-            TeacherForcingSchedule(
+    def fit_options(
+        self,
+        monitor: str,
+        steps_per_epoch: int,
+        callbacks: Sequence[keras.callbacks.Callback] = (),
+    ) -> dict[str, Any]:
+        """The arguments of `Run.fit_arguments` in these options.
+
+        Training ends when `patience` epochs in a row brought no higher figure.
+
+        Args:
+            monitor: that figure, which also decides the best epoch.
+            steps_per_epoch: updates.
+            callbacks: others of the recipe.
+        """
+        forcing = []
+        if self.teacher_forcing != 1:
+            total_steps = self.epochs * steps_per_epoch
+            schedule = TeacherForcingSchedule(
                 self.teacher_forcing_decay,
                 final_ratio=self.teacher_forcing,
                 total_steps=total_steps,
             )
-        ]
+            forcing.append(schedule)
+        stopping = keras.callbacks.EarlyStopping(monitor, mode="max", patience=self.patience)
+        return {
+            "monitor": monitor,
+            "callbacks": [*forcing, *callbacks],
+            "last_callbacks": [stopping],
+        }

@@ -23,9 +23,11 @@ from keras_transformers.runs.callbacks import standard_callbacks, update_costs, 
 from keras_transformers.runs.options import MAY_DIFFER, Options
 from keras_transformers.runs.resume.callback import Position, Resume
 from keras_transformers.runs.validation import Validation
+from keras_transformers.runs.weights_files import write_weights
 from keras_transformers.runs.workers import is_chief, load_weights
 from keras_transformers.saved_model.exporting import export
 from keras_transformers.saved_model.versions import split_target
+from keras_transformers.training.averaging import CheckpointAveraging
 from keras_transformers.training.distributed import prepare
 from keras_transformers.training.strategies import Shard, create, shard
 
@@ -33,6 +35,7 @@ __all__ = ["NoBestEpochError", "Run", "check_new", "check_same"]
 
 BEST_WEIGHTS = "best.weights.h5"
 LAST_WEIGHTS = "last.weights.h5"
+CHOSEN_WEIGHTS = "chosen.weights.h5"
 METRICS = "metrics.json"
 CONFIG = "config.json"
 
@@ -94,6 +97,11 @@ class Run:
         return self._resume.epochs if self._resume else []
 
     @property
+    def seconds(self) -> float:
+        """Since the run started or was resumed."""
+        return time.time() - self._started
+
+    @property
     def position(self) -> Position:
         """How far the training is; a resumed one does not start at zero."""
         return self._resume.position if self._resume else Position()
@@ -135,8 +143,8 @@ class Run:
         self._model, self._monitor = model, monitor
         self._resume = Resume(self.folder / "checkpoints", every=config.checkpoint_every)
         self._callbacks = [
-            *([Validation(score, every=score_every)] if score else []),
             *callbacks,
+            *([Validation(score, every=score_every, monitor=monitor)] if score else []),
             *standard_callbacks(
                 self.folder, config, last=LAST_WEIGHTS, best=BEST_WEIGHTS, monitor=monitor
             ),
@@ -170,10 +178,11 @@ class Run:
             batches: to train on.
             validation: measured by Keras after each epoch.
             score: measured after each epoch as well; its figures get the prefix "val_" in the logs.
-            score_every: epochs between calls of `score`; the others repeat its last figures.
+            score_every: epochs between calls of `score`; the others repeat its last figures, and
+                before the first call `monitor` is 0.
             monitor: the figure that decides which epoch is best, the higher the better; None keeps
                 the weights of the last epoch only.
-            callbacks: of the recipe, called before the standard ones.
+            callbacks: of the recipe, called before `score` and the standard ones.
             last_callbacks: of the recipe, called after them.
             epochs: of this call, for a training in phases; all of `config.epochs` by default.
             shard_by: how several workers share the batches, see `training.shard`.
@@ -245,12 +254,28 @@ class Run:
         """Gives the model the weights that it had at the end of the last epoch."""
         load_weights(self._model, self.folder / LAST_WEIGHTS)
 
+    def keep_better(self, averaging: CheckpointAveraging, score: Callable[[str], float]) -> str:
+        """Gives the model its last weights or their average, and writes `chosen.weights.h5`.
+
+        Args:
+            averaging: was a callback of the training.
+            score: see `CheckpointAveraging.keep_better`.
+
+        Returns:
+            The name of the weights that stay: "last", or "average of 5".
+        """
+        chosen = averaging.keep_better(score)
+        if is_chief():
+            write_weights(self._model, self.folder / CHOSEN_WEIGHTS)
+        return chosen
+
     def finish(
         self,
         pipeline: Any,
         figures: Mapping[str, Any],
         *,
         scores: Collection[str] = ("dev_", "test_"),
+        examples: Sequence[Any] | None = None,
     ) -> dict[str, Any]:
         """Reports the figures, writes `metrics.json`, and exports the pipeline if asked to.
 
@@ -258,6 +283,7 @@ class Run:
             pipeline: with the weights that are the result of the run.
             figures: name -> number, string or list.
             scores: the export tells those figures whose names have one of these in them.
+            examples: what the export is checked with, and stores; see `export`.
 
         Returns:
             The figures, with `epochs`, the logs of each, and `seconds` since the run started or
@@ -266,7 +292,7 @@ class Run:
         metrics = {
             **figures,
             "epochs": self.epochs,
-            "seconds": round(time.time() - self._started),
+            "seconds": round(self.seconds),
         }
         if not is_chief():
             return metrics
@@ -281,6 +307,7 @@ class Run:
             folder = export(
                 pipeline,
                 self.config.export,
+                examples=examples,
                 scores=_told(metrics, scores),
                 weights_dtype=self.config.weights_dtype,
             )

@@ -16,6 +16,14 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_transformers.private_api import (
+    gradient_clipping,
+    profiled_batches,
+    set_first_batch,
+    set_gradient_clipping,
+    skips_gradient_sum,
+)
+
 _LOGGER = logging.getLogger(__name__)
 
 
@@ -141,9 +149,6 @@ class TensorBoard(keras.callbacks.TensorBoard):
     arguments are Keras'; the steps to profile are counted from the begin of each `fit`.
     """
 
-    _start_batch: int  # of the profile, in Keras' callback
-    _stop_batch: int
-
     def __init__(
         self,
         log_dir: str,
@@ -152,14 +157,13 @@ class TensorBoard(keras.callbacks.TensorBoard):
         profile_batch: int | tuple[int, int] = 0,
     ) -> None:
         super().__init__(log_dir, update_freq=update_freq, profile_batch=profile_batch)
-        self._profiled = (self._start_batch, self._stop_batch)
+        self._profiled = profiled_batches(self)
 
     def on_train_begin(self, logs: Any = None) -> None:
         """Begins behind the updates that are done."""
         super().on_train_begin(logs)
         done = int(ops.convert_to_numpy(self.model.optimizer.iterations))
-        self._global_train_batch = done
-        self._start_batch, self._stop_batch = (done + batch for batch in self._profiled)
+        set_first_batch(self, done, self._profiled)
 
 
 class JsonLines(keras.callbacks.Callback):
@@ -252,12 +256,14 @@ def watch_gradient_norm(model: keras.Model) -> Callable[[], float | None]:
     if keras.backend.backend() != "tensorflow":
         return _unknown
     optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)
-    if _num_replicas(model) > 1 and optimizer._all_reduce_sum_gradients is not list:
+    if _num_replicas(model) > 1 and not skips_gradient_sum(optimizer):
         return _unknown  # not prepared: each replica's optimizer has a gradient of its own
-    if not isinstance(optimizer._clip_gradients, _KeepsNorm):
-        optimizer._clip_gradients = _KeepsNorm(optimizer._clip_gradients, model.distribute_strategy)
+    clip = gradient_clipping(optimizer)
+    if not isinstance(clip, _KeepsNorm):
+        clip = _KeepsNorm(clip, model.distribute_strategy)
+        set_gradient_clipping(optimizer, clip)
         model.train_function = None  # one that an earlier `fit` made
-    return optimizer._clip_gradients.norm
+    return clip.norm
 
 
 class _KeepsNorm:

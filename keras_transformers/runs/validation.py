@@ -31,14 +31,22 @@ class Validation(keras.callbacks.Callback):
     Args:
         score: measures the model with the weights of the moment: figure -> value.
         every: epochs between calls; the others repeat the last figures.
+        monitor: the figure in the logs that other callbacks go by: 0 until it is measured.
     """
 
-    def __init__(self, score: Callable[[], Mapping[str, float]], *, every: int = 1) -> None:
+    def __init__(
+        self,
+        score: Callable[[], Mapping[str, float]],
+        *,
+        every: int = 1,
+        monitor: str | None = None,
+    ) -> None:
         super().__init__()
         if every < 1:
             raise ValueError(f"every={every}: measure after 1 epoch or more")
         self.score = score
         self.every = every
+        self.monitor = monitor
         self._last: dict[str, float] = {}
 
     def state(self) -> list[np.ndarray]:
@@ -55,4 +63,6 @@ class Validation(keras.callbacks.Callback):
         if (epoch + 1) % self.every == 0:
             self._last = {f"val_{name}": float(value) for name, value in self.score().items()}
         if logs is not None:
+            if self.monitor is not None and not self._last:
+                logs.setdefault(self.monitor, 0.0)
             logs |= self._last

@@ -12,6 +12,8 @@ from keras_transformers.runs.guardrails import no_room
 from keras_transformers.runs.resume.replicas import Replicas
 from keras_transformers.runs.resume.snapshots import CheckpointError
 
+__all__ = ["SaveWeights", "write_weights"]
+
 
 class SaveWeights(keras.callbacks.Callback):
     """Writes the weights at the end of an epoch, whole or not at all.

@@ -1,6 +1,6 @@
-"""Whether stock TF Serving takes an export: its ops, and what it does when it is called.
+"""`keras-transformers check`: whether stock TF Serving can serve an export.
 
-`keras-transformers check` is this.
+It looks at the ops of the graph, and at what the signatures do when they are called.
 """
 
 import os
@@ -21,15 +21,15 @@ from keras_transformers.saved_model.versions import resolve
 
 @dataclass(frozen=True)
 class Audit:
-    """What is known of an export's compatibility.
+    """What is known about an export's compatibility.
 
     Attributes:
         path: the version folder.
-        ops: op -> how often it stands in the graph and its functions.
+        ops: op -> how often it occurs in the graph and its functions.
         text_ops: those of tensorflow-text, each with the oldest tensorflow-text and TF Serving
-            known to have it, None where unknown, and where that is said.
+            known to have it (None where unknown) and the sources.
         refused_ops: those that no stock TF Serving can run -> why.
-        findings: what came of trials, see `trials.Finding`.
+        findings: the outcomes of the trials, see `trials.Finding`.
     """
 
     path: Path
@@ -53,12 +53,12 @@ class Audit:
         unknown = [op for op, entry in self.text_ops.items() if entry["serving"] is None]
         known = [entry["serving"] for entry in self.text_ops.values() if entry["serving"]]
         if not unknown:
-            return f"{self.oldest_serving}, as far as is known"
+            return f"{self.oldest_serving}, as far as we know"
         least = f", not before {max(known, key=_numbers)}" if known else ""
         return f"unknown for {', '.join(unknown)}{least}"
 
     def as_json(self) -> dict[str, Any]:
-        """All of it, as JSON takes it."""
+        """The audit as JSON values."""
         return asdict(self) | {
             "path": str(self.path),
             "oldest_serving": self.oldest_serving,
@@ -66,18 +66,18 @@ class Audit:
         }
 
     def lines(self) -> Iterator[str]:
-        """All of it for people, line by line."""
+        """The audit for people, one line at a time."""
         yield f"{self.path}: {len(self.ops)} different ops"
         for op, why in self.refused_ops.items():
             yield f"refused  {op}: {why}"
         for op, entry in self.text_ops.items():
             text, serving = (
-                f"{entry[name]} or newer" if entry[name] else "since a version unknown here"
+                f"{entry[name]} or newer" if entry[name] else "since an unknown version"
                 for name in ("text", "serving")
             )
             yield f"ops      {op}: tensorflow-text {text}; TF Serving {serving}"
         if self.text_ops:
-            yield f"ops      oldest TF Serving that has all of tensorflow-text's: {self._oldest()}"
+            yield f"ops      oldest TF Serving that has all of these: {self._oldest()}"
         for finding in self.findings:
             where = f"{finding.signature}: " if finding.signature else ""
             detail = f" ({finding.detail})" if finding.detail else ""
@@ -87,16 +87,16 @@ class Audit:
 
 
 def audit(path: str | os.PathLike[str], *, max_batch_size: int = 8) -> Audit:
-    """Examines an export, one of ours or anybody's.
+    """Examines any SavedModel, whoever made it.
 
-    Its signatures run in a process that can import neither Keras nor this package, on the examples
-    stored in it, and are compared with the outputs stored beside them: floats within
-    `tolerance * max(1, |value|)` of the export's own tolerance, all else exactly. An export without
-    examples is called with made-up inputs and compared with itself.
+    Its signatures run on the examples stored in it, in a process that can import neither Keras nor
+    this package. Their outputs must be those stored with the examples: floats within
+    `tolerance * max(1, |value|)`, the tolerance being the export's own, and all else exactly.
+    Without examples the inputs are made up and answers are compared with each other.
 
     Args:
         path: an export, or the BASE of its versions, of which the newest is taken.
-        max_batch_size: batches of 1 row to so many are tried.
+        max_batch_size: tries batches of 1 row to this many.
 
     Raises:
         FileNotFoundError: no export there.
@@ -132,7 +132,7 @@ def graph_ops(folder: Path) -> dict[str, int]:
 def _refusal(op: str) -> str:
     """Why no stock TF Serving runs this op; empty where one does."""
     if op in PYTHON_OPS:
-        return "calls Python, which a server has not; write it with TensorFlow's own ops"
+        return "calls Python, which a server lacks; write it with TensorFlow's own ops"
     if op in TEXT_OPS or hasattr(tf.raw_ops, op):
         return ""
     return f"unknown to TensorFlow {tf.__version__} and to tensorflow-text: a custom op"
@@ -143,7 +143,7 @@ def _trials(folder: Path, max_batch_size: int) -> Iterator[Finding]:
     try:
         yield from (Finding(**found) for found in in_fresh_process(*arguments))
     except (TimeoutError, ChildProcessError) as error:
-        yield Finding("a process of its own", "", "failed", str(error))
+        yield Finding("a fresh process", "", "failed", str(error))
 
 
 def _numbers(version: str) -> tuple[int, ...]:

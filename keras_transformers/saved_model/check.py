@@ -1,10 +1,10 @@
-"""The self-check of an export: load it where nothing of ours exists and repeat its examples.
+"""The self-check of an export: load it without any of our code and repeat its examples.
 
-`self_check` works in a fresh process. There Keras and this package cannot be imported, and only
+`self_check` works in a fresh process, where Keras and this package cannot be imported and only
 tensorflow-text's op libraries are loaded, as in TF Serving. Every signature runs on the examples
-stored with the export, after `tf.saved_model.load` and after the V1 session loader: only the second
-restores variables the way saved_model_cli and TF Serving do, and an export can pass the first and
-fail there.
+stored with the export, once after `tf.saved_model.load` and once after the V1 session loader: only
+the second restores variables as saved_model_cli and TF Serving do, and an export can pass the first
+and fail there.
 """
 
 import base64
@@ -35,27 +35,27 @@ def self_check(folder: Path) -> None:
         folder: the SavedModel, with its examples in `METADATA_FILE`.
 
     Raises:
-        RuntimeError: a loader failed or an output differs; the message has the signature, the
-            loader and the greatest difference.
+        RuntimeError: a loader failed or an output differs; the message names the signature, the
+            loader and the largest difference.
     """
     try:
         found = in_fresh_process("keras_transformers.saved_model.check", str(folder))
     except TimeoutError as error:
         raise RuntimeError(
-            f"the check of the export {error}, so it was not published; export with check=False to "
-            "do without, at your own risk"
+            f"the check of the export {error}, so it was not published; check=False exports "
+            "without it, at your own risk"
         ) from error
     except ChildProcessError as error:
         raise RuntimeError(f"the check of the export {error}, so it was not published") from error
     if found:
         raise RuntimeError(
-            "the export does not do what the model does, so it was not published:\n  "
+            "the export does not do what the pipeline does, so it was not published:\n  "
             + "\n  ".join(found)
         )
 
 
 def in_fresh_process(module: str, *arguments: str) -> Any:
-    """What a module's `main` prints, as JSON, in a process of its own.
+    """Runs a module's `main` in a new process and returns the JSON that it prints.
 
     Args:
         module: one of ours that works without Keras; its `main` takes the arguments, calls
@@ -64,13 +64,13 @@ def in_fresh_process(module: str, *arguments: str) -> Any:
 
     Raises:
         TimeoutError: it took too long.
-        ChildProcessError: it failed; the message has its status and its last lines.
+        ChildProcessError: it failed; the message has its exit status and its last lines.
     """
     package_root = str(Path(__file__).parents[2])
     paths = [package_root, *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = {
         "PYTHONPATH": os.pathsep.join(paths),
-        "CUDA_VISIBLE_DEVICES": "-1",  # a GPU, where there is one, belongs to the process that asks
+        "CUDA_VISIBLE_DEVICES": "-1",  # a GPU belongs to the process that asks
         "TF_CPP_MIN_LOG_LEVEL": "2",
     }
     code = f"import sys; from {module} import main; main(*sys.argv[1:])"
@@ -96,7 +96,7 @@ def in_fresh_process(module: str, *arguments: str) -> Any:
 def forget_ourselves() -> None:
     """Makes Keras and this package impossible to import, and registers tensorflow-text's ops."""
     ours = {name for name in sys.modules if name.partition(".")[0] == "keras_transformers"}
-    # None in sys.modules makes an import fail. What runs here keeps the functions that it has.
+    # None in sys.modules makes an import fail. Code that runs here keeps the functions it has.
     sys.modules.update(dict.fromkeys({*ours, "keras", "keras_transformers"}))  # type: ignore[arg-type]
     _load_text_ops()
 
@@ -104,7 +104,7 @@ def forget_ourselves() -> None:
 def failures(folder: str) -> Iterator[str]:
     """Runs every stored example after both loaders and says what fails or differs.
 
-    Works in this process, where more may be loaded than the export needs; see `self_check`.
+    It works in this process, which may have loaded more than the export needs; see `self_check`.
     """
     metadata = json.loads(Path(folder, METADATA_FILE).read_text(encoding="utf-8"))
     for loader, load in LOADERS.items():
@@ -133,9 +133,9 @@ def example_failures(run: Runner, metadata: Mapping[str, Any], name: str) -> Ite
 def stored_examples(
     metadata: Mapping[str, Any], name: str
 ) -> Iterator[dict[str, dict[str, np.ndarray]]]:
-    """The examples of a signature: {"inputs": name -> array, "outputs": name -> array}, each.
+    """The examples of a signature, each {"inputs": name -> array, "outputs": name -> array}.
 
-    In the signature's types: the first exports have some examples in wider ones.
+    They have the signature's types; our first exports stored some in wider ones.
     """
     signature = metadata["signatures"][name]
     for example in signature["examples"]:
@@ -148,8 +148,13 @@ def stored_examples(
         }
 
 
+def num_rows(arrays: Arrays) -> int:
+    """Rows of a batch: the length of the first dimension, the smallest if they differ."""
+    return min((len(value) if value.ndim else 0 for value in arrays.values()), default=0)
+
+
 def encode_array(array: np.ndarray) -> dict[str, Any]:
-    """An array as JSON: dtype, shape, flat values; bytes that are no UTF-8 as {"b64": ...}."""
+    """An array as JSON: dtype, shape, flat values; bytes that are not UTF-8 as {"b64": ...}."""
     strings, values = array.dtype == object, array.ravel().tolist()
     return {
         "dtype": "string" if strings else array.dtype.name,
@@ -168,9 +173,10 @@ def decode_array(encoded: Mapping[str, Any]) -> np.ndarray:
 
 
 def differences(actual: Arrays, expected: Arrays, tolerance: float) -> Iterator[str]:
-    """Says where outputs differ: names, shapes, types, strings and integers exactly.
+    """Says where outputs differ.
 
-    Floats may differ by `tolerance * max(1, |expected|)`.
+    Floats may differ by `tolerance * max(1, |expected|)`; names, shapes, types, strings and
+    integers may not differ.
     """
     if set(actual) != set(expected):
         yield f"outputs {sorted(actual)} instead of {sorted(expected)}"
@@ -252,7 +258,7 @@ def _v1_load(folder: str, signatures: Mapping[str, Any]) -> Runner:
 
 
 def first_words(error: Exception) -> str:
-    """An error's type and the beginning of its message."""
+    """An error's type and the start of its message."""
     return f"{type(error).__name__}: {str(error)[:500]}"
 
 
@@ -263,6 +269,6 @@ LOADERS: dict[str, Callable[[str, Mapping[str, Any]], Runner]] = {
 
 
 def main(folder: str) -> None:
-    """Prints what `failures` says, where nothing of ours can be imported."""
+    """Prints `failures`, in a process that cannot import our code."""
     forget_ourselves()
     print(json.dumps(list(failures(folder))))

@@ -1,11 +1,11 @@
 """What an export is, read from its files alone: `keras-transformers show`."""
 
-import json
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from keras_transformers import files
 from keras_transformers.saved_model.manifest import MANIFEST, read
 from keras_transformers.saved_model.versions import resolve
 
@@ -20,11 +20,10 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
         path: an export, or the BASE of its versions, of which the newest is taken.
 
     Returns:
-        What `assets.extra/keras_transformers.json` says, JSON as it is, with `examples` of each
-        signature as their number; and `path`, `num_bytes` of all files, `warm_up` (whether it has
-        requests for TF Serving to begin with), and `provenance`, the entry of the manifest beside
-        it, where there is one. Of an export that is not one of ours the signatures, read from the
-        graph, and no more.
+        JSON values: what `assets.extra/keras_transformers.json` says, with the number of each
+        signature's `examples` in place of them; `path`; `num_bytes` of all files; `warm_up`,
+        whether it has warm-up requests; and `provenance`, its entry in the manifest beside it, if
+        there is one. For a SavedModel that is not ours only the signatures, read from the graph.
 
     Raises:
         FileNotFoundError: no export there.
@@ -47,7 +46,7 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def read_metadata(folder: Path) -> dict[str, Any]:
-    """What the export tells of itself; nothing where it is not one of ours.
+    """What the export says about itself; empty for a SavedModel that is not ours.
 
     Raises:
         ValueError: the file is damaged.
@@ -56,16 +55,16 @@ def read_metadata(folder: Path) -> dict[str, Any]:
     if not file.is_file():
         return {}
     try:
-        metadata = json.loads(file.read_text("utf-8"))
+        metadata = files.read_json(file)
     except ValueError as error:
-        raise ValueError(f"{file}: not JSON ({error}); export the model again") from error
-    if not isinstance(metadata, dict) or not isinstance(metadata.get("signatures"), dict):
-        raise ValueError(f"{file}: no object with signatures; export the model again")
+        raise ValueError(f"{error}; export the model again") from error
+    if not isinstance(metadata.get("signatures"), dict):
+        raise ValueError(f"{file}: no signatures; export the model again")
     return metadata
 
 
 def graph_signatures(folder: Path) -> dict[str, dict[str, Any]]:
-    """The signatures of any SavedModel, described as ours are: method, inputs and outputs.
+    """The signatures of any SavedModel in the form of our metadata: method, inputs and outputs.
 
     Raises:
         ValueError: saved_model.pb is damaged, or not for serving.
@@ -82,10 +81,10 @@ def graph_signatures(folder: Path) -> dict[str, dict[str, Any]]:
 
 
 def meta_graph(folder: Path) -> Any:
-    """The tensorflow.MetaGraphDef of an export that servers load.
+    """The tensorflow.MetaGraphDef that servers load.
 
     Raises:
-        ValueError: saved_model.pb is damaged, or has no graph with the tag "serve" alone.
+        ValueError: saved_model.pb is damaged, or has no graph whose only tag is "serve".
     """
     from google.protobuf.message import DecodeError
     from tensorflow.core.protobuf import saved_model_pb2
@@ -99,11 +98,11 @@ def meta_graph(folder: Path) -> Any:
         if set(found.meta_info_def.tags) == {"serve"}:
             return found
     tags = [sorted(found.meta_info_def.tags) for found in parsed.meta_graphs]
-    raise ValueError(f"{file}: graphs with the tags {tags}, and servers load the one with 'serve'")
+    raise ValueError(f"{file}: has graphs tagged {tags}, and servers load the one tagged 'serve'")
 
 
 def lines(description: Mapping[str, Any]) -> Iterator[str]:
-    """A description for people, line by line."""
+    """A description for people, one line at a time."""
     model = description.get("model", {})
     yield f"{description['path']}: {description.get('task', 'not an export of this package')}"
     yield f"  files              {description['num_bytes']:,} bytes" + (

@@ -99,10 +99,10 @@ def export(
 
 
 def _module(variables: Sequence[Any], trackables: Sequence[Any]) -> Any:
-    """What the SavedModel's object graph hangs from.
+    """The root of the SavedModel's object graph.
 
-    It holds TensorFlow variables, those inside the Keras ones. Were it to hold the Keras model, the
-    V1 loader, hence TF Serving, would restore copies that the graph never reads.
+    It holds TensorFlow variables, those inside the Keras ones. If it held the Keras model, the V1
+    loader, hence TF Serving, would restore copies that the graph never reads.
     """
     module = tf.Module()
     module.raw_variables = list(variables)
@@ -122,7 +122,7 @@ def _trace(name: str, signature: Signature) -> Any:
             for key, spec in declared.items()
         ):
             raise ValueError(f"signature {name!r} returns {found} and declares {declared}")
-        with tf.device("CPU:0"):  # strings are nowhere else
+        with tf.device("CPU:0"):  # strings live nowhere else
             return {
                 key: tf.ensure_shape(value, declared[key].shape) for key, value in outputs.items()
             }
@@ -135,7 +135,7 @@ def _trace(name: str, signature: Signature) -> Any:
 
 
 def _describe(name: str, signature: Signature) -> dict[str, Any]:
-    """A signature as JSON, with its examples and what the model in memory answers to them."""
+    """A signature as JSON, with its examples and the pipeline's answers to them."""
     return {
         "method_name": signature.method_name,
         "inputs": {key: _describe_spec(spec) for key, spec in signature.inputs.items()},
@@ -152,7 +152,7 @@ def _describe_spec(spec: Any) -> dict[str, Any]:
 
 
 def _as_declared(signature: Signature, example: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The example in the signature's types, which servers do not convert to."""
+    """The example in the signature's types; servers do not convert."""
     return {
         key: np.asarray(array, signature.inputs[key].dtype.as_numpy_dtype)
         for key, array in example.items()
@@ -190,8 +190,8 @@ def _set_method_names(folder: Path, signatures: Mapping[str, Signature]) -> None
     for name, method_name in changed.items():
         updater.replace_method_name(name, method_name, tags="serve")
     updater.save()
-    # It was computed before the change, and TensorFlow has no public function to renew it; loaders
-    # do without.
+    # It was computed before the change, and TensorFlow has no public function to renew it. Loaders
+    # do not need it.
     (folder / "fingerprint.pb").unlink(missing_ok=True)
 
 

@@ -1,20 +1,21 @@
-"""What trained exports are: where they come from, how good they are, and the hash of every file.
+"""Where trained exports come from, how good they are, and the hash of each of their files.
 
-`manifest.json` stands beside the exports, in the folder that holds their names:
+`manifest.json` lies beside the exports, in the folder that holds their names:
 
     saved_models/manifest.json
     saved_models/translate_de_en/1/saved_model.pb
 
-and maps "translate_de_en/1" to the fields of `Provenance` and to `files`, name -> SHA-256. Whoever
-has the folder can check that it is what was published: `keras-transformers verify saved_models`.
+and maps "translate_de_en/1" to the fields of `Provenance` and to `files`, name -> SHA-256.
+`keras-transformers verify saved_models` checks that a folder is what was published.
 """
 
 import dataclasses
 import hashlib
-import json
 import os
 from pathlib import Path
 from typing import Any
+
+from keras_transformers.files import read_json, write_json
 
 MANIFEST = "manifest.json"
 
@@ -24,12 +25,12 @@ class Provenance:
     """Where an export comes from.
 
     Attributes:
-        command: that trains and exports it again.
-        commit: of the source at which it ran.
-        scores: figure name -> value, each with its data in the name.
+        command: what trains and exports it again.
+        commit: of the source that the command ran.
+        scores: figure -> value, the data in the figure's name.
         training_data: what it learned from.
-        data_licence: the terms that the training data come with.
-        notes: anything else that a user should know.
+        data_licence: of the training data.
+        notes: what else a user should know.
     """
 
     command: str
@@ -41,7 +42,7 @@ class Provenance:
 
 
 def record(version: str | os.PathLike[str], provenance: Provenance) -> Path:
-    """Enters an export into the manifest beside its name, in place of an older entry.
+    """Adds an export to the manifest, or replaces its entry.
 
     Args:
         version: the version folder, FOLDER/NAME/<number>.
@@ -51,7 +52,7 @@ def record(version: str | os.PathLike[str], provenance: Provenance) -> Path:
         FOLDER/manifest.json.
 
     Raises:
-        FileNotFoundError: there is no export there.
+        FileNotFoundError: no export there.
         ValueError: the manifest is damaged.
     """
     version = Path(version).absolute()
@@ -61,12 +62,7 @@ def record(version: str | os.PathLike[str], provenance: Provenance) -> Path:
     entries = read(path) if path.is_file() else {}
     entry = dataclasses.asdict(provenance) | {"files": _hashes(version)}
     entries[f"{version.parent.name}/{version.name}"] = entry
-    beside = path.with_name(f".{MANIFEST}.{os.getpid()}")
-    try:
-        beside.write_text(json.dumps(dict(sorted(entries.items())), indent=2) + "\n", "utf-8")
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)
+    write_json(path, dict(sorted(entries.items())))
     return path
 
 
@@ -75,16 +71,16 @@ def read(path: str | os.PathLike[str]) -> dict[str, dict[str, Any]]:
 
     Raises:
         FileNotFoundError: there is none.
-        ValueError: it is no manifest.
+        ValueError: it is not a manifest.
     """
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"{path}: no manifest; give the folder that holds {MANIFEST}")
     try:
-        entries = json.loads(path.read_text("utf-8"))
+        entries = read_json(path)
     except ValueError as error:
-        raise ValueError(f"{path}: not JSON ({error}); fetch it again") from error
-    if not isinstance(entries, dict) or not all(
+        raise ValueError(f"{error}; fetch it again") from error
+    if not all(
         isinstance(entry, dict) and isinstance(entry.get("files"), dict)
         for entry in entries.values()
     ):
@@ -96,7 +92,7 @@ def verify(folder: str | os.PathLike[str]) -> dict[str, list[str]]:
     """Compares the exports of a folder with its manifest.
 
     Returns:
-        "NAME/<number>" -> what is wrong with it, a sentence a file; empty where all is well.
+        "NAME/<number>" -> what is wrong with it, one sentence per file; empty if nothing is.
 
     Raises:
         FileNotFoundError: the folder has no manifest.

@@ -1,4 +1,4 @@
-"""What every export tells of itself, beside what is its task's own: `keras-transformers show`."""
+"""What every export says about itself, whatever its task: `keras-transformers show` prints it."""
 
 import hashlib
 import importlib.metadata
@@ -19,9 +19,9 @@ _GIT_TIMEOUT_S = 10
 def of_model(model: keras.Model) -> dict[str, Any]:
     """Name, exact parameter count and configuration, as the fields of `model`.
 
-    The configuration has an entry for each kind of layer that computes something: its class, how
-    many there are of it with these very options, and the options that are numbers, strings or
-    booleans. Where and how often they are called is in the graph.
+    The configuration has an entry for each kind of layer: its class, how many of them have exactly
+    these options, and those options that are numbers, strings or booleans. Where and how often they
+    are called is in the graph.
     """
     counts: dict[str, dict[str, Any]] = {}
     for layer in model.layers:
@@ -42,7 +42,7 @@ def of_model(model: keras.Model) -> dict[str, Any]:
 def of_vocabulary(tokenizers: Sequence[Any]) -> dict[str, Any]:
     """Size and SHA-256 of the vocabulary that answers are written in: the last tokenizer's.
 
-    The checksum is that of a file with one token a line, what `sha256sum vocab.txt` prints.
+    The checksum is that of a file with one token per line, as `sha256sum vocab.txt` prints it.
     """
     tokenizer = tokenizers[-1] if tokenizers else None
     if not hasattr(tokenizer, "vocabulary"):  # of characters, or of images
@@ -56,10 +56,10 @@ def of_vocabulary(tokenizers: Sequence[Any]) -> dict[str, Any]:
 
 
 def of_environment() -> dict[str, Any]:
-    """Versions of what the export is made with, and the commit of this package where it is known.
+    """Versions of the libraries that made the export, and the commit of this package if known.
 
-    The commit, which ends in "-dirty" where files differ from it, is known where the package runs
-    from a checkout of its repository; else it is None.
+    The commit is known if the package runs from a checkout of its repository, and ends in "-dirty"
+    if files differ from it; else it is None.
     """
     installed = ("keras", "tensorflow-text", "keras-transformers")
     return {
@@ -73,7 +73,7 @@ def of_environment() -> dict[str, Any]:
 
 
 def checked_scores(scores: Mapping[str, float] | None) -> dict[str, float]:
-    """The scores of an export, copied; ValueError where one has no name or is no finite number."""
+    """The scores of an export, copied; ValueError if one has no name or is not a finite number."""
     for name, value in (scores or {}).items():
         number = isinstance(value, int | float) and not isinstance(value, bool)
         if not isinstance(name, str) or not name or not number or not math.isfinite(value):
@@ -94,7 +94,7 @@ def _options(layer: Any) -> dict[str, Any]:
 
 
 def _commit(folder: Path) -> str | None:
-    """The commit at which a tracked folder stands; None where git or a repository is missing."""
+    """The commit of a tracked folder; None without git or a repository."""
 
     def git(*arguments: str) -> str:
         return subprocess.run(
@@ -106,7 +106,7 @@ def _commit(folder: Path) -> str | None:
         ).stdout.strip()
 
     try:
-        # An installed copy may lie inside somebody else's repository, whose commit says nothing.
+        # An installed copy may lie in somebody else's repository, whose commit says nothing.
         git("ls-files", "--error-unmatch", "__init__.py")
         return git("describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
     except (OSError, subprocess.SubprocessError):

@@ -1,28 +1,27 @@
 """TF Serving's model config file: which models it serves, which versions, under which labels.
 
-The file is a text proto, `tensorflow.serving.ModelServerConfig`, that TF Serving reads again and
-again with `--model_config_file FILE --model_config_file_poll_wait_seconds 60`. What stands in it
-that is not ours to change stays; comments are lost.
+The file is a text proto, `tensorflow.serving.ModelServerConfig`, that TF Serving polls with
+`--model_config_file FILE --model_config_file_poll_wait_seconds 60`. Entries that are not ours to
+change are kept; comments are lost.
 """
 
 import os
-import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from keras_transformers.saved_model.versions import sync, versions
+from keras_transformers.files import replaced
+from keras_transformers.saved_model.versions import versions
 
 
 class ModelsConfig:
-    """The file, to be read, changed and written.
+    """The file, to read, change and write.
 
     Args:
-        path: of the file; it need not be there.
+        path: of the file, which need not exist.
 
     Raises:
-        ValueError: the file is no model config, or lists models in a way of its own
-            (`custom_model_config`).
+        ValueError: the file is not a model config, or it has a `custom_model_config`.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -35,7 +34,7 @@ class ModelsConfig:
                 text_format.Parse(self.path.read_text("utf-8"), self._proto)
             except (text_format.ParseError, UnicodeDecodeError) as error:
                 raise ValueError(
-                    f"{self.path}: no model config of TF Serving ({error}); mend it or name another"
+                    f"{self.path}: no model config of TF Serving ({error}); fix it or name another"
                 ) from error
         if self._proto.HasField("custom_model_config"):
             raise ValueError(f"{self.path}: a custom_model_config, which only its owner can change")
@@ -48,11 +47,11 @@ class ModelsConfig:
         return None
 
     def add(self, base: Path, server_path: str | None = None) -> Any:
-        """The ModelConfig of a model, a new one if need be.
+        """The ModelConfig of a model, a new one if it has none.
 
         Args:
             base: the model's folder of versions.
-            server_path: `base` as TF Serving sees it; else what the file says, or `base` itself.
+            server_path: `base` as TF Serving sees it; by default what the file says, or `base`.
         """
         found = self.entry(base)
         if found is None:
@@ -64,7 +63,7 @@ class ModelsConfig:
         return found
 
     def labels(self, base: Path) -> dict[str, int]:
-        """Label -> version; of a model that is not in the file, none."""
+        """Label -> version; empty for a model that is not in the file."""
         found = self.entry(base)
         return dict(found.version_labels) if found is not None else {}
 
@@ -98,27 +97,16 @@ class ModelsConfig:
         found.model_version_policy.specific.versions.extend(sorted(set(labels.values())))
 
     def text(self) -> str:
-        """The file as it would be written."""
+        """What `write` writes."""
         from google.protobuf import text_format
 
         return text_format.MessageToString(self._proto)
 
     def write(self) -> None:
         """Replaces the file; whoever reads it sees the old one or the new one, whole."""
-        replace_file(self.path, self.text())
-
-
-def replace_file(path: Path, text: str) -> None:
-    """Writes a file beside, flushes it and renames it into its place."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-    try:
-        beside.write_text(text, "utf-8")
-        sync(beside)
-        os.replace(beside, path)
-    finally:
-        beside.unlink(missing_ok=True)
-    sync(path.parent)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with replaced(self.path) as scratch:
+            scratch.write_text(self.text(), "utf-8")
 
 
 def _messages() -> Any:

@@ -1,8 +1,7 @@
-"""Which release first had an op of tensorflow-text, as far as release notes and issues tell.
+"""Which release first had each op of tensorflow-text, as far as release notes and issues tell.
 
-TF Serving links one tensorflow-text of its own, older than the one of the day: an op can be in the
-SavedModel and in today's tensorflow-text and yet be missing in the server. What follows is what
-could be read somewhere; None stands for what could not.
+TF Serving links its own tensorflow-text, which is older than the current one: a server may lack an
+op that the SavedModel and today's tensorflow-text have. None means that no source tells.
 """
 
 from dataclasses import dataclass
@@ -11,8 +10,8 @@ _TEXT = "https://github.com/tensorflow/text/releases/tag"
 _SERVING = "https://github.com/tensorflow/serving"
 _NOTES_2_4 = "https://newreleases.io/project/github/tensorflow/serving/release/2.4.0-rc4"
 
-# TF Serving -> the tensorflow-text that it embeds, and where that is said. From 2.12 to at least
-# 2.18 it stayed the same; the source of a later release, of 2026, names 2.20.0.
+# TF Serving -> the tensorflow-text that it embeds, and the source. From 2.12 to at least 2.18 it
+# stayed the same; the source code of a later release, of 2026, names 2.20.0.
 EMBEDDED: dict[str, tuple[str, str]] = {
     "2.4": ("2.3.0", _NOTES_2_4),
     "2.12": ("2.12", f"{_SERVING}/pull/2119"),
@@ -22,13 +21,13 @@ EMBEDDED: dict[str, tuple[str, str]] = {
 
 @dataclass(frozen=True)
 class Origin:
-    """Since when an op exists.
+    """When an op first appeared.
 
     Attributes:
         text: the oldest tensorflow-text known to have it; None: unknown.
-        serving: the oldest TF Serving known to have it, from its own words or by what it embeds;
+        serving: the oldest TF Serving known to have it, by its own notes or by what it embeds;
             None: unknown.
-        sources: where this is said.
+        sources: of this.
     """
 
     text: str | None = None
@@ -42,7 +41,7 @@ _DETOKENIZE = Origin(
 )  # "we recently added Sentencepiece [...] and includes a detokenize method", 2019-10-19
 # 2.11.0 lacks it, and the nightly image of December 2022 has it.
 _FAST_BERT = Origin("2.9.0", "2.12", (f"{_TEXT}/v2.9.0", f"{_SERVING}/issues/2064"))
-# The notes of 2.8.1 speak of it as something that was there; TF Serving has it with 2.12 at latest.
+# The notes of 2.8.1 mention it as something that exists; TF Serving has it from 2.12 at the latest.
 _FAST_WORDPIECE = Origin("2.8.1", "2.12", (f"{_TEXT}/v2.8.1", f"{_SERVING}/pull/2119"))
 # Not in 2.12.1, which TF Serving embeds up to 2.18 at least.
 _TRIM = Origin("2.13.0", None, (f"{_TEXT}/v2.13.0-rc0", f"{_SERVING}/pull/4057"))
@@ -90,5 +89,5 @@ TEXT_OPS: dict[str, Origin] = {
     "WordpieceTokenizeWithOffsets": _OLD_TOKENIZER,
 }
 
-# In every TensorFlow, but their work is done by the Python process that made the graph.
+# In every TensorFlow, but the Python process that made the graph does their work.
 PYTHON_OPS = ("EagerPyFunc", "PyFunc", "PyFuncStateless")

@@ -11,23 +11,14 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_text  # noqa: F401  (registers the tokenizers' ops)
 
-from keras_transformers.saved_model.description import read_metadata
+from keras_transformers.pipelines import results
 from keras_transformers.saved_model.versions import resolve
 
 __all__ = ["Predictor", "predict"]
 
-# Names of the inputs of exports that take one text or two, in order.
-_TEXT_INPUTS = (
-    ("text",),
-    ("prompt",),
-    ("text", "text_b"),
-    ("text_a", "text_b"),
-    ("question", "context"),
-)
-
 
 class Predictor:
-    """A loaded export, to be called with columns of inputs.
+    """A loaded export, called with columns of inputs.
 
     Args:
         path: an export, or the BASE of its versions, of which the newest is taken.
@@ -40,8 +31,8 @@ class Predictor:
     Attributes:
         path: the version folder that was loaded.
         inputs: name -> tf.TensorSpec of the signature's inputs.
-        text_names: the inputs that take texts, the first one's before the second one's; empty
-            where the signature takes anything else.
+        text_names: the inputs that take texts, in the order in which people give them; empty if the
+            signature takes anything else.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, signature: str = "serving_default") -> None:
@@ -55,10 +46,13 @@ class Predictor:
             )
         self._function = self._loaded.signatures[signature]
         self.inputs: dict[str, Any] = self._function.structured_input_signature[1]
-        known = [names for names in _TEXT_INPUTS if set(names) == set(self.inputs)]
-        self.text_names: tuple[str, ...] = known[0] if known else ()
-        # Output that counts -> the outputs that are filled up beyond its number.
-        self._lengths: dict[str, list[str]] = read_metadata(self.path).get("lengths", {})
+        self.text_names = results.text_inputs(list(self.inputs))
+        shapes = {name: spec.shape for name, spec in self._function.structured_outputs.items()}
+        self._padded = [
+            name
+            for name, shape in shapes.items()
+            if shape.rank is not None and shape.rank > 1 and shape[1] is None
+        ]
 
     def __call__(
         self, inputs: Mapping[str, Sequence[Any]], *, batch_size: int = 32
@@ -66,14 +60,13 @@ class Predictor:
         """Answers rows of inputs.
 
         Args:
-            inputs: name -> one value a row; a string may be str or bytes, and a str may carry
+            inputs: name -> one value per row; a string may be str or bytes, and a str may carry
                 undecodable bytes as surrogates, as Python's `surrogateescape` reads them.
             batch_size: rows in one call of the graph.
 
         Returns:
-            One dict a row, output name -> str, number or nested list, names sorted: JSON as it is.
-            Bytes of an output that are no UTF-8 become U+FFFD. Lists that the graph filled up to
-            the longest of the batch are cut to their row's length, where the export says so.
+            One dict per row, output name -> str, number or nested list: JSON values, see
+            `pipelines.results.rows`.
 
         Raises:
             ValueError: names, lengths or types of the inputs do not fit the signature.
@@ -91,18 +84,9 @@ class Predictor:
                 name: tf.constant(column[start : start + batch_size], self.inputs[name].dtype)
                 for name, column in columns.items()
             }
-            answers = sorted(self._function(**batch).items())  # the graph's order is arbitrary
-            outputs = {name: value.numpy() for name, value in answers}
-            for values in zip(*outputs.values(), strict=True):
-                rows.append(self._cut(dict(zip(outputs, map(_plain, values), strict=True))))
+            outputs = {name: value.numpy() for name, value in self._function(**batch).items()}
+            rows += results.rows(outputs, self._padded)
         return rows
-
-    def _cut(self, row: dict[str, Any]) -> dict[str, Any]:
-        """The row, its lists as long as the export says."""
-        for counter, names in self._lengths.items():
-            for name in names if counter in row else ():
-                row[name] = row[name][: row[counter]]
-        return row
 
     def _column(self, name: str, values: Sequence[Any]) -> np.ndarray:
         if name in self.inputs and self.inputs[name].dtype != tf.string:
@@ -122,14 +106,5 @@ def predict(
     signature: str = "serving_default",
     batch_size: int = 32,
 ) -> list[dict[str, Any]]:
-    """Loads an export and answers rows of inputs once; `Predictor` has the arguments and errors."""
+    """Loads an export and answers rows of inputs once; see `Predictor`."""
     return Predictor(path, signature=signature)(inputs, batch_size=batch_size)
-
-
-def _plain(value: Any) -> Any:
-    """A numpy value as JSON takes it."""
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "replace")
-    if isinstance(value, np.ndarray):
-        return [_plain(item) for item in value]
-    return value.item()

@@ -1,13 +1,12 @@
 """Puts exports where TF Serving looks for them, and takes them away again.
 
-Every change is one rename, of a folder that is complete or of the model config file, so that a
-process killed between any two steps leaves what is served as it was before or as it should be
-after; what else it leaves begins with a dot, which TF Serving does not look at.
+Every change is one rename, of a complete folder or of the model config file. A process killed
+between any two steps thus leaves what is served as it was before or as it should be afterwards.
+Whatever else it leaves has a name that starts with a dot, which TF Serving ignores.
 
-Without labels TF Serving serves the newest version of a folder. With them the model config file
-says which versions it serves, and keeps their labels (see `models_config`). Requests that name
-neither a version nor a label get the newest version that is served, a canary too: ask for the label
-`stable`.
+Without labels TF Serving serves the newest version of a folder. With labels, the model config file
+keeps them and says which versions are served (see `models_config`). Requests that name neither a
+version nor a label get the newest version that is served, even a canary: ask for label `stable`.
 """
 
 import contextlib
@@ -18,6 +17,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from keras_transformers.files import sync
 from keras_transformers.saved_model import versions as folders
 from keras_transformers.saved_model.models_config import ModelsConfig
 
@@ -39,15 +39,15 @@ def publish(
 
     Args:
         export: a version folder, or a folder of versions, of which the newest is taken.
-        base_path: the model's folder of versions, which is made if need be: the next number is
-            taken. BASE_PATH/7 asks for that number.
-        label: that the new version gets; it is taken away from another that has it. Of the first
-            label that is not "stable", the version served until then becomes "stable". In a model
-            with labels, "stable" by default.
+        base_path: the model's folder of versions, made if it is missing; takes the next number.
+            BASE_PATH/7 asks for that number.
+        label: for the new version; the version that had it loses it. When a model gets its first
+            label, and that is not "stable", the version served until then becomes "stable". For a
+            model with labels the default is "stable".
         config: TF Serving's model config file, which keeps labels; `models.config` beside
-            `base_path` by default. It is made with the first label.
+            `base_path` by default. The first label creates it.
         server_path: `base_path` as TF Serving sees it, for the config file.
-        warm_up: numbers of rows; with some, warm-up requests of such batches are added.
+        warm_up: adds warm-up requests with batches of these numbers of rows.
 
     Returns:
         BASE_PATH/<number>.
@@ -64,12 +64,12 @@ def publish(
     base.parent.mkdir(parents=True, exist_ok=True)
     config = _config_path(base, config)
     with _locked(config.parent):
-        # Whatever can be wrong with the file is said before anything changes.
+        # Errors in the file are reported before anything changes.
         models = ModelsConfig(config) if label or config.is_file() else None
         served = models.served(base) if models else set()
         with folders.staging_folder(base) as folder:
             shutil.copytree(source, folder, dirs_exist_ok=True)
-            if warm_up:  # which takes TensorFlow's seconds to import
+            if warm_up:  # needs TensorFlow, which takes seconds to import
                 from keras_transformers.saved_model.warm_up import write_requests
 
                 write_requests(folder, batch_sizes=warm_up, model_name=base.name)
@@ -92,13 +92,13 @@ def rollback(
 ) -> tuple[Path, Path]:
     """Withdraws a version, so that the one before it is served again.
 
-    Of a model with labels the config file changes: every label of the version goes to the one
-    before it. Of a model without, its folder is renamed to `.withdrawn-<number>`. Its number is not
-    given again.
+    For a model with labels the config file changes: every label of the version moves to the one
+    before it. For a model without, the folder is renamed to `.withdrawn-<number>`; its number is
+    never used again.
 
     Args:
         base_path: the model's folder of versions.
-        label: withdraw the version that has it; the newest that is served by default.
+        label: withdraw the version with this label; the newest that is served by default.
         config: as for `publish`.
 
     Returns:
@@ -106,7 +106,7 @@ def rollback(
 
     Raises:
         FileNotFoundError: there is no version.
-        ValueError: no version is served or has the label, or there is none before it; or as
+        ValueError: no version is served or has the label, or there is none before it; also as for
             `publish`.
     """
     base = Path(base_path).absolute()
@@ -136,7 +136,7 @@ def rollback(
             models.write()
         else:
             os.rename(base / str(bad), base / f"{folders.WITHDRAWN_PREFIX}{bad}")
-            folders.sync(base)
+            sync(base)
     return base / str(bad), base / str(good)
 
 
@@ -146,18 +146,18 @@ def prune(
     keep: int,
     config: str | os.PathLike[str] | None = None,
 ) -> list[Path]:
-    """Removes old versions, withdrawn ones too.
+    """Removes old versions, and withdrawn ones.
 
     Args:
         base_path: the model's folder of versions.
-        keep: so many of the newest stay, and all that are served or have a label.
+        keep: how many of the newest stay; all that are served or have a label stay too.
         config: as for `publish`.
 
     Returns:
         The folders removed.
 
     Raises:
-        ValueError: `keep` is below 1; or as `publish`.
+        ValueError: `keep` is below 1; also as for `publish`.
     """
     if keep < 1:
         raise ValueError(f"keep={keep}: give 1 or more; the version that is served stays")
@@ -170,13 +170,13 @@ def prune(
             models = ModelsConfig(config)
             stay |= models.served(base) | set(models.labels(base).values())
         removed = [base / str(number) for number in existing if number not in stay]
-        newest = max(existing, default=0)  # keeps the numbers below it from being given again
+        newest = max(existing, default=0)  # keeps the numbers below it from being used again
         removed += [base / name for number, name in folders.withdrawn(base) if number < newest]
         for folder in removed:
             # A server must not see a version that is half removed.
             os.rename(folder, base / f"{_REMOVED_PREFIX}{folder.name}-{uuid.uuid4().hex}")
-        folders.sync(base)
-        for folder in base.glob(f"{_REMOVED_PREFIX}*"):  # those of a killed process too
+        sync(base)
+        for folder in base.glob(f"{_REMOVED_PREFIX}*"):  # and those that a killed process left
             shutil.rmtree(folder)
     return removed
 
@@ -187,7 +187,7 @@ def _config_path(base: Path, config: str | os.PathLike[str] | None) -> Path:
 
 @contextlib.contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Keeps others from changing the config file meanwhile; a lock dies with its process."""
+    """Keeps other processes from changing the config file; the lock dies with its process."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)

@@ -1,13 +1,14 @@
-"""The files that TF Serving is started with: which models, how it batches, what it measures.
+"""TF Serving's configuration files: which models it serves, how it batches, what it measures.
 
-https://www.tensorflow.org/tfx/serving/serving_config describes them; all are text protos.
+All are text protos, described at https://www.tensorflow.org/tfx/serving/serving_config.
 """
 
 import os
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
-from keras_transformers.saved_model.models_config import ModelsConfig, replace_file
+from keras_transformers.files import replaced
+from keras_transformers.saved_model.models_config import ModelsConfig
 from keras_transformers.saved_model.publishing import MODELS_CONFIG
 from keras_transformers.saved_model.versions import versions
 
@@ -18,7 +19,7 @@ _MONITORING = """prometheus_config {
   path: "/monitoring/prometheus/metrics"
 }
 """
-_MAX_ENQUEUED_BATCHES = 100  # beyond, requests are refused with UNAVAILABLE
+_MAX_ENQUEUED_BATCHES = 100  # beyond that, requests are refused with UNAVAILABLE
 
 
 def write_serving_config(
@@ -31,28 +32,28 @@ def write_serving_config(
     num_batch_threads: int = 2,
     monitoring: bool = False,
 ) -> list[tuple[Path, str]]:
-    """Writes the configuration files of a TF Serving that serves these models.
+    """Writes the configuration files for a TF Serving that serves these models.
 
     Args:
-        base_paths: the models' folders of versions; a model is named as its folder.
-        output: the folder to write into. In a `models.config` that is there models are added, and
-            those that it lists keep their versions and labels.
+        base_paths: the models' folders of versions; a model has the name of its folder.
+        output: the folder to write to. An existing `models.config` keeps its models, with their
+            versions and labels, and gets the new ones.
         server_root: the folder of `base_paths` as TF Serving sees it, such as "/models" in a
             container; by default where they are.
-        batch_sizes: with some, `batching.config` is written: requests are gathered into batches of
-            at most the largest, and filled up to the next of these numbers of rows. Take those of
-            the warm-up requests.
+        batch_sizes: writes `batching.config`: requests are collected into batches of at most the
+            largest of these numbers of rows, padded to the next one. Give those of the warm-up
+            requests.
         batch_timeout_micros: microseconds that a batch waits for more requests.
-        num_batch_threads: batches that are computed at the same time; the cores, as a rule.
+        num_batch_threads: batches that are computed at the same time, usually one per core.
         monitoring: write `monitoring.config`: metrics for Prometheus.
 
     Returns:
-        Each file written, and the flags of `tensorflow_model_server` that name it.
+        Each file written, with the flags of `tensorflow_model_server` for it.
 
     Raises:
         FileNotFoundError: a folder has no version.
-        ValueError: two models have one name, a number is below 1, a file cannot be read, or the
-            extra `serving` is missing.
+        ValueError: two models have the same name, a number is below 1, a file cannot be read, or
+            the extra `serving` is missing.
     """
     folder = Path(output).absolute()
     bases = [Path(path).absolute() for path in base_paths]
@@ -67,11 +68,13 @@ def write_serving_config(
     ]
     if batch_sizes:
         path = folder / BATCHING_CONFIG
-        replace_file(path, _batching(batch_sizes, batch_timeout_micros, num_batch_threads))
+        with replaced(path) as scratch:
+            scratch.write_text(_batching(batch_sizes, batch_timeout_micros, num_batch_threads))
         written.append((path, f"--enable_batching --batching_parameters_file={path}"))
     if monitoring:
         path = folder / MONITORING_CONFIG
-        replace_file(path, _MONITORING)
+        with replaced(path) as scratch:
+            scratch.write_text(_MONITORING)
         written.append((path, f"--monitoring_config_file={path}"))
     return written
 
@@ -83,7 +86,7 @@ def _check(bases: Sequence[Path], numbers: Sequence[int]) -> None:
     names = [base.name for base in bases]
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:
-        raise ValueError(f"models named {repeated} more than once: a model is named as its folder")
+        raise ValueError(f"models {repeated} occur more than once: rename one of their folders")
     if min(numbers) < 1:
         raise ValueError(f"{min(numbers)}: batch sizes, microseconds and threads are 1 or more")
 

@@ -11,11 +11,11 @@ WeightsDtype = Literal["float32", "bfloat16"]
 
 
 class StoredWeights:
-    """The variables that an export holds, and functions made to read them.
+    """The variables of an export, and functions changed to read them.
 
     With "bfloat16" every float32 matrix is stored in bfloat16, rounded to 8 bits of mantissa, and
-    turned back into float32 once a call, before any loop: the computation stays in float32, and
-    norms and biases, which are small, stay exact.
+    cast back to float32 once per call, before any loop. The computation stays in float32; norms and
+    biases, which are small, stay exact.
 
     Args:
         variables: of the model.
@@ -25,7 +25,7 @@ class StoredWeights:
         ValueError: another dtype.
 
     Attributes:
-        variables: TensorFlow variables, to be saved.
+        variables: the TensorFlow variables to save.
     """
 
     def __init__(self, variables: Iterable[Any], weights_dtype: WeightsDtype = "float32") -> None:

@@ -1,7 +1,7 @@
-"""What servers do to an export, tried in a process that has nothing of ours but this.
+"""What servers do to an export, tried in a process that can import neither Keras nor our code.
 
-Stored examples, batches of every size, calls at the same time, texts that are no texts, and no rows
-at all; `keras_transformers.saved_model.audit` starts it and tells what came out.
+It tries the stored examples, batches of every size, concurrent calls, strings that are not text,
+and empty batches; `keras_transformers.saved_model.audit` starts it and reports the outcome.
 """
 
 import concurrent.futures
@@ -22,14 +22,15 @@ from keras_transformers.saved_model.check import (
     example_failures,
     first_words,
     forget_ourselves,
+    num_rows,
     stored_examples,
 )
 from keras_transformers.saved_model.description import WARM_UP_FILE, graph_signatures, read_metadata
 from keras_transformers.saved_model.warm_up import MAX_REQUESTS, read_requests
 
 NUM_THREADS = 8
-_CALLS_A_THREAD = 2
-_UNKNOWN_TOLERANCE = 1e-4  # of exports that state none
+_CALLS_PER_THREAD = 2
+_UNKNOWN_TOLERANCE = 1e-4  # of exports that do not state one
 _WARM_UP = "warm-up requests"
 _AWKWARD = (b"", b"\xff\xfe is no UTF-8 \x00")
 
@@ -39,13 +40,13 @@ Outcome = Literal["passed", "failed", "refused", "skipped"]
 
 @dataclass(frozen=True)
 class Finding:
-    """What came of one trial.
+    """The outcome of one trial.
 
     Attributes:
         trial: what was tried.
-        signature: on which; "" for the export as a whole.
-        outcome: "refused": the graph answered INVALID_ARGUMENT, as it may to what is no sensible
-            input; "skipped": could not be tried.
+        signature: the signature it was tried on; "" for the export as a whole.
+        outcome: "refused" if the graph answered INVALID_ARGUMENT, as it may if the input makes no
+            sense; "skipped" if it could not be tried.
         detail: how often or how far, or what went wrong.
     """
 
@@ -60,7 +61,7 @@ def findings(folder: str, max_batch_size: int) -> Iterator[Finding]:
 
     Args:
         folder: the SavedModel.
-        max_batch_size: batches of 1 row to so many are tried.
+        max_batch_size: tries batches of 1 row to this many.
     """
     metadata = read_metadata(Path(folder))
     signatures = metadata.get("signatures") or graph_signatures(Path(folder))
@@ -84,7 +85,7 @@ def findings(folder: str, max_batch_size: int) -> Iterator[Finding]:
 
 
 def main(folder: str, max_batch_size: str) -> None:
-    """Prints `findings`, where nothing of ours can be imported."""
+    """Prints `findings`, in a process that cannot import our code."""
     forget_ourselves()
     print(json.dumps([asdict(finding) for finding in findings(folder, int(max_batch_size))]))
 
@@ -101,7 +102,7 @@ def _examples(run: Runner, metadata: Mapping[str, Any], name: str, loader: str) 
 
 
 def _warm_up(run: Runner, folder: Path, signatures: Mapping[str, Any]) -> Finding:
-    """Answers the warm-up requests, without which TF Serving does not serve the version."""
+    """Answers the warm-up requests: TF Serving does not serve a version that fails one."""
     number = 0
     try:
         for name, inputs in read_requests(folder):
@@ -119,7 +120,7 @@ def _warm_up(run: Runner, folder: Path, signatures: Mapping[str, Any]) -> Findin
 def _fitting(
     inputs: Arrays | list[bytes], name: str, signatures: Mapping[str, Any]
 ) -> Mapping[str, np.ndarray]:
-    """The inputs of a request; Python's session would turn other types into the right ones."""
+    """The inputs of a request, checked: Python's session would convert other types."""
     if name not in signatures:
         raise ValueError(f"the export has no signature {name!r}")
     wanted = {key: spec["dtype"] for key, spec in signatures[name]["inputs"].items()}
@@ -135,7 +136,7 @@ def _fitting(
 
 
 class _Trials:
-    """What is tried on one signature, as TF Serving would run it: in a V1 session."""
+    """The trials of one signature, run as TF Serving runs it: in a V1 session."""
 
     def __init__(
         self, run: Runner, name: str, signature: Mapping[str, Any], metadata: Mapping[str, Any]
@@ -179,14 +180,14 @@ class _Trials:
             )
             return self._finding(trial, outcome, first_words(error))
         except UnicodeDecodeError:
-            # Python cannot read the message of the graph's error, which quotes what it was given.
-            return self._finding(trial, "refused", "with a message that is no UTF-8")
+            # The graph's error message quotes the bytes it was given, and Python cannot decode it.
+            return self._finding(trial, "refused", "with a message that is not UTF-8")
         except Exception as error:
             return self._finding(trial, "failed", first_words(error))
         return self._finding(trial, "failed" if failures else "passed", "; ".join(failures[:3]))
 
     def _answer_made_up(self) -> Finding:
-        """The answer to what was made up becomes the one that others are compared with."""
+        """Answers the made-up inputs; other answers are compared with this one."""
         trial = "made-up inputs"
         try:
             self.outputs = self.call(self.inputs)
@@ -210,13 +211,13 @@ class _Trials:
         with concurrent.futures.ThreadPoolExecutor(NUM_THREADS) as pool:
             calls = [
                 pool.submit(lambda: list(self._differing(self.inputs, index)))
-                for _ in range(NUM_THREADS * _CALLS_A_THREAD)
+                for _ in range(NUM_THREADS * _CALLS_PER_THREAD)
             ]
             for call in calls:
                 yield from call.result()
 
     def _awkward(self, value: bytes) -> Iterator[str]:
-        """A row whose strings are all `value`, beside rows that it must not change."""
+        """A row whose strings are all `value`, next to rows that it must not change."""
         index = np.append(np.arange(num_rows(self.inputs)), 0)
         mixed = {}
         for name, column in self.inputs.items():
@@ -234,10 +235,10 @@ class _Trials:
                 yield f"output {name!r} has shape {value.shape}, not 0 rows"
 
     def _differing(self, inputs: Arrays, index: np.ndarray) -> Iterator[str]:
-        """Calls with rows of inputs, of which the first are those of the example at `index`.
+        """Calls with rows of inputs, the first of which are the example's rows at `index`.
 
-        Yields how the answers differ from the example's. Longer rows beside them, or shorter, may
-        change how far theirs are filled up.
+        Yields how their answers differ from the example's. How far they are padded may differ: it
+        depends on the longest row of the batch.
         """
         outputs = self.call(inputs)
         rows = num_rows(inputs)
@@ -250,17 +251,12 @@ class _Trials:
         yield from differences(*level(found, expected), self.tolerance)
 
 
-def num_rows(arrays: Arrays) -> int:
-    """Rows of the batch: the length of every input's first dimension."""
-    return min((len(value) if value.ndim else 0 for value in arrays.values()), default=0)
-
-
 def level(left: Arrays, right: Arrays) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
     """Brings outputs of the same names to the same shapes.
 
-    The longest row of a batch decides how far the others are filled up. Strings, integers and
-    booleans are filled up here, with "", 0 or False, as the graph must do it; floats are cut, since
-    some say nothing where their row ends.
+    The longest row of a batch decides how far the others are padded. Here strings, integers and
+    booleans are padded with "", 0 or False, as the graph must pad them; floats are cut, because
+    some mean nothing beyond the end of their row.
     """
     sides: tuple[dict[str, np.ndarray], ...] = (dict(left), dict(right))
     for name in set(left) & set(right):
@@ -279,7 +275,7 @@ def level(left: Arrays, right: Arrays) -> tuple[dict[str, np.ndarray], dict[str,
 
 
 def made_up(specs: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """Two rows of texts and zeros that fit a signature; nothing where a shape is unknown."""
+    """Two rows of texts and zeros that fit a signature; empty if a shape is unknown."""
     rows = {}
     for name, spec in specs.items():
         if not spec["shape"] or spec["shape"][0] is not None:

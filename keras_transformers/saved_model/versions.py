@@ -1,7 +1,7 @@
 """Version folders as TF Serving's model_base_path wants them: BASE/1, BASE/2, ...
 
-A version is written into a hidden folder beside its place and renamed into it, so that whoever
-watches BASE sees it whole or not at all. TF Serving skips names that are no number.
+A version is written to a hidden folder in BASE and then renamed, so that whoever watches BASE sees
+it whole or not at all. TF Serving skips names that are not numbers.
 """
 
 import contextlib
@@ -13,8 +13,10 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
+from keras_transformers.files import sync, sync_tree
+
 _STAGING_PREFIX = ".exporting-"
-WITHDRAWN_PREFIX = ".withdrawn-"  # before the number of a version that is served no more
+WITHDRAWN_PREFIX = ".withdrawn-"  # before the number of a version that is no longer served
 _STALE_AFTER_S = 24 * 3600  # no export takes a day: such a folder was left by a killed process
 
 _logger = logging.getLogger(__name__)
@@ -24,10 +26,10 @@ def split_target(path: str | os.PathLike[str]) -> tuple[Path, int | None]:
     """Where an export to `path` goes: BASE/<number> names a version, anything else is a BASE.
 
     Returns:
-        BASE and the version; None for the version stands for the next free one.
+        BASE and the version, None for the next free one.
 
     Raises:
-        FileExistsError: the version is there already, or BASE is a file or itself an export.
+        FileExistsError: the version exists, or BASE is a file or itself an export.
         ValueError: the version is written with leading zeros, which TF Serving would not see.
     """
     target = Path(path).absolute()
@@ -48,14 +50,14 @@ def split_target(path: str | os.PathLike[str]) -> tuple[Path, int | None]:
 
 
 def versions(base: Path) -> list[int]:
-    """The version numbers taken under `base`, ascending; empty when it does not exist."""
+    """The version numbers in `base`, ascending; none if it does not exist."""
     if not base.is_dir():
         return []
     return sorted(int(child.name) for child in base.iterdir() if _is_number(child.name))
 
 
 def withdrawn(base: Path) -> list[tuple[int, str]]:
-    """The number and the folder's name of each version that a rollback took away, ascending."""
+    """The number and the folder's name of each version that a rollback withdrew, ascending."""
     names = [path.name for path in base.glob(f"{WITHDRAWN_PREFIX}*")]
     numbers = [(name.removeprefix(WITHDRAWN_PREFIX), name) for name in names]
     return sorted((int(number), name) for number, name in numbers if _is_number(number))
@@ -65,7 +67,7 @@ def resolve(path: str | os.PathLike[str]) -> Path:
     """The export that `path` means: itself, or the newest version under it.
 
     Raises:
-        FileNotFoundError: nothing there, or no version with a saved_model.pb.
+        FileNotFoundError: there is no such path, or no version with a saved_model.pb.
     """
     folder = Path(path)
     if (folder / "saved_model.pb").is_file():
@@ -81,7 +83,7 @@ def resolve(path: str | os.PathLike[str]) -> Path:
 def staging_folder(base: Path) -> Iterator[Path]:
     """A new hidden folder in `base`, on the same file system as the versions; removed at the end.
 
-    `publish` moves it away; whatever ends the block earlier leaves `base` as it was.
+    `publish` moves it to its place; a block that ends before that leaves `base` as it was.
     """
     created = not base.exists()
     base.mkdir(parents=True, exist_ok=True)
@@ -95,7 +97,7 @@ def staging_folder(base: Path) -> Iterator[Path]:
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         if created:
-            with contextlib.suppress(OSError):  # not empty: a version stands in it
+            with contextlib.suppress(OSError):  # not empty: it holds a version
                 base.rmdir()
 
 
@@ -105,7 +107,7 @@ def publish(folder: Path, base: Path, version: int | None) -> Path:
     Args:
         folder: from `staging_folder(base)`.
         base: of the model.
-        version: the number; None takes the next after the highest in `base`, withdrawn ones too.
+        version: the number; None takes the one after the highest in `base`, withdrawn or not.
 
     Returns:
         BASE/<version>.
@@ -113,27 +115,24 @@ def publish(folder: Path, base: Path, version: int | None) -> Path:
     Raises:
         FileExistsError: another process took that `version` in the meantime.
     """
-    for parent, _, names in os.walk(folder, topdown=False):  # every file, then its folder
-        for name in names:
-            sync(Path(parent, name))
-        sync(Path(parent))
+    sync_tree(folder)
     while True:
         number = _next(base) if version is None else version
         target = base / str(number)
         try:
-            os.rename(folder, target)  # refused by the system where a version stands
+            os.rename(folder, target)  # which the system refuses if the version exists
         except OSError:
             if not os.path.lexists(target):
                 raise
             if version is not None:
                 raise _taken(target) from None
-            continue  # an export beside this one took the number: take the next
+            continue  # another export has just taken the number: take the next
         sync(base)
         return target
 
 
 def _next(base: Path) -> int:
-    """The number after all that were given."""
+    """The number after all that were ever taken."""
     return max([*versions(base), *(number for number, _ in withdrawn(base))], default=0) + 1
 
 
@@ -143,8 +142,8 @@ def _is_number(name: str) -> bool:
 
 def _taken(target: Path) -> FileExistsError:
     return FileExistsError(
-        f"{target} exists, and a version is never overwritten: give {target.parent} to get the "
-        "next version, or another number"
+        f"{target} exists, and a version is never overwritten: give {target.parent} for the next "
+        "version, or another number"
     )
 
 
@@ -154,12 +153,3 @@ def _remove_stale(base: Path) -> None:
             if time.time() - folder.stat().st_mtime > _STALE_AFTER_S:
                 _logger.warning("removing %s, left by an export that was killed", folder)
                 shutil.rmtree(folder, ignore_errors=True)
-
-
-def sync(path: Path) -> None:
-    """Flushes a file, or a folder's list of names, to the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

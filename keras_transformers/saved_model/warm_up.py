@@ -1,24 +1,24 @@
 """Requests that TF Serving runs through a new version before it serves it.
 
-The first call of a graph is slow: functions are optimized, kernels chosen, memory taken. TF Serving
-replays `assets.extra/tf_serving_warmup_requests`, a TFRecord file of PredictionLog messages, while
-the version loads (https://www.tensorflow.org/tfx/serving/saved_model_warmup). It takes 1000 records
-at most, and a request that fails keeps the version from being served: so these are made from
-examples that the export was checked with.
+The first call of a graph is slow: functions are optimized, kernels chosen, memory allocated. While
+a version loads, TF Serving replays `assets.extra/tf_serving_warmup_requests`, a TFRecord file of at
+most 1000 PredictionLog messages (https://www.tensorflow.org/tfx/serving/saved_model_warmup). A
+request that fails keeps the version from being served, so requests are made from the examples that
+the export was checked with.
 """
 
 import os
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from keras_transformers.saved_model.check import stored_examples
+from keras_transformers.files import replaced
+from keras_transformers.saved_model.check import num_rows, stored_examples
 from keras_transformers.saved_model.description import WARM_UP_FILE, read_metadata
 from keras_transformers.saved_model.manifest import MANIFEST, read
-from keras_transformers.saved_model.versions import resolve, sync
+from keras_transformers.saved_model.versions import resolve
 
 MAX_REQUESTS = 1000
 _DEFAULT_SIGNATURE = "serving_default"
@@ -30,11 +30,11 @@ Request = tuple[str, dict[str, np.ndarray] | list[bytes]]
 def add_warm_up(
     path: str | os.PathLike[str], *, batch_sizes: Sequence[int] = (1,)
 ) -> tuple[Path, int]:
-    """Adds warm-up requests to an export in its place.
+    """Adds warm-up requests to an export.
 
     Args:
         path: an export, or the BASE of its versions, of which the newest is taken.
-        batch_sizes: rows of the batches; for each signature a request of each size.
+        batch_sizes: rows of the batches; each signature gets a request of each size.
 
     Returns:
         The file and the number of requests in it.
@@ -42,14 +42,14 @@ def add_warm_up(
     Raises:
         FileNotFoundError: no export there.
         FileExistsError: it has warm-up requests.
-        ValueError: a manifest lists the files of the export; or as `write_requests`.
+        ValueError: a manifest lists the files of the export; also as for `write_requests`.
     """
     folder = resolve(path).absolute()
     manifest = folder.parent.parent / MANIFEST
     if manifest.is_file() and f"{folder.parent.name}/{folder.name}" in read(manifest):
         raise ValueError(
             f"{folder} is listed in {manifest} file by file: publish a copy with warm-up requests "
-            "instead, keras-transformers publish --warm-up"
+            "instead: keras-transformers publish --warm-up"
         )
     count = write_requests(folder, batch_sizes=batch_sizes, model_name=folder.parent.name)
     return folder / WARM_UP_FILE, count
@@ -61,7 +61,7 @@ def write_requests(folder: Path, *, batch_sizes: Sequence[int], model_name: str)
     Args:
         folder: the export, with stored examples.
         batch_sizes: rows of the batches, ascending in the file.
-        model_name: under which the model is served.
+        model_name: the name that the model is served under.
 
     Returns:
         How many were written: one for each signature and size.
@@ -73,7 +73,7 @@ def write_requests(folder: Path, *, batch_sizes: Sequence[int], model_name: str)
     """
     file = folder / WARM_UP_FILE
     if file.exists():
-        raise FileExistsError(f"{file} exists; publish the export anew to have others")
+        raise FileExistsError(f"{file} exists; for other requests publish the export again")
     sizes = sorted(set(batch_sizes))
     if not sizes or sizes[0] < 1:
         raise ValueError(f"batch sizes {list(batch_sizes)}: give numbers of rows, 1 or more")
@@ -124,7 +124,10 @@ def _requests(log: Any) -> Iterator[Request]:
 
     kind = log.WhichOneof("log_type")
     if kind not in ("predict_log", "classify_log", "regress_log", "multi_inference_log"):
-        raise ValueError(f"a warm-up record of the kind {kind}, which is not read here")
+        raise ValueError(
+            f"a warm-up record of the kind {kind}: only Predict, Classify, Regress and "
+            "MultiInference are read here"
+        )
     request = getattr(log, kind).request
     if kind == "predict_log":
         arrays = {name: tf.make_ndarray(tensor) for name, tensor in request.inputs.items()}
@@ -146,26 +149,19 @@ def _examples(message: Any) -> list[bytes]:
 
 
 def _write_records(file: Path, records: Sequence[bytes]) -> None:
-    """Writes a TFRecord file that appears whole."""
+    """Writes a TFRecord file, whole or not at all."""
     import tensorflow as tf
 
-    beside = file.with_name(f".{file.name}.{uuid.uuid4().hex}")
     file.parent.mkdir(exist_ok=True)
-    try:
-        with tf.io.TFRecordWriter(str(beside)) as writer:
-            for record in records:
-                writer.write(record)
-        sync(beside)
-        os.replace(beside, file)
-    finally:
-        beside.unlink(missing_ok=True)
-    sync(file.parent)
+    with replaced(file) as scratch, tf.io.TFRecordWriter(str(scratch)) as writer:
+        for record in records:
+            writer.write(record)
 
 
 def _logs(metadata: Mapping[str, Any], sizes: Sequence[int], model_name: str) -> Iterator[Any]:
     for name, signature in metadata.get("signatures", {}).items():
         examples = [example["inputs"] for example in stored_examples(metadata, name)]
-        plain = next((e for e in examples if min(map(len, e.values())) > 0), {})
+        plain = next((example for example in examples if num_rows(example) > 0), {})
         for size in sizes if plain else ():
             rows = {key: np.resize(value, (size, *value.shape[1:])) for key, value in plain.items()}
             yield _log(signature["method_name"].rpartition("/")[2], rows, name, model_name)
@@ -180,7 +176,7 @@ def _log(method: str, rows: Mapping[str, np.ndarray], signature: str, model_name
         request = log.predict_log.request
         for key, value in rows.items():
             request.inputs[key].CopyFrom(tf.make_tensor_proto(value))
-    else:  # classify and regress take tf.Example records, as their signatures get them
+    else:  # classify and regress take tf.Example records, which their signatures parse
         request = (log.classify_log if method == "classify" else log.regress_log).request
         (records,) = rows.values()
         for record in records:

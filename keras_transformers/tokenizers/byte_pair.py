@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers.files import replaced
-from keras_transformers.tokenizers import byte_pair_files
+from keras_transformers.tokenizers import byte_pair_files, packing
 from keras_transformers.tokenizers.byte_pair_files import Vocabulary
 
 __all__ = ["BytePairTokenizer"]
@@ -54,7 +54,7 @@ class BytePairTokenizer(tf.Module):
         took in of late may be cut otherwise than by a library of another age.
       - "<|endoftext|>" in a text is text like any other. Its id is only what a program puts there.
 
-    GPT-2 has one special token, which begins a document, ends it and fills up rows.
+    GPT-2 has one special token, which starts a document, ends it and fills up rows.
 
     Args:
         path: a folder with `vocab.json` and `merges.txt`, or `encoder.json` and `vocab.bpe`.
@@ -159,6 +159,36 @@ class BytePairTokenizer(tf.Module):
             if isinstance(token_ids, tf.RaggedTensor):
                 token_ids = token_ids.to_tensor(self.pad_token_id)
             return tf.strings.reduce_join(tf.gather(self._token_bytes, token_ids), axis=-1)
+
+    def pack(
+        self, segments: Sequence[tf.RaggedTensor], *, max_sequence_length: int
+    ) -> dict[str, tf.Tensor]:
+        """Tokens of texts, or of pairs, to the inputs of `models.gpt.classifier`.
+
+        Start token, text, end token; of a pair the second text and another end token follow. What
+        is too long loses its end, of a pair the longer text first.
+
+        Args:
+            segments: one or two ragged tensors of `tokenize`, int32 (batch, None).
+            max_sequence_length: in tokens, special ones included.
+
+        Returns:
+            token_ids and segment_ids int32, padding_mask bool, each (batch, length).
+        """
+        num_added = self.num_special_tokens(len(segments))
+        return packing.pack(
+            packing.trim_longest_first(segments, max_sequence_length - num_added),
+            special_tokens=self.special_tokens(len(segments)),
+            pad_token_id=self.pad_token_id,
+        )
+
+    def special_tokens(self, num_segments: int) -> list[list[int]]:
+        """The ids that `pack` adds before each segment and after the last: start a end b end."""
+        return [[self.start_token_id], *[[self.end_token_id]] * num_segments]
+
+    def num_special_tokens(self, num_segments: int) -> int:
+        """How many tokens `pack` adds."""
+        return sum(map(len, self.special_tokens(num_segments)))
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Writes `vocab.json` and `merges.txt` in a folder, for `load`."""

@@ -14,7 +14,7 @@ def trim(rows: tf.RaggedTensor, max_tokens: int | tf.Tensor) -> tf.RaggedTensor:
 
     Args:
         rows: (batch, None).
-        max_tokens: that a row may have; one number, or one a row: int64 (batch,).
+        max_tokens: that a row may have; one number, or one per row: int64 (batch,).
 
     Returns:
         The rows, shortened.
@@ -56,36 +56,50 @@ def trim_longest_first(
 def pack(
     segments: Sequence[tf.RaggedTensor],
     *,
-    cls_token_id: int,
-    sep_token_id: int,
+    special_tokens: Sequence[Sequence[int]],
     pad_token_id: int,
     length: int | None = None,
 ) -> dict[str, tf.Tensor]:
-    """Puts [CLS] a [SEP], or [CLS] a [SEP] b [SEP], into rows of one length.
+    """Puts segments and special tokens into rows of one length.
 
     Args:
-        segments: one or two ragged tensors of tokens, int32 (batch, None).
-        cls_token_id: begins each row.
-        sep_token_id: ends each segment.
+        segments: ragged tensors of tokens, int32 (batch, None).
+        special_tokens: before each segment, and after the last; BERT's are [CLS] a [SEP] b [SEP].
         pad_token_id: fills the rest of each row.
-        length: to pad to, with the tokens added here no less than the longest row has. That row's
+        length: to pad to, at least that of the longest row, special tokens included. That row's
             length by default.
 
     Returns:
-        token_ids int32, segment_ids int32 (1 in the second segment and its [SEP], else 0),
+        token_ids int32, segment_ids int32 (0 up to the second segment, then 1, padding 0),
         padding_mask bool (True = token), each (batch, length). Hugging Face calls them input_ids,
         token_type_ids, attention_mask.
     """
-    batch = segments[0].nrows()
-    cls, sep = (tf.fill([batch, 1], token) for token in (cls_token_id, sep_token_id))
-    ended = [part for segment in segments for part in (segment, sep)]
-    rows = tf.concat([cls, *ended], axis=1)  # (batch, None)
+    rows = join(segments, special_tokens)
     token_ids = rows.to_tensor(pad_token_id, shape=[None, length])  # (batch, length)
     width = tf.shape(token_ids)[1]
     padding_mask = tf.sequence_mask(rows.row_lengths(), width)
-    in_first = tf.sequence_mask(segments[0].row_lengths() + 2, width)
+    num_special = sum(map(len, special_tokens[:2]))
+    in_first = tf.sequence_mask(segments[0].row_lengths() + num_special, width)
     return {
         "token_ids": token_ids,
         "segment_ids": tf.cast(padding_mask & ~in_first, tf.int32),
         "padding_mask": padding_mask,
     }
+
+
+def join(
+    segments: Sequence[tf.RaggedTensor], between: Sequence[Sequence[int]]
+) -> tf.RaggedTensor:
+    """Segments one after the other, with the same tokens around them in each row.
+
+    Args:
+        segments: (batch, None).
+        between: before each segment, and after the last.
+
+    Returns:
+        (batch, None).
+    """
+    batch = segments[0].nrows()
+    first, *others = (tf.tile(tf.constant([tokens], tf.int32), [batch, 1]) for tokens in between)
+    parts = [part for pair in zip(segments, others, strict=True) for part in pair]
+    return tf.concat([first, *parts], axis=1)

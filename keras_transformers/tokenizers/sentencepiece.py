@@ -10,9 +10,9 @@ from typing import Any, Literal, Self
 import sentencepiece
 import tensorflow as tf
 import tensorflow_text
-from tensorflow_text.python.ops.sentencepiece_tokenizer import gen_sentencepiece_tokenizer
 
 from keras_transformers.files import read_lines, replaced
+from keras_transformers.private_api import name_sentencepiece_model
 
 __all__ = ["SentencePieceTokenizer"]
 
@@ -230,22 +230,10 @@ class SentencePieceTokenizer(tf.Module):
 
 
 def _tokenizer(model: bytes) -> tensorflow_text.SentencepieceTokenizer:
-    """tensorflow_text's tokenizer, with a model that outlives the kernel that read it.
-
-    tensorflow_text leaves the model to the kernel of its op ("TODO(b/318839908): switch to using a
-    ref-counted resource instead of this kernel-owned resource", sentencepiece_tokenizer.py), and
-    `tf.random.set_seed`, so `keras.utils.set_random_seed` too, clears all kernels: the tokenizer
-    is dead ("Resource ... does not exist"). A model with a name is the process's instead. The name
-    is that of its content, so tokenizers of one model share it.
-    """
+    """tensorflow-text's tokenizer; tokenizers with the same model share it."""
     tokenizer = tensorflow_text.SentencepieceTokenizer(model, out_type=tf.int32)
-    resource, name = tokenizer._model_resource, f"sentencepiece-{hashlib.sha256(model).hexdigest()}"
-    resource._create_resource = lambda: gen_sentencepiece_tokenizer.sentencepiece_op(
-        model=model, shared_name=name
-    )
-    resource._resource_handle = None  # of the model without a name
-    with tf.init_scope():
-        _ = resource.resource_handle  # made now
+    name = f"sentencepiece-{hashlib.sha256(model).hexdigest()}"
+    name_sentencepiece_model(tokenizer, model, name)
     return tokenizer
 
 

@@ -1,4 +1,4 @@
-"""Texts longer than an encoder's positions, in overlapping windows. Core ops, in and out of graph.
+"""Texts longer than an encoder's positions, in overlapping windows. Core ops, also in a graph.
 
 Training and serving cut the same windows, since both do it here.
 """
@@ -8,11 +8,10 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from keras_transformers.tokenizers import packing
-from keras_transformers.tokenizers.wordpiece import WordPieceTokenizer
 
 
 class Windows(NamedTuple):
-    """Which tokens of which row each window holds; row after row, each from its first token on.
+    """Which tokens of which row each window holds, row after row.
 
     Attributes:
         rows: int64 (windows,).
@@ -32,7 +31,7 @@ def plan(num_tokens: Any, room: Any, step: Any) -> Windows:
 
     Args:
         num_tokens: int64 (rows,), tokens of each row.
-        room: tokens that a window holds, 1 or more; one number, or one a row: int64 (rows,).
+        room: tokens that a window holds, 1 or more; one number, or one per row: int64 (rows,).
         step: tokens from one window's start to the next one's, at most `room`; likewise.
 
     Example:
@@ -50,13 +49,13 @@ def plan(num_tokens: Any, room: Any, step: Any) -> Windows:
 
 
 class Halves(NamedTuple):
-    """Windows that overlap by half, each token counting in one of them: where it has more context.
+    """Windows that overlap by half. Each token counts in one of them: where it has more context.
 
     Attributes:
         windows: the windows.
         step: tokens from one window's start to the next one's.
         lead: a window's tokens from `lead` to `lead + step` count there; in a row's first window
-            those before too, in its last one those behind.
+            those before too, in its last one those after.
     """
 
     windows: Windows
@@ -89,7 +88,7 @@ def cut(tokens: tf.RaggedTensor, windows: Windows) -> tf.RaggedTensor:
 
 
 def check_question_windows(
-    *, max_sequence_length: int, doc_stride: int, max_question_length: int
+    tokenizer: Any, *, max_sequence_length: int, doc_stride: int, max_question_length: int
 ) -> None:
     """Raises ValueError unless a window has room for a question and some of its context."""
     if doc_stride < 1 or max_question_length < 1:
@@ -97,25 +96,27 @@ def check_question_windows(
             f"doc_stride={doc_stride}, max_question_length={max_question_length}: both are in "
             "tokens and must be 1 or more"
         )
-    room = max_sequence_length - max_question_length - 3
-    if room < 1:
+    num_special = tokenizer.num_special_tokens(2)
+    if max_sequence_length - max_question_length - num_special < 1:
         raise ValueError(
-            f"max_sequence_length={max_sequence_length} leaves no room for the context behind a "
-            f"question of max_question_length={max_question_length} tokens, [CLS] and two [SEP]: "
-            "raise the one or lower the other"
+            f"max_sequence_length={max_sequence_length} leaves no room for the context beside a "
+            f"question of max_question_length={max_question_length} tokens and {num_special} "
+            "special tokens: raise the one or lower the other"
         )
 
 
 def plan_question_windows(
+    tokenizer: Any,
     num_question_tokens: tf.Tensor,
     num_context_tokens: tf.Tensor,
     *,
     max_sequence_length: int,
     doc_stride: int,
 ) -> Windows:
-    """Windows over contexts, beside their questions, [CLS] and two [SEP].
+    """Windows over contexts, beside their questions and the special tokens.
 
     Args:
+        tokenizer: packs them.
         num_question_tokens: int64 (questions,), trimmed already.
         num_context_tokens: int64 (questions,).
         max_sequence_length: in tokens, all included.
@@ -123,12 +124,13 @@ def plan_question_windows(
             (Hugging Face calls stride what two windows share). Where a window has less room it
             is that room.
     """
-    room = max_sequence_length - 3 - tf.cast(num_question_tokens, tf.int64)
+    num_special = tokenizer.num_special_tokens(2)
+    room = max_sequence_length - num_special - tf.cast(num_question_tokens, tf.int64)
     return plan(num_context_tokens, room, tf.minimum(room, doc_stride))
 
 
 def question_windows(
-    tokenizer: WordPieceTokenizer,
+    tokenizer: Any,
     question: Any,
     context: Any,
     *,
@@ -137,12 +139,12 @@ def question_windows(
     max_question_length: int = 64,
     pad_to_max_length: bool = False,
 ) -> dict[str, tf.Tensor]:
-    """Questions and contexts to the inputs of an encoder: [CLS] question [SEP] context [SEP].
+    """Questions and contexts to the inputs of an encoder, such as [CLS] question [SEP] context [SEP].
 
     Devlin et al. 2018, section 4.2; a long context takes several windows.
 
     Args:
-        tokenizer: of the encoder.
+        tokenizer: of the encoder; it packs the windows.
         question: strings (batch,); the end of a longer one than `max_question_length` is cut off.
         context: strings (batch,).
         max_sequence_length: in tokens, all included.
@@ -151,14 +153,15 @@ def question_windows(
         pad_to_max_length: pad to that length, not to the longest window.
 
     Returns:
-        token_ids and segment_ids int32, padding_mask bool, each (windows, length); `rows` int32
-        (windows,), the question of each window; `starts` and `ends` int32 (windows, length), bytes
-        of the context that a token stands for, -1 where it is none of the context.
+        What `tokenizer.pack` returns, each (windows, length); `rows` int32 (windows,), the question
+        of each window; `starts` and `ends` int32 (windows, length), the bytes of the context that a
+        token comes from, -1 for tokens from elsewhere.
 
     Raises:
         ValueError: the lengths leave no room for a context.
     """
     check_question_windows(
+        tokenizer,
         max_sequence_length=max_sequence_length,
         doc_stride=doc_stride,
         max_question_length=max_question_length,
@@ -169,30 +172,29 @@ def question_windows(
         questions.nrows(), token_ids.nrows(), "question and context differ in number"
     )
     windows = plan_question_windows(
+        tokenizer,
         questions.row_lengths(),
         token_ids.row_lengths(),
         max_sequence_length=max_sequence_length,
         doc_stride=doc_stride,
     )
-    length = max_sequence_length if pad_to_max_length else None
     questions = tf.gather(questions, windows.rows)  # (windows, None)
-    inputs = packing.pack(
+    inputs = tokenizer.pack(
         [questions, cut(token_ids, windows)],
-        cls_token_id=tokenizer.cls_token_id,
-        sep_token_id=tokenizer.sep_token_id,
-        pad_token_id=tokenizer.pad_token_id,
-        length=length,
+        max_sequence_length=max_sequence_length,
+        pad_to_max_length=pad_to_max_length,
     )
+    length = max_sequence_length if pad_to_max_length else None
+    elsewhere = [[-1] * len(tokens) for tokens in tokenizer.special_tokens(2)]
+    of_question = questions.with_values(tf.fill(tf.shape(questions.values), -1))
+
+    def packed(values: tf.RaggedTensor) -> tf.Tensor:
+        rows = packing.join([of_question, cut(values, windows)], elsewhere)
+        return rows.to_tensor(-1, shape=[None, length])
+
     return {
         **inputs,
         "rows": tf.cast(windows.rows, tf.int32),
-        "starts": _beside(questions, cut(starts, windows), length),
-        "ends": _beside(questions, cut(ends, windows), length),
+        "starts": packed(starts),
+        "ends": packed(ends),
     }
-
-
-def _beside(questions: tf.RaggedTensor, values: tf.RaggedTensor, length: int | None) -> tf.Tensor:
-    """Values of the context's tokens at their places in the packed rows, -1 at the others."""
-    none = questions.with_values(tf.fill(tf.shape(questions.values), -1))
-    one = tf.fill([questions.nrows(), 1], -1)
-    return tf.concat([one, none, one, values, one], axis=1).to_tensor(-1, shape=[None, length])

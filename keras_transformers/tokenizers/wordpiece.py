@@ -55,6 +55,7 @@ class WordPieceTokenizer(tf.Module):
         unknown_token_id: of [UNK].
         cls_token_id: of [CLS].
         sep_token_id: of [SEP].
+        mask_token: "[MASK]".
         mask_token_id: of [MASK].
 
     Raises:
@@ -90,6 +91,7 @@ class WordPieceTokenizer(tf.Module):
         self.unknown_token_id = ids[vocabularies.UNKNOWN]
         self.cls_token_id = ids[vocabularies.CLS]
         self.sep_token_id = ids[vocabularies.SEP]
+        self.mask_token = vocabularies.MASK
         self.mask_token_id = ids[vocabularies.MASK]
         with tf.device("CPU:0"):  # where strings are, and so the ops that read these tables
             # A tensor, for tf.Module would search a list for variables, again and again.
@@ -208,15 +210,18 @@ class WordPieceTokenizer(tf.Module):
             )
         return packing.pack(
             packing.trim_longest_first(segments, max_sequence_length - num_added),
-            cls_token_id=self.cls_token_id,
-            sep_token_id=self.sep_token_id,
+            special_tokens=self.special_tokens(len(segments)),
             pad_token_id=self.pad_token_id,
             length=max_sequence_length if pad_to_max_length else None,
         )
 
+    def special_tokens(self, num_segments: int) -> list[list[int]]:
+        """The ids that `pack` adds before each segment and after the last: [CLS] a [SEP] b [SEP]."""
+        return [[self.cls_token_id], *[[self.sep_token_id]] * num_segments]
+
     def num_special_tokens(self, num_segments: int) -> int:
-        """How many tokens `pack` adds: [CLS], and a [SEP] for each segment."""
-        return 1 + num_segments
+        """How many tokens `pack` adds."""
+        return sum(map(len, self.special_tokens(num_segments)))
 
     def lengths(self, text: Any, text_b: Any = None) -> tf.Tensor:
         """Lengths of texts, or pairs, before anything is trimmed or padded.

@@ -1,47 +1,159 @@
-"""Running text to words, cut as corpora of labelled words are. Core ops, in and out of graph."""
+"""Words of running text, and which tokens they begin with. Core ops, in and out of the graph."""
 
+import functools
+import unicodedata
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
-from keras_transformers.tokenizers.normalization import bert_characters
+from keras_transformers.tokenizers.normalization.bert_characters import CHINESE
 
-# A token that is punctuation for BERT, and bytes behind it that the normalizer deletes.
-_MARK = r"(?:[!-/:-@\[-`{-~]|\p{P})\C*"
-_CHINESE = rf"[{bert_characters.CHINESE}]\C*"
+_OTHER, _MARK, _CHINESE, _SPACE, _ACCENT, _UNSEEN = range(6)  # kinds of characters
+_ROOM = 2**32  # above every offset into a text
 
 
-def begins_word(text: Any, starts: tf.RaggedTensor, ends: tf.RaggedTensor) -> tf.Tensor:
-    """Which tokens of texts begin a word.
+def spans(text: Any) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
+    """Where the words of texts are.
 
-    Words end at white space. What stands before and behind them of punctuation is split off, mark
-    by mark; what stands inside stays: "(U.N. officials)" is ( U.N . officials ), and "Jean-Pierre"
-    is one word. Corpora such as CoNLL-2003 are cut like that but for a few abbreviations and
-    clitics ("U.N.", "'s"), and models see the label of a word on its first token alone: BERT's own
-    words, which end at every mark, would ask them about tokens that never had one. Each Chinese
-    character is a word.
+    Words end at white space. Punctuation before and after them is split off, mark by mark;
+    punctuation inside stays: "(U.N. officials)" is ( U.N . officials ), and "Jean-Pierre" is one
+    word. Corpora such as CoNLL-2003 are cut like that but for a few abbreviations and clitics
+    ("U.N.", "'s"), and models see the label of a word on its first token alone: if every mark ended
+    a word, they would be asked about tokens that never had a label. Each Chinese character is a
+    word. Control and format characters, bytes that are not UTF-8 and accents that combine belong to
+    the character before them; an accent after white space begins a word.
 
     Args:
-        text: strings (batch,).
-        starts: int32 (batch, None), where each token begins, in bytes of the text.
-        ends: int32 (batch, None), exclusive; both as `tokenize_with_offsets` returns them.
+        text: strings (batch,), any bytes.
 
     Returns:
-        bool (tokens,), of all texts.
+        Starts and ends (exclusive), each int32 (batch, words), in bytes of the text.
     """
-    row = starts.value_rowids()  # (tokens,)
-    spelled = tf.strings.substr(tf.gather(text, row), starts.values, ends.values - starts.values)
-    is_mark = tf.strings.regex_full_match(spelled, _MARK)
-    is_chinese = tf.strings.regex_full_match(spelled, _CHINESE)
-    is_first = tf.concat([[True], row[1:] != row[:-1]], axis=0)[: tf.size(row)]
-    before = tf.concat([[0], ends.values], axis=0)[:-1]  # where the token before ends
-    behind_chinese = tf.concat([[False], is_chinese], axis=0)[:-1]
-    is_apart = is_first | (starts.values > before) | is_chinese | behind_chinese
-    # How many tokens that are no marks stand before a token in its run without a gap, and from it
-    # on.
+    codes, offsets = tf.strings.unicode_decode_with_offsets(text, "UTF-8")  # (batch, characters)
+    row, start = codes.value_rowids(), offsets.values  # (characters,)
+    first_codes, kinds = _character_kinds()
+    kind = tf.gather(kinds, tf.searchsorted(first_codes, codes.values, side="right") - 1)
+    gap = tf.cumsum(tf.cast(kind == _SPACE, tf.int32))  # equal where no white space is between
+
+    # What is not seen, and an accent, belong to the character before them.
+    after_space = _differs(row)[:-1] | (tf.concat([[_SPACE], kind], axis=0)[:-1] == _SPACE)
+    is_seen = (kind < _ACCENT) | ((kind == _ACCENT) & after_space)
+    row, start, kind, gap = (tf.boolean_mask(part, is_seen) for part in (row, start, kind, gap))
+    length = tf.gather(tf.cast(tf.strings.length(text), tf.int64), row)
+    end = tf.where(_differs(row)[1:], length, tf.concat([start[1:], length[-1:]], axis=0))
+
+    is_text = kind != _SPACE
+    row, start, end, kind, gap = (
+        tf.boolean_mask(part, is_text) for part in (row, start, end, kind, gap)
+    )
+    is_chinese = tf.concat([[False], kind == _CHINESE], axis=0)
+    is_apart = _differs(row)[:-1] | _differs(gap)[:-1] | is_chinese[1:] | is_chinese[:-1]
+    # How many characters that are not marks a run without a gap has before a character, and from
+    # there on.
     run = tf.cumsum(tf.cast(is_apart, tf.int32)) - 1
-    is_other = tf.cast(~is_mark, tf.int32)
+    is_other = tf.cast(kind != _MARK, tf.int32)
     num_before = tf.cumsum(is_other, exclusive=True)
     num_before -= tf.gather(tf.boolean_mask(num_before, is_apart), run)
     num_from_here = tf.gather(tf.math.segment_sum(is_other, run), run) - num_before
-    return is_apart | (num_before == 0) | (num_from_here == 0)
+    begins = is_apart | (num_before == 0) | (num_from_here == 0)
+
+    ends = tf.boolean_mask(end, tf.concat([begins[1:], [True]], axis=0)[: tf.size(begins)])
+    starts = tf.RaggedTensor.from_value_rowids(
+        tf.cast(tf.boolean_mask(start, begins), tf.int32),
+        tf.boolean_mask(row, begins),
+        codes.nrows(),
+        validate=False,
+    )
+    return starts, starts.with_values(tf.cast(ends, tf.int32))
+
+
+def split(text: Any) -> tf.RaggedTensor:
+    """Texts to words as `spans` finds them: strings (batch,) to strings (batch, words).
+
+    >>> split(["(Jean-Pierre's 3.5%)"]).to_list()
+    [[b'(', b"Jean-Pierre's", b'3.5', b'%', b')']]
+    """
+    return cut(text, *spans(text))
+
+
+def cut(text: Any, starts: tf.RaggedTensor, ends: tf.RaggedTensor) -> tf.RaggedTensor:
+    """What texts, strings (batch,), have from starts to ends in bytes: strings (batch, words)."""
+    row = starts.value_rowids()
+    words = tf.strings.substr(tf.gather(text, row), starts.values, ends.values - starts.values)
+    return starts.with_values(words)
+
+
+def join(words: tf.RaggedTensor) -> tuple[tf.Tensor, tf.RaggedTensor, tf.RaggedTensor]:
+    """Words to texts with a space between them, so that a tokenizer reads words as in a text.
+
+    Args:
+        words: strings (batch, words).
+
+    Returns:
+        Strings (batch,); and where the words are, as `spans` tells it.
+    """
+    row = words.value_rowids()
+    # Not by `separator`, which leaves out empty words at the start of a text.
+    spaces = tf.where(_differs(row)[1:], "", " ")
+    text = tf.strings.reduce_join(words.with_values(words.values + spaces), axis=1)
+    lengths = tf.strings.length(words.values)
+    after = tf.cumsum(lengths + 1)  # where the next word starts, all texts end to end
+    first = tf.gather(tf.concat([[0], after], axis=0), words.row_starts())  # (batch,)
+    ends = after - 1 - tf.gather(first, row)
+    return text, words.with_values(ends - lengths), words.with_values(ends)
+
+
+def first_tokens(
+    starts: tf.RaggedTensor,
+    ends: tf.RaggedTensor,
+    token_starts: tf.RaggedTensor,
+    token_ends: tf.RaggedTensor,
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """The first token of each word, whatever the tokenizer: the first one to share a byte with it.
+
+    Args:
+        starts: int32 (batch, words), where words start, in bytes.
+        ends: int32 (batch, words), exclusive.
+        token_starts: int32 (batch, tokens), as `tokenize_with_offsets` returns them.
+        token_ends: int32 (batch, tokens).
+
+    Returns:
+        Indices of tokens, int64 (words,) of all texts, into `token_starts.values`; and whether
+        there is such a token, bool (words,).
+    """
+    start, end, token_start, token_end = (
+        side.value_rowids() * _ROOM + tf.cast(side.values, tf.int64)
+        for side in (starts, ends, token_starts, token_ends)
+    )
+    first = tf.searchsorted(token_end, start, side="right", out_type=tf.int64)
+    token_start = tf.concat([token_start, [tf.int64.max]], axis=0)
+    return first, (tf.gather(token_start, first) < end) & (start < end)
+
+
+def _differs(values: tf.Tensor) -> tf.Tensor:
+    """Whether neighbours differ, from before the first value to after the last: (values + 1,)."""
+    border = tf.ones([tf.minimum(1, tf.size(values))], tf.bool)
+    return tf.concat([border, values[1:] != values[:-1], [True]], axis=0)
+
+
+@functools.cache
+def _character_kinds() -> tuple[np.ndarray, np.ndarray]:
+    """Runs of characters of a kind: the first code of each, ascending, and the kind, int32."""
+    kinds = np.array([_kind(chr(code)) for code in range(0x110000)], np.int32)
+    for first, last in zip(CHINESE[::3], CHINESE[2::3], strict=True):  # "a-z" and so on
+        kinds[ord(first) : ord(last) + 1] = _CHINESE
+    starts = np.flatnonzero(np.diff(kinds, prepend=-1))
+    return starts.astype(np.int32), kinds[starts]
+
+
+def _kind(character: str) -> int:
+    category = unicodedata.category(character)
+    if category[0] == "Z" or character in "\t\n\r":
+        return _SPACE
+    if category in ("Cc", "Cf", "Co") or character == "\ufffd":
+        return _UNSEEN  # control, format and private use characters, bytes that are not UTF-8
+    if category == "Mn":
+        return _ACCENT
+    is_mark = character.isascii() and not character.isalnum()
+    return _MARK if is_mark or category[0] == "P" else _OTHER

@@ -11,6 +11,8 @@ from typing import Any
 
 import keras
 
+from keras_transformers.private_api import compile_loss
+
 
 @dataclasses.dataclass(frozen=True)
 class _Batch:
@@ -98,8 +100,9 @@ class WholeBatchSteps:
         import tensorflow as tf
 
         inputs, targets, weights = keras.utils.unpack_x_y_sample_weight(data)
-        if not self.model._compile_loss.built:  # as Keras does in its own train_step
-            self.model._compile_loss.build(targets, self.model.output)
+        loss = compile_loss(self.model)
+        if not loss.built:  # Keras' own train_step does the same
+            loss.build(targets, self.model.output)
         first = tf.nest.flatten(inputs)[0]
         rows = first.shape[0] if first.shape[0] is not None else tf.shape(first)[0]
         local = self.losses.totals(weights)

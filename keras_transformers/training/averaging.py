@@ -13,7 +13,7 @@ import io
 import os
 import zipfile
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,6 +23,7 @@ import ml_dtypes
 import numpy as np
 
 from keras_transformers.files import replaced
+from keras_transformers.private_api import has_averages, set_has_averages
 
 __all__ = ["CheckpointAveraging", "SwapAverageWeights", "average_checkpoints"]
 
@@ -39,12 +40,12 @@ class CheckpointAveraging(keras.callbacks.Callback):
             model.evaluate(...)   # with the average
         averaging.apply()         # for good
 
-    Callbacks behind it may evaluate under `averaged_weights()` at the end of an epoch.
+    Callbacks after it may evaluate under `averaged_weights()` at the end of an epoch.
 
     Weights of floating point are averaged, in float64; others keep their newest value. The memory
     is `num_checkpoints` times that of the weights: where this is too much, let
-    `keras.callbacks.ModelCheckpoint` write files and use `average_checkpoints`. A run that shall
-    survive its process hands this callback to `resume.Resume`.
+    `keras.callbacks.ModelCheckpoint` write files and use `average_checkpoints`. To survive a stop,
+    pass this callback to `runs.resume.Resume`.
 
     Args:
         num_checkpoints: how many to keep; older ones are forgotten.
@@ -124,6 +125,28 @@ class CheckpointAveraging(keras.callbacks.Callback):
             )
         self.model.set_weights([_mean(values) for values in zip(*self._checkpoints, strict=True)])
 
+    def keep_better(self, score: Callable[[str], float]) -> str:
+        """Leaves in the model its last weights or the average, whichever scores higher.
+
+        Args:
+            score: called with the name of the weights that the model has at that moment, "last" or
+                "average of 5". Score the validation set: choosing by the test set would spoil it.
+
+        Returns:
+            The name of the weights that stay; of equals, "last".
+
+        Raises:
+            ValueError: no checkpoint has been kept yet.
+        """
+        last = self.model.get_weights()
+        score_of_last = score("last")
+        self.apply()
+        average = f"average of {len(self)}"
+        if score(average) > score_of_last:
+            return average
+        self.model.set_weights(last)
+        return "last"
+
 
 class SwapAverageWeights(keras.callbacks.SwapEMAWeights):
     """Keras' SwapEMAWeights for each epoch's end, that a resumed run can tell where it stood.
@@ -139,11 +162,11 @@ class SwapAverageWeights(keras.callbacks.SwapEMAWeights):
 
     def state(self) -> list[np.ndarray]:
         """Which of the two the model has, for `resume.Resume`."""
-        return [np.array(self._ema_weights_in_model)]
+        return [np.array(has_averages(self))]
 
     def load_state(self, arrays: Sequence[np.ndarray]) -> None:
         """Puts back what `state` gave."""
-        self._ema_weights_in_model = bool(arrays[0])
+        set_has_averages(self, bool(arrays[0]))
 
 
 def average_checkpoints(

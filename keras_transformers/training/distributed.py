@@ -24,6 +24,14 @@ from typing import Any
 
 import keras
 
+from keras_transformers.private_api import (
+    own_strategy,
+    replica_spec,
+    seed_generators,
+    set_symbolic_build,
+    skip_gradient_sum,
+    symbolic_build,
+)
 from keras_transformers.training.accumulation import WholeBatchSteps
 
 
@@ -53,7 +61,7 @@ def prepare(model: keras.Model, *, accumulate: int = 1) -> None:
     if accumulate < 1:
         raise ValueError(f"accumulate={accumulate}: a batch is taken in 1 part or more")
     is_tensorflow = keras.backend.backend() == "tensorflow"
-    in_strategy = is_tensorflow and model._distribute_strategy is not None
+    in_strategy = is_tensorflow and own_strategy(model) is not None
     if accumulate == 1 and not in_strategy:
         return
     if not is_tensorflow:
@@ -69,14 +77,14 @@ def prepare(model: keras.Model, *, accumulate: int = 1) -> None:
         raise ValueError(
             f"steps_per_execution={model.steps_per_execution}: compile with 1 under a strategy"
         )
-    train = functools.partial(_train_on_replica, steps, _seed_generators(model))
+    train = functools.partial(_train_on_replica, steps, seed_generators(model))
     model.make_train_function = functools.partial(_make_function, model, "train_function", train)
     model.make_test_function = functools.partial(_make_function, model, "test_function", steps.test)
     model.predict_on_batch = functools.partial(_predict_on_batch, _forward(model))
-    model._maybe_symbolic_build = functools.partial(_build, model)
+    set_symbolic_build(model, functools.partial(_build, model))
     # They have been summed already; one that scales the loss has another inside.
     optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)
-    optimizer._all_reduce_sum_gradients = list
+    skip_gradient_sum(optimizer)
 
 
 def _train_step(model: Any, steps: WholeBatchSteps, data: Any) -> dict[str, Any]:
@@ -128,9 +136,9 @@ def _build(model: Any, iterator: Any = None, data_batch: Any = None) -> None:
     if iterator is not None:
         spec = iterator.data_adapter.get_tf_dataset().element_spec
         # That of a dataset distributed already has one for each replica.
-        data_batch = tf.nest.map_structure(lambda s: getattr(s, "_value_specs", [s])[0], spec)
+        data_batch = tf.nest.map_structure(replica_spec, spec)
     with model.distribute_strategy.scope():
-        model._symbolic_build(data_batch=data_batch)
+        symbolic_build(model, data_batch)
 
 
 def _forward(model: Any) -> Callable[[Any], Any]:
@@ -146,12 +154,6 @@ def _predict_on_batch(forward: Callable[[Any], Any], x: Any) -> Any:
 
     inputs = tf.nest.map_structure(tf.convert_to_tensor, x)
     return tf.nest.map_structure(lambda output: output.numpy(), forward(inputs))
-
-
-def _seed_generators(model: Any) -> list[Any]:
-    """Those of all layers, each once."""
-    found = [g for layer in model._flatten_layers() for g in layer._seed_generators]
-    return list({id(generator): generator for generator in found}.values())
 
 
 def _reseed(generators: list[Any], step: Any) -> None:

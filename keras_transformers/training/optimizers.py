@@ -5,6 +5,8 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_transformers.private_api import NoSeparateWeightDecay, decays_weight, moments
+
 __all__ = ["adam", "adamw", "lamb"]
 
 _PACKAGE = "keras_transformers"
@@ -49,14 +51,14 @@ class _OneKernelAdam(keras.optimizers.Adam):
         import tensorflow as tf
 
         dtype = variable.dtype
-        index = self._get_variable_index(variable)
+        m, v = moments(self, variable)
         step = ops.cast(self.iterations + 1, dtype)
         beta_1, beta_2 = ops.cast(self.beta_1, dtype), ops.cast(self.beta_2, dtype)
         tf.raw_ops.ResourceApplyAdam(
             # Inside `update` of a strategy the handle is that of this replica's copy.
             var=variable.handle,
-            m=self._momentums[index].value.handle,
-            v=self._velocities[index].value.handle,
+            m=m.value.handle,
+            v=v.value.handle,
             beta1_power=ops.power(beta_1, step),
             beta2_power=ops.power(beta_2, step),
             lr=ops.cast(learning_rate, dtype),
@@ -78,7 +80,7 @@ class AdamW(_SparesBiasesAndNorms, _OneKernelAdam, keras.optimizers.AdamW):
 
 
 @keras.saving.register_keras_serializable(package=_PACKAGE)
-class Lamb(_SparesBiasesAndNorms, keras.optimizers.Lamb):
+class Lamb(_SparesBiasesAndNorms, NoSeparateWeightDecay, keras.optimizers.Lamb):
     """`keras.optimizers.Lamb`, its arguments and defaults, with the paper's weight decay.
 
     Keras takes the decay off the weights before the step, so that the ratio of norms knows nothing
@@ -91,20 +93,16 @@ class Lamb(_SparesBiasesAndNorms, keras.optimizers.Lamb):
         dtype = variable.dtype
         gradient = ops.cast(gradient, dtype)
         step = ops.cast(self.iterations + 1, dtype)
-        index = self._get_variable_index(variable)
-        m, v = self._momentums[index], self._velocities[index]
+        m, v = moments(self, variable)
         self.assign_add(m, (gradient - m) * (1 - self.beta_1))
         self.assign_add(v, (ops.square(gradient) - v) * (1 - self.beta_2))
         m_unbiased = m / (1 - ops.power(ops.cast(self.beta_1, dtype), step))
         v_unbiased = v / (1 - ops.power(ops.cast(self.beta_2, dtype), step))
         update = m_unbiased / (ops.sqrt(v_unbiased) + self.epsilon)
-        if self._use_weight_decay(variable):
+        if decays_weight(self, variable):
             update = update + (self.weight_decay or 0.0) * variable
             update = update * _trust_ratio(variable, update)
         self.assign_sub(variable, ops.cast(learning_rate, dtype) * update)
-
-    def _apply_weight_decay(self, variables: list[Any]) -> None:
-        """Nothing: `update_step` decays."""
 
 
 def adam(

@@ -68,7 +68,7 @@ class SampledSoftmax(keras.layers.Layer):
     vocabulary. The draws depend on the seed alone: two runs draw alike.
 
         softmax = SampledSoftmax(50_000, num_sampled=8192, seed=1)
-        model = elmo.language_model(elmo.elmo_small(), softmax)
+        model = elmo.language_model(kt.elmo_small(), softmax)
         model.compile(optimizer, loss=OutputIsLoss())  # of both outputs
 
     Args:

@@ -239,7 +239,7 @@ def test_a_config_becomes_arguments(tmp_path, golden_maker):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"model_type": "roberta"}, "describes no BERT model"),
+        ({"model_type": "roberta"}, "describes no bert model"),
         ({"hidden_act": "elu"}, "hidden_act='elu'; known are gelu"),
         ({"position_embedding_type": "relative_key"}, "position_embedding_type='relative_key'"),
         ({"vocab_size": None}, "has no field 'vocab_size'"),

@@ -13,7 +13,7 @@ from safetensors.numpy import load_file, save_file
 import keras_transformers as kt
 from keras_transformers.convert import load_gpt, read_gpt_config, save_gpt, save_gpt_config
 from keras_transformers.decoding import greedy_search
-from keras_transformers.models.gpt import causal_lm, classifier
+from keras_transformers.models.gpt import classifier, gpt
 from keras_transformers.training.losses import token_crossentropy
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -32,7 +32,7 @@ def golden():
 
 def our_model(maker, kind, **changes):
     config = maker["CONFIG"]
-    return causal_lm(
+    return gpt(
         **{
             "vocabulary_size": config["vocab_size"],
             "num_layers": config["n_layer"],
@@ -78,11 +78,11 @@ def test_on_jax_the_same_numbers_without_tensorflow():
     program = f"""
 import runpy, sys, keras, numpy as np
 from keras_transformers.convert import load_gpt
-from keras_transformers.models.gpt import causal_lm, classifier
+from keras_transformers.models.gpt import gpt, classifier
 golden, folder = np.load({str(GOLDEN / "gpt_random.npz")!r}), {str(GOLDEN)!r}
 ids = runpy.run_path(folder + "/make_gpt.py")["token_ids"]()
 shape = dict(vocabulary_size=50, num_layers=2, num_heads=2, hidden_dim=16, max_sequence_length=20)
-model = causal_lm(**shape)
+model = gpt(**shape)
 load_gpt(model, folder + "/gpt2_random.safetensors")
 logits = model.predict({{"token_ids": ids}}, verbose=0)["logits"]
 np.testing.assert_allclose(logits, golden["gpt2/logits"], atol=2e-5)
@@ -91,7 +91,7 @@ for index in range(8):
     logits, cache = step(last, index, cache)
     last = keras.ops.argmax(logits, axis=-1)
     np.testing.assert_array_equal(last, golden["gpt2/greedy"][:, index])
-packed = classifier(causal_lm(**shape, separate_documents=True), 2)
+packed = classifier(gpt(**shape, separate_documents=True), 2)
 inputs = dict(token_ids=ids, document_ids=np.repeat([[0] * 5 + [1] * 6], 3, axis=0),
               padding_mask=np.ones((3, 11), bool))
 assert packed(inputs)["logits"].shape == (3, 2)
@@ -170,7 +170,7 @@ def test_what_does_not_fit_is_refused_and_changes_nothing(maker, loaded, tmp_pat
 def test_a_configuration_round_trips(maker, loaded, kind, tmp_path):
     save_gpt_config(loaded[kind], tmp_path / "config.json")
     shape = read_gpt_config(tmp_path)
-    model = causal_lm(**shape)
+    model = gpt(**shape)
     assert [w.shape for w in model.weights] == [w.shape for w in loaded[kind].weights]
     assert shape["norm_epsilon"] == 1e-5
     assert shape["activation"] == "gelu_approximate"

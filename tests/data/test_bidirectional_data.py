@@ -13,17 +13,17 @@ from keras_transformers.data.language_models.bidirectional import (
     encode,
     make_texts,
     plan_windows,
-    split_words,
 )
 from keras_transformers.tokenizers.characters import CharacterTokenizer
 from keras_transformers.tokenizers.word_vocabulary import MARKS, WordVocabulary
+from keras_transformers.tokenizers.words import split as split_words
 
 DOCUMENTS = [
     ["The cat (a tom) sat.", "It's \u200b the U.S. mat , 3.5 cm !"],
     ["the end"],
     ["a " * 7, "x" * 60 + " <S> </S> the"],
 ]
-# As `begins_word` tells; the last full stop of "U.S." is a mark behind a word.
+# As `tokenizers.words.spans` tells; the last full stop of "U.S." is a mark after a word.
 WORDS = [
     ["The", "cat", "(", "a", "tom", ")", "sat", "."],
     ["It's", "the", "U.S", ".", "mat", ",", "3.5", "cm", "!"],

@@ -16,7 +16,7 @@ from keras_transformers.models.bert import bert
 from keras_transformers.models.elmo import elmo, language_model
 from keras_transformers.models.fasttext import fasttext
 from keras_transformers.models.features import feature_reader
-from keras_transformers.models.gpt import causal_lm, classifier
+from keras_transformers.models.gpt import classifier, gpt
 from keras_transformers.models.seq2seq import seq2seq
 from keras_transformers.models.transformer import transformer
 from keras_transformers.models.vit import vit
@@ -55,7 +55,7 @@ def test_the_count_is_that_of_the_graph():
     pairs = {"source_token_ids": (3, 7), "target_token_ids": (3, 5)}
     for model, shapes in (
         (pretrainer(vocabulary_size=50, num_layers=2, **small), pretraining_shapes(3, 7, 2)),
-        (causal_lm(vocabulary_size=50, num_layers=2, max_sequence_length=9, **small), tokens),
+        (gpt(vocabulary_size=50, num_layers=2, max_sequence_length=9, **small), tokens),
         (
             transformer(vocabulary_size=50, num_encoder_layers=2, num_decoder_layers=1, **small),
             pairs,
@@ -164,7 +164,7 @@ def on_features(layer):
         ),
         (
             lambda: classifier(
-                causal_lm(
+                gpt(
                     vocabulary_size=9, num_layers=1, num_heads=2, hidden_dim=8,
                     max_sequence_length=6,
                 ),

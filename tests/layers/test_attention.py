@@ -4,7 +4,7 @@ import pytest
 from keras import ops
 
 from keras_transformers.layers import MultiHeadAttention
-from keras_transformers.layers.attention import causal_attention_mask
+from keras_transformers.layers.masks import causal_attention_mask
 
 RANDOM = np.random.default_rng(0)
 QUERY = RANDOM.normal(size=(2, 3, 8)).astype("float32")

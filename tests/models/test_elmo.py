@@ -49,10 +49,10 @@ def test_exact_count_built_registered_and_by_arithmetic(name, monkeypatch):
             "__call__",
             lambda self, shape, dtype=None: keras.ops.zeros(shape, dtype),
         )
-    card, expected = MODELS[name], COUNTS[name] + 16
-    assert card.num_parameters == card.count() == expected
+    found, expected = MODELS[name], COUNTS[name] + 16
+    assert found.num_parameters == found.count() == expected
     assert kt.create_model(name).count_params() == expected
-    assert card.count(num_characters=261) == COUNTS[name]
+    assert found.count(num_characters=261) == COUNTS[name]
     assert set(COUNTS) == set(SIZES) == set(MODELS)
 
 

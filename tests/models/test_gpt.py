@@ -5,7 +5,7 @@ import tensorflow as tf
 from checks import round_trip, same_outputs
 
 from keras_transformers.decoding import beam_search, greedy_search
-from keras_transformers.models.gpt import MODELS, SIZES, causal_lm, classifier, num_parameters
+from keras_transformers.models.gpt import MODELS, SIZES, classifier, gpt, num_parameters
 from keras_transformers.training.losses import TokenCrossentropy
 
 SMALL = {
@@ -27,7 +27,7 @@ MASK = np.arange(9)[None] < np.array(LENGTHS)[:, None]
 @pytest.fixture(scope="module", params=["pre", "post"])
 def model(request):
     keras.utils.set_random_seed(1)
-    return causal_lm(**SMALL, norm_position=request.param)
+    return gpt(**SMALL, norm_position=request.param)
 
 
 def logits_of(model, token_ids=IDS, **inputs):
@@ -79,7 +79,7 @@ def test_greedy_search_follows_the_models_own_logits(model):
 
 def test_search_in_a_graph_growing_and_fixed_under_xla_agree():
     keras.utils.set_random_seed(1)
-    model = causal_lm(**SMALL)
+    model = gpt(**SMALL)
 
     def search(token_ids, max_length, jit_compile):
         @tf.function(jit_compile=jit_compile)
@@ -103,8 +103,8 @@ def test_search_in_a_graph_growing_and_fixed_under_xla_agree():
 
 def test_packed_documents_are_as_if_each_stood_alone():
     keras.utils.set_random_seed(1)
-    model = causal_lm(**SMALL, separate_documents=True)
-    whole = causal_lm(**SMALL)
+    model = gpt(**SMALL, separate_documents=True)
+    whole = gpt(**SMALL)
     whole.set_weights(model.get_weights())
     packed = logits_of(model, document_ids=DOCUMENTS)
     for row, documents in enumerate(DOCUMENTS):
@@ -141,8 +141,8 @@ def test_weights_are_tied_and_counted(model):
 def test_counts_by_arithmetic_are_transformers_own():
     """Those of all sizes; tests/models/test_registry.py builds them."""
     assert set(SIZES) == set(MODELS)
-    assert {name: card.count() for name, card in MODELS.items()} == {
-        "gpt": 116_534_784,
+    assert {name: found.count() for name, found in MODELS.items()} == {
+        "gpt_base": 116_534_784,
         "gpt2_small": 124_439_808,
         "gpt2_medium": 354_823_168,
         "gpt2_large": 774_030_080,
@@ -154,7 +154,7 @@ def test_matrices_that_lead_back_start_smaller_in_gpt2():
     def spread(norm_position):
         keras.utils.set_random_seed(0)
         config = SMALL | {"hidden_dim": 64}
-        layer = causal_lm(**config, norm_position=norm_position).decoder_layers()[0]
+        layer = gpt(**config, norm_position=norm_position).decoder_layers()[0]
         matrices = (layer.feed_forward.output_projection, layer.feed_forward.intermediate)
         return [float(np.std(dense.kernel)) for dense in matrices]
 
@@ -166,9 +166,9 @@ def test_too_long_and_unknown_are_refused(model):
     with pytest.raises(ValueError, match="sequence length 25 is beyond the 24 positions"):
         logits_of(model, np.ones((1, 25), "int32"))
     with pytest.raises(ValueError, match="norm_position='none' is unknown"):
-        causal_lm(**SMALL, norm_position="none")
+        gpt(**SMALL, norm_position="none")
     with pytest.raises(ValueError, match="hidden_dim=16 must be a multiple of num_heads=3"):
-        causal_lm(**(SMALL | {"num_heads": 3}))
+        gpt(**(SMALL | {"num_heads": 3}))
     with pytest.raises(ValueError, match="num_classes=1"):
         classifier(model, 1)
 
@@ -191,7 +191,7 @@ def test_a_classifier_reads_the_last_real_token(model):
 def test_a_class_is_learned_beside_the_language():
     """Rows that hold a token twice against rows that do not; both losses fall."""
     keras.utils.set_random_seed(0)
-    model = classifier(causal_lm(**(SMALL | {"num_layers": 1}), dropout=0.0), 2, dropout=0.0)
+    model = classifier(gpt(**(SMALL | {"num_layers": 1}), dropout=0.0), 2, dropout=0.0)
     random = np.random.default_rng(0)
     labels = random.integers(0, 2, 256)
     ids = np.where(random.random((256, 8)) < 0.5, 3, 4).astype("int32")

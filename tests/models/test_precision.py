@@ -7,12 +7,11 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_transformers.layers import MultiHeadAttention
-from keras_transformers.layers.recurrent.attention import RnnAttention
-from keras_transformers.layers.scalar_mix import MeanOfWords, ScalarMix
+from keras_transformers.layers import MeanOfWords, MultiHeadAttention, ScalarMix
+from keras_transformers.layers.recurrent import RnnAttention
 from keras_transformers.models import heads
 from keras_transformers.models.bert import bert
-from keras_transformers.models.gpt import causal_lm
+from keras_transformers.models.gpt import gpt
 from keras_transformers.models.transformer import transformer
 from keras_transformers.training import optimizers
 from keras_transformers.training.losses import TokenCrossentropy
@@ -33,7 +32,7 @@ def make_bert():
 
 
 def make_gpt():
-    return causal_lm(num_layers=2, max_sequence_length=LENGTH, dropout=0.0,
+    return gpt(num_layers=2, max_sequence_length=LENGTH, dropout=0.0,
                      attention_dropout=0.0, initializer_range=0.08, **SIZE)  # fmt: skip
 
 

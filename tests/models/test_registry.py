@@ -1,11 +1,19 @@
+import importlib
+import inspect
+import pkgutil
+from pathlib import Path
+
 import keras
 import pytest
 
 import keras_transformers as kt
+from keras_transformers import models
 from keras_transformers.inspection import agrees_with_figure
 from keras_transformers.models import bert, transformer
+from keras_transformers.models.entry import named_factory
 from keras_transformers.models.heads import pretraining_parameters
-from keras_transformers.models.registry import all_cards, model_card
+from keras_transformers.models.registry import all_entries, entry
+from keras_transformers.models.table import models_page
 
 # Published or computed by other implementations, not read from the registry.
 # BERT: encoder with pooler at V = 30,522, and with both pretraining heads.
@@ -68,10 +76,10 @@ VIT = {
     "vit_h14": 630_764_800,
 }
 # 2,100,000 rows of 100, and 10,100,000 of 10; tests/models/test_fasttext.py counts the classifiers.
-FASTTEXT = {"fasttext": 210_000_000, "fasttext_10": 101_000_000}
+FASTTEXT = {"fasttext_base": 210_000_000, "fasttext_10": 101_000_000}
 # Embeddings and logits are one matrix.
 GPT = {
-    "gpt": 116_534_784,
+    "gpt_base": 116_534_784,
     "gpt2_small": 124_439_808,
     "gpt2_medium": 354_823_168,
     "gpt2_large": 774_030_080,
@@ -85,8 +93,20 @@ COUNTS = (
     | FASTTEXT
     | GPT
 )
-# More than 200 million parameters: built in the slow tests alone, counted by arithmetic here.
-TOO_LARGE = [name for name, count in COUNTS.items() if count > 200_000_000]
+# Built in every run: models of each family, with fewer layers and rows. The slow tests build all.
+BUILT = {
+    "bert_tiny": {},
+    "transformer_tiny": {"num_encoder_layers": 1, "num_decoder_layers": 2},
+    "rnnsearch_50": {"vocabulary_size": 1000},
+    "luong_global": {"vocabulary_size": 1000, "num_encoder_layers": 2, "num_decoder_layers": 2},
+    "seq2seq_multi30k": {},
+    "seq2seq_multi30k_no_attention": {},
+    "elmo_small": {},
+    "vit_tiny16": {"num_layers": 2},
+    "fasttext_10": {"vocabulary_size": 1000},
+    "gpt_base": {"vocabulary_size": 1000, "num_layers": 2},
+    "gpt2_small": {"vocabulary_size": 1000, "num_layers": 1},
+}
 PAPERS = (
     "Devlin",
     "Turc",
@@ -118,34 +138,34 @@ def zero_weights(monkeypatch):
 
 
 def test_every_model_is_listed_here_and_registered():
-    """Fails when a model is added without its independent count, or a factory without its card."""
+    """Fails when a model is added without its independent count, or a factory without its entry."""
     assert set(kt.list_models()) == set(COUNTS)
     assert set(bert.SIZES) == set(bert.MODELS)
     assert set(transformer.SIZES) == set(transformer.MODELS)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=[pytest.mark.slow] if name in TOO_LARGE else [])
-        for name in kt.list_models()
-    ],
-)
+@pytest.mark.parametrize("name", BUILT)
+def test_exact_count_built_and_by_arithmetic(name, zero_weights):
+    assert kt.create_model(name, **BUILT[name]).count_params() == entry(name).count(**BUILT[name])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", kt.list_models())
 def test_exact_count_built(name, zero_weights):
     assert kt.create_model(name).count_params() == COUNTS[name]
 
 
 @pytest.mark.parametrize("name", kt.list_models())
 def test_exact_count_registered_and_by_arithmetic(name):
-    card = model_card(name)
-    assert card.num_parameters == COUNTS[name]
-    assert card.count() == COUNTS[name]
-    assert card.paper.startswith(PAPERS)
+    found = entry(name)
+    assert found.num_parameters == COUNTS[name]
+    assert found.count() == COUNTS[name]
+    assert found.paper.startswith(PAPERS)
 
 
 @pytest.mark.parametrize("name", BERT)
 def test_count_with_both_pretraining_heads(name):
-    heads = pretraining_parameters(vocabulary_size=30522, hidden_dim=model_card(name).symbols["H"])
+    heads = pretraining_parameters(vocabulary_size=30522, hidden_dim=entry(name).symbols["H"])
     assert BERT[name][0] + heads == BERT[name][1]
 
 
@@ -161,31 +181,82 @@ def test_count_with_both_pretraining_heads(name):
         ("transformer_big", "pre", False, 214_175_744),
     ],
 )
-def test_transformer_counts_in_all_four_forms(
-    size, norm_position, use_attention_bias, expected, zero_weights
-):
-    model = kt.create_model(
-        size, norm_position=norm_position, use_attention_bias=use_attention_bias
-    )
-    assert model.count_params() == expected
+def test_transformer_counts_in_all_four_forms(size, norm_position, use_attention_bias, expected):
+    form = {"norm_position": norm_position, "use_attention_bias": use_attention_bias}
+    assert entry(size).count(**form) == expected
 
 
-def test_transformer_counts_untied_and_with_an_output_bias(zero_weights):
-    untied = {"transformer_base": 100_970_496, "transformer_big": 290_021_376}
-    for name, expected in untied.items():
-        assert kt.create_model(name, weight_tying="none").count_params() == expected
-    biased = kt.transformer_base(use_output_bias=True)
-    assert biased.count_params() == 63_082_496 + 37_000
-    other = kt.transformer_base(vocabulary_size=32_768)
-    assert other.count_params() == 60_915_712
+def test_transformer_counts_untied_and_with_an_output_bias():
+    assert entry("transformer_base").count(weight_tying="none") == 100_970_496
+    assert entry("transformer_big").count(weight_tying="none") == 290_021_376
+    assert entry("transformer_base").count(use_output_bias=True) == 63_082_496 + 37_000
+    assert entry("transformer_base").count(vocabulary_size=32_768) == 60_915_712
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        {"norm_position": "pre", "weight_tying": "none"},
+        {"use_attention_bias": False, "use_output_bias": True},
+        {"norm_position": "pre", "use_attention_bias": False, "weight_tying": "decoder"},
+    ],
+)
+def test_a_small_transformer_has_the_count_of_its_form(form):
+    layers = {"num_encoder_layers": 1, "num_decoder_layers": 2}
+    size = {"vocabulary_size": 11, "hidden_dim": 8, "intermediate_dim": 6, **layers, **form}
+    built = transformer.transformer(num_heads=2, **size)
+    assert built.count_params() == transformer.num_parameters(**size)
+
+
+def test_a_factory_shows_the_builders_arguments_with_its_own_defaults():
+    for name, found in all_entries().items():
+        parameters = inspect.signature(found.factory).parameters
+        assert {each.kind for each in parameters.values()} == {inspect.Parameter.KEYWORD_ONLY}
+        assert all(each.default is not inspect.Parameter.empty for each in parameters.values())
+        assert parameters["name"].default == found.factory.__name__ == name
+        assert "with random weights.\n\n" in found.factory.__doc__
+        assert "\nArgs:\n" in found.factory.__doc__
+    parameters = inspect.signature(kt.bert_base).parameters
+    assert list(parameters) == list(inspect.signature(bert.bert).parameters)
+    assert parameters["hidden_dim"].default == 768
+    assert kt.bert_tiny(num_segments=3, name="small").count_params() == 4_385_920 + 128
+
+
+def test_a_factory_needs_a_default_for_every_argument():
+    with pytest.raises(TypeError, match="small: no default for num_layers, num_heads of bert"):
+        named_factory(
+            bert.bert, "small", {"vocabulary_size": 9, "hidden_dim": 8}, summary="A small BERT."
+        )
+    with pytest.raises(TypeError, match="unexpected keyword argument 'depth'"):
+        named_factory(bert.bert, "small", {"depth": 2}, summary="A small BERT.")
+
+
+def test_no_builder_has_the_name_of_a_size():
+    builders = {
+        name
+        for family in pkgutil.iter_modules(models.__path__)
+        for name, found in vars(importlib.import_module(f"{models.__name__}.{family.name}")).items()
+        if inspect.isfunction(found)
+    }
+    assert {"bert", "gpt", "fasttext", "transformer", "vit", "elmo", "seq2seq"} <= builders
+    assert builders.isdisjoint(all_entries())
 
 
 def test_the_papers_figures_agree_or_say_why_not():
-    for name, card in all_cards().items():
-        if card.paper_figure and not card.paper_note:
-            assert agrees_with_figure(card.num_parameters, card.paper_figure), name
+    for name, found in all_entries().items():
+        if found.paper_figure and not found.paper_note:
+            assert agrees_with_figure(found.num_parameters, found.paper_figure), name
     assert not agrees_with_figure(63_082_496, "65M")
-    assert model_card("transformer_base").paper_note
+    assert entry("transformer_base").paper_note
+
+
+def test_the_table_in_the_docs_is_the_registrys():
+    page = Path(__file__).parents[2] / "docs" / "models.md"
+    assert page.read_text("utf-8") == models_page(), "run `make docs-tables`"
+    rows = [row.split(" | ") for row in models_page().splitlines() if row.startswith("| `")]
+    assert {row[0].strip("| `"): int(row[3].replace(",", "")) for row in rows} == COUNTS
+    (large,) = (row for row in rows if row[0] == "| `bert_large`")
+    assert large[1:5] == ["bert", "V 30,522, P 512, H 1,024, I 4,096", "335,141,888", "340M"]
 
 
 def test_patterns_select_names():
@@ -203,7 +274,7 @@ def test_an_unknown_name_or_argument_is_refused():
         kt.create_model("bert_bsae")
     with pytest.raises(ValueError, match="bert_tiny takes no argument 'vocab_size'; it takes voc"):
         kt.create_model("bert_tiny", vocab_size=3)
-    with pytest.raises(TypeError, match="vocab_size"):
+    with pytest.raises(TypeError, match=r"bert_tiny\(\) got an unexp.*'vocab_size'; it takes"):
         kt.bert_tiny(vocab_size=3)
     with pytest.raises(AttributeError, match="no attribute 'bert_bsae'"):
         _ = kt.bert_bsae

@@ -258,7 +258,7 @@ def test_without_attention_there_is_no_alignment():
     model = built("state alone")
     assert not model.has_attention
     assert built("luong").has_attention
-    with pytest.raises(ValueError, match="has no attention, so no target token looked anywhere"):
+    with pytest.raises(ValueError, match="has no attention to show"):
         model.cross_attention_scores(SOURCES, TARGETS)
 
 
@@ -393,7 +393,7 @@ def test_teacher_forcing_by_default_is_the_fast_path():
         ({"bridge": "none"}, "bridge='none' is unknown"),
         ({"readout_activation": "relu"}, "readout_activation='relu' is unknown"),
         ({"weight_tying": "three-way"}, "weight_tying='three-way' is unknown"),
-        ({"weight_tying": "decoder"}, "of width 8, but readout has 24: set readout_dim=8"),
+        ({"weight_tying": "decoder"}, "of width 8, but the readout has 24: set readout_dim=8"),
         ({"weight_tying": "all", "target_vocabulary_size": 9}, "have 30 and 9 tokens"),
         ({"teacher_forcing": 1.5}, "teacher_forcing=1.5 is no ratio"),
         ({"teacher_forcing": -0.1}, "teacher_forcing=-0.1 is no ratio"),

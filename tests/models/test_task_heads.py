@@ -201,7 +201,7 @@ def test_what_does_not_fit_is_refused(encoder):
             built(head, plain)
     with pytest.raises(ValueError, match="'plain' has no named inputs"):
         built("multiple_choice", plain)
-    with pytest.raises(ValueError, match="num_labels=1: a tagger tells at least 2"):
+    with pytest.raises(ValueError, match="num_labels=1: a tagger needs at least 2"):
         kt.heads.tagger(encoder, 1)
     with pytest.raises(ValueError, match="num_classes=1"):
         kt.heads.classifier(encoder, 1)

@@ -182,7 +182,7 @@ def test_weights_of_another_shape_are_refused_and_nothing_changes():
     source = vit(**SMALL, image_size=8)
     target = vit(**SMALL | {"hidden_dim": 8}, image_size=8, use_representation_layer=True)
     before = [np.asarray(v) for v in target.weights]
-    with pytest.raises(ValueError, match="pooler/bias is in one alone.*encoder_norm/gamma is"):
+    with pytest.raises(ValueError, match="only one has pooler/bias.*encoder_norm/gamma is"):
         copy_weights(source, target)
     for one, two in zip(before, target.weights, strict=True):
         np.testing.assert_array_equal(one, two)

@@ -3,78 +3,81 @@ import json
 import numpy as np
 import pytest
 import tensorflow as tf
-from keras_transformers.export import Predictor, generator
+import tiny
+from graph_checks import nodes
 
+import keras_transformers as kt
 from keras_transformers.decoding import greedy_search
 from keras_transformers.models.bert import bert
-from keras_transformers.models.gpt import causal_lm
-from keras_transformers.pipelines.generation import TextGenerator
-from keras_transformers.tokenizers import BytePairTokenizer
+from keras_transformers.models.gpt import gpt
+from keras_transformers.pipelines import Generation, TextGenerator
+from keras_transformers.saved_model import check
+from keras_transformers.saved_model.prediction import Predictor
 
-TEXTS = ["the ship is near the shore", "", "the", "the ships é"]
+TEXTS = ["two dogs are near the shore", "", "two", "two dogs é"]
 PLAIN = {"max_length": 6, "temperature": 1.0, "top_k": 0, "top_p": 1.0, "seed": 0}
+DTYPES = {"temperature": tf.float32, "top_p": tf.float32, "seed": tf.int64}
 POSITIONS = 24
 
 
 @pytest.fixture(scope="module")
-def bpe(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("bpe") / "vocabulary"
-    texts = ["the ship is near the shore, and the ships are not\n"] * 3
-    return BytePairTokenizer.train(texts, folder, vocabulary_size=270)
+def pipeline():
+    """With texts of 4 tokens."""
+    return tiny.pipeline("generation")
 
 
 @pytest.fixture(scope="module")
-def model():
-    model = causal_lm(
-        vocabulary_size=270,
-        num_layers=2,
-        num_heads=2,
-        hidden_dim=16,
-        max_sequence_length=POSITIONS,
-    )
-    random = np.random.default_rng(3)
-    for weight in model.trainable_variables:
-        if len(weight.shape) == 2:  # lively, so that no two continuations are nearly equal
-            weight.assign(random.normal(0, 0.4, weight.shape))
-    return model
+def bpe(pipeline):
+    return pipeline.tokenizer
 
 
 @pytest.fixture(scope="module")
-def texts(model, bpe):
-    return TextGenerator(model, bpe)
+def model(pipeline):
+    return pipeline.model
 
 
 @pytest.fixture(scope="module")
-def generate(texts):
+def generate(pipeline):
     """`TextGenerator.generate` in a graph, with the plain options where none are given."""
-    graph = tf.function(texts.generate)
+    specs = [tf.TensorSpec([None], DTYPES.get(name, tf.int32)) for name in PLAIN]
+    graph = tf.function(
+        pipeline.generate, input_signature=[tf.TensorSpec([None], tf.string), *specs]
+    )
 
     def run(prompts, **options):
         columns = {
             name: np.broadcast_to(value, [len(prompts)])
             for name, value in (PLAIN | options).items()
         }
-        types = {"temperature": tf.float32, "top_p": tf.float32, "seed": tf.int64}
         return graph(
             tf.constant(prompts, tf.string),
-            **{k: tf.constant(v, types.get(k, tf.int32)) for k, v in columns.items()},
+            *(tf.constant(columns[name], DTYPES.get(name, tf.int32)) for name in PLAIN),
         )
 
     return run
 
 
 @pytest.fixture(scope="module")
-def exported(model, bpe, tmp_path_factory):
-    """Checked by reloading in a fresh process and through the V1 session loader."""
-    return generator(model, bpe, tmp_path_factory.mktemp("base"), max_length=5, examples=TEXTS[:1])
+def exported():
+    return tiny.exported("generation")
 
 
 def log_probabilities(model, bpe, text):
-    """Of each token of a text behind the start token, by the model's own call."""
+    """Of each token of a text after the start token, by the model's own call."""
     ids = [bpe.start_token_id, *bpe.tokenize([text]).to_list()[0]]
     logits = model({"token_ids": np.array([ids], "int32")}, training=False)["logits"][0]
     log_probs = tf.nn.log_softmax(logits).numpy()
     return [log_probs[i, token] for i, token in enumerate(ids[1:])]
+
+
+def test_one_prompt_or_many(pipeline, generate):
+    found = pipeline(TEXTS)
+    expected = generate(TEXTS, max_length=4)
+    assert [type(generation) for generation in found] == [Generation] * 4
+    assert [generation.text.encode() for generation in found] == expected["text"].numpy().tolist()
+    assert [generation.num_new_tokens for generation in found] == [4] * 4
+    assert pipeline(TEXTS[2]).text == found[2].text
+    assert pipeline([]) == []
 
 
 def test_the_likeliest_token_each_time_is_greedy_search(model, bpe, generate):
@@ -94,7 +97,7 @@ def test_the_likeliest_token_each_time_is_greedy_search(model, bpe, generate):
         assert found["text"][row].numpy().decode() == whole
 
 
-def test_the_company_in_a_batch_changes_nothing(generate):
+def test_the_rest_of_a_batch_changes_nothing(generate):
     options = {
         "max_length": [6, 3, 5, 0],
         "temperature": [0.7, 1.0, 2.0, 1.0],
@@ -122,25 +125,25 @@ def test_extreme_temperatures_keep_the_likeliest_token(generate, options):
 
 def test_an_extremely_low_temperature_draws_among_equals(bpe):
     """Each of 270 log-probabilities, -5.6, divided by so little is beyond all floats."""
-    flat = causal_lm(
+    flat = gpt(
         vocabulary_size=270, num_layers=1, num_heads=1, hidden_dim=4, max_sequence_length=4
     )
     flat.set_weights([np.zeros_like(weight) for weight in flat.get_weights()])
     columns = {"max_length": 1, "temperature": 1.2e-38, "top_k": 0, "top_p": 1.0}
     rows = {name: np.full(50, value) for name, value in columns.items()}
-    found = TextGenerator(flat, bpe).generate(tf.constant(["the"] * 50), **rows, seed=range(50))
+    found = TextGenerator(flat, bpe).generate(tf.constant(["two"] * 50), **rows, seed=range(50))
     np.testing.assert_allclose(found["log_probability"], -np.log(270), rtol=1e-4)
     assert len(set(found["text"].numpy())) > 20
 
 
 def test_seeds_decide(generate):
-    same = generate(["the"] * 3, seed=[1, 1, 2])["text"].numpy()
+    same = generate(["two"] * 3, seed=[1, 1, 2])["text"].numpy()
     assert same[0] == same[1] != same[2]
 
 
 def test_tokens_come_as_often_as_the_model_says(model, bpe, generate):
     """The first token of many texts, against the filtered distribution."""
-    ids = np.array([[bpe.start_token_id, *bpe.tokenize(["the"]).to_list()[0]]], "int32")
+    ids = np.array([[bpe.start_token_id, *bpe.tokenize(["two"]).to_list()[0]]], "int32")
     scores = model({"token_ids": ids}, training=False)["logits"].numpy()[0, -1] / 1.5
     order = np.argsort(-scores)
     probabilities = np.exp(scores - scores.max())
@@ -151,7 +154,7 @@ def test_tokens_come_as_often_as_the_model_says(model, bpe, generate):
     expected = probabilities[kept] / probabilities[kept].sum()
     number = 3000
     found = generate(
-        ["the"] * number, max_length=1, temperature=1.5, top_k=20, top_p=0.8, seed=range(number)
+        ["two"] * number, max_length=1, temperature=1.5, top_k=20, top_p=0.8, seed=range(number)
     )
     log_probs = tf.nn.log_softmax(scores * 1.5).numpy()  # tells the tokens apart
     drawn = np.abs(found["log_probability"].numpy()[:, None] - log_probs[kept]).argmin(1)
@@ -159,11 +162,12 @@ def test_tokens_come_as_often_as_the_model_says(model, bpe, generate):
         found["log_probability"], log_probs[kept][drawn], atol=1e-4
     )  # nothing else was drawn
     shares = np.bincount(drawn, minlength=len(kept)) / number
+    assert len(kept) > 3
     assert np.abs(shares - expected).max() < 4 * np.sqrt(0.25 / number)
 
 
-def test_a_score_is_the_sum_of_its_tokens(model, bpe, texts):
-    found = texts.score(tf.constant(TEXTS))
+def test_a_score_is_the_sum_of_its_tokens(model, bpe, pipeline):
+    found = pipeline.score(tf.constant(TEXTS))
     for row, text in enumerate(TEXTS):
         expected = log_probabilities(model, bpe, text)
         count = int(found["num_tokens"][row])
@@ -175,11 +179,11 @@ def test_a_score_is_the_sum_of_its_tokens(model, bpe, texts):
         assert not np.any(found["token_log_probabilities"][row, count:])
         spelled = b"".join(found["tokens"].numpy()[row]).decode().replace("Ġ", " ")
         assert spelled == text.replace("é", "Ã©")
-    assert texts.score(tf.constant([""]))["log_probability"].numpy().tolist() == [0.0]
+    assert pipeline.score(tf.constant([""]))["log_probability"].numpy().tolist() == [0.0]
 
 
 def test_a_models_documents_are_all_one(bpe):
-    model = causal_lm(
+    model = gpt(
         vocabulary_size=270,
         num_layers=1,
         num_heads=1,
@@ -187,10 +191,10 @@ def test_a_models_documents_are_all_one(bpe):
         max_sequence_length=POSITIONS,
         separate_documents=True,
     )
-    assert TextGenerator(model, bpe).score(tf.constant(["the"]))["log_probability"].shape == (1,)
+    assert TextGenerator(model, bpe).score(tf.constant(["two"]))["log_probability"].shape == (1,)
 
 
-def test_the_text_ends_where_the_positions_do(bpe, generate):
+def test_the_text_ends_where_the_positions_do(generate):
     prompt = "z" * (POSITIONS - 3)  # and the start token
     found = generate([prompt], max_length=50, top_k=1)
     assert found["num_new_tokens"][0] <= 3
@@ -198,9 +202,9 @@ def test_the_text_ends_where_the_positions_do(bpe, generate):
 
 
 @pytest.mark.parametrize("lengths", [[50, 20], [0, 20]])
-def test_a_row_without_positions_left_stops_no_other(bpe, generate, lengths):
+def test_a_row_without_positions_left_stops_no_other(generate, lengths):
     """It is complete, and fed on until the other one is."""
-    prompts = ["z" * (POSITIONS - 3), "the"]
+    prompts = ["z" * (POSITIONS - 3), "two"]
     together = generate(prompts, max_length=lengths, top_k=1)
     for row, (prompt, length) in enumerate(zip(prompts, lengths, strict=True)):
         alone = generate([prompt], max_length=length, top_k=1)
@@ -222,62 +226,63 @@ def test_a_row_without_positions_left_stops_no_other(bpe, generate, lengths):
         ({"max_length": -1}, "max_length must be 0 or more"),
     ],
 )
-def test_options_out_of_range_are_refused(generate, model, bpe, tmp_path, options, message):
+def test_options_out_of_range_are_refused(generate, model, bpe, options, message):
     with pytest.raises(tf.errors.InvalidArgumentError, match=message):
-        generate(["the", "the"], **options)
-    with pytest.raises(ValueError, match=f"out of its range.*{message}"):
-        generator(model, bpe, tmp_path, **options)
-    assert not list(tmp_path.iterdir())
+        generate(["two", "two"], **options)
+    ((name, value),) = options.items()
+    with pytest.raises(ValueError, match=f"{name}={value}: {message}"):
+        TextGenerator(model, bpe, **options)
 
 
-def test_one_option_for_several_prompts_is_refused(texts):
+def test_one_option_for_several_prompts_is_refused(pipeline):
     rows = {"max_length": [4, 4], "temperature": [1.0, 1.0], "top_k": [0, 0], "top_p": [1.0, 1.0]}
     with pytest.raises(tf.errors.InvalidArgumentError, match="seed must have a value for each"):
-        texts.generate(tf.constant(["the", "the"]), **rows, seed=[1])
+        pipeline.generate(tf.constant(["two", "two"]), **rows, seed=[1])
 
 
-def test_texts_beyond_the_positions_are_refused(generate, texts):
+def test_texts_beyond_the_positions_are_refused(generate, pipeline):
     with pytest.raises(tf.errors.InvalidArgumentError, match="a prompt is longer than the 24"):
-        generate(["the", "z" * POSITIONS])
+        generate(["two", "z" * POSITIONS])
     with pytest.raises(tf.errors.InvalidArgumentError, match="a text is longer than the 24"):
-        texts.score(tf.constant(["z" * (POSITIONS + 1)]))
-    assert texts.score(tf.constant(["z" * POSITIONS]))["num_tokens"].numpy().tolist() == [24]
+        pipeline.score(tf.constant(["z" * (POSITIONS + 1)]))
+    assert pipeline.score(tf.constant(["z" * POSITIONS]))["num_tokens"].numpy().tolist() == [24]
 
 
-def test_the_export_does_what_the_model_does(exported, generate, texts):
-    loaded = tf.saved_model.load(str(exported)).signatures
+def test_the_export_does_what_the_pipeline_does(exported, generate, pipeline):
+    assert list(check.failures(str(exported))) == []
+    loaded = tf.saved_model.load(str(exported))
+    signatures = loaded.signatures
+    assert set(signatures) == {"serving_default", "generate", "score"}
     options = {"max_length": 6, "temperature": 0.8, "top_k": 9, "top_p": 0.9, "seed": 11}
     expected = generate(TEXTS, **options)
-    types = {"temperature": tf.float32, "top_p": tf.float32, "seed": tf.int64}
-    columns = {k: tf.fill([4], tf.cast(v, types.get(k, tf.int32))) for k, v in options.items()}
-    found = loaded["generate"](prompt=tf.constant(TEXTS), **columns)
+    columns = {k: tf.fill([4], tf.cast(v, DTYPES.get(k, tf.int32))) for k, v in options.items()}
+    found = signatures["generate"](prompt=tf.constant(TEXTS), **columns)
     assert found["text"].numpy().tolist() == expected["text"].numpy().tolist()
-    plain = loaded["serving_default"](prompt=tf.constant(TEXTS))
-    expected = generate(TEXTS, max_length=5)
-    assert plain["text"].numpy().tolist() == expected["text"].numpy().tolist()
-    scored = loaded["score"](text=tf.constant(TEXTS))
+    plain = signatures["serving_default"](prompt=tf.constant(TEXTS))["text"].numpy()
+    assert [text.decode() for text in plain] == [generation.text for generation in pipeline(TEXTS)]
+    scored = signatures["score"](text=tf.constant(TEXTS))
     np.testing.assert_allclose(
-        scored["log_probability"], texts.score(tf.constant(TEXTS))["log_probability"], rtol=1e-4
+        scored["log_probability"], pipeline.score(tf.constant(TEXTS))["log_probability"], rtol=1e-4
     )
     columns["temperature"] = tf.zeros([4])
     with pytest.raises(tf.errors.InvalidArgumentError, match="temperature must be above 0"):
-        loaded["generate"](prompt=tf.constant(TEXTS), **columns)
+        signatures["generate"](prompt=tf.constant(TEXTS), **columns)
 
 
 def test_stock_ops_alone(exported):
-    from graph_checks import nodes
-
     found = {node.op for node in nodes(exported)}
     assert not {op for op in found if ">" in op or "PyFunc" in op or "Table" in op}
     assert not {op for op in found if op.startswith(("Fast", "Sentencepiece", "Regex"))}
 
 
-def test_predict_runs_it(exported):
-    rows = Predictor(exported)({"prompt": TEXTS})
-    assert [sorted(row) for row in rows] == [
-        ["finished", "log_probability", "num_new_tokens", "text"]
-    ] * 4
-    assert Predictor(exported).text_names == ("prompt",)
+def test_predict_runs_it(exported, pipeline):
+    predictor = Predictor(exported)
+    assert predictor.text_names == ("prompt",)
+    rows = predictor({"prompt": TEXTS})
+    assert [row["text"] for row in rows] == [generation.text for generation in pipeline(TEXTS)]
+    assert {tuple(row) for row in rows} == {
+        ("finished", "log_probability", "num_new_tokens", "text")
+    }
     scores = Predictor(exported, signature="score")({"text": TEXTS})
     assert [len(row["tokens"]) for row in scores] == [row["num_tokens"] for row in scores]
 
@@ -285,27 +290,51 @@ def test_predict_runs_it(exported):
 def test_the_description_tells_task_options_and_size(exported, model):
     described = json.loads((exported / "assets.extra" / "keras_transformers.json").read_text())
     assert described["task"] == "generation"
-    assert described["max_length"] == 5
+    assert (described["max_length"], described["seed"]) == (4, 0)
+    assert described["max_sequence_length"] == POSITIONS
+    assert described["lengths"] == {"num_tokens": ["tokens", "token_log_probabilities"]}
+    assert described["tolerance"] == 1e-4
     assert described["model"]["num_parameters"] == model.count_params()
+    signatures = described["signatures"]
+    assert {name: len(s["examples"]) for name, s in signatures.items()} == {
+        "serving_default": 1,
+        "generate": 3,
+        "score": 3,
+    }
 
 
-def test_a_model_of_few_positions_is_checked_on_shorter_texts(bpe, tmp_path):
-    short = causal_lm(
+def test_saved_and_loaded_it_continues_alike(pipeline, tmp_path):
+    loaded = kt.load(pipeline.save(tmp_path / "saved"))
+    assert type(loaded.model) is type(pipeline.model)
+    assert loaded.config() == pipeline.config()
+    for one, other in zip(loaded.model.weights, pipeline.model.weights, strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert loaded(TEXTS) == pipeline(TEXTS)
+
+
+def test_a_model_of_few_positions_is_checked_on_shorter_texts(bpe):
+    short = gpt(
         vocabulary_size=270, num_layers=1, num_heads=1, hidden_dim=4, max_sequence_length=5
     )
-    folder = generator(short, bpe, tmp_path / "1")
-    rows = Predictor(folder, signature="score")({"text": ["the", ""]})
-    assert [row["num_tokens"] for row in rows] == [len(bpe.tokenize(["the"]).to_list()[0]), 0]
-    with pytest.raises(ValueError, match=r"out of its range: a prompt is longer than the 5 pos"):
-        generator(short, bpe, tmp_path / "2", examples=["a prompt"])
-    assert not (tmp_path / "2").exists()
+    pipeline = TextGenerator(short, bpe)
+    batches = pipeline.example_batches(None)
+    assert [batch["prompt"].tolist() for batch in batches] == [
+        [b"Th", b"It"],
+        [b"", b"\xff\xfe", b"  "],
+        [],
+    ]
+    for batch in batches:
+        pipeline.answer(prompt=tf.constant(batch["prompt"], tf.string))
+    with pytest.raises(ValueError, match=r"'a prompt': 9 tokens .* the model has 5 positions"):
+        pipeline.example_batches(["a prompt"])
+    with pytest.raises(ValueError, match="examples must be strings, not 3"):
+        pipeline.example_batches([3])
 
 
-def test_what_does_not_fit_is_refused(bpe, tmp_path):
+def test_what_does_not_fit_is_refused(bpe):
     encoder = bert(vocabulary_size=270, num_layers=1, num_heads=1, hidden_dim=4)
     with pytest.raises(ValueError, match="model 'bert' is no causal language model"):
-        generator(encoder, bpe, tmp_path)
-    other = causal_lm(vocabulary_size=11, num_layers=1, num_heads=1, hidden_dim=4)
-    with pytest.raises(ValueError, match="the tokenizer has 270 tokens and model 'causal_lm' 11"):
-        generator(other, bpe, tmp_path)
-    assert not list(tmp_path.iterdir())
+        TextGenerator(encoder, bpe)
+    other = gpt(vocabulary_size=11, num_layers=1, num_heads=1, hidden_dim=4)
+    with pytest.raises(ValueError, match="has 270 tokens and model 'gpt' embeds 11"):
+        TextGenerator(other, bpe)

@@ -1,3 +1,5 @@
+"""Image classification: encoded images in, the model's answers out."""
+
 import json
 import subprocess
 import sys
@@ -6,14 +8,17 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from answer_checks import restored, same_answers, typed_answers
 from graph_checks import meta_graph, nodes, strings_are_pinned_to_the_cpu
-from keras_transformers.export import Predictor, image_classifier
 
-from keras_transformers.data.images.decoder import ImageDecoder
+import keras_transformers as kt
 from keras_transformers.models import heads
 from keras_transformers.models.vit import vit
+from keras_transformers.pipelines import ImageClassifier, ImageDecoder
+from keras_transformers.pipelines.results import Classification
 from keras_transformers.saved_model import check
 from keras_transformers.saved_model.description import METADATA_FILE
+from keras_transformers.saved_model.prediction import Predictor
 
 LABELS = ["circle", "square", "star"]
 
@@ -53,10 +58,14 @@ def model():
 
 
 @pytest.fixture(scope="module")
-def exported(model, tmp_path_factory):
-    """A checked export: read only."""
-    folder = tmp_path_factory.mktemp("base")
-    return image_classifier(model, ImageDecoder((8, 12)), LABELS, folder)
+def classify(model):
+    return ImageClassifier(model, ImageDecoder((8, 12)), LABELS)
+
+
+@pytest.fixture(scope="module")
+def exported(classify, tmp_path_factory):
+    """Read only."""
+    return kt.export(classify, tmp_path_factory.mktemp("base"), check=False)
 
 
 @pytest.fixture(scope="module")
@@ -96,13 +105,34 @@ def test_a_process_without_this_package_gets_the_models_answers(exported, model,
     assert answer["label"] == [LABELS[i] for i in probabilities.argmax(-1)]
 
 
-def test_both_signatures_agree_on_images_of_all_sizes_and_kinds(loaded):
-    images = [
+@pytest.fixture(scope="module")
+def images():
+    """Of all sizes and kinds."""
+    return [
         png(picture(5, 30)),
         tf.io.encode_jpeg(picture(40, 9)).numpy(),
         png(picture(8, 12, 1)),
         png(picture(8, 12, 4)),
     ]
+
+
+def test_the_export_answers_as_the_pipeline_does(loaded, classify, images):
+    found = classify(images)
+    assert all(isinstance(answer, Classification) for answer in found)
+    outputs = loaded.signatures["serving_default"](image_bytes=tf.constant(images))
+    arrays = {name: value.numpy() for name, value in outputs.items()}
+    same_answers(typed_answers(arrays, classify), found)
+    same_answers([classify(image) for image in images], found)
+    assert classify([]) == []
+
+
+def test_it_comes_back_as_it_was(model, images, tmp_path):
+    other = ImageClassifier(model, ImageDecoder((8, 12), max_pixels=500), LABELS)
+    again = restored(other, tmp_path / "saved", images)
+    assert (again.decoder, again.labels) == (other.decoder, LABELS)
+
+
+def test_both_signatures_agree_on_images_of_all_sizes_and_kinds(loaded, images):
     answer = loaded.signatures["serving_default"](image_bytes=tf.constant(images))
     assert answer["label"].dtype == tf.string
     assert answer["probabilities"].dtype == tf.float32
@@ -140,6 +170,14 @@ def test_bytes_that_do_not_decode_are_refused_with_a_reason(loaded, bad, text):
         loaded.signatures["serving_default"](image_bytes=tf.constant([png(picture()), bad]))
     with pytest.raises(tf.errors.InvalidArgumentError, match=text):
         loaded.signatures["classify"](inputs=tf.constant([record(png(picture())), record(bad)]))
+
+
+def test_a_call_takes_bytes_alone(classify):
+    for given in ("cat.png", ["cat.png"]):
+        with pytest.raises(ValueError, match="image 0 is a str: give the bytes of its file"):
+            classify(given)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="must be PNG or JPEG"):
+        classify(b"cat.png")
 
 
 def test_an_example_without_an_image_is_refused(loaded):
@@ -180,10 +218,12 @@ def test_method_names_and_metadata(exported, model):
         "labels": LABELS,
         "image_size": [8, 12],
         "num_channels": 3,
+        "max_pixels": 50_000_000,
     }
     assert {key: metadata[key] for key in expected} == expected
     assert metadata["model"]["name"] == "vit_classifier"
     assert metadata["model"]["num_parameters"] == model.count_params()
+    assert list(check.failures(str(exported))) == []
 
 
 def test_a_predictor_takes_bytes(exported):
@@ -198,9 +238,8 @@ def test_grey_models_examples_of_ones_own_and_bfloat16(tmp_path):
     finally:
         keras.config.set_dtype_policy("float32")
     mine = [png(picture(8, 12, 1)), png(picture(8, 12, 3))]
-    folder = image_classifier(
-        grey, ImageDecoder((8, 12), 1), LABELS, tmp_path / "4", examples=mine, check=False
-    )
+    classify = ImageClassifier(grey, ImageDecoder((8, 12), 1), LABELS)
+    folder = kt.export(classify, tmp_path / "4", examples=mine, check=False)
     assert folder.name == "4"
     assert list(check.failures(str(folder))) == []
     metadata = json.loads((folder / METADATA_FILE).read_text())
@@ -210,23 +249,33 @@ def test_grey_models_examples_of_ones_own_and_bfloat16(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("decoder", "labels", "examples", "text"),
+    ("decoder", "labels", "text"),
     [
-        (ImageDecoder((8, 8)), LABELS, None, r"takes images of \(8, 12, 3\) .* makes \(8, 8, 3\)"),
-        (ImageDecoder((8, 12), 1), LABELS, None, r"the decoder makes \(8, 12, 1\)"),
-        (ImageDecoder((8, 12)), ["a", "b"], None, "2 labels .* for the 3 classes"),
-        (ImageDecoder((8, 12)), LABELS, ["a.png"], "example 0 is a str"),
-        (ImageDecoder((8, 12)), LABELS, [b"x"], "example 0 does not decode: .*PNG or JPEG"),
+        (ImageDecoder((8, 8)), LABELS, r"takes images of \(8, 12, 3\) .* makes \(8, 8, 3\)"),
+        (ImageDecoder((8, 12), 1), LABELS, r"the decoder makes \(8, 12, 1\)"),
+        (ImageDecoder((8, 12)), ["a", "b"], "2 labels .* for the 3 classes"),
     ],
 )
-def test_what_does_not_fit_the_model(model, tmp_path, decoder, labels, examples, text):
+def test_what_does_not_fit_the_model(model, decoder, labels, text):
+    with pytest.raises(ValueError, match=text):
+        ImageClassifier(model, decoder, labels)
+
+
+@pytest.mark.parametrize(
+    ("examples", "text"),
+    [
+        (["a.png"], "example 0 is a str"),
+        ([b"x"], "example 0 does not decode: .*PNG or JPEG"),
+    ],
+)
+def test_examples_that_are_no_images(classify, tmp_path, examples, text):
     with pytest.raises(ValueError, match=f"(?s){text}"):
-        image_classifier(model, decoder, labels, tmp_path / "base", examples=examples)
+        kt.export(classify, tmp_path / "base", examples=examples)
     assert not (tmp_path / "base").exists()
 
 
-def test_a_model_that_is_no_image_classifier(tmp_path):
+def test_a_model_that_is_no_image_classifier():
     inputs = keras.Input((3,))
     model = keras.Model(inputs, keras.layers.Dense(2)(inputs), name="table")
     with pytest.raises(ValueError, match="'table' must take images and return logits"):
-        image_classifier(model, ImageDecoder((8, 12)), LABELS, tmp_path)
+        ImageClassifier(model, ImageDecoder((8, 12)), LABELS)

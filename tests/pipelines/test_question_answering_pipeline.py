@@ -1,18 +1,21 @@
-"""Export of span extractors: the answers of `data.question_predictions`, from text alone."""
+"""Question answering: the answers of `data.text.answer_spans`, from text alone."""
 
 import json
 
 import numpy as np
 import pytest
 import tensorflow as tf
+from answer_checks import restored, same_answers, typed_answers
 from graph_checks import only_ops_that_stock_tf_serving_has, strings_are_pinned_to_the_cpu
-from keras_transformers.export import Predictor, question_answerer
 from pretrained_models import enlivened, lively_encoder
 
-from keras_transformers.data.text import answer_spans as question_predictions
-from keras_transformers.data.text import question_answering
+import keras_transformers as kt
+from keras_transformers.data.text import answer_spans, question_answering
 from keras_transformers.data.text.squad import Questions
 from keras_transformers.models import heads
+from keras_transformers.pipelines import QuestionAnswerer
+from keras_transformers.pipelines.results import Answer
+from keras_transformers.saved_model import check
 from keras_transformers.saved_model.description import METADATA_FILE
 
 LENGTHS = {"max_sequence_length": 16, "doc_stride": 3, "max_question_length": 4}
@@ -31,15 +34,21 @@ def model():
 
 
 @pytest.fixture(scope="module")
-def exported(model, tokenizer, tmp_path_factory):
-    """A checked export that always answers: read only."""
-    base = tmp_path_factory.mktemp("answerer")
-    return question_answerer(model, tokenizer, base, **LENGTHS, max_answer_length=4)
+def ask(model, tokenizer):
+    """It always answers."""
+    return QuestionAnswerer(model, tokenizer, **LENGTHS, max_answer_length=4)
 
 
 @pytest.fixture(scope="module")
-def predictor(exported):
-    return Predictor(exported)
+def exported(ask, tmp_path_factory):
+    """Read only."""
+    return kt.export(ask, tmp_path_factory.mktemp("answerer"), check=False)
+
+
+@pytest.fixture(scope="module")
+def signatures(exported):
+    loaded = tf.saved_model.load(str(exported))
+    return {name: (loaded, function) for name, function in loaded.signatures.items()}
 
 
 def questions():
@@ -55,6 +64,12 @@ def questions():
     )
 
 
+def columns():
+    """Questions, and the context of each."""
+    asked = questions()
+    return list(asked.questions), [asked.contexts[i] for i in asked.context_of]
+
+
 @pytest.fixture(scope="module")
 def predictions(model, tokenizer):
     """What evaluation makes of the model's logits."""
@@ -62,81 +77,77 @@ def predictions(model, tokenizer):
     assert encoded.statistics.num_windows > 64  # more than go through the graph at once
     batches = question_answering.dataset(encoded, targets=False, batch_size=16)
     outputs = (model(batch, training=False) for batch in batches)
-    return question_predictions.answers_from_logits(encoded, outputs, max_answer_length=4)
+    return answer_spans.answers_from_logits(encoded, outputs, max_answer_length=4)
 
 
-def columns(asked):
-    return {
-        "question": list(asked.questions),
-        "context": [asked.contexts[i] for i in asked.context_of],
-    }
-
-
-def test_answers_are_those_of_evaluation(predictor, predictions):
-    assert predictor.text_names == ("question", "context")
-    given = columns(questions())
-    rows = predictor(given)
-    texts = question_predictions.texts(predictions)
+def test_answers_are_those_of_evaluation(ask, predictions):
+    texts = answer_spans.texts(predictions)
     assert len(set(texts.values())) > 8
-    for row, prediction, context in zip(rows, predictions, given["context"], strict=True):
-        assert row["answer"] == texts[prediction.id]
-        assert row["null_score"] == pytest.approx(prediction.null_score, abs=1e-4)
+    asked, contexts = columns()
+    for found, prediction, context in zip(
+        ask(asked, contexts), predictions, contexts, strict=True
+    ):
+        assert isinstance(found, Answer)
+        assert found.text == texts[prediction.id]
+        assert found.null_score == pytest.approx(prediction.null_score, abs=1e-4)
         if not prediction.spans:
-            assert (row["start"], row["end"], row["score"]) == (-1, -1, row["null_score"])
+            assert (found.start, found.end, found.score) == (-1, -1, found.null_score)
             continue
         best = prediction.spans[0]
-        assert (row["start"], row["end"]) == (best.start, best.end)
-        assert context[row["start"] : row["end"]] == row["answer"]
-        assert row["score"] == pytest.approx(best.score, abs=1e-4)
+        assert (found.start, found.end) == (best.start, best.end)
+        assert context[found.start : found.end] == found.text
+        assert found.score == pytest.approx(best.score, abs=1e-4)
 
 
-def test_no_answer_by_threshold_and_offsets_in_bytes(model, tokenizer, predictions, tmp_path):
-    threshold = float(np.median([p.null_difference for p in predictions]))
-    folder = question_answerer(
-        model,
-        tokenizer,
-        tmp_path,
-        **LENGTHS,
-        max_answer_length=4,
-        no_answer_threshold=threshold + 1e-3,
-        offset_unit="byte",
-        check=False,
-    )
-    given = columns(questions())
-    texts = question_predictions.texts(predictions, no_answer_threshold=threshold + 1e-3)
+def test_no_answer_by_threshold_and_offsets_in_bytes(model, tokenizer, predictions):
+    threshold = float(np.median([p.null_difference for p in predictions])) + 1e-3
+    options = {"no_answer_threshold": threshold, "offset_unit": "byte"}
+    ask = QuestionAnswerer(model, tokenizer, **LENGTHS, max_answer_length=4, **options)
+    texts = answer_spans.texts(predictions, no_answer_threshold=threshold)
     assert 5 < sum(text == "" for text in texts.values()) < 22
-    for row, text, context in zip(
-        Predictor(folder)(given), texts.values(), given["context"], strict=True
+    asked, contexts = columns()
+    for found, text, context in zip(
+        ask(asked, contexts), texts.values(), contexts, strict=True
     ):
-        assert row["answer"] == text
+        assert found.text == text
         if text:
-            assert context.encode()[row["start"] : row["end"]].decode() == text
+            assert context.encode()[found.start : found.end].decode() == text
         else:
-            assert (row["start"], row["end"], row["score"]) == (-1, -1, row["null_score"])
-    metadata = json.loads((folder / METADATA_FILE).read_text())
-    assert metadata["no_answer_threshold"] == threshold + 1e-3
-    assert metadata["offset_unit"] == "byte"
+            assert (found.start, found.end, found.score) == (-1, -1, found.null_score)
+    assert options.items() <= ask.metadata().items()
 
 
-def test_equal_scores_go_to_the_first_and_the_shortest(tokenizer, tmp_path):
+def test_equal_scores_go_to_the_first_and_the_shortest(tokenizer):
     model = heads.span_extractor(lively_encoder())
     model.get_layer("span_logits").set_weights([np.zeros((8, 2)), np.ones(2)])
-    folder = question_answerer(model, tokenizer, tmp_path, **LENGTHS, check=False)
-    (row,) = Predictor(folder)({"question": ["a"], "context": ["long good bad film . " * 5]})
-    assert (row["answer"], row["start"], row["end"], row["score"]) == ("long", 0, 4, 2.0)
+    found = QuestionAnswerer(model, tokenizer, **LENGTHS)("a", "long good bad film . " * 5)
+    assert (found.text, found.start, found.end, found.score) == ("long", 0, 4, 2.0)
 
 
-def test_a_batch_or_one_by_one(predictor):
-    given = columns(questions())
-    together, alone = predictor(given), predictor(given, batch_size=1)
-    for one, other in zip(together, alone, strict=True):
-        assert (one["answer"], one["start"]) == (other["answer"], other["start"])
-        assert one["score"] == pytest.approx(other["score"], abs=1e-4)
+def test_a_batch_or_one_by_one(ask):
+    asked, contexts = columns()
+    together, alone = ask(asked, contexts), ask(asked, contexts, batch_size=1)
+    same_answers(together, alone, tolerance=1e-4)
+    same_answers([ask(asked[4], contexts[4])], together[4:5], tolerance=1e-4)
 
 
-def test_awkward_texts_and_no_texts(exported):
-    function = tf.saved_model.load(str(exported))
-    run = function.signatures["serving_default"]
+def test_the_export_answers_as_the_pipeline_does(signatures, ask):
+    asked, contexts = columns()
+    given = {"question": tf.constant(asked), "context": tf.constant(contexts)}
+    outputs = signatures["serving_default"][1](**given)
+    answers = typed_answers({name: value.numpy() for name, value in outputs.items()}, ask)
+    same_answers(answers, ask(asked, contexts))
+
+
+def test_it_comes_back_as_it_was(model, tokenizer, tmp_path):
+    options = {"max_answer_length": 3, "no_answer_threshold": 0.25, "offset_unit": "byte"}
+    other = QuestionAnswerer(model, tokenizer, **LENGTHS, **options)
+    again = restored(other, tmp_path / "saved", ["a film?"] * len(CONTEXTS), CONTEXTS)
+    assert again.config() == {**LENGTHS, **options}
+
+
+def test_awkward_texts_and_no_texts(signatures):
+    _, run = signatures["serving_default"]
     texts = tf.constant(["", b"\xff\xfe a\xffb \x00", "long " * 500])
     answer = run(question=texts, context=texts[::-1])
     assert answer["answer"].numpy()[2] == b""
@@ -152,11 +163,10 @@ def test_awkward_texts_and_no_texts(exported):
         run(question=texts[:1], context=texts)
 
 
-def test_logits_of_tokens(exported, model):
-    function = tf.saved_model.load(str(exported))
+def test_logits_of_tokens(signatures, model):
     ids = tf.constant([[2, 7, 3, 5, 6, 3, 0]])
     tokens = {"token_ids": ids, "segment_ids": 0 * ids, "padding_mask": ids > 0}
-    found = function.signatures["tokens"](**tokens)
+    found = signatures["tokens"][1](**tokens)
     assert set(found) == {"start_logits", "end_logits"}
     for name, value in model(tokens).items():
         np.testing.assert_allclose(found[name], value, atol=1e-5)
@@ -170,6 +180,9 @@ def test_the_graph_and_what_it_tells(exported):
     assert metadata["task"] == "question_answering"
     assert LENGTHS.items() <= metadata.items()
     assert (metadata["max_answer_length"], metadata["no_answer_threshold"]) == (4, None)
+    assert metadata["offset_unit"] == "character"
+    assert list(metadata["signatures"]) == ["serving_default", "tokens"]
+    assert list(check.failures(str(exported))) == []
 
 
 @pytest.mark.parametrize(
@@ -181,10 +194,13 @@ def test_the_graph_and_what_it_tells(exported):
         ({"max_answer_length": 0}, "max_answer_length=0: give 1 token or more"),
         ({"no_answer_threshold": float("nan")}, "no_answer_threshold=nan: give a finite number"),
         ({"offset_unit": "token"}, "offset_unit='token'"),
-        ({"examples": ["a"]}, "examples must be pairs"),
     ],
 )
-def test_what_does_not_fit_is_refused(model, tokenizer, tmp_path, options, message):
+def test_what_does_not_fit_is_refused(model, tokenizer, options, message):
     with pytest.raises(ValueError, match=message):
-        question_answerer(model, tokenizer, tmp_path / "new", **LENGTHS | options)
-    assert not (tmp_path / "new").exists()
+        QuestionAnswerer(model, tokenizer, **LENGTHS | options)
+
+
+def test_examples_that_are_no_pairs(ask):
+    with pytest.raises(ValueError, match=r"tuples of strings \(question, context\), not \('a',\)"):
+        ask.signatures(["a"])

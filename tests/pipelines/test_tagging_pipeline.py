@@ -1,17 +1,21 @@
-"""Export of taggers: words, labels, exact offsets, and texts of any length."""
+"""Taggers: words, labels, exact offsets, and texts of any length."""
 
 import json
 
 import numpy as np
 import pytest
 import tensorflow as tf
+from answer_checks import restored, same_answers, typed_answers
 from graph_checks import only_ops_that_stock_tf_serving_has, strings_are_pinned_to_the_cpu
-from keras_transformers.export import Predictor, tagger
 from pretrained_models import enlivened, lively_encoder
 
+import keras_transformers as kt
 from keras_transformers.data.text import tagging
 from keras_transformers.data.text.conll import Sentences
 from keras_transformers.models import heads
+from keras_transformers.pipelines import Tagger
+from keras_transformers.pipelines.results import Tags
+from keras_transformers.saved_model import check
 from keras_transformers.saved_model.description import METADATA_FILE
 
 LABELS = ["O", "B-X", "I-X", "B-Y"]
@@ -24,19 +28,25 @@ def model():
 
 
 @pytest.fixture(scope="module")
-def exported(model, tokenizer, tmp_path_factory):
-    """A checked export: read only."""
-    return tagger(model, tokenizer, LABELS, tmp_path_factory.mktemp("tagger"))
+def tag(model, tokenizer):
+    return Tagger(model, tokenizer, LABELS)
 
 
 @pytest.fixture(scope="module")
-def signatures(exported):
+def exported(tag, tmp_path_factory):
+    """Read only."""
+    return kt.export(tag, tmp_path_factory.mktemp("tagger"), check=False)
+
+
+@pytest.fixture(scope="module")
+def run(exported):
     loaded = tf.saved_model.load(str(exported))
-    return {name: (loaded, function) for name, function in loaded.signatures.items()}
 
+    def call(name="serving_default", **inputs):
+        outputs = loaded.signatures[name](**inputs)
+        return {key: value.numpy() for key, value in outputs.items()}
 
-def run(signatures, name="serving_default", **inputs):
-    return {key: value.numpy() for key, value in signatures[name][1](**inputs).items()}
+    return call
 
 
 def sentences_of_words():
@@ -53,15 +63,17 @@ def labels_in_training(model, tokenizer, sentences):
     return tagging.labels_from_logits(encoded, outputs, LABELS)
 
 
-def test_labels_are_those_of_training_however_long_the_text(signatures, model, tokenizer):
+def test_labels_are_those_of_training_however_long_the_text(run, tag, tokenizer):
     sentences = sentences_of_words()
-    expected = labels_in_training(model, tokenizer, sentences)
+    expected = labels_in_training(tag.model, tokenizer, sentences)
     assert len({label for row in expected for label in row}) == len(LABELS)
-    answer = run(signatures, text=tf.constant([" ".join(words) for words in sentences]))
+    texts = [" ".join(words) for words in sentences]
+    assert [found.labels for found in tag(texts)] == expected
+    answer = run(text=tf.constant(texts))
     assert answer["num_tokens"].tolist() == [len(words) for words in sentences]
     width = max(map(len, sentences))
     given = [words + [""] * (width - len(words)) for words in sentences]
-    of_words = run(signatures, "words", words=tf.constant(given))
+    of_words = run("words", words=tf.constant(given))
     for row, (words, labels) in enumerate(zip(sentences, expected, strict=True)):
         count = len(words)
         assert [t.decode() for t in answer["tokens"][row][:count]] == words
@@ -74,73 +86,82 @@ def test_labels_are_those_of_training_however_long_the_text(signatures, model, t
         np.testing.assert_allclose(of_words["scores"][row], answer["scores"][row], atol=1e-5)
 
 
-def test_scores_are_probabilities_of_first_pieces(signatures):
-    answer = run(signatures, text=tf.constant(["films good!"]))
+def test_scores_are_probabilities_of_first_tokens(run, tag):
+    (found,) = tag(["films good!"])
     tokens = run(
-        signatures,
         "tokens",
         token_ids=tf.constant([[2, 6, 11, 7, 13, 3]]),  # [CLS] film ##s good ! [SEP]
         segment_ids=tf.zeros([1, 6], tf.int32),
         padding_mask=tf.ones([1, 6], tf.bool),
     )["probabilities"][0]
     np.testing.assert_allclose(tokens.sum(-1), 1, atol=1e-6)
-    np.testing.assert_allclose(answer["scores"][0], tokens[[1, 3, 4]].max(-1), atol=1e-5)
-    best = tokens[[1, 3, 4]].argmax(-1)
-    assert [label.decode() for label in answer["labels"][0]] == [LABELS[i] for i in best]
+    np.testing.assert_allclose(found.scores, tokens[[1, 3, 4]].max(-1), atol=1e-5)
+    assert found.labels == [LABELS[i] for i in tokens[[1, 3, 4]].argmax(-1)]
 
 
-def test_offsets_are_exact_in_characters(exported):
-    predictor = Predictor(exported)
-    assert predictor.text_names == ("text",)
-    (row, short, empty) = predictor({"text": [HOSTILE, "a film", ""]})
-    assert list(row) == ["ends", "labels", "num_tokens", "scores", "starts", "tokens"]
-    spans = list(zip(row["starts"], row["ends"], strict=True))
-    assert [HOSTILE[start:end] for start, end in spans] == row["tokens"]
-    assert row["tokens"] == [
+def test_the_export_answers_as_the_pipeline_does(run, tag):
+    texts = [HOSTILE, "a film", "", "long " * 100, b"\xff\xfe \x00", b"a\xffb"]
+    found = tag(texts)
+    assert all(isinstance(tags, Tags) for tags in found)
+    same_answers(typed_answers(run(text=tf.constant(texts)), tag), found)
+    same_answers([tag(text) for text in texts], found)
+
+
+def test_it_comes_back_as_it_was(model, tokenizer, tmp_path):
+    other = Tagger(model, tokenizer, LABELS, max_sequence_length=7, offset_unit="byte")
+    again = restored(other, tmp_path / "saved", [HOSTILE, "a film", ""])
+    assert (again.labels, again.max_sequence_length, again.offset_unit) == (LABELS, 7, "byte")
+
+
+def test_offsets_are_exact_in_characters(tag):
+    found, short, empty = tag([HOSTILE, "a film", ""])
+    spans = zip(found.starts, found.ends, strict=True)
+    assert [HOSTILE[start:end] for start, end in spans] == found.tokens
+    assert found.tokens == [
         *("🎬🎬", "good-films", ",", "“", "very", "”", "e\u0301te\u0301"),
         *("(", "bad", ")", "中", "国", "films\u200b", "!"),
     ]
-    assert len(row["labels"]) == len(row["scores"]) == row["num_tokens"] == 14
-    assert (short["tokens"], short["starts"], short["ends"]) == (["a", "film"], [0, 2], [1, 6])
-    assert empty == {name: 0 if name == "num_tokens" else [] for name in row}
+    assert len(found.labels) == len(found.scores) == 14
+    assert (short.tokens, short.starts, short.ends) == (["a", "film"], [0, 2], [1, 6])
+    assert empty == Tags([], [], [], [], [])
 
 
-def test_offsets_in_bytes_and_shorter_windows(model, tokenizer, tmp_path):
-    folder = tagger(
-        model, tokenizer, LABELS, tmp_path, max_sequence_length=5, offset_unit="byte", check=False
-    )
-    (row,) = Predictor(folder)({"text": [HOSTILE]})
+def test_offsets_in_bytes_and_shorter_windows(tag, model, tokenizer):
+    other = Tagger(model, tokenizer, LABELS, max_sequence_length=5, offset_unit="byte")
+    found = other(HOSTILE)
     raw = HOSTILE.encode()
-    spans = zip(row["starts"], row["ends"], strict=True)
-    assert [raw[start:end].decode() for start, end in spans] == row["tokens"]
-    metadata = json.loads((folder / METADATA_FILE).read_text())
+    spans = zip(found.starts, found.ends, strict=True)
+    assert [raw[start:end].decode() for start, end in spans] == found.tokens
+    assert found.tokens == tag(HOSTILE).tokens
+    metadata = other.metadata()
     assert (metadata["offset_unit"], metadata["max_sequence_length"]) == ("byte", 5)
 
 
-def test_awkward_texts_and_no_texts(signatures):
+def test_awkward_texts_and_no_texts(run):
     texts = ["", b"\xff\xfe \x00", "long " * 700, " ", b"a\xffb"]
-    answer = run(signatures, text=tf.constant(texts))
+    answer = run(text=tf.constant(texts))
     assert answer["num_tokens"].tolist() == [0, 0, 700, 0, 1]
     assert answer["tokens"][4, 0] == b"a\xffb"
     assert (answer["starts"][4, 0], answer["ends"][4, 0]) == (0, 3)
-    nothing = run(signatures, text=tf.constant([], tf.string))
+    nothing = run(text=tf.constant([], tf.string))
     assert {n: v.shape for n, v in nothing.items()} == {
         **dict.fromkeys(("tokens", "labels", "starts", "ends", "scores"), (0, 0)),
         "num_tokens": (0,),
     }
-    blank = run(signatures, text=tf.constant([""]))
+    blank = run(text=tf.constant([""]))
     assert blank["labels"].shape == (1, 0)
 
 
-def test_words_without_tokens_and_no_words(signatures):
-    answer = run(signatures, "words", words=tf.constant([["\u200b", "film", ""], ["", "", ""]]))
-    assert answer["labels"][0, 0] == b"O"
-    assert answer["scores"][0, 0] == 0
-    assert answer["labels"][0, 1].decode() in LABELS
-    assert answer["labels"][:, 2].tolist() == [b"", b""]
+def test_words_without_tokens_and_no_words(run, tag):
+    words = tf.constant([["\u200b", "film", ""], ["", "", ""], ["", "film", "\u200b"]])
+    answer = run("words", words=words)
+    assert answer["labels"][0, 0] == answer["labels"][2, 2] == b"O"
+    assert answer["scores"][0, 0] == answer["scores"][2, 2] == 0
+    assert answer["labels"][0, 1] == answer["labels"][2, 1] == tag("film").labels[0].encode()
+    assert answer["labels"][:2, 2].tolist() == [b"", b""]
     assert answer["labels"][1].tolist() == [b""] * 3
     for shape in ((0, 0), (2, 0), (0, 3)):
-        empty = run(signatures, "words", words=tf.zeros(shape, tf.string))
+        empty = run("words", words=tf.zeros(shape, tf.string))
         assert empty["labels"].shape == empty["scores"].shape == shape
 
 
@@ -150,6 +171,9 @@ def test_the_graph_and_what_it_tells(exported):
     metadata = json.loads((exported / METADATA_FILE).read_text())
     assert (metadata["task"], metadata["labels"]) == ("tagging", LABELS)
     assert metadata["max_sequence_length"] == 16
+    assert metadata["lengths"] == {"num_tokens": ["tokens", "labels", "starts", "ends", "scores"]}
+    assert list(metadata["signatures"]) == ["serving_default", "words", "tokens"]
+    assert list(check.failures(str(exported))) == []
 
 
 @pytest.mark.parametrize(
@@ -160,9 +184,12 @@ def test_the_graph_and_what_it_tells(exported):
         (LABELS, {"max_sequence_length": 2}, "give at least 3"),
     ],
 )
-def test_what_does_not_fit_is_refused(model, tokenizer, tmp_path, labels, options, message):
+def test_what_does_not_fit_is_refused(model, tokenizer, labels, options, message):
     with pytest.raises(ValueError, match=message):
-        tagger(model, tokenizer, labels, tmp_path / "new", **options)
-    with pytest.raises(ValueError, match="'bert_classifier' returns one row of logits a text"):
-        tagger(heads.classifier(lively_encoder(), 4), tokenizer, LABELS, tmp_path / "new")
-    assert not (tmp_path / "new").exists()
+        Tagger(model, tokenizer, labels, **options)
+
+
+def test_a_classifier_of_texts_is_refused(tokenizer):
+    model = heads.classifier(lively_encoder(), 4)
+    with pytest.raises(ValueError, match="'bert_classifier' returns one row of logits per text"):
+        Tagger(model, tokenizer, LABELS)

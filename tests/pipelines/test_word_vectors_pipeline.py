@@ -1,4 +1,4 @@
-"""ELMo's export: words and vectors of strings, equal to the model's."""
+"""ELMo's word vectors: equal to the model's, from strings alone."""
 
 import json
 import subprocess
@@ -8,13 +8,16 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from answer_checks import restored, same_answers, typed_answers
 from checks import round_trip, same_outputs
-from keras_transformers.export import Predictor, word_embedder
 
-from keras_transformers.cli.main import main as cli
+import keras_transformers as kt
 from keras_transformers.models.elmo import elmo, features
+from keras_transformers.pipelines import WordEmbedder
+from keras_transformers.pipelines.results import WordVectors
 from keras_transformers.saved_model import check
 from keras_transformers.saved_model.description import METADATA_FILE
+from keras_transformers.saved_model.prediction import Predictor
 from keras_transformers.tokenizers.characters import CharacterTokenizer
 
 # What a stranger would write: nothing of ours, no tensorflow-text.
@@ -52,19 +55,25 @@ def model():
 
 
 @pytest.fixture(scope="module")
-def exported(model, tmp_path_factory):
-    """A checked export: read only."""
-    return word_embedder(model, tmp_path_factory.mktemp("base"))
+def embed(model):
+    return WordEmbedder(model)
 
 
 @pytest.fixture(scope="module")
-def loaded(exported):
-    return tf.saved_model.load(str(exported))
+def exported(embed, tmp_path_factory):
+    """Read only."""
+    return kt.export(embed, tmp_path_factory.mktemp("base"), check=False)
 
 
-def run(loaded, name="serving_default", **inputs):
-    outputs = loaded.signatures[name](**inputs)
-    return {key: value.numpy() for key, value in outputs.items()}
+@pytest.fixture(scope="module")
+def run(exported):
+    loaded = tf.saved_model.load(str(exported))
+
+    def call(name="serving_default", **inputs):
+        outputs = loaded.signatures[name](**inputs)
+        return {key: value.numpy() for key, value in outputs.items()}
+
+    return call
 
 
 def vectors_of(model, text):
@@ -73,8 +82,8 @@ def vectors_of(model, text):
     return model(ids, training=False)["layer_outputs"][0, 1:-1].numpy()
 
 
-def test_vectors_are_the_models(model, loaded):
-    answer = run(loaded, text=tf.constant(TEXTS))
+def test_vectors_are_the_models(model, run):
+    answer = run(text=tf.constant(TEXTS))
     assert answer["num_tokens"].tolist() == [6, 0, 4, 3, 0]
     assert answer["tokens"].shape == (5, 6)
     assert answer["vectors"].shape == (5, 6, 3, 12)
@@ -92,29 +101,44 @@ def test_vectors_are_the_models(model, loaded):
     assert np.abs(first[1:] - second[1:]).max() > 1e-3
 
 
-def test_a_batch_of_nothing_and_texts_of_nothing(loaded):
-    answer = run(loaded, text=tf.constant([], tf.string))
+def test_the_export_answers_as_the_pipeline_does(run, embed):
+    found = embed(TEXTS)
+    assert all(isinstance(vectors, WordVectors) for vectors in found)
+    assert [np.shape(vectors.vectors)[:1] for vectors in found] == [(6,), (0,), (4,), (3,), (0,)]
+    same_answers(typed_answers(run(text=tf.constant(TEXTS)), embed), found)
+    same_answers([embed(text) for text in TEXTS], found)
+
+
+def test_it_comes_back_as_it_was(embed, tmp_path):
+    again = restored(embed, tmp_path / "saved", TEXTS)
+    assert again.tokenizer.max_characters == embed.tokenizer.max_characters
+    names = {file.name for file in (tmp_path / "saved").iterdir()}
+    assert names == {"pipeline.json", "model.json", "model.safetensors"}
+
+
+def test_a_batch_of_nothing_and_texts_of_nothing(run):
+    answer = run(text=tf.constant([], tf.string))
     assert answer["tokens"].shape == (0, 0)
     assert answer["vectors"].shape == (0, 0, 3, 12)
     assert answer["num_tokens"].shape == (0,)
-    answer = run(loaded, text=tf.constant(["", " "]))
+    answer = run(text=tf.constant(["", " "]))
     assert answer["vectors"].shape == (2, 0, 3, 12)
     assert answer["num_tokens"].tolist() == [0, 0]
 
 
-def test_words_longer_than_48_bytes_are_read_by_their_beginning(model, loaded):
+def test_words_longer_than_48_bytes_are_read_by_their_beginning(embed):
     begin = "é" * 24
-    answer = run(loaded, text=tf.constant([begin, begin + "one", begin + "other", begin[:-1]]))
-    vectors = answer["vectors"][:, 0]
+    found = embed([begin, begin + "one", begin + "other", begin[:-1]])
+    vectors = [np.array(row.vectors[0]) for row in found]
     np.testing.assert_allclose(vectors[1], vectors[2], atol=1e-6)
     np.testing.assert_allclose(vectors[0], vectors[1], atol=1e-6)
     assert np.abs(vectors[0] - vectors[3]).max() > 1e-3
-    assert answer["tokens"][2, 0].decode() == begin + "other"  # returned whole
+    assert found[2].tokens == [begin + "other"]  # returned whole
 
 
-def test_words_that_are_cut_already(model, loaded):
+def test_words_that_are_cut_already(model, run):
     words = [["the", "cat", ""], ["", "cat", "sat"], ["", "", ""], ["new york", "", "cat"]]
-    answer = run(loaded, "words", words=tf.constant(words))
+    answer = run("words", words=tf.constant(words))
     assert answer["num_tokens"].tolist() == [2, 3, 0, 3]
     for row, length in zip(range(4), (2, 3, 0, 3), strict=True):
         ids = CharacterTokenizer().encode(
@@ -124,17 +148,17 @@ def test_words_that_are_cut_already(model, loaded):
         np.testing.assert_allclose(answer["vectors"][row, :length], expected, atol=1e-5)
         assert not answer["vectors"][row, length:].any()
     for shape in ((0, 0), (2, 0), (0, 3)):
-        answer = run(loaded, "words", words=tf.zeros(shape, tf.string))
+        answer = run("words", words=tf.zeros(shape, tf.string))
         assert answer["num_tokens"].tolist() == [0] * shape[0]
         assert answer["vectors"].shape == (shape[0], 0, 3, 12)
 
 
-def test_rows_do_not_see_each_other_and_chunks_change_nothing(loaded):
+def test_rows_do_not_see_each_other_and_chunks_change_nothing(run):
     texts = [" ".join(f"word{i * j}" for j in range(1 + 30 * i)) for i in range(12)]
-    together = run(loaded, text=tf.constant(texts))
+    together = run(text=tf.constant(texts))
     assert len(np.unique(together["tokens"])) > 700  # more than two chunks of spelled words
     for row in (0, 5, 11):
-        alone = run(loaded, text=tf.constant(texts[row : row + 1]))
+        alone = run(text=tf.constant(texts[row : row + 1]))
         length = alone["num_tokens"][0]
         np.testing.assert_allclose(
             together["vectors"][row, :length], alone["vectors"][0], atol=1e-5
@@ -159,28 +183,32 @@ def test_what_is_stored_with_it(model, exported):
     assert metadata["task"] == "word_embedding"
     assert (metadata["num_layers"], metadata["embedding_dim"]) == (3, 12)
     assert metadata["max_characters"] == 50
+    assert metadata["lengths"] == {"num_tokens": ["tokens", "vectors"]}
     assert metadata["model"]["num_parameters"] == model.count_params()
+    assert list(metadata["signatures"]) == ["serving_default", "words"]
     for signature in metadata["signatures"].values():
         assert len(signature["examples"]) == 4
     assert not list(check.failures(str(exported)))
 
 
-def test_the_command_prints_a_row_a_text(exported, capsys):
-    assert cli.main(["predict", str(exported), "--text", "the cat", "--text", "cat"]) == 0
-    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+def test_a_predictor_cuts_rows_to_the_words_of_their_texts(exported, embed):
+    predictor = Predictor(exported)
+    assert predictor.text_names == embed.text_names
+    rows = predictor({"text": ["the cat", "cat"]})
     assert [row["tokens"] for row in rows] == [["the", "cat"], ["cat"]]
     assert [np.shape(row["vectors"]) for row in rows] == [(2, 3, 12), (1, 3, 12)]
-    assert Predictor(exported).text_names == ("text",)
 
 
-def test_other_models_are_refused(model, tmp_path):
+def test_other_models_are_refused(model):
     stranger = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)], name="stranger")
     for wrong in (stranger, features(model)):
         with pytest.raises(ValueError, match="must take character_ids and return layer_outputs"):
-            word_embedder(wrong, tmp_path)
+            WordEmbedder(wrong)
     small = elmo(lstm_dim=4, projection_dim=2, num_highways=0, filters=[(1, 2)], num_characters=261)
     with pytest.raises(ValueError, match="embeds 261 characters and the tokenizer has 262"):
-        word_embedder(small, tmp_path)
+        WordEmbedder(small)
+
+
+def test_examples_that_are_no_texts(embed):
     with pytest.raises(ValueError, match="examples must be strings"):
-        word_embedder(model, tmp_path, examples=[3])
-    assert not list(tmp_path.iterdir())
+        embed.signatures([3])

@@ -53,7 +53,7 @@ def run(monkeypatch, arguments):
 def test_the_baseline_learns_and_is_served(folder, monkeypatch):
     arguments = options(
         folder,
-        model="fasttext",
+        model="fasttext_base",
         vocabulary=None,
         dev_file=folder / "dev.tsv",
         epochs=20,
@@ -71,7 +71,7 @@ def test_the_baseline_learns_and_is_served(folder, monkeypatch):
 def test_the_baseline_with_characters_a_tree_and_smoothed_labels(folder, monkeypatch):
     arguments = options(
         folder,
-        model="fasttext",
+        model="fasttext_base",
         vocabulary=None,
         dev_file=folder / "dev.tsv",
         epochs=30,
@@ -190,10 +190,10 @@ def test_the_same_seed_gives_the_same_figures(folder, monkeypatch):
         ({"model": None, "vocabulary": None, "weights": "none"}, "config.json"),
         ({"model": "bert_tinny"}, "did you mean bert_tiny"),
         ({"vocabulary": "none.txt"}, "none.txt"),
-        ({"model": "fasttext"}, "leave --weights, --vocabulary and --grid out"),
-        ({"model": "fasttext", "vocabulary": None, "num_buckets": 0}, "num_buckets"),
-        ({"model": "fasttext", "vocabulary": None, "min_characters": 3}, "min_characters=3"),
-        ({"hierarchical": True}, "--hierarchical is of --model fasttext"),
+        ({"model": "fasttext_base"}, "leave --weights, --vocabulary and --grid out"),
+        ({"model": "fasttext_base", "vocabulary": None, "num_buckets": 0}, "num_buckets"),
+        ({"model": "fasttext_base", "vocabulary": None, "min_characters": 3}, "min_characters=3"),
+        ({"hierarchical": True}, "--hierarchical is of --model fasttext_base"),
         ({"label_smoothing": 1}, "label_smoothing is 1.0, must be from 0 to below 1"),
         ({"label_column": 2}, "train.tsv:1: no column 2, the file has 2"),
         ({"label_column": "y"}, "train.tsv:1: no column 'y'"),

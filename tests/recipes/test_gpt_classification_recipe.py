@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import keras_transformers as kt
-from keras_transformers.models.gpt import causal_lm
+from keras_transformers.models.gpt import gpt
 from keras_transformers.tokenizers import BytePairTokenizer
 
 RECIPE = Path(__file__).parents[2] / "recipes" / "gpt_classification.py"
@@ -27,7 +27,7 @@ def folder(tmp_path_factory):
     (path / "train.tsv").write_text("\n".join(["sentence\tlabel", *rows]) + "\n")
     (path / "dev.tsv").write_text("\n".join(["sentence\tlabel", *rows[::3]]) + "\n")
     tokenizer = BytePairTokenizer.train(rows, path / "weights", vocabulary_size=275)
-    model = causal_lm(
+    model = gpt(
         vocabulary_size=tokenizer.vocabulary_size,
         num_layers=1,
         num_heads=2,
@@ -83,7 +83,7 @@ def test_it_learns_both_and_is_served(folder, tmp_path, monkeypatch):
     [
         ({"language_model_weight": -1}, "--language-model-weight -1.0: 0 or more"),
         ({"model": "gpt2_small"}, "either --weights FOLDER, or --model NAME"),
-        ({"weights": None, "model": "bert_tiny", "vocabulary": "v"}, "take one of gpt,"),
+        ({"weights": None, "model": "bert_tiny", "vocabulary": "v"}, "take one of gpt_base,"),
         ({"max_sequence_length": 25}, "at most 24, the positions"),
         ({"weights": "nowhere"}, "nowhere"),
     ],

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import keras_transformers as kt
-from keras_transformers.models.gpt import causal_lm
+from keras_transformers.models.gpt import gpt
 from keras_transformers.runs.resume.callback import Resume
 from keras_transformers.tokenizers import BytePairTokenizer
 
@@ -93,7 +93,7 @@ def test_text_to_weights_with_a_stop_in_between(folder, monkeypatch, capsys):
     shape = kt.convert.read_gpt_config(run_folder / "weights")
     assert BytePairTokenizer(run_folder / "weights").vocabulary_size == shape["vocabulary_size"]
     assert (shape["num_layers"], shape["hidden_dim"], shape["max_sequence_length"]) == (1, 32, 16)
-    model = causal_lm(**shape)
+    model = gpt(**shape)
     kt.convert.load_gpt(model, run_folder / "weights")
     assert model.count_params() == metrics["parameters"]
 

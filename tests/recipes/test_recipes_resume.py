@@ -14,7 +14,7 @@ from checks import newest_state
 
 import keras_transformers as kt
 from keras_transformers.models.elmo import elmo
-from keras_transformers.models.gpt import causal_lm
+from keras_transformers.models.gpt import gpt
 from keras_transformers.runs.resume.callback import Resume
 from keras_transformers.tokenizers import BytePairTokenizer
 
@@ -93,7 +93,7 @@ def gpt_classification(folder):
     weights = folder / "weights"
     tokenizer = BytePairTokenizer.train(texts, weights, vocabulary_size=262)
     shape = {"num_layers": 1, "num_heads": 2, "hidden_dim": 8, "max_sequence_length": 40}
-    model = causal_lm(vocabulary_size=tokenizer.vocabulary_size, **shape)
+    model = gpt(vocabulary_size=tokenizer.vocabulary_size, **shape)
     kt.convert.save_gpt(model, weights / "model.safetensors")
     kt.convert.save_gpt_config(model, weights / "config.json")
     options = {"weights": weights, "max_sequence_length": 40, "batch_size": 5}

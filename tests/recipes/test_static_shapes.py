@@ -28,8 +28,8 @@ def encoder():
     )
 
 
-def causal_lm():
-    return gpt.causal_lm(
+def language_model():
+    return gpt.gpt(
         vocabulary_size=VOCABULARY,
         num_layers=1,
         num_heads=2,
@@ -104,9 +104,9 @@ RECIPES = {
         lambda: tagger_of_features(3),
         {"logits": TokenCrossentropy()},
     ),
-    "language_model": (causal_lm, {"logits": TokenCrossentropy()}),
+    "language_model": (language_model, {"logits": TokenCrossentropy()}),
     "gpt_classification": (
-        lambda: gpt.classifier(causal_lm(), CLASSES, dropout=0.0),
+        lambda: gpt.classifier(language_model(), CLASSES, dropout=0.0),
         {"logits": CROSSENTROPY, "token_logits": TokenCrossentropy()},
     ),
     "pretrain_elmo": (

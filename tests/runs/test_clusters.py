@@ -35,7 +35,7 @@ def test_flags_come_before_the_environment(monkeypatch):
     assert clusters.join((), None) == Cluster(WORKERS, 1), "which flags set"
 
 
-def test_a_chief_of_its_own_is_the_first_worker():
+def test_a_separate_chief_is_the_first_worker():
     tasks = {"chief": 0, "worker": 1}
     for kind, place in tasks.items():
         config = {
@@ -68,10 +68,10 @@ def test_kubernetes():
     assert clusters.from_kubernetes(environment) == expected
     assert clusters.from_kubernetes({"JOB_NAME": "train"}) is None
     del environment["JOB_SERVICE"]
-    with pytest.raises(ValueError, match="JOB_COMPLETION_INDEX is set and JOB_SERVICE not"):
+    with pytest.raises(ValueError, match="JOB_COMPLETION_INDEX is set, but not JOB_SERVICE"):
         clusters.from_kubernetes(environment)
     environment |= {"JOB_SERVICE": "workers", "JOB_WORKERS": "two"}
-    with pytest.raises(ValueError, match="JOB_WORKERS='two' is no number"):
+    with pytest.raises(ValueError, match="JOB_WORKERS='two' is not a number"):
         clusters.from_kubernetes(environment)
 
 
@@ -83,9 +83,9 @@ def test_kubernetes():
         ((), 1, "--workers and --worker-index: give both"),
         (WORKERS, 3, "worker index 3 of 3 workers: give 0 to 2"),
         (WORKERS, -1, "worker index -1 of 3 workers"),
-        (("node1", "node2"), 0, "worker 'node1' is no host:port"),
-        (("node1:70000",), 0, "worker 'node1:70000' is no host:port"),
-        (("a:1", "b:1", "a:1"), 0, "worker a:1 comes twice"),
+        (("node1", "node2"), 0, "worker 'node1' is not a host:port"),
+        (("node1:70000",), 0, "worker 'node1:70000' is not a host:port"),
+        (("a:1", "b:1", "a:1"), 0, "worker a:1 occurs twice"),
     ],
 )
 def test_wrong_flags_are_named(workers, index, message):
@@ -96,14 +96,17 @@ def test_wrong_flags_are_named(workers, index, message):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("worker0", "not what TensorFlow reads there"),
-        ('{"cluster": {"worker": ["a:1"]}}', "not what TensorFlow reads there .KeyError.'task'"),
-        ('["a:1"]', "not what TensorFlow reads there"),
+        ("worker0", "not in TensorFlow's format"),
+        ('{"cluster": {"worker": ["a:1"]}}', "not in TensorFlow's format .KeyError.'task'"),
+        ('["a:1"]', "not in TensorFlow's format"),
         (
             '{"cluster": {"worker": ["a:1"]}, "task": {"type": "ps", "index": 0}}',
-            "this process is a 'ps', must be a worker or the chief",
+            "this process is a 'ps'; it must be a worker or the chief",
         ),
-        ('{"cluster": {"worker": ["a"]}, "task": {"type": "worker", "index": 0}}', "no host:port"),
+        (
+            '{"cluster": {"worker": ["a"]}, "task": {"type": "worker", "index": 0}}',
+            "not a host:port",
+        ),
     ],
 )
 def test_a_wrong_variable_is_named(text, message):
@@ -111,15 +114,22 @@ def test_a_wrong_variable_is_named(text, message):
         clusters.from_environment({"TF_CONFIG": text})
 
 
-@pytest.mark.parametrize("text", ["", "gpu[1-", "gpu[a-b]", "gpu[3-1]", "gpu[1,]"])
+def test_lists_of_nodes():
+    assert clusters.expand_hosts("rack[9-10]-ib,a-1.b") == ["rack9-ib", "rack10-ib", "a-1.b"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", ",", "a,", "gpu[1-", "gpu[a-b]", "gpu[3-1]", "gpu[1,]", "gpu[1,3-2]", "gpu]", "g[]"],
+)
 def test_a_wrong_list_of_nodes_is_named(text):
-    with pytest.raises(ValueError, match="nodes"):
+    with pytest.raises(ValueError, match="is not a list of nodes"):
         clusters.expand_hosts(text)
 
 
 def test_slurm_that_contradicts_itself():
     environment = {"SLURM_PROCID": "0", "SLURM_STEP_NODELIST": "gpu[1-3]"}
-    with pytest.raises(ValueError, match="is of 2 nodes, SLURM_STEP_NODELIST of 3"):
+    with pytest.raises(ValueError, match="is for 2 nodes, SLURM_STEP_NODELIST for 3"):
         clusters.from_slurm(environment | {"SLURM_STEP_TASKS_PER_NODE": "1(x2)"})
-    with pytest.raises(ValueError, match="expected such as"):
+    with pytest.raises(ValueError, match="expected a list such as"):
         clusters.from_slurm(environment | {"SLURM_STEP_TASKS_PER_NODE": "2x3"})

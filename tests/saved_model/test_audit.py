@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 import tensorflow as tf
+import tiny
 from tensorflow.core.framework import op_def_pb2
 from tensorflow.python.client import pywrap_tf_session
-from tiny_exports import EXPORTERS
 
 from keras_transformers.saved_model import audit as audits
 from keras_transformers.saved_model.audit import audit
@@ -50,7 +50,7 @@ def test_ops_of_tensorflow_text_are_named_with_the_oldest_server(passed):
     assert (told["passed"], told["oldest_serving"]) == (True, "2.12")
     text = "\n".join(passed.lines())
     assert "FastBertNormalize: tensorflow-text 2.9.0 or newer; TF Serving 2.12 or newer" in text
-    assert "oldest TF Serving that has all of tensorflow-text's: 2.12, as far as is known" in text
+    assert "oldest TF Serving that has all of these: 2.12, as far as we know" in text
 
 
 def test_what_is_unknown_of_an_op_is_said():
@@ -58,16 +58,16 @@ def test_what_is_unknown_of_an_op_is_said():
     found = audits.Audit(Path("a"), {}, {op: asdict(TEXT_OPS[op]) for op in ops}, {}, [])
     assert found.oldest_serving is None
     text = "\n".join(found.lines())
-    assert "tensorflow-text since a version unknown here; TF Serving since a version" in text
-    assert "tensorflow-text's: unknown for SentencepieceVocabSizeOp, not before 2.4" in text
+    assert "tensorflow-text since an unknown version; TF Serving since an unknown version" in text
+    assert "all of these: unknown for SentencepieceVocabSizeOp, not before 2.4" in text
     assert audits.Audit(Path("a"), {}, {}, {}, []).oldest_serving is None
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", EXPORTERS)
-def test_every_export_stands_all_trials(name, tmp_path):
-    folder = EXPORTERS[name](tmp_path / "base")
-    assert [f for f in findings(str(folder), 4) if f.outcome in ("failed", "skipped")] == []
+@pytest.mark.parametrize("task", tiny.TASKS)
+def test_every_export_passes_all_trials(task):
+    found = findings(str(tiny.exported(task)), 4)
+    assert [f for f in found if f.outcome in ("failed", "skipped")] == []
 
 
 @pytest.mark.slow
@@ -174,23 +174,26 @@ def test_impossible_arguments(tmp_path):
 
 
 def documented() -> dict[tuple[str, str], list[str]]:
-    """(export, signature) -> API, inputs and outputs, from docs/exports.md."""
-    rows, export = {}, ""
+    """(pipeline, signature) -> API, inputs and outputs, from docs/exports.md."""
+    rows, pipeline = {}, ""
     text = (Path(__file__).parents[2] / "docs" / "exports.md").read_text("utf-8")
     for line in text.splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         if line.startswith("|") and cells[1].startswith("`"):
-            export = cells[0].strip("`") or export
-            rows[export, cells[1].strip("`")] = cells[2:]
+            pipeline = cells[0].strip("`") or pipeline
+            rows[pipeline, cells[1].strip("`")] = cells[2:]
     return rows
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", EXPORTERS)
-def test_the_documents_table_is_what_is_exported(name, tmp_path):
-    told = read_metadata(EXPORTERS[name](tmp_path / "base"))["signatures"]
+@pytest.mark.parametrize("task", tiny.TASKS)
+def test_the_documents_table_is_what_is_exported(task):
+    told = read_metadata(tiny.exported(task))["signatures"]
+    name = type(tiny.pipeline(task)).__name__
     rows = {
-        signature: cells for (export, signature), cells in documented().items() if export == name
+        signature: cells
+        for (pipeline, signature), cells in documented().items()
+        if pipeline == name
     }
     assert set(rows) == set(told)
     for signature, (api, *columns) in rows.items():

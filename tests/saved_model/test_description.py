@@ -1,4 +1,5 @@
 import json
+import shutil
 
 import pytest
 import tensorflow as tf
@@ -9,7 +10,7 @@ from keras_transformers.saved_model.manifest import Provenance, record
 
 @pytest.fixture(scope="module")
 def foreign(tmp_path_factory):
-    """A SavedModel that is none of ours: x -> 2 x."""
+    """A SavedModel that is not ours: x -> 2 x."""
     folder = tmp_path_factory.mktemp("foreign") / "1"
     module = tf.Module()
 
@@ -38,8 +39,6 @@ def test_an_export_is_described_from_its_files(exported):
 
 
 def test_where_it_comes_from_is_read_from_the_manifest_beside_it(exported, tmp_path):
-    import shutil
-
     folder = shutil.copytree(exported, tmp_path / "model" / "1")
     provenance = Provenance("make it", "0" * 40, {"accuracy on nothing": 0.5}, "data", "licence")
     record(folder, provenance)
@@ -70,9 +69,13 @@ def test_damage_is_said_with_its_place(tmp_path):
     with pytest.raises(ValueError, match=r"saved_model.pb: not a SavedModel"):
         describe(folder)
     (folder / "saved_model.pb").write_bytes(b"")
-    with pytest.raises(ValueError, match=r"graphs with the tags \[\]"):
+    with pytest.raises(ValueError, match=r"has graphs tagged \[\], and servers load"):
         describe(folder)
-    for content in ("{", "[]", '{"signatures": 1}'):
+    for content, text in (
+        ("{", r"not JSON \(.*export the model again"),
+        ("[]", "a JSON list, expected an object; export"),
+        ('{"signatures": 1}', "no signatures; export"),
+    ):
         (folder / "assets.extra" / "keras_transformers.json").write_text(content)
-        with pytest.raises(ValueError, match=r"keras_transformers.json: no"):
+        with pytest.raises(ValueError, match=rf"keras_transformers.json: {text}"):
             read_metadata(folder)

@@ -9,33 +9,15 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from keras_transformers.saved_model.writing import Signature, write
+from toy import doubling, export_doubling
 
-from keras_transformers.saved_model import check
-from keras_transformers.saved_model import writing as saved_model
+import keras_transformers as kt
+from keras_transformers.saved_model import check, exporting
 from keras_transformers.saved_model.description import METADATA_FILE
 
 
-def doubling(variable, **changes):
-    """A signature x -> {"y": variable * x} with one example."""
-    vector = tf.TensorSpec([None], tf.float32)
-    arguments = {
-        "function": lambda x: {"y": variable * x},
-        "inputs": {"x": vector},
-        "outputs": {"y": vector},
-        "examples": [{"x": np.array([1.0, -3.0], np.float32)}],
-    }
-    return Signature(**(arguments | changes))
-
-
-def write_doubling(path, *, variable=None, **changes):
-    variable = tf.Variable(2.0) if variable is None else variable
-    signatures = {"serving_default": doubling(variable, **changes)}
-    return write(path, signatures, variables=[variable], metadata={"task": "double"}, check=False)
-
-
 def test_any_function_becomes_a_named_typed_signature(tmp_path):
-    folder = write_doubling(tmp_path, variable=keras.Variable(2.0))
+    folder = export_doubling(tmp_path)
     assert folder == tmp_path / "1"
     function = tf.saved_model.load(str(folder)).signatures["serving_default"]
     assert function.structured_input_signature[1]["x"].shape.as_list() == [None]
@@ -44,9 +26,10 @@ def test_any_function_becomes_a_named_typed_signature(tmp_path):
 
 
 def test_metadata_lie_beside_the_model(tmp_path):
-    folder = write_doubling(tmp_path)
+    folder = export_doubling(tmp_path)
     metadata = json.loads((folder / METADATA_FILE).read_text())
-    assert metadata["task"] == "double"
+    assert metadata["task"] == "toy"
+    assert metadata["model"]["num_parameters"] == 1
     assert metadata["library_versions"]["tensorflow"] == tf.__version__
     signature = metadata["signatures"]["serving_default"]
     assert signature["inputs"] == {"x": {"dtype": "float32", "shape": [None]}}
@@ -54,7 +37,7 @@ def test_metadata_lie_beside_the_model(tmp_path):
 
 
 def test_examples_are_stored_in_the_types_that_the_signature_takes(tmp_path):
-    folder = write_doubling(tmp_path, examples=[{"x": np.array([1.0])}])  # float64
+    folder = export_doubling(tmp_path, examples=[{"x": np.array([1.0])}])  # float64
     metadata = json.loads((folder / METADATA_FILE).read_text())
     stored = metadata["signatures"]["serving_default"]["examples"][0]["inputs"]["x"]
     assert stored["dtype"] == "float32"
@@ -64,12 +47,12 @@ def test_examples_are_stored_in_the_types_that_the_signature_takes(tmp_path):
 
 
 def test_a_tampered_answer_is_found_in_a_fresh_process(tmp_path):
-    folder = write_doubling(tmp_path)
+    folder = export_doubling(tmp_path)
     metadata = json.loads((folder / METADATA_FILE).read_text())
     example = metadata["signatures"]["serving_default"]["examples"][0]
     example["outputs"]["y"]["values"][0] -= 0.25
     (folder / METADATA_FILE).write_text(json.dumps(metadata))
-    with pytest.raises(RuntimeError, match="does not do what the model does") as error:
+    with pytest.raises(RuntimeError, match="does not do what the pipeline does") as error:
         check.self_check(folder)
     lines = str(error.value).splitlines()[1:]
     assert len(lines) == 2
@@ -79,8 +62,8 @@ def test_a_tampered_answer_is_found_in_a_fresh_process(tmp_path):
 
 
 def test_weights_of_another_training_fail_the_check(tmp_path):
-    folder = write_doubling(tmp_path)
-    other = write_doubling(tmp_path, variable=tf.Variable(3.0))
+    folder = export_doubling(tmp_path)
+    other = export_doubling(tmp_path, 3.0)
     shutil.copytree(other / "variables", folder / "variables", dirs_exist_ok=True)
     found = list(check.failures(str(folder)))
     assert len(found) == 2
@@ -91,23 +74,21 @@ def test_weights_of_another_training_fail_the_check(tmp_path):
 
 def test_trap_a_a_module_that_holds_the_keras_model_fails_the_check(tmp_path, monkeypatch):
     """tf.saved_model.load notices nothing; the V1 loader, hence TF Serving, would fail."""
-    model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+    pipeline = doubling(function=lambda x: {"y": pipeline.model(x[:, None])[:, 0]})
 
     def export():
-        signature = doubling(None, function=lambda x: {"y": model(x[:, None])[:, 0]})
-        variables = model.weights
-        return write(tmp_path, {"f": signature}, variables=variables, metadata={}, check=False)
+        return kt.export(pipeline, tmp_path, check=False)
 
     assert list(check.failures(str(export()))) == []
 
     def module_with_the_model(variables, trackables):
         module = tf.Module()
-        module.model = model
+        module.model = pipeline.model
         return module
 
-    monkeypatch.setattr(saved_model, "_module", module_with_the_model)
+    monkeypatch.setattr(exporting, "_module", module_with_the_model)
     (failure,) = check.failures(str(export()))
-    assert failure.startswith("V1 session loader, signature 'f', example 0: FailedPrecondition")
+    assert failure.startswith("V1 session loader, signature 'serving_default', example 0: Failed")
 
 
 def test_a_failed_check_publishes_nothing(tmp_path, monkeypatch):
@@ -115,53 +96,48 @@ def test_a_failed_check_publishes_nothing(tmp_path, monkeypatch):
         assert (folder / "saved_model.pb").is_file()
         raise RuntimeError("red")
 
-    monkeypatch.setattr(saved_model, "self_check", red)
-    variable = tf.Variable(2.0)
+    monkeypatch.setattr(exporting, "self_check", red)
     with pytest.raises(RuntimeError, match="red"):
-        write(
-            tmp_path / "base",
-            {"serving_default": doubling(variable)},
-            variables=[variable],
-            metadata={},
-        )
+        kt.export(doubling(), tmp_path / "base")
     assert os.listdir(tmp_path) == []
 
 
 def test_what_a_signature_returns_must_be_what_it_declares(tmp_path):
     with pytest.raises(ValueError, match=r"'serving_default' returns .*float32.*declares .*int32"):
-        write_doubling(tmp_path, outputs={"y": tf.TensorSpec([None], tf.int32)})
+        export_doubling(tmp_path, outputs={"y": tf.TensorSpec([None], tf.int32)})
     with pytest.raises(ValueError, match=r"returns .*'y'.*declares .*'z'"):
-        write_doubling(tmp_path, outputs={"z": tf.TensorSpec([None], tf.float32)})
+        export_doubling(tmp_path, outputs={"z": tf.TensorSpec([None], tf.float32)})
     with pytest.raises(ValueError, match=r"shape=\(None,\).*declares.*shape=\(None, 2\)"):
-        write_doubling(tmp_path, outputs={"y": tf.TensorSpec([None, 2], tf.float32)})
+        export_doubling(tmp_path, outputs={"y": tf.TensorSpec([None, 2], tf.float32)})
     assert os.listdir(tmp_path) == []
 
 
 def test_a_model_that_answers_nan_is_refused(tmp_path):
     with pytest.raises(ValueError, match="output 'y' is not finite"):
-        write_doubling(tmp_path, variable=tf.Variable(np.nan))
+        export_doubling(tmp_path, np.nan)
     assert os.listdir(tmp_path) == []
 
 
 def test_a_variable_left_out_is_an_error(tmp_path):
+    stray = tf.Variable(1.0)
     with pytest.raises(AssertionError, match="untracked"):
-        write(tmp_path, {"f": doubling(tf.Variable(1.0))}, variables=[], metadata={}, check=False)
+        export_doubling(tmp_path, function=lambda x: {"y": stray * x})
     assert os.listdir(tmp_path) == []
 
 
 def test_an_existing_version_stays_as_it_is(tmp_path):
-    folder = write_doubling(tmp_path / "4")
+    folder = export_doubling(tmp_path / "4")
     before = {f: f.read_bytes() for f in folder.rglob("*") if f.is_file()}
     with pytest.raises(FileExistsError, match="never overwritten"):
-        write_doubling(tmp_path / "4", variable=tf.Variable(3.0))
+        export_doubling(tmp_path / "4", 3.0)
     assert {f: f.read_bytes() for f in folder.rglob("*") if f.is_file()} == before
-    assert write_doubling(tmp_path).name == "5"
+    assert export_doubling(tmp_path).name == "5"
 
 
 def test_another_backend_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
     with pytest.raises(ValueError, match=r"runs on 'jax'.*KERAS_BACKEND=tensorflow"):
-        write_doubling(tmp_path)
+        export_doubling(tmp_path)
 
 
 def test_no_path_of_this_machine_is_in_an_export(exported):
@@ -175,9 +151,9 @@ def test_no_path_of_this_machine_is_in_an_export(exported):
 
 KILLED = """
 import os, signal, sys
-from test_saved_model import write_doubling
+from toy import export_doubling
 os.rename = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
-write_doubling(sys.argv[1])
+export_doubling(sys.argv[1])
 """
 
 
@@ -191,4 +167,4 @@ def test_a_kill_just_before_the_end_leaves_no_version(tmp_path):
     (left,) = os.listdir(tmp_path)
     assert left.startswith(".exporting-")
     assert (tmp_path / left / "saved_model.pb").is_file()
-    assert write_doubling(tmp_path) == tmp_path / "1"
+    assert export_doubling(tmp_path) == tmp_path / "1"

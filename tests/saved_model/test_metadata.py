@@ -3,8 +3,8 @@ import subprocess
 
 import keras
 import pytest
-from keras_transformers.export import classifier
 
+import keras_transformers as kt
 from keras_transformers.saved_model import metadata
 from keras_transformers.saved_model.description import read_metadata
 
@@ -23,24 +23,25 @@ def test_a_model_is_described_by_its_layers_and_their_options():
     assert "name" not in first["options"]
 
 
-def test_a_vocabularys_checksum_is_that_of_a_file_with_a_token_a_line(tokenizer, tmp_path):
-    told = metadata.of_vocabulary(tokenizer)
+def test_a_vocabularys_checksum_is_that_of_a_file_with_a_token_per_line(classify, tmp_path):
+    tokenizer = classify.tokenizer
+    told = metadata.of_vocabulary([object(), tokenizer])  # answers are in the last one's tokens
     (tmp_path / "vocab.txt").write_text("".join(f"{t}\n" for t in tokenizer.vocabulary), "utf-8")
     output = subprocess.run(
         ["sha256sum", str(tmp_path / "vocab.txt")], capture_output=True, text=True, check=True
     ).stdout
     assert told == {"vocabulary_size": 14, "vocabulary_sha256": output.split()[0]}
+    assert metadata.of_vocabulary([]) == metadata.of_vocabulary([object()]) == {}
 
 
-def test_an_export_tells_of_its_model_its_scores_and_its_source(model, tokenizer, tmp_path):
+def test_an_export_tells_of_its_model_its_scores_and_its_source(classify, tmp_path):
     scores = {"accuracy on SST-2 dev": 0.91}
-    labels = ["negative", "positive"]
-    folder = classifier(model, tokenizer, labels, tmp_path, scores=scores, check=False)
+    folder = kt.export(classify, tmp_path, scores=scores, check=False)
     told = read_metadata(folder)
     assert told["scores"] == scores
     layers = {entry["class"]: entry for entry in told["model"]["configuration"]}
     assert layers["TokenEmbedding"]["options"]["vocabulary_size"] == 14
-    assert told["model"]["num_parameters"] == model.count_params()
+    assert told["model"]["num_parameters"] == classify.model.count_params()
     assert told["library_versions"]["keras"] == keras.__version__
     assert "commit" in told
 

@@ -2,7 +2,12 @@ import json
 
 import numpy as np
 import pytest
-from keras_transformers.export import Predictor, predict
+import tensorflow as tf
+import tiny
+
+import keras_transformers as kt
+from keras_transformers.models import heads
+from keras_transformers.saved_model import Predictor, predict
 
 
 @pytest.fixture(scope="module")
@@ -10,15 +15,28 @@ def predictor(exported):
     return Predictor(exported)
 
 
-def test_rows_of_json_from_the_newest_version(exported, model, tokenizer):
+@pytest.fixture(scope="module")
+def exported_pair(tmp_path_factory):
+    """An export of pair classification in three classes: read only."""
+    pipeline = kt.pipelines.TextClassifier(
+        tiny.lively(heads.classifier(tiny.encoder(), 3)),
+        tiny.wordpiece(),
+        ["entailment", "neutral", "contradiction"],
+        pair=True,
+        max_sequence_length=9,
+    )
+    return kt.export(pipeline, tmp_path_factory.mktemp("base") / "7", check=False)
+
+
+def test_rows_of_json_from_the_newest_version(exported, classify):
     texts = ["a good film", "", "very bad films", "good\udcff", "é"]
     rows = predict(exported.parent, {"text": texts})
     assert json.loads(json.dumps(rows)) == rows
     assert list(rows[0]) == ["label", "label_index", "probabilities"]
-    tokens = tokenizer(
+    tokens = classify.tokenizer(
         [t.encode("utf-8", "surrogateescape") for t in texts], max_sequence_length=16
     )
-    logits = model(tokens, training=False)["logits"].numpy()
+    logits = classify.model(tokens, training=False)["logits"].numpy()
     probabilities = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
     np.testing.assert_allclose([row["probabilities"] for row in rows], probabilities, atol=1e-5)
     assert [row["label_index"] for row in rows] == probabilities.argmax(-1).tolist()
@@ -26,6 +44,29 @@ def test_rows_of_json_from_the_newest_version(exported, model, tokenizer):
         ["negative", "positive"][i] for i in probabilities.argmax(-1)
     ]
     assert len({row["label"] for row in rows}) == 2  # the example is not trivial
+
+
+def test_the_same_rows_as_the_pipelines(predictor, classify):
+    columns = {"text": ["a good film", "", "very bad films"]}
+    for row, expected in zip(predictor(columns), classify.rows(columns), strict=True):
+        assert (row["label"], row["label_index"]) == (expected["label"], expected["label_index"])
+        np.testing.assert_allclose(row["probabilities"], expected["probabilities"], atol=1e-5)
+
+
+def test_lists_are_cut_to_the_length_of_their_row(tmp_path):
+    """Of anybody's SavedModel, by the names of its outputs."""
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="text")])
+    def words(text):
+        words = tf.strings.split(text)
+        return {"tokens": words.to_tensor(""), "num_tokens": words.row_lengths()}
+
+    tf.saved_model.save(tf.Module(), str(tmp_path), signatures={"serving_default": words})
+    assert Predictor(tmp_path)({"text": ["one two", "", "three"]}) == [
+        {"num_tokens": 2, "tokens": ["one", "two"]},
+        {"num_tokens": 0, "tokens": []},
+        {"num_tokens": 1, "tokens": ["three"]},
+    ]
 
 
 def test_batches_change_nothing(predictor):

@@ -4,8 +4,10 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from keras_transformers.saved_model.writing import Signature, write
+from toy import Toy
 
+import keras_transformers as kt
+from keras_transformers.pipelines import Signature
 from keras_transformers.saved_model import check
 from keras_transformers.saved_model.storage import StoredWeights
 
@@ -33,16 +35,10 @@ def test_an_export_has_the_answers_of_the_rounded_matrices(model, tmp_path):
     def call(x):
         return {"y": model(x, training=False)}
 
+    pipeline = Toy(model, {"serving_default": Signature(call, *specs, [{"x": x}])})
     sizes, answers = {}, {}
     for dtype in ("float32", "bfloat16"):
-        folder = write(
-            tmp_path / dtype,
-            {"serving_default": Signature(call, *specs, [{"x": x}])},
-            variables=model.weights,
-            metadata={},
-            weights_dtype=dtype,
-            check=False,
-        )
+        folder = kt.export(pipeline, tmp_path / dtype, weights_dtype=dtype, check=False)
         assert list(check.failures(str(folder))) == []
         signature = tf.saved_model.load(str(folder)).signatures["serving_default"]
         answers[dtype] = signature(x=tf.constant(x))["y"].numpy()

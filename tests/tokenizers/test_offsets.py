@@ -1,4 +1,4 @@
-"""Where tokens stand in the text as it was given, and windows over long texts."""
+"""Where tokens are in the text as it was given, and windows over long texts."""
 
 import runpy
 import unicodedata
@@ -69,7 +69,7 @@ def test_offsets_are_those_of_hugging_face(maker, lowercase):
         for start, end, (first, last) in zip(*found[1:], encoding.offsets, strict=True):
             num_tokens += 1
             assert start == first, (text, start)
-            # Hugging Face leaves what is deleted behind a token out of it; here it is in.
+            # Hugging Face leaves what is deleted after a token out of it; here it is in.
             assert last <= end, (text, start)
             rest = reference.normalizer.normalize_str(text[last:end])
             assert rest == "", (text, start, text[last:end])

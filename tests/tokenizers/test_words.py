@@ -1,49 +1,30 @@
-"""Running text cut into words."""
+"""Running text cut into words, and the first token of each."""
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_transformers.tokenizers import WordPieceTokenizer
-from keras_transformers.tokenizers.words import begins_word
+from keras_transformers.tokenizers import WordPieceTokenizer, words
+from keras_transformers.tokenizers.offsets import to_characters
 
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
-VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *LETTERS, *"().,:-%'\"!"]
-VOCABULARY += [f"##{letter}" for letter in LETTERS]
 
 
-@pytest.fixture(scope="module")
-def tokenizer():
-    return WordPieceTokenizer(VOCABULARY)
-
-
-def cut(tokenizer, texts):
-    """Words of texts, as they stand there."""
-    raw = [text.encode() if isinstance(text, str) else text for text in texts]
-    token_ids, starts, ends = tokenizer.tokenize_with_offsets(raw)
-    begins = begins_word(tf.constant(raw, tf.string), starts, ends).numpy()
-    assert len(begins) == len(token_ids.values)
-    words = [[] for _ in texts]
-    spans = zip(starts.value_rowids().numpy(), starts.values.numpy(), ends.values.numpy(),
-                begins, strict=True)  # fmt: skip
-    for row, start, end, is_first in spans:
-        if is_first:
-            words[row].append([start, end])
-        words[row][-1][1] = end
-    return [
-        [text[start:end].decode("utf-8", "replace") for start, end in row]
-        for text, row in zip(raw, words, strict=True)
-    ]
+def cut(texts):
+    """Words of texts, as they are there."""
+    found = words.split(tf.constant(texts, tf.string)).to_list()
+    return [[word.decode("utf-8", "replace") for word in row] for row in found]
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "expected"),
     [
         ("plain words", ["plain", "words"]),
         ("(U.N. officials)", ["(", "U.N", ".", "officials", ")"]),
         ("Jean-Pierre's 3.5%...", ["Jean-Pierre's", "3.5", "%", ".", ".", "."]),
         ('"ok", he', ['"', "ok", '"', ",", "he"]),
         ("--- a", ["-", "-", "-", "a"]),
-        # Marks and characters that the vocabulary has not.
         ("“naïve” ¿x… §9", ["“", "naïve", "”", "¿", "x", "…", "§", "9"]),
         ("中国人民。x y中z", ["中", "国", "人", "民", "。", "x", "y", "中", "z"]),
         ("한국어 e\u0301te\u0301! 🎬", ["한국어", "e\u0301te\u0301", "!", "🎬"]),
@@ -55,32 +36,91 @@ def cut(tokenizer, texts):
         (" \u200b ", []),
     ],
 )
-def test_words_of_a_text(tokenizer, text, words):
-    assert cut(tokenizer, [text]) == [words]
+def test_words_of_a_text(text, expected):
+    assert cut([text]) == [expected]
 
 
-def test_texts_do_not_touch_each_other(tokenizer):
-    texts = ["", "a.", "", ".b", "中", "c", "", " "]
-    assert cut(tokenizer, texts) == [[], ["a", "."], [], [".", "b"], ["中"], ["c"], [], []]
-    assert cut(tokenizer, []) == []
+def test_texts_do_not_touch_each_other():
+    texts = ["", "a.", "", ".b", "中", "c", "", " ", "\u0301", "a"]
+    expected = [[], ["a", "."], [], [".", "b"], ["中"], ["c"], [], [], ["\u0301"], ["a"]]
+    assert cut(texts) == expected
+    assert cut([]) == []
 
 
-def test_most_words_of_a_corpus_come_back(data_dir, minilm_dir):
-    """CoNLL-2003's words, put behind each other with spaces and cut again."""
+def test_a_graph_has_core_ops_alone():
+    serve = tf.function(words.spans, input_signature=[tf.TensorSpec([None], tf.string)])
+    starts, ends = serve(tf.constant(["a b.", ""]))
+    assert (starts.to_list(), ends.to_list()) == ([[0, 2, 3], []], [[1, 3, 4], []])
+    assert {side.dtype for side in (starts, ends)} == {tf.int32}
+    graph = serve.get_concrete_function().graph.as_graph_def()
+    nodes = [*graph.node, *(node for f in graph.library.function for node in f.node_def)]
+    own = {f.signature.name for f in graph.library.function}
+    assert not {node.op for node in nodes if not hasattr(tf.raw_ops, node.op)} - own
+
+
+def test_most_words_of_a_corpus_come_back(data_dir):
+    """CoNLL-2003's words, joined with spaces and cut again."""
     from keras_transformers.data.text.conll import load
 
-    tokenizer = WordPieceTokenizer(minilm_dir / "vocab.txt", lowercase=False)
     sentences = load(next(data_dir.glob("conll2003/*testa*"))).words[:500]
-    texts = [" ".join(words) for words in sentences]
     same = total = 0
-    for words, found in zip(sentences, cut(tokenizer, texts), strict=True):
-        same += len(set(_spans(words)) & set(_spans(found)))
-        total += len(words)
+    for row, found in zip(sentences, cut([" ".join(row) for row in sentences]), strict=True):
+        same += len(set(_places(row)) & set(_places(found)))
+        total += len(row)
     assert same / total > 0.95
 
 
-def _spans(words):
+def _places(row):
     position = 0
-    for word in words:
+    for word in row:
         yield position, word
         position += len(word)
+
+
+# --- words and tokens --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("lowercase", [True, False])
+def test_words_begin_where_bert_begins_a_token(lowercase):
+    """Whatever the characters: no token of BERT's has a part of two words."""
+    tokenizer = WordPieceTokenizer([*SPECIAL, "a"], lowercase=lowercase)  # knows no word
+    random = np.random.default_rng(0)
+    alphabet = list("ab .,!()'\"-“”中国éo\u200b\u00ad🎬§½한\u00a0\u3000\t\n\x00") + ["e\u0301"]
+    texts = ["".join(random.choice(alphabet, random.integers(0, 20))) for _ in range(2000)]
+    starts, ends = words.spans(tf.constant(texts))
+    _, *tokens = tokenizer.tokenize_with_offsets(texts)
+    first, has_tokens = words.first_tokens(starts, ends, *tokens)
+    assert has_tokens.numpy().all()
+    # The first token starts with the word, and the one before the next word's ends with it.
+    np.testing.assert_array_equal(tf.gather(tokens[0].values, first), starts.values)
+    last = tf.concat([first[1:], [tokens[0].values.shape[0]]], axis=0) - 1
+    np.testing.assert_array_equal(tf.gather(tokens[1].values, last), ends.values)
+
+
+def test_first_tokens_of_any_tokenizer():
+    """Tokens with a space before them, of two words, of a part of a character, and none."""
+    text = ["(a “b” c", "", "d"]
+    starts, ends = words.spans(tf.constant(text))
+    assert cut(text) == [["(", "a", "“", "b", "”", "c"], [], ["d"]]
+    #        (a     ' “'    '“'     b       ”       ' '       d
+    spans = [[(0, 2), (2, 6), (3, 6), (6, 7), (7, 10), (10, 11)], [], [(0, 1)]]
+    tokens = [
+        tf.RaggedTensor.from_row_lengths(
+            tf.constant([span[side] for row in spans for span in row], tf.int32), [6, 0, 1]
+        )
+        for side in (0, 1)
+    ]
+    first, has_tokens = words.first_tokens(starts, ends, *tokens)
+    assert first.numpy()[has_tokens].tolist() == [0, 0, 1, 3, 4, 6]
+    assert has_tokens.numpy().tolist() == [True] * 5 + [False, True]  # c has none
+
+
+def test_words_are_joined_to_texts():
+    rows = tf.RaggedTensor.from_row_lengths(["é", "b", "", "ccc", "d"], [2, 0, 2, 1])
+    text, starts, ends = words.join(rows)
+    assert [row.decode() for row in text.numpy()] == ["é b", "", " ccc", "d"]
+    assert starts.to_list() == [[0, 3], [], [0, 1], [0]]
+    assert ends.to_list() == [[2, 4], [], [0, 4], [1]]
+    assert to_characters(text, ends).to_list() == [[1, 3], [], [0, 4], [1]]
+    _, starts, _ = words.join(tf.RaggedTensor.from_row_lengths(tf.zeros([0], tf.string), []))
+    assert starts.to_list() == []

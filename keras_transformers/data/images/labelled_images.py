@@ -21,7 +21,6 @@ import tensorflow as tf
 
 from keras_transformers.data import batching
 from keras_transformers.data.images.augmentation import Augmentation
-from keras_transformers.data.images.decoder import ImageDecoder
 
 FASHION_MNIST_LABELS = (
     *("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat"),
@@ -41,7 +40,8 @@ class Images:
         labels: int32 (images,), index into `label_names`.
         label_names: names of the classes.
         source: where they come from, for messages.
-        decoder: reads the files.
+        decoder: turns the files' bytes (batch,) into pixels of its `image_size` and
+            `num_channels`, such as a `pipelines.ImageDecoder`.
 
     Raises:
         ValueError: shapes or labels do not belong together, or there are no images.
@@ -51,7 +51,7 @@ class Images:
     labels: np.ndarray
     label_names: Sequence[str]
     source: str
-    decoder: ImageDecoder | None = None
+    decoder: Any = None
 
     def __post_init__(self) -> None:
         if not len(self.items):
@@ -141,7 +141,7 @@ def dataset(
 
     Args:
         images: what to batch.
-        batch_size: images a batch; the last one may be smaller.
+        batch_size: images per batch; the last one may be smaller.
         shuffle: whether to shuffle, anew in each pass.
         augmentation: what changes the images, anew in each pass.
         seed: of both.
@@ -251,15 +251,15 @@ def read_idx(path: str | os.PathLike[str], *, num_axes: int) -> np.ndarray:
     return np.frombuffer(data, np.uint8, offset=start).reshape(sizes)
 
 
-def load_folder(folder: str | os.PathLike[str], decoder: ImageDecoder) -> Images:
-    """Images in a folder a class: FOLDER/<class>/<any name>.png, .jpg or .jpeg.
+def load_folder(folder: str | os.PathLike[str], decoder: Any) -> Images:
+    """Images in one folder per class: FOLDER/<class>/<any name>.png, .jpg or .jpeg.
 
-    Every file is decoded once, to find those that cannot be before training does; the pixels are
-    read anew in each pass. Files of other kinds are counted and reported.
+    Every file is decoded once, so that damaged ones are found before training; the pixels are read
+    again in each pass. Files of other kinds are counted and reported.
 
     Args:
         folder: of the classes, which are numbered in the order of their names.
-        decoder: brings the images to one size.
+        decoder: brings the images to one size, such as a `pipelines.ImageDecoder`.
 
     Raises:
         FileNotFoundError: there is no such folder.
@@ -274,7 +274,7 @@ def load_folder(folder: str | os.PathLike[str], decoder: ImageDecoder) -> Images
     if len(classes) < 2:
         raise ValueError(
             f"{folder}: {len(classes)} folders, a classifier needs two classes or more: put the "
-            "images in a folder a class"
+            "images in one folder per class"
         )
     paths: list[str] = []
     labels: list[int] = []
@@ -294,7 +294,7 @@ def load_folder(folder: str | os.PathLike[str], decoder: ImageDecoder) -> Images
     return Images(np.array(paths), np.array(labels, np.int32), names, str(folder), decoder)
 
 
-def _check_files(folder: Path, paths: Sequence[str], decoder: ImageDecoder) -> None:
+def _check_files(folder: Path, paths: Sequence[str], decoder: Any) -> None:
     """Decodes every file; ValueError with the names of those that cannot be."""
     decode = tf.function(
         decoder.__call__, input_signature=[tf.TensorSpec([1], tf.string)], autograph=False

@@ -15,7 +15,6 @@ and the shorter the windows, the more this costs.
 """
 
 import dataclasses
-import functools
 import itertools
 import logging
 import os
@@ -29,15 +28,13 @@ from keras_transformers.data.batching import LengthBatches
 from keras_transformers.data.pretraining.documents import Document, split_documents
 from keras_transformers.data.translation.token_batches import TokenLists
 from keras_transformers.tokenizers.characters import CharacterTokenizer
-from keras_transformers.tokenizers.vocabulary import SPECIAL_TOKENS
 from keras_transformers.tokenizers.word_vocabulary import (
     BEGIN_ID,
     END_ID,
     UNKNOWN_ID,
     WordVocabulary,
 )
-from keras_transformers.tokenizers.wordpiece import WordPieceTokenizer
-from keras_transformers.tokenizers.words import begins_word
+from keras_transformers.tokenizers.words import split as split_words
 
 __all__ = ["RunningText", "WindowBatches", "make_texts"]
 
@@ -160,7 +157,7 @@ def make_texts(
 
 
 def cut(documents: Iterable[Document]) -> Words:
-    """Cuts sentences into words as `tokenizers.words.begins_word` tells.
+    """Cuts sentences into words as `tokenizers.words.spans` tells.
 
     Args:
         documents: sentences in order.
@@ -188,24 +185,6 @@ def cut(documents: Iterable[Document]) -> Words:
         np.concatenate(lengths),
         np.array([len(document) for document in documents], np.int64),
     )
-
-
-def split_words(text: Sequence[str]) -> tf.RaggedTensor:
-    """Texts to words, strings (texts, None), cut as `tokenizers.words.begins_word` tells."""
-    text = tf.constant(text, tf.string)
-    tokens, starts, ends = _cutter().tokenize_with_offsets(text)
-    first = tf.where(begins_word(text, starts, ends))[:, 0]  # (words,), indices of tokens
-    last = tf.concat([first, [tf.size(tokens.values, tf.int64)]], axis=0)[1:] - 1
-    row = tf.gather(tokens.value_rowids(), first)
-    begin, end = tf.gather(starts.values, first), tf.gather(ends.values, last)
-    words = tf.strings.substr(tf.gather(text, row), begin, end - begin)
-    return tf.RaggedTensor.from_value_rowids(words, row, nrows=tokens.nrows())
-
-
-@functools.cache
-def _cutter() -> WordPieceTokenizer:
-    """Cuts texts where BERT does, and knows no word."""
-    return WordPieceTokenizer([*SPECIAL_TOKENS, "a"], lowercase=False)
 
 
 def encode(words: Words, vocabulary: WordVocabulary, *, max_characters: int = 50) -> RunningText:

@@ -147,8 +147,7 @@ def pack_pairs(
             _segments(corpus, pairs["a_start"], pairs["a_stop"]),
             _segments(corpus, pairs["b_start"], pairs["b_stop"]),
         ],
-        cls_token_id=cls_token_id,
-        sep_token_id=sep_token_id,
+        special_tokens=[[cls_token_id], [sep_token_id], [sep_token_id]],
         pad_token_id=pad_token_id,
         length=max_sequence_length,
     )

@@ -1,6 +1,6 @@
 """Pairs of sentences in files: parallel files, tab-separated files, Multi30k.
 
-Sentences come as they stand in the files, empty ones too, so that a pair keeps its line number.
+Sentences come as they are in the files, empty ones too, so that a pair keeps its line number.
 """
 
 import itertools
@@ -9,11 +9,13 @@ from pathlib import Path
 
 from keras_transformers.files import read_lines
 
+__all__ = ["Pair", "multi30k_files", "read_multi30k", "read_parallel", "read_tsv"]
+
 Pair = tuple[str, str]  # (source, target)
 
 
 def read_parallel(source_path: str | Path, target_path: str | Path) -> Iterator[Pair]:
-    """Yields the pairs of two files with a sentence a line, as WMT, IWSLT and OPUS have them.
+    """Yields the pairs of two files with one sentence per line, as WMT, IWSLT and OPUS have them.
 
     Args:
         source_path: UTF-8 text, plain or with a name that ends in `.gz`.
@@ -21,8 +23,8 @@ def read_parallel(source_path: str | Path, target_path: str | Path) -> Iterator[
 
     Raises:
         FileNotFoundError: one of the files does not exist.
-        ValueError: the files have different numbers of lines (both are said, once the shorter one
-            ends), or a line is not UTF-8 (file and line are named).
+        ValueError: when the shorter file ends: the files have different numbers of lines; or a line
+            is not UTF-8. The message has both counts, or file and line.
     """
     sources, targets = read_lines(source_path), read_lines(target_path)
     for count, (source, target) in enumerate(itertools.zip_longest(sources, targets)):
@@ -42,13 +44,13 @@ def read_tsv(path: str | Path, *, source_column: int = 0, target_column: int = 1
 
     Args:
         path: UTF-8 text, plain or with a name that ends in `.gz`.
-        source_column: where the source stands, from 0.
-        target_column: where the target stands, from 0.
+        source_column: of the source, from 0.
+        target_column: of the target, from 0.
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: a line has another number of columns than the first, or too few for the columns
-            asked for, or is not UTF-8; file and line are named.
+        ValueError: a line has another number of columns than the first, or lacks one of the two,
+            or is not UTF-8; the message names file and line.
     """
     width = None
     for number, line in enumerate(read_lines(path), start=1):
@@ -70,18 +72,18 @@ def read_tsv(path: str | Path, *, source_column: int = 0, target_column: int = 1
 def multi30k_files(
     directory: str | Path, split: str, *, languages: tuple[str, str] = ("de", "en")
 ) -> tuple[Path, Path]:
-    """The two files of a split of Multi30k, task 1 (Elliott et al. 2016), or files named alike.
+    """The two files of a split of Multi30k, task 1 (Elliott et al. 2016), or of files named so.
 
     Args:
         directory: holds `train.de.gz`, `train.en.gz`, `val.de.gz`, ..., gzipped or plain.
         split: "train" (29,000 pairs), "val" (1,014), "test_2016_flickr" (1,000), ...
-        languages: the source's and the target's, the ends of the file names.
+        languages: of the source and the target, the ends of the file names.
 
     Returns:
-        The sources' file and the targets'; the gzipped one where both kinds are there.
+        The file of the sources and that of the targets; the gzipped one where both kinds exist.
 
     Raises:
-        FileNotFoundError: a file is not there, neither gzipped nor plain.
+        FileNotFoundError: a file does not exist, neither gzipped nor plain.
     """
     source, target = (_plain_or_gzipped(Path(directory) / f"{split}.{name}") for name in languages)
     return source, target
@@ -100,7 +102,7 @@ def read_multi30k(
     """Yields the pairs of a split; see `multi30k_files` for the arguments.
 
     Raises:
-        FileNotFoundError: a file is not there, neither gzipped nor plain.
-        ValueError: as `read_parallel`.
+        FileNotFoundError: a file does not exist, neither gzipped nor plain.
+        ValueError: as for `read_parallel`.
     """
     return read_parallel(*multi30k_files(directory, split, languages=languages))

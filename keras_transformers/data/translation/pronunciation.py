@@ -1,6 +1,6 @@
 """Pronouncing dictionaries: words, each with one or several ways to say it, in phonemes.
 
-read_dictionary -> split_words -> pairs, symbols -> data.translation.encode
+read_dictionary -> split_words -> dictionary_pairs, dictionary_symbols -> PairBatches
 """
 
 import hashlib
@@ -11,6 +11,16 @@ from typing import NamedTuple
 
 from keras_transformers.data.translation.parallel_text import Pair
 from keras_transformers.files import read_lines
+
+__all__ = [
+    "Dictionary",
+    "Splits",
+    "cmudict_path",
+    "dictionary_pairs",
+    "dictionary_symbols",
+    "read_dictionary",
+    "split_words",
+]
 
 # Word -> its pronunciations, phonemes between spaces, the most usual one first.
 Dictionary = dict[str, tuple[str, ...]]
@@ -37,22 +47,22 @@ def cmudict_path() -> Path:
 def read_dictionary(path: str | Path, *, keep_stress: bool = False) -> Dictionary:
     """Reads a dictionary in CMUdict's format.
 
-    A line is a word and its phonemes, ARPAbet's here, all between spaces; the word of another
-    pronunciation ends in its number, "tomato(2)". A line that begins with ";;;" is a comment, and
-    so is what follows " # ". Case of words is ignored; they come back in lower case.
+    A line is a word and its phonemes, ARPAbet's here, separated by spaces; the word of another
+    pronunciation ends in its number, "tomato(2)". A line that starts with ";;;" is a comment, and
+    so is what follows " # ". Words are lower-cased.
 
     Args:
         path: UTF-8 text, plain or with a name that ends in `.gz`.
-        keep_stress: vowels keep the digit that tells their stress, as in "OW1". By default it goes,
-            as in published error rates; pronunciations that then are equal become one.
+        keep_stress: vowels keep the digit of their stress, as in "OW1". By default it goes, as in
+            published error rates; pronunciations that are then equal become one.
 
     Returns:
         The words in the order of the file.
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: a word has no phonemes (file and line are named), the file has no words, or as
-            `read_lines`.
+        ValueError: a word has no phonemes (the message names file and line), the file has no
+            words, or as for `read_lines`.
     """
     found: dict[str, dict[str, None]] = {}  # keys of a dict: each once, in order
     for number, line in enumerate(read_lines(path), start=1):
@@ -61,8 +71,8 @@ def read_dictionary(path: str | Path, *, keep_stress: bool = False) -> Dictionar
         spelled, *phonemes = re.split(r"\s#", line, maxsplit=1)[0].split() or [line]
         if not phonemes:
             raise ValueError(
-                f"{path}:{number}: {line!r} has no phonemes; a line is a word and its phonemes "
-                "between spaces, such as 'hello HH AH0 L OW1'"
+                f"{path}:{number}: {line!r} has no phonemes; a line is a word and its phonemes, "
+                "separated by spaces, such as 'hello HH AH0 L OW1'"
             )
         if not keep_stress:
             phonemes = [_STRESS.sub("", phoneme) for phoneme in phonemes]
@@ -89,13 +99,13 @@ def split_words(
 ) -> Splits:
     """Holds out words, each with all its pronunciations.
 
-    Where a word goes depends on the word and the seed alone: in another version of the dictionary
-    it stays where it was.
+    The part of a word depends on the word and the seed alone: in another version of the dictionary
+    it is the same.
 
     Args:
         dictionary: of all words.
-        val_fraction: share of the words for validation, about.
-        test_fraction: share of the words for the test, about.
+        val_fraction: about this share of the words is for validation.
+        test_fraction: about this share is for the test.
         seed: another one gives other parts.
 
     Raises:
@@ -115,18 +125,18 @@ def split_words(
     for name, part in zip(splits._fields, splits, strict=True):
         if not part:
             raise ValueError(
-                f"of {len(dictionary)} words none came to {name}: give a longer dictionary, or "
+                f"of {len(dictionary)} words none is for {name}: give a longer dictionary, or "
                 "other fractions"
             )
     return splits
 
 
-def pairs(dictionary: Mapping[str, Iterable[str]]) -> list[Pair]:
+def dictionary_pairs(dictionary: Mapping[str, Iterable[str]]) -> list[Pair]:
     """A pair (word, phonemes) for each pronunciation."""
     return [(word, spoken) for word, several in dictionary.items() for spoken in several]
 
 
-def symbols(dictionary: Mapping[str, Iterable[str]]) -> list[str]:
+def dictionary_symbols(dictionary: Mapping[str, Iterable[str]]) -> list[str]:
     """All characters of words and all phonemes, each once, sorted: one vocabulary for both."""
     characters = {character for word in dictionary for character in word}
     spoken = (pronunciation for several in dictionary.values() for pronunciation in several)

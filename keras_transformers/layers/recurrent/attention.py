@@ -6,31 +6,32 @@ import keras
 from keras import ops
 
 from keras_transformers.layers.dense import PACKAGE, RowDense
+from keras_transformers.layers.masks import MASKED_SCORE
+
+__all__ = ["RnnAttention"]
 
 AttentionKind = Literal["dot", "general", "additive", "location"]
 _KINDS = ("dot", "general", "additive", "location")
-# Finite, so that a row without any visible key softmaxes to numbers; exp(-1e9 - max) is exactly 0.
-_MASKED_SCORE = -1e9
 
 
 @keras.saving.register_keras_serializable(PACKAGE)
 class RnnAttention(keras.layers.Layer):
-    """One head of attention whose query is the state of a recurrent network.
+    """One-head attention whose query is the state of a recurrent network.
 
-    With a state s and a source vector h, the score is
+    For a state s and a source vector h, the score is
 
     - "dot": `s . h`;
     - "general": `s . W h` (Luong et al. 2015, section 3.1);
     - "additive": `v . tanh(W s + U h)` (Bahdanau et al. 2014, appendix A.1.2; Luong's "concat");
-    - "location": row of `W s` for h's position, whatever h is (Luong et al. 2015, equation 9).
+    - "location": the row of `W s` for h's position, whatever h is (Luong et al. 2015, equation 9).
 
-    No matrix has a bias, as in the papers. What depends on the source alone is computed once, by
-    `keys`, and serves all steps.
+    As in the papers, no matrix has a bias. What depends only on the source is computed once, by
+    `keys`, for all steps.
 
     Args:
         kind: "dot", "general", "additive" or "location".
-        attention_dim: inner width of "additive"; the query's by default.
-        max_sequence_length: how many source positions "location" knows.
+        attention_dim: inner width of "additive"; by default the query's width.
+        max_sequence_length: number of source positions that "location" knows.
 
     Raises:
         ValueError: the kind is unknown.
@@ -55,7 +56,7 @@ class RnnAttention(keras.layers.Layer):
         """Makes the weights.
 
         Raises:
-            ValueError: "dot" of vectors of two widths.
+            ValueError: "dot" with a decoder and an encoder of different widths.
         """
         query_dim, memory_dim = query_shape[-1], memory_shape[-1]
         if self.kind == "dot" and query_dim != memory_dim:
@@ -79,32 +80,32 @@ class RnnAttention(keras.layers.Layer):
         return layer
 
     def keys(self, memory: Any) -> Any:
-        """What scores need of the source: (batch, source, features) to (batch, source, width)."""
+        """Maps the source (batch, source, features) to (batch, source, width), for the scores."""
         return self.key(memory) if self.kind in ("general", "additive") else memory
 
     def call(
         self, query: Any, memory: Any, keys: Any = None, padding_mask: Any = None
     ) -> tuple[Any, Any]:
-        """Looks at the source.
+        """Attends to the source.
 
         Args:
-            query: (batch, queries, features): steps, or beams of one step.
-            memory: (batch, source, features), what is looked at.
-            keys: `keys(memory)`, where it is computed before.
+            query: (batch, queries, features): steps, or the beams of one step.
+            memory: (batch, source, features), the encoder's outputs.
+            keys: `keys(memory)`, if already computed.
             padding_mask: bool (batch, source), True at real tokens.
 
         Returns:
-            Contexts (batch, queries, features) and probabilities (batch, queries, source), these
-            in float32 at least.
+            Contexts (batch, queries, features), and probabilities (batch, queries, source) in
+            float32 or wider.
 
         Raises:
-            ValueError: "location" and a source longer than `max_sequence_length`.
+            ValueError: "location" with a source longer than `max_sequence_length`.
         """
         scores = self._scores(query, self.keys(memory) if keys is None else keys)
         if keras.backend.standardize_dtype(scores.dtype) in ("float16", "bfloat16"):
             scores = ops.cast(scores, "float32")
         if padding_mask is not None:
-            scores = ops.where(padding_mask[:, None], scores, _MASKED_SCORE)
+            scores = ops.where(padding_mask[:, None], scores, MASKED_SCORE)
         probabilities = ops.softmax(scores, axis=-1)
         return ops.matmul(ops.cast(probabilities, memory.dtype), memory), probabilities
 

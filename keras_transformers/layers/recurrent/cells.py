@@ -1,9 +1,9 @@
-"""Recurrent networks: LSTM and GRU, cell by cell or over whole sequences.
+"""LSTM and GRU, one step at a time or over whole sequences.
 
-A cell is split in two: what the inputs add to its gates, which is one matrix product for all steps
-at once, and the step itself, which needs the state before it. Only the step runs in a loop. On a
-CPU that is faster than `keras.layers.GRU` and `LSTM`, and the LSTM has what ELMo needs and Keras
-lacks: a projection, clipping and TensorFlow 1's order of gates.
+A cell has two parts: what the inputs add to its gates, one matrix product for all steps at once,
+and the step itself, which needs the previous state. Only the step runs in a loop. On a CPU that is
+faster than `keras.layers.GRU` and `LSTM`. The LSTM also has what ELMo needs and Keras lacks: a
+projection, clipping and TensorFlow 1's order of gates.
 """
 
 import functools
@@ -15,13 +15,15 @@ from keras import ops
 
 from keras_transformers.layers.dense import PACKAGE, RowDense
 
+__all__ = ["GRUCell", "LSTMCell", "Recurrent"]
+
 CellKind = Literal["lstm", "gru"]
-# What a cell remembers, each (rows, dim); the first is its output.
+# What a cell remembers, each tensor (rows, dim); the first is its output.
 States = tuple[Any, ...]
 
 
 class _Cell(keras.layers.Layer):
-    """What LSTM and GRU share: the inputs' part of the gates, and the state before the first step.
+    """What LSTM and GRU share: the inputs' part of the gates, and the initial states.
 
     Attributes:
         output_dim: width of the output, which is the first state.
@@ -51,21 +53,21 @@ class _Cell(keras.layers.Layer):
         )
 
     def zero_states(self, rows: Any) -> States:
-        """The states before the first step, zeros."""
+        """The states before the first step, all zeros."""
         return tuple(ops.zeros((rows, dim), dtype=self.compute_dtype) for dim in self.state_dims)
 
 
 @keras.saving.register_keras_serializable(PACKAGE)
 class GRUCell(_Cell):
-    """The gated recurrent unit of Cho et al. 2014, the reset gate before the matrix product.
+    """The gated recurrent unit of Cho et al. 2014: the reset gate acts before the matrix product.
 
-    `n = tanh(W x + U (r * h) + b)`, new state `z * h + (1 - z) * n`; each gate has one bias. The
-    papers of Cho and Bahdanau have z and 1 - z the other way round, which is only a name.
+    `n = tanh(W x + U (r * h) + b)`; the new state is `z * h + (1 - z) * n`. Each gate has one bias.
+    Cho and Bahdanau swap z and 1 - z, which changes only the name.
 
     Args:
         units: width of the state.
-        kernel_initializer: of the matrix on the inputs.
-        recurrent_initializer: of the matrices on the state.
+        kernel_initializer: of the matrix for the inputs.
+        recurrent_initializer: of the matrices for the state.
     """
 
     def __init__(
@@ -85,7 +87,7 @@ class GRUCell(_Cell):
         self.candidate_kernel = self._recurrent_weight("candidate_kernel", (self.units, self.units))
 
     def call(self, gates: Any, states: States) -> States:
-        """One step: gates (rows, 3 units) from `input_projection`, in the order z, r, n."""
+        """Takes one step; `gates` (rows, 3 units) of `input_projection` are in order z, r, n."""
         (hidden,) = states
         gates, candidate = ops.split(gates, [2 * self.units], axis=-1)
         gates = ops.sigmoid(gates + ops.matmul(hidden, self.gates_kernel))
@@ -96,18 +98,18 @@ class GRUCell(_Cell):
 
 @keras.saving.register_keras_serializable(PACKAGE)
 class LSTMCell(_Cell):
-    """TensorFlow 1's `LSTMCell` without peepholes (Sak et al. 2014 for the projection).
+    """TensorFlow 1's `LSTMCell` without peepholes; the projection is that of Sak et al. 2014.
 
-    `c = sigmoid(f + 1) * c + sigmoid(i) * tanh(j)`, `h = sigmoid(o) * tanh(c)`, then projected.
+    `c = sigmoid(f + 1) * c + sigmoid(i) * tanh(j)`, then `h = sigmoid(o) * tanh(c)`, projected.
 
     Args:
         units: width of the memory c.
-        projection_dim: width of the output; by default there is no projection, and it is `units`.
+        projection_dim: width of the output; by default there is no projection and it is `units`.
         cell_clip: bound on the memory's absolute values; none by default.
         projection_clip: bound on the projected output's absolute values; none by default.
-        forget_bias: added to the forget gate, beside the trained bias, which starts at 0.
-        kernel_initializer: of the matrix on the inputs.
-        recurrent_initializer: of the matrix on the output before, and of the projection.
+        forget_bias: added to the forget gate, on top of the trained bias, which starts at 0.
+        kernel_initializer: of the matrix for the inputs.
+        recurrent_initializer: of the matrix for the previous output, and of the projection.
     """
 
     def __init__(
@@ -142,7 +144,7 @@ class LSTMCell(_Cell):
             )
 
     def call(self, gates: Any, states: States) -> States:
-        """One step: gates (rows, 4 units) from `input_projection`, in the order i, j, f, o."""
+        """Takes one step; `gates` (rows, 4 units) of `input_projection` are in order i, j, f, o."""
         hidden, memory = states
         gates = gates + ops.matmul(hidden, self.recurrent_kernel)
         enter, candidate, forget, leave = ops.split(gates, 4, axis=-1)
@@ -159,7 +161,7 @@ def _clip(values: Any, bound: float | None) -> Any:
 
 
 def make_cell(kind: CellKind, units: int, **kwargs: Any) -> Any:
-    """A cell by its name; the keyword arguments are those of `LSTMCell` or `GRUCell`.
+    """Makes an `LSTMCell` or a `GRUCell`; the keyword arguments are theirs.
 
     Raises:
         ValueError: the kind is unknown.
@@ -178,19 +180,20 @@ def time_major(sequence: Any) -> Any:
 def scan_steps(
     step: Callable[..., Any], state: Any, sequences: Sequence[Any], *, reverse: bool = False
 ) -> tuple[Any, Any]:
-    """A loop over time whose state is kept at every step: `ops.scan` as TensorFlow can do it.
+    """Loops over time and keeps the state of every step: `ops.scan` in a form TensorFlow can run.
 
-    What needs no gradient, such as a mask, is no sequence here: the step takes it by its index.
+    A sequence that needs no gradient, such as a mask, is not passed here: the step takes its slice
+    by the index.
 
     Args:
         step: called with the state, the index (an int32 scalar) and a slice of each sequence;
             returns the next state.
         state: any structure of tensors.
-        sequences: (time, ...) each, of one length; one at least.
+        sequences: one or more, each (time, ...), all of the same length.
         reverse: go from the last step to the first.
 
     Returns:
-        The states after every step, (time, ...) each, at that step; and the state after the last.
+        The states after each step, (time, ...), at that step's place; and the state after the last.
     """
     length = ops.shape(sequences[0])[0]
     stepped = [at_least_one(sequence) for sequence in sequences]
@@ -205,13 +208,13 @@ def scan_steps(
 
 
 def _scan(step: Callable[..., Any], state: Any, inputs: Any, reverse: bool) -> Any:
-    """The states after every step."""
+    """The states after each step."""
     if keras.backend.backend() == "tensorflow":
-        # Keras 3.15's scan fails here on several inputs of unknown length, and does not tell the
-        # loop how often it runs at most, without which XLA cannot differentiate it.
+        # Keras 3.15's scan fails here on several inputs of unknown length. It also sets no maximum
+        # number of iterations, and without one XLA cannot differentiate the loop.
         import tensorflow as tf
 
-        def alike(state: Any, inputs: Any) -> Any:  # lists, from a saved model, stay lists
+        def alike(state: Any, inputs: Any) -> Any:  # lists from a saved model stay lists
             after = keras.tree.flatten(step(state, inputs))
             return keras.tree.pack_sequence_as(state, after)
 
@@ -225,10 +228,10 @@ def _scan(step: Callable[..., Any], state: Any, inputs: Any, reverse: bool) -> A
 
 
 def at_least_one(sequence: Any) -> Any:
-    """The sequence, or where its first axis is empty a blank place in it.
+    """Adds a blank element to a sequence whose first axis is empty; returns others unchanged.
 
-    A batch of no texts has no steps, and TensorFlow cannot stack no steps of unknown shape. With
-    JAX a length that is no number yet is that of no data: nothing runs with it.
+    A batch without texts has no steps, and TensorFlow cannot stack zero steps of unknown shape.
+    With JAX, a length that is not yet a number belongs to a symbolic call, which runs no data.
     """
     length, *shape = ops.shape(sequence)
     is_known = isinstance(length, int)
@@ -247,12 +250,12 @@ def run_cell(
         cell: an `LSTMCell` or `GRUCell`.
         gates: (time, batch, gates), from its `input_projection`.
         states: before the first step, each (batch, dim).
-        padding_mask: bool (time, batch), True at real tokens; the states stay as they are where it
-            is False. All are real by default.
+        padding_mask: bool (time, batch), True at real tokens, all of them by default. Padding
+            leaves the states unchanged.
         reverse: go from the last step to the first.
 
     Returns:
-        Outputs (time, batch, output_dim), each at its own step, and the states after the last one.
+        The outputs of the steps (time, batch, output_dim), and the states after the last one.
     """
     if padding_mask is not None:
         padding_mask = at_least_one(padding_mask)
@@ -271,22 +274,22 @@ def run_cell(
 
 @keras.saving.register_keras_serializable(PACKAGE)
 class Recurrent(keras.layers.Layer):
-    """An LSTM or a GRU over whole sequences, in one direction.
+    """Runs an LSTM or a GRU over whole sequences, in one direction.
 
-    Padding changes nothing: there the states stay as they are and the output is 0, so that a
-    reversed layer starts at each row's last real token.
+    Padding leaves the states unchanged and gets the output 0, so a reversed layer starts at each
+    row's last real token.
 
     Args:
         cell: "lstm" or "gru".
         units: width of the state.
         reverse: read from the last token to the first.
-        projection_dim: see `LSTMCell`, as the two clips; an LSTM alone has them.
+        projection_dim: see `LSTMCell`; only an LSTM has this and the two clips.
         cell_clip: see `LSTMCell`.
         projection_clip: see `LSTMCell`.
         recurrent_initializer: see the cells.
 
     Raises:
-        ValueError: an unknown cell, or a GRU with an LSTM's options.
+        ValueError: an unknown cell, or a GRU with options of an LSTM.
 
     Example:
         >>> outputs, states = Recurrent("lstm", 4)(keras.ops.ones((2, 3, 8)))

@@ -15,46 +15,49 @@ from keras_transformers.layers.recurrent.cells import (
     time_major,
 )
 
+__all__ = ["RecurrentDecoder"]
+
 Context = Literal["initial_state", "input", "input_and_output"]
 ReadoutActivation = Literal["tanh", "maxout"]
 Bridge = Literal["copy", "dense"]
-# What is computed once a source, and what goes from step to step: tensors by name.
+# What is computed once per source, and what goes from step to step: tensors by name.
 Source = dict[str, Any]
 State = dict[str, Any]
 
 
 @keras.saving.register_keras_serializable(PACKAGE)
 class RecurrentDecoder(keras.layers.Layer):
-    """LSTMs or GRUs that write the target, from the embedded token before to a readout vector.
+    """Maps each step's previous token, embedded, to a readout vector, with LSTMs or GRUs.
 
-    What the network sees of the source is the context: without attention the encoder's summary,
-    the same at every step; with attention the step's own weighted mean of the encoder's outputs.
-    The encoder's last states start the decoder in any case. `context` says what else gets it:
+    The network sees the source as a context vector. Without attention this is the encoder's
+    summary, the same at every step; with attention it is a weighted mean of the encoder's outputs,
+    different at each step. The encoder's last states always start the decoder. `context` says
+    where else the context goes:
 
-    - "initial_state": the network gets no more (Sutskever et al. 2014). With attention the query
-      is the new state, and readout joins state and context (Luong et al. 2015). All steps but the
-      recurrence are then computed at once, unless `input_feeding` gives each step the readout of
-      the one before.
-    - "input": the context is an input at every step, beside the token before. With attention the
-      query is the state before the step.
-    - "input_and_output": and readout joins the state, the context and the token before (Cho et al.
-      2014 without attention, Bahdanau et al. 2014 with "additive").
+    - "initial_state": nowhere else in the recurrence (Sutskever et al. 2014). With attention, the
+      query is the new state, and the readout joins state and context (Luong et al. 2015).
+      Everything but the recurrence is then computed for all steps at once, unless `input_feeding`
+      gives each step the previous readout.
+    - "input": into the network at every step, with the previous token. With attention, the query
+      is the state before the step.
+    - "input_and_output": as "input", and the readout joins the state, the context and the previous
+      token (Cho et al. 2014 without attention, Bahdanau et al. 2014 with "additive").
 
     Args:
         cell: "lstm" or "gru".
         units: width of each layer.
-        num_layers: how many; the last one's state is the query and goes to readout.
+        num_layers: number of layers; the last one's state is the query and goes to the readout.
         context: see above.
         attention: "dot", "general", "additive", "location" (see `RnnAttention`) or None.
         attention_dim: inner width of "additive" attention; `units` by default.
-        input_feeding: Luong et al. 2015, section 3.3.
-        readout_dim: width of the vector made for the output projection, without a bias; by
-            default the parts are only put side by side.
-        readout_activation: "tanh" (Luong), or "maxout" (Bahdanau): the larger one of two.
-        bridge: "copy" starts each layer with the encoder layer's states, "dense" with
-            `tanh(W state + b)` (Bahdanau et al. 2014, appendix A.2.2) of the layer's own or the
-            encoder's last one.
-        dropout: rate on what enters every layer but the first.
+        input_feeding: whether each step gets the previous readout (Luong et al. 2015, section 3.3).
+        readout_dim: width of the readout, a dense layer without a bias; by default its parts are
+            only concatenated.
+        readout_activation: "tanh" (Luong), or "maxout" (Bahdanau), the larger of two.
+        bridge: "copy" starts each layer with the states of the encoder layer beside it; "dense"
+            applies `tanh(W state + b)` to them first (Bahdanau et al. 2014, appendix A.2.2) and
+            uses the encoder's last layer where the encoder has fewer.
+        dropout: rate on the inputs of every layer but the first.
         max_sequence_length: the longest source that attention="location" knows.
 
     Raises:
@@ -116,7 +119,7 @@ class RecurrentDecoder(keras.layers.Layer):
                 dtype=self.dtype_policy,
                 name="attention",
             )
-        # Beside the token's, what the context or the fed readout adds to the first cell's gates.
+        # What the context or the previous readout adds to the first cell's gates.
         self.context_projection: Any = None
         if self.feeds_context or input_feeding:
             gates = self.cells[0].num_gates * units
@@ -143,7 +146,7 @@ class RecurrentDecoder(keras.layers.Layer):
         """Makes the sub-layers.
 
         Raises:
-            ValueError: the encoder's states cannot be copied, or do not suit the attention.
+            ValueError: the encoder's states cannot be copied, or do not fit the attention.
         """
         token_dim, memory_dim = inputs_shape[-1], encoded_shape["memory"][-1]
         for index, cell in enumerate(self.cells):
@@ -171,14 +174,14 @@ class RecurrentDecoder(keras.layers.Layer):
                 )
 
     def start(self, encoded: dict[str, Any], padding_mask: Any = None) -> tuple[Source, State]:
-        """What the steps need of the source, and the state before the first one.
+        """Prepares the source for all steps, and the state before the first one.
 
         Args:
             encoded: from `RecurrentEncoder`.
             padding_mask: bool (batch, source), True at real tokens.
 
         Returns:
-            The source, tensors with the first axis batch, and the state, tensors (batch, dim).
+            The source, tensors whose first axis is batch, and the state, tensors (batch, dim).
         """
         source: Source = {"memory": encoded["memory"], "summary": encoded["summary"]}
         source["padding_mask"] = padding_mask
@@ -212,14 +215,14 @@ class RecurrentDecoder(keras.layers.Layer):
         noise: tuple[Any, ...] = (),
         num_queries: Any = 1,
     ) -> tuple[Any, State]:
-        """One step.
+        """Takes one step.
 
         Args:
-            inputs: (rows, features), the embedded token before.
-            state: tensors (rows, dim), from `start` or the step before.
-            source: from `start`, for batch sentences.
-            noise: of this step, from `dropout_noise`.
-            num_queries: rows a sentence: its beams, side by side.
+            inputs: (rows, features), the previous token, embedded.
+            state: tensors (rows, dim), from `start` or the previous step.
+            source: from `start`, for the batch's sentences.
+            noise: this step's slices of `dropout_noise`.
+            num_queries: rows per sentence: its beams, side by side.
 
         Returns:
             The readout (rows, output_dim), and the state.
@@ -233,9 +236,9 @@ class RecurrentDecoder(keras.layers.Layer):
         return self._read_out(state["cells"][-1][0], context, inputs), state
 
     def dropout_noise(self, length: Any, batch: Any, training: bool | None) -> tuple[Any, ...]:
-        """Factors (length, batch, units) on what enters each layer but the first; () for none.
+        """Draws dropout factors (length, batch, units) for every layer but the first.
 
-        Drawn before a loop: random numbers within one would not be pure, as JAX wants.
+        They are drawn before the loop because JAX wants loops to be pure. Without dropout, ().
         """
         if not training or not self.dropout.rate:
             return ()
@@ -251,10 +254,10 @@ class RecurrentDecoder(keras.layers.Layer):
         return_attention_scores: bool = False,
         training: bool | None = None,
     ) -> Any:
-        """All steps.
+        """Takes all steps (teacher forcing).
 
         Args:
-            inputs: (batch, target, features), the embedded tokens, each before the one to write.
+            inputs: (batch, target, features), the embedded tokens, shifted right.
             encoded: from `RecurrentEncoder`.
             padding_mask: bool (batch, source), True at real tokens.
             return_attention_scores: also return the attention probabilities.
@@ -280,7 +283,7 @@ class RecurrentDecoder(keras.layers.Layer):
     def _at_once(
         self, gates: Any, state: State, source: Source, noise: tuple[Any, ...]
     ) -> tuple[Any, Any, Any]:
-        """Layer by layer, where no step needs what attention gave another."""
+        """Computes layer by layer, where no step needs another step's context or readout."""
         if "gates" in source:
             gates = gates + source["gates"]
         hidden = None
@@ -305,7 +308,7 @@ class RecurrentDecoder(keras.layers.Layer):
         *,
         keep_probabilities: bool,
     ) -> tuple[Any, Any, Any]:
-        """Step by step, each with the context or the readout of the one before."""
+        """Computes step by step, each with its own context or the previous step's readout."""
         memory, batch = source["memory"], ops.shape(source["memory"])[0]
         blank = [ops.zeros((batch, memory.shape[-1]), dtype=memory.dtype)]
         if keep_probabilities:
@@ -323,7 +326,7 @@ class RecurrentDecoder(keras.layers.Layer):
     def _advance(
         self, gates: Any, state: State, source: Source, noise: tuple[Any, ...], num_queries: Any
     ) -> tuple[State, Any, Any]:
-        """One step from the token's part of the gates: state, context and probabilities."""
+        """Takes a step from the token's part of the gates: new state, context, probabilities."""
         context = probabilities = hidden = None
         before = state["cells"]
         if self.attention and self.feeds_context:
@@ -349,7 +352,7 @@ class RecurrentDecoder(keras.layers.Layer):
         return after, context, probabilities
 
     def _attend_rows(self, query: Any, source: Source, num_queries: Any) -> tuple[Any, Any]:
-        """Attention of (rows, units): contexts (rows, width), probabilities (rows, source)."""
+        """Attends with (rows, units): contexts (rows, width), probabilities (rows, source)."""
         if isinstance(num_queries, int) and num_queries == 1:
             context, probabilities = self._attend(query[:, None], source)
             return context[:, 0], probabilities[:, 0]
@@ -366,7 +369,7 @@ class RecurrentDecoder(keras.layers.Layer):
         return self.attention(query, source["memory"], source["keys"], source["padding_mask"])
 
     def _read_out(self, hidden: Any, context: Any, inputs: Any = None) -> Any:
-        """State, context and token, as far as readout has them, to (..., output_dim)."""
+        """Joins state, context and token, as configured, to a readout (..., output_dim)."""
         parts = [hidden, *([context] if self.reads_context else [])]
         parts += [inputs] if self.reads_token else []
         joined = ops.concatenate(parts, axis=-1) if len(parts) > 1 else hidden
@@ -383,7 +386,7 @@ class RecurrentDecoder(keras.layers.Layer):
 
 
 def _repeat(vectors: Any, num_queries: Any) -> Any:
-    """(batch, dim) to (batch * num_queries, dim), each sentence's rows side by side."""
+    """Repeats (batch, dim) to (batch * num_queries, dim), each sentence's rows side by side."""
     if isinstance(num_queries, int) and num_queries == 1:
         return vectors
     batch, dim = ops.shape(vectors)
@@ -410,6 +413,6 @@ def _check_choices(
             raise ValueError(f"{name}={value!r} is unknown: take {', '.join(known)}")
     if input_feeding and (attention is None or context != "initial_state"):
         raise ValueError(
-            f"input_feeding feeds what attention gave the step before, but attention={attention!r} "
-            f"and context={context!r}: it takes an attention, and context='initial_state'"
+            f"input_feeding needs an attention and context='initial_state', but "
+            f"attention={attention!r} and context={context!r}"
         )

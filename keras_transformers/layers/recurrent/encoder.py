@@ -1,4 +1,4 @@
-"""A stack of recurrent layers that reads the source of a sequence-to-sequence model."""
+"""The encoder of a recurrent sequence-to-sequence model."""
 
 from typing import Any
 
@@ -8,23 +8,26 @@ from keras import ops
 from keras_transformers.layers.dense import PACKAGE
 from keras_transformers.layers.recurrent.cells import CellKind, Recurrent
 
+__all__ = ["RecurrentEncoder"]
+
 
 @keras.saving.register_keras_serializable(PACKAGE)
 class RecurrentEncoder(keras.layers.Layer):
-    """LSTMs or GRUs on top of each other, in one direction or in both.
+    """Stacks LSTMs or GRUs, in one direction or both.
 
     Args:
         cell: "lstm" or "gru".
         units: width of each direction.
-        num_layers: how many.
-        bidirectional: a second network reads from the end; their outputs stand side by side.
-        join_states: of two directions, give the states of both side by side; by default those of
-            the backward one alone, which has read all down to the first token (Bahdanau et al.
-            2014, appendix A.2.2).
-        dropout: rate on what enters every layer but the first.
+        num_layers: number of layers.
+        bidirectional: whether a second network reads from the end; the outputs of the two are
+            concatenated.
+        join_states: with two directions, whether to concatenate the states of both. By default
+            `states` are those of the backward direction, which has read everything down to the
+            first token (Bahdanau et al. 2014, appendix A.2.2).
+        dropout: rate on the inputs of every layer but the first.
 
     Raises:
-        ValueError: an unknown cell, or no layer.
+        ValueError: an unknown cell, or fewer than one layer.
     """
 
     def __init__(
@@ -84,9 +87,10 @@ class RecurrentEncoder(keras.layers.Layer):
             training: whether dropout acts.
 
         Returns:
-            `memory` (batch, source, width), the last layer's outputs, 0 at padding; `summary`
-            (batch, width), what its directions said last; `states`, for each layer the tuple of
-            states after its last step, each (batch, units), or with `join_states` (batch, width).
+            A dictionary: `memory` (batch, source, width), the last layer's outputs, 0 at padding;
+            `summary` (batch, width), the last output of each of its directions; `states`, for each
+            layer the tuple of states after its last step, each (batch, units), or with
+            `join_states` (batch, width).
         """
         hidden = inputs
         states = []

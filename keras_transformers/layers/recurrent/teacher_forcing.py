@@ -1,4 +1,4 @@
-"""Teacher forcing and its opposite: which tokens of the target a decoder is fed in training."""
+"""Teacher forcing: which tokens a decoder is fed in training, the target's or its own."""
 
 from typing import Any
 
@@ -7,17 +7,19 @@ from keras import ops
 
 from keras_transformers.layers.dense import PACKAGE
 
+__all__ = ["TeacherForcing"]
+
 
 @keras.saving.register_keras_serializable(PACKAGE)
 class TeacherForcing(keras.layers.Layer):
     """Scheduled sampling (Bengio et al. 2015): how often a step is fed the target's own token.
 
-    It stands in a model's graph behind the target's ids and leaves them as they are; the model
-    asks `choose` in training. The ratio is a weight, counted as one parameter and saved, which
-    training does not touch: a callback may `assign` another at any time, without a new graph.
+    In a model's graph it passes the target's ids on unchanged; in training the model calls
+    `choose`. The ratio is a non-trainable weight: it counts as one parameter and is saved, and a
+    callback may `assign` another value at any time without a new graph.
 
     Args:
-        ratio: probability that a step is fed the target's token, not the model's own; 0 to 1.
+        ratio: probability, 0 to 1, that a step is fed the target's token and not the model's own.
         seed: of the choices.
 
     Raises:
@@ -43,11 +45,11 @@ class TeacherForcing(keras.layers.Layer):
         )
 
     def call(self, token_ids: Any) -> Any:
-        """The ids as they are."""
+        """Passes the ids on unchanged."""
         return token_ids
 
     def choose(self, length: Any, batch: Any) -> Any:
-        """Draws (length, batch) booleans, True to feed the target's token, as at first steps."""
+        """Draws booleans (length, batch), True for the target's token; step 0 is always True."""
         draws = keras.random.uniform((length, batch), seed=self.seed_generator)
         return ops.logical_or(draws < self.ratio, ops.arange(length)[:, None] == 0)
 
@@ -60,6 +62,6 @@ def check_ratio(ratio: float) -> None:
     """Raises ValueError unless the ratio of teacher forcing is from 0 to 1."""
     if not 0.0 <= ratio <= 1.0:
         raise ValueError(
-            f"teacher_forcing={ratio} is no ratio: 1 always feeds the target's tokens, 0 always "
-            "the model's own, from 0 to 1"
+            f"teacher_forcing={ratio} is no ratio: give a number from 0, which always feeds the "
+            "model's own tokens, to 1, which always feeds the target's"
         )

@@ -1,8 +1,8 @@
-"""What goes on top of an encoder: each head extends the encoder's own graph with a task's layers.
+"""Heads: each builds a task's model on top of an encoder.
 
-A head makes a new functional model that shares the encoder's layers and weights, flat: every layer
-of the encoder keeps its name, so that weights load and parameters count the same way with and
-without a head. Where an encoder came with trained weights they are used as they are.
+A head extends the encoder's graph with the task's layers. The new functional model shares the
+encoder's layers and weights and is flat: every layer of the encoder keeps its name, so weights load
+and parameters count the same with and without a head.
 """
 
 from keras_transformers.rooms import open_room

@@ -1,4 +1,4 @@
-"""Which of several texts fits."""
+"""Multiple choice: which of several texts fits."""
 
 import keras
 
@@ -11,20 +11,20 @@ __all__ = ["multiple_choice"]
 def multiple_choice(
     encoder: keras.Model, *, dropout: float = 0.1, name: str | None = None
 ) -> keras.Model:
-    """Which of several texts fits: the encoder reads each choice, a score from each pooled output.
+    """Scores several texts: the encoder reads each choice, and its pooled output gets a score.
 
-    Devlin et al. 2018, section 4.4 (SWAG); Hugging Face: BertForMultipleChoice. A choice is what
-    the encoder reads at once, as a rule the common text and one possible end of it. Rows with
-    fewer choices than others need a mask in the loss.
+    Devlin et al. 2018, section 4.4 (SWAG); Hugging Face: BertForMultipleChoice. A choice usually
+    consists of the shared text and one possible ending. Rows with fewer choices than others need a
+    mask in the loss.
 
     Args:
-        encoder: as `classifier` takes it, with named inputs (batch, length).
+        encoder: as for `classifier`, with named inputs (batch, length).
         dropout: rate on the pooled outputs.
         name: of the model, "<encoder>_multiple_choice" by default.
 
     Returns:
-        A functional model. Inputs: the encoder's names, (batch, choices, length). Output: `logits`
-        (batch, choices) in float32.
+        A functional model. Inputs: those of the encoder, each (batch, choices, length). Output:
+        `logits` (batch, choices) in float32.
 
     Raises:
         ValueError: an encoder with neither `pooled_output` nor `sequence_output`, or without named
@@ -40,7 +40,7 @@ def multiple_choice(
         for key, tensor in encoder.input.items()
     }
     to_rows = ChoicesToRows(name="choices_to_rows")
-    # `call`, not the model itself: that would nest the encoder, whose layers are to stay in sight.
+    # Calling the model itself would nest the encoder and hide its layers; `call` does not.
     outputs = encoder.call({key: to_rows(tensor) for key, tensor in inputs.items()})
     scores = encoder_parts.score(
         encoder_parts.pooled(encoder, outputs), dropout

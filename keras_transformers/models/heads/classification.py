@@ -14,15 +14,15 @@ def classifier(
     dropout: float = 0.1,
     name: str | None = None,
 ) -> keras.Model:
-    """Classification of whole sequences: dropout and a dense layer on the pooled output.
+    """Classifies whole sequences: dropout and a dense layer on the pooled output.
 
     Devlin et al. 2018, section 4.1; Hugging Face: BertForSequenceClassification.
 
     Args:
-        encoder: a model with the output `pooled_output` (batch, hidden). One with
-            `sequence_output` (batch, length, hidden) alone gets a pooler like BERT's, with new
-            weights: dense and tanh on the first token.
-        num_classes: how many classes, at least 2.
+        encoder: a model with the output `pooled_output` (batch, hidden). If it has only
+            `sequence_output` (batch, length, hidden), it gets a new pooler like BERT's: dense and
+            tanh on the first token.
+        num_classes: number of classes, at least 2.
         dropout: rate on the pooled output.
         name: of the model, "<encoder>_classifier" by default.
 
@@ -34,7 +34,7 @@ def classifier(
         ValueError: fewer than two classes, or an encoder with neither output.
     """
     if num_classes < 2:
-        raise ValueError(f"num_classes={num_classes}: a classifier tells at least 2 classes apart")
+        raise ValueError(f"num_classes={num_classes}: a classifier needs at least 2 classes")
     vectors = keras.layers.Dropout(dropout, name="classifier_dropout")(
         encoder_parts.pooled(encoder)
     )

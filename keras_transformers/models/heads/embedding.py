@@ -1,4 +1,4 @@
-"""One vector for a text."""
+"""Embedding: one vector per text."""
 
 from typing import Literal
 
@@ -16,23 +16,23 @@ def embedder(
     normalize: bool = True,
     name: str | None = None,
 ) -> keras.Model:
-    """One vector a text, such that close vectors are close texts once it is trained to that end.
+    """Maps a text to one vector; once trained for it, similar texts get similar vectors.
 
-    Reimers & Gurevych 2019, "Sentence-BERT", arXiv:1908.10084, section 3. No weights of its own.
+    Reimers & Gurevych 2019, "Sentence-BERT", arXiv:1908.10084, section 3. Adds no weights.
 
     Args:
         encoder: a model with the input `padding_mask` and the output `sequence_output`.
-        pooling: "mean" of the vectors of all real tokens, [CLS] and [SEP] included; "cls" takes
-            the vector of the first, as it leaves the last layer, before BERT's pooler.
-        normalize: to length 1, so that a dot product is a cosine.
+        pooling: "mean" averages the vectors of all real tokens, [CLS] and [SEP] included; "cls"
+            takes the first token's vector from the last layer, before BERT's pooler.
+        normalize: whether to scale vectors to length 1, so that a dot product is a cosine.
         name: of the model, "<encoder>_embedder" by default.
 
     Returns:
         A functional model with the encoder's inputs and the output `embedding` (batch, hidden) in
-        float32. A row of padding alone has no mean: NaN.
+        float32. The mean of a row that is all padding is NaN.
 
     Raises:
-        ValueError: an encoder without that input or output, or another `pooling`.
+        ValueError: an encoder without that input or output, or an unknown `pooling`.
     """
     sequence_output = encoder_parts.named_output(encoder, "sequence_output")
     if pooling == "mean":

@@ -1,4 +1,4 @@
-"""What heads take from an encoder, each asked for by its name and refused with a remedy."""
+"""What heads take from an encoder by name, with an error that names a remedy if it is missing."""
 
 from typing import Any
 
@@ -8,12 +8,12 @@ from keras_transformers.layers import FirstTokenPooler
 
 
 def initializer() -> keras.initializers.Initializer:
-    """That of BERT's matrices."""
+    """The initializer of BERT's matrices."""
     return keras.initializers.TruncatedNormal(stddev=0.02)
 
 
 def named_output(encoder: keras.Model, key: str) -> Any:
-    """The encoder's output of that name; ValueError without it."""
+    """The encoder's output of that name; without it, ValueError."""
     outputs = getattr(encoder, "output", None)
     if not isinstance(outputs, dict) or key not in outputs:
         found = ", ".join(outputs) if isinstance(outputs, dict) else "no named outputs"
@@ -25,14 +25,14 @@ def named_output(encoder: keras.Model, key: str) -> Any:
 
 
 def pooled(encoder: keras.Model, outputs: Any = None) -> Any:
-    """One vector a sequence, (batch, hidden): the encoder's own or that of a new pooler.
+    """One vector per sequence (batch, hidden), from the encoder's pooler or a new one.
 
     Args:
-        encoder: what has the outputs `pooled_output`, or `sequence_output` alone.
-        outputs: those of the encoder on other inputs than its own.
+        encoder: a model with the output `pooled_output`, or with `sequence_output` only.
+        outputs: what the encoder gave for other inputs; by default its own outputs.
 
     Raises:
-        ValueError: it has neither.
+        ValueError: it has neither output.
     """
     own: Any = getattr(encoder, "output", None)
     if isinstance(own, dict) and "sequence_output" in own and "pooled_output" not in own:
@@ -45,7 +45,7 @@ def pooled(encoder: keras.Model, outputs: Any = None) -> Any:
 
 
 def padding_mask(encoder: keras.Model, *, remedy: str = "") -> Any:
-    """The encoder's input of that name; ValueError without it, which tells `remedy` too."""
+    """The encoder's input `padding_mask`; without it, ValueError that also suggests `remedy`."""
     if not isinstance(encoder.input, dict) or "padding_mask" not in encoder.input:
         raise ValueError(
             f"model {encoder.name!r} has no input 'padding_mask', without which padding would "
@@ -55,7 +55,7 @@ def padding_mask(encoder: keras.Model, *, remedy: str = "") -> Any:
 
 
 def token_embedding(encoder: keras.Model) -> Any:
-    """The encoder's layer of that name; ValueError without it."""
+    """The encoder's layer `token_embedding`; without it, ValueError."""
     for layer in encoder.layers:
         if layer.name == "token_embedding":
             return layer
@@ -65,7 +65,7 @@ def token_embedding(encoder: keras.Model) -> Any:
 
 
 def score(pooled: Any, dropout: float) -> Any:
-    """One number a vector: (rows, hidden) to (rows, 1)."""
+    """Scores each vector: (rows, hidden) to (rows, 1)."""
     vectors = keras.layers.Dropout(dropout, name="score_dropout")(pooled)
     return keras.layers.Dense(
         1, kernel_initializer=initializer(), dtype="float32", name="score_dense"
@@ -75,5 +75,5 @@ def score(pooled: Any, dropout: float) -> Any:
 def model(
     encoder: keras.Model, inputs: Any, outputs: dict[str, Any], name: str | None, head: str
 ) -> keras.Model:
-    """The functional model of an encoder's graph and a head's outputs."""
+    """Builds the functional model of an encoder's graph and a head's outputs."""
     return keras.Model(inputs=inputs, outputs=outputs, name=name or f"{encoder.name}_{head}")

@@ -1,4 +1,4 @@
-"""The masked language model."""
+"""Masked words: the masked language model."""
 
 from typing import Any
 
@@ -18,14 +18,14 @@ def masked_lm(
     norm_epsilon: float = 1e-12,
     name: str | None = None,
 ) -> keras.Model:
-    """The masked language model alone, without the pooler: `pretrainer` less next sentence.
+    """Predicts masked words only: `pretrainer` without next sentence and without the pooler.
 
     Hugging Face: BertForMaskedLM.
 
     Args:
-        encoder: as `pretrainer` takes it.
+        encoder: a model with the output `sequence_output` and a layer `token_embedding`.
         activation: of the head's dense layer.
-        norm_epsilon: of its norm.
+        norm_epsilon: added to the variance in the head's norm.
         name: of the model, "<encoder>_masked_lm" by default.
 
     Returns:
@@ -47,7 +47,7 @@ def masked_lm(
 def masked_lm_logits(
     encoder: keras.Model, mask_positions: Any, activation: Activation, norm_epsilon: float
 ) -> Any:
-    """Dense, norm, tied projection, bias at masked positions: (batch, masked, vocabulary)."""
+    """Applies dense, norm, tied projection and bias: (batch, masked, vocabulary)."""
     token_embedding = encoder_parts.token_embedding(encoder)
     gathered = GatherPositions(name="masked_lm_gather")(
         encoder_parts.named_output(encoder, "sequence_output"), mask_positions

@@ -1,4 +1,4 @@
-"""BERT's two pretraining heads together."""
+"""Pretraining: BERT's two pretraining heads together."""
 
 import keras
 
@@ -16,16 +16,16 @@ def pretrainer(
     norm_epsilon: float = 1e-12,
     name: str | None = None,
 ) -> keras.Model:
-    """BERT's two pretraining heads: masked language model and next sentence.
+    """Predicts masked words and whether the second text follows the first.
 
     Devlin et al. 2018, section 3.1; Hugging Face: BertForPreTraining. The masked-LM head projects
-    with the token embeddings (tied) and looks at the masked positions alone.
+    with the token embeddings (tied) and reads only the masked positions.
 
     Args:
         encoder: a BERT encoder: outputs `sequence_output`, `pooled_output`, and a layer
             `token_embedding`.
         activation: of the masked-LM head's dense layer.
-        norm_epsilon: of its norm.
+        norm_epsilon: added to the variance in that head's norm.
         name: of the model, "<encoder>_pretrainer" by default.
 
     Returns:
@@ -52,6 +52,6 @@ def pretrainer(
 
 
 def pretraining_parameters(*, vocabulary_size: int, hidden_dim: int) -> int:
-    """What `pretrainer` adds to an encoder, by arithmetic: dense, norm, bias; two classes."""
+    """Computes how many parameters `pretrainer` adds to an encoder, without building it."""
     h = hidden_dim
-    return (h * h + h) + 2 * h + vocabulary_size + (2 * h + 2)
+    return (h * h + h) + 2 * h + vocabulary_size + (2 * h + 2)  # dense, norm, bias; two classes

@@ -1,4 +1,4 @@
-"""Spans of a text, such as the answer to a question."""
+"""Question answering: spans of a text."""
 
 import keras
 
@@ -10,10 +10,10 @@ __all__ = ["span_extractor"]
 
 
 def span_extractor(encoder: keras.Model, *, name: str | None = None) -> keras.Model:
-    """Where a span begins and ends, such as the answer to a question in the text behind it.
+    """Finds where a span starts and ends, such as the answer to a question in the text after it.
 
-    Devlin et al. 2018, section 4.2; Hugging Face: BertForQuestionAnswering, which leaves the
-    logits of padding as they come. No dropout but the encoder's, as in both.
+    Devlin et al. 2018, section 4.2; Hugging Face: BertForQuestionAnswering, which does not mask the
+    logits of padding. As in both, the head has no dropout.
 
     Args:
         encoder: a model with the input `padding_mask` and the output `sequence_output`
@@ -22,7 +22,8 @@ def span_extractor(encoder: keras.Model, *, name: str | None = None) -> keras.Mo
 
     Returns:
         A functional model with the encoder's inputs and the outputs `start_logits` and
-        `end_logits`, each (batch, length) in float32, -1e9 at padding. A pooler is no part of it.
+        `end_logits`, each (batch, length) in float32, -1e9 at padding. The encoder's pooler is
+        left out.
 
     Raises:
         ValueError: the encoder lacks that input or output.

@@ -1,4 +1,4 @@
-"""One number for a whole sequence."""
+"""Regression: one number per sequence."""
 
 import keras
 
@@ -10,13 +10,13 @@ __all__ = ["regressor"]
 def regressor(
     encoder: keras.Model, *, dropout: float = 0.1, name: str | None = None
 ) -> keras.Model:
-    """One number a sequence, such as how alike two texts are: `classifier` with a single output.
+    """Predicts one number per sequence, such as the similarity of two texts.
 
-    Devlin et al. 2018, section 4.1 (STS-B), where the loss is the mean squared error; Hugging Face:
-    BertForSequenceClassification with num_labels=1.
+    A `classifier` with a single output. Devlin et al. 2018, section 4.1 (STS-B, trained with the
+    mean squared error); Hugging Face: BertForSequenceClassification with num_labels=1.
 
     Args:
-        encoder: as `classifier` takes it.
+        encoder: as for `classifier`.
         dropout: rate on the pooled output.
         name: of the model, "<encoder>_regressor" by default.
 

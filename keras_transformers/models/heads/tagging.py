@@ -1,4 +1,4 @@
-"""A label for each token."""
+"""Tagging: a label for each token."""
 
 import keras
 
@@ -15,26 +15,26 @@ def tagger(
     dropout: float = 0.1,
     name: str | None = None,
 ) -> keras.Model:
-    """A label for each token: dropout and a dense layer on the sequence output.
+    """Labels each token: dropout and a dense layer on the sequence output.
 
-    Devlin et al. 2018, section 5.3; Hugging Face: BertForTokenClassification. `data.tagging` puts a
-    word's label on its first piece.
+    Devlin et al. 2018, section 5.3; Hugging Face: BertForTokenClassification.
+    `data.text.tagging` puts a word's label on its first piece.
 
     Args:
         encoder: a model with the output `sequence_output` (batch, length, hidden).
-        num_labels: how many labels, at least 2.
+        num_labels: number of labels, at least 2.
         dropout: rate on the sequence output.
         name: of the model, "<encoder>_tagger" by default.
 
     Returns:
         A functional model with the encoder's inputs and the output `logits`
-        (batch, length, num_labels) in float32. A pooler is no part of it.
+        (batch, length, num_labels) in float32. The encoder's pooler is left out.
 
     Raises:
         ValueError: fewer than two labels, or an encoder without a sequence output.
     """
     if num_labels < 2:
-        raise ValueError(f"num_labels={num_labels}: a tagger tells at least 2 labels apart")
+        raise ValueError(f"num_labels={num_labels}: a tagger needs at least 2 labels")
     vectors = keras.layers.Dropout(dropout, name="tagger_dropout")(
         encoder_parts.named_output(encoder, "sequence_output")
     )

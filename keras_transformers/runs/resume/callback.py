@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 
 import keras
 
+from keras_transformers.private_api import set_initial_epoch
 from keras_transformers.runs.guardrails import non_finite_weights
 from keras_transformers.runs.preemption import TerminationNotice
 from keras_transformers.runs.resume.callback_states import Muted, Stateful, stateful
@@ -159,7 +160,7 @@ class Resume(keras.callbacks.Callback):
             name: [epoch[name] for epoch in self.epochs if name in epoch] for name in names
         }
         if self._restored.is_finished:  # a callback stopped it: no epoch is left
-            self.model._initial_epoch = self.params["epochs"]
+            set_initial_epoch(self.model, self.params["epochs"])
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         """Prepares to count through the batches that are done."""
@@ -240,7 +241,7 @@ class Resume(keras.callbacks.Callback):
         self._notice.stop()
         if self._restored is not None:  # no epoch was left
             self.model.history.epoch = list(range(self.position.epoch))
-            self.model._initial_epoch = None
+            set_initial_epoch(self.model, None)
             self._restored = None
 
     def _save(self, logs: Mapping[str, Any] | None) -> None:

@@ -5,7 +5,7 @@ from checks import round_trip, same_outputs
 from scipy.special import erf
 
 from keras_transformers import layers
-from keras_transformers.layers.cache import empty_cache
+from keras_transformers.layers.attention import empty_cache
 
 RANDOM = np.random.default_rng(1)
 HIDDEN = RANDOM.normal(size=(2, 5, 8)).astype("float32")
@@ -128,53 +128,6 @@ def test_decoder_never_sees_the_future():
 def test_norm_position_is_checked():
     with pytest.raises(ValueError, match="norm_position='sandwich' is unknown"):
         layers.EncoderLayer(**SIZES, norm_position="sandwich")
-
-
-def test_token_embedding_projects_back_with_its_own_matrix():
-    layer = layers.TokenEmbedding(10, 8, scale=8**0.5)
-    ids = np.array([[1, 2, 9]])
-    vectors = layer(ids)
-    matrix = np.asarray(layer.embeddings)
-    np.testing.assert_allclose(vectors, matrix[ids] * np.float32(8**0.5), rtol=1e-6)
-    logits = layer(HIDDEN, reverse=True)
-    np.testing.assert_allclose(logits, HIDDEN @ matrix.T, atol=1e-5)
-    assert layer.count_params() == 80
-
-
-def test_logits_of_a_half_precision_embedding_are_float32():
-    layer = layers.TokenEmbedding(10, 8, dtype="mixed_bfloat16")
-    assert layer(np.array([[1]])).dtype == "bfloat16"
-    assert layer(HIDDEN, reverse=True).dtype == "float32"
-
-
-def test_sinusoids_are_the_papers():
-    layer = layers.SinusoidalPositionEmbedding(64)
-    table = layer(np.zeros((1, 50, 8), "float32"))[0].numpy()
-    for position in (0, 1, 7, 49):
-        for i in range(4):
-            angle = position / 10000 ** (2 * i / 8)
-            np.testing.assert_allclose(
-                table[position, 2 * i : 2 * i + 2], [np.sin(angle), np.cos(angle)], atol=1e-6
-            )
-
-
-@pytest.mark.parametrize("name", ["PositionEmbedding", "SinusoidalPositionEmbedding"])
-def test_positions_start_where_told_and_end_with_an_error(name):
-    layer = getattr(layers, name)(6)
-    all_rows = layer(np.zeros((1, 6, 8), "float32")).numpy()
-    later = layer(np.zeros((2, 2, 8), "float32"), start_index=3).numpy()
-    np.testing.assert_array_equal(later[1], all_rows[0, 3:5])
-    with pytest.raises(ValueError, match="sequence length 7 is beyond the 6 positions"):
-        layer(np.zeros((1, 7, 8), "float32"))
-
-
-def test_select_layers():
-    positions = np.array([[0, 4], [3, 3]])
-    gathered = layers.GatherPositions()(HIDDEN, positions)
-    np.testing.assert_array_equal(gathered, HIDDEN[[[0], [1]], positions])
-    np.testing.assert_array_equal(
-        layers.PaddingMask(3)(np.array([[1, 3], [0, 2]])), [[True, False], [True, True]]
-    )
 
 
 def test_every_layer_survives_saving_without_custom_objects(tmp_path):

@@ -1,0 +1,201 @@
+"""Batches of pairs of texts, filled with tokens rather than with a number of pairs.
+
+Nothing is dropped or padded silently: `PairBatches.report` and `PairBatches.statistics` count it.
+"""
+
+import dataclasses
+import itertools
+import logging
+from collections.abc import Iterable, Iterator
+from typing import Any, Self
+
+import numpy as np
+import tensorflow as tf
+
+from keras_transformers.data.batching import Batches
+from keras_transformers.data.translation.encoded_pairs import EncodedPairs, cut_anew, encode_pairs
+from keras_transformers.data.translation.parallel_text import Pair
+from keras_transformers.data.translation.token_batches import Batch, best_limits, plan_batches
+
+__all__ = ["PairBatches"]
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclasses.dataclass(frozen=True)
+class Statistics:
+    """What batching did in one epoch, both sides together."""
+
+    num_pairs: int
+    num_batches: int
+    num_shapes: int
+    num_positions: int
+    num_padding: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.num_pairs} pairs in {self.num_batches} batches of {self.num_shapes} shapes, "
+            f"{100 * self.num_padding / self.num_positions:.1f}% of {self.num_positions} "
+            "positions are padding"
+        )
+
+
+class PairBatches(Batches):
+    """Batches of (inputs, targets, weights) that teach a model to translate.
+
+    Texts are tokenized once, when the batches are made. Pairs of about the same length share a
+    batch, so that little is padded. A batch is a tuple of
+
+    - inputs: `source_token_ids` int32 (batch, source), each row with the end token, and
+      `target_token_ids` int32 (batch, target), what the decoder reads, each row from the start
+      token on; both filled up with the padding token.
+    - targets: int32 (batch, target), the token that follows each of `target_token_ids`, so each row
+      ends with the end token.
+    - weights: float32 (batch, target), 1 at real tokens and 0 at padding.
+
+    Shuffled batches come epoch after epoch without end, in an order that depends on the seed and
+    the epoch's number alone. With `bpe_dropout` epochs may differ by a few batches; what is left of
+    one starts the next. Batches in order are sorted by length.
+
+    Args:
+        pairs: (source, target) texts.
+        pipeline: a `pipelines.Translator`, for its tokenizers and its `max_sequence_length`: longer
+            pairs are dropped.
+        batch_tokens: positions of a batch at most, source and target together, padding included.
+            (The paper: about 50,000. What fairseq calls max-tokens counts one side: half of it.)
+        accumulate: so many batches make one, for gradients that accumulate.
+        shuffle: whether to shuffle, anew in each epoch.
+        seed: of the order, and of `bpe_dropout`.
+        bpe_dropout: cuts both sides into other tokens in each epoch: the probability of leaving out
+            a merge (the paper: 0.1).
+        num_shapes: None pads each batch to its longest source and target. A number bounds how many
+            shapes there are, for XLA and TPUs, by classes of length chosen to pad least; a batch
+            may then end with empty rows, all of weight 0. With 1 the dataset's type is static.
+
+    Attributes:
+        pairs: as token ids.
+        report: what encoding kept and dropped.
+        statistics: of the first epoch.
+
+    Raises:
+        ValueError: there are no pairs, one pair takes more than `batch_tokens`, or an option is out
+            of its range.
+    """
+
+    def __init__(
+        self,
+        pairs: Iterable[Pair],
+        pipeline: Any,
+        *,
+        batch_tokens: int,
+        accumulate: int = 1,
+        shuffle: bool = True,
+        seed: int = 0,
+        bpe_dropout: float = 0.0,
+        num_shapes: int | None = None,
+    ) -> None:
+        tokenizers = (pipeline.tokenizer, pipeline.target_tokenizer)
+        encoded = encode_pairs(pairs, *tokenizers, max_sequence_length=pipeline.max_sequence_length)
+        self.pipeline = pipeline
+        self.pairs = encoded
+        self.report = encoded.report
+        self.shuffle = shuffle
+        self.seed = seed
+        self.num_shapes = num_shapes
+        self._part_tokens = batch_tokens
+        self._batch_tokens = batch_tokens * accumulate
+        self._of_epoch = lambda epoch: encoded
+        if bpe_dropout:
+            vocabularies = (tokenizer.vocabulary for tokenizer in tokenizers)
+            self._of_epoch = cut_anew(encoded, *vocabularies, dropout=bpe_dropout, seed=seed)
+        first = self._of_epoch(0)
+        if not len(first):
+            raise ValueError(f"no pairs to make batches of: {first.report}")
+        self._shape_lengths = None
+        if num_shapes is not None:
+            longest = np.maximum(first.source.lengths, first.target.lengths - 1)
+            self._shape_lengths = best_limits(longest, num_shapes)
+            if bpe_dropout:  # another epoch may have a longer pair
+                self._shape_lengths[-1] = pipeline.max_sequence_length
+        plan = self._plan(0)
+        self.statistics = _statistics(first, plan)
+        self.num_rows = len(encoded)
+        self.mean_lengths = {
+            "source_token_ids": self.report.num_source_tokens / len(encoded),
+            "target_token_ids": self.report.num_target_tokens / len(encoded),
+        }
+        static = plan[0] if num_shapes == 1 else None  # all batches have its shape
+        rows = static.num_rows if static else None
+        source = tf.TensorSpec((rows, static.source_length if static else None), tf.int32)
+        target = tf.TensorSpec((rows, static.target_length if static else None), tf.int32)
+        inputs = {"source_token_ids": source, "target_token_ids": target}
+        self._signature = (inputs, target, tf.TensorSpec(target.shape, tf.float32))
+        is_dropped = self.report.num_empty or self.report.num_too_long
+        level = logging.WARNING if is_dropped else logging.INFO
+        _logger.log(level, "%s; %s", self.report, self.statistics)
+
+    def __len__(self) -> int:
+        return self.statistics.num_batches
+
+    def dataset(self, *, skip: int = 0) -> tf.data.Dataset:
+        """The batches: endless where they are shuffled, else one pass."""
+
+        def batches() -> Iterator[Any]:
+            remaining = skip
+            for epoch in itertools.count() if self.shuffle else range(1):
+                pairs, plan = self._of_epoch(epoch), self._plan(epoch)
+                for batch in plan[remaining:]:
+                    yield batch_arrays(pairs, batch, self.pipeline.tokenizer)
+                remaining = max(0, remaining - len(plan))
+
+        dataset = tf.data.Dataset.from_generator(batches, output_signature=self._signature)
+        if not self.shuffle:
+            count = max(0, len(self) - skip)
+            dataset = dataset.apply(tf.data.experimental.assert_cardinality(count))
+        return dataset.prefetch(tf.data.AUTOTUNE)
+
+    def of(self, examples: Iterable[Pair]) -> Self:
+        """Batches of other pairs, made the same way but in order, and cut into the usual tokens."""
+        return type(self)(
+            examples,
+            self.pipeline,
+            batch_tokens=self._part_tokens,
+            shuffle=False,
+            num_shapes=self.num_shapes,
+        )
+
+    def _plan(self, epoch: int) -> list[Batch]:
+        pairs = self._of_epoch(epoch)
+        return plan_batches(
+            pairs.source.lengths,
+            pairs.target.lengths - 1,
+            batch_tokens=self._batch_tokens,
+            seed=(self.seed, epoch) if self.shuffle else None,
+            shape_lengths=self._shape_lengths,
+        )
+
+
+def batch_arrays(
+    pairs: EncodedPairs, batch: Batch, tokenizer: Any
+) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
+    """The arrays of one batch, as in `PairBatches`; `tokenizer` has the ids of special tokens."""
+    pad = tokenizer.pad_token_id
+    rows, size = batch.indices, batch.num_rows
+    source = pairs.source.select(rows).to_padded(size, batch.source_length, pad)
+    target = pairs.target.select(rows).to_padded(size, batch.target_length + 1, pad)
+    targets = target[:, 1:]
+    is_token = targets != pad
+    # The end token is predicted, not read: the decoder's input ends one token earlier.
+    target = np.where(is_token, target[:, :-1], pad)
+    # Empty rows get one token on each side, so that attention finds no row without any.
+    source[len(rows) :, 0] = tokenizer.end_token_id
+    target[len(rows) :, 0] = tokenizer.start_token_id
+    inputs = {"source_token_ids": source, "target_token_ids": target}
+    return inputs, targets, is_token.astype(np.float32)
+
+
+def _statistics(pairs: EncodedPairs, plan: list[Batch]) -> Statistics:
+    positions = sum(batch.num_positions for batch in plan)
+    tokens = int(pairs.source.lengths.sum() + pairs.target.lengths.sum()) - len(pairs)
+    shapes = {(batch.num_rows, batch.source_length, batch.target_length) for batch in plan}
+    return Statistics(len(pairs), len(plan), len(shapes), positions, positions - tokens)

@@ -1,0 +1,110 @@
+"""Which positions of a sequence are real, and which may see which."""
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_transformers.layers.dense import PACKAGE
+
+__all__ = ["CharacterMask", "DocumentMask", "DocumentPositions", "PaddingMask"]
+
+# Replaces the score of what is masked. It is finite, so that a row in which everything is masked
+# still softmaxes to numbers and no gradient is NaN; exp(-1e9 - max) is exactly 0.
+MASKED_SCORE = -1e9
+
+
+@keras.saving.register_keras_serializable(PACKAGE)
+class PaddingMask(keras.layers.Layer):
+    """Turns token ids into a padding mask: True at real tokens.
+
+    Args:
+        pad_token_id: the id that fills up rows.
+    """
+
+    def __init__(self, pad_token_id: int = 0, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.pad_token_id = pad_token_id
+
+    def call(self, token_ids: Any) -> Any:
+        """Maps (batch, length) ids to (batch, length) booleans."""
+        return ops.not_equal(token_ids, self.pad_token_id)
+
+    def compute_output_spec(self, token_ids: Any) -> Any:
+        """Shape and dtype of `call`'s result."""
+        return keras.KerasTensor(token_ids.shape, dtype="bool")
+
+    def get_config(self) -> dict[str, Any]:
+        """The constructor's arguments."""
+        return super().get_config() | {"pad_token_id": self.pad_token_id}
+
+
+@keras.saving.register_keras_serializable(PACKAGE)
+class CharacterMask(keras.layers.Layer):
+    """Turns character ids into a padding mask: a token is real if any of its ids is above 0."""
+
+    def call(self, character_ids: Any) -> Any:
+        """Maps (batch, tokens, characters) ids to (batch, tokens) booleans."""
+        return ops.any(character_ids > 0, axis=-1)
+
+    def compute_output_spec(self, character_ids: Any) -> Any:
+        """Shape and dtype of `call`'s result."""
+        return keras.KerasTensor(character_ids.shape[:-1], dtype="bool")
+
+
+@keras.saving.register_keras_serializable(PACKAGE)
+class DocumentMask(keras.layers.Layer):
+    """Keeps documents that are packed into one row from seeing each other.
+
+    Example:
+        >>> DocumentMask()(keras.ops.array([[0, 0, 1]])).numpy().astype(int)
+        array([[[1, 1, 0],
+                [1, 1, 0],
+                [0, 0, 1]]])
+    """
+
+    def call(self, document_ids: Any) -> Any:
+        """Maps ids (batch, length) to (batch, query, key), True within the same document."""
+        return ops.equal(document_ids[:, :, None], document_ids[:, None, :])
+
+    def compute_output_spec(self, document_ids: Any) -> Any:
+        """Shape and dtype of `call`'s result."""
+        batch, length = document_ids.shape
+        return keras.KerasTensor((batch, length, length), dtype="bool")
+
+
+@keras.saving.register_keras_serializable(PACKAGE)
+class DocumentPositions(keras.layers.Layer):
+    """Counts positions from the start of each document.
+
+    Example:
+        >>> DocumentPositions()(DocumentMask()(keras.ops.array([[0, 0, 1]]))).numpy()
+        array([[0, 1, 0]], dtype=int32)
+    """
+
+    def call(self, document_mask: Any) -> Any:
+        """Maps a `DocumentMask`'s output (batch, length, length) to int32 (batch, length)."""
+        places = ops.arange(ops.shape(document_mask)[1])
+        before = ops.logical_and(document_mask, places[None, None, :] < places[None, :, None])
+        return ops.sum(ops.cast(before, "int32"), axis=-1)
+
+    def compute_output_spec(self, document_mask: Any) -> Any:
+        """Shape and dtype of `call`'s result."""
+        return keras.KerasTensor(document_mask.shape[:2], dtype="int32")
+
+
+def causal_attention_mask(length: Any) -> Any:
+    """Lets position i attend to positions 0 to i: (1, length, length), True where it may."""
+    positions = ops.arange(length)
+    return (positions[None, :] <= positions[:, None])[None]
+
+
+def with_causal_mask(attention_mask: Any, length: Any) -> Any:
+    """Combines the causal mask (1, length, length) with `attention_mask` (rank 2 or 3, or None)."""
+    causal = causal_attention_mask(length)
+    if attention_mask is None:
+        return causal
+    attention_mask = ops.cast(attention_mask, "bool")
+    if len(attention_mask.shape) == 2:  # (batch, key) to (batch, 1, key)
+        attention_mask = attention_mask[:, None, :]
+    return ops.logical_and(causal, attention_mask)

@@ -1,0 +1,47 @@
+"""The table of every registered model, docs/models.md: `python -m keras_transformers.models.table`.
+
+`make docs-tables` writes the file, and a test holds it to the registry.
+"""
+
+from keras_transformers.models.entry import Entry
+from keras_transformers.models.registry import all_entries
+
+_INTRODUCTION = """\
+# Every model, counted
+
+`keras_transformers.NAME()` or `create_model("NAME")` builds a model with random weights. The counts
+are exact: the tests compute each of them by arithmetic and build the models. They hold for the
+default sizes, without a head; tied weights count once. For other sizes,
+`keras-transformers summary NAME --vocabulary-size V` prints the account layer by layer.
+
+Sizes: V tokens, P positions, H width, I inner width of the feed-forward networks, E width of the
+embeddings, D width of the LSTMs, F filters. "Paper's figure" is the count that the paper prints; a
+note says why it differs from the exact one. Written by `make docs-tables`.
+
+| model | family | sizes | parameters | paper's figure | paper |
+|---|---|---|--:|--:|---|
+"""
+
+
+def models_page() -> str:
+    """The text of docs/models.md: an introduction, a row for every model, and the notes."""
+    entries = all_entries().values()
+    notes = list(dict.fromkeys(entry.paper_note for entry in entries if entry.paper_note))
+    rows = [_row(entry, notes) for entry in entries]
+    footnotes = [f"{number}. {note[0].upper()}{note[1:]}." for number, note in enumerate(notes, 1)]
+    return "\n".join([_INTRODUCTION + "\n".join(rows), "", "Notes:", "", *footnotes, ""])
+
+
+def _row(entry: Entry, notes: list[str]) -> str:
+    sizes = ", ".join(f"{letter} {value:,}" for letter, value in entry.symbols.items())
+    figure = entry.paper_figure or "-"
+    if entry.paper_note:
+        figure += f" (note {notes.index(entry.paper_note) + 1})"
+    citation, _, address = entry.paper.rpartition(", ")
+    family = entry.factory.__module__.rpartition(".")[2]
+    cells = (f"`{entry.name}`", family, sizes, f"{entry.num_parameters:,}", figure)
+    return f"| {' | '.join(cells)} | [{citation}]({address}) |"
+
+
+if __name__ == "__main__":
+    print(models_page(), end="")

@@ -1,0 +1,109 @@
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from checks import round_trip, same_outputs
+
+from keras_transformers import layers
+from keras_transformers.layers import RowEmbedding
+
+HIDDEN = np.random.default_rng(1).normal(size=(2, 5, 8)).astype("float32")
+
+
+def test_token_embedding_projects_back_with_its_own_matrix():
+    layer = layers.TokenEmbedding(10, 8, scale=8**0.5)
+    ids = np.array([[1, 2, 9]])
+    vectors = layer(ids)
+    matrix = np.asarray(layer.embeddings)
+    np.testing.assert_allclose(vectors, matrix[ids] * np.float32(8**0.5), rtol=1e-6)
+    logits = layer(HIDDEN, reverse=True)
+    np.testing.assert_allclose(logits, HIDDEN @ matrix.T, atol=1e-5)
+    assert layer.count_params() == 80
+
+
+def test_logits_of_a_half_precision_embedding_are_float32():
+    layer = layers.TokenEmbedding(10, 8, dtype="mixed_bfloat16")
+    assert layer(np.array([[1]])).dtype == "bfloat16"
+    assert layer(HIDDEN, reverse=True).dtype == "float32"
+
+
+def test_sinusoids_are_the_papers():
+    layer = layers.SinusoidalPositionEmbedding(64)
+    table = layer(np.zeros((1, 50, 8), "float32"))[0].numpy()
+    for position in (0, 1, 7, 49):
+        for i in range(4):
+            angle = position / 10000 ** (2 * i / 8)
+            np.testing.assert_allclose(
+                table[position, 2 * i : 2 * i + 2], [np.sin(angle), np.cos(angle)], atol=1e-6
+            )
+
+
+@pytest.mark.parametrize("name", ["PositionEmbedding", "SinusoidalPositionEmbedding"])
+def test_positions_start_where_told_and_end_with_an_error(name):
+    layer = getattr(layers, name)(6)
+    all_rows = layer(np.zeros((1, 6, 8), "float32")).numpy()
+    later = layer(np.zeros((2, 2, 8), "float32"), start_index=3).numpy()
+    np.testing.assert_array_equal(later[1], all_rows[0, 3:5])
+    with pytest.raises(ValueError, match="sequence length 7 is beyond the 6 positions"):
+        layer(np.zeros((1, 7, 8), "float32"))
+
+
+@pytest.mark.parametrize("name", ["PositionEmbedding", "IndexedPositionEmbedding"])
+def test_positions_may_start_at_a_later_row(name, tmp_path):
+    """RoBERTa: rows 0 and 1 are never used, and its 514 rows hold 512 tokens."""
+    layer = getattr(layers, name)(6, first_position=2)
+    all_rows = layer(np.zeros((1, 6, 8), "float32")).numpy()
+    assert layer.count_params() == (2 + 6) * 8
+    np.testing.assert_array_equal(all_rows[0], np.asarray(layer.embeddings)[2:])
+    later = layer(np.zeros((2, 2, 8), "float32"), start_index=3).numpy()
+    np.testing.assert_array_equal(later[1], all_rows[0, 3:5])
+    with pytest.raises(ValueError, match="sequence length 7 is beyond the 6 positions"):
+        layer(np.zeros((1, 7, 8), "float32"))
+    inputs = keras.Input((None, 8))
+    model = keras.Model(inputs, layer(inputs))
+    vectors = np.ones((1, 4, 8), "float32")
+    same_outputs(model(vectors), round_trip(model, tmp_path)(vectors))
+
+
+def test_given_positions_count_from_the_first_one():
+    layer = layers.IndexedPositionEmbedding(6, first_position=2)
+    zeros = np.zeros((1, 3, 8), "float32")
+    in_order = layer(zeros).numpy()
+    found = layer(zeros, positions=np.array([[2, 0, 1]])).numpy()
+    np.testing.assert_array_equal(found, in_order[:, [2, 0, 1]])
+
+
+def test_row_embedding_is_keras_embedding():
+    ids = np.array([[1, 4, 1], [0, 2, 2]])
+    ours, keras_own = RowEmbedding(5, 3), keras.layers.Embedding(5, 3)
+    expected = keras_own(ids)
+    ours.build()
+    ours.set_weights(keras_own.get_weights())
+    np.testing.assert_array_equal(ours(ids), expected)
+    again = RowEmbedding.from_config(ours.get_config())
+    assert (again.input_dim, again.output_dim) == (5, 3)
+
+
+def test_the_gradient_has_a_slice_for_each_id_and_sgd_moves_those_rows_alone():
+    layer = RowEmbedding(1000, 2, embeddings_initializer="zeros")
+    ids = tf.constant([[7, 7, 3]])
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(layer(ids) * [1.0, 2.0])
+    gradients = tape.gradient(loss, layer.trainable_weights)
+    assert isinstance(gradients[0], tf.IndexedSlices)
+    assert gradients[0].indices.numpy().tolist() == [7, 7, 3]
+    keras.optimizers.SGD(0.5).apply(gradients, layer.trainable_weights)
+    (rows,) = layer.get_weights()
+    assert rows[7].tolist() == [-1.0, -2.0]
+    assert rows[3].tolist() == [-0.5, -1.0]
+    assert np.count_nonzero(rows.any(axis=1)) == 2
+
+
+def test_the_matrix_is_never_read_as_a_whole():
+    """A step that moves rows in place makes TensorFlow copy the matrix for each such read."""
+    layer = RowEmbedding(1000, 2)
+    layer.build()
+    graph = tf.function(layer).get_concrete_function(tf.TensorSpec([None, None], tf.int32)).graph
+    found = [operation.type for operation in graph.get_operations()]
+    assert "ResourceGather" in found
+    assert "ReadVariableOp" not in found

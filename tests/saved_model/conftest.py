@@ -1,0 +1,20 @@
+"""What the tests of exports share: an export of the tiny classifier."""
+
+from pathlib import Path
+
+import pytest
+import tiny
+
+import keras_transformers as kt
+
+
+@pytest.fixture(scope="session")
+def classify():
+    """The pipeline of `exported`."""
+    return tiny.pipeline("classification")
+
+
+@pytest.fixture(scope="session")
+def exported(classify, tmp_path_factory) -> Path:
+    """A checked export of one-text classification: read only."""
+    return kt.export(classify, tmp_path_factory.mktemp("base"))

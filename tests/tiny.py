@@ -1,0 +1,194 @@
+"""A tiny pipeline of each task, weights far from zero: for tests of what holds for all of them.
+
+Pipelines and their exports are made once, when a test first asks for one.
+"""
+
+import functools
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import keras
+import numpy as np
+
+import keras_transformers as kt
+from keras_transformers.models import heads
+from keras_transformers.models.bert import bert
+from keras_transformers.models.elmo import elmo
+from keras_transformers.models.gpt import gpt
+from keras_transformers.models.transformer import transformer
+from keras_transformers.models.vit import vit
+from keras_transformers.pipelines.base import Pipeline
+from keras_transformers.tokenizers import (
+    BytePairTokenizer,
+    SentencePieceTokenizer,
+    WordPieceTokenizer,
+)
+
+VOCABULARY = (
+    *("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"),
+    *("a", "film", "good", "bad", "long", "very", "##s", ".", "!"),
+)
+LINES = ["a small dog runs", "two dogs are near the shore", "ein kleiner Hund läuft"] * 3
+
+
+def lively(model: keras.Model, seed: int = 3) -> keras.Model:
+    """The model with weights far from zero, the same ones every time: every input matters."""
+    random = np.random.default_rng(seed)
+    for variable in model.trainable_variables:
+        if len(variable.shape) > 1:
+            variable.assign(random.normal(0.0, 0.5, variable.shape))
+        else:  # the vectors start at 0 or 1
+            variable.assign_add(random.normal(0.0, 0.1, variable.shape))
+    return model
+
+
+def encoder(vocabulary_size: int = len(VOCABULARY)) -> keras.Model:
+    """A BERT of one layer and 16 positions."""
+    return bert(
+        vocabulary_size=vocabulary_size,
+        num_layers=1,
+        num_heads=2,
+        hidden_dim=8,
+        max_sequence_length=16,
+    )
+
+
+@functools.cache
+def wordpiece() -> WordPieceTokenizer:
+    """The tokenizer of `VOCABULARY`."""
+    return WordPieceTokenizer(list(VOCABULARY))
+
+
+@functools.cache
+def byte_pairs() -> BytePairTokenizer:
+    """270 byte pairs of `LINES`."""
+    with tempfile.TemporaryDirectory() as folder:
+        return BytePairTokenizer.train(LINES, Path(folder, "vocabulary"), vocabulary_size=270)
+
+
+@functools.cache
+def sentence_pieces() -> SentencePieceTokenizer:
+    """290 sentence pieces of `LINES`."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "text").write_text("\n".join(LINES), "utf-8")
+        return SentencePieceTokenizer.train(
+            [Path(folder, "text")], Path(folder, "model"), vocabulary_size=290
+        )
+
+
+def _classifier() -> Pipeline:
+    model = lively(heads.classifier(encoder(), 2))
+    return kt.pipelines.TextClassifier(model, wordpiece(), ["negative", "positive"])
+
+
+def _regressor() -> Pipeline:
+    model = lively(heads.regressor(encoder()))
+    return kt.pipelines.TextRegressor(model, wordpiece(), pair=True)
+
+
+def _next_sentence_classifier() -> Pipeline:
+    return kt.pipelines.NextSentenceClassifier(lively(heads.pretrainer(encoder())), wordpiece())
+
+
+def _embedder() -> Pipeline:
+    return kt.pipelines.Embedder(lively(encoder()), wordpiece())
+
+
+def _mask_filler() -> Pipeline:
+    return kt.pipelines.MaskFiller(lively(heads.pretrainer(encoder())), wordpiece(), top_k=3)
+
+
+def _tagger() -> Pipeline:
+    model = lively(heads.tagger(encoder(), 3))
+    return kt.pipelines.Tagger(model, wordpiece(), ["O", "B-X", "I-X"])
+
+
+def _question_answerer() -> Pipeline:
+    return kt.pipelines.QuestionAnswerer(
+        lively(heads.span_extractor(encoder())),
+        wordpiece(),
+        max_sequence_length=16,
+        doc_stride=3,
+        max_question_length=4,
+    )
+
+
+def _translator() -> Pipeline:
+    tokenizer = sentence_pieces()
+    model = transformer(
+        vocabulary_size=tokenizer.vocabulary_size,
+        num_encoder_layers=1,
+        num_decoder_layers=1,
+        num_heads=2,
+        hidden_dim=16,
+        intermediate_dim=16,
+        max_sequence_length=16,
+        norm_position="pre",
+    )
+    return kt.pipelines.Translator(lively(model), tokenizer, num_beams=3, extra_length=5)
+
+
+def _text_generator() -> Pipeline:
+    tokenizer = byte_pairs()
+    model = gpt(
+        vocabulary_size=tokenizer.vocabulary_size,
+        num_layers=1,
+        num_heads=2,
+        hidden_dim=16,
+        max_sequence_length=24,
+    )
+    return kt.pipelines.TextGenerator(lively(model), tokenizer, max_length=4)
+
+
+def _word_embedder() -> Pipeline:
+    model = elmo(
+        lstm_dim=10, projection_dim=6, num_highways=1, filters=[(1, 4), (3, 5)], character_dim=4
+    )
+    return kt.pipelines.WordEmbedder(lively(model))
+
+
+def _image_classifier() -> Pipeline:
+    from keras_transformers.pipelines.images import ImageDecoder
+
+    of_images = vit(patch_size=4, num_layers=1, num_heads=2, hidden_dim=8, image_size=(8, 12))
+    model = lively(heads.classifier(of_images, 2))
+    return kt.pipelines.ImageClassifier(model, ImageDecoder((8, 12)), ["a", "b"])
+
+
+_MAKERS: dict[str, Callable[[], Pipeline]] = {
+    "classification": _classifier,
+    "embedding": _embedder,
+    "fill_mask": _mask_filler,
+    "generation": _text_generator,
+    "image_classification": _image_classifier,
+    "next_sentence": _next_sentence_classifier,
+    "question_answering": _question_answerer,
+    "regression": _regressor,
+    "tagging": _tagger,
+    "translation": _translator,
+    "word_embedding": _word_embedder,
+}
+TASKS = tuple(_MAKERS)
+_exports = tempfile.TemporaryDirectory(prefix="tiny_exports-")
+
+
+@functools.cache
+def pipeline(task: str) -> Pipeline:
+    """The tiny pipeline of a task, one of `TASKS`: do not change its weights."""
+    return _MAKERS[task]()
+
+
+def export_tiny(task: str, base: Path) -> Path:
+    """Exports the tiny pipeline of a task to `base`; not checked.
+
+    Returns:
+        The version folder.
+    """
+    return kt.export(pipeline(task), base, check=False)
+
+
+@functools.cache
+def exported(task: str) -> Path:
+    """The version folder of one export of the tiny pipeline, for all tests: read only."""
+    return export_tiny(task, Path(_exports.name, task))
