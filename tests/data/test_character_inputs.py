@@ -6,15 +6,10 @@ import pytest
 import tensorflow as tf
 
 import keras_transformers as kt
-from keras_transformers.data.language_models.character_inputs import (
-    CharacterInputs,
-    labels_of_words,
-    word_batches,
-)
-from keras_transformers.data.text import classification
-from keras_transformers.data.text.conll import Sentences
-from keras_transformers.data.text.examples import Examples
+from keras_transformers.data.language_models import CharacterInputs, WordBatches
+from keras_transformers.data.text import Examples, Sentences, TextBatches
 from keras_transformers.models.elmo import elmo, features
+from keras_transformers.runs import outputs_of
 from keras_transformers.tokenizers.characters import CharacterTokenizer
 from keras_transformers.training.losses import TokenCrossentropy
 
@@ -29,6 +24,7 @@ TEXTS = ["a good film", "bad", "", "good " * 9, "a bad bad film"]
 def encoder():
     keras.utils.set_random_seed(1)
     model = elmo(
+        num_layers=1,
         lstm_dim=8,
         projection_dim=6,
         num_highways=1,
@@ -39,16 +35,20 @@ def encoder():
     return features(model, dropout=0.0, freeze=False)
 
 
+def word_batches(sentences=SENTENCES, **options):
+    return WordBatches(sentences, LABELS, max_characters=12, **options)
+
+
 def spelled(words):
     ids = CharacterTokenizer(max_characters=12).encode(tf.ragged.constant([words], dtype=tf.string))
     return ids[0].numpy()
 
 
 def test_sentences_keep_their_words_labels_and_length():
-    batches = list(word_batches(SENTENCES, LABELS, batch_size=2, max_characters=12))
+    batches = word_batches(batch_size=2, shuffle=False)
     rows = [
         (inputs["character_ids"][i].numpy(), targets["logits"][i].numpy(), w["logits"][i].numpy())
-        for inputs, targets, w in batches
+        for inputs, targets, w in batches.dataset()
         for i in range(len(inputs["character_ids"]))
     ]
     for (characters, targets, weights), words, labels in zip(
@@ -60,15 +60,13 @@ def test_sentences_keep_their_words_labels_and_length():
         assert [LABELS[i] for i in targets[:length]] == labels
         assert weights.tolist() == [1.0] * length + [0.0] * (len(weights) - length)
         assert len(weights) == len(characters) - 2
-    only_inputs = list(word_batches(SENTENCES, None, batch_size=2, max_characters=12))
-    assert set(only_inputs[0]) == {"character_ids"}
+    only_inputs = next(iter(batches.of(Sentences(SENTENCES.words)).dataset()))
+    assert set(only_inputs) == {"character_ids"}
 
 
 def test_shuffled_sentences_keep_their_labels():
     seen = []
-    for inputs, targets, _ in word_batches(
-        SENTENCES, LABELS, batch_size=1, max_characters=12, shuffle=True, seed=3
-    ):
+    for inputs, targets, _ in word_batches(batch_size=1, seed=3).dataset().take(3):
         row = [np.array_equal(inputs["character_ids"][0], spelled(w)) for w in SENTENCES.words]
         seen.append(row.index(True))
         assert [LABELS[i] for i in targets["logits"][0]] == SENTENCES.labels[row.index(True)]
@@ -77,14 +75,11 @@ def test_shuffled_sentences_keep_their_labels():
 
 def test_a_tagger_on_elmo_learns_a_toy_task():
     model = kt.heads.tagger(encoder(), len(LABELS), dropout=0.0)
-    model.compile(keras.optimizers.Adam(0.03), loss={"logits": TokenCrossentropy()})
-    batches = word_batches(SENTENCES, LABELS, batch_size=3, max_characters=12)
-    first, *_, last = model.fit(batches, epochs=30, verbose=0).history["loss"]
+    model.compile(keras.optimizers.Adam(0.05), loss={"logits": TokenCrossentropy()})
+    batches = word_batches(batch_size=3, shuffle=False)
+    first, *_, last = model.fit(batches.dataset(), epochs=20, verbose=0).history["loss"]
     assert last < 0.3 * first
-    outputs = map(
-        model.predict_on_batch, word_batches(SENTENCES, None, batch_size=2, max_characters=12)
-    )
-    assert labels_of_words(SENTENCES, outputs, LABELS) == SENTENCES.labels
+    assert batches.word_labels(outputs_of(model, batches)) == SENTENCES.labels
 
 
 def test_a_classifier_on_elmo_learns_a_toy_task():
@@ -93,45 +88,41 @@ def test_a_classifier_on_elmo_learns_a_toy_task():
         texts=["a good film", "good", "a bad film", "bad", "so good", "so bad"],
         labels=["yes", "yes", "no", "no", "yes", "no"],
     )
-    batches = classification.dataset(
-        examples,
-        CharacterInputs(max_characters=12),
-        ["no", "yes"],
-        batch_size=6,
-        max_sequence_length=16,
-    )
+    inputs = CharacterInputs(["no", "yes"], max_sequence_length=16, max_characters=12)
+    batches = TextBatches(examples, inputs, batch_size=6, shuffle=False)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile(keras.optimizers.Adam(0.03), loss={"logits": loss}, metrics=["accuracy"])
-    history = model.fit(batches, epochs=30, verbose=0).history
+    model.compile(keras.optimizers.Adam(0.05), loss={"logits": loss}, metrics=["accuracy"])
+    history = model.fit(batches.dataset(), epochs=20, verbose=0).history
     assert history["loss"][-1] < 0.5 * history["loss"][0]
     assert history["accuracy"][-1] == 1
 
 
 def test_long_texts_lose_their_end_and_are_counted():
-    inputs = CharacterInputs(max_characters=12)
-    texts = tf.constant(TEXTS)
-    assert inputs.lengths(texts).numpy().tolist() == [5, 3, 2, 11, 6]
-    found = inputs(texts, max_sequence_length=6)["character_ids"].numpy()
+    inputs = CharacterInputs(["x"], max_sequence_length=6, max_characters=12)
+    words = inputs.tokenize(tf.constant(TEXTS))
+    assert inputs.lengths(words).numpy().tolist() == [5, 3, 2, 11, 6]
+    found = inputs.pack(words)["character_ids"].numpy()
     assert found.shape == (5, 6, 12)
     np.testing.assert_array_equal(found[3], spelled(["good"] * 4))
     np.testing.assert_array_equal(found[2][:2], spelled([])[:2])
     examples = Examples(texts=TEXTS, labels=["x"] * 5)
-    counts = classification.statistics(examples, inputs, batch_size=5, max_sequence_length=6)
-    assert counts.num_trimmed == 1
+    batches = TextBatches(examples, inputs, batch_size=5, shuffle=False)
+    assert batches.statistics.num_trimmed == 1
+    ((packed, _),) = batches.dataset()
+    np.testing.assert_array_equal(packed["character_ids"], found)
 
 
 def test_what_cannot_be_is_refused():
-    inputs = CharacterInputs()
+    inputs = CharacterInputs(["x"], max_sequence_length=9)
+    pairs = Examples(["a"], ["b"], ["x"])
     with pytest.raises(ValueError, match="ELMo reads one text at a time"):
-        inputs(["a"], ["b"], max_sequence_length=9)
+        TextBatches(pairs, inputs, batch_size=1)
     with pytest.raises(ValueError, match="max_sequence_length=2: two markers and a word take 3"):
-        inputs(["a"], max_sequence_length=2)
+        CharacterInputs(["x"], max_sequence_length=2)
     with pytest.raises(ValueError, match="no sentences"):
-        word_batches(Sentences([], []), LABELS, batch_size=1)
+        word_batches(Sentences([], []), batch_size=1)
     with pytest.raises(ValueError, match=r"unknown labels \['B-L'\], expected \['O', 'B-P'\]"):
-        word_batches(SENTENCES, LABELS[:2], batch_size=1)
-    with pytest.raises(ValueError, match="without labels cannot be targets"):
-        word_batches(Sentences([["a"]]), LABELS, batch_size=1)
+        WordBatches(SENTENCES, LABELS[:2], batch_size=1)
     for logits in (np.zeros((2, 5, 3)), np.zeros((3, 4, 3))):
         with pytest.raises(ValueError, match="expected those of all sentences in order"):
-            labels_of_words(SENTENCES, [{"logits": logits}], LABELS)
+            word_batches(batch_size=3).word_labels([{"logits": logits}])

@@ -10,10 +10,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
+from pipelines_without_models import Reader
 
-from keras_transformers.data.text import classification
-from keras_transformers.data.text.cleaning import deduplicate, overlap, split
-from keras_transformers.data.text.examples import Examples, label_set, load
+from keras_transformers.data.text import (
+    Examples,
+    TextBatches,
+    deduplicate,
+    label_set,
+    load,
+    overlap,
+    split,
+)
+from keras_transformers.data.text.classification import label_ids
 from keras_transformers.files import read_lines
 
 ROOT = Path(__file__).parents[2]
@@ -22,11 +30,15 @@ ROOT = Path(__file__).parents[2]
 class WordTokenizer:
     """A token is a word, its id its length; [CLS] and [SEP] are 101 and 102."""
 
-    def __call__(self, text, text_b=None, *, max_sequence_length):
+    def tokenize(self, text):
         words = tf.strings.split(text)
-        if text_b is not None:
-            words = tf.concat([words, tf.strings.split(text_b)], axis=1)
-        ids = tf.cast(tf.strings.length(words), tf.int32)[:, : max_sequence_length - 2]
+        return words.with_values(tf.strings.length(words.values))
+
+    def num_special_tokens(self, num_segments):
+        return 2
+
+    def pack(self, segments, *, max_sequence_length):
+        ids = tf.concat(segments, axis=1)[:, : max_sequence_length - 2]
         ends = tf.ones([ids.nrows(), 1], tf.int32)
         packed = tf.concat([101 * ends, ids, 102 * ends], axis=1)
         token_ids = packed.to_tensor()
@@ -36,11 +48,10 @@ class WordTokenizer:
             "padding_mask": tf.sequence_mask(packed.row_lengths(), tf.shape(token_ids)[1]),
         }
 
-    def lengths(self, text, text_b=None):
-        count = tf.strings.split(text).row_lengths() + 2
-        if text_b is not None:
-            count += tf.strings.split(text_b).row_lengths()
-        return tf.cast(count, tf.int32)
+
+def text_batches(examples, labels, *, length, **options):
+    reader = Reader(WordTokenizer(), max_sequence_length=length, labels=labels)
+    return TextBatches(examples, reader, **options)
 
 
 def write(path, text, encoding="utf-8"):
@@ -286,21 +297,21 @@ def long_and_short(count=1001):
     return Examples(texts, labels=[str(i % 2) for i in range(count)])
 
 
-def batches(data):
-    return [(inputs["token_ids"].numpy(), target["logits"].numpy()) for inputs, target in data]
+def batches(data, count=None):
+    elements = data.dataset().take(len(data) if count is None else count)
+    return [(inputs["token_ids"].numpy(), target["logits"].numpy()) for inputs, target in elements]
 
 
 def test_unshuffled_batches_keep_the_order_and_pad_to_their_longest():
     examples = Examples(["a bb", "ccc", "", "d d d d d"], labels=["y", "n", "n", "y"])
-    data = classification.dataset(
-        examples, WordTokenizer(), ["n", "y"], batch_size=2, max_sequence_length=5
-    )
+    data = text_batches(examples, ["n", "y"], batch_size=2, length=5, shuffle=False)
     (first, first_ids), (second, second_ids) = batches(data)
     assert first.tolist() == [[101, 1, 2, 102], [101, 3, 102, 0]]
     assert second.tolist() == [[101, 102, 0, 0, 0], [101, 1, 1, 1, 102]]
     assert (first_ids.tolist(), second_ids.tolist()) == ([1, 0], [0, 1])
-    assert len(data) == 2
-    inputs, target = data.element_spec
+    assert len(data) == len(list(data.dataset())) == 2
+    assert len(list(data.dataset(skip=1))) == 1
+    inputs, target = data.dataset().element_spec
     assert {key: spec.dtype for key, spec in inputs.items()} == {
         "token_ids": tf.int32,
         "segment_ids": tf.int32,
@@ -312,16 +323,9 @@ def test_unshuffled_batches_keep_the_order_and_pad_to_their_longest():
 def test_each_pass_sees_every_example_once_in_another_order():
     examples = long_and_short()
     numbers = Examples(examples.texts, labels=[str(i) for i in range(len(examples))])
-    data = classification.dataset(
-        numbers,
-        WordTokenizer(),
-        [str(i) for i in range(len(numbers))],
-        batch_size=16,
-        max_sequence_length=64,
-        shuffle=True,
-        seed=7,
-    )
-    passes = [[ids for _, ids in batches(data)] for _ in range(2)]
+    data = text_batches(numbers, numbers.labels, batch_size=16, length=64, seed=7)
+    both = [ids for _, ids in batches(data, 2 * len(data))]
+    passes = [both[: len(data)], both[len(data) :]]
     for ids in passes:
         assert len(ids) == len(data) == 63
         assert sorted(len(i) for i in ids) == [9] + [16] * 62
@@ -332,68 +336,58 @@ def test_each_pass_sees_every_example_once_in_another_order():
     assert {frozenset(i) for i in passes[0]}.isdisjoint({frozenset(i) for i in passes[1]})
 
 
-def test_the_shuffle_is_reproducible_and_repeats_as_passes_do():
+def test_the_shuffle_is_reproducible_and_skips_batches():
     def fresh(seed):
-        return classification.dataset(
-            long_and_short(100),
-            WordTokenizer(),
-            ["0", "1"],
-            batch_size=8,
-            max_sequence_length=64,
-            shuffle=True,
-            seed=seed,
-        )
+        return text_batches(long_and_short(100), ["0", "1"], batch_size=8, length=64, seed=seed)
 
     data = fresh(3)
-    two_passes = [tokens.tolist() for _ in range(2) for tokens, _ in batches(data)]
-    assert two_passes == [tokens.tolist() for tokens, _ in batches(fresh(3).repeat(2))]
-    assert two_passes[15:] == [
-        tokens.tolist() for tokens, _ in batches(fresh(3).repeat(2).skip(15))
-    ]
+    two_passes = [tokens.tolist() for tokens, _ in batches(data, 26)]
+    assert two_passes == [tokens.tolist() for tokens, _ in batches(fresh(3), 26)]
+    skipped = fresh(3).dataset(skip=15).take(11)
+    assert two_passes[15:] == [inputs["token_ids"].numpy().tolist() for inputs, _ in skipped]
     assert two_passes[:13] != [tokens.tolist() for tokens, _ in batches(fresh(4))]
 
 
-def test_statistics_count_what_dataset_trims_and_pads():
+def test_statistics_count_what_is_trimmed_and_padded():
     examples = long_and_short()
-    options = {"batch_size": 16, "max_sequence_length": 50}
     for shuffle in (False, True):
-        counted = classification.statistics(examples, WordTokenizer(), shuffle=shuffle, **options)
-        data = classification.dataset(
-            examples, WordTokenizer(), ["0", "1"], shuffle=shuffle, **options
-        )
-        masks = [inputs["padding_mask"].numpy() for inputs, _ in data]
+        data = text_batches(examples, ["0", "1"], batch_size=16, length=50, shuffle=shuffle)
+        counted = data.statistics
+        elements = data.dataset().take(len(data))
+        masks = [inputs["padding_mask"].numpy() for inputs, _ in elements]
         assert counted.num_tokens == sum(mask.sum() for mask in masks)
         padding = sum((~mask).sum() for mask in masks)
         if not shuffle:
-            assert counted.num_padding == padding
+            assert counted.num_padding == padding > 0.5 * counted.num_tokens
         assert counted.num_trimmed == sum(len(t.split()) + 2 > 50 for t in examples.texts) > 0
         assert abs(counted.num_padding - padding) < 0.02 * counted.num_tokens
     assert counted.num_padding < 0.05 * counted.num_tokens  # batches of about the same length
     assert f"{counted.num_trimmed} inputs trimmed" in str(counted)
-    plain = classification.statistics(examples, WordTokenizer(), **options)
-    assert plain.num_padding > 0.5 * plain.num_tokens
+
+
+def test_accumulated_batches_are_larger_in_training_only():
+    data = text_batches(long_and_short(100), ["0", "1"], batch_size=8, accumulate=3, length=64)
+    assert len(data) == 5
+    assert len(data.of(long_and_short(100))) == 13
 
 
 def test_pairs_and_unlabelled_examples():
     pairs = Examples(["a", "b b"], ["c", "d d d"])
-    data = classification.dataset(
-        pairs, WordTokenizer(), None, batch_size=2, max_sequence_length=16
-    )
-    (inputs,) = list(data)
+    (inputs,) = text_batches(pairs, ["0"], batch_size=2, length=16, shuffle=False).dataset()
     assert inputs["padding_mask"].numpy().sum(axis=1).tolist() == [4, 7]
 
 
 def test_bad_requests_are_refused():
-    def make(examples, labels):
-        return classification.dataset(
-            examples, WordTokenizer(), labels, batch_size=2, max_sequence_length=8
-        )
+    def make(examples, **options):
+        return text_batches(examples, ["0", "1"], length=8, **{"batch_size": 2} | options)
 
     with pytest.raises(ValueError, match="no examples"):
-        make(Examples([], labels=[]), ["0"])
+        make(Examples([], labels=[]))
     with pytest.raises(ValueError, match=r"unknown labels \['2'\]"):
-        make(Examples(["a"], labels=["2"]), ["0", "1"])
+        make(Examples(["a"], labels=["2"]))
     with pytest.raises(ValueError, match="without labels"):
-        make(Examples(["a"]), ["0", "1"])
+        label_ids(Examples(["a"]), ["0", "1"])
+    with pytest.raises(ValueError, match="batch_size is 0"):
+        make(Examples(["a"], labels=["1"]), batch_size=0)
     with pytest.raises(ValueError, match="1 labels for 2 texts"):
         Examples(["a", "b"], labels=["1"])

@@ -2,14 +2,24 @@
 
 import collections
 import gzip
+import itertools
 import zipfile
 
 import pytest
 import tensorflow as tf
+from pipelines_without_models import Reader
 
-from keras_transformers.data.text import glue, regression
-from keras_transformers.data.text.examples import Examples
-from keras_transformers.data.text.glue import load, load_rte_challenge, write_submission
+from keras_transformers.data.text import (
+    Examples,
+    ScoredTextBatches,
+    glue_file,
+    glue_task,
+    load_rte_challenge,
+    regression,
+    write_submission,
+)
+from keras_transformers.data.text.glue import TASKS
+from keras_transformers.data.text.glue import load_glue as load
 from keras_transformers.evaluation.glue import METRICS
 from keras_transformers.tokenizers import WordPieceTokenizer
 
@@ -54,7 +64,7 @@ def rows_of(name):
 @pytest.mark.parametrize("suffix", ["tsv", "tsv.gz"])
 def test_official_files(tmp_path, name, suffix):
     examples = load(name, write(tmp_path / f"train.{suffix}", *rows_of(name)))
-    task = glue.task(name)
+    task = glue_task(name)
     assert len(examples) == 2
     assert (examples.texts_b is None) == (task.text_b is None)
     expected = {
@@ -86,7 +96,7 @@ def test_test_files_have_no_labels(tmp_path, name):
     row = [str(i) for i in range(len(header))]
     examples = load(name, write(tmp_path / "test.tsv", header, row), labelled=False)
     assert examples.labels is None
-    assert examples.texts == [row[header.index(glue.task(name).text)]]
+    assert examples.texts == [row[header.index(glue_task(name).text)]]
     with pytest.raises(ValueError, match=r"test\.tsv:1: "):
         load(name, tmp_path / "test.tsv")
 
@@ -99,16 +109,16 @@ def test_columns_of_mnli_dev(tmp_path):
 
 
 def test_every_task_has_its_metrics_and_labels():
-    assert list(glue.TASKS)[:10] == [
+    assert list(TASKS)[:10] == [
         *("cola", "sst2", "mrpc", "qqp", "stsb", "mnli", "qnli", "rte", "wnli", "ax"),
     ]
-    for name, task in glue.TASKS.items():
+    for name, task in TASKS.items():
         assert task.name == name
         assert set(task.metrics) <= set(METRICS)
         assert task.is_regression == ("pearson" in task.metrics)
-    assert glue.task("mnli").labels == ("contradiction", "entailment", "neutral")
+    assert glue_task("mnli").labels == ("contradiction", "entailment", "neutral")
     with pytest.raises(ValueError, match="there is no task 'sst-2', there are cola, sst2"):
-        glue.task("sst-2")
+        glue_task("sst-2")
 
 
 @pytest.mark.parametrize(
@@ -159,12 +169,12 @@ def test_a_byte_order_mark_and_odd_lines(tmp_path):
 
 def test_where_the_files_are(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"CoLA/train\.tsv: no such file"):
-        glue.file_of("cola", tmp_path, "train")
+        glue_file("cola", tmp_path, "train")
     for folder, name in (("MNLI", "test_mismatched.tsv.gz"), ("diagnostic", "diagnostic.tsv")):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / name).touch()
-    assert glue.file_of("mnli", tmp_path, "test_mismatched").name == "test_mismatched.tsv.gz"
-    assert glue.file_of("ax", tmp_path, "test").name == "diagnostic.tsv"
+    assert glue_file("mnli", tmp_path, "test_mismatched").name == "test_mismatched.tsv.gz"
+    assert glue_file("ax", tmp_path, "test").name == "diagnostic.tsv"
 
 
 # --- files to submit -------------------------------------------------------------------------
@@ -191,15 +201,15 @@ def test_submissions(tmp_path):
 
 
 def test_names_of_submissions():
-    names = [glue.task(name).submission_name() for name in ("cola", "sst2", "stsb", "ax")]
+    names = [glue_task(name).submission_name() for name in ("cola", "sst2", "stsb", "ax")]
     assert names == ["CoLA.tsv", "SST-2.tsv", "STS-B.tsv", "AX.tsv"]
     parts = ("test_matched", "test_mismatched")
-    assert [glue.task("mnli").submission_name(part) for part in parts] == [
+    assert [glue_task("mnli").submission_name(part) for part in parts] == [
         "MNLI-m.tsv",
         "MNLI-mm.tsv",
     ]
     with pytest.raises(ValueError, match="part 'test', expected one of"):
-        glue.task("mnli").submission_name()
+        glue_task("mnli").submission_name()
 
 
 # --- the files at hand -----------------------------------------------------------------------
@@ -227,7 +237,7 @@ def test_the_pascal_challenges(data_dir):
     test = load_rte_challenge(path, files=["rte3_test"])
     assert len(test) == 800
     assert test.source.endswith("rte.zip[rte3_test]")
-    assert set(test.labels) == set(glue.task("rte").labels)
+    assert set(test.labels) == set(glue_task("rte").labels)
     assert train.texts[0].startswith("Crude oil for April delivery traded at $37.80 a barrel")
     with pytest.raises(ValueError, match=r"no rte/rte4\.xml in it"):
         load_rte_challenge(path, files=["rte4"])
@@ -260,27 +270,28 @@ def test_bad_challenges(tmp_path, xml, message):
 # --- scores as targets -----------------------------------------------------------------------
 
 
-def test_regression_batches():
+def test_batches_with_scores():
     tokenizer = WordPieceTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b"])
+    reader = Reader(tokenizer, max_sequence_length=8)
     examples = Examples(["a", "b", "a a", "b b"], ["b"] * 4, ["4.5", "0", "-1e0", "4.5"])
-    options = {"batch_size": 3, "max_sequence_length": 8}
-    batches = list(regression.dataset(examples, tokenizer, targets=True, **options))
+    shuffled = ScoredTextBatches(examples, reader, batch_size=3)
+    in_order = shuffled.of(examples)
+    batches = list(in_order.dataset())
     assert [y["score"].numpy().tolist() for _, y in batches] == [[4.5, 0.0, -1.0], [4.5]]
     assert {y["score"].dtype for _, y in batches} == {tf.float32}
-    shuffled = regression.dataset(examples, tokenizer, targets=True, shuffle=True, **options)
-    assert shuffled.cardinality() == 2
+    assert len(shuffled) == 2
+    passes = iter(shuffled.dataset())
     for _ in range(3):
         seen = {}
-        for inputs, targets in shuffled:
+        for inputs, targets in itertools.islice(passes, 2):
             for row, score in zip(
                 inputs["token_ids"].numpy(), targets["score"].numpy(), strict=True
             ):
                 seen[tuple(row[:4])] = float(score)
         assert seen == {(2, 5, 3, 6): 4.5, (2, 6, 3, 6): 0.0, (2, 5, 5, 3): -1.0, (2, 6, 6, 3): 4.5}
-    (inputs, _) = regression.dataset(examples, tokenizer, targets=False, **options)
+    (inputs, _) = in_order.of(Examples(examples.texts, examples.texts_b)).dataset()
     assert set(inputs) == {"token_ids", "segment_ids", "padding_mask"}
-    bad = Examples(["a", "b"], None, ["1", "inf"])
     with pytest.raises(ValueError, match="label 'inf', expected a finite number"):
-        regression.dataset(bad, tokenizer, targets=True, **options)
+        ScoredTextBatches(Examples(["a", "b"], None, ["1", "inf"]), reader, batch_size=3)
     with pytest.raises(ValueError, match="examples without labels"):
         regression.scores(Examples(["a"]))

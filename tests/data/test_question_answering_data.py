@@ -5,19 +5,25 @@ import logging
 import keras
 import numpy as np
 import pytest
+from pipelines_without_models import Reader
 
-from keras_transformers.data.text.answer_spans import (
+from keras_transformers.data.text import (
+    Answer,
+    QuestionBatches,
+    Questions,
+    answer_texts,
     answers_from_logits,
+    load_squad,
     null_differences,
-    texts,
 )
-from keras_transformers.data.text.question_answering import dataset, encode
-from keras_transformers.data.text.squad import Answer, Questions, load
-from keras_transformers.evaluation.squad import squad_scores as score
-from keras_transformers.tokenizers import WordPieceTokenizer
+from keras_transformers.evaluation import squad_scores
+from keras_transformers.runs import outputs_of
+from keras_transformers.tokenizers import WordPieceTokenizer, windows
 
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghijklmnopqrstuvwxyz.?"]
 VOCABULARY += [f"##{letter}" for letter in "abcdefghijklmnopqrstuvwxyz"]
+# Windows of four tokens beside the question "q?", two apart.
+NARROW = {"max_sequence_length": 9, "doc_stride": 2, "max_question_length": 4}
 
 
 @pytest.fixture(scope="module")
@@ -28,8 +34,20 @@ def tokenizer():
 # --- windows and targets ---------------------------------------------------------------------
 
 
+def batches_of(questions, tokenizer, *, targets=True, batch_size=8, **lengths):
+    """Batches in order."""
+    lengths = {
+        "max_sequence_length": 384,
+        "doc_stride": 128,
+        "max_question_length": 64,
+        "max_answer_length": 30,
+    } | lengths
+    reader = Reader(tokenizer, **lengths)
+    return QuestionBatches(questions, reader, batch_size=batch_size, shuffle=False, targets=targets)
+
+
 def located(context, *answers, text="who ?"):
-    """One question for each answer, which stands where it is first found."""
+    """One question for each answer, which is where it is first found."""
     return Questions(
         [str(i) for i in range(len(answers))],
         [text] * len(answers),
@@ -41,9 +59,8 @@ def located(context, *answers, text="who ?"):
 
 def test_targets_are_tokens_of_the_window(tokenizer):
     questions = located("a b c d e f", "c d", "f", None, text="q?")
-    encoded = encode(questions, tokenizer, max_sequence_length=9, doc_stride=2,
-                     max_question_length=4)  # fmt: skip
-    ((inputs, targets),) = dataset(encoded, targets=True, batch_size=8)
+    batches = batches_of(questions, tokenizer, **NARROW)
+    ((inputs, targets),) = batches.dataset()
     # [CLS] q ? [SEP] and four tokens; windows begin at a and at c.
     assert inputs["token_ids"][:2].numpy().tolist() == [
         [2, 21, 32, 3, 5, 6, 7, 8, 3],
@@ -52,14 +69,13 @@ def test_targets_are_tokens_of_the_window(tokenizer):
     assert inputs["segment_ids"][0].numpy().tolist() == [0] * 4 + [1] * 5
     assert targets["start_logits"].numpy().tolist() == [6, 4, 0, 7, 0, 0]
     assert targets["end_logits"].numpy().tolist() == [7, 5, 0, 7, 0, 0]
-    assert encoded.statistics.num_in_several == 3
-    assert encoded.statistics.num_without_answer == 1
+    assert batches.statistics.num_in_several == 3
+    assert batches.statistics.num_without_answer == 1
 
 
 def test_an_answer_that_a_window_cuts_is_not_in_it(tokenizer):
-    encoded = encode(located("a b c d e f", "c d e", text="q?"), tokenizer, max_sequence_length=9,
-                     doc_stride=2, max_question_length=4)  # fmt: skip
-    ((_, targets),) = dataset(encoded, targets=True, batch_size=8)
+    batches = batches_of(located("a b c d e f", "c d e", text="q?"), tokenizer, **NARROW)
+    ((_, targets),) = batches.dataset()
     assert targets["start_logits"].numpy().tolist() == [0, 4]
     assert targets["end_logits"].numpy().tolist() == [0, 6]
 
@@ -72,37 +88,38 @@ def test_what_is_not_trained_on_is_counted(tokenizer, caplog):
         [0] * 4,
         [[Answer("zz", None)], [Answer("bc", 1)], [Answer("\u200b", 4)], [Answer("def", 6)]],
     )
-    encoded = encode(questions, tokenizer, max_sequence_length=24, max_question_length=6)
-    counts = encoded.statistics
+    batches = batches_of(questions, tokenizer, max_sequence_length=24, max_question_length=6)
+    counts = batches.statistics
     assert (counts.num_not_found, counts.num_trimmed, counts.num_inexact) == (2, 1, 0)
     assert "2 whose answer was not found" in caplog.text
     assert caplog.records[0].levelno == logging.WARNING
-    ((_, targets),) = dataset(encoded, targets=True, batch_size=8)
+    ((_, targets),) = batches.dataset()
     assert targets["start_logits"].shape == (2,)
-    ((inputs),) = dataset(encoded, targets=False, batch_size=8)
+    (inputs,) = batches.of(questions).dataset()
     assert inputs["token_ids"].shape[0] == 4
 
 
 def test_answers_inside_tokens_are_counted():
     tokenizer = WordPieceTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "nineties", "?"])
-    encoded = encode(located("nineties", "nine"), tokenizer)
-    assert encoded.statistics.num_inexact == 1
-    assert encoded.answer_tokens.tolist() == [[0, 0]]
+    batches = batches_of(located("nineties", "nine"), tokenizer)
+    assert batches.statistics.num_inexact == 1
+    assert batches.answer_tokens.tolist() == [[0, 0]]
 
 
 def test_a_second_answer_stands_in_for_the_first(tokenizer):
     questions = Questions(["1"], ["?"], ["a b"], [0], [[Answer("x", None), Answer("b", 2)]])
-    assert encode(questions, tokenizer).answer_tokens.tolist() == [[1, 1]]
+    assert batches_of(questions, tokenizer).answer_tokens.tolist() == [[1, 1]]
 
 
 def test_shuffling_is_another_order_of_the_same(tokenizer):
     questions = located("a b c d e f g h i j", *"abcdefghij")
-    encoded = encode(questions, tokenizer)
+    reader = batches_of(questions, tokenizer).answerer
     orders = []
     for seed in (0, 0, 1):
-        batches = dataset(encoded, targets=True, batch_size=3, shuffle=True, seed=seed)
-        assert batches.cardinality() == 4
-        orders.append([int(at) for _, y in batches for at in y["start_logits"]])
+        batches = QuestionBatches(questions, reader, batch_size=3, seed=seed)
+        assert len(batches) == 4
+        elements = batches.dataset().take(4)
+        orders.append([int(at) for _, y in elements for at in y["start_logits"]])
     assert orders[0] == orders[1] != orders[2]
     assert sorted(orders[0]) == sorted(orders[2]) == list(range(6, 16))
 
@@ -115,27 +132,29 @@ def test_shuffling_is_another_order_of_the_same(tokenizer):
     ],
 )
 def test_lengths_without_room(tokenizer, options, message):
+    lengths = {"max_sequence_length": 384, "doc_stride": 128, "max_question_length": 64}
     with pytest.raises(ValueError, match=message):
-        encode(located("a", "a"), tokenizer, **options)
+        windows.check_question_windows(tokenizer, **lengths | options)
 
 
 def test_what_cannot_be_batched(tokenizer):
     with pytest.raises(ValueError, match="no questions"):
-        encode(Questions([], [], [], []), tokenizer)
-    lost = encode(Questions(["1"], ["?"], ["a"], [0], [[Answer("b", None)]]), tokenizer)
+        batches_of(Questions([], [], [], []), tokenizer)
+    lost = Questions(["1"], ["?"], ["a"], [0], [[Answer("b", None)]])
     with pytest.raises(ValueError, match="no question has an answer that was found"):
-        dataset(lost, targets=True, batch_size=1)
-    bare = encode(Questions(["1"], ["?"], ["a"], [0]), tokenizer)
+        batches_of(lost, tokenizer)
+    bare = Questions(["1"], ["?"], ["a"], [0])
     with pytest.raises(ValueError, match="questions without answers, no targets"):
-        dataset(bare, targets=True, batch_size=1)
+        batches_of(bare, tokenizer)
+    assert len(batches_of(bare, tokenizer, targets=False)) == 1
 
 
 # --- back to text ----------------------------------------------------------------------------
 
 
-def perfect(encoded, batch_size=4):
+def perfect(batches):
     """Logits of a model that knows the targets."""
-    for inputs, targets in dataset(encoded, targets=True, batch_size=batch_size):
+    for inputs, targets in batches.dataset():
         length = inputs["token_ids"].shape[1]
         yield {name: np.eye(length)[at.numpy()] * 9 for name, at in targets.items()}
 
@@ -166,11 +185,11 @@ def test_spans_come_back_exactly(minilm_dir, context, lowercase):
         [str(i) for i in range(count)], ["who?"] * count, [context], [0] * count, answers
     )
     assert all(context[a.start :].startswith(a.text) for (a,) in answers)
-    encoded = encode(questions, tokenizer, max_sequence_length=16, doc_stride=4,
-                     max_question_length=4)  # fmt: skip
-    assert (encoded.statistics.num_inexact, encoded.statistics.num_not_found) == (0, 0)
+    lengths = {"max_sequence_length": 16, "doc_stride": 4, "max_question_length": 4}
+    batches = batches_of(questions, tokenizer, batch_size=64, **lengths)
+    assert (batches.statistics.num_inexact, batches.statistics.num_not_found) == (0, 0)
     for prediction, (right,) in zip(
-        answers_from_logits(encoded, perfect(encoded)), answers, strict=True
+        answers_from_logits(batches, perfect(batches)), answers, strict=True
     ):
         best = prediction.spans[0]
         assert (best.text, best.start, best.end) == (
@@ -181,16 +200,17 @@ def test_spans_come_back_exactly(minilm_dir, context, lowercase):
 
 
 def test_xquad_comes_back(data_dir, minilm_dir):
-    questions = load(data_dir / "xquad/xquad.en.json.gz", mismatched="refuse")
+    questions = load_squad(data_dir / "xquad/xquad.en.json.gz", mismatched="refuse")
     assert (len(questions), len(questions.contexts)) == (1190, 240)
     tokenizer = WordPieceTokenizer(minilm_dir / "vocab.txt")
-    encoded = encode(questions, tokenizer, max_sequence_length=160, doc_stride=64)
-    predictions = answers_from_logits(encoded, perfect(encoded, 64), max_answer_length=60)
-    scores = score(texts(predictions), questions.references())
+    lengths = {"max_sequence_length": 160, "doc_stride": 64, "max_answer_length": 60}
+    batches = batches_of(questions, tokenizer, batch_size=64, **lengths)
+    predictions = answers_from_logits(batches, perfect(batches))
+    scores = squad_scores(answer_texts(predictions), questions.references())
     # One answer of the file ends inside a number: "(2,70" of "(2,700,000".
-    assert encoded.statistics.num_inexact == 1
+    assert batches.statistics.num_inexact == 1
     assert scores.exact_match == pytest.approx(100 * 1189 / 1190)
-    assert encoded.statistics.num_in_several > 500
+    assert batches.statistics.num_in_several > 500
 
 
 def logits(start, end):
@@ -199,14 +219,12 @@ def logits(start, end):
 
 def test_the_best_spans_by_all_pairs(tokenizer):
     # [CLS] q ? [SEP] and six tokens, [SEP].
-    encoded = encode(located("a b c d e f", "a", text="q?"), tokenizer, max_sequence_length=16,
-                     max_question_length=4)  # fmt: skip
+    lengths = {"max_sequence_length": 16, "max_question_length": 4, "max_answer_length": 3}
+    batches = batches_of(located("a b c d e f", "a", text="q?"), tokenizer, **lengths)
     random = np.random.default_rng(0)
     start, end = random.normal(size=(2, 11))
     start[4 + 5] = end[4 + 0] = 9  # the best pair runs backwards
-    (prediction,) = answers_from_logits(
-        encoded, [logits([start], [end])], num_best=5, max_answer_length=3
-    )
+    (prediction,) = answers_from_logits(batches, [logits([start], [end])], num_best=5)
     context = "a b c d e f"
     pairs = sorted(
         (-(start[4 + i] + end[4 + j]), 2 * i, 2 * j + 1)
@@ -221,37 +239,37 @@ def test_the_best_spans_by_all_pairs(tokenizer):
 
 
 def test_windows_share_their_spans(tokenizer):
-    encoded = encode(located("a b c d e f", "a", text="q?"), tokenizer, max_sequence_length=9,
-                     doc_stride=2, max_question_length=4)  # fmt: skip
+    batches = batches_of(located("a b c d e f", "a", text="q?"), tokenizer, **NARROW)
     first, second = np.zeros((2, 2, 9))
     first[:, 6] = [1.0, 1.0]  # c, in the first window
     second[:, 4] = [2.0, 3.0]  # c too, in the second
     first[:, 0], second[:, 0] = [4.0, 4.0], [1.0, 0.5]  # [CLS]
     padded = [np.pad(window, [(0, 0), (0, 3)], constant_values=99.0) for window in (first, second)]
     (prediction,) = answers_from_logits(
-        encoded, [logits([window[0]], [window[1]]) for window in padded]
+        batches, [logits([window[0]], [window[1]]) for window in padded]
     )
     best = prediction.spans[0]
     assert (best.text, best.score) == ("c", 5.0)
     assert sum(span.text == "c" for span in prediction.spans) == 1
     assert prediction.null_score == 1.5  # the lowest of the windows'
     assert prediction.null_difference == -3.5
-    assert texts([prediction]) == texts([prediction], no_answer_threshold=-3.5) == {"0": "c"}
-    assert texts([prediction], no_answer_threshold=-3.6) == {"0": ""}
+    assert answer_texts([prediction]) == {"0": "c"}
+    assert answer_texts([prediction], no_answer_threshold=-3.5) == {"0": "c"}
+    assert answer_texts([prediction], no_answer_threshold=-3.6) == {"0": ""}
 
 
 def test_equal_scores_go_to_the_first_and_the_shortest(tokenizer):
-    encoded = encode(located("a b c", "a"), tokenizer)
-    ones = np.ones((1, len(encoded.context_ids.values) + 7))
-    (prediction,) = answers_from_logits(encoded, [logits(ones, ones)], num_best=2)
+    batches = batches_of(located("a b c", "a"), tokenizer)
+    ones = np.ones((1, batches.lengths[0] + 2))
+    (prediction,) = answers_from_logits(batches, [logits(ones, ones)], num_best=2)
     assert [span.text for span in prediction.spans] == ["a", "a b"]
 
 
 def test_a_context_without_tokens_has_no_answer(tokenizer):
-    encoded = encode(Questions(["1"], ["?"], [" "], [0], [[]]), tokenizer)
-    (prediction,) = answers_from_logits(encoded, [logits([[1.0] * 4], [[1.0] * 4])])
+    batches = batches_of(Questions(["1"], ["?"], [" "], [0], [[]]), tokenizer)
+    (prediction,) = answers_from_logits(batches, [logits([[1.0] * 4], [[1.0] * 4])])
     assert (prediction.spans, prediction.null_difference) == ((), np.inf)
-    assert texts([prediction]) == {"1": ""}
+    assert answer_texts([prediction]) == {"1": ""}
 
 
 @pytest.mark.parametrize(
@@ -264,9 +282,9 @@ def test_a_context_without_tokens_has_no_answer(tokenizer):
     ],
 )
 def test_logits_that_do_not_fit(tokenizer, shape, fill, message):
-    encoded = encode(located("a b", "a", "b", text="q?"), tokenizer)
+    batches = batches_of(located("a b", "a", "b", text="q?"), tokenizer)
     with pytest.raises(ValueError, match=message):
-        answers_from_logits(encoded, [logits(np.full(shape, fill), np.full(shape, fill))])
+        answers_from_logits(batches, [logits(np.full(shape, fill), np.full(shape, fill))])
 
 
 def test_a_model_fits(tokenizer):
@@ -290,7 +308,9 @@ def test_a_model_fits(tokenizer):
         ["1", "2"], ["who?"] * 2, ["a xy b", "c d xy"], [0, 1],
         [[Answer("xy", 2)], [Answer("xy", 4)]],
     )  # fmt: skip
-    encoded = encode(questions, tokenizer, max_sequence_length=16, max_question_length=5)
-    model.fit(dataset(encoded, targets=True, batch_size=2), epochs=15, shuffle=False, verbose=0)
-    outputs = map(model.predict_on_batch, dataset(encoded, targets=False, batch_size=1))
-    assert texts(answers_from_logits(encoded, outputs)) == {"1": "xy", "2": "xy"}
+    lengths = {"max_sequence_length": 16, "max_question_length": 5}
+    batches = batches_of(questions, tokenizer, batch_size=2, **lengths)
+    model.fit(batches.dataset(), epochs=15, shuffle=False, verbose=0)
+    asked = batches.of(questions)
+    found = answers_from_logits(asked, outputs_of(model, asked))
+    assert answer_texts(found) == {"1": "xy", "2": "xy"}

@@ -5,7 +5,13 @@ import json
 
 import pytest
 
-from keras_transformers.data.text.squad import Answer, Questions, load, split, write_predictions
+from keras_transformers.data.text import (
+    Answer,
+    Questions,
+    load_squad,
+    split_questions,
+    write_predictions,
+)
 
 
 def answer(text, start):
@@ -36,7 +42,7 @@ def test_questions_of_both_versions(tmp_path, name):
         ("a b c", question("1", answer("b", 2), answer("b c", 2)), question("2", answer("a", 0))),
         ("🎬 é", question("3", is_impossible=True, plausible_answers=[answer("é", 2)])),
     )
-    questions = load(write(tmp_path / name, value))
+    questions = load_squad(write(tmp_path / name, value))
     assert questions.ids == ["1", "2", "3"]
     assert (questions.contexts, questions.context_of) == (["a b c", "🎬 é"], [0, 0, 1])
     assert questions.answers == [[Answer("b", 2), Answer("b c", 2)], [Answer("a", 0)], []]
@@ -46,7 +52,7 @@ def test_questions_of_both_versions(tmp_path, name):
 def test_offsets_count_characters(tmp_path):
     context = "🎬🎬 e\u0301te\u0301 中国 end"
     value = content((context, question("1", answer("中国", 9)), question("2", answer("🎬", 1))))
-    questions = load(write(tmp_path / "a.json", value))
+    questions = load_squad(write(tmp_path / "a.json", value))
     assert [answers[0].start for answers in questions.answers] == [9, 1]
 
 
@@ -56,20 +62,20 @@ def test_answers_that_are_not_at_their_offsets(tmp_path, caplog):
         ("a b c", question("3", answer("", 0)), question("4", answer("c", -1))),
     )
     path = write(tmp_path / "a.json", value)
-    questions = load(path)
+    questions = load_squad(path)
     starts = [[found.start for found in answers] for answers in questions.answers]
     assert starts == [[None, 2], [None], [None], [None]]
     assert questions.references()["2"] == ["x"]  # still what the official script compares with
-    assert "4 of 5 answers do not stand at their answer_start" in caplog.text
-    assert "1: 'b' at 1, where ' ' stands" in caplog.text
-    assert "4: 'c' at -1, where '' stands" in caplog.text
+    assert "4 of 5 answers are not at their answer_start" in caplog.text
+    assert "1: 'b' at 1, where ' ' is" in caplog.text
+    assert "4: 'c' at -1, where '' is" in caplog.text
     with pytest.raises(ValueError, match=r"(?s)4 of 5 answers.*2: 'x' at 0.*mismatched='skip'"):
-        load(path, mismatched="refuse")
+        load_squad(path, mismatched="refuse")
 
 
 def test_questions_without_answers(tmp_path):
     value = content(("a b", {"id": "1", "question": "who?"}))
-    questions = load(write(tmp_path / "a.json", value), answered=False)
+    questions = load_squad(write(tmp_path / "a.json", value), answered=False)
     assert questions.answers is None
     with pytest.raises(ValueError, match="without answers cannot be scored"):
         questions.references()
@@ -104,12 +110,12 @@ def test_questions_without_answers(tmp_path):
 )
 def test_bad_files(tmp_path, value, message):
     with pytest.raises(ValueError, match=message):
-        load(write(tmp_path / "a.json", value))
+        load_squad(write(tmp_path / "a.json", value))
 
 
 def test_no_file(tmp_path):
     with pytest.raises(FileNotFoundError):
-        load(tmp_path / "none.json")
+        load_squad(tmp_path / "none.json")
 
 
 def test_columns_of_other_lengths():
@@ -130,7 +136,7 @@ def some_questions(num_contexts):
 
 def test_split_keeps_contexts_apart():
     questions = some_questions(20)
-    parts = split(questions, {"train": 0.7, "dev": 0.3}, seed=0)
+    parts = split_questions(questions, {"train": 0.7, "dev": 0.3}, seed=0)
     assert {name: len(part) for name, part in parts.items()} == {"train": 28, "dev": 12}
     assert sorted(parts["train"].ids + parts["dev"].ids, key=int) == questions.ids
     assert not set(parts["train"].contexts) & set(parts["dev"].contexts)
@@ -139,13 +145,15 @@ def test_split_keeps_contexts_apart():
             assert part.contexts[part.context_of[i]] == f"context {int(question_id) // 2}"
     # The order of the file changes nothing; the seed does.
     backwards = questions.select(reversed(range(40)))
-    again = split(backwards, {"train": 0.7, "dev": 0.3}, seed=0)
+    again = split_questions(backwards, {"train": 0.7, "dev": 0.3}, seed=0)
     assert set(again["dev"].ids) == set(parts["dev"].ids)
-    assert set(split(questions, {"a": 0.7, "dev": 0.3}, seed=1)["dev"].ids) != set(again["dev"].ids)
+    assert set(split_questions(questions, {"a": 0.7, "dev": 0.3}, seed=1)["dev"].ids) != set(
+        again["dev"].ids
+    )
     with pytest.raises(ValueError, match="dev split is empty: 1 contexts"):
-        split(some_questions(1), {"train": 0.9, "dev": 0.1}, seed=0)
+        split_questions(some_questions(1), {"train": 0.9, "dev": 0.1}, seed=0)
     with pytest.raises(ValueError, match="together 1"):
-        split(questions, {"train": 0.9, "dev": 0.2}, seed=0)
+        split_questions(questions, {"train": 0.9, "dev": 0.2}, seed=0)
 
 
 def test_predictions_are_written_whole(tmp_path):

@@ -6,9 +6,17 @@ import logging
 import keras
 import numpy as np
 import pytest
+from pipelines_without_models import Reader
 
-from keras_transformers.data.text import tagging
-from keras_transformers.data.text.conll import Sentences, label_set, load, to_iob2
+from keras_transformers.data.text import (
+    Sentences,
+    TaggedBatches,
+    TaggedFiles,
+    entity_labels,
+    load_conll,
+    to_iob2,
+)
+from keras_transformers.runs import outputs_of
 from keras_transformers.tokenizers import WordPieceTokenizer
 
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh.", "##a", "##b", "##c"]
@@ -51,7 +59,7 @@ EXPECTED = [["B-ORG", "O", "B-PER", "B-PER"], ["B-LOC", "B-ORG"]]
 def test_both_schemes_are_read(tmp_path, caplog, text, scheme, name):
     caplog.set_level(logging.INFO)
     expected = EXPECTED
-    sentences = load(write(tmp_path / name, text))
+    sentences = load_conll(write(tmp_path / name, text))
     assert sentences.labels == expected
     assert sentences.words == [["U.N.", "official", "Ekeus", "Smith"], ["Paris", "Rome"]]
     assert f"labels in {scheme}" in caplog.text
@@ -60,17 +68,17 @@ def test_both_schemes_are_read(tmp_path, caplog, text, scheme, name):
 
 def test_columns_endings_and_odd_spaces(tmp_path):
     text = "PER\tNew\u00a0York\ta\r\nO  \"quoted'\tb \r\n \t\r\nO\tlast\tc"
-    sentences = load(
+    sentences = load_conll(
         write(tmp_path / "a", text.replace("PER", "I-PER")), word_column=-2, label_column=0
     )
     assert sentences.words == [["New\u00a0York", "\"quoted'"], ["last"]]
     assert sentences.labels == [["B-PER", "O"], ["O"]]
-    unlabelled = load(tmp_path / "a", word_column=1, label_column=None)
+    unlabelled = load_conll(tmp_path / "a", word_column=1, label_column=None)
     assert (unlabelled.words, unlabelled.labels) == (sentences.words, None)
 
 
 def test_a_file_of_both_schemes_is_told(tmp_path, caplog):
-    load(write(tmp_path / "a", "a I-PER\nb B-LOC\nc I-LOC\nd I-ORG\n"))
+    load_conll(write(tmp_path / "a", "a I-PER\nb B-LOC\nc I-LOC\nd I-ORG\n"))
     assert "labels in IOB1 but for 1, 2 made IOB2" in caplog.text
     assert caplog.records[0].levelno == logging.WARNING
 
@@ -114,34 +122,47 @@ def test_conversion(labels, expected):
 )
 def test_bad_files(tmp_path, text, options, message):
     with pytest.raises(ValueError, match=message):
-        load(write(tmp_path / "x.conll", text), **options)
+        load_conll(write(tmp_path / "x.conll", text), **options)
 
 
 def test_no_file(tmp_path):
     with pytest.raises(FileNotFoundError):
-        load(tmp_path / "none")
+        load_conll(tmp_path / "none")
 
 
 def test_labels_in_order_and_one_class():
     sentences = Sentences([["a", "b"]], [["B-PER", "B-LOC"]])
-    assert label_set(sentences) == ["O", "B-LOC", "I-LOC", "B-PER", "I-PER"]
+    assert entity_labels(sentences) == ["O", "B-LOC", "I-LOC", "B-PER", "I-PER"]
     with pytest.raises(ValueError, match="no label but 'O'"):
-        label_set(Sentences([["a"]], [["O"]]))
+        entity_labels(Sentences([["a"]], [["O"]]))
     with pytest.raises(ValueError, match="as many labels as words"):
         Sentences([["a", "b"]], [["O"]])
 
 
+def test_the_files_of_a_recipe(tmp_path):
+    train = write(tmp_path / "train", "I-PER Bob\nO saw\n\nI-LOC Rome\n")
+    dev = write(tmp_path / "dev", "B-LOC Rome\n")
+    files = {"train_file": train, "dev_file": dev, "word_column": 1, "label_column": 0}
+    splits = TaggedFiles(**files, test_file=dev).read()
+    assert splits.labels == ["O", "B-LOC", "I-LOC", "B-PER", "I-PER"]
+    assert splits.train.words == [["Bob", "saw"], ["Rome"]]
+    assert splits.dev.labels == splits.test.labels == [["B-LOC"]]
+    assert TaggedFiles(**files).read().test is None
+    with pytest.raises(ValueError, match=r"dev:1: unknown label 'B-ORG', expected one of \['O'"):
+        TaggedFiles(**files | {"dev_file": write(dev, "B-ORG Rome\n")}).read()
+
+
 def test_conll2003(data_dir, caplog):
     caplog.set_level(logging.INFO)
-    train = load(data_dir / "conll2003/eng.train.gz")
-    dev = load(data_dir / "conll2003/eng.testa.gz", labels=label_set(train))
+    train = load_conll(data_dir / "conll2003/eng.train.gz")
+    dev = load_conll(data_dir / "conll2003/eng.testa.gz", labels=entity_labels(train))
     assert [len(train), len(dev)] == [14041, 3250]
     assert [sum(map(len, part.words)) for part in (train, dev)] == [203621, 51362]
     starts = [
         sum(label.startswith("B-") for row in part.labels for label in row) for part in (train, dev)
     ]
     assert starts == [23499, 5942]  # entities, as in the corpus' own figures
-    assert len(label_set(train)) == 9
+    assert len(entity_labels(train)) == 9
     # Two B- of the original file stand where IOB1 has none.
     assert "labels in IOB1 but for 2, 23427 made IOB2; 946 documents" in caplog.text
     assert "labels in IOB1 but for 0, 5938 made IOB2; 216 documents" in caplog.text
@@ -156,10 +177,15 @@ SENTENCES = Sentences(
 LABELS = ["O", "B-LOC", "I-LOC", "B-PER", "I-PER"]
 
 
+def batches_of(sentences, tokenizer, length, *, labels=LABELS, batch_size=2, **options):
+    reader = Reader(tokenizer, max_sequence_length=length, labels=labels)
+    return TaggedBatches(sentences, reader, batch_size=batch_size, **{"shuffle": False} | options)
+
+
 def test_labels_are_at_first_tokens(tokenizer):
-    encoded = tagging.encode(SENTENCES.__class__(SENTENCES.words[:2], SENTENCES.labels[:2]),
-                             tokenizer, max_sequence_length=16)  # fmt: skip
-    ((inputs, targets, weights),) = tagging.dataset(encoded, LABELS, batch_size=4)
+    two = Sentences(SENTENCES.words[:2], SENTENCES.labels[:2])
+    batches = batches_of(two, tokenizer, 16)
+    ((inputs, targets, weights),) = batches.dataset()
     assert inputs["token_ids"].numpy().tolist() == [
         [2, 5, 6, 14, 7, 13, 3],  # [CLS] a b ##a c . [SEP]
         [2, 8, 3, 0, 0, 0, 0],
@@ -167,15 +193,17 @@ def test_labels_are_at_first_tokens(tokenizer):
     assert inputs["padding_mask"].numpy().sum(axis=1).tolist() == [7, 3]
     assert targets["logits"].numpy().tolist() == [[0, 3, 4, 0, 0, 0, 0], [0] * 7]
     assert weights["logits"].numpy().tolist() == [[0, 1, 1, 0, 1, 0, 0], [0, 1, 0, 0, 0, 0, 0]]
-    assert encoded.statistics.num_without_tokens == 1
-    assert "1 words without tokens are labelled O" in str(encoded.statistics)
+    assert batches.statistics.num_without_tokens == 1
+    assert "1 words without tokens are labelled O" in str(batches.statistics)
+    (only_inputs,) = batches.of(Sentences(two.words)).dataset()
+    np.testing.assert_array_equal(only_inputs["token_ids"], inputs["token_ids"])
 
 
 @pytest.mark.parametrize("length", [3, 4, 5, 6, 7, 9, 16])
 def test_every_word_counts_once(tokenizer, length):
-    encoded = tagging.encode(SENTENCES, tokenizer, max_sequence_length=length)
+    batches = batches_of(SENTENCES, tokenizer, length)
     total, outputs = 0, []
-    for inputs, targets, weights in tagging.dataset(encoded, LABELS, batch_size=2):
+    for inputs, targets, weights in batches.dataset():
         assert inputs["token_ids"].shape == weights["logits"].shape
         assert inputs["token_ids"].shape[1] <= length
         total += weights["logits"].numpy().sum()
@@ -183,25 +211,27 @@ def test_every_word_counts_once(tokenizer, length):
         right = np.where(weights["logits"] > 0, targets["logits"], 2)
         outputs.append({"logits": np.eye(len(LABELS))[right]})
     assert total == 9  # words, but for the one without tokens
-    assert tagging.labels_from_logits(encoded, outputs, LABELS) == SENTENCES.labels
-    assert encoded.statistics.num_split == (0 if length == 16 else 1 + (length < 7))
+    assert batches.word_labels(outputs) == SENTENCES.labels
+    assert batches.statistics.num_split == (0 if length == 16 else 1 + (length < 7))
 
 
 def test_words_of_long_sentences_have_context(tokenizer):
-    sentence = Sentences([["a"] * 50])
-    encoded = tagging.encode(sentence, tokenizer, max_sequence_length=18)
-    starts, owned = encoded.windows.starts.numpy(), encoded.owned.numpy()
-    assert starts.tolist() == [0, 8, 16, 24, 32, 40]
-    assert owned.tolist() == [[0, 12], *([[4, 12]] * 4), [4, 10]]
+    batches = batches_of(Sentences([["a"] * 50], [["O"] * 50]), tokenizer, 18, batch_size=9)
+    ((_, _, weights),) = batches.dataset()
+    counted = [np.flatnonzero(row).tolist() for row in weights["logits"].numpy()]
+    # Windows of 16 words, 8 apart, behind [CLS]; each word counts in one of them.
+    assert [(row[0], row[-1]) for row in counted] == [(1, 12), *[(5, 12)] * 4, (5, 10)]
+    assert [len(row) for row in counted] == [12, 8, 8, 8, 8, 6]
 
 
 def test_shuffled_batches_hold_every_word_once(tokenizer):
-    encoded = tagging.encode(SENTENCES, tokenizer, max_sequence_length=6)
-    dataset = tagging.dataset(encoded, LABELS, batch_size=2, shuffle=True, seed=3)
-    counts = [sum(w["logits"].numpy().sum() for *_, w in dataset) for _ in range(2)]
-    assert counts == [9, 9]
-    orders = [[tuple(x["token_ids"].numpy().ravel()) for x, *_ in dataset] for _ in range(4)]
-    assert len({tuple(order) for order in orders}) > 1
+    batches = batches_of(SENTENCES, tokenizer, 6, shuffle=True, seed=3)
+    elements = list(batches.dataset().take(4 * len(batches)))
+    starts = range(0, len(elements), len(batches))
+    passes = [elements[start : start + len(batches)] for start in starts]
+    assert [sum(w["logits"].numpy().sum() for *_, w in part) for part in passes] == [9] * 4
+    orders = {tuple(tuple(x["token_ids"].numpy().ravel()) for x, *_ in part) for part in passes}
+    assert len(orders) > 1
 
 
 def test_a_model_fits_and_its_loss_knows_the_weights(tokenizer):
@@ -226,28 +256,20 @@ def test_a_model_fits_and_its_loss_knows_the_weights(tokenizer):
         jit_compile=False,
     )
     easy = Sentences([["a", "bab"], ["c", "d", "a"]], [["B-PER", "O"], ["B-LOC", "I-LOC", "B-PER"]])
-    encoded = tagging.encode(easy, tokenizer, max_sequence_length=8)
-    history = model.fit(
-        tagging.dataset(encoded, LABELS, batch_size=2), epochs=15, shuffle=False, verbose=0
-    )
+    batches = batches_of(easy, tokenizer, 8)
+    history = model.fit(batches.dataset(), epochs=15, shuffle=False, verbose=0)
     assert history.history["accuracy"][-1] == 1.0
-    outputs = map(model.predict_on_batch, tagging.dataset(encoded, None, batch_size=1))
-    assert tagging.labels_from_logits(encoded, outputs, LABELS) == easy.labels
+    others = batches_of(Sentences(easy.words), tokenizer, 8, batch_size=1)
+    assert others.word_labels(outputs_of(model, others)) == easy.labels
 
 
-def test_what_cannot_be_encoded(tokenizer):
+def test_what_cannot_be_batched(tokenizer):
     with pytest.raises(ValueError, match="no sentences"):
-        tagging.encode(Sentences([]), tokenizer, max_sequence_length=8)
-    with pytest.raises(ValueError, match="max_sequence_length=2"):
-        tagging.encode(SENTENCES, tokenizer, max_sequence_length=2)
-    encoded = tagging.encode(SENTENCES, tokenizer, max_sequence_length=8)
+        batches_of(Sentences([]), tokenizer, 8)
     with pytest.raises(ValueError, match=r"unknown labels \['B-LOC'\]"):
-        tagging.dataset(encoded, ["O", "B-PER", "I-PER"], batch_size=2)
+        batches_of(SENTENCES, tokenizer, 8, labels=["O", "B-PER", "I-PER"])
     with pytest.raises(ValueError, match="batch_size is 0"):
-        tagging.dataset(encoded, LABELS, batch_size=0)
-    bare = tagging.encode(Sentences([["a"]]), tokenizer, max_sequence_length=8)
-    with pytest.raises(ValueError, match="without labels cannot be targets"):
-        tagging.dataset(bare, LABELS, batch_size=2)
+        batches_of(SENTENCES, tokenizer, 8, batch_size=0)
 
 
 @pytest.mark.parametrize(
@@ -259,6 +281,6 @@ def test_what_cannot_be_encoded(tokenizer):
     ],
 )
 def test_logits_that_do_not_fit(tokenizer, shape, message):
-    encoded = tagging.encode(SENTENCES, tokenizer, max_sequence_length=8)
+    batches = batches_of(SENTENCES, tokenizer, 8)
     with pytest.raises(ValueError, match=message):
-        tagging.labels_from_logits(encoded, [{"logits": np.zeros(shape)}], LABELS)
+        batches.word_labels([{"logits": np.zeros(shape)}])
