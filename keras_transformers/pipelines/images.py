@@ -84,9 +84,7 @@ class ImageClassifier(Pipeline):
 
     def other_signatures(self, batches: Sequence[Mapping[str, np.ndarray]]) -> dict[str, Signature]:
         """`classify`, for TF Serving's Classify API."""
-        return {
-            "classify": classify_signature(self.answer, self.text_names, self.labels, batches)
-        }
+        return {"classify": classify_signature(self.answer, self.text_names, self.labels, batches)}
 
     def example_batches(self, examples: Sequence[Any] | None) -> list[dict[str, np.ndarray]]:
         """The examples or made-up pictures, odd images and an empty batch."""

@@ -54,14 +54,14 @@ class BytePairTokenizer(tf.Module):
         programs put special ids between tokens.
 
     The special tokens are GPT-2's: "<|endoftext|>" starts a document, ends it and pads rows. For
-    other models a subclass sets `special_tokens` and, if need be, `unused_tokens`.
+    other models a subclass sets `special_names` and, if need be, `unused_tokens`.
 
     Args:
         path: a folder with `vocab.json` and `merges.txt`, or `encoder.json` and `vocab.bpe`.
         name: of the module.
 
     Attributes:
-        special_tokens: what each special token is for, such as "start" -> the token. All must be
+        special_names: what each special token is for, such as "start" -> the token. All must be
             in the vocabulary; the id of "start" is `start_token_id`, and so on.
         unused_tokens: that the vocabulary may have although no text becomes them.
         vocabulary: the tokens by id, as their files spell them: "Ġ" is a space.
@@ -76,7 +76,7 @@ class BytePairTokenizer(tf.Module):
             line.
     """
 
-    special_tokens: ClassVar[Mapping[str, str]] = dict.fromkeys(
+    special_names: ClassVar[Mapping[str, str]] = dict.fromkeys(
         ("start", "end", "pad"), "<|endoftext|>"
     )
     unused_tokens: ClassVar[Sequence[str]] = ()
@@ -86,13 +86,13 @@ class BytePairTokenizer(tf.Module):
 
     def __init__(self, path: str | os.PathLike[str], *, name: str = "byte_pair_tokenizer") -> None:
         super().__init__(name=name)
-        special = list(dict.fromkeys(self.special_tokens.values()))
+        special = list(dict.fromkeys(self.special_names.values()))
         found = byte_pair_files.read(path, special, self.unused_tokens)
         self.vocabulary_size = len(found.tokens)
         self._contents = byte_pair_files.contents(found)  # bytes: tf.Module would search lists
         symbols = byte_pair_files.byte_symbols()
         ids = {token: i for i, token in enumerate(found.tokens)}
-        for purpose, token in self.special_tokens.items():
+        for purpose, token in self.special_names.items():
             setattr(self, f"{purpose}_token_id", ids[token])
         token_bytes = _token_bytes(found.tokens, symbols, special)
         with tf.device("CPU:0"):
@@ -132,7 +132,7 @@ class BytePairTokenizer(tf.Module):
         check_new(path)
         learned = byte_pair_files.learn(
             texts,
-            list(dict.fromkeys(cls.special_tokens.values())),
+            list(dict.fromkeys(cls.special_names.values())),
             vocabulary_size=vocabulary_size,
             min_frequency=min_frequency,
         )

@@ -87,9 +87,7 @@ def pack(
     }
 
 
-def join(
-    segments: Sequence[tf.RaggedTensor], between: Sequence[Sequence[int]]
-) -> tf.RaggedTensor:
+def join(segments: Sequence[tf.RaggedTensor], between: Sequence[Sequence[int]]) -> tf.RaggedTensor:
     """Segments one after the other, with the same tokens around them in each row.
 
     Args:

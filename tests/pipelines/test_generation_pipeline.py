@@ -125,9 +125,7 @@ def test_extreme_temperatures_keep_the_likeliest_token(generate, options):
 
 def test_an_extremely_low_temperature_draws_among_equals(bpe):
     """Each of 270 log-probabilities, -5.6, divided by so little is beyond all floats."""
-    flat = gpt(
-        vocabulary_size=270, num_layers=1, num_heads=1, hidden_dim=4, max_sequence_length=4
-    )
+    flat = gpt(vocabulary_size=270, num_layers=1, num_heads=1, hidden_dim=4, max_sequence_length=4)
     flat.set_weights([np.zeros_like(weight) for weight in flat.get_weights()])
     columns = {"max_length": 1, "temperature": 1.2e-38, "top_k": 0, "top_p": 1.0}
     rows = {name: np.full(50, value) for name, value in columns.items()}
@@ -313,9 +311,7 @@ def test_saved_and_loaded_it_continues_alike(pipeline, tmp_path):
 
 
 def test_a_model_of_few_positions_is_checked_on_shorter_texts(bpe):
-    short = gpt(
-        vocabulary_size=270, num_layers=1, num_heads=1, hidden_dim=4, max_sequence_length=5
-    )
+    short = gpt(vocabulary_size=270, num_layers=1, num_heads=1, hidden_dim=4, max_sequence_length=5)
     pipeline = TextGenerator(short, bpe)
     batches = pipeline.example_batches(None)
     assert [batch["prompt"].tolist() for batch in batches] == [

@@ -84,9 +84,7 @@ def test_answers_are_those_of_evaluation(ask, predictions):
     texts = answer_spans.texts(predictions)
     assert len(set(texts.values())) > 8
     asked, contexts = columns()
-    for found, prediction, context in zip(
-        ask(asked, contexts), predictions, contexts, strict=True
-    ):
+    for found, prediction, context in zip(ask(asked, contexts), predictions, contexts, strict=True):
         assert isinstance(found, Answer)
         assert found.text == texts[prediction.id]
         assert found.null_score == pytest.approx(prediction.null_score, abs=1e-4)
@@ -106,9 +104,7 @@ def test_no_answer_by_threshold_and_offsets_in_bytes(model, tokenizer, predictio
     texts = answer_spans.texts(predictions, no_answer_threshold=threshold)
     assert 5 < sum(text == "" for text in texts.values()) < 22
     asked, contexts = columns()
-    for found, text, context in zip(
-        ask(asked, contexts), texts.values(), contexts, strict=True
-    ):
+    for found, text, context in zip(ask(asked, contexts), texts.values(), contexts, strict=True):
         assert found.text == text
         if text:
             assert context.encode()[found.start : found.end].decode() == text

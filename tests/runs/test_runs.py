@@ -195,9 +195,7 @@ def test_a_program_ends_with_those_of_the_other_workers(monkeypatch, tmp_path):
 
 def test_a_missing_package_is_said_at_the_start():
     runs.check_installed("keras", extra="images")
-    with pytest.raises(
-        ImportError, match=r"no_such not installed: pip install .*\[x\]"
-    ):
+    with pytest.raises(ImportError, match=r"no_such not installed: pip install .*\[x\]"):
         runs.check_installed("keras", "no_such", extra="x")
 
 

@@ -316,7 +316,7 @@ def test_offsets_are_bytes_of_whole_characters(tokenizer):
 
 
 class RobertaLike(BytePairTokenizer):
-    special_tokens: ClassVar = {
+    special_names: ClassVar = {
         "start": "<s>",
         "pad": "<pad>",
         "end": "</s>",
