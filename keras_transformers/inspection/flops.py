@@ -185,8 +185,8 @@ def update_cost(
         >>> update_cost(model, rows=2.5, length=4)
         UpdateCost(tokens_per_step=10.0, flops_per_step=73920.0)
     """
-    lengths = dict(length) if isinstance(length, Mapping) else dict.fromkeys(model.input, length)
-    lengths |= other_lengths or {}
+    given = length if isinstance(length, Mapping) else dict.fromkeys(model.input, length)
+    lengths: dict[str, float] = {**given, **(other_lengths or {})}
     shapes = {
         name: (1, *(size or max(1, round(lengths[name])) for size in tensor.shape[1:]))
         for name, tensor in model.input.items()
