@@ -113,7 +113,7 @@ def read_activation(
 
 def foreign_activation(name: str, names: Mapping[str, str] = ACTIVATIONS) -> str:
     """Hugging Face's name of one of our activations; ValueError if it has none."""
-    foreign = {ours: theirs for theirs, ours in reversed(names.items())}
+    foreign = {ours: theirs for theirs, ours in reversed(list(names.items()))}
     if name not in foreign:
         raise ValueError(f"activation={name!r} has no name there; known are {', '.join(foreign)}")
     return foreign[name]

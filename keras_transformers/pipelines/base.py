@@ -203,7 +203,8 @@ class Pipeline(abc.ABC):
     @classmethod
     def restore(cls, model: keras.Model, tokenizers: Mapping[str, Any], **config: Any) -> Self:
         """The pipeline that `config`, `tokenizers` and `model` were taken from."""
-        return cls(model, **tokenizers, **config)
+        make: Any = cls  # each pipeline has arguments of its own
+        return make(model, **tokenizers, **config)
 
     @functools.cached_property
     def _graph(self) -> Callable[..., dict[str, Any]]:

@@ -95,7 +95,7 @@ class QuestionAnswerer(TextPipeline):
             model, tokenizer, outputs=_LOGITS, max_sequence_length=max_sequence_length, pair=True
         )
         self.text_names = ("question", "context")
-        self.window_lengths = {
+        self.window_lengths: dict[str, Any] = {
             "max_sequence_length": self.max_sequence_length,
             "doc_stride": doc_stride,
             "max_question_length": max_question_length,

@@ -38,7 +38,7 @@ class Tagger(TextPipeline):
       that the text has from `starts` to `ends` (exclusive), cut by `tokenizers.words.spans`;
       `scores` are the probabilities of their labels, which are those of their first tokens.
     - words(words string (batch, words)) -> labels string, scores float32 (batch, words): for words
-      that are cut already, rows filled up with "". A word without tokens is labelled O with score 0.
+      that are cut already, rows filled up with "". A word without tokens is labelled O, score 0.
     - tokens(token_ids, segment_ids int32, padding_mask bool (batch, length)) -> probabilities
       float32 (batch, length, labels); ids beyond the vocabulary and lengths beyond the model's
       positions are refused. Only those inputs that the model takes.
@@ -113,7 +113,7 @@ class Tagger(TextPipeline):
             return {**rows, "num_tokens": tf.cast(starts.row_lengths(), tf.int32)}
 
     def answer_words(self, words: Any) -> dict[str, Any]:
-        """Words that are cut already, strings (batch, words), to labels and scores, in the graph."""
+        """Words, cut already, strings (batch, words), to labels and scores, in the graph."""
         with tf.device("CPU:0"):
             is_word = words != ""  # (batch, words)
             text, *spans = running_words.join(tf.ragged.boolean_mask(words, is_word))

@@ -237,11 +237,12 @@ class Run:
             NoBestEpochError: the figure was NaN in all epochs, as a correlation is where the model
                 gives every example the same answer.
         """
-        found = {int(epoch["epoch"]): epoch[self._monitor] for epoch in self.epochs}
+        monitor = str(self._monitor)
+        found = {int(epoch["epoch"]): epoch[monitor] for epoch in self.epochs}
         numbers = [number for number, value in found.items() if not math.isnan(value)]
         if not numbers:
             raise NoBestEpochError(
-                f"{self._monitor} was NaN in all of {len(found)} epochs, so none is the best: the "
+                f"{monitor} was NaN in all of {len(found)} epochs, so none is the best: the "
                 "model gives all examples the same answer, or the dev set has only one. Train "
                 f"longer or at another learning rate; the last weights are in "
                 f"{self.folder / LAST_WEIGHTS}"

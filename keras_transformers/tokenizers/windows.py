@@ -139,7 +139,7 @@ def question_windows(
     max_question_length: int = 64,
     pad_to_max_length: bool = False,
 ) -> dict[str, tf.Tensor]:
-    """Questions and contexts to the inputs of an encoder, such as [CLS] question [SEP] context [SEP].
+    """Questions and contexts to the inputs of an encoder: [CLS] question [SEP] context [SEP], ...
 
     Devlin et al. 2018, section 4.2; a long context takes several windows.
 

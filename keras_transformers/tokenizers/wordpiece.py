@@ -218,7 +218,7 @@ class WordPieceTokenizer(tf.Module):
         )
 
     def special_tokens(self, num_segments: int) -> list[list[int]]:
-        """The ids that `pack` adds before each segment and after the last: [CLS] a [SEP] b [SEP]."""
+        """The ids that `pack` adds before each segment, and after: [CLS] a [SEP] b [SEP]."""
         return [[self.cls_token_id], *[[self.sep_token_id]] * num_segments]
 
     def num_special_tokens(self, num_segments: int) -> int:

@@ -85,7 +85,7 @@ def test_words_begin_where_bert_begins_a_token(lowercase):
     """Whatever the characters: no token of BERT's has a part of two words."""
     tokenizer = WordPieceTokenizer([*SPECIAL, "a"], lowercase=lowercase)  # knows no word
     random = np.random.default_rng(0)
-    alphabet = list("ab .,!()'\"-“”中国éo\u200b\u00ad🎬§½한\u00a0\u3000\t\n\x00") + ["e\u0301"]
+    alphabet = [*"ab .,!()'\"-“”中国éo\u200b\u00ad🎬§½한\u00a0\u3000\t\n\x00", "e\u0301"]
     texts = ["".join(random.choice(alphabet, random.integers(0, 20))) for _ in range(2000)]
     starts, ends = words.spans(tf.constant(texts))
     _, *tokens = tokenizer.tokenize_with_offsets(texts)

@@ -50,7 +50,7 @@ class ImageBatches(LengthBatches):
             seed=seed,
         )
         self.images = images
-        self.mean_lengths = mean_length
+        self._mean_length = self.mean_lengths = mean_length
         self._row_size = batch_size
         self._augmentation = augmentation
         self._read = images.reader()
@@ -89,7 +89,7 @@ class ImageBatches(LengthBatches):
         """Batches of other images, in order and unchanged: for validation and tests."""
         return type(self)(
             examples,
-            mean_length=int(self.mean_lengths),  # type: ignore[call-overload]
+            mean_length=self._mean_length,
             batch_size=self._row_size,
             shuffle=False,
         )

@@ -166,8 +166,7 @@ class PretrainingBatches(Batches):
         self._steps_per_epoch = steps_per_epoch
         self._masker = masker
         self._seed = seed
-        is_endless = steps_per_epoch is not None
-        self.num_rows = batch_size * steps_per_epoch if is_endless else files.num_examples
+        self.num_rows = batch_size * steps_per_epoch if steps_per_epoch else files.num_examples
         self.mean_lengths = float(files.sequence_length)
         self.other_lengths = {"mask_positions": float(files.num_predictions)}
 
