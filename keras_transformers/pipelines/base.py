@@ -7,7 +7,7 @@ and the export use both, so they cannot disagree.
 import abc
 import functools
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -155,7 +155,7 @@ class Pipeline(abc.ABC):
         return found[0] if one else found
 
     def rows(
-        self, texts: Mapping[str, Sequence[str | bytes]], *, batch_size: int = 32
+        self, texts: Mapping[str, Iterable[str | bytes]], *, batch_size: int = 32
     ) -> list[dict[str, Any]]:
         """As a call; each answer is a dict, output name -> str, number or nested list.
 
@@ -203,7 +203,8 @@ class Pipeline(abc.ABC):
     @classmethod
     def restore(cls, model: keras.Model, tokenizers: Mapping[str, Any], **config: Any) -> Self:
         """The pipeline that `config`, `tokenizers` and `model` were taken from."""
-        return cls(model, **tokenizers, **config)
+        make: Any = cls
+        return make(model, **tokenizers, **config)
 
     @functools.cached_property
     def _graph(self) -> Callable[..., dict[str, Any]]:
@@ -217,11 +218,12 @@ class Pipeline(abc.ABC):
         return dict.fromkeys(self.text_names, tf.TensorSpec([None], tf.string))
 
 
-def _strings(name: str, texts: Sequence[str | bytes]) -> np.ndarray:
-    wrong = isinstance(texts, str | bytes) or not all(isinstance(t, str | bytes) for t in texts)
-    if wrong:
-        raise ValueError(f"{name} must be a list of strings, not {texts!r:.200}")
+def _strings(name: str, texts: Iterable[str | bytes]) -> np.ndarray:
+    one = isinstance(texts, str | bytes) or not isinstance(texts, Iterable)
+    column = [] if one else list(texts)
+    if one or not all(isinstance(text, str | bytes) for text in column):
+        raise ValueError(f"{name} must be a list of strings, not {column or texts!r:.200}")
     return np.array(
-        [t.encode("utf-8", "surrogateescape") if isinstance(t, str) else t for t in texts],
+        [t.encode("utf-8", "surrogateescape") if isinstance(t, str) else t for t in column],
         dtype=object,
     )

@@ -66,7 +66,7 @@ class Translation:
 
 @dataclass(frozen=True)
 class MaskedTokens:
-    """What may stand in place of each mask.
+    """What may replace each mask.
 
     Attributes:
         tokens: for each mask the most likely tokens, best first.

@@ -1,6 +1,6 @@
 """Pipelines in folders: configuration, weights, vocabulary and labels, restored bit for bit.
 
-pipeline.json        task, configuration, the tokenizers' classes and options, versions
+pipeline.json        task, class and configuration, the tokenizers' classes and options
 model.json           the model as Keras describes it
 model.safetensors    its weights, by the paths of the variables
 <tokenizer's files>  those of `tokenizer` beside these, of any other in a folder of its name
@@ -38,11 +38,15 @@ def save(pipeline: Any, folder: str | os.PathLike[str]) -> Path:
         description = {
             "format": _FORMAT,
             "task": pipeline.task,
+            "class": type(pipeline).__name__,
             "config": pipeline.config(),
             "tokenizers": tokenizers,
         }
         files.write_json(new / PIPELINE, description)
-        files.write_json(new / MODEL, keras.saving.serialize_keras_object(pipeline.model))
+        model = keras.saving.serialize_keras_object(pipeline.model)
+        # Answers need neither loss nor optimizer, and Keras may not know how to make them again.
+        model.pop("compile_config", None)
+        files.write_json(new / MODEL, model)
         arrays = {
             path: np.ascontiguousarray(keras.ops.convert_to_numpy(variable))
             for path, variable in _by_path(pipeline.model).items()
@@ -72,49 +76,42 @@ def load(folder: str | os.PathLike[str]) -> Any:
         )
     try:
         tokenizers = {
-            name: _tokenizer(entry["class"]).load(
+            name: _public("tokenizers", entry["class"]).load(
                 folder if name == "tokenizer" else folder / name, **entry["options"]
             )
             for name, entry in description["tokenizers"].items()
         }
-        make, config = pipeline_class(description["task"]), description["config"]
+        make, config = _public("pipelines", description["class"]), description["config"]
     except KeyError as error:
         raise ValueError(
             f"{folder / PIPELINE}: no entry {error}: save the pipeline again"
         ) from None
-    model = keras.saving.deserialize_keras_object(files.read_json(folder / MODEL))
+    model = _model(folder / MODEL)
     _set_weights(model, folder / WEIGHTS)
     return make.restore(model, tokenizers, **config)
 
 
-def pipeline_class(task: str) -> type:
-    """The pipeline of a task, by its name.
-
-    Raises:
-        ValueError: there is no such task.
-    """
-    from keras_transformers import pipelines
-    from keras_transformers.pipelines.base import Pipeline
-
-    for module in pkgutil.iter_modules(pipelines.__path__):
-        importlib.import_module(f"{pipelines.__name__}.{module.name}")
-    known = {found.task: found for found in _subclasses(Pipeline) if hasattr(found, "task")}
-    if task not in known:
-        raise ValueError(f"no task {task!r}: there are {', '.join(sorted(known))}")
-    return known[task]
-
-
-def _subclasses(of: type) -> list[type]:
-    return [found for direct in of.__subclasses__() for found in (direct, *_subclasses(direct))]
-
-
-def _tokenizer(name: str) -> Any:
-    from keras_transformers import tokenizers
-
+def _model(file: Path) -> keras.Model:
+    description = files.read_json(file)
+    for room in ("layers", "models"):  # Keras finds a class of ours once its module is imported
+        package = importlib.import_module(f"keras_transformers.{room}")
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            importlib.import_module(module.name)
     try:
-        return getattr(tokenizers, name)
+        return keras.saving.deserialize_keras_object(description)
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(
+            f"{file}: Keras cannot make this model: update keras-transformers, or save the "
+            "pipeline again"
+        ) from error
+
+
+def _public(room: str, name: str) -> Any:
+    """What a room of this package shows under that name."""
+    try:
+        return getattr(importlib.import_module(f"keras_transformers.{room}"), name)
     except AttributeError:
-        raise ValueError(f"no tokenizer {name!r}: update keras-transformers") from None
+        raise ValueError(f"no {name!r} in {room}: update keras-transformers") from None
 
 
 def _by_path(model: keras.Model) -> dict[str, Any]:

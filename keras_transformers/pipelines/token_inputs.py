@@ -54,11 +54,19 @@ class TextPipeline(Pipeline):
             self.model, tokenizer, max_sequence_length, num_texts=1 + pair
         )
         self.text_names = TEXT_INPUTS if pair else TEXT_INPUTS[:1]
+        self._check_inputs()
 
     def tokenize(self, *texts: Any) -> list[tf.RaggedTensor]:
         """Texts to tokens without special ones, int32 (batch, None), one tensor per text."""
         with tf.device("CPU:0"):  # strings live nowhere else
-            return [self.tokenizer.tokenize(text) for text in texts]
+            segments = [self.tokenizer.tokenize(text) for text in texts]
+            for segment in segments[1:]:
+                tf.debugging.assert_equal(
+                    segment.nrows(),
+                    segments[0].nrows(),
+                    f"{' and '.join(self.text_names)} differ in number",
+                )
+            return segments
 
     def pack(self, segments: Sequence[tf.RaggedTensor]) -> dict[str, Any]:
         """Tokens of one text, or of two, to the model's inputs: trimmed, padded, with special ones.
@@ -77,7 +85,7 @@ class TextPipeline(Pipeline):
         return self.pack(self.tokenize(*texts))
 
     def lengths(self, segments: Sequence[tf.RaggedTensor]) -> Any:
-        """Tokens of each row once packed, special ones included, before trimming: int32 (batch,)."""
+        """Tokens of each row once packed, special ones too, before trimming: int32 (batch,)."""
         num_tokens = sum(segment.row_lengths() for segment in segments)
         return tf.cast(num_tokens, tf.int32) + self.tokenizer.num_special_tokens(len(segments))
 
@@ -124,6 +132,19 @@ class TextPipeline(Pipeline):
         """The tokenizers by the names of the arguments that take them."""
         return {"tokenizer": self.tokenizer}
 
+    def _check_inputs(self) -> None:
+        empty = tf.RaggedTensor.from_row_splits(tf.zeros([0], tf.int32), [0, 0])  # one row
+        packed = self.tokenizer.pack(
+            [empty] * (1 + self.pair), max_sequence_length=self.max_sequence_length
+        )
+        missing = [name for name in self.token_inputs if name not in packed]
+        if missing:
+            raise ValueError(
+                f"model {self.model.name!r} takes {', '.join(missing)}, which "
+                f"{type(self.tokenizer).__name__} does not make: use the tokenizer that the model "
+                "was trained with"
+            )
+
     def _encoded(self, batch: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         texts = [tf.constant(batch[name], tf.string) for name in self.text_names]
         return {name: tensor.numpy() for name, tensor in self.encode(*texts).items()}
@@ -169,7 +190,7 @@ def checked_length(
                 f"max_sequence_length={length}: model {model.name!r} takes any number of tokens: "
                 "say how many of a text count, at least 1"
             )
-        return length
+        return int(length)
     shortest = tokenizer.num_special_tokens(num_texts) + num_texts
     length = positions if length is None else length
     if not shortest <= length <= positions:
@@ -177,11 +198,11 @@ def checked_length(
             f"max_sequence_length={length}: give at least {shortest}, to hold one token of each "
             f"text, and at most {positions}, the positions of model {model.name!r}"
         )
-    return length
+    return int(length)
 
 
 def checked_labels(labels: Sequence[str], model: keras.Model) -> list[str]:
-    """The names of the classes behind `logits`; ValueError where they do not fit."""
+    """The names of the model's classes; ValueError where they do not fit its logits."""
     wrong = [label for label in labels if not isinstance(label, str) or not label]
     if isinstance(labels, str) or wrong:
         raise ValueError(f"labels must be strings that are not empty, not {wrong or labels!r}")
@@ -255,10 +276,11 @@ def text_batches(
             raise ValueError(f"examples must be {wanted}, not {row if several else row[0]!r}")
     awkward = ["", b"\xff\xfe is no UTF-8 \x00", "long " * long]
     turned = [awkward[::-1] if i else awkward for i in range(len(names))]
-    batches = ([[row[i] for row in given] for i in range(len(names))], turned, [[]] * len(names))
+    columns = [[row[i] for row in given] for i in range(len(names))]
+    batches: list[list[list[Any]]] = [columns, turned, [[]] * len(names)]
     return [
-        {name: strings(column) for name, column in zip(names, columns, strict=True)}
-        for columns in batches
+        {name: strings(column) for name, column in zip(names, batch, strict=True)}
+        for batch in batches
     ]
 
 
@@ -292,7 +314,7 @@ def parsed(records: Any, names: Sequence[str]) -> dict[str, Any]:
 
 
 def checked_tokens(model: keras.Model, tokens: Mapping[str, Any]) -> dict[str, Any]:
-    """The tokens behind assertions that they fit the model; they fail when the graph runs.
+    """The tokens, guarded by assertions that they fit the model, which fail when the graph runs.
 
     Without them a GPU would take an id beyond the vocabulary for a vector of zeros and say nothing.
     """
