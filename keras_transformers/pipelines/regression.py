@@ -1,119 +1,102 @@
-"""Export of regressors: one text or a pair in, its score out."""
+"""Regression on sequences: one text or a pair in, its score out."""
 
 import math
-import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
-from keras_transformers.pipelines import token_inputs as text
-from keras_transformers.saved_model.writing import REGRESS, Signature, write
+from keras_transformers.pipelines.base import REGRESS, Signature
+from keras_transformers.pipelines.token_inputs import TextPipeline, parsed, serialized
+
+__all__ = ["TextRegressor"]
 
 
-def regressor(
-    model: keras.Model,
-    tokenizer: Any,
-    path: str | os.PathLike[str],
-    *,
-    max_sequence_length: int | None = None,
-    pair: bool = False,
-    scale: float = 1.0,
-    offset: float = 0.0,
-    examples: Sequence[str] | Sequence[tuple[str, str]] | None = None,
-    scores: Mapping[str, float] | None = None,
-    check: bool = True,
-) -> Path:
-    """Exports a regressor as a SavedModel for TF Serving that takes strings.
+class TextRegressor(TextPipeline):
+    """Scores texts, or pairs of texts.
 
-    Its signatures, where `batch` may be 0 and a text may be empty or any bytes:
+    Signatures of its export, where `batch` may be 0 and a text may be empty or any bytes:
 
     - serving_default(text string (batch,), with `pair` also text_b) -> score float32 (batch,).
     - tokens(token_ids, segment_ids int32, padding_mask bool (batch, length)) -> the same; ids
-      beyond the vocabulary and lengths beyond the model's positions are refused.
+      beyond the vocabulary and lengths beyond the model's positions are refused. Only those inputs
+      that the model takes.
     - regress(inputs string (batch,), serialized tf.Example with the features text, text_b) ->
       outputs float32 (batch,): for TF Serving's Regress API.
 
     Args:
-        model: functional, inputs token_ids, segment_ids, padding_mask, output score (batch,), as
-            `models.heads.regressor` makes it.
-        tokenizer: turns texts into the model's inputs, a `tokenizers.WordPieceTokenizer`.
-        path: BASE/<number> writes that version; anything else is a BASE and gets the next one.
-        max_sequence_length: of the packed tokens; longer texts are trimmed as the tokenizer does
-            it. The model's number of positions by default.
-        pair: the model takes two texts.
-        scale: what is served is `scale * score + offset`: for a model that was trained on scores
+        model: functional, inputs token_ids, segment_ids, padding_mask, or without segment_ids,
+            output score (batch,), as `heads.regressor` makes it.
+        tokenizer: turns texts into the model's inputs, such as a `tokenizers.WordPieceTokenizer`.
+        scale: the answer is `scale * score + offset`, for a model trained on scores that were
             brought to another range.
         offset: see `scale`.
-        examples: texts, or pairs of texts, to check the export with; they are stored in it with
-            their scores, so give none that are secret. Two plain sentences by default.
-        scores: what the model reached, stored in the export: figure -> value, the data in the
-            figure's name, such as {"accuracy on SST-2 dev": 0.91}.
-        check: reload the export in a fresh process and compare before it is published.
-
-    Returns:
-        The version folder, BASE/<number>.
+        max_sequence_length: of the packed tokens; longer texts are trimmed as the tokenizer does
+            it. The model's number of positions by default; required where it has none.
+        pair: the model takes two texts.
 
     Raises:
-        FileExistsError: the version exists.
-        ValueError: model, tokenizer, length, scale or examples do not fit each other.
-        RuntimeError: the written export does not repeat the model's outputs.
+        ValueError: model, tokenizer and length do not fit each other; `scale` is 0, or it or
+            `offset` is not finite.
+
+    Example:
+        >>> import keras_transformers as kt
+        >>> tokenizer = kt.tokenizers.WordPieceTokenizer(
+        ...     ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "good", "film", "##s", "!"]
+        ... )
+        >>> encoder = kt.bert_tiny(vocabulary_size=tokenizer.vocabulary_size)
+        >>> likeness = TextRegressor(kt.heads.regressor(encoder), tokenizer, scale=5.0, pair=True)
+        >>> isinstance(likeness("Good films!", "film").score, float)
+        True
     """
-    model = text.part(model, tokenizer, "score")
-    if scale == 0 or not math.isfinite(scale) or not math.isfinite(offset):
-        raise ValueError(f"scale={scale}, offset={offset}: give finite numbers, the scale not 0")
-    length = text.checked_length(model, max_sequence_length, pair=pair)
-    batches = text.example_batches(examples, length, pair=pair)
-    graph = _Graph(model, tokenizer, length, tuple(batches[0]), scale, offset)
-    strings, floats = tf.TensorSpec([None], tf.string), tf.TensorSpec([None], tf.float32)
-    tokens = [text.tokenized(tokenizer, batch, length) for batch in batches]
-    records = [text.serialized(batch) for batch in batches]
-    text_specs = dict.fromkeys(graph.text_names, strings)
-    return write(
-        path,
-        {
-            "serving_default": Signature(graph.from_text, text_specs, {"score": floats}, batches),
-            "tokens": Signature(graph.from_tokens, text.token_specs(), {"score": floats}, tokens),
-            "regress": Signature(
-                graph.from_records, {"inputs": strings}, {"outputs": floats}, records, REGRESS
-            ),
-        },
-        variables=model.weights,
-        trackables=[tokenizer],
-        metadata={"task": "regression", "pair": pair, "scale": scale, "offset": offset}
-        | text.metadata(model, tokenizer, length),
-        tolerance=text.tolerance(model),
-        scores=scores,
-        check=check,
-    )
 
+    task = "regression"
 
-@dataclass(frozen=True)
-class _Graph:
-    """The functions behind the signatures. Strings stay on the CPU, where alone they can be."""
+    def __init__(
+        self,
+        model: keras.Model,
+        tokenizer: Any,
+        *,
+        scale: float = 1.0,
+        offset: float = 0.0,
+        max_sequence_length: int | None = None,
+        pair: bool = False,
+    ) -> None:
+        super().__init__(
+            model,
+            tokenizer,
+            outputs=("score",),
+            max_sequence_length=max_sequence_length,
+            pair=pair,
+        )
+        if scale == 0 or not math.isfinite(scale) or not math.isfinite(offset):
+            raise ValueError(
+                f"scale={scale}, offset={offset}: give finite numbers, the scale not 0"
+            )
+        self.scale, self.offset = float(scale), float(offset)
 
-    model: keras.Model
-    tokenizer: Any
-    max_sequence_length: int
-    text_names: tuple[str, ...]
-    scale: float
-    offset: float
-
-    def from_text(self, **columns: Any) -> dict[str, Any]:
-        return self._answer(text.tokenize(self.tokenizer, columns, self.max_sequence_length))
-
-    def from_tokens(self, **tokens: Any) -> dict[str, Any]:
-        return self._answer(text.checked_tokens(self.model, tokens))
-
-    def from_records(self, inputs: Any) -> dict[str, Any]:
-        with tf.device("CPU:0"):
-            features = dict.fromkeys(self.text_names, tf.io.FixedLenFeature([], tf.string))
-            columns = tf.io.parse_example(inputs, features)
-        return {"outputs": self.from_text(**columns)["score"]}
-
-    def _answer(self, tokens: dict[str, Any]) -> dict[str, Any]:
+    def decode(self, tokens: dict[str, Any]) -> dict[str, Any]:
+        """The model's inputs to the score."""
         score = tf.cast(self.model(tokens, training=False)["score"], tf.float32)  # (batch,)
         return {"score": self.scale * score + self.offset}
+
+    def answer_specs(self) -> dict[str, Any]:
+        """The outputs of `answer`: name -> tf.TensorSpec (None, ...)."""
+        return {"score": tf.TensorSpec([None], tf.float32)}
+
+    def other_signatures(self, batches: Sequence[Mapping[str, np.ndarray]]) -> dict[str, Signature]:
+        """`tokens`, and `regress` for TF Serving's Regress API."""
+        regress = Signature(
+            lambda inputs: {"outputs": self.answer(**parsed(inputs, self.text_names))["score"]},
+            {"inputs": tf.TensorSpec([None], tf.string)},
+            {"outputs": tf.TensorSpec([None], tf.float32)},
+            [serialized(batch) for batch in batches],
+            REGRESS,
+        )
+        return {**super().other_signatures(batches), "regress": regress}
+
+    def config(self) -> dict[str, Any]:
+        """The keyword arguments that make this pipeline again, as JSON values."""
+        return {"scale": self.scale, "offset": self.offset, **super().config()}

@@ -55,6 +55,7 @@ class WordPieceTokenizer(tf.Module):
         unknown_token_id: of [UNK].
         cls_token_id: of [CLS].
         sep_token_id: of [SEP].
+        mask_token: "[MASK]".
         mask_token_id: of [MASK].
 
     Raises:
@@ -90,6 +91,7 @@ class WordPieceTokenizer(tf.Module):
         self.unknown_token_id = ids[vocabularies.UNKNOWN]
         self.cls_token_id = ids[vocabularies.CLS]
         self.sep_token_id = ids[vocabularies.SEP]
+        self.mask_token = vocabularies.MASK
         self.mask_token_id = ids[vocabularies.MASK]
         with tf.device("CPU:0"):  # where strings are, and so the ops that read these tables
             # A tensor, for tf.Module would search a list for variables, again and again.
