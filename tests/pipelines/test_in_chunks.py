@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_transformers.pipelines.bounded_memory import in_chunks
+from keras_transformers.pipelines.token_inputs import in_chunks
 
 OUTPUTS = {
     "double": tf.TensorSpec([None, None], tf.float32),

@@ -1,0 +1,52 @@
+"""Plain checks of what pipelines answer."""
+
+import numpy as np
+import tensorflow as tf
+
+import keras_transformers as kt
+from keras_transformers.pipelines import results
+
+
+def same_answers(found, wanted, *, tolerance=1e-5):
+    """Lists of results are of the same types, alike in floats, equal in all else."""
+    for one, other in zip(found, wanted, strict=True):
+        assert type(one) is type(other)
+        for name, value in vars(one).items():
+            if np.asarray(value).dtype.kind == "f":
+                np.testing.assert_allclose(value, getattr(other, name), rtol=0, atol=tolerance)
+            else:
+                assert value == getattr(other, name), name
+
+
+def typed_answers(outputs, pipeline):
+    """Arrays that an export returned, as the pipeline's type of result."""
+    padded = [name for name, spec in pipeline.answer_specs().items() if None in spec.shape[1:]]
+    return [results.typed(row) for row in results.rows(outputs, padded)]
+
+
+def restored(pipeline, folder, *texts):
+    """What `kt.load` makes of what `save` wrote: the same in everything, and in its answers."""
+    pipeline.save(folder)
+    other = kt.load(folder)
+    assert type(other) is type(pipeline)
+    assert other.config() == pipeline.config()
+    assert other.model.name == pipeline.model.name
+    weights = {variable.path: variable.numpy() for variable in pipeline.model.weights}
+    assert [variable.path for variable in other.model.weights] == list(weights)
+    for variable in other.model.weights:
+        np.testing.assert_array_equal(variable.numpy(), weights[variable.path])
+    for name, tokenizer in pipeline.tokenizers.items():
+        again = other.tokenizers[name]
+        assert type(again) is type(tokenizer)
+        assert again.config() == tokenizer.config()
+        assert again.vocabulary == tokenizer.vocabulary
+    tensors = texts_by_name(pipeline, map(tf.constant, texts))
+    answers = other.answer(**tensors)
+    for name, value in pipeline.answer(**tensors).items():
+        np.testing.assert_array_equal(answers[name], value)
+    return other
+
+
+def texts_by_name(pipeline, texts):
+    """Columns of texts by the names of a pipeline's inputs."""
+    return dict(zip(pipeline.text_names, texts, strict=True))
