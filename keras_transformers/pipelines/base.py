@@ -203,7 +203,7 @@ class Pipeline(abc.ABC):
     @classmethod
     def restore(cls, model: keras.Model, tokenizers: Mapping[str, Any], **config: Any) -> Self:
         """The pipeline that `config`, `tokenizers` and `model` were taken from."""
-        make: Any = cls  # each pipeline has arguments of its own
+        make: Any = cls
         return make(model, **tokenizers, **config)
 
     @functools.cached_property

@@ -141,7 +141,7 @@ class MaskFiller(TextPipeline):
         return {"top_k": self.top_k, "max_sequence_length": self.max_sequence_length}
 
     def _tokenize(self, text: Any) -> tf.RaggedTensor:
-        pieces = tf.strings.split(text, self.tokenizer.mask_token)  # (batch, None)
+        pieces = self.tokenizer.split_at_masks(text)  # (batch, None)
         tokens = self.tokenizer.tokenize(pieces.values)  # (pieces, None)
         masks = tf.fill([tokens.nrows(), 1], self.tokenizer.mask_token_id)
         # A mask after each piece, except after the last of each text.

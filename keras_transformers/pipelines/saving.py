@@ -44,9 +44,8 @@ def save(pipeline: Any, folder: str | os.PathLike[str]) -> Path:
         }
         files.write_json(new / PIPELINE, description)
         model = keras.saving.serialize_keras_object(pipeline.model)
-        model.pop(
-            "compile_config", None
-        )  # losses and optimizers are training's, maybe unregistered
+        # Answers need neither loss nor optimizer, and Keras may not know how to make them again.
+        model.pop("compile_config", None)
         files.write_json(new / MODEL, model)
         arrays = {
             path: np.ascontiguousarray(keras.ops.convert_to_numpy(variable))
@@ -94,11 +93,9 @@ def load(folder: str | os.PathLike[str]) -> Any:
 
 def _model(file: Path) -> keras.Model:
     description = files.read_json(file)
-    # Keras finds a class of ours only after its module was imported.
-    for room in map(
-        importlib.import_module, ("keras_transformers.layers", "keras_transformers.models")
-    ):
-        for module in pkgutil.walk_packages(room.__path__, f"{room.__name__}."):
+    for room in ("layers", "models"):  # Keras finds a class of ours once its module is imported
+        package = importlib.import_module(f"keras_transformers.{room}")
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             importlib.import_module(module.name)
     try:
         return keras.saving.deserialize_keras_object(description)

@@ -276,14 +276,11 @@ def text_batches(
             raise ValueError(f"examples must be {wanted}, not {row if several else row[0]!r}")
     awkward = ["", b"\xff\xfe is no UTF-8 \x00", "long " * long]
     turned = [awkward[::-1] if i else awkward for i in range(len(names))]
-    batches: tuple[Any, ...] = (
-        [[row[i] for row in given] for i in range(len(names))],
-        turned,
-        [[]] * len(names),
-    )
+    columns = [[row[i] for row in given] for i in range(len(names))]
+    batches: list[list[list[Any]]] = [columns, turned, [[]] * len(names)]
     return [
-        {name: strings(column) for name, column in zip(names, columns, strict=True)}
-        for columns in batches
+        {name: strings(column) for name, column in zip(names, batch, strict=True)}
+        for batch in batches
     ]
 
 
