@@ -78,7 +78,8 @@ class House:
         self._rooms: dict[Path, dict[str, Path]] = {}  # folder -> public name -> its file
         for path in self.sources:
             shown = dict.fromkeys(self._public_names(path), path)
-            self._rooms.setdefault(path.parent, {}).update(shown)
+            for folder in path.parents[: len(path.relative_to(root).parts) - 2]:
+                self._rooms.setdefault(folder, {}).update(shown)
 
     def _public_names(self, path: Path) -> list[str]:
         """The names in a module's `__all__`, which its room shows as its own."""

@@ -221,6 +221,10 @@ class WordPieceTokenizer(tf.Module):
         """The ids that `pack` adds before each segment, and after: [CLS] a [SEP] b [SEP]."""
         return [[self.cls_token_id], *[[self.sep_token_id]] * num_segments]
 
+    def split_at_masks(self, text: Any) -> tf.RaggedTensor:
+        """Cuts strings (batch,) where they have a mask token: (batch, None), one piece or more."""
+        return tf.strings.split(text, self.mask_token)
+
     def num_special_tokens(self, num_segments: int) -> int:
         """How many tokens `pack` adds."""
         return sum(map(len, self.special_tokens(num_segments)))
