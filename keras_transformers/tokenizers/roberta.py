@@ -95,7 +95,7 @@ class RobertaTokenizer(BytePairTokenizer):
         return {name: packed[name] for name in ("token_ids", "padding_mask")}
 
     def special_tokens(self, num_segments: int) -> list[list[int]]:
-        """The ids that `pack` adds before each segment and after the last: <s> a </s></s> b </s>."""
+        """The ids that `pack` adds before each segment, and after: <s> a </s></s> b </s>."""
         between = [[self.end_token_id, self.end_token_id]] * (num_segments - 1)
         return [[self.start_token_id], *between, [self.end_token_id]]
 

@@ -67,7 +67,8 @@ def model(task: str):
             own = name.removeprefix(f"{PREFIX}.")
             # By its name: not by its place, which differs from task to task.
             torch.manual_seed(sum(map(ord, own if name != own or task == "encoder" else name)))
-            parameter.copy_(0.3 * torch.randn_like(parameter))
+            is_head = own == name and task != "encoder"
+            parameter.copy_((1.5 if is_head else 0.3) * torch.randn_like(parameter))
         if hasattr(found, "tie_weights"):
             found.tie_weights()
     return found

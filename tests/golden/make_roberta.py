@@ -26,7 +26,11 @@ CONFIG: dict[str, Any] = {
 }
 # Task -> class of transformers, options of its configuration, its outputs by our names.
 TASKS: dict[str, tuple[str, dict[str, Any], dict[str, str]]] = {
-    "encoder": ("RobertaModel", {}, {"sequence_output": "last_hidden_state", "pooled_output": "pooler_output"}),
+    "encoder": (
+        "RobertaModel",
+        {},
+        {"sequence_output": "last_hidden_state", "pooled_output": "pooler_output"},
+    ),
     "masked_lm": ("RobertaForMaskedLM", {}, {"mask_logits": "logits"}),
     "classifier": (
         "RobertaForSequenceClassification",
@@ -70,7 +74,8 @@ def model(task: str):
             own = name.removeprefix(f"{PREFIX}.")
             # By its name: not by its place, which differs from task to task.
             torch.manual_seed(sum(map(ord, own if name != own or task == "encoder" else name)))
-            parameter.copy_(0.3 * torch.randn_like(parameter))
+            is_head = own == name and task != "encoder"
+            parameter.copy_((1.5 if is_head else 0.3) * torch.randn_like(parameter))
         if hasattr(found, "tie_weights"):
             found.tie_weights()
     return found

@@ -1,0 +1,133 @@
+"""Plain checks of a family's weights against a golden file with every task."""
+
+import runpy
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+from safetensors.numpy import load_file, save_file
+
+import keras_transformers as kt
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+TASKS = ("encoder", "masked_lm", "classifier", "regressor", "tagger", "span_extractor")
+ALL_TASKS = (*TASKS, "multiple_choice")
+SIZES = {"classifier": {"num_classes": 3}, "tagger": {"num_labels": 5}}
+
+
+@dataclass(frozen=True)
+class FamilyFiles:
+    """A family and its golden file.
+
+    Attributes:
+        name: of the golden file, of its maker, and the prefix of the encoder's tensors.
+        encoder: builds ours for a task, in the maker's shape.
+        load: fills a model from a folder.
+        save: writes a model to a file.
+        head_options: of our heads, by task.
+        without_pooler: tasks whose models have no tensors that start with `pooler.`.
+    """
+
+    name: str
+    encoder: Callable[[str], keras.Model]
+    load: Callable[..., None]
+    save: Callable[..., None]
+    head_options: dict[str, dict[str, Any]]
+    without_pooler: tuple[str, ...] = ()
+
+    @property
+    def maker(self) -> dict[str, Any]:
+        return runpy.run_path(str(GOLDEN / f"make_{self.name}.py"))
+
+    @property
+    def golden(self) -> Any:
+        return np.load(GOLDEN / f"{self.name}.npz")
+
+    def tensors(self, task: str) -> dict[str, np.ndarray]:
+        """What transformers saves of its model: encoder and head."""
+        golden = self.golden
+        names = [k.removeprefix("encoder/") for k in golden.files if k.startswith("encoder/")]
+        outputs = set(self.maker["TASKS"]["encoder"][2])
+        encoder = {
+            name: golden[f"encoder/{name}"]
+            for name in names
+            if name not in outputs
+            and not (task in self.without_pooler and name.startswith("pooler."))
+        }
+        if task == "encoder":
+            return encoder
+        head = f"{task}/head/"
+        return {f"{self.name}.{name}": tensor for name, tensor in encoder.items()} | {
+            k.removeprefix(head): golden[k] for k in golden.files if k.startswith(head)
+        }
+
+    def model(self, task: str, folder: Path) -> keras.Model:
+        """Ours with these tensors: every one of the file, and no other, is used."""
+        save_file(self.tensors(task), folder / "model.safetensors")
+        model = self.encoder(task)
+        if task != "encoder":
+            options = SIZES.get(task, {}) | self.head_options.get(task, {})
+            model = getattr(kt.heads, task)(model, **options)
+        self.load(model, folder)
+        return model
+
+
+def outputs_equal_transformers(family: FamilyFiles, task: str, folder: Path) -> None:
+    """Every output, within 1e-5 of its magnitude, at real tokens."""
+    inputs, golden = family.maker["inputs"](task), family.golden
+    given = dict(inputs)
+    if task == "masked_lm":  # every position: transformers projects them all
+        rows, length = inputs["token_ids"].shape
+        given["mask_positions"] = np.tile(np.arange(length, dtype="int32"), (rows, 1))
+    outputs = family.model(task, folder)(given)
+    assert set(outputs) == set(family.maker["TASKS"][task][2])
+    for key, value in outputs.items():
+        value, wanted = np.asarray(value), golden[f"{task}/{key}"]
+        wanted = wanted.reshape(value.shape)
+        by_token = value.shape[:2] == inputs["token_ids"].shape
+        if by_token and task != "multiple_choice":
+            value, wanted = (array[inputs["padding_mask"]] for array in (value, wanted))
+        scale = max(1.0, float(np.abs(wanted).max()))
+        np.testing.assert_allclose(value / scale, wanted / scale, atol=1e-5, err_msg=key)
+        assert np.ptp(wanted) > 0.01, key  # the outputs are not all alike
+
+
+def saving_gives_the_same_tensors(family: FamilyFiles, task: str, folder: Path) -> None:
+    """Bit for bit, tied ones once."""
+    family.save(family.model(task, folder), folder / "copy.safetensors")
+    tied = {"vocab_projector.weight", "lm_head.decoder.weight", "lm_head.decoder.bias"}
+    expected = {
+        name if task != "encoder" else f"{family.name}.{name}": tensor
+        for name, tensor in family.tensors(task).items()
+        if name not in tied
+    }
+    found = load_file(folder / "copy.safetensors")
+    assert set(found) == set(expected)
+    for name, tensor in expected.items():
+        np.testing.assert_array_equal(found[name], tensor, err_msg=name)
+
+
+def the_frozen_outputs_are_transformers_own(family: FamilyFiles, task: str) -> None:
+    """Recomputes them; needs the `reference` extra."""
+    for key, value in family.maker["outputs"](task).items():
+        golden = family.golden[f"{task}/{key}"]
+        np.testing.assert_allclose(golden, value, atol=1e-5, err_msg=key)
+
+
+def transformers_reads_what_we_write(family: FamilyFiles, task: str, folder: Path) -> None:
+    """`from_pretrained` finds every tensor and no other; needs the `reference` extra."""
+    import torch
+    import transformers
+
+    original = family.maker["model"](task)
+    family.save(family.model(task, folder), folder / "model.safetensors")
+    original.config.save_pretrained(folder)
+    kind = getattr(transformers, family.maker["TASKS"][task][0])
+    theirs, report = kind.from_pretrained(folder, output_loading_info=True)
+    assert not report["missing_keys"]
+    assert not report["unexpected_keys"]
+    for name, tensor in theirs.state_dict().items():
+        assert torch.equal(tensor, original.state_dict()[name]), name
