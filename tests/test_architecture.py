@@ -388,10 +388,9 @@ def test_the_package_shows_what_it_has():
         assert getattr(kt, name) is not None
 
 
-def test_on_jax_the_same_numbers_without_tensorflow(tmp_path):
-    pytest.importorskip("jax", reason="needs jax: pip install -e .[dev]")
-    code = f"""
-import sys, numpy as np, keras_transformers as kt, keras
+def test_on_jax_the_same_numbers_without_tensorflow(on_jax):
+    on_jax(f"""
+import runpy, numpy as np, keras, keras_transformers as kt
 from keras_transformers.models.bert import bert
 from keras_transformers.models.transformer import transformer
 encoder = bert(vocabulary_size=50, num_layers=2, num_heads=2, hidden_dim=16,
@@ -399,16 +398,21 @@ encoder = bert(vocabulary_size=50, num_layers=2, num_heads=2, hidden_dim=16,
 model = kt.heads.pretrainer(encoder)
 kt.convert.load_bert(model, {str(ROOT / "tests/golden/bert_random.safetensors")!r})
 golden = np.load({str(ROOT / "tests/golden/bert_random.npz")!r})
-import runpy
 inputs = runpy.run_path({str(ROOT / "tests/golden/make_bert.py")!r})["random_inputs"]()
 outputs = model.predict(inputs, verbose=0)
 np.testing.assert_allclose(outputs["mask_logits"], golden["gelu/mask_logits"], atol=1e-5)
 loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 tiny = transformer(vocabulary_size=20, num_encoder_layers=1, num_decoder_layers=1, num_heads=2,
                    hidden_dim=8, intermediate_dim=16)
-tiny.compile("adam", loss={{"logits": loss}}, jit_compile=False)
+tiny.compile("adam", loss={{"logits": loss}})
 ids = np.ones((2, 4), "int32")
 tiny.fit({{"source_token_ids": ids, "target_token_ids": ids}}, {{"logits": ids}}, verbose=0)
-print(keras.backend.backend(), "tensorflow" in sys.modules)
-"""
-    assert run(code, KERAS_BACKEND="jax") == "jax False"
+""")
+
+
+def test_code_that_fails_or_imports_tensorflow_on_jax_is_caught(on_jax):
+    with pytest.raises(AssertionError, match="division by zero"):
+        on_jax("import keras; 1 / 0")
+    with pytest.raises(AssertionError, match="TensorFlow was imported"):
+        on_jax("import sys, keras; sys.modules['tensorflow'] = keras")
+    on_jax("import sys; del sys.modules['tensorflow']")

@@ -72,7 +72,7 @@ def sample(
     Example:
         >>> def dice(token_ids, index, cache):
         ...     return tf.zeros((len(token_ids), 6)), cache
-        >>> throws = sample(dice, [0], end_token_id=None, max_length=1000, seed=1)
+        >>> throws = sample(dice, [0], end_token_id=None, max_length=50, seed=1)
         >>> sorted(set(throws.token_ids.numpy().ravel().tolist()))
         [0, 1, 2, 3, 4, 5]
     """
