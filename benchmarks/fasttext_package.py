@@ -28,14 +28,17 @@ os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 import fasttext  # the package: no file here may have its name
 import keras
 
-from keras_transformers.data.text import classification
-from keras_transformers.data.text.cleaning import deduplicate, split
-from keras_transformers.data.text.examples import Examples, label_set, majority_share
-from keras_transformers.models.fasttext import fasttext as fasttext_encoder
-from keras_transformers.models.heads import classifier
+import keras_transformers as kt
+from keras_transformers.data.text import (
+    Examples,
+    TextBatches,
+    deduplicate,
+    label_set,
+    majority_share,
+    split,
+)
 from keras_transformers.tokenizers import NgramTokenizer
-from keras_transformers.training.losses import TokenCrossentropy
-from keras_transformers.training.schedules import WarmupLinearDecay
+from keras_transformers.training import TokenCrossentropy, WarmupLinearDecay
 
 SHARES = {"train": 0.7, "dev": 0.1, "test": 0.2}
 MARKS = re.compile(r"([^\w\s])")
@@ -105,23 +108,12 @@ def ours(
         num_buckets=COMMON["bucket"],
         word_ngrams=COMMON["wordNgrams"],
     )
-    encoder = fasttext_encoder(
+    encoder = kt.models.fasttext.fasttext(
         vocabulary_size=tokenizer.vocabulary_size, embedding_dim=settings["dim"]
     )
-    model = classifier(encoder, len(labels), dropout=0.0)
-
-    def batches(name: str, size: int, *, shuffle: bool = False) -> Any:
-        return classification.dataset(
-            parts[name],
-            tokenizer,
-            labels,
-            batch_size=size,
-            max_sequence_length=LONGEST,
-            shuffle=shuffle,
-            seed=seed,
-        )
-
-    train = batches("train", batch_size, shuffle=True)
+    model = kt.heads.classifier(encoder, len(labels), dropout=0.0)
+    classify = kt.pipelines.TextClassifier(model, tokenizer, labels, max_sequence_length=LONGEST)
+    train = TextBatches(parts["train"], classify, batch_size=batch_size, seed=seed)
     schedule = WarmupLinearDecay(
         settings["lr"] * batch_size, warmup_steps=0, total_steps=settings["epoch"] * len(train)
     )
@@ -131,14 +123,20 @@ def ours(
         jit_compile=False,
         steps_per_execution=16,
     )
-    model.fit(train, epochs=settings["epoch"], shuffle=False, verbose=0)  # shuffled already
+    model.fit(
+        train.dataset(),
+        steps_per_epoch=len(train),
+        epochs=settings["epoch"],
+        shuffle=False,  # the batches are shuffled already
+        verbose=0,
+    )
     seconds = time.process_time() - started
     model.compile(metrics={"logits": [keras.metrics.SparseCategoricalAccuracy(name="accuracy")]})
     scores = {
-        name: model.evaluate(batches(name, 256), return_dict=True, verbose=0)["accuracy"]
+        name: model.evaluate(train.of(parts[name]).dataset(), return_dict=True, verbose=0)
         for name in ("dev", "test")
     }
-    return {**scores, "seconds": seconds}
+    return {**{name: found["accuracy"] for name, found in scores.items()}, "seconds": seconds}
 
 
 def main() -> None:

@@ -36,13 +36,10 @@ def tokenizer():
 
 def batches_of(questions, tokenizer, *, targets=True, batch_size=8, **lengths):
     """Batches in order."""
-    lengths = {
-        "max_sequence_length": 384,
-        "doc_stride": 128,
-        "max_question_length": 64,
-        "max_answer_length": 30,
-    } | lengths
-    reader = Reader(tokenizer, **lengths)
+    answer = {"max_answer_length": lengths.pop("max_answer_length", 30)}
+    windows = {"max_sequence_length": 384, "doc_stride": 128, "max_question_length": 64} | lengths
+    length = windows["max_sequence_length"]
+    reader = Reader(tokenizer, max_sequence_length=length, window_lengths=windows, **answer)
     return QuestionBatches(questions, reader, batch_size=batch_size, shuffle=False, targets=targets)
 
 

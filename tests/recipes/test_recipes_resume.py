@@ -1,28 +1,22 @@
 """Recipes that fine-tune, stopped in the middle of an epoch: the bits of a run that was not."""
 
 import json
-import runpy
+import shutil
 import signal
-import sys
-from pathlib import Path
 
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 from checks import newest_state
+from recipe_runs import error_of, run, save_encoder
 
 import keras_transformers as kt
-from keras_transformers.models.elmo import elmo
-from keras_transformers.models.gpt import gpt
 from keras_transformers.runs.resume.callback import Resume
 from keras_transformers.tokenizers import BytePairTokenizer
 
-RECIPES = Path(__file__).parents[2] / "recipes"
-SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 PEOPLE = [(w, v, c) for w in ("ann", "bob") for v in ("lives", "works") for c in ("bonn", "rome")]
 STOPPED_AT = 8  # updates; the second epoch of five or so has begun
-BERT = {"model": "bert_tiny", "max_sequence_length": 16, "learning_rate": 1e-3}
 
 
 @pytest.fixture(autouse=True)
@@ -35,10 +29,13 @@ def deterministic_operations():
     _pywrap_determinism.enable(False)
 
 
-def vocabulary(folder):
+def encoder(folder):
     words = ["ann", "bob", "lives", "works", "in", "bonn", "rome", "where", "?", "."]
-    (folder / "vocab.txt").write_text("\n".join([*SPECIAL, *words]) + "\n")
-    return {"vocabulary": folder / "vocab.txt"}
+    return {
+        "weights": save_encoder(folder, words),
+        "max_sequence_length": 16,
+        "learning_rate": 1e-3,
+    }
 
 
 def sentences(folder):
@@ -55,18 +52,22 @@ def conll(folder):
 
 def classification(folder):
     # 24 different sentences are left of 72.
-    return BERT | vocabulary(folder) | sentences(folder) | {"batch_size": 5}
+    return encoder(folder) | sentences(folder) | {"batch_size": 5}
+
+
+def fasttext_classification(folder):
+    return sentences(folder) | {"batch_size": 5, "num_buckets": 50}
 
 
 def glue(folder):
     rows = [f"{w} {v} in {c} .\t{int(c == 'bonn')}" for _ in range(9) for w, v, c in PEOPLE]
     (folder / "train.tsv").write_text("\n".join(["sentence\tlabel", *rows]) + "\n")
     files = {"train_file": folder / "train.tsv", "dev_file": folder / "train.tsv"}
-    return BERT | vocabulary(folder) | files | {"task": "sst2", "batch_size": 15}
+    return encoder(folder) | files | {"task": "sst2", "batch_size": 15}
 
 
 def tagging(folder):
-    return BERT | vocabulary(folder) | conll(folder) | {"batch_size": 15}
+    return encoder(folder) | conll(folder) | {"batch_size": 15}
 
 
 def feature_based(folder):
@@ -85,7 +86,7 @@ def question_answering(folder):
     )
     files = {"train_file": folder / "squad.json", "dev_file": folder / "squad.json"}
     windows = {"doc_stride": 4, "max_question_length": 4, "batch_size": 15}
-    return BERT | vocabulary(folder) | files | windows
+    return encoder(folder) | files | windows
 
 
 def gpt_classification(folder):
@@ -93,7 +94,7 @@ def gpt_classification(folder):
     weights = folder / "weights"
     tokenizer = BytePairTokenizer.train(texts, weights, vocabulary_size=262)
     shape = {"num_layers": 1, "num_heads": 2, "hidden_dim": 8, "max_sequence_length": 40}
-    model = gpt(vocabulary_size=tokenizer.vocabulary_size, **shape)
+    model = kt.models.gpt.gpt(vocabulary_size=tokenizer.vocabulary_size, **shape)
     kt.convert.save_gpt(model, weights / "model.safetensors")
     kt.convert.save_gpt_config(model, weights / "config.json")
     options = {"weights": weights, "max_sequence_length": 40, "batch_size": 5}
@@ -101,7 +102,7 @@ def gpt_classification(folder):
 
 
 def elmo_tagging(folder):
-    encoder = elmo(
+    encoder = kt.models.elmo.elmo(
         lstm_dim=4, projection_dim=4, num_highways=1, filters=[(1, 4)], max_characters=10
     )
     (folder / "weights").mkdir()
@@ -124,25 +125,19 @@ def image_classification(folder):
     return {"data": folder, **shape}
 
 
-def run(monkeypatch, recipe, options, *flags):
-    values = {"epochs": 2, "checkpoint_every": 3, "peak_flops": 1e12} | options
-    words = [f"--{name.replace('_', '-')}={value}" for name, value in values.items()]
-    monkeypatch.setattr(sys, "argv", [recipe, *words, *flags])
-    runpy.run_path(str(RECIPES / f"{recipe}.py"), run_name="__main__")
-
-
-def stop(monkeypatch, *, by_signal):
-    """Ends training as kill -9 would, or as a scheduler does, who waits until all is saved."""
-    go_on = Resume.on_train_batch_end
+def stop(patch, *, by_signal, folder):
+    """Ends training as a scheduler does; or keeps what kill -9 would leave at that moment."""
+    continue_training = Resume.on_train_batch_end
 
     def end(self, batch, logs=None):
         if int(self.model.optimizer.iterations) == STOPPED_AT:
-            if not by_signal:
-                raise KeyboardInterrupt
-            signal.raise_signal(signal.SIGTERM)
-        go_on(self, batch, logs)
+            if by_signal:
+                signal.raise_signal(signal.SIGTERM)
+            else:
+                shutil.copytree(folder, folder.with_name("killed"))
+        continue_training(self, batch, logs)
 
-    monkeypatch.setattr(Resume, "on_train_batch_end", end)
+    patch.setattr(Resume, "on_train_batch_end", end)
 
 
 def figures(folder):
@@ -166,9 +161,10 @@ def figures(folder):
                 (gpt_classification, False),
                 (tagging, True),
                 (feature_based, False),
-                (question_answering, True),
+                (question_answering, False),
                 (glue, False),
-                (elmo_tagging, True),
+                (elmo_tagging, False),
+                (fasttext_classification, False),
             )
         ),
     ],
@@ -177,28 +173,38 @@ def test_a_run_that_was_stopped_ends_with_the_same_bits(
     tmp_path, monkeypatch, capsys, make, by_signal
 ):
     keras.utils.set_random_seed(0)
-    recipe = make.__name__
-    options = make(tmp_path) | {"runs_dir": tmp_path / "runs"}
-    run(monkeypatch, recipe, options | {"name": "whole"})
-    stopped = options | {"name": "stopped"}
+    recipe, folder = make.__name__, tmp_path / "runs" / "run"
+    options = {
+        "epochs": 2,
+        "checkpoint_every": 3,
+        "peak_flops": 1e12,
+        "runs_dir": folder.parent,
+        "name": folder.name,
+    } | make(tmp_path)
+    whole = folder.with_name("whole")
     with monkeypatch.context() as stopping:
-        stop(stopping, by_signal=by_signal)
-        with pytest.raises((KeyboardInterrupt, SystemExit)) as ended:
-            run(stopping, recipe, stopped)
-    assert not by_signal or ended.value.code == 75
-    assert not (tmp_path / "runs/stopped/metrics.json").exists()
-    capsys.readouterr()
+        if by_signal:
+            run(recipe, **options)
+            folder.rename(whole)
+            stop(stopping, by_signal=True, folder=folder)
+            with pytest.raises(SystemExit) as ended:
+                run(recipe, **options)
+            assert ended.value.code == 75
+        else:
+            stop(stopping, by_signal=False, folder=folder)
+            run(recipe, **options)
+            folder.rename(whole)
+            folder.with_name("killed").rename(folder)
+    assert not (folder / "metrics.json").exists()
     if make is classification:
-        with pytest.raises(SystemExit) as refused:
-            run(monkeypatch, recipe, stopped | {"learning_rate": 0.5, "seed": 1}, "--resume")
-        assert refused.value.code == 2
-        assert "learning_rate was 0.001, is 0.5, seed was 0, is 1;" in capsys.readouterr().err
-    run(monkeypatch, recipe, stopped, "--quiet", "--resume")
-    batches = 3 if by_signal else 1
-    assert f"going on after 1 epochs and {batches} batches" in capsys.readouterr().out
-    assert figures(tmp_path / "runs/stopped") == figures(tmp_path / "runs/whole")
-    whole, again = (newest_state(tmp_path / "runs" / name) for name in ("whole", "stopped"))
-    assert whole.keys() == again.keys()
-    for name in whole:
+        changed = options | {"learning_rate": 0.5, "seed": 1, "resume": True}
+        error = error_of(recipe, capsys, **changed)
+        assert "learning_rate was 0.001, is 0.5, seed was 0, is 1;" in error
+    resumed = run(recipe, "--quiet", "--resume", **options)
+    assert f"going on after 1 epochs and {3 if by_signal else 1} batches" in resumed.printed
+    assert figures(folder) == figures(whole)
+    expected, found = newest_state(whole), newest_state(folder)
+    assert expected.keys() == found.keys()
+    for name in expected:
         if name.partition("_")[0] in ("variable", "optimizer"):
-            assert whole[name].tobytes() == again[name].tobytes(), name
+            assert expected[name].tobytes() == found[name].tobytes(), name

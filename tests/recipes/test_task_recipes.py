@@ -2,176 +2,137 @@
 
 import json
 import math
-import runpy
-import sys
-from pathlib import Path
 
 import pytest
+from recipe_runs import error_of, run, save_encoder
 
-from keras_transformers.evaluation.glue import METRICS
+from keras_transformers.evaluation import glue
 
-RECIPES = Path(__file__).parents[2] / "recipes"
-SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 WORDS = ["ann", "bob", "lives", "works", "in", "bonn", "rome", "who", "where", "?", "."]
+PEOPLE = [(w, v, c) for w in ("ann", "bob") for v in ("lives", "works") for c in ("bonn", "rome")]
 
 
-@pytest.fixture
-def folder(tmp_path):
-    (tmp_path / "vocab.txt").write_text("\n".join([*SPECIAL, *WORDS]) + "\n")
-    return tmp_path
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """An encoder, and the files of each task."""
+    folder = tmp_path_factory.mktemp("tasks")
+    save_encoder(folder, WORDS)
+    blocks = [f"{w} B-PER\n{v} O\nin O\n{c} B-LOC\n. O\n" for w, v, c in PEOPLE]
+    (folder / "train.conll").write_text("\n".join(blocks * 12))
+    (folder / "dev.conll").write_text("\n".join(blocks))
+    rows = [f"{w} {v} in {c} .\t{int(c == 'bonn')}" for w, v, c in PEOPLE]
+    (folder / "sst2.tsv").write_text("\n".join(["sentence\tlabel", *rows * 12]) + "\n")
+    texts = [f"{i}\t{row.split(chr(9))[0]}" for i, row in enumerate(rows)]
+    (folder / "test.tsv").write_text("\n".join(["index\tsentence", *texts]) + "\n")
+    header = "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment"
+    rows = []
+    for i, (w, v, c) in enumerate(PEOPLE * 12):
+        score = 5 - 2 * (w != "ann") - 2 * (c != "bonn")
+        rows.append(f"{i}\t{w} {v} in {c} .\tann lives in bonn .\t{score}\tNEUTRAL")
+    (folder / "sick.txt").write_text("\n".join([header, *rows]) + "\n")
+    (folder / "squad.json").write_text(json.dumps(questions()))
+    return folder
 
 
-def run(monkeypatch, recipe, folder, **changes):
-    """Runs a recipe in its process; returns what it wrote to metrics.json."""
-    values = {
-        "model": "bert_tiny",
-        "vocabulary": folder / "vocab.txt",
-        "epochs": 1,
+def questions():
+    """Where each one lives or works; every second question has no answer."""
+    paragraphs = []
+    for number, (w, v, c) in enumerate(PEOPLE * 12):
+        context = f"{w} {v} in {c} ."
+        question = {"id": f"q{number}", "question": "where ?"}
+        if number % 2:
+            question |= {"question": "who ?", "answers": [], "is_impossible": True}
+        else:
+            question |= {"answers": [{"text": c, "answer_start": context.index(c)}]}
+        paragraphs.append({"context": context, "qas": [question]})
+    return {"version": "2.0", "data": [{"title": "t", "paragraphs": paragraphs}]}
+
+
+def options(folder, **changes):
+    return {
+        "weights": folder / "encoder",
+        "epochs": 3,
         "batch_size": 8,
-        "learning_rate": 3e-3,
+        "learning_rate": 1e-2,
         "max_sequence_length": 24,
         "runs_dir": folder / "runs",
-        "name": "run",
     } | changes
-    options = [
-        f"--{name.replace('_', '-')}" + ("" if value is True else f"={value}")
-        for name, value in values.items()
-    ]
-    monkeypatch.setattr(sys, "argv", [recipe, *options])
-    runpy.run_path(str(RECIPES / f"{recipe}.py"), run_name="__main__")
-    return json.loads((folder / "runs" / "run" / "metrics.json").read_text())
 
 
-def people():
-    return [(w, v, c) for w in ("ann", "bob") for v in ("lives", "works") for c in ("bonn", "rome")]
+def tagged(folder, **changes):
+    dev = folder / "dev.conll"
+    files = {"train_file": folder / "train.conll", "dev_file": dev, "test_file": dev}
+    return options(folder, **files, **changes)
 
 
-def conll(folder, name, copies):
-    blocks = [f"{w} B-PER\n{v} O\nin O\n{c} B-LOC\n. O\n" for w, v, c in people()]
-    (folder / name).write_text("\n".join(blocks * copies))
-    return folder / name
+def scores_of(export):
+    return json.loads((export / "assets.extra/keras_transformers.json").read_text())["scores"]
 
 
-def test_tagging(folder, monkeypatch, capsys):
-    files = {"train_file": conll(folder, "train", 12), "dev_file": conll(folder, "dev", 1)}
-    metrics = run(monkeypatch, "tagging", folder, **files, test_file=files["dev_file"], epochs=3)
-    assert metrics["labels"] == ["O", "B-LOC", "I-LOC", "B-PER", "I-PER"]
-    assert metrics["dev_entity_f1"] == metrics["test_entity_f1"] > 0.9
-    assert "PER" in capsys.readouterr().out, "scores by type"
-    names = {path.name for path in (folder / "runs" / "run").iterdir()}
+def test_tagging(folder):
+    outcome = run("tagging", **tagged(folder))
+    assert outcome.metrics["labels"] == ["O", "B-LOC", "I-LOC", "B-PER", "I-PER"]
+    assert outcome.metrics["dev_entity_f1"] == outcome.metrics["test_entity_f1"] > 0.9
+    assert "PER" in outcome.printed, "scores by type"
+    names = {path.name for path in outcome.folder.iterdir()}
     assert names >= {"best.weights.h5", "last.weights.h5", "config.json", "tensorboard"}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("layers", ["weighted_sum_all", "1"])
-def test_tagging_by_features(folder, monkeypatch, layers):
-    files = {"train_file": conll(folder, "train", 12), "dev_file": conll(folder, "dev", 1)}
-    metrics = run(
-        monkeypatch,
-        "feature_based",
-        folder,
-        **files,
-        test_file=files["dev_file"],
-        layers=layers,
-        units=32,
-        learning_rate=1e-2,
-        epochs=8,
-        export=folder / "saved" / "1",
-    )
+@pytest.mark.parametrize("layers", ["weighted_sum_all", pytest.param("1", marks=pytest.mark.slow)])
+def test_tagging_by_features(folder, layers):
+    export = folder / f"features_{layers}" / "1"
+    shape = {"layers": layers, "units": 16, "num_recurrent_layers": 1}
+    outcome = run("feature_based", **tagged(folder, **shape, epochs=5, export=export, name=layers))
+    metrics = outcome.metrics
     assert metrics["dev_entity_f1"] == metrics["test_entity_f1"] == metrics["best"] > 0.9
-    described = folder / "saved" / "1" / "assets.extra" / "keras_transformers.json"
-    scores = json.loads(described.read_text())["scores"]
-    assert scores == {name: metrics[name] for name in ("dev_entity_f1", "test_entity_f1")}
+    names = ("dev_entity_f1", "test_entity_f1")
+    assert scores_of(export) == {name: metrics[name] for name in names}
 
 
-def squad_file(folder, copies, *, impossible=False):
-    paragraphs = []
-    for number, (w, v, c) in enumerate(people() * copies):
-        context = f"{w} {v} in {c} ."
-        answers = [{"text": c, "answer_start": context.index(c)}]
-        question = {"id": f"q{number}", "question": "where ?", "answers": answers}
-        if impossible and number % 2:
-            question |= {"question": "who ?", "answers": [], "is_impossible": True}
-        paragraphs.append({"context": context, "qas": [question]})
-    data = {"version": "2.0", "data": [{"title": "t", "paragraphs": paragraphs}]}
-    path = folder / "squad.json"
-    path.write_text(json.dumps(data))
-    return path
-
-
-@pytest.mark.slow
-def test_questions_with_and_without_answers(folder, monkeypatch):
-    path = squad_file(folder, 12, impossible=True)
-    metrics = run(
-        monkeypatch,
+def test_questions_with_and_without_answers(folder):
+    outcome = run(
         "question_answering",
-        folder,
-        train_file=path,
-        dev_file=path,
-        epochs=3,
-        doc_stride=8,
-        max_question_length=8,
-        no_answer_threshold=0.0,
+        **options(
+            folder,
+            train_file=folder / "squad.json",
+            dev_file=folder / "squad.json",
+            doc_stride=8,
+            max_question_length=8,
+            no_answer_threshold=0.0,
+        ),
     )
-    assert metrics["dev_f1"] > 60.0
-    assert metrics["dev_best_f1"] >= metrics["dev_f1"]
-    answers = json.loads((folder / "runs" / "run" / "dev_answers.json").read_text())
-    assert len(answers) == 96
+    assert outcome.metrics["dev_f1"] > 60.0
+    assert outcome.metrics["dev_best_f1"] >= outcome.metrics["dev_f1"]
+    answers = outcome.json("dev_answers.json")
     assert set(answers) == {f"q{number}" for number in range(96)}
 
 
-def test_a_task_of_glue_and_its_submission(folder, monkeypatch):
-    rows = [f"{w} {v} in {c} .\t{int(c == 'bonn')}" for w, v, c in people()]
-    (folder / "train.tsv").write_text("\n".join(["sentence\tlabel", *rows * 12]) + "\n")
-    texts = [f"{i}\t{row.split(chr(9))[0]}" for i, row in enumerate(rows)]
-    (folder / "test.tsv").write_text("\n".join(["index\tsentence", *texts]) + "\n")
-    metrics = run(
-        monkeypatch,
-        "glue",
-        folder,
-        task="sst2",
-        train_file=folder / "train.tsv",
-        dev_file=folder / "train.tsv",
-        submit_file=folder / "test.tsv",
-        learning_rate=1e-3,
-        epochs=5,
-    )
-    assert metrics["dev_accuracy"] > 0.9
-    lines = (folder / "runs" / "run" / "SST-2.tsv").read_text().splitlines()
+def glue_options(folder, task, file, **changes):
+    files = {"train_file": folder / file, "dev_file": folder / file}
+    return options(folder, task=task, **files, **changes)
+
+
+def test_a_task_of_glue_and_its_submission(folder):
+    submission = {"submit_file": folder / "test.tsv"}
+    outcome = run("glue", **glue_options(folder, "sst2", "sst2.tsv", **submission))
+    assert outcome.metrics["dev_accuracy"] > 0.9
+    lines = (outcome.folder / "SST-2.tsv").read_text().splitlines()
     assert lines[0] == "index\tprediction"
     assert len(lines) == 1 + 8
 
 
-@pytest.mark.slow
-def test_a_regression_task(folder, monkeypatch):
-    header = "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment"
-    rows = []
-    for i, (w, v, c) in enumerate(people() * 12):
-        score = 5 - 2 * (w != "ann") - 2 * (c != "bonn")
-        rows.append(f"{i}\t{w} {v} in {c} .\tann lives in bonn .\t{score}\tNEUTRAL")
-    (folder / "sick.txt").write_text("\n".join([header, *rows]) + "\n")
-    metrics = run(
-        monkeypatch,
-        "glue",
-        folder,
-        task="sick_relatedness",
-        train_file=folder / "sick.txt",
-        dev_file=folder / "sick.txt",
-        epochs=3,
-    )
-    assert metrics["dev_pearson"] > 0.6
-    assert -1 <= metrics["dev_spearman"] <= 1
+def test_a_regression_task(folder):
+    outcome = run("glue", **glue_options(folder, "sick_relatedness", "sick.txt", name="scores"))
+    assert outcome.metrics["dev_pearson"] > 0.6
+    assert -1 <= outcome.metrics["dev_spearman"] <= 1
 
 
 def test_a_correlation_that_is_never_a_number_has_no_best_epoch(folder, monkeypatch, capsys):
-    header = "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment"
-    rows = [f"{i}\t{w} {v}\tin {c}\t{1 + i % 5}\tNEUTRAL" for i, (w, v, c) in enumerate(people())]
-    (folder / "sick.txt").write_text("\n".join([header, *rows]) + "\n")
-    files = {"train_file": folder / "sick.txt", "dev_file": folder / "sick.txt"}
     # As where the model gives all examples the same answer.
-    monkeypatch.setitem(METRICS, "pearson", lambda *answers: math.nan)
+    monkeypatch.setitem(glue.METRICS, "pearson", lambda *answers: math.nan)
+    nothing = glue_options(folder, "sick_relatedness", "sick.txt", epochs=1, name="nothing")
     with pytest.raises(SystemExit) as stopped:
-        run(monkeypatch, "glue", folder, task="sick_relatedness", **files)
+        run("glue", **nothing)
     assert stopped.value.code == 1
     error = capsys.readouterr().err.splitlines()[-1]
     assert error.startswith("error: val_pearson was NaN in all of 1 epochs")
@@ -182,22 +143,29 @@ def test_a_correlation_that_is_never_a_number_has_no_best_epoch(folder, monkeypa
     ("recipe", "changes", "message"),
     [
         ("tagging", {"train_file": "none.txt", "dev_file": "none.txt"}, "none.txt: no such file"),
+        ("tagging", {"max_sequence_length": 2}, "max_sequence_length=2"),
         ("question_answering", {"train_file": "none.json"}, "none.json"),
-        (
-            "feature_based",
-            {"train_file": "none.txt", "dev_file": "none.txt", "grid": True},
-            "--grid is for fine-tuning",
-        ),
+        ("question_answering", {"max_sequence_length": 64}, "leaves no room"),
         ("glue", {"task": "sst3", "train_file": "none.tsv"}, "there is no task 'sst3'"),
         ("glue", {"task": "sst2", "train_file": "none.tsv"}, "none.tsv: no such file"),
     ],
 )
 def test_wrong_input_ends_with_one_line_and_status_2(
-    folder, monkeypatch, capsys, recipe, changes, message
+    folder, tmp_path, capsys, recipe, changes, message
 ):
+    files = {
+        "tagging": {"train_file": folder / "train.conll", "dev_file": folder / "dev.conll"},
+        "question_answering": {"train_file": folder / "squad.json"},
+    }.get(recipe, {})
+    paths = {name: tmp_path / value for name, value in changes.items() if "file" in name}
+    changed = files | {"runs_dir": tmp_path / "runs"} | changes | paths
+    assert message in error_of(recipe, capsys, **options(folder, **changed))
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_grid_is_for_fine_tuning(folder, capsys):
+    """Its learning rates are too low for a new BiLSTM."""
     with pytest.raises(SystemExit) as stopped:
-        run(monkeypatch, recipe, folder, **changes)
+        run("feature_based", "--grid", **tagged(folder))
     assert stopped.value.code == 2
-    error = capsys.readouterr().err.splitlines()[-1]
-    assert error.startswith("error: ")
-    assert message in error
+    assert "--grid" in capsys.readouterr().err

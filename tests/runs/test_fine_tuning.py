@@ -1,4 +1,4 @@
-"""What the fine-tuning recipes share: their options, and the grid over two of them."""
+"""The options of fine-tuning, and the grid over two of them."""
 
 import dataclasses
 import json
@@ -6,90 +6,84 @@ import json
 import keras
 import pytest
 
-from keras_transformers.runs import fine_tuning
-from keras_transformers.runs import run as runs
-from keras_transformers.runs.fine_tuning import FineTuning, with_grid
-from keras_transformers.runs.guardrails import NonFiniteLossError
+from keras_transformers.runs import EncoderTuning, Tuning, execute, grid, guardrails
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Config(FineTuning):
+class Config(Tuning):
     name: str = "task"
 
 
 @pytest.fixture(autouse=True)
 def small_grid(monkeypatch):
-    monkeypatch.setattr(fine_tuning, "LEARNING_RATES", (5e-5, 2e-5))
+    monkeypatch.setattr(grid, "LEARNING_RATES", (5e-5, 2e-5))
 
 
 def recipe(calls, *, fails=()):
     """A `main` that scores 1 over the learning rate, and writes as recipes do."""
 
-    def main(config):
+    def main(config, run):
         calls.append((config.learning_rate, config.batch_size))
-        folder = config.begin()
-        runs.start(folder, config)
+        run.make_folder()
         if calls[-1] in fails:
-            raise NonFiniteLossError("loss is nan")
-        metrics = {"best": 1e-5 / config.learning_rate + config.batch_size / 1000}
-        runs.report(folder, metrics)
-        return metrics
+            raise guardrails.NonFiniteLossError("loss is nan")
+        return run.finish(None, {"best": 1e-5 / config.learning_rate + config.batch_size / 1000})
 
     return main
 
 
 def test_a_run_for_each_point(tmp_path, capsys):
     calls = []
-    found = with_grid(recipe(calls))(Config(grid=True, runs_dir=tmp_path))
+    found = execute(recipe(calls), Config(grid=True, runs_dir=tmp_path))
     assert calls == [(5e-5, 16), (5e-5, 32), (2e-5, 16), (2e-5, 32)]
     assert found["learning_rate_2e-05_batch_size_32"]["best"] == pytest.approx(0.532)
     assert json.loads((tmp_path / "task" / "grid.json").read_text()) == found
     assert "best: learning_rate_2e-05_batch_size_32" in capsys.readouterr().out
-    with_grid(recipe(calls))(Config(runs_dir=tmp_path, name="one"))
+    execute(recipe(calls), Config(runs_dir=tmp_path, name="one"))
     assert calls[4:] == [(1e-4, 32)], "without --grid it is one run, with the options as given"
 
 
-def test_a_stopped_grid_goes_on(tmp_path):
+def test_a_stopped_grid_continues(tmp_path):
     """What is done is not done again; a run that was stopped midway is."""
     calls = []
     config = Config(grid=True, runs_dir=tmp_path)
     main = recipe(calls)
 
-    def stop(config):
-        metrics = main(config)
+    def stop(config, run):
+        metrics = main(config, run)
         if len(calls) == 2:
-            (config.runs_dir / config.name / runs.METRICS).unlink()
+            (run.folder / "metrics.json").unlink()
             raise KeyboardInterrupt
         return metrics
 
     with pytest.raises(KeyboardInterrupt):
-        with_grid(stop)(config)
-    assert len(with_grid(main)(config)) == 4
+        execute(stop, config)
+    assert len(execute(main, config)) == 4
     assert calls == [(5e-5, 16), (5e-5, 32), (5e-5, 32), (2e-5, 16), (2e-5, 32)]
     with pytest.raises(SystemExit):
-        with_grid(main)(dataclasses.replace(config, seed=1))
+        execute(main, dataclasses.replace(config, seed=1))
 
 
 def test_a_loss_that_is_nan_ends_its_run_only(tmp_path, capsys):
-    found = with_grid(recipe([], fails={(5e-5, 32)}))(Config(grid=True, runs_dir=tmp_path))
+    found = execute(recipe([], fails={(5e-5, 32)}), Config(grid=True, runs_dir=tmp_path))
     assert len(found) == 3
     assert "learning_rate_5e-05_batch_size_32: loss is nan" in capsys.readouterr().out
 
 
 def test_a_grid_that_found_no_input_keeps_its_name_free(tmp_path):
-    def refuse(config):
-        raise SystemExit(2)
+    def refuse(config, run):
+        raise FileNotFoundError("none.tsv: no such file")
 
     with pytest.raises(SystemExit):
-        with_grid(refuse)(Config(grid=True, runs_dir=tmp_path, epochs=1))
+        execute(refuse, Config(grid=True, runs_dir=tmp_path, epochs=1))
     calls = []
-    assert len(with_grid(recipe(calls))(Config(grid=True, runs_dir=tmp_path, epochs=2))) == 4
+    assert len(execute(recipe(calls), Config(grid=True, runs_dir=tmp_path, epochs=2))) == 4
 
 
 def test_an_export_of_a_grid_is_refused(tmp_path, capsys):
     config = Config(grid=True, runs_dir=tmp_path, export=tmp_path / "saved" / "1")
     with pytest.raises(SystemExit):
-        with_grid(recipe([]))(config)
+        execute(recipe([]), config)
     assert "export the one you choose" in capsys.readouterr().err
     assert not (tmp_path / "task").exists()
 
@@ -102,3 +96,15 @@ def test_the_optimizer_decays_to_nothing():
     assert rates[0] < 1e-3
     assert rates[2] == pytest.approx(0.0)
     assert isinstance(optimizer, keras.optimizers.AdamW)
+
+
+def test_the_arguments_that_options_make():
+    config = EncoderTuning(batch_size=4, accumulate=2, seed=7, model="bert_tiny", dropout=0.2)
+    assert config.batching() == {"batch_size": 4, "accumulate": 2, "seed": 7}
+    assert config.encoder_source() == {
+        "weights": None,
+        "model": "bert_tiny",
+        "vocabulary": None,
+        "lowercase": True,
+        "dropout": 0.2,
+    }

@@ -57,8 +57,7 @@ class QuestionBatches(LengthBatches):
 
     Args:
         questions: what to batch.
-        answerer: a `pipelines.QuestionAnswerer`, which tokenizes, packs, and says how long windows
-            and questions are.
+        answerer: a `pipelines.QuestionAnswerer`, which tokenizes and packs, in its windows.
         batch_size: windows that go through the model at once.
         accumulate: so many batches make one, for gradients that accumulate.
         shuffle: whether to shuffle, anew in each pass.
@@ -98,9 +97,9 @@ class QuestionBatches(LengthBatches):
         self.questions = questions
         self.answerer = answerer
         self._row_size = batch_size
-        tokenizer = answerer.tokenizer
+        tokenizer, lengths = answerer.tokenizer, answerer.window_lengths
         all_ids = tokenizer.tokenize(questions.questions)
-        self._question_ids = packing.trim(all_ids, answerer.max_question_length)
+        self._question_ids = packing.trim(all_ids, lengths["max_question_length"])
         self._context_ids, self.starts, self.ends = tokenizer.tokenize_with_offsets(
             questions.contexts
         )
@@ -109,13 +108,13 @@ class QuestionBatches(LengthBatches):
             tokenizer,
             num_tokens,
             tf.gather(self._context_ids.row_lengths(), questions.context_of),
-            max_sequence_length=answerer.max_sequence_length,
-            doc_stride=answerer.doc_stride,
+            max_sequence_length=lengths["max_sequence_length"],
+            doc_stride=lengths["doc_stride"],
         )
         before, between, after = map(len, tokenizer.special_tokens(2))
         self.context_starts = num_tokens.numpy() + before + between
         self.answer_tokens, num_inexact = _answer_tokens(questions, self.starts, self.ends)
-        num_trimmed = int(np.sum(all_ids.row_lengths() > answerer.max_question_length))
+        num_trimmed = int(np.sum(all_ids.row_lengths() > lengths["max_question_length"]))
         self.statistics = self._statistics(num_trimmed, num_inexact)
         warns = self.statistics.num_trimmed or self.statistics.num_not_found
         _logger.log(logging.WARNING if warns else logging.INFO, "%s", self.statistics)
@@ -126,9 +125,9 @@ class QuestionBatches(LengthBatches):
                 raise ValueError(f"{questions.source}: no question has an answer that was found")
             self.windows = windows.Windows(*(part[is_found] for part in self.windows))
             self._positions = self._answer_positions()
-        rows, _, lengths = (part.numpy() for part in self.windows)
+        rows, _, num_cut = (part.numpy() for part in self.windows)
         super().__init__(
-            self.context_starts[rows] + lengths + after,
+            self.context_starts[rows] + num_cut + after,
             batch_size=batch_size * accumulate,
             shuffle=shuffle,
             seed=seed,

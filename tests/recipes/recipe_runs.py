@@ -1,0 +1,111 @@
+"""Recipes run as commands in this process, on toys; a module runs each once and inspects it."""
+
+import contextlib
+import dataclasses
+import functools
+import io
+import json
+import runpy
+import sys
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import keras
+import pytest
+
+import keras_transformers as kt
+from keras_transformers import runs
+from keras_transformers.models.bert import bert
+
+RECIPES = Path(__file__).parents[2] / "recipes"
+SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """What a run left.
+
+    Attributes:
+        folder: the run's.
+        printed: to standard output.
+    """
+
+    folder: Path
+    printed: str
+
+    @functools.cached_property
+    def metrics(self) -> dict[str, Any]:
+        return self.json("metrics.json")
+
+    def json(self, name: str) -> Any:
+        return json.loads((self.folder / name).read_text())
+
+
+def run(recipe: str, *flags: str, **options: Any) -> Outcome:
+    """Runs a recipe's command; its export is not loaded again to be checked.
+
+    Args:
+        recipe: the name of its file.
+        flags: words of the command as they are.
+        options: the others; those that are None are left out.
+    """
+    words = [
+        f"--{name.replace('_', '-')}={value}"
+        for name, value in options.items()
+        if value is not None
+    ]
+    printed = io.StringIO()
+    with (
+        mock.patch.object(sys, "argv", [recipe, *words, *flags]),
+        mock.patch("keras_transformers.runs.run.export", functools.partial(kt.export, check=False)),
+        contextlib.redirect_stdout(printed),
+    ):
+        runpy.run_path(str(RECIPES / f"{recipe}.py"), run_name="__main__")
+    return Outcome(Path(options["runs_dir"]) / options.get("name", recipe), printed.getvalue())
+
+
+def error_of(recipe: str, capsys: pytest.CaptureFixture[str], **options: Any) -> str:
+    """The line with which a recipe ends that the user's options do not allow, with status 2."""
+    module = runpy.run_path(str(RECIPES / f"{recipe}.py"))
+    given = {name: value for name, value in options.items() if value is not None}
+    with pytest.raises(SystemExit) as stopped:
+        runs.execute(module["main"], module["Config"](**given))
+    assert stopped.value.code == 2
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert error.startswith("error: ")
+    return error
+
+
+def save_encoder(folder: Path, words: list[str]) -> Path:
+    """Writes a BERT of one layer with random weights, as Hugging Face does; returns its folder."""
+    keras.utils.set_random_seed(0)
+    vocabulary = [*SPECIAL, *words]
+    encoder = bert(
+        vocabulary_size=len(vocabulary),
+        num_layers=1,
+        num_heads=2,
+        hidden_dim=32,
+        max_sequence_length=32,
+    )
+    weights = folder / "encoder"
+    weights.mkdir()
+    kt.convert.save_bert(encoder, weights / "model.safetensors")
+    kt.convert.save_bert_config(encoder, weights / "config.json")
+    (weights / "vocab.txt").write_text("\n".join(vocabulary) + "\n")
+    return weights
+
+
+def save_sentences(folder: Path) -> None:
+    """Writes train.tsv and dev.tsv, whose first words tell the labels."""
+    rows = [
+        f"{word} {' '.join(['a film', 'the plot'][i % 2 :])} {'a ' * i}\t{'yes' if w < 4 else 'no'}"
+        for w, word in enumerate(OPINIONS)
+        for i in range(10)
+    ]
+    (folder / "train.tsv").write_text("\n".join(["sentence\tlabel", *rows]) + "\n")
+    (folder / "dev.tsv").write_text("\n".join(["sentence\tlabel", *rows[::3]]) + "\n")
+
+
+OPINIONS = ("good", "great", "fine", "warm", "bad", "dull", "poor", "cold")
+SENTENCE_WORDS = [*OPINIONS, "a", "film", "the", "plot"]
