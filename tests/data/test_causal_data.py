@@ -203,7 +203,7 @@ def test_bad_numbers_are_refused(stream):
 
 @pytest.fixture(scope="module")
 def classify(tokenizer):
-    model = gpt.causal_lm(
+    model = gpt.gpt(
         vocabulary_size=tokenizer.vocabulary_size,
         num_layers=1,
         num_heads=2,
