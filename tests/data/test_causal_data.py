@@ -3,8 +3,17 @@
 import numpy as np
 import pytest
 
-from keras_transformers.data.language_models import causal
-from keras_transformers.data.text.examples import Examples
+import keras_transformers as kt
+from keras_transformers.data.language_models import (
+    NextTokenTextBatches,
+    RowBatches,
+    TextFiles,
+    TokenStream,
+    read_texts,
+    split_tail,
+)
+from keras_transformers.data.text import Examples
+from keras_transformers.models import gpt
 from keras_transformers.tokenizers import BytePairTokenizer
 
 TEXTS = ["the ship is near the shore\n" * 5, "it is the end\n", "é 中\n\nthe ships"]
@@ -18,7 +27,7 @@ def tokenizer(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def stream(tokenizer):
-    return causal.tokenize(TEXTS, tokenizer)
+    return TokenStream.of(TEXTS, tokenizer)
 
 
 def take(dataset, count):
@@ -48,15 +57,17 @@ def test_the_stream_holds_all_documents(stream, tokenizer):
 
 @pytest.mark.parametrize("separate_documents", [False, True])
 def test_training_rows_are_pieces_of_the_text(stream, separate_documents):
-    length, rows = 7, causal.num_rows(stream, 7)
-    batches = causal.training_batches(
+    length = 7
+    batches = RowBatches(
         stream, length=length, batch_size=4, seed=3, separate_documents=separate_documents
     )
-    steps = -(-rows // 4)
+    steps = len(batches)
+    assert steps == -(-batches.num_rows // 4)
+    assert batches.mean_lengths == length
     cuts = set()
     for epoch in range(3):
         starts = []
-        for inputs, targets in take(batches.skip(epoch * steps), steps):
+        for inputs, targets in take(batches.dataset(skip=epoch * steps), steps):
             assert ("document_ids" in inputs) == separate_documents
             for number, (read, following) in enumerate(
                 zip(inputs["token_ids"], targets["logits"], strict=True)
@@ -76,20 +87,30 @@ def test_training_rows_are_pieces_of_the_text(stream, separate_documents):
                 ]
                 assert places
                 starts.append(places)
-        assert len(starts) == rows
+        assert len(starts) == batches.num_rows
         cuts.add(min(min(places) for places in starts) % length)
     assert len(cuts) > 1  # another cut each epoch
 
 
-def test_training_starts_where_it_is_told_to(stream):
-    options = {"length": 7, "batch_size": 4, "seed": 3}
-    steps = -(-causal.num_rows(stream, 7) // 4)
-    whole = take(causal.training_batches(stream, **options), 3 * steps)
-    later = take(causal.training_batches(stream, **options, skip_epochs=2), steps)
-    for (one, _), (other, _) in zip(whole[2 * steps :], later, strict=True):
-        np.testing.assert_array_equal(one["token_ids"], other["token_ids"])
-    other_seed = take(causal.training_batches(stream, **(options | {"seed": 4})), 1)
-    assert not np.array_equal(whole[0][0]["token_ids"], other_seed[0][0]["token_ids"])
+def test_training_resumes_at_any_batch(stream):
+    batches = RowBatches(stream, length=7, batch_size=4, seed=3)
+    whole = take(batches.dataset(), 3 * len(batches))
+    for skip in (2 * len(batches), len(batches) + 3):
+        rest = take(batches.dataset(skip=skip), 3 * len(batches) - skip)
+        for (one, _), (other, _) in zip(whole[skip:], rest, strict=True):
+            np.testing.assert_array_equal(one["token_ids"], other["token_ids"])
+    ((other_seed, _),) = take(RowBatches(stream, length=7, batch_size=4, seed=4).dataset(), 1)
+    assert not np.array_equal(whole[0][0]["token_ids"], other_seed["token_ids"])
+
+
+def test_accumulated_batches_are_so_many_parts(stream):
+    """For training alone: what is only evaluated goes through the model part by part."""
+    parts = RowBatches(stream, length=7, batch_size=2, accumulate=3)
+    whole = RowBatches(stream, length=7, batch_size=6)
+    (((one, _),), ((other, _),)) = (take(batches.dataset(), 1) for batches in (parts, whole))
+    np.testing.assert_array_equal(one["token_ids"], other["token_ids"])
+    ((inputs, _, _),) = take(parts.of(stream).dataset(), 1)
+    assert inputs["token_ids"].shape == (2, 7)
 
 
 @pytest.mark.parametrize("stride", [None, 1, 3, 7])
@@ -97,9 +118,9 @@ def test_training_starts_where_it_is_told_to(stream):
 def test_evaluation_counts_every_token_once_and_in_context(stream, length, stride):
     counted = np.zeros(stream.num_targets, int)
     least_context = length
-    batches = causal.evaluation_batches(stream, length=length, batch_size=4, stride=stride)
+    batches = RowBatches(stream, length=length, batch_size=4, shuffle=False, stride=stride)
     row_number = 0
-    for inputs, targets, weights in batches.as_numpy_iterator():
+    for inputs, targets, weights in batches.dataset().as_numpy_iterator():
         for read, following, weight in zip(
             inputs["token_ids"], targets["logits"], weights["logits"], strict=True
         ):
@@ -112,70 +133,95 @@ def test_evaluation_counts_every_token_once_and_in_context(stream, length, strid
                     least_context = min(least_context, place)
             row_number += 1
     assert (counted == 1).all()
-    assert int(batches.cardinality()) == -(-row_number // 4)
+    assert row_number == batches.num_rows
+    assert int(batches.dataset().cardinality()) == len(batches) == -(-row_number // 4)
+    assert int(batches.dataset(skip=1).cardinality()) == len(batches) - 1
     assert least_context >= length - (stride or length)
 
 
 def test_texts_of_files(tmp_path):
     (tmp_path / "a.txt").write_text("one\r\ntwo\u2028still two", "utf-8")
     (tmp_path / "b.txt").write_text("  \n", "utf-8")
-    assert causal.read_texts([tmp_path / "a.txt", tmp_path / "b.txt"]) == [
-        "one\ntwo\u2028still two\n"
-    ]
+    assert read_texts([tmp_path / "a.txt", tmp_path / "b.txt"]) == ["one\ntwo\u2028still two\n"]
     articles = " \n = A = \n \n of a \n = = B = = \n more of a \n = C = \n of c \n"
     (tmp_path / "wiki").write_text(articles, "utf-8")
-    found = causal.read_texts([tmp_path / "wiki"], text_format="wikitext")
+    found = read_texts([tmp_path / "wiki"], text_format="wikitext")
     assert "".join(found) == articles
     assert [text.split("\n")[-2] for text in found] == [" more of a ", " of c "]
     with pytest.raises(ValueError, match="b.txt: no text"):
-        causal.read_texts([tmp_path / "b.txt"])
+        read_texts([tmp_path / "b.txt"])
     with pytest.raises(ValueError, match="text_format='pdf'"):
-        causal.read_texts([tmp_path / "a.txt"], text_format="pdf")
+        read_texts([tmp_path / "a.txt"], text_format="pdf")
     with pytest.raises(FileNotFoundError):
-        causal.read_texts([tmp_path / "none"])
+        read_texts([tmp_path / "none"])
 
 
 def test_wikitext_has_its_articles(data_dir):
-    found = causal.read_texts([data_dir / "text/wikitext2.valid.txt.gz"], text_format="wikitext")
+    found = read_texts([data_dir / "text/wikitext2.valid.txt.gz"], text_format="wikitext")
     assert len(found) == 60  # of WikiText-2's validation set
 
 
 def test_the_tail_is_split_off_at_a_line():
     lines = [f"line {i:03}\n" for i in range(100)]
-    kept, held_out = causal.split_tail(["".join(lines)], held_out_fraction=0.1)
+    kept, held_out = split_tail(["".join(lines)], held_out_fraction=0.1)
     assert kept == ["".join(lines[:91])]  # to the end of the line in which the border falls
     assert held_out == ["".join(lines[91:])]
-    kept, held_out = causal.split_tail(lines, held_out_fraction=0.25)
+    kept, held_out = split_tail(lines, held_out_fraction=0.25)
     assert kept + held_out == lines
     assert len(held_out) == 25
     for fraction in (0, 1, 1.5):
         with pytest.raises(ValueError, match=f"held_out_fraction is {fraction}"):
-            causal.split_tail(lines, held_out_fraction=fraction)
+            split_tail(lines, held_out_fraction=fraction)
     with pytest.raises(ValueError, match="leaves 1 documents to train on and 0 held out"):
-        causal.split_tail(["one line alone"], held_out_fraction=0.5)
+        split_tail(["one line alone"], held_out_fraction=0.5)
+
+
+def test_the_splits_of_files(tmp_path):
+    (tmp_path / "a").write_text("".join(f"line {i:03}\n" for i in range(100)))
+    (tmp_path / "b").write_text("other text\n")
+    splits = TextFiles(data=(tmp_path / "a",), held_out_fraction=0.2, dev_fraction=0.1).read()
+    assert {name: len(text.split("\n")) - 1 for name, (text,) in splits.items()} == {
+        "train": 73,
+        "dev": 8,
+        "held_out": 19,
+    }
+    splits = TextFiles(data=(tmp_path / "a",), held_out=(tmp_path / "b",)).read()
+    assert splits["held_out"] == ["other text\n"]
+    assert len("".join(splits["train"] + splits["dev"])) == 900
 
 
 def test_bad_numbers_are_refused(stream):
-    with pytest.raises(ValueError, match="length=0 and batch_size=4"):
-        causal.training_batches(stream, length=0, batch_size=4)
+    for shuffle in (True, False):
+        with pytest.raises(ValueError, match="length=0 and batch_size=4"):
+            RowBatches(stream, length=0, batch_size=4, shuffle=shuffle)
     with pytest.raises(ValueError, match="has no row of 500 at every cut"):
-        causal.training_batches(stream, length=500, batch_size=4)
+        RowBatches(stream, length=500, batch_size=4)
     for stride in (0, 8):
         with pytest.raises(ValueError, match=f"stride={stride}: give from 1 to length=7"):
-            causal.evaluation_batches(stream, length=7, batch_size=4, stride=stride)
+            RowBatches(stream, length=7, batch_size=4).of(stream, stride=stride)
 
 
-def test_batches_of_a_classifier(tokenizer):
+@pytest.fixture(scope="module")
+def classify(tokenizer):
+    model = gpt.gpt(
+        vocabulary_size=tokenizer.vocabulary_size,
+        num_layers=1,
+        num_heads=2,
+        hidden_dim=8,
+        max_sequence_length=20,
+    )
+    labels = ["a", "b"]
+    model = gpt.classifier(model, len(labels))
+    return kt.pipelines.TextClassifier(model, tokenizer, labels, max_sequence_length=6)
+
+
+def test_batches_of_a_classifier(tokenizer, classify):
     texts = ["the ship", "", "it is the end of the shore"]
     end = tokenizer.end_token_id
-    batches = causal.classification_batches(
-        Examples(texts, labels=["a", "b", "a"]),
-        tokenizer,
-        ["a", "b"],
-        batch_size=3,
-        max_sequence_length=6,
-    )
-    ((inputs, targets, weights),) = batches.as_numpy_iterator()
+    examples = Examples(texts, labels=["a", "b", "a"])
+    batches = NextTokenTextBatches(examples, classify, batch_size=3, shuffle=False)
+    ((inputs, targets, weights),) = batches.dataset().as_numpy_iterator()
+    assert set(inputs) == {"token_ids", "padding_mask"}
     assert targets["logits"].tolist() == [0, 1, 0]
     assert weights["logits"].tolist() == [1, 1, 1]
     for row, text in enumerate(texts):
@@ -187,7 +233,14 @@ def test_batches_of_a_classifier(tokenizer):
         np.testing.assert_array_equal(
             weights["token_logits"][row], np.arange(inputs["token_ids"].shape[1]) < length - 1
         )
-    packer = causal.TextPacker(tokenizer)
-    pairs = packer(["the ship"], ["the end"], max_sequence_length=20)["token_ids"].numpy()[0]
-    assert (pairs == end).sum() == 3
-    assert packer.lengths(["the ship"], ["the end"]).numpy().tolist() == [len(pairs)]
+    (unlabelled,) = batches.of(Examples(texts)).dataset().as_numpy_iterator()
+    np.testing.assert_array_equal(unlabelled["token_ids"], inputs["token_ids"])
+    segments = [tokenizer.tokenize([text]) for text in ("the ship", "the end")]
+    pair = tokenizer.pack(segments, max_sequence_length=20)["token_ids"].numpy()[0]
+    assert (pair == end).sum() == tokenizer.num_special_tokens(2) == 3
+
+
+def test_a_classifier_is_saved_and_loaded(classify, tmp_path):
+    found = kt.load(classify.save(tmp_path / "classify"))
+    texts = ["the ship", "", "it is the end of the shore"]
+    assert found(texts) == classify(texts)

@@ -98,16 +98,16 @@ def test_wrong_fractions_are_named(val_fraction, test_fraction):
 
 
 def test_a_dictionary_too_short_for_three_parts_is_refused():
-    with pytest.raises(ValueError, match="of 1 words none came to "):
+    with pytest.raises(ValueError, match="of 1 words none is for "):
         pronunciation.split_words(words(1))
 
 
 def test_pairs_and_symbols(tmp_path):
     dictionary = pronunciation.read_dictionary(write(tmp_path, DICTIONARY))
-    pairs = pronunciation.pairs(dictionary)
+    pairs = pronunciation.dictionary_pairs(dictionary)
     assert pairs[1:3] == [("tomato", "T AH M EY T OW"), ("tomato", "T AH M AA T OW")]
     assert len(pairs) == 6
-    found = pronunciation.symbols(dictionary)
+    found = pronunciation.dictionary_symbols(dictionary)
     assert found == sorted(set(found))
     assert {"'", "b", "AW", "B"} <= set(found)
     assert " " not in found
@@ -119,5 +119,7 @@ def test_the_packages_dictionary():
     assert len(dictionary) == 126_052
     assert dictionary["tomato"] == ("T AH M EY T OW", "T AH M AA T OW")
     assert dictionary["aalborg"] == ("AO L B AO R G", "AA L B AO R G")
-    assert "#" not in " ".join(pronunciation.symbols(dictionary))
-    assert len(pronunciation.symbols(dictionary)) == 29 + 39  # letters with ' - . and phonemes
+    assert "#" not in " ".join(pronunciation.dictionary_symbols(dictionary))
+    assert (
+        len(pronunciation.dictionary_symbols(dictionary)) == 29 + 39
+    )  # letters with ' - . and phonemes

@@ -2,8 +2,10 @@
 
 import gzip
 import itertools
+import logging
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import keras
@@ -11,20 +13,18 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_transformers.data.translation.encoded_pairs import (
-    EncodedPairs,
-    batch_arrays,
-    batch_statistics,
-    encode,
-    evaluation_dataset,
+from keras_transformers.data.translation import (
+    Pair,
+    PairBatches,
+    encode_pairs,
     read_multi30k,
     read_parallel,
     read_tsv,
-    training_dataset,
-    with_dropout,
 )
-from keras_transformers.data.translation.token_batches import TokenLists, best_limits, plan_batches
-from keras_transformers.tokenizers.sentencepiece import SentencePieceTokenizer
+from keras_transformers.data.translation.encoded_pairs import cut_anew
+from keras_transformers.data.translation.pair_batches import batch_arrays
+from keras_transformers.data.translation.token_batches import best_limits, plan_batches
+from keras_transformers.tokenizers import SentencePieceTokenizer, SymbolTokenizer
 
 PAD, START, END = 0, 2, 3
 
@@ -106,6 +106,15 @@ def test_multi30k_directions_and_plain_files(tmp_path: Path) -> None:
 # Encoding.
 
 
+def pipeline(tokenizer: Any, max_sequence_length: int = 99) -> Any:
+    """What batches need of a `pipelines.Translator`."""
+    return SimpleNamespace(
+        tokenizer=tokenizer,
+        target_tokenizer=tokenizer,
+        max_sequence_length=max_sequence_length,
+    )
+
+
 @pytest.fixture(scope="module")
 def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> SentencePieceTokenizer:
     folder = tmp_path_factory.mktemp("translation")
@@ -128,7 +137,7 @@ def test_empty_and_too_long_pairs_are_dropped_and_counted(
         ("Ein Mann", "A man " * 9),
         ("Mann", "man"),
     ]
-    encoded = encode(pairs, tokenizer, max_sequence_length=12)
+    encoded = encode_pairs(pairs, tokenizer, max_sequence_length=12)
     assert encoded.indices.tolist() == [0, 4, 7]
     assert len(encoded) == 3
     report = encoded.report
@@ -145,16 +154,19 @@ def test_the_longest_pair_that_fits(tokenizer: SentencePieceTokenizer) -> None:
     source = len(tokenizer.tokenize([pairs[0][0]]).to_list()[0]) + 1
     target = len(tokenizer.tokenize([pairs[1][1]]).to_list()[0]) + 1
     for limit in (source, target):
-        kept = encode(pairs, tokenizer, max_sequence_length=limit).indices.tolist()
+        kept = encode_pairs(pairs, tokenizer, max_sequence_length=limit).indices.tolist()
         assert kept == [i for i, size in enumerate((source, target)) if size <= limit]
 
 
 def test_ids_and_ends(tokenizer: SentencePieceTokenizer) -> None:
-    encoded = encode([("Ein Mann", "A man")], tokenizer, max_sequence_length=99)
+    batches = PairBatches(
+        [("Ein Mann", "A man")], pipeline(tokenizer), batch_tokens=99, shuffle=False
+    )
+    encoded = batches.pairs
     (source,), (target,) = (tokenizer.tokenize([t]).to_list() for t in ("Ein Mann", "A man"))
     assert encoded.source.values.tolist() == [*source, END]
     assert encoded.target.values.tolist() == [START, *target, END]
-    ((inputs, targets, weights),) = evaluation_dataset(encoded, batch_tokens=99)
+    ((inputs, targets, weights),) = batches.dataset()
     assert inputs["source_token_ids"].numpy().tolist() == [[*source, END]]
     assert inputs["target_token_ids"].numpy().tolist() == [[START, *target]]
     assert targets.numpy().tolist() == [[*target, END]]
@@ -165,9 +177,9 @@ def test_more_pairs_than_a_chunk(
     tokenizer: SentencePieceTokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pairs = [("Ein " * (i % 5), "A man" * (i % 3)) for i in range(23)]
-    whole = encode(pairs, tokenizer, max_sequence_length=20)
+    whole = encode_pairs(pairs, tokenizer, max_sequence_length=20)
     monkeypatch.setattr("keras_transformers.data.translation.encoded_pairs._CHUNK", 4)
-    parts = encode(iter(pairs), tokenizer, max_sequence_length=20)
+    parts = encode_pairs(iter(pairs), tokenizer, max_sequence_length=20)
     np.testing.assert_array_equal(whole.source.values, parts.source.values)
     np.testing.assert_array_equal(whole.target.lengths, parts.target.lengths)
     assert whole.report == parts.report
@@ -176,41 +188,28 @@ def test_more_pairs_than_a_chunk(
 # Batches.
 
 
-def random_pairs(count: int, seed: int = 0, max_length: int = 30) -> EncodedPairs:
-    """Pairs of correlated lengths; each token of a pair is its number, so that it can be found."""
+NUMBERS = pipeline(SymbolTokenizer([str(i) for i in range(3000)], cut_at_spaces=True))
+
+
+def random_pairs(count: int, seed: int = 0, max_length: int = 30) -> list[Pair]:
+    """Pairs of correlated lengths; each word of a pair is its number, so that it can be found."""
     random = np.random.default_rng(seed)
     sources = random.integers(2, max_length + 1, count)
     targets = np.clip(sources + random.integers(-3, 4, count), 2, max_length)
-    number = np.arange(count, dtype=np.int32) + 10
-    source, target = np.repeat(number, sources), np.repeat(number, targets + 1)
-    source[np.cumsum(sources) - 1] = END
-    target[np.cumsum(targets + 1) - 1] = END
-    target[np.cumsum(targets + 1) - targets - 1] = START
-    report: Any = "made up"
-    return EncodedPairs(
-        TokenLists(source, sources), TokenLists(target, targets + 1), np.arange(count), report
-    )
+    return [  # with its end token a side has so many positions
+        (" ".join([str(i)] * (source - 1)), " ".join([str(i)] * (target - 1)))
+        for i, (source, target) in enumerate(zip(sources, targets, strict=True))
+    ]
 
 
 def elements(dataset: tf.data.Dataset) -> Iterator[tuple[dict[str, Any], Any, Any]]:
     return dataset.as_numpy_iterator()
 
 
-def epoch_of(pairs: EncodedPairs, number: int = 0, **options: Any) -> list[Any]:
-    """The batches of an epoch of `training_dataset`."""
-    sizes = [
-        len(
-            plan_batches(
-                pairs.source.lengths,
-                pairs.target.lengths - 1,
-                batch_tokens=options["batch_tokens"],
-                seed=(options.get("seed", 0), epoch),
-            )
-        )
-        for epoch in range(number + 1)
-    ]
-    dataset = training_dataset(pairs, **options).skip(sum(sizes[:-1])).take(sizes[-1])
-    return list(elements(dataset))
+def epoch_of(batches: PairBatches, number: int = 0) -> list[Any]:
+    """The batches of an epoch."""
+    sizes = [len(batches.plan(epoch)) for epoch in range(number + 1)]
+    return list(elements(batches.dataset(skip=sum(sizes[:-1])).take(sizes[-1])))
 
 
 def check_batch(inputs: dict[str, Any], targets: Any, weights: Any) -> list[int]:
@@ -233,32 +232,45 @@ def check_batch(inputs: dict[str, Any], targets: Any, weights: Any) -> list[int]
         assert target_row.tolist() == [START] + [number] * (length - 1)
         assert targets[i][:length].tolist() == [number] * (length - 1) + [END]
         assert (targets[i][length:] == PAD).all()
-        numbers.append(int(number) - 10)
+        numbers.append(int(number) - 4)
     return numbers
 
 
 @pytest.mark.parametrize("num_shapes", [None, 1, 3])
 def test_every_pair_is_in_an_epoch_once_within_the_budget(num_shapes: int | None) -> None:
-    pairs = random_pairs(300)
-    statistics = batch_statistics(pairs, batch_tokens=500, num_shapes=num_shapes)
-    dataset = training_dataset(pairs, batch_tokens=500, num_shapes=num_shapes)
+    batches = PairBatches(random_pairs(300), NUMBERS, batch_tokens=500, num_shapes=num_shapes)
+    statistics = batches.statistics
     seen, shapes, positions, tokens = [], set(), 0, 0
-    for inputs, targets, weights in elements(dataset.take(statistics.num_batches)):
+    for inputs, targets, weights in elements(batches.dataset().take(len(batches))):
         seen += check_batch(inputs, targets, weights)
         source, target = inputs["source_token_ids"], inputs["target_token_ids"]
         assert source.size + target.size <= 500
         shapes.add((source.shape, target.shape))
         positions += source.size + target.size
-    tokens = int(pairs.source.lengths.sum() + pairs.target.lengths.sum()) - 300
+    report = batches.report
+    tokens = report.num_source_tokens + report.num_target_tokens
     assert sorted(seen) == list(range(300))
     assert len(shapes) == statistics.num_shapes
     assert num_shapes is None or len(shapes) <= num_shapes
     assert (statistics.num_positions, statistics.num_padding) == (positions, positions - tokens)
-    assert f"300 pairs in {statistics.num_batches} batches" in str(statistics)
+    assert f"300 pairs in {len(batches)} batches" in str(statistics)
+    assert batches.num_rows == 300
+    lengths = {"source_token_ids": report.num_source_tokens / 300}
+    assert batches.mean_lengths == lengths | {"target_token_ids": report.num_target_tokens / 300}
+
+
+def test_accumulated_batches_are_so_many_parts() -> None:
+    """For training alone: what is only evaluated goes through the model part by part."""
+    pairs = random_pairs(300)
+    whole = PairBatches(pairs, NUMBERS, batch_tokens=600)
+    parts = PairBatches(pairs, NUMBERS, batch_tokens=200, accumulate=3)
+    assert same(epoch_of(parts), epoch_of(whole))
+    in_order = PairBatches(pairs, NUMBERS, batch_tokens=200, shuffle=False)
+    assert same(list(elements(parts.of(pairs).dataset())), list(elements(in_order.dataset())))
 
 
 def test_one_shape_is_part_of_the_type() -> None:
-    dataset = training_dataset(random_pairs(50), batch_tokens=300, num_shapes=1)
+    dataset = PairBatches(random_pairs(50), NUMBERS, batch_tokens=300, num_shapes=1).dataset()
     inputs, targets, weights = dataset.element_spec
     assert inputs["source_token_ids"].shape == targets.shape == weights.shape == (5, 30)
     assert {inputs["source_token_ids"].shape for inputs, _, _ in elements(dataset.take(30))} == {
@@ -267,10 +279,9 @@ def test_one_shape_is_part_of_the_type() -> None:
 
 
 def test_batches_are_well_filled() -> None:
-    pairs = random_pairs(3000)
-    statistics = batch_statistics(pairs, batch_tokens=1000)
-    assert statistics.num_padding / statistics.num_positions < 0.1
-    sizes = [targets.size for _, targets, _ in epoch_of(pairs, batch_tokens=1000)]
+    batches = PairBatches(random_pairs(3000), NUMBERS, batch_tokens=1000)
+    assert batches.statistics.num_padding / batches.statistics.num_positions < 0.1
+    sizes = [targets.size for _, targets, _ in epoch_of(batches)]
     assert np.median(sizes) > 400  # of about 500 on each side
 
 
@@ -284,31 +295,30 @@ def same(one: list[Any], other: list[Any]) -> bool:
 
 def test_order_depends_on_seed_and_epoch_alone() -> None:
     pairs = random_pairs(200)
-    first = epoch_of(pairs, batch_tokens=400)
-    assert same(first, epoch_of(pairs, batch_tokens=400))
-    assert not same(first, epoch_of(pairs, batch_tokens=400, seed=1))
-    assert not same(first, epoch_of(pairs, 1, batch_tokens=400))
-    assert same(
-        epoch_of(pairs, 2, batch_tokens=400, seed=5), epoch_of(pairs, 2, batch_tokens=400, seed=5)
+    first, again, seeded, other = (
+        PairBatches(pairs, NUMBERS, batch_tokens=400, seed=seed) for seed in (0, 0, 5, 5)
     )
+    assert same(epoch_of(first), epoch_of(again))
+    assert not same(epoch_of(first), epoch_of(seeded))
+    assert not same(epoch_of(first), epoch_of(first, 1))
+    assert same(epoch_of(seeded, 2), epoch_of(other, 2))
 
 
 def test_one_dataset_object_begins_anew_each_time() -> None:
-    dataset = training_dataset(random_pairs(100), batch_tokens=400).take(20)
+    dataset = PairBatches(random_pairs(100), NUMBERS, batch_tokens=400).dataset().take(20)
     assert same(list(elements(dataset)), list(elements(dataset)))
 
 
 def test_batches_mix_lengths_and_pairs() -> None:
     """Batches come in no order of length, and pairs meet others in the next epoch."""
-    pairs = random_pairs(2000)
-    lengths = [targets.shape[1] for _, targets, _ in epoch_of(pairs, batch_tokens=400)]
+    batches = PairBatches(random_pairs(2000), NUMBERS, batch_tokens=400)
+    lengths = [targets.shape[1] for _, targets, _ in epoch_of(batches)]
     assert abs(np.corrcoef(lengths, np.arange(len(lengths)))[0, 1]) < 0.5
 
     def company(epoch: int) -> set[frozenset[int]]:
-        batches = epoch_of(pairs, epoch, batch_tokens=400)
         return {
             frozenset(couple)
-            for batch in batches
+            for batch in epoch_of(batches, epoch)
             for couple in itertools.combinations(check_batch(*batch), 2)
         }
 
@@ -325,39 +335,39 @@ def test_epochs_of_fit_follow_each_other() -> None:
             seen.append(data)
             return {"loss": tf.zeros(())}
 
-    pairs = random_pairs(60)
-    num_batches = batch_statistics(pairs, batch_tokens=400).num_batches
+    batches = PairBatches(random_pairs(60), NUMBERS, batch_tokens=400)
     model = Recorder()
     model.compile(run_eagerly=True)
-    dataset = training_dataset(pairs, batch_tokens=400)
-    model.fit(dataset, steps_per_epoch=num_batches, epochs=2, verbose=0)
-    assert same(seen, list(elements(dataset.take(2 * num_batches))))
+    model.fit(batches.dataset(), steps_per_epoch=len(batches), epochs=2, verbose=0)
+    assert same(seen, list(elements(batches.dataset().take(2 * len(batches)))))
 
 
 @pytest.mark.parametrize("skip", [1, 17, 45])
 def test_a_resumed_run_goes_on_where_it_stopped(skip: int) -> None:
-    pairs = random_pairs(100)
-    whole = list(elements(training_dataset(pairs, batch_tokens=400).take(60)))
-    resumed = training_dataset(pairs, batch_tokens=400, skip_batches=skip).take(60 - skip)
+    batches = PairBatches(random_pairs(100), NUMBERS, batch_tokens=400)
+    whole = list(elements(batches.dataset().take(60)))
+    resumed = batches.dataset(skip=skip).take(60 - skip)
     assert same(whole[skip:], list(elements(resumed)))
 
 
-def test_evaluation_sees_every_pair_once_and_knows_its_size() -> None:
+def test_batches_in_order_have_every_pair_once_and_know_their_number() -> None:
     pairs = random_pairs(150)
     for num_shapes in (None, 2):
-        dataset = evaluation_dataset(pairs, batch_tokens=300, num_shapes=num_shapes)
+        batches = PairBatches(pairs, NUMBERS, batch_tokens=300, num_shapes=num_shapes).of(pairs)
+        dataset = batches.dataset()
         for _ in range(2):
-            batches = list(elements(dataset))
-            assert int(dataset.cardinality()) == len(batches)
-            assert sorted(n for batch in batches for n in check_batch(*batch)) == list(range(150))
+            found = list(elements(dataset))
+            assert int(dataset.cardinality()) == len(found) == len(batches)
+            assert sorted(n for batch in found for n in check_batch(*batch)) == list(range(150))
+        assert same(list(elements(batches.dataset(skip=3))), found[3:])
 
 
 def test_plan_and_arrays_bring_outputs_back_into_order() -> None:
     """How to decode in batches of like length: `indices` says whose row is whose."""
-    pairs = random_pairs(40)
-    plan = plan_batches(pairs.source.lengths, pairs.target.lengths - 1, batch_tokens=200, seed=None)
-    for batch in plan:
-        assert check_batch(*batch_arrays(pairs, batch)) == batch.indices.tolist()
+    batches = PairBatches(random_pairs(40), NUMBERS, batch_tokens=200, shuffle=False)
+    for batch in batches.plan(0):
+        arrays = batch_arrays(batches.pairs, batch, NUMBERS.tokenizer)
+        assert check_batch(*arrays) == batch.indices.tolist()
 
 
 def test_best_limits_against_all_choices() -> None:
@@ -379,62 +389,73 @@ def test_best_limits_against_all_choices() -> None:
 
 def test_bad_batches() -> None:
     pairs = random_pairs(50)
-    none = EncodedPairs(pairs.source.select([]), pairs.target.select([]), np.zeros(0), pairs.report)
-    for make in (training_dataset, evaluation_dataset, batch_statistics):
-        with pytest.raises(ValueError, match="no pairs to make batches of: made up"):
-            make(none, batch_tokens=100)
-        with pytest.raises(ValueError, match=r"batch_tokens is 40, but the longest pair takes \d+"):
-            make(pairs, batch_tokens=40)
-        with pytest.raises(ValueError, match="batch_tokens is 59, .* takes 60 positions"):
-            make(pairs, batch_tokens=59, num_shapes=2)
-        with pytest.raises(ValueError, match="0 classes of length"):
-            make(pairs, batch_tokens=100, num_shapes=0)
-    lengths = pairs.source.lengths
+    with pytest.raises(ValueError, match="no pairs to make batches of: 0 of 2 pairs kept"):
+        PairBatches([("", "1"), ("1 " * 99, "1")], NUMBERS, batch_tokens=100)
+    for options, message in (
+        ({"batch_tokens": 40}, r"batch_tokens is 40, but the longest pair takes \d+"),
+        ({"batch_tokens": 59, "num_shapes": 2}, "batch_tokens is 59, .* takes 60 positions"),
+        ({"batch_tokens": 100, "num_shapes": 0}, "0 classes of length"),
+    ):
+        for shuffle in (True, False):
+            with pytest.raises(ValueError, match=message):
+                PairBatches(pairs, NUMBERS, shuffle=shuffle, **options)
+    lengths = np.array([30, 2])
     with pytest.raises(ValueError, match=r"a pair of length 30 for shape_lengths=\[29\]"):
         plan_batches(lengths, lengths, batch_tokens=100, seed=0, shape_lengths=[29])
 
 
+def test_what_is_dropped_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "keras_transformers")
+    PairBatches([("1", "1"), ("2", "2")], NUMBERS, batch_tokens=100)
+    PairBatches([("1", "1"), ("2", "")], NUMBERS, batch_tokens=100)
+    assert [record.levelname for record in caplog.records] == ["INFO", "WARNING"]
+    assert "1 of 2 pairs kept" in caplog.text
+    assert "1 pairs in 1 batches of 1 shapes, 0.0% of 4 positions are padding" in caplog.text
+
+
 # Sub-words cut at random.
+
+TEXTS = [("Zwei Hunde rennen.", "Two dogs run."), ("Ein Mann geht.", "A man walks.")] * 20
 
 
 def test_dropout_changes_the_cut_but_not_the_text(tokenizer: SentencePieceTokenizer) -> None:
-    texts = [("Zwei Hunde rennen.", "Two dogs run."), ("Ein Mann geht.", "A man walks.")] * 20
-    pairs = encode(texts, tokenizer, max_sequence_length=40)
-    of_epoch = with_dropout(pairs, tokenizer, dropout=0.3, seed=0)
+    pairs = encode_pairs(TEXTS, tokenizer, max_sequence_length=40)
+    vocabularies = tokenizer.vocabulary, tokenizer.vocabulary
+    of_epoch = cut_anew(pairs, *vocabularies, dropout=0.3, seed=0)
     first, second = of_epoch(0), of_epoch(1)
     assert len(first.source.values) > len(pairs.source.values)
     assert not np.array_equal(first.source.values, second.source.values)
     assert not np.array_equal(first.target.values, second.target.values)
-    again = with_dropout(pairs, tokenizer, dropout=0.3, seed=0)(1)
+    again = cut_anew(pairs, *vocabularies, dropout=0.3, seed=0)(1)
     np.testing.assert_array_equal(again.target.values, second.target.values)
     ragged = tf.RaggedTensor.from_row_lengths(second.target.values, second.target.lengths)
     back = tokenizer.detokenize(ragged).numpy().tolist()
-    assert back == [target.encode() for _, target in texts]
+    assert back == [target.encode() for _, target in TEXTS]
     assert {(row[0], row[-1]) for row in ragged.to_list()} == {(START, END)}
 
 
 def test_dropout_counts_pairs_that_become_too_long(tokenizer: SentencePieceTokenizer) -> None:
     texts = [("Hunde", "dogs")] * 5 + [("Zwei Hunde rennen", "Two dogs run")] * 5
-    pairs = encode(texts, tokenizer, max_sequence_length=16)
-    report = with_dropout(pairs, tokenizer, dropout=1.0, seed=0)(0)
-    assert report.indices.tolist() == [0, 1, 2, 3, 4]
-    assert report.report.num_too_long == 5
+    pairs = encode_pairs(texts, tokenizer, max_sequence_length=16)
+    cut = cut_anew(pairs, tokenizer.vocabulary, tokenizer.vocabulary, dropout=1.0, seed=0)(0)
+    assert cut.indices.tolist() == [0, 1, 2, 3, 4]
+    assert cut.report.num_too_long == 5
 
 
 @pytest.mark.parametrize("num_shapes", [None, 2])
-def test_dropout_in_the_dataset(tokenizer: SentencePieceTokenizer, num_shapes: int | None) -> None:
-    texts = [("Zwei Hunde rennen.", "Two dogs run."), ("Ein Mann geht.", "A man walks.")] * 20
-    pairs = encode(texts, tokenizer, max_sequence_length=30)
+def test_dropout_in_batches(tokenizer: SentencePieceTokenizer, num_shapes: int | None) -> None:
     options = {"batch_tokens": 300, "num_shapes": num_shapes}
-    epochs = with_dropout(pairs, tokenizer, dropout=0.3, seed=0)
-    batches = list(elements(training_dataset(epochs, **options).take(30)))
-    fresh = with_dropout(pairs, tokenizer, dropout=0.3, seed=0)
-    resumed = elements(training_dataset(fresh, skip_batches=21, **options).take(9))
-    assert same(batches[21:], list(resumed))
-    shapes = {batch[0]["source_token_ids"].shape for batch in batches}
+    translator = pipeline(tokenizer, 30)
+    batches = PairBatches(TEXTS, translator, bpe_dropout=0.3, **options)
+    found = list(elements(batches.dataset().take(30)))
+    fresh = PairBatches(TEXTS, translator, bpe_dropout=0.3, **options)
+    assert same(found[21:], list(elements(fresh.dataset(skip=21).take(9))))
+    shapes = {batch[0]["source_token_ids"].shape for batch in found}
     assert num_shapes is None or len(shapes) <= num_shapes
+    plain = PairBatches(TEXTS, translator, shuffle=False, **options)
+    assert same(list(elements(batches.of(TEXTS).dataset())), list(elements(plain.dataset())))
     with pytest.raises(ValueError, match="dropout is 2"):
-        training_dataset(with_dropout(pairs, tokenizer, dropout=2, seed=0), **options)
+        PairBatches(TEXTS, translator, bpe_dropout=2, **options)
 
 
 # Real data.
@@ -445,14 +466,17 @@ def test_multi30k(data_dir: Path, tmp_path: Path) -> None:
     tokenizer = SentencePieceTokenizer.train(
         [directory / "train.de.gz", directory / "train.en.gz"], tmp_path / "multi30k.model"
     )
-    pairs = encode(read_multi30k(directory, "train"), tokenizer, max_sequence_length=128)
+    translator = pipeline(tokenizer, 128)
+    batches = PairBatches(read_multi30k(directory, "train"), translator, batch_tokens=4096)
+    pairs, statistics = batches.pairs, batches.statistics
     assert len(pairs) == pairs.report.num_pairs == 29_000
     assert (pairs.source.lengths.max(), pairs.target.lengths.max()) == (58, 50)
-    statistics = batch_statistics(pairs, batch_tokens=4096)
     assert statistics.num_padding / statistics.num_positions < 0.07
-    bounded = batch_statistics(pairs, batch_tokens=4096, num_shapes=8)
+    bounded = PairBatches(
+        read_multi30k(directory, "train"), translator, batch_tokens=4096, num_shapes=8
+    ).statistics
     assert bounded.num_shapes == 8
     assert bounded.num_padding / bounded.num_positions < 0.15
-    assert len(encode(read_multi30k(directory, "val"), tokenizer, max_sequence_length=128)) == 1014
+    assert batches.of(read_multi30k(directory, "val")).num_rows == 1014
     test = read_multi30k(directory, "test_2016_flickr", languages=("en", "de"))
     assert sum(1 for _ in test) == 1000

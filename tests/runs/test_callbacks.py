@@ -6,15 +6,18 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from types import SimpleNamespace
 
 import h5py
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from keras_transformers.runs.guardrails import NonFiniteLossError, StopOnNonFiniteLoss
+from keras_transformers.runs.resume.callback import Position
 from keras_transformers.runs.resume.snapshots import CheckpointError
-from keras_transformers.runs.validation import BleuValidation
+from keras_transformers.runs.validation import Validation, ValidationBleu
 from keras_transformers.runs.weights_files import SaveWeights
 
 
@@ -131,38 +134,57 @@ def test_where_there_is_no_room_the_program_ends_as_it_says(tmp_path):
         assert file["layers/dense/vars/0"].shape == (100, 1000)
 
 
-def test_bleu_enters_the_logs_of_each_epoch():
+class Translator:
+    """One that answers in capitals, or what it is told to."""
+
+    has_attention = True
+
+    def __init__(self, answers=()):
+        self.answers = iter(answers)
+        self.attended = []
+
+    def translate_all(self, texts):
+        return next(self.answers, [text.upper() for text in texts])
+
+    def attend(self, sources, translations):
+        self.attended.append((list(sources), list(translations)))
+        tokens = [[b"a", b"b"]] * len(sources)
+        attention = np.full((len(sources), 2, 2), 0.5)
+        return {"source_tokens": tokens, "target_tokens": tokens, "attention": attention}
+
+
+def test_bleu_enters_the_logs_of_each_epoch(tmp_path):
+    """It is 0 until it is measured, and a resumed run repeats the last figure."""
     pytest.importorskip("sacrebleu", reason="needs sacrebleu: pip install -e .[translation]")
     references = ["the dog sleeps in the warm sun", "a man runs over the green hill"]
-    answers = iter([["", ""], references])
-    validation = BleuValidation(lambda texts: next(answers), ["a", "b"], references, every=2)
+    translator = Translator([["", ""], references])
+    translator.has_attention = False
+    run = SimpleNamespace(folder=tmp_path, position=Position())
+    pairs = list(zip("ab", references, strict=True))
+    options = {"every": 2, "monitor": "val_bleu"}
+    validation = Validation(ValidationBleu(run, pairs, translator), **options)
     seen = []
-    for epoch in range(4):
+    for epoch in range(5):
+        if epoch == 4:
+            before, validation = validation, Validation(dict, **options)
+            validation.load_state(before.state())
         logs = {"loss": 1.0}
         validation.on_epoch_end(epoch, logs)
         seen.append(logs["val_bleu"])
-    assert seen == pytest.approx([0.0, 0.0, 0.0, 100.0])
+    assert seen == pytest.approx([0.0, 0.0, 0.0, 100.0, 100.0])
 
 
 def test_samples_and_pictures_are_written(tmp_path):
     pytest.importorskip("sacrebleu", reason="needs sacrebleu: pip install -e .[translation]")
-    drawn = []
-
-    def draw(sources, translations):
-        drawn.append((list(sources), list(translations)))
-        return np.zeros((len(sources), 4, 4, 3), "uint8")
-
-    validation = BleuValidation(
-        lambda texts: [text.upper() for text in texts],
-        ["a|b", "c", "d"],
-        ["x", "y", "z"],
-        log_dir=tmp_path,
-        num_samples=2,
-        draw=draw,
-    )
-    validation.on_epoch_end(0, {})
-    assert drawn == [(["a|b", "c"], ["A|B", "C"])]
-    written = b"".join(path.read_bytes() for path in tmp_path.iterdir())
+    pytest.importorskip("matplotlib", reason="needs matplotlib: pip install -e .[translation]")
+    translator = Translator()
+    run = SimpleNamespace(folder=tmp_path, position=Position(epoch=7))
+    pairs = [("a|b", "x"), ("c", "y"), ("d", "z")]
+    ValidationBleu(run, pairs, translator, num_samples=2)()
+    assert translator.attended == [(["a|b", "c"], ["A|B", "C"])]
+    (file,) = (tmp_path / "tensorboard/samples").iterdir()
+    written = file.read_bytes()
     assert b"| a/b | x | A/B |" in written
     assert b"| d |" not in written
     assert b"\x89PNG" in written
+    assert {event.step for event in tf.compat.v1.train.summary_iterator(str(file))} == {0, 7}

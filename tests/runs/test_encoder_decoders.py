@@ -2,11 +2,11 @@
 
 import dataclasses
 
+import keras
 import pytest
 
 from keras_transformers.models.registry import create_model
-from keras_transformers.runs import run as runs
-from keras_transformers.runs.encoder_decoders import EncoderDecoderTraining
+from keras_transformers.runs import EncoderDecoderTraining, Run
 
 
 def test_a_transformer_has_its_norms_in_front_and_one_kind_of_dropout():
@@ -35,10 +35,13 @@ def test_other_families_keep_their_own_defaults():
 def test_the_ratio_of_teacher_forcing_reaches_model_and_schedule():
     fast = EncoderDecoderTraining(model="seq2seq_multi30k")
     assert "teacher_forcing" not in fast.model_arguments(300)
-    assert fast.forcing(10) == []
+    average = keras.callbacks.Callback()
+    assert fast.fit_options("val_bleu", 10, [average])["callbacks"] == [average]
     slow = dataclasses.replace(fast, teacher_forcing=0.5, teacher_forcing_decay="linear", epochs=4)
     assert slow.model_arguments(300)["teacher_forcing"] == 0.5
-    (schedule,) = slow.forcing(10)
+    options = slow.fit_options("val_bleu", 10, [average])
+    schedule, last = options["callbacks"]
+    assert last is average
     assert [schedule.ratio(step) for step in (0, 20, 40)] == [1.0, 0.75, 0.5]
 
 
@@ -61,11 +64,11 @@ def test_the_ratio_of_teacher_forcing_reaches_model_and_schedule():
         ({"teacher_forcing_decay": "linear"}, "--teacher-forcing, which is 1: give a lower one"),
         (
             {"model_options": {"dropout": 0.1, "vocabulary_size": 5}},
-            "--model-options dropout, vocabulary_size: the recipe has it by itself",
+            "--model-options dropout, vocabulary_size: the recipe sets this itself",
         ),
         (
             {"model_options": {"teacher_forcing": 0.5, "pad_token_id": 5}},
-            "--model-options pad_token_id, teacher_forcing: the recipe has it by itself",
+            "--model-options pad_token_id, teacher_forcing: the recipe sets this itself",
         ),
         ({"model": "transformer_huge"}, "'transformer_huge' is not registered; did you mean"),
     ],
@@ -76,14 +79,16 @@ def test_wrong_options_are_named(changes, message):
         create_model(config.model, **config.model_arguments(300))
 
 
-def test_a_run_begins_in_a_new_folder_and_resumes_in_its_own(tmp_path):
+def test_training_stops_where_the_figure_that_decides_gets_no_higher():
+    options = EncoderDecoderTraining(patience=3).fit_options("val_bleu", 10)
+    assert options["monitor"] == "val_bleu"
+    (stopping,) = options["last_callbacks"]
+    assert (stopping.monitor, stopping.mode, stopping.patience) == ("val_bleu", "max", 3)
+
+
+def test_a_run_resumes_with_the_same_model_options_only(tmp_path):
     config = EncoderDecoderTraining(runs_dir=tmp_path, name="first")
-    folder = config.begin()
-    assert folder == tmp_path / "first"
-    assert not folder.exists()
-    runs.start(folder, config)
-    with pytest.raises(FileExistsError, match="give the run another --name"):
-        config.begin()
-    assert dataclasses.replace(config, resume=True).begin() == folder
+    Run(config).make_folder()
+    assert Run(dataclasses.replace(config, resume=True)).folder == tmp_path / "first"
     with pytest.raises(ValueError, match="model_options was {}, is {'norm_position': 'post'}"):
-        dataclasses.replace(config, resume=True, model_options={"norm_position": "post"}).begin()
+        Run(dataclasses.replace(config, resume=True, model_options={"norm_position": "post"}))

@@ -277,3 +277,31 @@ def test_where_a_swap_stood_is_remembered():
     swap._ema_weights_in_model = True
     other.load_state(swap.state())
     assert other._ema_weights_in_model is True
+
+
+@pytest.mark.parametrize(
+    ("scores", "chosen", "weight"),
+    [
+        ({"last": 1.0, "average of 2": 2.0}, "average of 2", 2.0),
+        ({"last": 2.0, "average of 2": 1.0}, "last", 3.0),
+        ({"last": 1.0, "average of 2": 1.0}, "last", 3.0),
+    ],
+)
+def test_the_better_weights_stay_in_the_model(
+    scores: dict[str, float], chosen: str, weight: float
+) -> None:
+    model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1, use_bias=False)])
+    averaging = CheckpointAveraging(num_checkpoints=2)
+    averaging.set_model(model)
+    for epoch, value in enumerate((1.0, 3.0)):
+        model.set_weights([np.full((1, 1), value, "float32")])
+        averaging.on_epoch_end(epoch)
+    measured = {}
+
+    def score(name: str) -> float:
+        measured[name] = model.get_weights()[0].item()
+        return scores[name]
+
+    assert averaging.keep_better(score) == chosen
+    assert measured == {"last": 3.0, "average of 2": 2.0}, "each with the weights of its name"
+    assert model.get_weights()[0].item() == weight

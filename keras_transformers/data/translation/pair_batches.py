@@ -117,7 +117,7 @@ class PairBatches(Batches):
             self._shape_lengths = best_limits(longest, num_shapes)
             if bpe_dropout:  # another epoch may have a longer pair
                 self._shape_lengths[-1] = pipeline.max_sequence_length
-        plan = self._plan(0)
+        plan = self.plan(0)
         self.statistics = _statistics(first, plan)
         self.num_rows = len(encoded)
         self.mean_lengths = {
@@ -143,7 +143,7 @@ class PairBatches(Batches):
         def batches() -> Iterator[Any]:
             remaining = skip
             for epoch in itertools.count() if self.shuffle else range(1):
-                pairs, plan = self._of_epoch(epoch), self._plan(epoch)
+                pairs, plan = self._of_epoch(epoch), self.plan(epoch)
                 for batch in plan[remaining:]:
                     yield batch_arrays(pairs, batch, self.pipeline.tokenizer)
                 remaining = max(0, remaining - len(plan))
@@ -164,7 +164,8 @@ class PairBatches(Batches):
             num_shapes=self.num_shapes,
         )
 
-    def _plan(self, epoch: int) -> list[Batch]:
+    def plan(self, epoch: int) -> list[Batch]:
+        """Which pairs share a batch in an epoch, and the shapes of the batches."""
         pairs = self._of_epoch(epoch)
         return plan_batches(
             pairs.source.lengths,
