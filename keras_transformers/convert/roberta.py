@@ -220,7 +220,7 @@ def _load(folder: Path, dropout: float) -> keras.Model:
 
 def _tokenizer(path: Path, lowercase: bool) -> Any:
     # Here, for it imports TensorFlow, which weights alone do not need.
-    from keras_transformers.tokenizers.roberta import RobertaTokenizer
+    from keras_transformers.tokenizers.byte_pairs.roberta import RobertaTokenizer
 
     return RobertaTokenizer(path)
 

@@ -214,7 +214,7 @@ class NgramTokenizer(tf.Module):
     def lengths(self, text: Any, text_b: Any = None) -> tf.Tensor:
         """How many ids the bags of texts (batch,) have before any is trimmed: int32 (batch,).
 
-        Hashes nothing, so that whole data sets can be measured at once.
+        Hashes nothing, so it measures whole data sets at once.
         """
         _check_single(text_b)
         words = self._split(text)
@@ -401,10 +401,7 @@ def _check_words(words: Sequence[str], where: str | None) -> None:
         )
         if wrong:
             place = f"words[{index}]" if where is None else f"{where}:{index + 1}"
-            raise ValueError(
-                f"{place}: {word!r:.100} {wrong}; a dictionary has a word once, as texts do "
-                "between blanks"
-            )
+            raise ValueError(f"{place}: {word!r:.100} {wrong}; give each word once, without blanks")
         seen.add(word)
     if not seen:
         raise ValueError(f"{where or 'words'}: no words: a dictionary needs one at least")

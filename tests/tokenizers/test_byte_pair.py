@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tokenizers import ByteLevelBPETokenizer, processors
 
 from keras_transformers.tokenizers import BytePairTokenizer, gpt2_words
-from keras_transformers.tokenizers.byte_pair_files import byte_symbols
+from keras_transformers.tokenizers.byte_pairs.files import byte_symbols
 from keras_transformers.tokenizers.offsets import to_characters
 
 CORPUS = [
