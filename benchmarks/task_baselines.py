@@ -1,18 +1,18 @@
-"""What needs no neural network: majorities, bags of words and rules on the tasks of the recipes.
+"""Baselines without neural networks: majorities, bags of words and rules on the recipes' tasks.
 
     python benchmarks/task_baselines.py DATA
 
-where DATA holds sst2/, mrpc/, sick/, conll2003/, xquad/ and nltk/rte.zip. The splits are those of
-the recipes (their own `read`), which measure their models on them. Needs scikit-learn.
+DATA holds sst2/, mrpc/, sick/, conll2003/, xquad/ and nltk/rte.zip. The splits are those on which
+the recipes measure their models, made by the recipes' own `Config.read`. Needs scikit-learn.
 
 - majority: the most frequent label of the training set.
 - bag of words: logistic regression, or ridge regression for scores, on TF-IDF of words and word
-  pairs (bigrams). Pairs of texts: on the words of both, those they share and those they do not, and
-  the cosine of the two.
-- CoNLL: each word's most frequent label in training, O for others: the shared task's own baseline
-  but for names of several words. Majority: O everywhere, which finds no entity.
+  pairs (bigrams). For pairs of texts: the words of both, those they share, those they do not share,
+  and the cosine of the two.
+- CoNLL: each word's most frequent label in training, O for unknown words: the shared task's own
+  baseline except for names of several words. The majority, O everywhere, finds no entity.
 - XQuAD: in the sentence that shares the most words with the question, the first run of capitalised
-  words or numbers that the question does not hold.
+  words or numbers that is not in the question.
 """
 
 import collections
@@ -28,11 +28,16 @@ import scipy.sparse
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression, Ridge
 
-from keras_transformers.data.text import conll, glue, squad
-from keras_transformers.data.text.examples import Examples
-from keras_transformers.evaluation.entities import entity_scores
-from keras_transformers.evaluation.glue import glue_scores
-from keras_transformers.evaluation.squad import squad_scores
+from keras_transformers.data.text import (
+    Examples,
+    GlueTask,
+    Questions,
+    Sentences,
+    glue_task,
+    load_conll,
+    to_iob2,
+)
+from keras_transformers.evaluation import entity_scores, glue_scores, squad_scores
 
 RECIPES = Path(__file__).parents[1] / "recipes"
 GLUE_FILES = {
@@ -44,35 +49,35 @@ GLUE_FILES = {
 
 
 def main(data: Path) -> None:
-    """Prints a line a task."""
+    """Prints one line per task."""
     sst2 = {"train_file": data / "sst2/train.tsv.gz", "dev_file": data / "sst2/dev.tsv.gz"}
     train, dev, _, _ = read("classification", **sst2)
-    report("sst2", texts(glue.task("sst2"), train, dev))
+    report("sst2", texts(glue_task("sst2"), train, dev))
     for name, file in GLUE_FILES.items():
         train, dev, _ = read("glue", task=name, train_file=data / file)
-        report(name, texts(glue.task(name), train, dev))
-    report("conll2003", tags(*(conll.load(data / f"conll2003/eng.{p}.gz") for p in SPLITS)))
+        report(name, texts(glue_task(name), train, dev))
+    report("conll2003", tags(*(load_conll(data / f"conll2003/eng.{p}.gz") for p in SPLITS)))
     _, dev, _ = read("question_answering", train_file=data / "xquad/xquad.en.json.gz")
     report("xquad", answers(dev))
 
 
-SPLITS = ("train", "testa")
+SPLITS, OUTSIDE = ("train", "testa"), "O"
 
 
 def read(recipe: str, **options: Any) -> tuple[Any, ...]:
     """The data as a recipe splits it."""
     module = runpy.run_path(str(RECIPES / f"{recipe}.py"))
-    return module["read"](module["Config"](**options))
+    return module["Config"](**options).read()
 
 
 def report(task: str, scores: Mapping[str, Mapping[str, float]]) -> None:
-    """Prints what each baseline gets."""
+    """Prints the scores of each baseline."""
     for baseline, figures in scores.items():
         found = ", ".join(f"{name} {value:.4f}" for name, value in figures.items())
         print(f"{task:16} {baseline:13} {found}", flush=True)
 
 
-def texts(task: glue.Task, train: Examples, dev: Examples) -> dict[str, Mapping[str, float]]:
+def texts(task: GlueTask, train: Examples, dev: Examples) -> dict[str, Mapping[str, float]]:
     """Majority and bag of words, for labels and for scores."""
     features = [bags(train, dev, part) for part in (train, dev)]
     if task.is_regression:
@@ -101,20 +106,20 @@ def bags(train: Examples, dev: Examples, part: Examples) -> Any:
     return scipy.sparse.hstack([first + second, shared, abs(first - second), cosine]).tocsr()
 
 
-def tags(train: conll.Sentences, dev: conll.Sentences) -> dict[str, Mapping[str, float]]:
+def tags(train: Sentences, dev: Sentences) -> dict[str, Mapping[str, float]]:
     """Entity F1 of each word's most frequent label."""
     counts: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
     for words, labels in zip(train.words, train.labels or [], strict=True):
         for word, label in zip(words, labels, strict=True):
             counts[word][label] += 1
     best = {word: found.most_common(1)[0][0] for word, found in counts.items()}
-    predictions = [[best.get(word, conll.OUTSIDE) for word in words] for words in dev.words]
-    score = entity_scores([conll.to_iob2(row) for row in predictions], dev.labels).overall
+    predictions = [[best.get(word, OUTSIDE) for word in words] for words in dev.words]
+    score = entity_scores([to_iob2(row) for row in predictions], dev.labels).overall
     figures = {"precision": score.precision, "recall": score.recall, "f1": score.f1}
     return {"word's label": figures}
 
 
-def answers(dev: squad.Questions) -> dict[str, Mapping[str, float]]:
+def answers(dev: Questions) -> dict[str, Mapping[str, float]]:
     """Exact match and F1 of a rule."""
     found = {
         key: rule(question, dev.contexts[context])
