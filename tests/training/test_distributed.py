@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-PROGRAM = Path(__file__).with_name("replicas.py")
+PROGRAM = Path(__file__).parents[1] / "replicas.py"
 OPTIMIZERS = ("sgd", "adamw", "lamb")
 TOLERANCE = {"rtol": 2e-5, "atol": 2e-6}  # sums in another order
 IDS = {"ids-0.txt": range(4), "ids-1.txt": range(4, 9), "ids-2.txt": range(9, 12)}
