@@ -155,7 +155,7 @@ def save_roberta_config(model: keras.Model, path: str | os.PathLike[str]) -> Non
         ValueError: the model is no RoBERTa, or its activation has no name there.
     """
     layers = {layer.name: layer for layer in model.layers}
-    positions = layers.get("position_embedding")
+    positions: Any = layers.get("position_embedding")
     if getattr(positions, "first_position", 0) != FIRST_POSITION:
         raise ValueError(f"model {model.name!r} is no RoBERTa")
     tokens, encoder_layer = layers["token_embedding"], layers["encoder_layer_0"].get_config()
