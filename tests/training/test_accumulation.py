@@ -53,26 +53,28 @@ OPTIMIZERS = {
     "sgd": lambda: keras.optimizers.SGD(0.5),
     "adamw": lambda: adamw(1e-2, clip_norm=0.1),
 }
+OPTIONS = {
+    "regularizer": keras.regularizers.L2(0.1),
+    "loss_weights": {"logits": 2.0, "label": 0.3},
+}
 
 
 @functools.cache
-def fitted(num_parts, optimizer, *, terms=False):
-    """A model after three updates, and its logs; `terms` adds losses that are weighed otherwise."""
-    regularizer = keras.regularizers.L2(0.1) if terms else None
-    factors = {"logits": 2.0, "label": 0.3} if terms else None
-    model = build(OPTIMIZERS[optimizer](), regularizer=regularizer, loss_weights=factors)
+def fitted(num_parts, optimizer):
+    """A model after three updates, and the logs of each; not to be changed."""
+    model = build(OPTIMIZERS[optimizer](), **OPTIONS)
     prepare(model, accumulate=num_parts)
     logs = model.fit(data(), epochs=3, verbose=0).history
     return model, logs
 
 
 @pytest.mark.parametrize(
-    ("num_parts", "optimizer"), [(2, "sgd"), (3, "sgd"), (3, "adamw"), (7, "sgd"), (9, "adamw")]
+    ("num_parts", "optimizer"), [(2, "sgd"), (3, "adamw"), (7, "sgd"), (9, "adamw")]
 )
 def test_the_update_is_that_of_the_whole_batch(num_parts, optimizer):
     """Seven rows in 2, 3, 7 parts; in 9 there is one row a part and two are left out."""
-    whole, expected = fitted(1, optimizer, terms=True)
-    parts, found = fitted(num_parts, optimizer, terms=True)
+    whole, expected = fitted(1, optimizer)
+    parts, found = fitted(num_parts, optimizer)
     assert int(parts.optimizer.iterations) == 3
     for a, b in zip(whole.get_weights(), parts.get_weights(), strict=True):
         np.testing.assert_allclose(a, b, atol=2e-6)
@@ -84,7 +86,7 @@ def test_the_update_is_that_of_the_whole_batch(num_parts, optimizer):
 def test_equal_weights_for_parts_would_be_wrong():
     """What `gradient_accumulation_steps` of Keras does, in small: the test above could tell."""
     whole, _ = fitted(1, "sgd")
-    model = build(keras.optimizers.SGD(0.5))
+    model = build(OPTIMIZERS["sgd"](), **OPTIONS)
     for _ in range(3):
         before = model.get_weights()
         changes = []
@@ -134,8 +136,8 @@ def test_without_weights_and_with_a_layer_that_no_loss_sees():
 
 
 def test_validation_goes_as_before():
-    whole, _ = fitted(1, "sgd", terms=True)
-    parts, _ = fitted(3, "sgd", terms=True)
+    whole, _ = fitted(1, "sgd")
+    parts, _ = fitted(2, "sgd")
     scores = parts.evaluate(data(), return_dict=True, verbose=0)
     for name, value in whole.evaluate(data(), return_dict=True, verbose=0).items():
         assert scores[name] == pytest.approx(value, rel=1e-5), name
@@ -149,5 +151,5 @@ def test_what_cannot_be_accumulated():
     with pytest.raises(ValueError, match="dict from its outputs"):
         prepare(model, accumulate=2)
     model.compile("sgd", loss={"logits": TokenCrossentropy(reduction="sum")})
-    with pytest.raises(ValueError, match="'logits' has reduction='sum': take one that averages"):
+    with pytest.raises(ValueError, match="'logits' is no mean: reduction='sum'"):
         prepare(model, accumulate=2)
