@@ -8,9 +8,9 @@ clients at a time, short texts (at most 8 words) and all lengths mixed, with bat
 by REST and gRPC: requests per second, p50 and p99, and the servers' memory before and after.
 
 The servers are separate processes; the clients are threads of this one and use the same cores. Each
-round calls the SavedModel in this process, text by text, and then asks each server, so whatever else
-the machine does affects all of them; ratios are to the direct calls of the same rounds. A model runs
-on TF_NUM_INTRAOP_THREADS threads, 1 unless it is set.
+round calls the SavedModel in this process, text by text, and then asks each server, so whatever
+else the machine does affects all of them; ratios are to the direct calls of the same rounds. A
+model runs on TF_NUM_INTRAOP_THREADS threads, 1 unless it is set.
 
 `serving_soak.py` tests whether the server lasts; `serving_onnx.py` compares with ONNX Runtime.
 """

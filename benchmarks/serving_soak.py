@@ -6,12 +6,12 @@ r"""Does the local server last? Many requests, versions swapped, hostile request
 
 TEXTS is a file with one text per line, plain or .gz. One server, in a separate process, serves a
 copy of each export; clients in threads of this process ask all of them by REST and gRPC. Meanwhile
-the same export is published under one number after another, and a tenth of the requests are hostile.
-Every answer is compared with the SavedModel's own, computed here beforehand.
+the same export is published under one number after another, and a tenth of the requests are
+hostile. Every answer is compared with the SavedModel's own, computed here beforehand.
 
 Memory is read before each swap, when one version of each model is loaded. The exit status is 1 if
-an answer is wrong or missing, or if the last quarter's median is 5 % above the second quarter's (not
-the first's: the first runs of a graph allocate memory that is kept).
+an answer is wrong or missing, or if the last quarter's median is 5 % above the second quarter's
+(not the first's: the first runs of a graph allocate memory that is kept).
 """
 
 import argparse

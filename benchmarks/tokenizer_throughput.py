@@ -3,8 +3,8 @@
     python benchmarks/tokenizer_throughput.py VOCAB.txt TEXT [TEXT ...]
 
 Whole passes of both (the other is FastBertTokenizer) over the lines of each text file (plain or
-.gz) in batches of 256, interleaved, the best of seven by CPU time on one thread. The ratios are what
-counts; the MB/s depend on the machine.
+.gz) in batches of 256, interleaved, the best of seven by CPU time on one thread. The ratios are
+what counts; the MB/s depend on the machine.
 """
 
 import os

@@ -7,7 +7,7 @@
 "mirrored" is two logical CPUs in one process, and one replica alone. Each process writes what came
 out to an .npz file in FOLDER. It is for the test to compare. What is called stock is Keras without
 `prepare`: the test wants to know whether it still goes wrong. Most of the time goes into imports,
-done once for all processes, and into tracing: what needs no trace of its own shares one.
+done once for all processes, and into tracing: what needs no separate trace shares one.
 """
 
 import contextlib

@@ -18,7 +18,7 @@ END_OF_TEXT = "</s>"
 _BLANK = re.compile("[ \t\n\v\f\r\0]+")
 # Bounds the steps of hashing. What is longer is no word of a language.
 _MAX_BYTES_PER_WORD = 1000
-# FNV-1a with 32 bits, and the factor by which fastText goes on from a word to the next.
+# FNV-1a with 32 bits, and the factor by which fastText continues from one word to the next.
 _BASIS, _PRIME, _LOW_32_BITS = 2166136261, 16777619, 0xFFFFFFFF
 _NEXT_WORD = 116049371
 
@@ -43,7 +43,7 @@ class NgramTokenizer(tf.Module):
         case, and marks apart from words, are the caller's to make, as fastText's examples do.
       - Any bytes are read as they are, UTF-8 or not.
       - Where a text has the word "</s>" itself, fastText stops reading; here it goes on. Words
-        that begin with "__label__" are labels to fastText; here they are words like any other.
+        that start with "__label__" are labels to fastText; here they are words like any other.
       - Of a word of more than 1,000 bytes the first 1,000 are read.
       - An empty text, or one of blanks only, is "</s>" alone: a bag of one id, or of none if the
         dictionary lacks "</s>", as it does with a `min_count` above the number of texts.

@@ -1,4 +1,4 @@
-"""Where in a text a token stands: from normalized text back to the text as it was given.
+"""Where a token is in a text: from normalized text back to the original.
 
 Core TensorFlow ops only, in and out of the graph.
 """
@@ -39,7 +39,7 @@ def to_characters(text: tf.Tensor, byte_offsets: tf.RaggedTensor) -> tf.RaggedTe
     [[0, 4, 5]]
 
     Args:
-        text: strings (batch,). What is no UTF-8 counts as U+FFFD characters.
+        text: strings (batch,). Bytes that are not UTF-8 count as U+FFFD characters.
         byte_offsets: int32 (batch, None), each where a character begins, or the text ends.
 
     Returns:

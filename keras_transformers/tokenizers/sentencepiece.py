@@ -95,9 +95,9 @@ class SentencePieceTokenizer(tf.Module):
         The same lines give the same file, whatever their files are called.
 
         Args:
-            files: UTF-8 text, a sentence a line; a name that ends in `.gz` is unpacked. All
+            files: UTF-8 text, one sentence per line; names that end in `.gz` are unpacked. All
                 languages together: the vocabulary is shared. Empty lines are skipped.
-            path: the model to write, by custom `*.model`.
+            path: the model to write, usually `*.model`.
             vocabulary_size: number of tokens, with the 4 special ones and 256 bytes.
             character_coverage: share of the text, from 0.98 to 1, whose characters get tokens of
                 their own; the rarest are spelled as bytes.
@@ -144,7 +144,7 @@ class SentencePieceTokenizer(tf.Module):
 
         Args:
             text: strings (batch,).
-            add_start: whether each row begins with the start token.
+            add_start: whether each row starts with the start token.
             add_end: whether each row ends with the end token.
 
         Returns:

@@ -94,7 +94,7 @@ class SymbolTokenizer(tf.Module):
 
         Args:
             text: strings (batch,).
-            add_start: whether each row begins with the start token.
+            add_start: whether each row starts with the start token.
             add_end: whether each row ends with the end token.
 
         Returns:

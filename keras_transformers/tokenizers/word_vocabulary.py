@@ -16,7 +16,7 @@ BEGIN_ID, END_ID, UNKNOWN_ID = range(3)
 class WordVocabulary:
     """The words that a language model tells apart, and a mark for all others, as in bilm-tf.
 
-    Its file has a word a line: <S> and </S>, which begin and end a sentence, <UNK>, then words
+    Its file has one word per line: <S> and </S>, which begin and end a sentence, <UNK>, then words
     from frequent to rare. The id of a word is the number of lines before it. A word of a text that
     is spelled like a mark is unknown.
 
@@ -92,7 +92,7 @@ class WordVocabulary:
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> "WordVocabulary":
-        """Reads a file of a word a line.
+        """Reads a file with one word per line.
 
         Raises:
             FileNotFoundError: there is no such file.
@@ -101,7 +101,7 @@ class WordVocabulary:
         return cls(list(read_lines(Path(path))), source=os.fspath(path))
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Writes a file of a word a line, whole or not at all.
+        """Writes a file with one word per line, whole or not at all.
 
         Raises:
             FileExistsError: there is such a file.

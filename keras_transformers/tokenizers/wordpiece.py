@@ -38,7 +38,7 @@ class WordPieceTokenizer(tf.Module):
       - Spaces, tabs, line ends and other white space end a word, and leave no token.
       - Control characters, zero-width ones, soft hyphens, private use characters and U+FFFD go;
         so do NUL and all bytes that are not UTF-8: b"a\xffb" is "ab".
-      - Each punctuation mark, and each Chinese character, is a word of its own.
+      - Each punctuation mark, and each Chinese character, is a separate word.
       - A word with a character unknown to the vocabulary, or of more than 100 characters, is one
         unknown token.
       - The names of special tokens in a text, such as "[SEP]", are text like any other.
@@ -129,7 +129,7 @@ class WordPieceTokenizer(tf.Module):
 
         Args:
             files: UTF-8 text; a name that ends in `.gz` is unpacked. Read twice.
-            path: the vocabulary to write, by custom `vocab.txt`: [PAD] [UNK] [CLS] [SEP] [MASK],
+            path: the vocabulary to write, usually `vocab.txt`: [PAD] [UNK] [CLS] [SEP] [MASK],
                 the single characters, then the word pieces as they were learned.
             vocabulary_size: number of tokens; fewer where the text has not so many pieces.
             lowercase: as for the tokenizer.

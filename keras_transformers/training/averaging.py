@@ -152,7 +152,7 @@ class SwapAverageWeights(keras.callbacks.SwapEMAWeights):
     """Keras' SwapEMAWeights for each epoch's end, that a resumed run can tell where it stood.
 
     Between epochs the model has the averages, and the optimizer keeps the weights that train: a run
-    that goes on from there must change them back first, or it trains the averages. Where training
+    that continues from there must change them back first, or it trains the averages. Where training
     is stopped before its last epoch, Keras puts the weights that train back when `fit` returns:
     take those that a `SaveWeights` behind this callback wrote.
     """

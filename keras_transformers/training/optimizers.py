@@ -27,7 +27,7 @@ class _SparesBiasesAndNorms(_SumsRepeatedRows):
     """Never decays biases and norms.
 
     Keras forgets `exclude_from_weight_decay` when an optimizer is saved and loaded: a training
-    that goes on from a `.keras` file would then decay everything. This class does not.
+    that continues from a `.keras` file would then decay everything. This class does not.
     """
 
     def build(self, variables: list[Any]) -> None:

@@ -90,7 +90,7 @@ class Images:
 
     def reader(self) -> Callable[[Any], Any]:
         """A function, for graphs, of indices (batch,): pixels, float32 (batch, height, ...)."""
-        items = tf.constant(self.items)  # made here, so that no graph has a copy of its own
+        items = tf.constant(self.items)  # made here, so no graph has its own copy
 
         def read(indices: Any) -> Any:
             chosen = tf.gather(items, indices)

@@ -41,7 +41,7 @@ def read_documents(
     Args:
         path: UTF-8 text, plain or with a name that ends in `.gz`; or a folder, whose files are
             read in the order of their paths, but for hidden ones.
-        text_format: "lines": a sentence a line, blank lines between documents, as Google's
+        text_format: "lines": one sentence per line, blank lines between documents, as Google's
             create_pretraining_data takes it; a file's end ends a document too. "prose": a file is
             a document, blank lines end paragraphs, and `split_sentences` splits these. "wikitext":
             articles of WikiText (Merity et al. 2016) begin at their titles; headings and the words
@@ -154,7 +154,7 @@ def split_sentences(text: str) -> list[str]:
     follows and then, quotes and opening brackets aside, a letter that is not lower case, or a
     digit. A single full stop does not end one after an initial ("J."), letters with dots ("U.S."),
     or a usual English abbreviation ("Mr."). The marks of Chinese and Japanese always end one. So
-    text all in lower case is not split: give it with a sentence a line.
+    text all in lower case is not split: give it with one sentence per line.
 
     Args:
         text: a paragraph.

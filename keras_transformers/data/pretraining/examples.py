@@ -76,7 +76,7 @@ class TokenizedCorpus:
         tokens: (tokens,), of all sentences, each of at least one token.
         sentence_starts: int64 (sentences + 1,), where in `tokens` each sentence begins, then their
             number.
-        document_starts: int64 (documents + 1,), which sentence each document begins with, then
+        document_starts: int64 (documents + 1,), the first sentence of each document, then
             their number. Each document has at least one.
     """
 

@@ -135,7 +135,7 @@ class Masker:
         rows, length = tf.unstack(tf.shape(token_ids))
         if not self._whole_words:
             return tf.tile(tf.range(length)[None], (rows, 1)), sizes
-        # What was cut off its beginning, and so follows [CLS] or [SEP], is a word of its own.
+        # A word whose start was cut off, so that it follows [CLS] or [SEP], is a separate word.
         follows_text = tf.pad(may_be_chosen[:, :-1], [[0, 0], [1, 0]])
         begins = ~(tf.gather(self._continues_word, token_ids) & follows_text)
         word = tf.cumsum(tf.cast(begins, tf.int32), axis=1) - 1

@@ -83,7 +83,7 @@ def load_conll(
 ) -> Sentences:
     """Reads a file of one word per line, its columns separated by spaces or tabs, plain or `.gz`.
 
-    Empty lines end sentences; lines that begin with -DOCSTART- are left out, whatever follows.
+    Empty lines end sentences; lines that start with -DOCSTART- are left out, whatever follows.
     The scheme that was found is logged, as a warning where some labels are of the other one.
 
     Args:

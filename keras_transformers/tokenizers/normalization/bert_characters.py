@@ -152,7 +152,7 @@ def _replacements(lowercase: bool) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _invalid_utf8() -> Iterator[bytes]:
-    """What the op sees where there is no UTF-8: single bytes, and characters that break off."""
+    """What the op sees where bytes are not UTF-8: single bytes, and truncated characters."""
     yield from (bytes([byte]) for byte in range(0x80, 0x100))
     yield from dict.fromkeys(
         chr(code).encode()[:length]
