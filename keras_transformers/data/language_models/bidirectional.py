@@ -130,7 +130,7 @@ def make_texts(
     Args:
         documents: what to split, by `split_documents`.
         dev_fraction: chance of a document to be held out, above 0 and below 1.
-        vocabulary: a file of a word a line; None: learned from the documents to train on.
+        vocabulary: a file with one word per line; None: learned from the training documents.
         vocabulary_size: of the one that is learned.
         min_frequency: likewise; see `WordVocabulary.learn`.
         max_characters: see `encode`.
