@@ -1,6 +1,7 @@
 import importlib
 import inspect
 import pkgutil
+import runpy
 from pathlib import Path
 
 import keras
@@ -120,6 +121,12 @@ PAPERS = (
     "Joulin",
     "Radford",
 )
+# A family may have its counts in a file of its own, counts_<family>.py.
+for _family in sorted(Path(__file__).parent.glob("counts_*.py")):
+    _found = runpy.run_path(str(_family))
+    COUNTS |= _found["COUNTS"]
+    BUILT |= _found["BUILT"]
+    PAPERS += _found["PAPERS"]
 
 
 @pytest.fixture
