@@ -1,19 +1,19 @@
-"""What attention, recurrence and convolution cost over the sequence's length n and the width d.
+"""How the cost of attention, recurrence and convolution grows with length n and width d.
 
     python benchmarks/complexity.py --plot complexity.png
 
 "Attention Is All You Need", table 1: self-attention O(n^2 d), recurrent O(n d^2), convolutional
-O(k n d^2) with kernels of k positions. Measured is a training step of one layer, forward and
-backward, 4 sequences, float32, one thread. Each line below is a sweep over one of n, d and k; its
-exponent is the slope of a line through the logarithms. Beside it stands the slope of the layer's
-count of operations, or of floats kept for the backward pass, over the same sizes.
+O(k n d^2) with kernels of k positions. Measures a training step of one layer, forward and backward,
+4 sequences, float32, one thread. Each line of the output is a sweep over one of n, d and k; its
+exponent is the slope of a line through the logarithms. Beside it is the slope of the layer's count
+of operations, or of floats kept for the backward pass, over the same sizes.
 
 - self-attention: scores, softmax and weighted sum in heads of 64, as the table counts it;
 - attention layer: the same with its four projections, n^2 d + n d^2: `layers.MultiHeadAttention`;
 - recurrent: a GRU, `layers.recurrent.Recurrent`;
 - convolution: `keras.layers.Conv1D`.
 
-Time is CPU time, the median of rounds that visit all sizes in turn. Memory is by how much a step
+Time is CPU time, the median of rounds that visit all sizes in turn. Memory is how much a step
 raises the peak of resident memory, in a new process without oneDNN (Linux, glibc).
 """
 
@@ -60,7 +60,7 @@ class Point:
 
 @dataclasses.dataclass(frozen=True)
 class Subject:
-    """A layer, and what theory says of it, in proportion.
+    """A layer, and what theory says about it, up to a factor.
 
     Attributes:
         make: the layer at a point, a function of (batch, n, d).
@@ -75,7 +75,7 @@ class Subject:
 
 @dataclasses.dataclass(frozen=True)
 class Sweep:
-    """Measurements over one size, the others fixed."""
+    """Measurements over one size, with the others fixed."""
 
     subject: str
     figure: Figure
@@ -84,7 +84,7 @@ class Sweep:
 
     @property
     def sizes(self) -> list[int]:
-        """What the axis runs through."""
+        """The values of the axis."""
         return [getattr(point, self.axis) for point in self.points]
 
     @property
@@ -141,7 +141,7 @@ SUBJECTS = {
 
 
 def sweeps() -> list[Sweep]:
-    """All of them, at sizes where the work outweighs what a call or a step of a loop costs."""
+    """All sweeps, at sizes where the work outweighs the overhead of a call or a loop step."""
     found = []
 
     def add(subject: str, figure: Figure, axis: Axis, sizes: Sequence[int], **fixed: int) -> None:
@@ -171,7 +171,7 @@ def fitted_exponent(sizes: Sequence[float], values: Sequence[float]) -> float:
 
 
 def training_step(subject: str, point: Point) -> Callable[[], Any]:
-    """A step of one layer, compiled: the gradients of a sum of squares by inputs and weights."""
+    """A compiled step of one layer: gradients of a sum of squares for its inputs and weights."""
     inputs = tf.random.stateless_normal((BATCH, point.n, point.d), (0, 1))
     layer = SUBJECTS[subject].make(point)
     layer(inputs)  # makes the weights
@@ -187,7 +187,7 @@ def training_step(subject: str, point: Point) -> Callable[[], Any]:
 
 
 def seconds(measured: Sequence[tuple[str, Point]], rounds: int) -> dict[tuple[str, Point], float]:
-    """CPU time of a step, the median of `rounds`, each of which visits all in another order."""
+    """CPU time of a step, the median of `rounds`, which visit all steps in changing order."""
     steps = {key: training_step(*key) for key in measured}
     times: dict[tuple[str, Point], list[float]] = {key: [] for key in steps}
     order = list(steps)
@@ -207,16 +207,16 @@ def memory(subject: str, point: Point) -> float:
     # Large blocks come from the system and go back to it, however many came before (mallopt(3)).
     ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, 64 * 1024)
     step = training_step(subject, point)
-    step()  # what comes once, at the first step
+    step()  # what only the first step allocates
     with open("/proc/self/clear_refs", "w", encoding="ascii") as file:
-        file.write("5")  # forgets the peak (proc(5))
+        file.write("5")  # resets the peak (proc(5))
     before = resident("VmRSS")
     step()
     return max(resident("VmHWM") - before, 1.0)
 
 
 def memories(measured: Sequence[tuple[str, Point]]) -> list[float]:
-    """`memory` of each, every one in a process of its own, where oneDNN's pool hides nothing."""
+    """`memory` of each, in separate processes, without oneDNN, whose pool hides memory."""
     spawn, without_pool = multiprocessing.get_context("spawn"), {"TF_ENABLE_ONEDNN_OPTS": "0"}
     with mock.patch.dict(os.environ, without_pool), spawn.Pool(1, maxtasksperchild=1) as pool:
         return pool.starmap(memory, measured, chunksize=1)
@@ -230,7 +230,7 @@ def resident(figure: Literal["VmRSS", "VmHWM"]) -> float:
 
 
 def table(found: Sequence[tuple[Sweep, list[float]]]) -> str:
-    """One line a sweep."""
+    """One line per sweep."""
     lines = [f"{'layer':16}{'figure':8}{'over':6}{'fitted':>7}{'theory':>8}  measured"]
     for sweep, values in found:
         unit, factor = ("ms", 1e3) if sweep.figure == "time" else ("MB", 1e-6)
@@ -253,7 +253,7 @@ def table(found: Sequence[tuple[Sweep, list[float]]]) -> str:
 
 
 def plot(found: Sequence[tuple[Sweep, list[float]]], path: str) -> None:
-    """Time and memory over n and d, both axes logarithmic; dashed: the slopes of theory."""
+    """Plots time and memory over n and d on logarithmic axes; dashed: the slopes of theory."""
     from matplotlib.figure import Figure as Canvas
 
     canvas = Canvas(figsize=(10, 8), layout="constrained")
@@ -292,7 +292,7 @@ def run(chosen: Sequence[Sweep], rounds: int) -> list[tuple[Sweep, list[float]]]
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=9, help="measurements a size (9)")
+    parser.add_argument("--rounds", type=int, default=9, help="measurements per size (9)")
     parser.add_argument("--plot", metavar="FILE", help="a picture, .png, .svg or .pdf")
     options = parser.parse_args()
     if options.rounds < 1:

@@ -1,4 +1,4 @@
-"""Translating speed: our decoding in the graph against CTranslate2 and Hugging Face Marian.
+"""Speed of translation: our decoding in the graph against CTranslate2 and Hugging Face Marian.
 
     pip install -e '.[reference]' ctranslate2
     python benchmarks/decode.py
@@ -6,10 +6,10 @@
 Transformer-base shapes (6 + 6 layers, 512 wide, 8 heads, feed-forward 2048), V = 32,000, float32,
 the same random weights in all three; 25 source tokens, 25 target tokens forced, token ids in and
 out; one thread, CPU time. The engines take turns; each cell is the median of the rounds in target
-tokens a second per core, in parentheses the ratio to CTranslate2 (above 1: faster than it).
+tokens per second and core, with the ratio to CTranslate2 in parentheses (above 1 is faster).
 PyTorch's float32 products are slow on AMD processors, so CTranslate2 is the peer that counts.
 
-`--profile` says instead where a step of ours spends its time, kind of operation by kind.
+`--profile` shows instead where our step spends its time, by kind of operation.
 """
 
 import argparse
@@ -39,7 +39,7 @@ Engine = Callable[[np.ndarray, int], np.ndarray]  # (source ids (batch, LENGTH),
 
 
 def search_graph(model: Any, num_beams: int) -> Any:
-    """Encoder and search in one graph, as an export has them."""
+    """Encoder and search in one graph, as in an export."""
 
     @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32)])
     def translate(source: Any) -> Any:
@@ -203,9 +203,9 @@ def marian_engine(model: Any) -> Engine:
 
 
 def profile(model: Any, source: np.ndarray, num_beams: int) -> list[tuple[str, float]]:
-    """Kinds of operation with their share of the time of a translation, largest first.
+    """Kinds of operation with their share of a translation's time, largest first.
 
-    From a session's trace of the graph as an export has it, which names every kernel.
+    Read from a session's trace of the exported graph, which names every kernel.
     """
     v1 = tf.compat.v1
     module = tf.Module()
@@ -230,7 +230,7 @@ def profile(model: Any, source: np.ndarray, num_beams: int) -> list[tuple[str, f
 
 
 def main() -> None:
-    """Prints a row a case."""
+    """Prints one row per case."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--profile", action="store_true")

@@ -1,17 +1,16 @@
-"""What the searches of `keras_transformers.decoding` cost a step, when the model costs nothing.
+"""What a step of the searches in `keras_transformers.decoding` costs when the model costs nothing.
 
     python benchmarks/decode_overhead.py
 
-One thread, CPU time, 25 tokens out. First table: the searches alone, vocabulary 32,000, end token
-kept back, no cache. The step picks one of four matrices of random logits; what that alone costs in
-the same loop is subtracted. Beside them, in the same run: beam search as textbooks write it
-(log_softmax, then one top_k over all beams and tokens) and, if keras_hub is installed, its samplers
-(whose beams are no pools, and which keep no scores when greedy).
+One thread, CPU time, 25 tokens out. First table: the searches alone, vocabulary 32,000, no end
+token, no cache. The step picks one of four matrices of random logits; the cost of that in the same
+loop is subtracted. In the same run: beam search as in textbooks (log_softmax, then one top_k over
+all beams and tokens) and, if keras_hub is installed, its samplers (whose beams are not pools, and
+which keep no scores when greedy).
 
 Second table: 4 beams and the self-attention of six Transformer-base layers without its projections
-(8 heads of 64), the limit being 75 tokens: keys and values that grow against buffers of full
-length, and what it costs to let the cache follow the beams (the greedy search over as many rows
-does not).
+(8 heads of 64), at most 75 tokens: keys and values that grow, against buffers of full length, and
+the cost of reordering the cache with the beams (which greedy search over as many rows does not).
 """
 
 import argparse
@@ -37,7 +36,7 @@ from keras_transformers.decoding import (  # noqa: E402
 
 START, END = 1, 2
 NUM_LAYERS, NUM_HEADS, HEAD_DIM, CACHE_LIMIT = 6, 8, 64, 75
-LOGIT_TABLES = 4  # different at each step, or the graph optimizer would hoist work out of the loop
+LOGIT_TABLES = 4  # another at each step, or the graph optimizer would hoist work out of the loop
 
 
 def table_step(rows: int, vocabulary_size: int) -> Callable[..., Any]:
@@ -107,7 +106,7 @@ def hub_search(
 
 
 def milliseconds(function: Callable[[], Any], *, jit_compile: bool, repeats: int) -> float:
-    """CPU time of one call, the best of `repeats`, compilation left out."""
+    """CPU time of one call, the best of `repeats`, without compilation."""
     compiled = tf.function(function, jit_compile=jit_compile)
     compiled()
     times = []

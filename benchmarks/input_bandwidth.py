@@ -1,13 +1,13 @@
-"""What a core's input pipeline hands to `fit`, against what a node of accelerators takes.
+"""How fast one core feeds `fit`, against how fast a node of accelerators reads.
 
     python benchmarks/input_bandwidth.py VOCAB.txt TEXT SOURCE TARGET
         > benchmarks/results/input_bandwidth.txt
 
 VOCAB.txt is BERT's, TEXT the text of its examples in --text-format; SOURCE and TARGET are the two
-sides of parallel text, a sentence a line. CPU time on one thread, so all figures are of one core;
-bytes are those of the arrays that `fit` receives. What a node takes is `benchmarks/scaling.py`'s:
-eight accelerators that compute at their assumed utilisation and wait for no all-reduce, which is
-the most they can take.
+sides of parallel text, one sentence per line. All figures are CPU time on one thread, hence of one
+core; bytes are those of the arrays that `fit` receives. What a node needs comes from
+`benchmarks/scaling.py`: eight accelerators that compute at their assumed utilisation and never wait
+for an all-reduce, which is the most they can read.
 """
 
 import argparse
@@ -17,6 +17,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, get_args
 
 from scaling import Cluster, Job, assumptions, jobs  # sets one thread, before TensorFlow
@@ -26,7 +27,7 @@ import tensorflow as tf
 
 from keras_transformers.data.pretraining import batches as pretraining
 from keras_transformers.data.pretraining.documents import TextFormat
-from keras_transformers.data.translation import encoded_pairs as translation
+from keras_transformers.data.translation import PairBatches
 from keras_transformers.files import read_lines
 from keras_transformers.tokenizers import SentencePieceTokenizer, WordPieceTokenizer
 
@@ -34,9 +35,9 @@ LENGTH, MASKED, BATCH_SIZE, BATCH_TOKENS, STEPS = 128, 20, 64, 8192, 200
 
 
 def rate(batches: Iterable[Any], steps: int) -> float:
-    """Bytes of arrays a second of CPU time, of all threads; the best of three epochs of steps.
+    """Bytes of arrays per second of CPU time, of all threads; the best of three epochs of steps.
 
-    The first epoch is left out: what is made once has been made before it.
+    The first epoch is left out: it includes what is made only once.
     """
     remaining = iter(batches)
 
@@ -52,7 +53,7 @@ def rate(batches: Iterable[Any], steps: int) -> float:
 def bert_pipelines(
     vocabulary: Path, text: Path, text_format: TextFormat, folder: Path
 ) -> dict[str, Callable[[], float]]:
-    """Reading examples as they lie on disk, and masking them anew."""
+    """Reading examples as stored, and masking them anew."""
     tokenizer = WordPieceTokenizer(vocabulary)
     options = pretraining.PretrainingOptions(
         max_sequence_length=LENGTH, max_predictions=MASKED, dupe_factor=1, num_shards=1
@@ -80,22 +81,21 @@ def translation_pipelines(
     tokenizer = SentencePieceTokenizer.train(
         [source, target], folder / "vocabulary.model", vocabulary_size=8000
     )
-    pairs = translation.encode(
-        zip(read_lines(source), read_lines(target), strict=True), tokenizer, max_sequence_length=256
+    pairs = list(zip(read_lines(source), read_lines(target), strict=True))
+    # What batches need of a `pipelines.Translator`.
+    pipeline = SimpleNamespace(
+        tokenizer=tokenizer, target_tokenizer=tokenizer, max_sequence_length=256
     )
-    steps = translation.batch_statistics(pairs, batch_tokens=BATCH_TOKENS).num_batches
 
-    def read(epochs: Any) -> float:
-        return rate(translation.training_dataset(epochs, batch_tokens=BATCH_TOKENS), steps)
+    def read(bpe_dropout: float) -> float:
+        batches = PairBatches(pairs, pipeline, batch_tokens=BATCH_TOKENS, bpe_dropout=bpe_dropout)
+        return rate(batches.dataset(), len(batches))
 
-    def cut_anew() -> float:
-        return read(translation.with_dropout(pairs, tokenizer, dropout=0.1, seed=0))
-
-    return {"translation": lambda: read(pairs), "translation, BPE-dropout": cut_anew}
+    return {"translation": lambda: read(0.0), "translation, BPE-dropout": lambda: read(0.1)}
 
 
 def need(job: Job, cluster: Cluster) -> float:
-    """Bytes a second of a node whose accelerators compute all the time."""
+    """Bytes per second for a node whose accelerators compute all the time."""
     compute = job.flops / cluster.peak_flops / cluster.utilisation
     return cluster.per_node * job.input_bytes / compute
 

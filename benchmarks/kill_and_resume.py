@@ -3,16 +3,15 @@
     python benchmarks/kill_and_resume.py
     python benchmarks/kill_and_resume.py --signal TERM
 
-Trains a tiny classifier twice with `runs.Run`: once undisturbed, once with as
-many kill -9 as it is told, each at a random step and a random moment of it, the writing of a
-checkpoint included. There are dropout, an optimizer with moments and an average of the weights, a
-schedule of the learning rate, a shuffled dataset, metrics, validation and early stopping. Of
-several workers all are killed. With `--signal TERM` they are told to stop instead, one of them or
-all, every third time before training begins; all have to exit with status 75, and nothing that was
-done may be lost.
+Trains a tiny classifier twice with `runs.Run`: once undisturbed, and once with a number of kill -9,
+each at a random moment of a random step, even while a checkpoint is written. It has dropout, an
+optimizer with moments and averaged weights, a learning rate schedule, a shuffled dataset, metrics,
+validation and early stopping. If there are several workers, all are killed. With `--signal TERM`
+one or all of them are told to stop instead, every third time before training starts; all must exit
+with status 75, and no finished step may be lost.
 
-Prints where each training went on and was killed, and how far the weights, the optimizer's
-variables and the figures of the epochs differ in the end; the exit status is 1 if they do.
+Prints where each training resumed and was killed, and how far the weights, the optimizer's
+variables and the figures of the epochs differ at the end; the exit status is 1 if they do.
 Operations are deterministic; the replicas are two logical CPUs, the workers two processes on this
 machine.
 """
@@ -37,7 +36,7 @@ from keras_transformers.runs.preemption import PREEMPTED_STATUS
 EPOCHS, STEPS, BATCH = 3, 10, 8
 EVERY = 3  # batches between checkpoints
 NUM_WORKERS = {"default": 1, "mirrored": 1, "multi_worker": 2}
-JOINED = 0  # in place of a number of steps: before training begins, when all workers are connected
+JOINED = 0  # instead of a number of steps: before training starts, once all workers are connected
 PATIENCE = 300  # seconds without a batch until a training counts as stuck
 
 
@@ -45,7 +44,7 @@ PATIENCE = 300  # seconds without a batch until a training counts as stuck
 class Stop:
     """When a training is stopped."""
 
-    step: int  # when so many are done; JOINED
+    step: int  # after so many; or JOINED
     delay: float  # seconds from then to the signal
     workers: tuple[int, ...]  # those that get it
 
@@ -61,7 +60,7 @@ class Job:
 
 
 def run_alone(job: Job, progress: Any) -> None:
-    """`train` as a program of its own: multiprocessing shows no error to Python's hook."""
+    """`train` as a program: multiprocessing does not pass errors to Python's hook."""
     try:
         train(job, progress)
     except Exception as error:
@@ -70,12 +69,12 @@ def run_alone(job: Job, progress: Any) -> None:
 
 
 def train(job: Job, progress: Any) -> None:
-    """Trains from where the folder says to the end; the chief writes final.npz there.
+    """Trains from the folder's last checkpoint to the end; the chief writes final.npz there.
 
     Args:
         job: what to do.
-        progress: two integers, shared with the parent: steps that are done, -1 until this process
-            has joined the others; the step at which it went on, -1 until it does.
+        progress: two integers, shared with the parent: the steps done, -1 until this process has
+            joined the others; and the step at which it resumed, -1 until it does.
     """
     import keras
     import tensorflow as tf
@@ -84,7 +83,7 @@ def train(job: Job, progress: Any) -> None:
 
     @dataclasses.dataclass(frozen=True, kw_only=True)
     class Config(Options):
-        """As a recipe has it."""
+        """As in a recipe."""
 
         epochs: int = EPOCHS
 
@@ -128,7 +127,7 @@ def train(job: Job, progress: Any) -> None:
             **{
                 f"{name} of the epochs": np.array(values)
                 for name, values in model.history.history.items()
-                if name != "tokens_per_second"  # the clock's
+                if name != "tokens_per_second"  # of the clock
             },
         }
         scratch = job.folder / "scratch.npz"
@@ -137,7 +136,7 @@ def train(job: Job, progress: Any) -> None:
 
 
 def build() -> Any:
-    """A classifier of token ids, compiled; small, for it is traced anew after each kill."""
+    """A compiled classifier of token ids, small because it is traced anew after each kill."""
     import keras
 
     from keras_transformers.training.optimizers import adam
@@ -182,9 +181,9 @@ def make_batches() -> Any:
 
 
 class Trainings:
-    """Starts trainings, each in processes of its own.
+    """Starts trainings, each in new processes.
 
-    They are forked from one that has imported what they need, which takes longer than to train.
+    They are forked from one that has imported what they need, which takes longer than training.
 
     Args:
         terminate: stop them by SIGTERM, not SIGKILL.
@@ -201,13 +200,13 @@ class Trainings:
         Args:
             strategy: a key of NUM_WORKERS.
             folder: of the checkpoints.
-            stop: None to let it end.
+            stop: None to let it finish.
 
         Returns:
-            Where it went on, -1 if it did not come so far, and how many steps were done in the end.
+            The step where it resumed, -1 if it did not get there, and the steps done at the end.
 
         Raises:
-            SystemExit: the training failed, was stuck, or was over before it was stopped.
+            SystemExit: the training failed, hung, or ended before it was stopped.
         """
         count = NUM_WORKERS[strategy]
         workers = tuple(f"localhost:{port}" for port in free_ports(count)) if count > 1 else ()
@@ -241,7 +240,7 @@ class Trainings:
 
     @staticmethod
     def _wait(processes: Any, shared: Any, steps: int | None) -> None:
-        """Until all processes have done so many steps, or have ended."""
+        """Waits until all processes have done so many steps, or have ended."""
         last, since = None, time.monotonic()
         needed = any if steps is None else all
         while needed(process.is_alive() for process in processes):
@@ -258,7 +257,7 @@ class Trainings:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of this machine that nobody listens on."""
+    """Free ports of this machine."""
     sockets = [socket.socket() for _ in range(count)]
     try:
         for each in sockets:
@@ -270,7 +269,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def differences(left: Path, right: Path) -> dict[str, float]:
-    """By kind (weight, optimizer, figures) the largest difference of two trainings in the end.
+    """The largest difference at the end of two trainings, by kind (weight, optimizer, figures).
 
     Values whose bits differ count as different, equal or not.
     """
@@ -305,7 +304,7 @@ def stops(strategy: str, kills: int, *, terminate: bool, seed: int) -> list[Stop
 
 
 def compare(trainings: Trainings, strategy: str, stops: list[Stop], folder: Path) -> bool:
-    """Trains undisturbed and with stops, prints what came of it; returns whether all bits agree."""
+    """Trains undisturbed and with stops, prints the results; returns whether all bits agree."""
     started = time.monotonic()
     trainings.run(strategy, folder / "undisturbed", None)
     parts = [trainings.run(strategy, folder / "killed", stop) for stop in [*stops, None]]
@@ -319,7 +318,7 @@ def compare(trainings: Trainings, strategy: str, stops: list[Stop], folder: Path
 
 
 def main() -> None:
-    """Runs what it is told."""
+    """Runs the strategies asked for."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument(
         "--strategies", nargs="+", choices=NUM_WORKERS, default=list(NUM_WORKERS), metavar="NAME"

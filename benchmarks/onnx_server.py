@@ -1,9 +1,9 @@
-"""The shortest server of a text embedder in ONNX: what `serving_onnx.py` compares with.
+"""A minimal server of a text embedder in ONNX, for `serving_onnx.py` to compare with.
 
     python benchmarks/onnx_server.py MODEL.onnx tokenizer.json
 
-Starlette and uvicorn, as the local server has them, and a thread pool for the runs; it takes TF
-Serving's predict in rows, and nothing else: no batching, no limits, no versions, no other format.
+Starlette and uvicorn, as in the local server, and a thread pool for the runs. It answers TF
+Serving's predict in rows and nothing else: no batching, no limits, no versions, no other format.
 """
 
 import asyncio
@@ -63,8 +63,8 @@ def serve(model: Path, tokenizer: Path) -> None:
         return JSONResponse({"predictions": vectors.tolist()})
 
     app = Starlette(routes=[Route(f"/v1/models/{MODEL}:predict", predict, methods=["POST"])])
-    # The lines that a server of these benchmarks is awaited by.
-    # Told that it is TCP, asyncio holds no answer's body back until its head is acknowledged.
+    # The lines by which these benchmarks know that a server is ready.
+    # Knowing that this is TCP, asyncio does not hold back a body until its head is acknowledged.
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listening:
         listening.bind(("127.0.0.1", 0))
         server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False))

@@ -1,9 +1,9 @@
-"""BERT's pretraining data: examples made and read each second, against what training consumes.
+"""BERT's pretraining data: examples made and read per second, against what training consumes.
 
     python benchmarks/pretraining_data.py VOCAB.txt TEXT [TEXT ...]
 
-CPU time on one thread, so all figures are of one core. First the text becomes shards, each token in
-one copy (dupe factor 1); then the shards are read in batches of 32, as they are and masked anew,
+All figures are CPU time on one thread, hence of one core. First the text becomes shards, with each
+token once (dupe factor 1); then the shards are read in batches of 32, as they are and masked anew,
 the best of three passes. Training is bert_tiny with both heads and AdamW, the best of five batches;
 or, with --training, a rate that you measured elsewhere. The ratios say how many such trainings one
 core feeds.
@@ -45,7 +45,7 @@ def seconds(function: Callable[[], object]) -> float:
 
 
 def training_rate(shards: Path, vocabulary_size: int, max_sequence_length: int) -> float:
-    """Examples that bert_tiny takes a second of CPU time."""
+    """Examples that bert_tiny trains on per second of CPU time."""
     encoder = kt.create_model(
         "bert_tiny", vocabulary_size=vocabulary_size, max_sequence_length=max_sequence_length
     )
@@ -66,11 +66,11 @@ def training_rate(shards: Path, vocabulary_size: int, max_sequence_length: int) 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("vocabulary", type=Path)
-    parser.add_argument("texts", type=Path, nargs="+", help="a sentence a line")
+    parser.add_argument("texts", type=Path, nargs="+", help="one sentence per line")
     parser.add_argument("--text-format", choices=["lines", "prose", "wikitext"], default="lines")
     parser.add_argument("--max-sequence-length", type=int, default=128)
     parser.add_argument("--max-predictions", type=int, default=20)
-    parser.add_argument("--training", type=float, help="examples a second; else measured")
+    parser.add_argument("--training", type=float, help="examples per second; measured by default")
     parsed = parser.parse_args()
     tokenizer = WordPieceTokenizer(parsed.vocabulary)
     tokenizer.tokenize(["warm up"])
@@ -103,9 +103,9 @@ def main() -> None:
         training = parsed.training or training_rate(
             shards, tokenizer.vocabulary_size, parsed.max_sequence_length
         )
-    print(f"training takes {training:,.0f} examples a second")
+    print(f"training takes {training:,.0f} examples per second")
     for name, rate in rates.items():
-        print(f"{name}: {rate:,.0f} examples a second of one core, {rate / training:.1f} trainings")
+        print(f"{name}: {rate:,.0f} examples per second and core, {rate / training:.1f} trainings")
 
 
 if __name__ == "__main__":

@@ -1,22 +1,22 @@
-"""What an update costs in FLOPs, bytes between workers and bytes of input; and at which scale.
+"""What an update costs at which scale: FLOPs, bytes between workers, bytes of input.
 
     python benchmarks/scaling.py > benchmarks/results/scaling.txt
 
-Four parts, each with what it rests on:
+Four parts, each with its basis:
 
 1. Models. Parameters by formula; FLOPs counted from layers (`keras_transformers.inspection`), from
    models of one and two layers, since each layer adds the same; bytes of the gradients, float32
    and dense, as `keras_transformers.training` sums them; bytes of a batch as `fit` receives it.
 2. Processes on this machine: 1, 2 and 4 workers of MultiWorkerMirroredStrategy on loopback, one
-   thread each, the least time of 20 rounds. All-reduces of several sizes give latency and
-   bandwidth by least squares; with them and the time of a step without all-reduce, the time of a
-   step with it is predicted, and measured. The workers share this machine's cores and memory: it
-   says whether the model of time has the right form, nothing about a network.
+   thread each, the shortest of 20 rounds. All-reduces of several sizes give latency and bandwidth
+   by least squares; from them and the time of a step without all-reduce, the time of a step with
+   it is predicted, and measured. The workers share this machine's cores and memory: this tests the
+   form of the model of time, and says nothing about a network.
 3. The model of time, with the assumptions printed beside it (options change them), up to 1,024
    accelerators: ring and hierarchical all-reduce, accumulation, input.
-4. How often a machine of so many stops, and what checkpoints cost.
+4. How often so many accelerators stop, and what checkpoints cost.
 
-With --assume-only, parts 1, 3 and 4, which need no measuring.
+With --assume-only: parts 1, 3 and 4, which measure nothing.
 """
 
 import argparse
@@ -47,7 +47,7 @@ ROUNDS = 20
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """A model and what one accelerator takes at once.
+    """A model and the batch of one accelerator.
 
     Attributes:
         name: of the model.
@@ -68,7 +68,7 @@ class Job:
 
 @dataclasses.dataclass(frozen=True)
 class Cluster:
-    """What is assumed of the accelerators and of what joins them; bytes, FLOPs and seconds."""
+    """Assumptions about the accelerators and their network, in bytes, FLOPs and seconds."""
 
     peak_flops: float
     utilisation: float
@@ -87,7 +87,7 @@ class Cluster:
     def hierarchical(self, workers: int, size: float) -> float:
         """Sums within nodes, then each part between nodes, then back: 2-D, or NCCL's trees.
 
-        The parts of a node's accelerators go out side by side and share its network.
+        The parts of a node's accelerators leave at the same time and share its network.
         """
         inside = min(workers, self.per_node)
         nodes = math.ceil(workers / self.per_node)
@@ -96,7 +96,7 @@ class Cluster:
 
 
 def assumptions() -> dict[str, Any]:
-    """What `Cluster` takes unless the command says otherwise."""
+    """The arguments of `Cluster`, by default."""
     return {
         "peak_flops": 312e12,  # A100, bfloat16
         "utilisation": 0.4,
@@ -109,7 +109,7 @@ def assumptions() -> dict[str, Any]:
 
 
 def ring_time(workers: int, size: float, bandwidth: float, latency: float) -> float:
-    """Patarasuk & Yuan 2009: 2 (p - 1) messages, each of a p-th of the bytes."""
+    """Patarasuk & Yuan 2009: 2 (p - 1) messages, each of 1 / p of the bytes."""
     return 2 * (workers - 1) * (latency + size / workers / bandwidth)
 
 
@@ -159,7 +159,7 @@ def jobs() -> Iterator[Job]:
 def flops(
     build: Callable[[int], Any], num_layers: int, input_shapes: dict[str, tuple[int, ...]]
 ) -> int:
-    """Of an update: layers are all alike, so two small models give the line."""
+    """FLOPs of an update: all layers are alike, so two small models give the line."""
     from keras_transformers.inspection import training_flops
 
     one, two = (training_flops(build(count), input_shapes) for count in (1, 2))
@@ -170,7 +170,7 @@ def flops(
 
 
 def run_workers(num_workers: int) -> list[dict[str, Any]]:
-    """What the workers of one cluster measured, the chief's first."""
+    """The measurements of one cluster's workers, the chief's first."""
     ports = [free_port() for _ in range(num_workers)]
     addresses = [f"localhost:{port}" for port in ports]
     processes = []
@@ -185,7 +185,7 @@ def run_workers(num_workers: int) -> list[dict[str, Any]]:
         outputs = [process.communicate(timeout=400)[0] for process in processes]
     finally:
         for process in processes:
-            process.kill()  # nothing where it has ended
+            process.kill()  # no effect if it has ended
     if any(process.returncode for process in processes):
         raise RuntimeError(f"a worker of {num_workers} failed: see its traceback above")
     return [json.loads(output.splitlines()[-1]) for output in outputs]
@@ -198,7 +198,7 @@ def free_port() -> int:
 
 
 def work() -> None:
-    """One worker: times of all-reduces, and of steps of a small model with and without them."""
+    """One worker: the times of all-reduces, and of a small model's steps with and without them."""
     import tensorflow as tf
 
     options = tf.distribute.experimental.CommunicationOptions(
@@ -206,8 +206,8 @@ def work() -> None:
     )
     strategy = tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)
 
-    several = strategy.num_replicas_in_sync > 1  # one alone has nothing to sum
-    start = tf.Variable(1.0)  # a constant might be summed before anything runs
+    several = strategy.num_replicas_in_sync > 1  # one worker has nothing to sum
+    start = tf.Variable(1.0)  # TensorFlow might sum a constant while tracing
 
     def total(values: Any) -> Any:
         context = tf.distribute.get_replica_context()
@@ -259,9 +259,9 @@ def small_model(strategy: Any, total: Callable[[Any], Any]) -> tuple[Callable[[b
 
 
 def timed(calls: Mapping[str, Callable[[], Any]], wait: Callable[[], Any]) -> dict[str, float]:
-    """The least seconds of each call, which all workers begin together; in turns.
+    """The shortest time of each call in seconds; all workers start each together, in turns.
 
-    What else the machine does can only add to a time.
+    Whatever else the machine does can only add to a time.
     """
     least = dict.fromkeys(calls, math.inf)
     for round_number in range(ROUNDS + 1):
@@ -271,12 +271,12 @@ def timed(calls: Mapping[str, Callable[[], Any]], wait: Callable[[], Any]) -> di
             call()
             if round_number:  # the first traces
                 least[name] = min(least[name], time.perf_counter() - started)
-    wait()  # so that none ends while another still needs it
+    wait()  # no worker ends while another still needs it
     return least
 
 
 def fitted(measured: Sequence[tuple[int, int, float]]) -> tuple[float, float]:
-    """Latency and bandwidth of (workers, bytes, seconds), by relative least squares."""
+    """Latency and bandwidth from (workers, bytes, seconds), by relative least squares."""
     rows = [(2 * (p - 1) / t, 2 * (p - 1) / p * size / t) for p, size, t in measured]
     latency, per_byte = np.linalg.lstsq(np.array(rows), np.ones(len(rows)), rcond=None)[0]
     return float(latency), float(1 / per_byte)
@@ -367,7 +367,7 @@ def main() -> None:
     for name, value in assumed.items():
         parser.add_argument(f"--{name.replace('_', '-')}", type=type(value), default=value)
     parser.add_argument("--failures-per-day", type=float, default=419 / 54 / 16384)
-    parser.add_argument("--disk", type=float, default=1e9, help="bytes a second")
+    parser.add_argument("--disk", type=float, default=1e9, help="bytes per second")
     arguments = vars(parser.parse_args())
     if arguments["worker"]:
         work()

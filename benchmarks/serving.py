@@ -3,17 +3,16 @@
     pip install -e '.[serving]'
     python benchmarks/serving.py saved_models/translate_de_en TEXTS
 
-TEXTS is a file of a text a line, plain or .gz. One text a request, from 1, 8 and 64 clients at a
-time, short texts (at most 8 words) and all lengths mixed, with batching and without, by REST and
-gRPC: requests a second, p50 and p99; and the memory of the servers before and after.
+TEXTS is a file with one text per line, plain or .gz. Sends one text per request, from 1, 8 and 64
+clients at a time, short texts (at most 8 words) and all lengths mixed, with batching and without,
+by REST and gRPC: requests per second, p50 and p99, and the servers' memory before and after.
 
-The servers are processes of their own; the clients are threads of this one and take their part of
-the same cores. Each round asks the SavedModel directly, called in this process text by text with
-nothing between, and then each server, so that whatever else the machine does strikes all of them:
-ratios are to the direct calls of the same rounds. A run of a model has TF_NUM_INTRAOP_THREADS
-threads, 1 unless it is set.
+The servers are separate processes; the clients are threads of this one and use the same cores. Each
+round calls the SavedModel in this process, text by text, and then asks each server, so whatever
+else the machine does affects all of them; ratios are to the direct calls of the same rounds. A
+model runs on TF_NUM_INTRAOP_THREADS threads, 1 unless it is set.
 
-`serving_soak.py` sees whether the server lasts; `serving_onnx.py` compares with ONNX Runtime.
+`serving_soak.py` tests whether the server lasts; `serving_onnx.py` compares with ONNX Runtime.
 """
 
 import argparse
@@ -48,7 +47,7 @@ from keras_transformers.serving import Client
 
 SHORT_WORDS = 8
 
-Ask = Callable[[str], Any]  # one text to its answer
+Ask = Callable[[str], Any]  # a text to its answer
 Connect = Callable[[], AbstractContextManager[Ask]]
 
 
@@ -61,7 +60,7 @@ class Running:
     grpc: str = ""
 
     def rss_mib(self) -> float:
-        """Its resident memory."""
+        """Its resident memory in MiB."""
         status = Path(f"/proc/{self.process.pid}/status").read_text("utf-8")
         return int(re.search(r"VmRSS:\s+(\d+)", status)[1]) / 1024
 
@@ -71,8 +70,8 @@ def started(*command: str) -> Iterator[Running]:
     """Runs a server until the block ends.
 
     Args:
-        command: what starts it; on stderr it says "REST on URL", perhaps "gRPC on TARGET", and
-            then ": ready:".
+        command: starts it; its stderr says "REST on URL", perhaps "gRPC on TARGET", and then
+            ": ready:".
     """
     process = subprocess.Popen([sys.executable, *command], stderr=subprocess.PIPE, text=True)
     told = ""
@@ -84,7 +83,7 @@ def started(*command: str) -> Iterator[Running]:
         found = [re.search(rf"{protocol} on (\S+)", told) for protocol in ("REST", "gRPC")]
         if found[0] is None or ": ready:" not in told:
             raise SystemExit(f"the server did not start:\n{told}")
-        # Whatever it tells from now on must be read, or it would wait for a reader.
+        # Its output must be read from now on, or it would block on a full pipe.
         threading.Thread(target=process.stderr.read, daemon=True).start()
         yield Running(process, *(match[1] for match in found if match))
     finally:
@@ -96,7 +95,7 @@ def started(*command: str) -> Iterator[Running]:
 
 
 def serving(*bases: Path, options: Sequence[str] = ()) -> AbstractContextManager[Running]:
-    """The local server over some base paths."""
+    """The local server on some base paths."""
     ports = ("--rest-port", "0", "--grpc-port", "0")
     command = ("-m", "keras_transformers.cli.main", "serve", *map(str, bases))
     return started(*command, *ports, "--timeout", "120", *options)
@@ -104,7 +103,7 @@ def serving(*bases: Path, options: Sequence[str] = ()) -> AbstractContextManager
 
 @contextlib.contextmanager
 def both_ways(base: Path) -> Iterator[dict[str, Running]]:
-    """The local server over a base path, with batching and without."""
+    """The local server on a base path, with batching and without."""
     limits = ("--max-requests", "128")
     with (
         serving(base, options=limits) as batching,
@@ -114,7 +113,7 @@ def both_ways(base: Path) -> Iterator[dict[str, Running]]:
 
 
 def called_directly(base: Path) -> Ask:
-    """The newest version in this process: a text to output name -> value."""
+    """The newest version, run in this process: a text to output name -> value."""
     loaded = tf.saved_model.load(str(resolve(base)))
     function = loaded.signatures["serving_default"]
     (name,) = function.structured_input_signature[1]
@@ -128,18 +127,18 @@ def called_directly(base: Path) -> Ask:
 
 @dataclass
 class Tally:
-    """The seconds of each request, and of all of them together, over several rounds."""
+    """The seconds of each request, and of all requests together, over several rounds."""
 
     seconds: list[float] = field(default_factory=list)
     wall: float = 0.0
 
     @property
     def rate(self) -> float:
-        """Requests a second."""
+        """Requests per second."""
         return len(self.seconds) / self.wall
 
     def row(self, name: str, reference: "Tally") -> str:
-        """A line of the table: what was timed, its rate also against another's, p50 and p99."""
+        """A line of the table: what was timed, its rate, the ratio to another's, p50 and p99."""
         ordered = sorted(self.seconds)
         p99 = ordered[min(len(ordered) - 1, int(0.99 * len(ordered)))]
         return (
@@ -158,7 +157,7 @@ def timed(
     *,
     clients: int = 1,
 ) -> None:
-    """Asks every text once, `clients` of them at a time, each over a connection of its own."""
+    """Asks every text once, with `clients` at a time, each on its own connection."""
     rest = iter(texts)
     lock = threading.Lock()
     barrier = threading.Barrier(clients + 1, timeout=300)
@@ -167,7 +166,7 @@ def timed(
         seconds = []
         with connect() as ask:
             try:
-                ask(texts[0])  # connected, and what is known once is known
+                ask(texts[0])  # connects and fills caches
             finally:
                 barrier.wait()
             while True:
@@ -196,7 +195,7 @@ def client(target: str, model: str) -> Iterator[Ask]:
 
 
 def kinds_of(texts: Sequence[str], count: int) -> dict[str, list[str]]:
-    """`count` texts of each kind, over and over where there are fewer."""
+    """`count` texts of each kind, repeated if there are fewer."""
     kinds = {"short": [t for t in texts if len(t.split()) <= SHORT_WORDS], "mixed": texts}
     if not kinds["short"]:
         raise SystemExit(f"no text of at most {SHORT_WORDS} words")
@@ -208,7 +207,7 @@ def kinds_of(texts: Sequence[str], count: int) -> dict[str, list[str]]:
 def compare(
     contestants: Mapping[str, Connect], texts: Sequence[str], *, clients: int, rounds: int
 ) -> dict[str, Tally]:
-    """Times each contestant in turn, round after round; the first alone has one client only."""
+    """Times each contestant in turn, round after round; only the first always has one client."""
     tallies = {name: Tally() for name in contestants}
     for _ in range(rounds):
         for number, (name, connect) in enumerate(contestants.items()):
@@ -225,7 +224,7 @@ def tell(
     clients: int,
     rounds: int,
 ) -> None:
-    """Times servers beside the direct calls, and prints a line for each."""
+    """Times servers and direct calls, and prints one line for each."""
     first = "called directly"
     contestants = {first: lambda: contextlib.nullcontext(direct)} | dict(connects)
     found = compare(contestants, texts, clients=clients, rounds=rounds)
@@ -244,7 +243,7 @@ def memory_told(servers: Mapping[str, Running]) -> Iterator[None]:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """What is asked, and how often."""
+    """The options for what is asked, and how often."""
     parser.add_argument("texts", type=Path)
     parser.add_argument("--requests", type=int, default=128, help="of a round (128)")
     parser.add_argument("--rounds", type=int, default=3, help="of each cell (3)")

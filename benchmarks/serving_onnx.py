@@ -4,18 +4,18 @@
     python benchmarks/serving_onnx.py MINILM TEXTS
 
 MINILM is a folder with config.json, model.safetensors, vocab.txt and tokenizer.json, as sentence-
-transformers/all-MiniLM-L6-v2 has them; TEXTS a file of a text a line, plain or .gz.
+transformers/all-MiniLM-L6-v2 has them; TEXTS is a file with one text per line, plain or .gz.
 
-One side is what `export.embedder` writes of these weights. The other is what PyTorch's users make
-of them: Hugging Face's model through torch.onnx.export, Hugging Face's tokenizer before it, and
-`onnx_server.py`, unbatched. Both must give the same vectors, or nothing is timed.
+One side is the export of a `pipelines.Embedder` with these weights. The other is what PyTorch users
+make of them: Hugging Face's tokenizer, its model through torch.onnx.export, and `onnx_server.py`,
+unbatched. Nothing is timed unless both give the same vectors.
 
-First both in this process, in batches of 1, 8 and 32 rows of mixed lengths; then the servers over
-REST, asked by the same plain HTTP client. Contestants take turns round after round, so that
-whatever else the machine does strikes both: ratios are to the first of each list. A run of a model
-has one thread on both sides unless TF_NUM_INTRAOP_THREADS says otherwise.
+First both run in this process, in batches of 1, 8 and 32 rows of mixed lengths; then the same plain
+HTTP client asks the servers over REST. Contestants take turns round after round, so that whatever
+else the machine does affects both; ratios are to the first of each list. A model runs on one thread
+on both sides, unless TF_NUM_INTRAOP_THREADS says otherwise.
 
-onnx is under the Apache 2.0 licence, onnxruntime under MIT's.
+onnx has the Apache 2.0 licence, onnxruntime the MIT licence.
 """
 
 import argparse
@@ -53,9 +53,8 @@ BATCH_SIZES = (1, 8, 32)
 
 def export_saved_model(weights: Path, base: Path) -> None:
     import keras_transformers as kt
-    from keras_transformers.convert.encoders import load_encoder
 
-    model, tokenizer = load_encoder(weights=weights)
+    model, tokenizer = kt.convert.load_encoder(weights=weights)
     embed = kt.pipelines.Embedder(model, tokenizer, max_sequence_length=MAX_SEQUENCE_LENGTH)
     kt.export(embed, base)
 
@@ -116,7 +115,7 @@ def time_batches(sides: dict[str, Embed], texts: Sequence[str], rounds: int) -> 
         batches = [texts[i : i + size] for i in range(0, len(texts) - size + 1, size)]
         tallies = {name: Tally() for name in sides}
         for _, (name, embed) in itertools.product(range(rounds), sides.items()):
-            embed(batches[0])  # what is known once is known
+            embed(batches[0])  # traces and caches
             for batch in batches:
                 start = time.perf_counter()
                 embed(batch)

@@ -1,17 +1,17 @@
-r"""Whether the local server lasts: many requests, versions swapped, hostile requests in between.
+r"""Does the local server last? Many requests, versions swapped, hostile requests in between.
 
     pip install -e '.[serving]'
     python benchmarks/serving_soak.py TEXTS saved_models/fill_mask_en ANOTHER_BASE_PATH \
         --requests 200000 --seconds 3600
 
-TEXTS is a file of a text a line, plain or .gz. One server, a process of its own, serves a copy of
-each export; clients in threads of this process ask all of them by REST and gRPC. Meanwhile the same
-export is published under one number after another, and a tenth of the requests are such as nobody
-should send. Every answer is compared with the SavedModel's own, computed here before.
+TEXTS is a file with one text per line, plain or .gz. One server, in a separate process, serves a
+copy of each export; clients in threads of this process ask all of them by REST and gRPC. Meanwhile
+the same export is published under one number after another; a tenth of the requests are hostile.
+Every answer is compared with the SavedModel's own, computed here beforehand.
 
-Memory is read before each swap, when one version of each model is loaded. The exit status is 1 when
-an answer is wrong or missing, or when the last quarter's median is 5 % above the second quarter's:
-the first runs of a graph take memory that is kept.
+Memory is read before each swap, when one version of each model is loaded. The exit status is 1 if
+an answer is wrong or missing, or if the last quarter's median is 5 % above the second quarter's
+(not the first's: the first runs of a graph allocate memory that is kept).
 """
 
 import argparse
@@ -62,7 +62,7 @@ def bodies(generator: random.Random) -> list[bytes]:
 def hostile(
     kind: int, model: str, http: httpx.Client, channel: grpc.Channel, generator: random.Random
 ) -> tuple[str, bool]:
-    """Sends what no request should be; returns what it was, and whether it was refused well."""
+    """Sends a hostile request; returns its kind, and whether it was refused properly."""
     url, kinds = f"/v1/models/{model}:predict", bodies(generator)
     if kind < len(kinds):
         return f"body {kind}", http.post(url, content=kinds[kind]).status_code in (400, 413)
@@ -75,16 +75,16 @@ def hostile(
         call = channel.unary_unary("/tensorflow.serving.PredictionService/Predict")
         error = call.future(b"\xff" + generator.randbytes(100), timeout=120).exception()
         return "gRPC message", error is not None and error.code() in (
-            grpc.StatusCode.INTERNAL,  # grpc's own for what it cannot parse
+            grpc.StatusCode.INTERNAL,  # gRPC's own, for what it cannot parse
             grpc.StatusCode.INVALID_ARGUMENT,
         )
-    with contextlib.suppress(httpx.HTTPError):  # goes before the answer is there
+    with contextlib.suppress(httpx.HTTPError):  # leaves before the answer arrives
         http.post(url, content=b'{"instances": ["a b c"]}', timeout=0.001)
     return "gone", True
 
 
 def same(found: Any, expected: Any) -> bool:
-    """Whether an answer is the model's own; batches round the last digits of floats otherwise."""
+    """Whether an answer is the model's own; in batches the last digits of floats may differ."""
     if isinstance(expected, dict):
         return found.keys() == expected.keys() and all(same(found[k], expected[k]) for k in found)
     if isinstance(expected, np.ndarray):
@@ -95,7 +95,7 @@ def same(found: Any, expected: Any) -> bool:
 
 
 class Soak:
-    """Sends requests from several threads and counts what comes of them."""
+    """Sends requests from several threads and counts the outcomes."""
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ class Soak:
     def work(self, target: str, seed: int) -> None:
         """Asks until all requests are sent or time is up."""
         generator = random.Random(seed)
-        # A connection for each: one that was kept may be closed as the next request comes.
+        # A connection for each: a kept one might be closed when the next request comes.
         alone = httpx.Limits(max_keepalive_connections=0)
         with (
             Client(target, timeout_s=120) as client,
@@ -138,11 +138,11 @@ class Soak:
                     self.problems += [problem] if problem else []
 
     def remember(self) -> None:
-        """Reads the server's memory."""
+        """Records the server's memory."""
         self.memory.append((self.counts.total(), self.server.rss_mib()))
 
     def growth(self) -> float:
-        """How much more memory the last quarter's median is than the second quarter's."""
+        """How far the last quarter's median is above the second quarter's."""
         values = [mib for _, mib in self.memory]
         quarter = len(values) // 4
         if not quarter:
@@ -185,14 +185,14 @@ def swap_versions(
             staging = base / f".staging-{number}"
             shutil.copytree(source, staging)
             staging.rename(base / str(number))
-            # Only what has long been unloaded goes.
+            # Removes only what was unloaded long ago.
             shutil.rmtree(base / str(number - 5), ignore_errors=True)
     raise AssertionError("unreachable")
 
 
 @contextlib.contextmanager
 def copies(sources: Mapping[str, Path]) -> Iterator[dict[Path, Path]]:
-    """A base path of its own for each export, as its version 1."""
+    """A new base path for each export, with it as version 1."""
     with tempfile.TemporaryDirectory() as folder:
         bases = {Path(folder, name): source for name, source in sources.items()}
         for base, source in bases.items():

@@ -1,9 +1,10 @@
-"""How fast texts become BERT's token ids: ours against tensorflow_text's FastBertTokenizer.
+"""How fast texts become BERT's token ids: our tokenizer against tensorflow_text's.
 
     python benchmarks/tokenizer_throughput.py VOCAB.txt TEXT [TEXT ...]
 
-Whole passes over the lines of each text file (plain or .gz) in batches of 256, interleaved, the
-best of seven by CPU time on one thread. Ratios count; the MB/s are of this machine.
+Whole passes of both (the other is FastBertTokenizer) over the lines of each text file (plain or
+.gz) in batches of 256, interleaved, the best of seven by CPU time on one thread. The ratios count;
+the MB/s depend on the machine.
 """
 
 import os
@@ -24,7 +25,7 @@ from keras_transformers.tokenizers import WordPieceTokenizer
 
 
 def main() -> None:
-    """Prints a row a text."""
+    """Prints one row per text."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("vocabulary", type=Path)
     parser.add_argument("texts", type=Path, nargs="+")

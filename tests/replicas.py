@@ -1,13 +1,14 @@
 """The programs that tests/training/test_distributed.py starts: trainings on several replicas.
 
     python replicas.py all FOLDER ADDRESS ADDRESS    "mirrored", and two workers at host:port
+    python replicas.py stock FOLDER ADDRESS ADDRESS  the same for Keras without `prepare`
     python replicas.py precision FOLDER              the first of "mirrored" in lower precision
-    python replicas.py table FOLDER                  how far replicas are from one, once "all" ran
+    python replicas.py table FOLDER                  how far replicas are from one, after "all"
 
-"mirrored" is two logical CPUs in one process, and one replica alone. Each process writes what came
-out to an .npz file in FOLDER. It is for the test to compare. What is called stock is Keras without
-`prepare`: the test wants to know whether it still goes wrong. Most of the time goes into imports,
-done once for all processes, and into tracing: what needs no trace of its own shares one.
+"mirrored" is two logical CPUs in one process, and one replica alone. Each process writes its
+results to an .npz file in FOLDER; the test compares them. Stock Keras is run to see whether it
+still goes wrong. Most of the time goes into imports, done once for all processes, and into tracing:
+what can share a trace does.
 """
 
 import contextlib
@@ -256,10 +257,15 @@ def mirrored(folder):
     found |= of_optimizers("several", strategy.scope)
     for function in (masks, clipped, overflown):
         found[function.__name__] = function(strategy)
-        found[f"stock/{function.__name__}"] = function(strategy, stock=True)
     found["resumed_masks"] = resumed_masks(strategy)
-    found["stock/accumulated"] = np.array(accumulated_by_keras(strategy))
     return found | sharing(strategy, folder)
+
+
+def stock(folder):
+    """What stock Keras makes of two replicas in this process."""
+    strategy = two_replicas()
+    found = {f.__name__: f(strategy, stock=True) for f in (masks, clipped, overflown)}
+    return found | {"accumulated": np.array(accumulated_by_keras(strategy))}
 
 
 def precision(folder):
@@ -279,21 +285,29 @@ def worker(folder):
     found = {"is chief": np.array(workers.is_chief())}
     found |= of_optimizers("several", strategy.scope)
     found |= sharing(strategy, folder)
-    x = np.ones((2, 4), "float32")
-    model = linear(strategy.scope(), sgd(), x)
+    model = linear(strategy.scope(), sgd(), np.ones((2, 4), "float32"))
     weights = Path(folder) / "chief.weights.h5"
     if workers.is_chief():  # alone: nothing of it may wait for the others
         model.save_weights(weights)
     model.set_weights([0 * weight for weight in model.get_weights()])
     workers.load_weights(model, weights)
     found["loaded"] = kernel(model)
-    wrong = error_of(lambda: linear(strategy.scope(), sgd(), x, stock=True))
     export = Path(folder) / "export"
     if workers.is_chief():
         time.sleep(2)
         export.touch()
     workers.leave_together()
-    return found | {"stock/fit": np.array(wrong), "waited": np.array(export.exists())}
+    return found | {"waited": np.array(export.exists())}
+
+
+def stock_worker(folder):
+    """What stock Keras makes of several workers."""
+    clusters.join((), None)
+    strategy = strategies.create("multi_worker")
+    x = np.ones((2, 4), "float32")
+    wrong = error_of(lambda: linear(strategy.scope(), sgd(), x, stock=True))
+    workers.leave_together()
+    return {"fit": np.array(wrong)}
 
 
 def table(folder):
@@ -336,17 +350,18 @@ def run(kind, folder, config=None):
         tf.config.set_logical_device_configuration(
             cpu, [tf.config.LogicalDeviceConfiguration()] * 2
         )
-    results = {"mirrored": mirrored, "precision": precision, "worker": worker}[kind](folder)
+    kinds = (mirrored, precision, stock, stock_worker, worker)
+    results = {function.__name__: function for function in kinds}[kind](folder)
     np.savez(Path(folder) / name, **results)
 
 
-def run_all(folder, addresses):
-    """Runs "mirrored" and the workers; one that fails ends the others, which may wait for it."""
+def run_all(kind, kind_of_worker, folder, addresses):
+    """Runs one process and the workers; one that fails ends the others, which may wait for it."""
     configs = [clusters.Cluster(addresses, index).config() for index in range(len(addresses))]
     context = multiprocessing.get_context("fork")  # TensorFlow survives it before its first work
     running = [
         context.Process(target=run, args=arguments)
-        for arguments in [("mirrored", folder), *(("worker", folder, c) for c in configs)]
+        for arguments in [(kind, folder), *((kind_of_worker, folder, c) for c in configs)]
     ]
     for process in running:
         process.start()
@@ -364,6 +379,8 @@ if __name__ == "__main__":
     if kind == "table":
         table(folder)
     elif kind == "all":
-        run_all(folder, tuple(addresses))
+        run_all("mirrored", "worker", folder, tuple(addresses))
+    elif kind == "stock":
+        run_all("stock", "stock_worker", folder, tuple(addresses))
     else:
         run(kind, folder)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from keras_transformers.tokenizers.roberta import RobertaTokenizer
+from keras_transformers.tokenizers.byte_pairs.roberta import RobertaTokenizer
 
 LINES = [
     "a good film, a very good film!",

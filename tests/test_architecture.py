@@ -227,7 +227,9 @@ def private_imports_of_recipes(house: House) -> list[str]:
                 found.append(f"{what}: a recipe stands alone")
             if parts[0] != NAME:
                 continue
-            if len(parts) > 2 or (name or "").startswith("_"):
+            # A sub-room is a room too; a module is not.
+            is_module = len(parts) > 2 and house.modules[module].name != "__init__.py"
+            if is_module or (name or "").startswith("_"):
                 found.append(f"{what}: take it from its room, {NAME}.{parts[1]}")
                 continue
             try:

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from keras_transformers.export import Predictor
 
+from keras_transformers.saved_model import Predictor
 from keras_transformers.saved_model.manifest import read, verify
 
 FOLDER = Path(__file__).parents[1] / "saved_models"

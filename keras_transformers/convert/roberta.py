@@ -155,7 +155,7 @@ def save_roberta_config(model: keras.Model, path: str | os.PathLike[str]) -> Non
         ValueError: the model is no RoBERTa, or its activation has no name there.
     """
     layers = {layer.name: layer for layer in model.layers}
-    positions = layers.get("position_embedding")
+    positions: Any = layers.get("position_embedding")
     if getattr(positions, "first_position", 0) != FIRST_POSITION:
         raise ValueError(f"model {model.name!r} is no RoBERTa")
     tokens, encoder_layer = layers["token_embedding"], layers["encoder_layer_0"].get_config()
@@ -220,7 +220,7 @@ def _load(folder: Path, dropout: float) -> keras.Model:
 
 def _tokenizer(path: Path, lowercase: bool) -> Any:
     # Here, for it imports TensorFlow, which weights alone do not need.
-    from keras_transformers.tokenizers.roberta import RobertaTokenizer
+    from keras_transformers.tokenizers.byte_pairs.roberta import RobertaTokenizer
 
     return RobertaTokenizer(path)
 

@@ -118,8 +118,6 @@ def flops_table(
         flops = _flops(_RULES | dict(rules or {}), layer, *args, **kwargs)
         if flops:
             rows.append(FlopsRow(layer.name, flops))
-        if isinstance(layer, EncoderLayer | DecoderLayer):  # saves tracing the layer
-            return keras.KerasTensor(args[0].shape, dtype=layer.compute_dtype)
         return layer.compute_output_spec(*args, **kwargs)
 
     inputs = {

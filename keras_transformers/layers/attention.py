@@ -134,8 +134,7 @@ class MultiHeadAttention(keras.layers.Layer):
         query_heads = self._split_heads(self.query(query)) * self.head_dim**-0.5
         key_heads, value_heads = keys_values or self.keys_values(query if value is None else value)
         scores = ops.matmul(query_heads, ops.transpose(key_heads, (0, 1, 3, 2)))
-        if keras.backend.standardize_dtype(scores.dtype) in ("float16", "bfloat16"):
-            scores = ops.cast(scores, "float32")  # -1e9 overflows float16; bfloat16 sums drift
+        scores = ops.cast(scores, self.scores_dtype)
         if attention_mask is not None:
             attention_mask = _four_axes(attention_mask)
             # `where`, not an added mask: TensorFlow fuses the addition into a slow kernel.
@@ -150,6 +149,16 @@ class MultiHeadAttention(keras.layers.Layer):
         batch, length = ops.shape(context)[:2]
         output = self.output_projection(ops.reshape(context, (batch, length, self.hidden_dim)))
         return (output, probabilities) if return_attention_scores else output
+
+    def scores_spec(self, query: Any, value: Any) -> Any:
+        """Shape and dtype of the attention probabilities, (batch, heads, query, key)."""
+        shape = (query.shape[0], self.num_heads, query.shape[1], value.shape[1])
+        return keras.KerasTensor(shape, dtype=self.scores_dtype)
+
+    @property
+    def scores_dtype(self) -> str:
+        """The dtype of scores and softmax: -1e9 overflows float16, and bfloat16 sums drift."""
+        return "float32" if self.compute_dtype in ("float16", "bfloat16") else self.compute_dtype
 
     def get_config(self) -> dict[str, Any]:
         """The constructor's arguments."""

@@ -149,6 +149,22 @@ class DecoderLayer(keras.layers.Layer):
         output, scores = self._sublayers(inputs, attend_to_past, attend_to_source, training)
         return (output, scores) if return_attention_scores else output
 
+    def compute_output_spec(
+        self,
+        inputs: Any,
+        encoder_output: Any,
+        *,
+        attention_mask: Any = None,
+        cross_attention_mask: Any = None,
+        return_attention_scores: bool = False,
+        training: bool | None = None,
+    ) -> Any:
+        """Shapes and dtypes of `call`'s results; tracing `call` to find them takes long."""
+        output = keras.KerasTensor(inputs.shape, dtype=self.compute_dtype)
+        if return_attention_scores:
+            return output, self.cross_attention.scores_spec(inputs, encoder_output)
+        return output
+
     def step(
         self,
         inputs: Any,

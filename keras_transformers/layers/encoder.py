@@ -144,6 +144,20 @@ class EncoderLayer(keras.layers.Layer):
         )
         return (output, scores) if return_attention_scores else output
 
+    def compute_output_spec(
+        self,
+        inputs: Any,
+        *,
+        attention_mask: Any = None,
+        return_attention_scores: bool = False,
+        training: bool | None = None,
+    ) -> Any:
+        """Shapes and dtypes of `call`'s results; tracing `call` to find them takes long."""
+        output = keras.KerasTensor(inputs.shape, dtype=self.compute_dtype)
+        if return_attention_scores:
+            return output, self.self_attention.scores_spec(inputs, inputs)
+        return output
+
     def get_config(self) -> dict[str, Any]:
         """The constructor's arguments."""
         initializer = keras.initializers.serialize(self.kernel_initializer)

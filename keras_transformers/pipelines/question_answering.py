@@ -97,8 +97,8 @@ class QuestionAnswerer(TextPipeline):
         self.text_names = ("question", "context")
         self.window_lengths: dict[str, Any] = {
             "max_sequence_length": self.max_sequence_length,
-            "doc_stride": doc_stride,
-            "max_question_length": max_question_length,
+            "doc_stride": int(doc_stride),
+            "max_question_length": int(max_question_length),
         }
         windows.check_question_windows(tokenizer, **self.window_lengths)
         if max_answer_length < 1:
@@ -109,8 +109,10 @@ class QuestionAnswerer(TextPipeline):
                 "answer every question"
             )
         check_offset_unit(offset_unit)
-        self.max_answer_length = max_answer_length
-        self.no_answer_threshold = no_answer_threshold
+        self.max_answer_length = int(max_answer_length)
+        self.no_answer_threshold = (
+            None if no_answer_threshold is None else float(no_answer_threshold)
+        )
         self.offset_unit: str = offset_unit
 
     def answer(self, **texts: Any) -> dict[str, Any]:

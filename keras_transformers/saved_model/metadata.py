@@ -44,8 +44,8 @@ def of_vocabulary(tokenizers: Sequence[Any]) -> dict[str, Any]:
 
     The checksum is that of a file with one token per line, as `sha256sum vocab.txt` prints it.
     """
-    tokenizer: Any = tokenizers[-1] if tokenizers else None
-    if not hasattr(tokenizer, "vocabulary"):  # of characters, or of images
+    tokenizer = tokenizers[-1] if tokenizers else None
+    if tokenizer is None or not hasattr(tokenizer, "vocabulary"):  # of characters, or of images
         return {}
     tokens: Sequence[str] = tokenizer.vocabulary
     lines = "".join(f"{token}\n" for token in tokens)

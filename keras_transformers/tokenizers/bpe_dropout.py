@@ -1,4 +1,4 @@
-"""BPE-dropout: the same text cut into tokens another way in each epoch of training."""
+"""BPE-dropout: the same text cut into different tokens in each epoch of training."""
 
 import functools
 import itertools
@@ -7,26 +7,26 @@ from collections.abc import Sequence
 import numpy as np
 
 _WORD_START = "▁"
-_NUM_FIXED = 4 + 256  # special tokens and bytes, which take part in no merge
-_DECISIONS = 32  # that are drawn for a word; the rare longer one goes through them again
+_NUM_FIXED = 4 + 256  # special tokens and bytes, which never merge
+_DECISIONS = 32  # drawn per word; a rare word with more merges reuses them
 _REMEMBERED = 2**18  # cuts
 
 
 class BytePairDropout:
-    """Leaves merges of byte-pair encoding out at random (Provilkov et al. 2020).
+    """Skips merges of byte-pair encoding at random (Provilkov et al. 2020).
 
-    A word is now one token, now several, and the model learns what they have in common. It is for
-    training; `SentencePieceTokenizer.tokenize` cuts the texts that are translated.
+    A word becomes sometimes one token and sometimes several, and the model learns what they have in
+    common. This is for training; `SentencePieceTokenizer.tokenize` cuts the texts to translate.
 
-    SentencePiece can do this too, but its random numbers differ from process to process. Here the
-    seed decides all. A cut depends on its word and on a few random bits alone, so each is found
-    once and remembered: an epoch costs little more than putting the tokens together.
+    SentencePiece has BPE-dropout too, but its random numbers differ between processes; here they
+    depend only on the seed. A cut depends only on its word and a few random bits, so each is
+    computed once and remembered, and an epoch costs little more than joining the tokens.
 
     Args:
-        vocabulary: tokens by id; of two merges the one with the lower id goes first, as
-            SentencePiece numbers them. The first 260 are special tokens and bytes, which stay.
-        token_ids: int32 (tokens,), texts end to end as `tokenize` cut them.
-        row_lengths: (rows,), the tokens of each text.
+        vocabulary: tokens by id; merges are ordered by the id of their result, as SentencePiece
+            numbers them. The first 260 are special tokens and bytes, which never merge.
+        token_ids: int32 (tokens,), the texts end to end, as `tokenize` cut them.
+        row_lengths: (rows,), the number of tokens of each text.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class BytePairDropout:
         starts_word = np.array([token.startswith(_WORD_START) for token in vocabulary])
         fixed = np.arange(len(vocabulary)) < _NUM_FIXED
         rows = np.repeat(np.arange(len(row_lengths)), row_lengths)  # (tokens,)
-        # No merge crosses the border of a text, a word, or a fixed token.
+        # No merge crosses the boundary of a text, a word or a fixed token.
         is_first = starts_word[token_ids] | fixed[token_ids]
         is_first[1:] |= (rows[1:] != rows[:-1]) | fixed[token_ids[:-1]]
         is_first[:1] = True
@@ -63,11 +63,11 @@ class BytePairDropout:
     def __call__(
         self, *, dropout: float, seed: int | Sequence[int]
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Cuts all texts anew.
+        """Cuts all texts again.
 
         Args:
-            dropout: probability of leaving a merge out, 0 (as `tokenize`) to 1 (characters); the
-                paper takes 0.1.
+            dropout: the probability of skipping a merge, 0 (as `tokenize`) to 1 (characters); 0.1
+                in the paper.
             seed: of the random numbers, such as (seed of the run, epoch).
 
         Returns:
@@ -86,24 +86,24 @@ class BytePairDropout:
         starts = np.cumsum(lengths) - lengths
         word_lengths = lengths[choice]  # (words,)
         skips = starts[choice] - (np.cumsum(word_lengths) - word_lengths)
-        places = np.repeat(skips, word_lengths) + np.arange(word_lengths.sum())
+        positions = np.repeat(skips, word_lengths) + np.arange(word_lengths.sum())
         row_lengths = np.bincount(self._row_of_word, word_lengths, self._num_rows)
-        return flat[places], row_lengths.astype(np.int64)
+        return flat[positions], row_lengths.astype(np.int64)
 
     def _decide(self, random: np.random.Generator, dropout: float) -> np.ndarray:
-        """Draws for each word which of its merges, one bit each in their order, are left out."""
+        """Draws for each word which of its merges to skip, one bit per merge, in order."""
         drops, kept = np.zeros_like(self._words), np.zeros_like(self._words)
         num_merges = self._num_merges[self._words]
         for bit in range(_DECISIONS):
-            # Hardly any cut has more merges than the plain one. What would be decided after so
-            # many does not matter: it stays 0, so that equal cuts mostly have equal bits.
+            # Hardly any cut has more merges than the plain one. Bits after that many do not matter;
+            # they stay 0, so that equal cuts mostly have equal bits.
             drop = (random.random(len(drops), np.float32) < dropout) & (kept < num_merges)
             drops |= drop.astype(np.int64) << bit
             kept += ~drop
         return drops
 
     def _cut_word(self, word: int, drops: int) -> tuple[int, ...]:
-        """Merges the characters of a word; a set bit of `drops` leaves the next merge out."""
+        """Merges the characters of a word; a set bit of `drops` skips the next merge."""
         if not drops:
             return self._distinct[word]
         symbols = list("".join(self._vocabulary[i] for i in self._distinct[word]))

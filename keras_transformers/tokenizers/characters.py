@@ -1,4 +1,4 @@
-"""Words to the ids of their bytes, as ELMo's character convolutions read them, inside the graph."""
+"""Words to the ids of their bytes, for ELMo's character convolutions, inside the graph."""
 
 import os
 from typing import Any, Self
@@ -7,35 +7,35 @@ import tensorflow as tf
 
 __all__ = ["CharacterTokenizer"]
 
-# bilm-tf's ids, each with the 1 added that leaves 0 to tokens that are padding.
-_BEGIN_TEXT, _END_TEXT, _BEGIN_WORD, _END_WORD, _FILL = (byte + 1 for byte in range(256, 261))
+# bilm-tf's ids plus 1, because 0 is for padding.
+_START_TEXT, _END_TEXT, _START_WORD, _END_WORD, _FILL = (byte + 1 for byte in range(256, 261))
 
 
 class CharacterTokenizer(tf.Module):
     r"""The character ids of bilm-tf and AllenNLP: UTF-8 bytes between marks.
 
-    A word is [begin of word], its bytes, [end of word], then fill: `max_characters` ids. A text is
-    [begin of text], its words, [end of text], those two being words of one character. Bytes are 1
-    to 256; 257 and 258 begin and end a text, 259 and 260 a word, 261 fills up; 0 is padding. Core
-    TensorFlow ops only.
+    A word is [start of word], its bytes, [end of word], then filling: `max_characters` ids. A text
+    is [start of text], its words, [end of text], and these two are words of one character. Bytes
+    are 1 to 256; 257 and 258 start and end a text, 259 and 260 a word, 261 is filling, 0 padding.
+    Core TensorFlow ops only.
 
-    What becomes of odd text:
-      - A word of more than `max_characters - 2` bytes is cut there, amid a character if need be;
+    Unusual text:
+      - A word of more than `max_characters - 2` bytes is cut there, even within a character;
         `num_cut` counts such words.
-      - An empty word (`words` may hold one) is its two marks alone; bilm-tf fails on it.
-      - Any bytes are read as they are, UTF-8 or not. "<S>" and "</S>" in a text are words like any
-        other; bilm-tf takes them for the markers.
-      - A text without words is its two markers.
+      - An empty word (`words` may contain one) is only its two marks; bilm-tf fails on it.
+      - Bytes are read as they are, UTF-8 or not. "<S>" and "</S>" in a text are ordinary words;
+        bilm-tf takes them for the markers.
+      - A text without words is only its two markers.
 
     Args:
-        max_characters: ids of a word, its marks included: at least 3.
+        max_characters: ids per word, marks included; at least 3.
         name: of the module.
 
     Attributes:
-        num_characters: how many ids there are, 262.
+        num_characters: the number of ids, 262.
 
     Raises:
-        ValueError: a word could hold no byte.
+        ValueError: a word would have no room for a byte.
 
     Example:
         >>> tokenizer = CharacterTokenizer(max_characters=6)
@@ -52,12 +52,12 @@ class CharacterTokenizer(tf.Module):
         super().__init__(name=name)
         if max_characters < 3:
             raise ValueError(
-                f"max_characters={max_characters}: a word needs 3 ids at least, two are its marks"
+                f"max_characters={max_characters}: a word needs at least 3 ids, two are its marks"
             )
         self.max_characters = max_characters
 
     def __call__(self, text: Any) -> dict[str, tf.Tensor]:
-        """Texts of words between white space.
+        """Texts to ids; words are separated by white space.
 
         Args:
             text: strings (batch,).
@@ -68,7 +68,7 @@ class CharacterTokenizer(tf.Module):
         return {"character_ids": self.encode(self.words(text))}
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Writes nothing: the 256 bytes need no vocabulary."""
+        """Does nothing: the 256 bytes need no vocabulary."""
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str], **config: Any) -> Self:
@@ -80,14 +80,14 @@ class CharacterTokenizer(tf.Module):
         return {"max_characters": self.max_characters}
 
     def words(self, text: Any) -> tf.RaggedTensor:
-        """The words between white space: strings (batch,) to strings (batch, None)."""
+        """Splits strings (batch,) at white space: strings (batch, None)."""
         return tf.strings.split(text)
 
     def encode(self, words: tf.RaggedTensor) -> tf.Tensor:
-        """Words that are cut already, (batch, None), to ids (batch, words + 2, max_characters)."""
-        begin, end = (self._marker(mark, words.nrows()) for mark in (_BEGIN_TEXT, _END_TEXT))
+        """Words (batch, None) to ids (batch, words + 2, max_characters)."""
+        start, end = (self._marker(mark, words.nrows()) for mark in (_START_TEXT, _END_TEXT))
         ids = words.with_values(self.encode_words(words.values))
-        return tf.concat([begin, ids, end], axis=1).to_tensor(
+        return tf.concat([start, ids, end], axis=1).to_tensor(
             0, shape=[None, None, self.max_characters]
         )
 
@@ -96,21 +96,21 @@ class CharacterTokenizer(tf.Module):
         room = self.max_characters - 2
         codes = tf.cast(tf.io.decode_raw(words, tf.uint8, fixed_length=room), tf.int32) + 1
         codes = tf.pad(codes, [[0, 0], [1, 1]])  # (words, max_characters)
-        places = tf.range(self.max_characters)
-        end = tf.minimum(tf.strings.length(words), room)[:, None] + 1  # place of the end mark
-        codes = tf.where(places < end, codes, _FILL)
-        codes = tf.where(places == end, _END_WORD, codes)
-        return tf.where(places == 0, _BEGIN_WORD, codes)
+        position = tf.range(self.max_characters)
+        end = tf.minimum(tf.strings.length(words), room)[:, None] + 1  # position of the end mark
+        codes = tf.where(position < end, codes, _FILL)
+        codes = tf.where(position == end, _END_WORD, codes)
+        return tf.where(position == 0, _START_WORD, codes)
 
     def num_cut(self, words: Any) -> tf.Tensor:
-        """How many of these words, a tensor or ragged tensor of strings, are cut: int32 scalar."""
+        """The number of words, in a tensor or ragged tensor, that are cut: int32 scalar."""
         values = words.values if isinstance(words, tf.RaggedTensor) else words
         is_cut = tf.strings.length(values) > self.max_characters - 2
         return tf.reduce_sum(tf.cast(is_cut, tf.int32))
 
     def _marker(self, mark: int, batch: tf.Tensor) -> tf.RaggedTensor:
-        """A word of one character, for each row: (batch, 1, max_characters)."""
+        """A word of one character for each row: (batch, 1, max_characters)."""
         fill = [_FILL] * (self.max_characters - 3)
-        word = tf.constant([_BEGIN_WORD, mark, _END_WORD, *fill])
+        word = tf.constant([_START_WORD, mark, _END_WORD, *fill])
         rows = tf.tile(word[None], [tf.cast(batch, tf.int32), 1])
         return tf.RaggedTensor.from_uniform_row_length(rows, 1, nrows=batch)

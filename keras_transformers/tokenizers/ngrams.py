@@ -1,4 +1,4 @@
-"""fastText's way from text to ids: a dictionary of words, n-grams hashed into buckets."""
+"""Text to ids as in fastText: words from a dictionary, n-grams hashed into buckets."""
 
 import collections
 import os
@@ -16,9 +16,9 @@ __all__ = ["NgramTokenizer"]
 
 END_OF_TEXT = "</s>"
 _BLANK = re.compile("[ \t\n\v\f\r\0]+")
-# Bounds the steps of hashing. What is longer is no word of a language.
+# Bounds the steps of hashing. No word of a language is longer.
 _MAX_BYTES_PER_WORD = 1000
-# FNV-1a with 32 bits, and the factor by which fastText goes on from a word to the next.
+# 32-bit FNV-1a, and the factor of fastText's recurrence from word to word.
 _BASIS, _PRIME, _LOW_32_BITS = 2166136261, 16777619, 0xFFFFFFFF
 _NEXT_WORD = 116049371
 
@@ -27,46 +27,45 @@ WORDS_FILE = "words.txt"
 
 
 class NgramTokenizer(tf.Module):
-    r"""Texts to bags of ids: words, and n-grams of characters and of words, fastText's own.
+    r"""Texts to bags of ids: words, and n-grams of characters and of words, as fastText has them.
 
     Joulin et al. 2016, arXiv:1607.01759, section 2.2; Bojanowski et al. 2017, arXiv:1607.04606,
-    section 3.2. A word of the dictionary has its place there for an id. N-grams, and they alone,
-    have the ids from `num_words` on, one for each bucket: those of characters (of `<word>`, with
-    its marks, which alone are no n-grams) by FNV-1a of their UTF-8 bytes, taken as signed, those of
-    words by fastText's recurrence over their hashes. A word that is not in the dictionary has its
-    n-grams only. Every text ends with the word "</s>".
+    section 3.2. The id of a word is its index in the dictionary. Ids from `num_words` are buckets
+    of n-grams. Those of characters are taken from `<word>`, with its marks, which alone are not
+    n-grams, and hashed by FNV-1a of their UTF-8 bytes as signed numbers; those of words by
+    fastText's recurrence over the words' hashes. A word outside the dictionary has only its
+    n-grams. Every text ends with the word "</s>".
 
-    The ids equal those of the fasttext package, in the graph, by core TensorFlow ops. What becomes
-    of odd text:
+    The ids equal those of the fasttext package, in the graph, by core TensorFlow ops. Unusual text:
       - Words end at spaces, tabs, line ends, vertical tabs, form feeds and NUL, as in fastText's
-        files, and nowhere else: not at a no-break space, not at punctuation. Case is kept. Lower
-        case, and marks apart from words, are the caller's to make, as fastText's examples do.
-      - Any bytes are read as they are, UTF-8 or not.
-      - Where a text has the word "</s>" itself, fastText stops reading; here it goes on. Words
-        that begin with "__label__" are labels to fastText; here they are words like any other.
-      - Of a word of more than 1,000 bytes the first 1,000 are read.
-      - An empty text, or one of blanks only, is "</s>" alone: a bag of one id, or of none if the
-        dictionary lacks "</s>", as it does with a `min_count` above the number of texts.
+        files, and nowhere else: not at a no-break space, not at punctuation. Case is kept. If need
+        be the caller lowers the case and separates punctuation, as fastText's examples do.
+      - Bytes are read as they are, UTF-8 or not.
+      - fastText stops reading at a word "</s>" in a text; this continues. fastText takes words that
+        start with "__label__" for labels; here they are ordinary words.
+      - Only the first 1,000 bytes of a word count.
+      - A text that is empty or only blanks is "</s>" alone: a bag of one id, or an empty one if the
+        dictionary lacks "</s>", as with a `min_count` above the number of texts.
 
     Args:
-        words: file of one word a line, or the words, in the order of their ids.
-        num_buckets: that n-grams are hashed into (fastText: bucket). Of no use, and 0, where no
-            n-grams are asked for.
-        word_ngrams: the longest n-grams of words; 1 for words alone (fastText: wordNgrams).
-        min_characters: the shortest n-grams of characters (fastText: minn).
-        max_characters: the longest; 0 for none (fastText: maxn).
+        words: a file with one word per line, or the words, in the order of their ids.
+        num_buckets: for n-grams (fastText: bucket). Ignored, and 0, without n-grams.
+        word_ngrams: the length of the longest n-grams of words; 1 for words alone (fastText:
+            wordNgrams).
+        min_characters: the length of the shortest n-grams of characters (fastText: minn).
+        max_characters: that of the longest; 0 for none (fastText: maxn).
         name: of the module.
 
     Attributes:
         num_words: in the dictionary.
         num_buckets: as given, or 0.
-        vocabulary_size: number of ids, words and buckets together.
-        pad_token_id: 0, which is a word's id too: go by `padding_mask`.
+        vocabulary_size: the number of ids, words and buckets together.
+        pad_token_id: 0, which is also a word's id: use `padding_mask`.
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: no words; one is empty, repeated, too long, or holds a blank; n-grams without
-            buckets, or shortest ones that are longer than the longest.
+        ValueError: there are no words; a word is empty, repeated, too long or contains a blank;
+            there are n-grams and no buckets; or the shortest n-grams are longer than the longest.
 
     Example:
         >>> tokenizer = NgramTokenizer(["</s>", "good", "film"], num_buckets=100, word_ngrams=2)
@@ -99,7 +98,7 @@ class NgramTokenizer(tf.Module):
         self.word_ngrams = word_ngrams
         self.min_characters = min_characters
         self.max_characters = max_characters
-        with tf.device("CPU:0"):  # where strings are
+        with tf.device("CPU:0"):  # where strings live
             self._words = tf.constant(words, tf.string)
             self._ids = tf.lookup.StaticHashTable(
                 tf.lookup.KeyValueTensorInitializer(
@@ -119,18 +118,18 @@ class NgramTokenizer(tf.Module):
         min_characters: int = 0,
         max_characters: int = 0,
     ) -> "NgramTokenizer":
-        """A tokenizer with the words of these texts for its dictionary, from frequent to rare.
+        """Makes a tokenizer with the words of these texts, from frequent to rare.
 
-        Words that are equally frequent stand in the order in which they occur; fastText leaves
-        theirs to chance. "</s>" counts once a text.
+        Equally frequent words keep the order in which they first occur; fastText leaves theirs to
+        chance. "</s>" counts once per text.
 
         Args:
-            texts: of training.
+            texts: to train on.
             min_count: words that occur less often are left out (fastText: minCount).
-            num_buckets: as for the tokenizer; so are the following.
-            word_ngrams: the longest n-grams of words.
-            min_characters: the shortest n-grams of characters.
-            max_characters: the longest.
+            num_buckets: as for the tokenizer, like the other arguments.
+            word_ngrams: see there.
+            min_characters: see there.
+            max_characters: see there.
 
         Raises:
             ValueError: no word occurs `min_count` times, or as for the tokenizer.
@@ -141,7 +140,7 @@ class NgramTokenizer(tf.Module):
             counts[END_OF_TEXT] += 1
         words = [
             word
-            for word, count in counts.most_common()  # equal counts in the order of occurrence
+            for word, count in counts.most_common()  # equal counts in order of occurrence
             if count >= min_count and len(word.encode()) <= _MAX_BYTES_PER_WORD
         ]
         if not words:
@@ -164,21 +163,21 @@ class NgramTokenizer(tf.Module):
         max_sequence_length: int,
         pad_to_max_length: bool = False,
     ) -> dict[str, tf.Tensor]:
-        """Bags of texts as inputs of `models.fasttext`.
+        """Texts to the inputs of `models.fasttext`.
 
         Args:
             text: strings (batch,).
             text_b: None; for the interface of the other tokenizers.
-            max_sequence_length: most ids of a bag. What is beyond loses its end: n-grams of words,
-                then words; `lengths` tells how many are.
+            max_sequence_length: the most ids of a bag. Larger bags lose their end: n-grams of
+                words, then words; `lengths` helps count them.
             pad_to_max_length: pad to that length, not to the longest of the batch.
 
         Returns:
-            token_ids int32 and padding_mask bool (True = real), each (batch, length); the length
-            is 1 at least.
+            token_ids int32 and padding_mask bool (True = real), each (batch, length), with a length
+            of at least 1.
 
         Raises:
-            ValueError: second texts, or a `max_sequence_length` below 1.
+            ValueError: there are second texts, or `max_sequence_length` is below 1.
         """
         _check_single(text_b)
         return self.pack(
@@ -203,7 +202,7 @@ class NgramTokenizer(tf.Module):
         """
         _check_single(segments[1:] or None)
         if max_sequence_length < 1:
-            raise ValueError(f"max_sequence_length={max_sequence_length}: give 1 at least")
+            raise ValueError(f"max_sequence_length={max_sequence_length}: give at least 1")
         rows = packing.trim(segments[0], max_sequence_length)
         length = max_sequence_length if pad_to_max_length else None
         token_ids = rows.to_tensor(self.pad_token_id, shape=[None, length])
@@ -212,9 +211,9 @@ class NgramTokenizer(tf.Module):
         return {"token_ids": token_ids, "padding_mask": padding_mask}
 
     def lengths(self, text: Any, text_b: Any = None) -> tf.Tensor:
-        """How many ids the bags of texts (batch,) have before any is trimmed: int32 (batch,).
+        """The numbers of ids of texts (batch,) before trimming: int32 (batch,).
 
-        Hashes nothing, so that whole data sets can be measured at once.
+        It hashes nothing, so it measures whole data sets at once.
         """
         _check_single(text_b)
         words = self._split(text)
@@ -233,7 +232,7 @@ class NgramTokenizer(tf.Module):
     def tokenize(self, text: Any) -> tf.RaggedTensor:
         """Texts to ids: strings (batch,) to int32 (batch, None).
 
-        In fastText's order: each word with its n-grams of characters, then the n-grams of words.
+        In fastText's order: each word and its n-grams of characters, then the n-grams of words.
         """
         words = self._split(text)
         bags = self._words_and_characters(words.values)  # (words, ids)
@@ -243,11 +242,11 @@ class NgramTokenizer(tf.Module):
         return tf.cast(bags, tf.int32)
 
     def num_special_tokens(self, num_segments: int) -> int:
-        """How many ids `pack` adds: none."""
+        """The number of ids that `pack` adds: none."""
         return 0
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Writes the vocabulary to `words.txt` in a folder, for `load`."""
+        """Writes the words to `words.txt` in a folder, for `load`."""
         write_lines(os.path.join(folder, WORDS_FILE), self.vocabulary)
 
     @classmethod
@@ -270,13 +269,13 @@ class NgramTokenizer(tf.Module):
         return [word.decode() for word in self._words.numpy()]
 
     def _split(self, text: Any) -> tf.RaggedTensor:
-        """Strings (batch,) to words (batch, None), each row's last one "</s>"."""
+        """Strings (batch,) to words (batch, None), each row ending with "</s>"."""
         words = tf.strings.split(tf.strings.regex_replace(texts_of(text), r"\x00", " "))
         words = words.with_values(tf.strings.substr(words.values, 0, _MAX_BYTES_PER_WORD))
         return tf.concat([words, tf.fill([words.nrows(), 1], END_OF_TEXT)], axis=1)
 
     def _words_and_characters(self, words: tf.Tensor) -> tf.RaggedTensor:
-        """Words (words,) to ids int64 (words, None): its own, then those of its characters."""
+        """Words (words,) to ids int64 (words, None): of each word, then of its characters."""
         ids = self._ids.lookup(words)
         is_known = ids >= 0
         own = tf.RaggedTensor.from_row_lengths(
@@ -290,7 +289,7 @@ class NgramTokenizer(tf.Module):
         """Words (words,) to ids int64 (words, None), by first character, then by length."""
         marked = tf.where(words == END_OF_TEXT, "", tf.strings.join(["<", words, ">"]))
         codes, _, num_bytes = _bytes(marked)
-        # A character is a byte and those behind it that continue it: all bytes, valid or not.
+        # A character is a byte and the continuation bytes after it, valid UTF-8 or not.
         starts = tf.where(codes & 0xC0 != 0x80)[:, 0]  # (characters,)
         lengths = tf.concat([starts[1:], tf.size(codes, tf.int64)[None]], 0) - starts
         word = tf.gather(tf.repeat(tf.range(tf.size(words)), num_bytes), starts)
@@ -312,7 +311,7 @@ class NgramTokenizer(tf.Module):
         codes, starts, num_bytes = _bytes(words.values)
         hashes = tf.fill(tf.shape(starts), tf.constant(_BASIS, tf.int64))
         hashes = _fnv1a(hashes, codes, starts, num_bytes)
-        # fastText keeps them as signed numbers of 32 bits, and reckons on with unsigned ones of 64.
+        # fastText stores signed 32-bit numbers, and computes with unsigned 64-bit ones.
         hashes = tf.bitcast(tf.cast(tf.cast(hashes, tf.int32), tf.int64), tf.uint64)
         text = tf.cast(words.value_rowids(), tf.int32)
         num_texts = tf.cast(words.nrows(), tf.int32)
@@ -342,23 +341,23 @@ def _bytes(strings: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
 
 
 def _fnv1a(hashes: tf.Tensor, codes: tf.Tensor, starts: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
-    """Goes on hashing, each hash with its own `lengths` of `codes` from `starts` on; all (n,)."""
+    """Continues each hash with its `lengths` codes from its `starts`; all (n,)."""
 
     def step(offset: tf.Tensor, hashes: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         code = tf.gather(codes, tf.minimum(starts + offset, tf.size(codes, tf.int64) - 1))
         longer = ((hashes ^ code) * _PRIME) & _LOW_32_BITS
         return offset + 1, tf.where(offset < lengths, longer, hashes)
 
-    longest = tf.reduce_max(lengths)  # below 0 where there are none
+    longest = tf.reduce_max(lengths)  # below 0 if there are none
     first = tf.constant(0, tf.int64)
     return tf.while_loop(lambda offset, _: offset < longest, step, (first, hashes))[1]
 
 
 def _places(row: tf.Tensor, num_rows: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Of items whose rows (items,) are given in order: how many of its row are before and left.
+    """For items with ascending rows (items,): how many items of the row are before, and are left.
 
     Returns:
-        int32 (items,) each, the second one counting the item itself.
+        int32 (items,) each; the second counts the item itself.
     """
     sizes = tf.math.unsorted_segment_sum(tf.ones_like(row), row, num_rows)
     here = tf.range(tf.size(row)) - tf.gather(tf.cumsum(sizes, exclusive=True), row)
@@ -368,13 +367,13 @@ def _places(row: tf.Tensor, num_rows: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
 def _ragged(
     ids: Sequence[tf.Tensor], exist: Sequence[tf.Tensor], row: tf.Tensor, num_rows: tf.Tensor
 ) -> tf.RaggedTensor:
-    """The ids that exist, item by item, of each row: (rows, None).
+    """The existing ids of each row, item by item: (rows, None).
 
     Args:
-        ids: one tensor a length of n-grams, (items,) each.
-        exist: which of them there are, bool.
-        row: of each item, in order.
-        num_rows: how many rows there are.
+        ids: one tensor per length of n-grams, (items,) each.
+        exist: which of the ids exist, bool (items,) each.
+        row: of each item, ascending.
+        num_rows: the number of rows.
     """
     exists = tf.stack(exist, axis=1)  # (items, lengths)
     counts = tf.reduce_sum(tf.cast(exists, tf.int64), axis=1)
@@ -395,19 +394,16 @@ def _check_words(words: Sequence[str], where: str | None) -> None:
             if _BLANK.search(word)
             else f"has more than {_MAX_BYTES_PER_WORD} bytes"
             if len(word.encode()) > _MAX_BYTES_PER_WORD
-            else "is there already"
+            else "is repeated"
             if word in seen
             else ""
         )
         if wrong:
             place = f"words[{index}]" if where is None else f"{where}:{index + 1}"
-            raise ValueError(
-                f"{place}: {word!r:.100} {wrong}; a dictionary has a word once, as texts do "
-                "between blanks"
-            )
+            raise ValueError(f"{place}: {word!r:.100} {wrong}; give each word once, without blanks")
         seen.add(word)
     if not seen:
-        raise ValueError(f"{where or 'words'}: no words: a dictionary needs one at least")
+        raise ValueError(f"{where or 'words'}: no words: a dictionary needs at least one")
 
 
 def _check_ngrams(
@@ -418,16 +414,16 @@ def _check_ngrams(
     if not 0 <= min_characters <= max_characters:
         raise ValueError(
             f"min_characters={min_characters}, max_characters={max_characters}: the shortest "
-            "n-grams may not be longer than the longest, nor below 0; give 0 and 0 for none"
+            "n-grams must not be longer than the longest, nor below 0; give 0 and 0 for none"
         )
     has_ngrams = word_ngrams > 1 or max_characters > 0
     if not has_ngrams <= num_buckets < 2**31 - num_words:
         raise ValueError(
-            f"num_buckets={num_buckets}: n-grams need one at least, and words and buckets together "
-            "may be 2^31 - 1; give word_ngrams=1, max_characters=0 to do without n-grams"
+            f"num_buckets={num_buckets}: n-grams need at least one, and there may be at most "
+            "2^31 - 1 words and buckets; for no n-grams give word_ngrams=1, max_characters=0"
         )
 
 
 def _check_single(text_b: Any) -> None:
     if text_b is not None:
-        raise ValueError("a bag has no second text: join the texts of a pair, or take an encoder")
+        raise ValueError("a bag has no second text: join the texts of a pair, or use an encoder")

@@ -1,4 +1,4 @@
-"""Where in a text a token stands: from normalized text back to the text as it was given.
+"""Where a token is in a text: from normalized text back to the text as it was given.
 
 Core TensorFlow ops only, in and out of the graph.
 """
@@ -14,7 +14,7 @@ def origins_of_spans(
     Args:
         text: strings (batch,), as they were given.
         origins: int64 (batch, normalized bytes + 1), for each byte of a normalized text where the
-            character begins that it comes from, and last the length of the text.
+            character starts that it comes from, and last the length of the text.
         starts: int64 (spans,), indices into `origins.values`.
         ends: int64 (spans,), exclusive; each above its start.
 
@@ -25,8 +25,8 @@ def origins_of_spans(
     rooms = tf.cast(tf.strings.length(text), tf.int64) + 1
     shifts = tf.gather(tf.cumsum(rooms, exclusive=True), origins.value_rowids())
     rising = origins.values + shifts
-    # A character that becomes several bytes has as many equal origins, and a span may end amid
-    # them: the end is where the next character begins.
+    # A character that becomes several bytes has as many equal origins, and a span may end between
+    # them: its end is where the next character starts.
     ends = tf.searchsorted(rising, tf.gather(rising, ends - 1), side="right", out_type=tf.int64)
     values = tf.cast(origins.values, tf.int32)
     return tf.gather(values, starts), tf.gather(values, ends)
@@ -39,8 +39,8 @@ def to_characters(text: tf.Tensor, byte_offsets: tf.RaggedTensor) -> tf.RaggedTe
     [[0, 4, 5]]
 
     Args:
-        text: strings (batch,). What is no UTF-8 counts as U+FFFD characters.
-        byte_offsets: int32 (batch, None), each where a character begins, or the text ends.
+        text: strings (batch,). Bytes that are not UTF-8 count as U+FFFD characters.
+        byte_offsets: int32 (batch, None), each where a character starts, or the text ends.
 
     Returns:
         int32 (batch, None).

@@ -28,26 +28,27 @@ MODEL_FILE = "vocabulary.model"
 class SentencePieceTokenizer(tf.Module):
     r"""Byte-pair encoding with byte fallback (Sennrich et al. 2016; Kudo and Richardson 2018).
 
-    One vocabulary may serve several languages. Characters outside of it are spelled as UTF-8
-    bytes, so that every text has tokens and the unknown token does not occur. All methods but
-    `train` run in the graph.
+    One vocabulary may serve several languages. Characters outside it are spelled as UTF-8 bytes, so
+    that every text has tokens and the unknown token does not occur. All methods except `train` run
+    in the graph.
 
-    What becomes of odd text, with the normalization "nmt_nfkc":
-      - Runs of spaces, tabs and line ends become one space; those at either end go. So
-        "a  b" comes back as "a b".
-      - Zero-width spaces become spaces; other control characters (U+0001 to U+001F, U+007F) go.
-      - NUL stays, as the byte token <0x00>.
+    Unusual text, with the normalization "nmt_nfkc":
+      - Runs of spaces, tabs and line ends become one space, and are dropped at either end: "a  b"
+        comes back as "a b".
+      - Zero-width spaces become spaces; other control characters (U+0001 to U+001F, U+007F) are
+        dropped.
+      - NUL is kept, as the byte token <0x00>.
       - Each byte that is not UTF-8 becomes U+FFFD, the replacement character.
-      - Compatibility characters become what they stand for: "ﬁ" becomes "fi" (NFKC).
-      - The names of special tokens in a text, such as "</s>", are text like any other.
-      - An empty text, or one of spaces only, has no tokens; no tokens make an empty text.
+      - Compatibility characters become their equivalents: "ﬁ" becomes "fi" (NFKC).
+      - The names of special tokens in a text, such as "</s>", are ordinary text.
+      - A text that is empty or only white space has no tokens; no tokens make an empty text.
 
     Args:
         path: a model that `train` wrote.
         name: of the module.
 
     Attributes:
-        vocabulary_size: number of tokens.
+        vocabulary_size: the number of tokens.
         pad_token_id: 0.
         unknown_token_id: 1.
         start_token_id: 2.
@@ -55,7 +56,7 @@ class SentencePieceTokenizer(tf.Module):
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: it is no SentencePiece model, or one with other special tokens or without byte
+        ValueError: it is not a SentencePiece model, or has other special tokens or no byte
             fallback.
     """
 
@@ -71,7 +72,7 @@ class SentencePieceTokenizer(tf.Module):
         path = Path(path)
         if not path.is_file():
             raise FileNotFoundError(f"{path}: no such file; check the path")
-        # FastSentencepieceTokenizer would be faster, but it reads byte-pair models wrongly.
+        # FastSentencepieceTokenizer is faster, but misreads byte-pair models.
         self._model = path.read_bytes()
         try:
             self._tokenizer = _tokenizer(self._model)
@@ -92,27 +93,27 @@ class SentencePieceTokenizer(tf.Module):
     ) -> "SentencePieceTokenizer":
         """Learns a vocabulary from text and writes it to a file, whole or not at all.
 
-        The same lines give the same file, whatever their files are called.
+        The same lines give the same file, whatever the names of their files.
 
         Args:
-            files: UTF-8 text, a sentence a line; a name that ends in `.gz` is unpacked. All
-                languages together: the vocabulary is shared. Empty lines are skipped.
-            path: the model to write, by custom `*.model`.
-            vocabulary_size: number of tokens, with the 4 special ones and 256 bytes.
-            character_coverage: share of the text, from 0.98 to 1, whose characters get tokens of
-                their own; the rarest are spelled as bytes.
-            normalization: SentencePiece's name of what is done to the characters first: Unicode
-                NFKC, with "nmt_" also spaces and control characters tidied, with "_cf" lower case;
-                "identity" leaves the characters alone. Runs of spaces become one in each case.
+            files: UTF-8 text, one sentence per line, unpacked if the name ends in `.gz`. Give all
+                languages that share the vocabulary. Empty lines are skipped.
+            path: the model to write, usually `*.model`.
+            vocabulary_size: the number of tokens, with the 4 special ones and 256 bytes.
+            character_coverage: the share of the text's characters, from 0.98 to 1, that get tokens;
+                the rarest ones are spelled as bytes.
+            normalization: SentencePiece's name of the normalization: Unicode NFKC, with "nmt_" also
+                of spaces and control characters, with "_cf" to lower case; "identity" keeps the
+                characters. Runs of spaces always become one.
 
         Returns:
             The tokenizer of the new file.
 
         Raises:
             FileExistsError: `path` exists.
-            FileNotFoundError: one of the files does not.
-            ValueError: the text is empty, not UTF-8 (file and line are named), or has too few or
-                too many different characters and words for `vocabulary_size`.
+            FileNotFoundError: one of the files does not, or the folder of `path`.
+            ValueError: the text is empty, not UTF-8 (the message names file and line), or has too
+                few or too many different characters and words for `vocabulary_size`.
         """
         sources, path = [Path(file) for file in files], check_new(path)
         lines = (line for source in sources for line in read_lines(source) if line)
@@ -144,8 +145,8 @@ class SentencePieceTokenizer(tf.Module):
 
         Args:
             text: strings (batch,).
-            add_start: whether each row begins with the start token.
-            add_end: whether each row ends with the end token.
+            add_start: put the start token before each row.
+            add_end: put the end token after each row.
 
         Returns:
             int32 (batch, None).
@@ -159,8 +160,8 @@ class SentencePieceTokenizer(tf.Module):
     def detokenize(self, token_ids: Any) -> tf.Tensor:
         """Token ids to texts.
 
-        Padding, start and end tokens leave no trace, the unknown token becomes " ⁇ ", and bytes
-        that are not UTF-8 together become U+FFFD.
+        Padding, start and end tokens are left out, the unknown token becomes " ⁇ ", and bytes that
+        are not UTF-8 together become U+FFFD.
 
         Args:
             token_ids: int32 (batch, length), ragged or padded; or (..., length).
@@ -169,14 +170,14 @@ class SentencePieceTokenizer(tf.Module):
             Strings (batch,), or (...).
 
         Raises:
-            tf.errors.OutOfRangeError: an id is not in the vocabulary.
+            tf.errors.OutOfRangeError: an id is outside the vocabulary.
         """
         if isinstance(token_ids, tf.RaggedTensor):
             return self._tokenizer.detokenize(tf.cast(token_ids, tf.int32))
         return row_by_row(self._tokenizer.detokenize, tf.cast(token_ids, tf.int32))
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Writes the vocabulary to `vocabulary.model` in a folder, for `load`."""
+        """Writes the model to `vocabulary.model` in a folder, for `load`."""
         with replaced(Path(folder, MODEL_FILE)) as scratch:
             scratch.write_bytes(self._model)
 
@@ -190,7 +191,7 @@ class SentencePieceTokenizer(tf.Module):
         return {}
 
     def tokens(self, token_ids: Any) -> tf.Tensor:
-        """The vocabulary's strings of token ids, of any shape; "▁" stands for a space."""
+        """The names of token ids, of any shape, as in the vocabulary; "▁" is a space."""
         return self._tokenizer.id_to_string(tf.cast(token_ids, tf.int32))
 
     @property
@@ -207,7 +208,7 @@ class SentencePieceTokenizer(tf.Module):
             )
         if found[4:260] != [f"<0x{byte:02X}>" for byte in range(256)]:
             raise ValueError(
-                f"{path}: a model without byte fallback, to which rare characters are unknown: "
+                f"{path}: a model without byte fallback, which does not know rare characters: "
                 "train the model with SentencePieceTokenizer.train"
             )
 
@@ -221,7 +222,7 @@ def _tokenizer(model: bytes) -> tensorflow_text.SentencepieceTokenizer:
 
 
 def _explain(error: RuntimeError, sources: Sequence[Path], vocabulary_size: int) -> str:
-    """What SentencePiece's trainer means."""
+    """Turns an error of SentencePiece's trainer into one that names the files."""
     text, where = str(error), ", ".join(map(str, sources)) or "no files"
     if "sentences_.empty()" in text:
         return f"{where}: no text to learn a vocabulary from"

@@ -1,4 +1,4 @@
-"""Tokens from a list of symbols: the characters of a word, or phonemes between spaces."""
+"""Tokens from a list of symbols: the characters of a word, or phonemes separated by spaces."""
 
 import collections
 import os
@@ -21,30 +21,30 @@ SYMBOLS_FILE = "symbols.txt"
 class SymbolTokenizer(tf.Module):
     """Text to the ids of its symbols and back, by core TensorFlow ops, in the graph.
 
-    What a model of words and phonemes reads and writes. The ids of special tokens and the methods
-    are those of `SentencePieceTokenizer`. Two tokenizers of the same symbols, one that cuts at
-    characters and one that cuts at spaces, share their ids.
+    For models of words and phonemes. It has the special token ids and the methods of
+    `SentencePieceTokenizer`. Two tokenizers of the same symbols, one that splits at characters and
+    one at spaces, share their ids.
 
-    What becomes of odd text: white space at either end goes; what is none of the symbols, a
-    character that is not UTF-8 too, is the unknown token; an empty text has no tokens.
+    White space at either end of a text is dropped. Unknown symbols, and characters that are not
+    UTF-8, become the unknown token. An empty text has no tokens.
 
     Args:
-        symbols: in the order of their ids, which begin behind the special tokens.
-        cut_at_spaces: symbols stand between white space, and texts come back with one space
-            between them; by default each character is a symbol.
-        lowercase: texts are lower-cased first.
+        symbols: in the order of their ids, which follow those of the special tokens.
+        cut_at_spaces: symbols are separated by white space, and by one space when they become text
+            again; by default each character is a symbol.
+        lowercase: map texts to lower case first.
         name: of the module.
 
     Attributes:
         vocabulary: the special tokens and the symbols, by id.
-        vocabulary_size: number of tokens.
+        vocabulary_size: the number of tokens.
         pad_token_id: 0.
         unknown_token_id: 1.
         start_token_id: 2.
         end_token_id: 3.
 
     Raises:
-        ValueError: a symbol is empty, holds white space, comes twice, or is a special token.
+        ValueError: a symbol is empty, contains white space, is repeated, or is a special token.
 
     Example:
         >>> tokenizer = SymbolTokenizer(["HH", "AY"], cut_at_spaces=True)
@@ -72,8 +72,8 @@ class SymbolTokenizer(tf.Module):
         for symbol, count in collections.Counter(self.vocabulary).items():
             if count > 1 or symbol.split() != [symbol]:
                 raise ValueError(
-                    f"symbol {symbol!r}, {count} times: expected text without white space, once, "
-                    f"that is none of {', '.join(_SPECIAL_TOKENS)}"
+                    f"symbol {symbol!r}, {count} times: give each symbol once, without white "
+                    f"space, and none of {', '.join(_SPECIAL_TOKENS)}"
                 )
         self.vocabulary_size = len(self.vocabulary)
         self.cut_at_spaces = cut_at_spaces
@@ -94,8 +94,8 @@ class SymbolTokenizer(tf.Module):
 
         Args:
             text: strings (batch,).
-            add_start: whether each row begins with the start token.
-            add_end: whether each row ends with the end token.
+            add_start: put the start token before each row.
+            add_end: put the end token after each row.
 
         Returns:
             int32 (batch, None).
@@ -106,7 +106,7 @@ class SymbolTokenizer(tf.Module):
         else:
             symbols = tf.strings.unicode_split(tf.strings.strip(text), "UTF-8")
         names = symbols.values
-        if self.lowercase:  # behind the cut: what is not UTF-8 became U+FFFD there
+        if self.lowercase:  # after splitting, where bytes that are not UTF-8 became U+FFFD
             names = tf.strings.lower(names, encoding="utf-8")
         return with_ends(
             symbols.with_values(self._ids.lookup(names)),
@@ -117,7 +117,7 @@ class SymbolTokenizer(tf.Module):
     def detokenize(self, token_ids: Any) -> tf.Tensor:
         """Token ids to texts.
 
-        Padding, start and end tokens leave no trace; the unknown token becomes "<unk>".
+        Padding, start and end tokens are left out; the unknown token becomes "<unk>".
 
         Args:
             token_ids: int32 (batch, length), ragged or padded; or (..., length).
@@ -126,7 +126,7 @@ class SymbolTokenizer(tf.Module):
             Strings (batch,), or (...).
 
         Raises:
-            tf.errors.InvalidArgumentError: an id is not in the vocabulary.
+            tf.errors.InvalidArgumentError: an id is outside the vocabulary.
         """
         if isinstance(token_ids, tf.RaggedTensor):
             token_ids = token_ids.to_tensor(self.pad_token_id)
@@ -146,7 +146,7 @@ class SymbolTokenizer(tf.Module):
         return {"cut_at_spaces": self.cut_at_spaces, "lowercase": self.lowercase}
 
     def tokens(self, token_ids: Any) -> tf.Tensor:
-        """The vocabulary's strings of token ids, of any shape."""
+        """The names of token ids, of any shape, as in the vocabulary."""
         return tf.gather(self._names, token_ids)
 
     def _join(self, token_ids: tf.Tensor) -> tf.Tensor:

@@ -1,4 +1,4 @@
-"""WordPiece vocabularies: a file of one token a line, whose id is the number of lines before it."""
+"""WordPiece vocabularies: one token per line, whose id is the number of lines before it."""
 
 import collections
 import os
@@ -11,42 +11,42 @@ from keras_transformers.files import check_new, read_lines, write_lines
 
 PAD, UNKNOWN, CLS, SEP, MASK = SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
-_LONGEST_TOKEN = 256  # In bytes, without "##": what tensorflow_text has room for.
+_LONGEST_TOKEN = 256  # in bytes, without "##": tensorflow_text's limit
 
 
 def read(path: str | os.PathLike[str]) -> list[str]:
-    """The tokens of a vocabulary file, in the order of their ids.
+    """Reads the tokens of a vocabulary file, in the order of their ids.
 
     Raises:
         FileNotFoundError: there is no such file.
         ValueError: it is not UTF-8, a line is empty or repeats another, or a special token is
-            missing; the message says the line.
+            missing; the message names the line.
     """
     return check(list(read_lines(Path(path))), path)
 
 
 def check(tokens: Sequence[str], path: str | os.PathLike[str] | None = None) -> list[str]:
-    """The tokens as a list, once they are known to make a vocabulary.
+    """Returns the tokens as a list if they are a vocabulary.
 
     Args:
         tokens: in the order of their ids.
-        path: of the file that they come from, for the messages.
+        path: of the file they come from, for messages.
 
     Raises:
-        ValueError: a token is no string, empty or repeated, or a special token is missing.
+        ValueError: a token is not a string, is empty or repeated, or a special token is missing.
     """
     first_index: dict[str, int] = {}
     for index, token in enumerate(tokens):
         if not isinstance(token, str) or not token:
             raise ValueError(
-                f"{_place(path, index)}: {token!r} is no token, and each place must hold one, as "
-                "it is the token's id: take the vocabulary from its source again"
+                f"{_place(path, index)}: {token!r} is not a token, and every line must be one, "
+                "because its number is the id: fetch the vocabulary again"
             )
         first = first_index.setdefault(token, index)
         if first != index:
             raise ValueError(
-                f"{_place(path, index)}: token {token!r} stands at {_place(path, first)} already, "
-                "and a token has one id: take the vocabulary from its source again"
+                f"{_place(path, index)}: token {token!r} repeats {_place(path, first)}, and a "
+                "token has one id: fetch the vocabulary again"
             )
     missing = [token for token in SPECIAL_TOKENS if token not in first_index]
     if missing:
@@ -70,9 +70,9 @@ def learn(
     min_frequency: int,
     max_characters: int,
 ) -> list[str]:
-    """Tokens learned by the `tokenizers` library, from the same lines always the same.
+    """Learns tokens with the `tokenizers` library; the same lines give the same tokens.
 
-    Arguments and errors: as `WordPieceTokenizer.train`.
+    Arguments and errors: see `WordPieceTokenizer.train`.
     """
     normalizer = normalizers.BertNormalizer(lowercase=lowercase)
     splitter = pre_tokenizers.BertPreTokenizer()
@@ -84,8 +84,8 @@ def learn(
             suffixes.update(word[1:])
     counts = starts + suffixes
     alphabet = sorted(sorted(counts, key=lambda c: (-counts[c], c))[:max_characters])
-    # The trainer would number suffixes as it meets them in a hash table of words, break ties by
-    # these numbers, and learn another vocabulary each time. It keeps numbers given beforehand.
+    # Left alone, the trainer numbers suffixes in the order of a hash table of words, breaks ties by
+    # these numbers, and learns a different vocabulary each time. It keeps numbers given in advance.
     special_tokens = [*SPECIAL_TOKENS, *(f"##{c}" for c in alphabet if c in suffixes)]
     where = ", ".join(map(str, files)) or "no files"
     num_fixed = len(special_tokens) + len(alphabet)

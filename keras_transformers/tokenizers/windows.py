@@ -137,11 +137,11 @@ def question_windows(
     max_sequence_length: int = 384,
     doc_stride: int = 128,
     max_question_length: int = 64,
-    pad_to_max_length: bool = False,
 ) -> dict[str, tf.Tensor]:
-    """Questions and contexts to the inputs of an encoder: [CLS] question [SEP] context [SEP], ...
+    """Questions and contexts to the inputs of an encoder.
 
-    Devlin et al. 2018, section 4.2; a long context takes several windows.
+    BERT's are [CLS] question [SEP] context [SEP] (Devlin et al. 2018, section 4.2). A long context
+    takes several windows.
 
     Args:
         tokenizer: of the encoder; it packs the windows.
@@ -150,7 +150,6 @@ def question_windows(
         max_sequence_length: in tokens, all included.
         doc_stride: tokens of the context from one window's start to the next one's.
         max_question_length: in tokens.
-        pad_to_max_length: pad to that length, not to the longest window.
 
     Returns:
         What `tokenizer.pack` returns, each (windows, length); `rows` int32 (windows,), the question
@@ -182,15 +181,12 @@ def question_windows(
     inputs = tokenizer.pack(
         [questions, cut(token_ids, windows)],
         max_sequence_length=max_sequence_length,
-        pad_to_max_length=pad_to_max_length,
     )
-    length = max_sequence_length if pad_to_max_length else None
     elsewhere = [[-1] * len(tokens) for tokens in tokenizer.special_tokens(2)]
     of_question = questions.with_values(tf.fill(tf.shape(questions.values), -1))
 
     def packed(values: tf.RaggedTensor) -> tf.Tensor:
-        rows = packing.join([of_question, cut(values, windows)], elsewhere)
-        return rows.to_tensor(-1, shape=[None, length])
+        return packing.join([of_question, cut(values, windows)], elsewhere).to_tensor(-1)
 
     return {
         **inputs,

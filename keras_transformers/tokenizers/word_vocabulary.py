@@ -1,4 +1,4 @@
-"""Whole words and their ids, from frequent to rare, as language models of words predict them."""
+"""Whole words and their ids, from frequent to rare, for language models that predict words."""
 
 import os
 from collections.abc import Iterable, Sequence
@@ -14,21 +14,21 @@ BEGIN_ID, END_ID, UNKNOWN_ID = range(3)
 
 
 class WordVocabulary:
-    """The words that a language model tells apart, and a mark for all others, as in bilm-tf.
+    """The words that a language model predicts, and a mark for all others, as in bilm-tf.
 
-    Its file has a word a line: <S> and </S>, which begin and end a sentence, <UNK>, then words
-    from frequent to rare. The id of a word is the number of lines before it. A word of a text that
+    Its file has one word per line: <S> and </S>, which start and end a sentence, <UNK>, then words
+    from frequent to rare. The id of a word is the number of lines before it. A word in a text that
     is spelled like a mark is unknown.
 
     Args:
         words: in the order of their ids, the three marks first.
-        source: where they come from, for messages.
+        source: where the words come from, for messages.
 
     Attributes:
         words: as given.
 
     Raises:
-        ValueError: the marks are not there, or a word is empty or repeated.
+        ValueError: the marks are missing, or a word is empty or repeated.
 
     Example:
         >>> vocabulary = WordVocabulary(["<S>", "</S>", "<UNK>", "the", "cat"])
@@ -40,7 +40,7 @@ class WordVocabulary:
         self.words = list(words)
         if tuple(self.words[: len(MARKS)]) != MARKS:
             raise ValueError(
-                f"{source}: begins with {self.words[: len(MARKS)]}, not with the lines "
+                f"{source}: starts with {self.words[: len(MARKS)]}, not with the lines "
                 f"{', '.join(MARKS)}: take the file that came with the weights"
             )
         self._ids: dict[str, int] = {}
@@ -62,14 +62,14 @@ class WordVocabulary:
         vocabulary_size: int,
         min_frequency: int = 2,
     ) -> "WordVocabulary":
-        """The most frequent words of a text; of equally frequent ones the first by their letters.
+        """Takes the most frequent words of a text; equally frequent ones in alphabetical order.
 
         Args:
             words: each word of the text once.
-            counts: how often it occurs.
-            vocabulary_size: words at most, the marks among them.
-            min_frequency: words that occur less often are unknown. With 1, and room for all, a
-                model would never see an unknown word.
+            counts: how often each occurs.
+            vocabulary_size: the most words, the marks included.
+            min_frequency: words that occur less often are unknown. With 1, and room for all words,
+                a model would never see an unknown one.
 
         Raises:
             ValueError: there is no room for a word, or no word is frequent enough.
@@ -92,20 +92,20 @@ class WordVocabulary:
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> "WordVocabulary":
-        """Reads a file of a word a line.
+        """Reads a file of one word per line.
 
         Raises:
             FileNotFoundError: there is no such file.
-            ValueError: it is not UTF-8 or no such vocabulary; the message says the line.
+            ValueError: it is not UTF-8 or not such a vocabulary; the message names the line.
         """
         return cls(list(read_lines(Path(path))), source=os.fspath(path))
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Writes a file of a word a line, whole or not at all.
+        """Writes a file of one word per line, whole or not at all.
 
         Raises:
-            FileExistsError: there is such a file.
-            FileNotFoundError: there is no folder for it.
+            FileExistsError: the file exists.
+            FileNotFoundError: its folder does not.
         """
         vocabulary_files.write(self.words, Path(path))
 
@@ -113,6 +113,6 @@ class WordVocabulary:
         return len(self.words)
 
     def ids(self, words: Iterable[str]) -> np.ndarray:
-        """The ids of words of a text: int32 (words,)."""
+        """The ids of the words of a text: int32 (words,)."""
         spelled = (UNKNOWN if word in MARKS else word for word in words)
         return np.array([self._ids.get(word, UNKNOWN_ID) for word in spelled], np.int32)

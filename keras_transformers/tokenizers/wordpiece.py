@@ -1,4 +1,4 @@
-"""WordPiece, BERT's way from text to tokens, the same in Python, in tf.data and in a SavedModel."""
+"""WordPiece, BERT's tokenization, the same in Python, in tf.data and in a SavedModel."""
 
 import os
 from collections.abc import Sequence
@@ -29,29 +29,29 @@ VOCABULARY_FILE = "vocab.txt"
 class WordPieceTokenizer(tf.Module):
     r"""Words to word pieces, longest first from the left (Devlin et al. 2018, arXiv:1810.04805).
 
-    Token ids equal those of Hugging Face's BertTokenizer, special tokens in the text split
-    (`split_special_tokens=True`), for every text but what `bert_characters` tells of combining
-    characters. All methods but `train` run in the graph, by tensorflow_text's FastBertTokenizer
-    (Song et al. 2020, arXiv:2012.15524) with tables of our own.
+    Token ids equal those of Hugging Face's BertTokenizer with `split_special_tokens=True`, for all
+    texts except the combining characters that `bert_characters` describes. All methods except
+    `train` run in the graph, by tensorflow_text's FastBertTokenizer (Song et al. 2020,
+    arXiv:2012.15524) with our tables.
 
-    What becomes of odd text:
-      - Spaces, tabs, line ends and other white space end a word, and leave no token.
-      - Control characters, zero-width ones, soft hyphens, private use characters and U+FFFD go;
-        so do NUL and all bytes that are not UTF-8: b"a\xffb" is "ab".
-      - Each punctuation mark, and each Chinese character, is a word of its own.
+    Unusual text:
+      - Spaces, tabs, line ends and other white space end a word, and have no tokens.
+      - Control characters, zero-width ones, soft hyphens, private use characters and U+FFFD are
+        dropped, as are NUL and all bytes that are not UTF-8: b"a\xffb" is "ab".
+      - Each punctuation mark and each Chinese character is a word.
       - A word with a character unknown to the vocabulary, or of more than 100 characters, is one
         unknown token.
-      - The names of special tokens in a text, such as "[SEP]", are text like any other.
-      - An empty text, or one of spaces only, has no tokens.
+      - The names of special tokens in a text, such as "[SEP]", are ordinary text.
+      - A text that is empty or only white space has no tokens.
 
     Args:
-        vocabulary: file of one token a line, or the tokens, in the order of their ids; "##" begins
-            those that continue a word. [PAD] [UNK] [CLS] [SEP] [MASK] must be there.
+        vocabulary: a file with one token per line, or the tokens, in the order of their ids; tokens
+            that continue a word start with "##". [PAD] [UNK] [CLS] [SEP] [MASK] must be included.
         lowercase: map to lower case and strip accents, as the uncased models do.
         name: of the module.
 
     Attributes:
-        vocabulary_size: number of tokens.
+        vocabulary_size: the number of tokens.
         lowercase: as given.
         pad_token_id: of [PAD].
         unknown_token_id: of [UNK].
@@ -62,8 +62,8 @@ class WordPieceTokenizer(tf.Module):
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: the file is not UTF-8, a token is empty or repeated (file and line are named),
-            or a special token is missing.
+        ValueError: the file is not UTF-8, a token is empty or repeated (the message names file and
+            line), or a special token is missing.
 
     Example:
         >>> tokenizer = WordPieceTokenizer(
@@ -95,8 +95,8 @@ class WordPieceTokenizer(tf.Module):
         self.sep_token_id = ids[vocabularies.SEP]
         self.mask_token = vocabularies.MASK
         self.mask_token_id = ids[vocabularies.MASK]
-        with tf.device("CPU:0"):  # where strings are, and so the ops that read these tables
-            # A tensor, for tf.Module would search a list for variables, again and again.
+        with tf.device("CPU:0"):  # where strings live, and the ops that read these tables
+            # A tensor, because tf.Module would search a list for variables again and again.
             self._tokens = tf.constant(tokens)
             table = bert_characters.normalizer_model(lowercase=lowercase)
             self._normalizer = tensorflow_text.FastBertNormalizer(
@@ -128,14 +128,14 @@ class WordPieceTokenizer(tf.Module):
         The same lines give the same file.
 
         Args:
-            files: UTF-8 text; a name that ends in `.gz` is unpacked. Read twice.
-            path: the vocabulary to write, by custom `vocab.txt`: [PAD] [UNK] [CLS] [SEP] [MASK],
+            files: UTF-8 text, unpacked if the name ends in `.gz`. They are read twice.
+            path: the vocabulary to write, usually `vocab.txt`: [PAD] [UNK] [CLS] [SEP] [MASK],
                 the single characters, then the word pieces as they were learned.
-            vocabulary_size: number of tokens; fewer where the text has not so many pieces.
+            vocabulary_size: the number of tokens; fewer if the text has fewer pieces.
             lowercase: as for the tokenizer.
-            min_frequency: of two pieces side by side, to become one.
-            max_characters: different ones that get tokens, the most frequent; words with others
-                are unknown. Raise it for Chinese or Japanese text.
+            min_frequency: how often two adjacent pieces must occur to be merged.
+            max_characters: the number of most frequent characters that get tokens; words with
+                others are unknown. Raise it for Chinese or Japanese text.
 
         Returns:
             The tokenizer of the new file.
@@ -143,8 +143,8 @@ class WordPieceTokenizer(tf.Module):
         Raises:
             FileExistsError: `path` exists.
             FileNotFoundError: one of the files does not, or the folder of `path`.
-            ValueError: the text is empty, not UTF-8 (file and line are named), or has too many
-                different characters for `vocabulary_size`.
+            ValueError: the text is empty, not UTF-8 (the message names file and line), or has too
+                many different characters for `vocabulary_size`.
         """
         check_new(path)
         tokens = vocabularies.learn(
@@ -167,8 +167,8 @@ class WordPieceTokenizer(tf.Module):
     ) -> dict[str, tf.Tensor]:
         """Texts, or pairs of texts, to the inputs of an encoder.
 
-        [CLS] text [SEP], or [CLS] text [SEP] text_b [SEP]. What is too long loses its end, of a
-        pair the longer text first (`packing.trim_longest_first`); `lengths` tells how many are.
+        [CLS] text [SEP], or [CLS] text [SEP] text_b [SEP]. Texts that are too long lose their end,
+        the longer text of a pair first (`packing.trim_longest_first`); `lengths` helps count them.
 
         Args:
             text: strings (batch,).
@@ -180,9 +180,9 @@ class WordPieceTokenizer(tf.Module):
             token_ids and segment_ids int32, padding_mask bool, each (batch, length).
 
         Raises:
-            ValueError: `max_sequence_length` does not hold [CLS] and [SEP]; texts are not of shape
-                (batch,).
-            tf.errors.InvalidArgumentError: as many `text` as `text_b` are expected.
+            ValueError: `max_sequence_length` has no room for [CLS] and [SEP], or texts are not of
+                shape (batch,).
+            tf.errors.InvalidArgumentError: the numbers of `text` and `text_b` differ.
         """
         return self.pack(
             self._segments(text, text_b),
@@ -230,9 +230,9 @@ class WordPieceTokenizer(tf.Module):
         return sum(map(len, self.special_tokens(num_segments)))
 
     def lengths(self, text: Any, text_b: Any = None) -> tf.Tensor:
-        """Lengths of texts, or pairs, before anything is trimmed or padded.
+        """The lengths of texts, or pairs, before trimming and padding.
 
-        `lengths(text) > max_sequence_length` are the ones that calling the tokenizer trims.
+        Calling the tokenizer trims those with `lengths(text) > max_sequence_length`.
 
         Args:
             text: strings (batch,).
@@ -261,14 +261,14 @@ class WordPieceTokenizer(tf.Module):
     def tokenize_with_offsets(
         self, text: Any
     ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
-        """Texts to token ids, and to where each token stands in the text as it was given.
+        """Texts to token ids and to the place of each token in the original text.
 
-        The ids are those of `tokenize`. The bytes from start to end of the UTF-8 text are what the
-        token was made of: whole characters, with their accents. What is deleted (accents,
-        zero-width and control characters, bytes that are not UTF-8) belongs to the character
-        before it, at the start of a text to nothing; white space belongs to nothing. Where one
-        character becomes several tokens (Hangul, with `lowercase`), each has the span of the whole
-        character. `offsets.to_characters` turns bytes into characters.
+        The ids are those of `tokenize`. A token's span is the bytes of the characters that it comes
+        from, with their accents. Deleted characters (accents, zero-width and control characters,
+        bytes that are not UTF-8) belong to the character before them, or at the start of a text to
+        no token; white space belongs to no token. If one character becomes several tokens (Hangul,
+        with `lowercase`), each has the span of the whole character. `offsets.to_characters` turns
+        bytes into characters.
 
         Args:
             text: strings (batch,).
@@ -278,7 +278,7 @@ class WordPieceTokenizer(tf.Module):
         """
         text = texts_of(text)
         normal, origins = self._normalizer.normalize_with_offsets(text)
-        # Long words are taken apart from the text around them: text, word, text, word, text. The
+        # Long words are separated from the text around them: text, word, text, word, text. The
         # separator is a character that the normalizer deletes.
         separated = tf.strings.regex_replace(normal, f"({_LONG_WORD})", "\x01\\1\x01")
         parts = tf.strings.split(separated, "\x01")  # (batch, parts)
@@ -290,18 +290,18 @@ class WordPieceTokenizer(tf.Module):
         )  # each (all parts, None)
         part = ids.value_rowids()  # (all tokens,)
         ends = tf.where(tf.gather(is_long_word, part), tf.gather(lengths, part), ends.values)
-        # `origins` has an entry for each normalized byte, and one for the end of each text.
+        # `origins` has one entry per normalized byte, and one for the end of each text.
         first = tf.gather(tf.cumsum(lengths, exclusive=True) + parts.value_rowids(), part)
         starts, ends = offsets.origins_of_spans(text, origins, first + starts.values, first + ends)
         ids = parts.with_values(ids).merge_dims(1, 2)
         return ids, ids.with_values(starts), ids.with_values(ends)
 
     def detokenize(self, token_ids: Any) -> tf.Tensor:
-        """Token ids to texts, for a reader's eye: what tokenizing lost stays lost.
+        """Token ids to readable texts; what tokenizing lost stays lost.
 
-        That is white space, with `lowercase` case and accents, and all that was deleted. Pieces of
-        words are joined; words and punctuation marks have spaces between them. [PAD], [CLS] and
-        [SEP] leave no trace; unknown words stay "[UNK]".
+        That is white space, all deleted characters and, with `lowercase`, case and accents. Pieces
+        of words are joined; words and punctuation marks are separated by spaces. [PAD], [CLS] and
+        [SEP] are left out; unknown words become "[UNK]".
 
         Args:
             token_ids: int32 (batch, length), ragged or padded.
@@ -310,7 +310,7 @@ class WordPieceTokenizer(tf.Module):
             Strings (batch,).
 
         Raises:
-            tf.errors.InvalidArgumentError: an id is not in the vocabulary.
+            tf.errors.InvalidArgumentError: an id is outside the vocabulary.
         """
         if not isinstance(token_ids, tf.RaggedTensor):
             token_ids = tf.RaggedTensor.from_tensor(token_ids)

@@ -1,8 +1,8 @@
-"""One update for a whole batch, however it is cut: into parts, into shares of replicas, or both.
+"""One update per batch, however the batch is divided: into parts, among replicas, or both.
 
-Keras averages a loss over what a replica sees at once, and averages these means again. Here what
-is summed is divided by the weights of the whole batch, those of all parts and all replicas, so that
-a token counts the same wherever it went. `distributed.prepare` puts these steps into a model.
+Keras averages a loss over what a replica sees at once and then averages these means. Here sums are
+divided by the weights of the whole batch, over all parts and all replicas, so that every token
+counts the same. `distributed.prepare` puts these steps into a model.
 """
 
 import dataclasses
@@ -16,13 +16,13 @@ from keras_transformers.private_api import compile_loss
 
 @dataclasses.dataclass(frozen=True)
 class _Batch:
-    """A replica's share of a batch, and what it takes to weigh it against the others.
+    """A replica's share of a batch, and what weighs it against the other shares.
 
     Attributes:
         data: inputs, targets, sample weights: trees of tensors, rows first; None for no weights.
-        rows: how many; an int where that is known before the data come.
-        all_rows: float32, those of all replicas.
-        totals: for each loss that divides by weights their sum over all replicas, float32.
+        rows: their number; an int if it is known before the data come.
+        all_rows: float32, the number of rows on all replicas.
+        totals: for each loss that divides by weights, their sum over all replicas, float32.
     """
 
     data: tuple[Any, Any, Any]
@@ -34,18 +34,18 @@ class _Batch:
 class WholeBatchSteps:
     """What a replica does with its share of a batch, in training and in evaluation.
 
-    The losses in the logs, the metrics and the number of updates are those of the whole batch; only
-    dropout draws other masks. Losses see outputs and weights as they are: masks that Keras carries
-    from layer to layer count nothing. A share without rows is left alone.
+    Logged losses, metrics and the number of updates are those of the whole batch; only dropout
+    draws different masks. Losses see outputs and weights as they are: masks that Keras passes from
+    layer to layer have no effect. A share without rows is skipped.
 
     Args:
         model: compiled, with `loss` a dict from outputs to `keras.losses.Loss` objects that
             average: by `sample_weight` ("mean_with_sample_weight") or over all values
             ("sum_over_batch_size", Keras' default).
-        num_parts: how many the share is cut into in training; the last one may be smaller.
+        num_parts: into how many parts a share is divided in training; the last may be smaller.
 
     Raises:
-        ValueError: losses that are no such dict.
+        ValueError: the losses are not such a dict.
     """
 
     def __init__(self, model: Any, num_parts: int) -> None:
@@ -54,13 +54,13 @@ class WholeBatchSteps:
         self.losses = _Losses(model)
 
     def train(self, data: Any) -> None:
-        """Updates the weights, and the metrics of this replica."""
+        """Updates the weights and this replica's metrics."""
         import tensorflow as tf
 
         model = self.model
         batch = self._batch(data)
         variables = model.trainable_variables
-        reached = [False] * len(variables)  # by a gradient; Keras leaves the others alone
+        reached = [False] * len(variables)  # by a gradient; Keras skips the others
 
         def add_part(part: _Batch, gradients: list[Any], values: list[Any]) -> tuple[Any, Any]:
             with tf.GradientTape() as tape:
@@ -84,7 +84,7 @@ class WholeBatchSteps:
         self._log(batch, values)
 
     def test(self, data: Any) -> None:
-        """Updates the metrics of this replica."""
+        """Updates this replica's metrics."""
         batch = self._batch(data)
 
         def add_part(part: _Batch, none: list[Any], values: list[Any]) -> tuple[Any, Any]:
@@ -114,19 +114,19 @@ class WholeBatchSteps:
     def _in_parts(
         self, batch: _Batch, num_parts: int, add: Callable[..., Any], start: list[Any]
     ) -> tuple[list[Any], list[Any]]:
-        """Calls `add` for each part, with what it returned for the one before."""
+        """Calls `add` for each part, with what it returned for the previous one."""
         import tensorflow as tf
 
         values = [tf.zeros(())] * (1 + len(self.losses.names))
         is_static = isinstance(batch.rows, int)
         if is_static and num_parts == 1 and batch.rows:
             return add(batch, start, values)
-        # A whole number of parts of known size is what XLA can compile.
+        # XLA can only compile parts of one known size.
         is_even = is_static and batch.rows and batch.rows % num_parts == 0
         if self.model.jit_compile and not is_even:
             raise ValueError(
-                f"jit_compile=True takes batches of a fixed number of rows, a multiple of "
-                f"{num_parts} on each replica: found {batch.rows if is_static else 'any number'}; "
+                f"jit_compile=True needs a fixed number of rows per batch, a multiple of "
+                f"{num_parts} on each replica; found {batch.rows if is_static else 'any number'}: "
                 "drop the last batch, or compile with jit_compile=False"
             )
         size = -(-batch.rows // num_parts)
@@ -142,18 +142,18 @@ class WholeBatchSteps:
             lambda first, *_: first < batch.rows,
             add_part,
             (tf.constant(0), start, values),
-            parallel_iterations=1,  # or several parts would be in memory at once
+            parallel_iterations=1,  # otherwise several parts are in memory at once
         )
         return found[0], found[1]
 
     def _losses_of(self, part: _Batch, outputs: Any) -> list[Any]:
-        """What a part adds to the loss of the whole batch, and to each output's."""
+        """What a part adds to the loss of the whole batch, and to the loss of each output."""
         import tensorflow as tf
 
         _, targets, weights = part.data
         share = tf.cast(part.rows, tf.float32) / part.all_rows
         found = self.losses(targets, outputs, weights, part.totals, share)
-        # The layers' own losses, regularization for one.
+        # The losses that layers add, such as regularization.
         own = [share * tf.cast(loss, tf.float32) for loss in self.model.losses]
         return [tf.add_n([*self.losses.weighted(found), *own]), *found]
 
@@ -162,14 +162,14 @@ class WholeBatchSteps:
         self.model.compute_metrics(inputs, targets, outputs, weights)
 
     def _log(self, batch: _Batch, values: list[Any]) -> None:
-        """Adds to the means that Keras shows what this replica has of the batch's losses.
+        """Adds this replica's part of the batch's losses to the means that Keras shows.
 
-        As in Keras the batch counts by its rows in the loss, and as one in those of single outputs.
+        As in Keras, a batch counts by its rows in the total loss, and once in those of outputs.
         """
         import tensorflow as tf
 
         rows = tf.cast(batch.rows, tf.float32)
-        # Keras' own, which it resets; of single losses there are some where there are several.
+        # Keras' own, which it resets; it has losses of outputs only if there are several.
         means = {metric.name: metric for metric in self.model.metrics}
         for name, value in zip(["loss", *self.losses.names], values, strict=True):
             if name in means:
@@ -192,18 +192,21 @@ class _Losses:
             )
         for name, loss in by_output.items():
             if loss.reduction not in ("mean_with_sample_weight", "sum_over_batch_size"):
-                raise ValueError(f"the loss of {name!r} is no mean: reduction={loss.reduction!r}")
+                raise ValueError(
+                    f"the loss of {name!r} has reduction={loss.reduction!r}: take one that "
+                    "averages, such as 'mean_with_sample_weight'"
+                )
         factors = (model.get_compile_config() or {}).get("loss_weights") or {}
         self.losses: dict[str, Any] = dict(by_output)
         self.factors = {name: float(factors.get(name, 1.0)) for name in by_output}
         self.names = [f"{name}_loss" for name in by_output]
 
     def weighted(self, values: list[Any]) -> list[Any]:
-        """The losses, each times its `loss_weights`."""
+        """The losses, each times its factor in `loss_weights`."""
         return [self.factors[n] * value for n, value in zip(self.losses, values, strict=True)]
 
     def totals(self, weights: Any) -> dict[str, Any]:
-        """The weights of these rows, summed, for each loss that divides by them."""
+        """The sum of these rows' weights, for each loss that divides by it."""
         return {
             name: keras.ops.sum(keras.ops.cast(_of(weights, name), "float32"))
             for name, loss in self.losses.items()
@@ -213,14 +216,14 @@ class _Losses:
     def __call__(
         self, targets: Any, outputs: Any, weights: Any, totals: Mapping[str, Any], share: Any
     ) -> list[Any]:
-        """What a part of the batch, a share of its rows, adds to each loss."""
+        """What a part with this share of the batch's rows adds to each loss."""
         found = []
         for name, loss in self.losses.items():
             values = keras.ops.cast(loss.call(targets[name], outputs[name]), "float32")
             weight = _of(weights, name)
             if weight is not None:
                 values = values * _expand(keras.ops.cast(weight, "float32"), len(values.shape))
-            if name in totals:  # 0 where nothing weighs anything
+            if name in totals:  # 0 if all weights are 0
                 mean = keras.ops.divide_no_nan(keras.ops.sum(values), totals[name])
             else:
                 mean = keras.ops.mean(values) * share
@@ -233,12 +236,12 @@ def _of(weights: Any, name: str) -> Any:
 
 
 def _expand(weight: Any, rank: int) -> Any:
-    """Axes of 1 behind the weight's own."""
+    """Appends axes of size 1 up to `rank`."""
     return keras.ops.reshape(weight, (*keras.ops.shape(weight), *[1] * (rank - len(weight.shape))))
 
 
 def _slice(tensor: Any, first: Any, rows: Any) -> Any:
-    """Some rows; their number is static where `rows` is an int."""
+    """`rows` rows from `first`; their number is static if `rows` is an int."""
     import tensorflow as tf
 
     others = [-1 if size is None else size for size in tensor.shape[1:]]
@@ -246,7 +249,7 @@ def _slice(tensor: Any, first: Any, rows: Any) -> Any:
 
 
 def _sum_over_replicas(tensors: list[Any]) -> list[Any]:
-    """Each tensor summed over all replicas, which get the same sums."""
+    """Sums each tensor over all replicas, which all get the sums."""
     import tensorflow as tf
 
     context = tf.distribute.get_replica_context()

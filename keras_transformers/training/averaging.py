@@ -3,9 +3,9 @@
 Averaging the weights of the last few checkpoints (Vaswani et al. 2017, section 6.1: 5 for the base
 model, 20 for the big one, ten minutes apart) gives most of what an ensemble of them would.
 
-An exponential moving average is the other way to it, and Keras has it: compile with
-`optimizers.adam(..., ema=0.999)` and pass `fit` the callback `SwapAverageWeights()`, in front of
-any that evaluates or saves.
+The alternative is an exponential moving average, which Keras offers: compile with
+`optimizers.adam(..., ema=0.999)` and pass `fit` the callback `SwapAverageWeights()`, before any
+that evaluates or saves.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ _SUFFIXES = (".weights.h5", ".keras")
 
 
 class CheckpointAveraging(keras.callbacks.Callback):
-    """Keeps the last few weights of a run in memory and can put their average into the model.
+    """Keeps the weights of the last few checkpoints in memory and can apply their average.
 
         averaging = CheckpointAveraging(num_checkpoints=5)
         model.fit(..., callbacks=[averaging])
@@ -42,14 +42,14 @@ class CheckpointAveraging(keras.callbacks.Callback):
 
     Callbacks after it may evaluate under `averaged_weights()` at the end of an epoch.
 
-    Weights of floating point are averaged, in float64; others keep their newest value. The memory
-    is `num_checkpoints` times that of the weights: where this is too much, let
+    Floating-point weights are averaged in float64; others keep their newest value. This takes
+    `num_checkpoints` times the memory of the weights: if that is too much, let
     `keras.callbacks.ModelCheckpoint` write files and use `average_checkpoints`. To survive a stop,
     pass this callback to `runs.resume.Resume`.
 
     Args:
-        num_checkpoints: how many to keep; older ones are forgotten.
-        frequency: "epoch", or every so many batches.
+        num_checkpoints: how many to keep; older ones are dropped.
+        frequency: "epoch", or the number of batches between checkpoints.
 
     Raises:
         ValueError: `num_checkpoints` or a numeric `frequency` is below 1.
@@ -69,11 +69,11 @@ class CheckpointAveraging(keras.callbacks.Callback):
         self._num_batches = 0
 
     def __len__(self) -> int:
-        """How many checkpoints are kept now."""
+        """The number of checkpoints kept so far."""
         return len(self._checkpoints)
 
     def state(self) -> list[np.ndarray]:
-        """What is kept, for `resume.Resume`."""
+        """The checkpoints, for `runs.resume.Resume`."""
         counts = np.array([self._num_batches, len(self._checkpoints)])
         return [counts, *(array for weights in self._checkpoints for array in weights)]
 
@@ -87,19 +87,19 @@ class CheckpointAveraging(keras.callbacks.Callback):
             self._checkpoints += [weights[i : i + size] for i in range(0, len(weights), size)]
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        """Counts the batch; keeps the weights when it is time."""
+        """Counts the batch and keeps the weights if they are due."""
         self._num_batches += 1
         if self.frequency != "epoch" and self._num_batches % self.frequency == 0:
             self._checkpoints.append(self.model.get_weights())
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        """Keeps the weights when that is done by epoch."""
+        """Keeps the weights if they are due every epoch."""
         if self.frequency == "epoch":
             self._checkpoints.append(self.model.get_weights())
 
     @contextlib.contextmanager
     def averaged_weights(self) -> Iterator[None]:
-        """The model has the average inside the `with` block, its own weights again after it.
+        """Gives the model the average inside a `with` block, and its own weights back after it.
 
         Raises:
             ValueError: no checkpoint has been kept yet.
@@ -112,7 +112,7 @@ class CheckpointAveraging(keras.callbacks.Callback):
             self.model.set_weights(own)
 
     def apply(self) -> None:
-        """Puts the average into the model for good; the optimizer's state stays what it is.
+        """Gives the model the average for good; the optimizer's state does not change.
 
         Raises:
             ValueError: no checkpoint has been kept yet.
@@ -120,8 +120,8 @@ class CheckpointAveraging(keras.callbacks.Callback):
         if not self._checkpoints:
             each = "epoch" if self.frequency == "epoch" else f"{self.frequency} batches"
             raise ValueError(
-                f"no checkpoint to average after {self._num_batches} batches: one is kept each "
-                f"{each}; train longer or lower the frequency"
+                f"no checkpoint to average after {self._num_batches} batches: one is kept per "
+                f"{each}; train longer, or keep them more often"
             )
         self.model.set_weights([_mean(values) for values in zip(*self._checkpoints, strict=True)])
 
@@ -149,19 +149,19 @@ class CheckpointAveraging(keras.callbacks.Callback):
 
 
 class SwapAverageWeights(keras.callbacks.SwapEMAWeights):
-    """Keras' SwapEMAWeights for each epoch's end, that a resumed run can tell where it stood.
+    """Keras' SwapEMAWeights, at the end of each epoch, for runs that can be resumed.
 
-    Between epochs the model has the averages, and the optimizer keeps the weights that train: a run
-    that goes on from there must change them back first, or it trains the averages. Where training
-    is stopped before its last epoch, Keras puts the weights that train back when `fit` returns:
-    take those that a `SaveWeights` behind this callback wrote.
+    Between epochs the model has the averages and the optimizer keeps the training weights: a
+    resumed run must swap them back first, or it would train the averages. If training stops before
+    its last epoch, Keras restores the training weights when `fit` returns: take those that a
+    `SaveWeights` after this callback wrote.
     """
 
     def __init__(self) -> None:
         super().__init__(swap_on_epoch=True)
 
     def state(self) -> list[np.ndarray]:
-        """Which of the two the model has, for `resume.Resume`."""
+        """Whether the model has the averages, for `runs.resume.Resume`."""
         return [np.array(has_averages(self))]
 
     def load_state(self, arrays: Sequence[np.ndarray]) -> None:
@@ -172,14 +172,14 @@ class SwapAverageWeights(keras.callbacks.SwapEMAWeights):
 def average_checkpoints(
     paths: Sequence[str | os.PathLike[str]], output: str | os.PathLike[str]
 ) -> Path:
-    """Averages files that Keras wrote, `.weights.h5` or `.keras`, into one of the same kind.
+    """Averages `.weights.h5` or `.keras` files that Keras wrote into one of the same kind.
 
-    Weights of floating point are averaged, in float64. All else (configuration, integers, the
-    optimizer's state) is that of the last file. The output appears whole or not at all.
+    Floating-point weights are averaged in float64. All else (configuration, integers, the
+    optimizer's state) comes from the last file. The output appears whole or not at all.
 
     Args:
         paths: checkpoints of one model, the newest last.
-        output: the file to write; its name ends as theirs do.
+        output: the file to write, with the same suffix.
 
     Returns:
         The path of the output.
@@ -187,8 +187,9 @@ def average_checkpoints(
     Raises:
         FileExistsError: the output exists.
         FileNotFoundError: a checkpoint does not.
-        ValueError: no paths; files of different kinds, or that are no Keras checkpoints; weights
-            that are not in all of them, or differ in shape, or are not finite: all are named.
+        ValueError: there are no paths, a file is no Keras checkpoint, their kinds differ, or a
+            weight is missing from one of them, differs in shape or is not finite. The message names
+            all of these.
     """
     files = [Path(path) for path in paths]
     output = Path(output)
@@ -207,7 +208,7 @@ def average_checkpoints(
 
 
 def _mean(values: Sequence[np.ndarray]) -> np.ndarray:
-    """The mean of arrays of floating point, in their type; of others the last."""
+    """The mean of floating-point arrays, in their type; the last of other arrays."""
     last = values[-1]
     if not keras.backend.is_float_dtype(last.dtype.name):
         return last
@@ -219,7 +220,7 @@ def _mean(values: Sequence[np.ndarray]) -> np.ndarray:
 
 def _check_files(files: Sequence[Path], output: Path) -> None:
     if not files:
-        raise ValueError("no checkpoints to average: give the paths of one or more")
+        raise ValueError("no checkpoints to average: give at least one path")
     for file in files:
         if not file.is_file():
             raise FileNotFoundError(f"{file}: no such checkpoint; check the path")
@@ -247,7 +248,7 @@ def _open(file: Path) -> h5py.File:
 
 
 def _h5_bytes(file: Path) -> bytes:
-    """The HDF5 file that holds the weights of a checkpoint."""
+    """The HDF5 file with the weights of a checkpoint."""
     if _suffix(file) == ".weights.h5":
         return file.read_bytes()
     with zipfile.ZipFile(file) as archive:
@@ -255,7 +256,7 @@ def _h5_bytes(file: Path) -> bytes:
 
 
 def _common_weights(checkpoints: dict[Path, h5py.File]) -> list[str]:
-    """The names of the averaged weights, such as "layers/dense/vars/0", once all files agree."""
+    """The names of the weights, such as "layers/dense/vars/0", which all files must share."""
     (first, expected), *others = ((file, _shapes(h5)) for file, h5 in checkpoints.items())
     for file, shapes in others:
         differences = [
@@ -270,12 +271,12 @@ def _common_weights(checkpoints: dict[Path, h5py.File]) -> list[str]:
                 "checkpoints of one run"
             )
     if not expected:
-        raise ValueError(f"{first}: holds no weights")
+        raise ValueError(f"{first}: contains no weights")
     return list(expected)
 
 
 def _shapes(h5: h5py.File) -> dict[str, tuple[int, ...]]:
-    """Name -> shape of the model's weights; the optimizer's variables are none."""
+    """Name -> shape of the model's weights, without the optimizer's variables."""
     shapes = {}
 
     def visit(name: str, item: Any) -> None:
@@ -287,24 +288,25 @@ def _shapes(h5: h5py.File) -> dict[str, tuple[int, ...]]:
 
 
 def _layer(dataset: h5py.Dataset) -> str:
-    """Keras numbers the layers of a class in a file; their own names stand in an attribute."""
+    """The layer's name, an attribute in the file: Keras numbers layers by class in paths."""
     return f"layer {dataset.parent.attrs.get('name')!r}"
 
 
 def _read(file: Path, dataset: h5py.Dataset) -> np.ndarray:
-    """An array as it was saved; Keras writes bfloat16 as two bytes and says so in an attribute."""
+    """An array as it was saved: Keras writes bfloat16 as two bytes and notes so in an attribute."""
     array = np.asarray(dataset[...])
     if dataset.attrs.get("dtype") == "bfloat16":
         array = array.view(ml_dtypes.bfloat16)
     if not np.all(np.isfinite(array)):
         raise ValueError(
-            f"{file}: {dataset.name} ({_layer(dataset)}) holds NaN or infinity; leave this file out"
+            f"{file}: {dataset.name} ({_layer(dataset)}) contains NaN or infinity: leave out this "
+            "file"
         )
     return array
 
 
 def _write(path: Path, weights: bytes, *, like: Path) -> None:
-    """Writes a checkpoint with other weights than those of `like`."""
+    """Writes a checkpoint like another one, with these weights."""
     if _suffix(like) == ".weights.h5":
         path.write_bytes(weights)
         return

@@ -1,21 +1,22 @@
-"""`model.fit` under tf.distribute: what stock Keras 3 gets wrong there, mended for one model.
+"""`model.fit` under tf.distribute: corrects, for one model, what Keras 3 gets wrong there.
 
-On one replica without accumulation a model stays as Keras made it. Otherwise `prepare` replaces
-methods of that model, and of no other:
+A model on one replica, without accumulation, stays as Keras made it. Otherwise `prepare` replaces
+methods of this one model:
 
-- The losses, gradients and metrics are those of the whole batch (`accumulation`): Keras averages
-  the means of replicas, and cannot accumulate gradients under a strategy (keras#20582).
-- Gradients are summed over replicas before the optimizer sees them. Keras clips them before
-  (tensorflow#33929), and asks one replica alone whether fp16 overflowed (keras#18666).
-- The figures in the logs are read across replicas, from their sums and counts. Keras averages the
-  replicas' own figures, NaN where a replica had nothing to count; under several workers it fails
-  to (keras#20585).
-- What it takes to build metrics is read off the kind of the data, not from a first batch, which
-  Keras reduces over replicas in a way that fails (keras#20585).
-- Dropout draws other masks on each replica; Keras gives all the same seed (keras#20611).
-- `predict_on_batch` answers once for each row; Keras answers once for each row and replica.
+- Losses, gradients and metrics are those of the whole batch (`accumulation`). Keras averages the
+  means of the replicas, and cannot accumulate gradients under a strategy (keras#20582).
+- Gradients are summed over the replicas before the optimizer sees them. Keras clips them first
+  (tensorflow#33929), and checks only one replica for fp16 overflow (keras#18666).
+- Logged figures are computed across replicas, from sums and counts. Keras averages the figures of
+  the replicas, NaN if one of them had nothing to count, and fails under several workers
+  (keras#20585).
+- Metrics are built from the data's element spec, not from a first batch, which Keras reduces over
+  the replicas in a way that fails (keras#20585).
+- Dropout draws different masks on each replica; Keras gives all of them the same seed
+  (keras#20611).
+- `predict_on_batch` returns each row once; Keras returns each row once per replica.
 
-tests/training/test_distributed.py fails when one of these is mended upstream.
+tests/training/test_distributed.py fails as soon as one of these is fixed upstream.
 """
 
 import functools
@@ -36,10 +37,10 @@ from keras_transformers.training.accumulation import WholeBatchSteps
 
 
 def prepare(model: keras.Model, *, accumulate: int = 1) -> None:
-    """Makes `fit` and `evaluate` right under the strategy that the model was built in.
+    """Makes `fit` and `evaluate` correct under the strategy that the model was built in.
 
-    Call it after `compile`, and again after another one. The batch size is that of all replicas
-    together: each takes its share, of which some may have one row more or none at all.
+    Call it after each `compile`. The batch size is that of all replicas together. Each takes its
+    share; some shares may have one row more, or none.
 
         with strategy.scope():
             model = ...
@@ -50,26 +51,27 @@ def prepare(model: keras.Model, *, accumulate: int = 1) -> None:
     Args:
         model: compiled, with `loss` a dict from outputs to `keras.losses.Loss` objects that average
             (see `accumulation.WholeBatchSteps`).
-        accumulate: how many parts a replica takes its share in, one after the other, for one
-            update: that of the whole batch, token by token. (Keras' `gradient_accumulation_steps`
-            gives each part the same weight, and counts parts as updates.)
+        accumulate: into how many parts a replica divides its share. It takes them one after the
+            other, for one update by the whole batch, in which all tokens count the same. (Keras'
+            `gradient_accumulation_steps` gives each part the same weight, and counts each as an
+            update.)
 
     Raises:
-        ValueError: fewer parts than 1, losses that are no such dict, several steps an execution
-            under a strategy, or another backend than TensorFlow.
+        ValueError: `accumulate` is below 1, the losses are not such a dict, `steps_per_execution`
+            is above 1 under a strategy, or the backend is not TensorFlow.
     """
     if accumulate < 1:
-        raise ValueError(f"accumulate={accumulate}: a batch is taken in 1 part or more")
+        raise ValueError(f"accumulate={accumulate}: must be 1 or more parts per batch")
     is_tensorflow = keras.backend.backend() == "tensorflow"
     in_strategy = is_tensorflow and own_strategy(model) is not None
     if accumulate == 1 and not in_strategy:
         return
     if not is_tensorflow:
         raise ValueError(
-            "gradients are accumulated on TensorFlow only: set KERAS_BACKEND=tensorflow"
+            "gradients are accumulated only on TensorFlow: set KERAS_BACKEND=tensorflow"
         )
     steps = WholeBatchSteps(model, accumulate)
-    model.train_function = model.test_function = None  # those that an earlier `fit` made
+    model.train_function = model.test_function = None  # made by an earlier `fit`
     if not in_strategy:
         model.train_step = functools.partial(_train_step, model, steps)
         return
@@ -82,19 +84,19 @@ def prepare(model: keras.Model, *, accumulate: int = 1) -> None:
     model.make_test_function = functools.partial(_make_function, model, "test_function", steps.test)
     model.predict_on_batch = functools.partial(_predict_on_batch, _forward(model))
     set_symbolic_build(model, functools.partial(_build, model))
-    # They have been summed already; one that scales the loss has another inside.
+    # They are summed already. An optimizer that scales the loss contains another one.
     optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)
     skip_gradient_sum(optimizer)
 
 
 def _train_step(model: Any, steps: WholeBatchSteps, data: Any) -> dict[str, Any]:
-    """What replaces Keras' `train_step` on one replica."""
+    """Replaces Keras' `train_step` on one replica."""
     steps.train(data)
     return model.get_metrics_result()
 
 
 def _train_on_replica(steps: WholeBatchSteps, generators: list[Any], data: Any) -> None:
-    """The same on one replica of several."""
+    """The training step on one of several replicas."""
     _reseed(generators, steps.model.optimizer.iterations)
     steps.train(data)
 
@@ -102,7 +104,7 @@ def _train_on_replica(steps: WholeBatchSteps, generators: list[Any], data: Any) 
 def _make_function(
     model: Any, attribute: str, on_replica: Callable[[Any], None], force: bool = False
 ) -> Callable[[Any], dict[str, Any]]:
-    """What replaces `make_train_function` and `make_test_function`."""
+    """Replaces `make_train_function` and `make_test_function`."""
     import tensorflow as tf
 
     if getattr(model, attribute) is not None and not force:
@@ -130,12 +132,12 @@ def _make_function(
 
 
 def _build(model: Any, iterator: Any = None, data_batch: Any = None) -> None:
-    """What replaces `_maybe_symbolic_build`; it takes no batch away from a shuffled dataset."""
+    """Replaces `_maybe_symbolic_build`, and takes no batch away from a shuffled dataset."""
     import tensorflow as tf
 
     if iterator is not None:
         spec = iterator.data_adapter.get_tf_dataset().element_spec
-        # That of a dataset distributed already has one for each replica.
+        # A dataset that is distributed already has one spec per replica.
         data_batch = tf.nest.map_structure(replica_spec, spec)
     with model.distribute_strategy.scope():
         symbolic_build(model, data_batch)
@@ -149,7 +151,7 @@ def _forward(model: Any) -> Callable[[Any], Any]:
 
 
 def _predict_on_batch(forward: Callable[[Any], Any], x: Any) -> Any:
-    """What replaces `predict_on_batch`: on this worker's first device, without the others."""
+    """Replaces `predict_on_batch`; runs on this worker's first device alone."""
     import tensorflow as tf
 
     inputs = tf.nest.map_structure(tf.convert_to_tensor, x)
@@ -157,11 +159,11 @@ def _predict_on_batch(forward: Callable[[Any], Any], x: Any) -> Any:
 
 
 def _reseed(generators: list[Any], step: Any) -> None:
-    """Sets the counters of random numbers by the update's number and the replica's.
+    """Sets the counters of the random generators from the numbers of update and replica.
 
-    A generator's state is a seed and a counter; each replica has its own copy. The seeds stay the
-    same for all, so that a checkpoint needs but one of them: what a replica draws follows from the
-    seed, the step and the replica, however many rows it had before.
+    A generator's state is a seed and a counter, and each replica has a copy. The seed stays the
+    same on all replicas, so that a checkpoint needs only one: what a replica draws follows from the
+    seed, the step and the replica, however many rows it has had so far.
     """
     import tensorflow as tf
 

@@ -1,8 +1,8 @@
 """Cross-entropy over a vocabulary, for translation, language models and masked language models.
 
-Token ids stay ids: no array of one-hot vectors, (batch, length, vocabulary), is ever made for the
-targets. With logits of a vocabulary of thousands the loss is bound by memory, so the gradient is
-written by hand and reuses the exponentials of the forward pass.
+Token ids stay ids: the targets never become one-hot vectors (batch, length, vocabulary). With a
+vocabulary of thousands the loss is memory-bound, so its gradient is written by hand and reuses the
+exponentials of the forward pass.
 """
 
 from typing import Any
@@ -18,10 +18,10 @@ _PACKAGE = "keras_transformers"
 def token_crossentropy(targets: Any, logits: Any, *, label_smoothing: float = 0.0) -> Any:
     """Cross-entropy of each token, in nats.
 
-    With V tokens and e = `label_smoothing`, a target is the distribution that has 1 - e + e / V
-    on the right token and e / V on each other one (Szegedy et al. 2016, section 7, which Vaswani
-    et al. 2017 use with e = 0.1): equal to
-    `keras.losses.CategoricalCrossentropy(from_logits=True, label_smoothing=e)` on one-hot targets.
+    With V tokens and e = `label_smoothing`, the target distribution has 1 - e + e / V on the right
+    token and e / V on each other one (Szegedy et al. 2016, section 7; Vaswani et al. 2017 use
+    e = 0.1). This equals `keras.losses.CategoricalCrossentropy(from_logits=True,
+    label_smoothing=e)` on one-hot targets.
 
     Args:
         targets: token ids (...), any integer type, each from 0 to V - 1.
@@ -29,10 +29,10 @@ def token_crossentropy(targets: Any, logits: Any, *, label_smoothing: float = 0.
         label_smoothing: e, from 0 to below 1.
 
     Returns:
-        float32 (...). Its gradient has the type of `logits`. There is no second derivative.
+        float32 (...). Its gradient has the type of `logits`; there is no second derivative.
 
     Raises:
-        ValueError: `label_smoothing` is out of range, or the shapes do not belong together.
+        ValueError: `label_smoothing` is out of range, or the shapes do not match.
 
     Example:
         >>> targets = keras.ops.array([[1, 0]])
@@ -43,7 +43,7 @@ def token_crossentropy(targets: Any, logits: Any, *, label_smoothing: float = 0.
     if len(targets.shape) != len(logits.shape) - 1:
         raise ValueError(
             f"targets of shape {tuple(targets.shape)} for logits of shape {tuple(logits.shape)}: "
-            "expected ids with the shape of the logits but for the last axis, the vocabulary"
+            "the ids must have the shape of the logits without the last axis, the vocabulary"
         )
     vocabulary_size = logits.shape[-1]
     rows = ops.cast(ops.reshape(logits, (-1, vocabulary_size)), "float32")  # (rows, vocabulary)
@@ -57,9 +57,9 @@ def _row_crossentropy(logits: Any, ids: Any, label_smoothing: float) -> Any:
 
     @ops.custom_gradient
     def crossentropy(logits: Any) -> tuple[Any, Any]:
-        # One softmax kernel costs a third of max, subtract, exp and sum on the CPU, and gives the
-        # logarithm of the sum too: logsumexp = largest - log(p of the largest), a p that is at
-        # least 1 / V and so never underflows.
+        # On a CPU one softmax kernel costs a third of max, subtract, exp and sum. It also gives the
+        # logarithm of the sum: logsumexp = largest - log(p of the largest), and this p cannot
+        # underflow, because it is at least 1 / V.
         probabilities = ops.softmax(logits, axis=-1)  # (rows, vocabulary): kept for the gradient
         largest = ops.max(logits, axis=-1)
         losses = right * (largest - _at(logits, ids)) - ops.log(ops.max(probabilities, axis=-1))
@@ -81,7 +81,7 @@ def _row_crossentropy(logits: Any, ids: Any, label_smoothing: float) -> Any:
 
 
 def _at(values: Any, ids: Any) -> Any:
-    """The value of each row, (rows,), that ids (rows, 1) pick out of (rows, vocabulary)."""
+    """Picks the value at ids (rows, 1) from each row of (rows, vocabulary): (rows,)."""
     return ops.squeeze(ops.take_along_axis(values, ids, axis=-1), axis=-1)
 
 
@@ -89,21 +89,20 @@ def _at(values: Any, ids: Any) -> Any:
 class TokenCrossentropy(keras.losses.Loss):
     """Label-smoothed cross-entropy, averaged over the tokens that count.
 
-    The loss of a batch is sum(weight * crossentropy) / sum(weight) over all its positions, with
-    the `sample_weight` (batch, length) that the data come with: 0 at padding, so that padded
-    positions change nothing and every real token of the batch weighs the same, however the
-    lengths differ. Without `sample_weight` all positions count. A batch whose weights are all 0
-    has loss 0. Under `tf.distribute` each replica divides by its own tokens, until
-    `distributed.prepare` has them divide by those of all.
+    The loss of a batch is sum(weight * crossentropy) / sum(weight) over all positions, with the
+    data's `sample_weight` (batch, length). It is 0 at padding, so that padding changes nothing and
+    all real tokens of the batch weigh the same, however long their rows are. Without
+    `sample_weight` all positions count. If all weights are 0, so is the loss. Under `tf.distribute`
+    each replica divides by its own tokens, or, after `distributed.prepare`, by those of all.
 
         model.compile(optimizer, loss=TokenCrossentropy(label_smoothing=0.1),
                       weighted_metrics=[Perplexity(), TokenAccuracy()])
         model.fit(dataset)  # of (inputs, target ids, sample_weight)
 
     Args:
-        label_smoothing: share of the probability that is spread evenly over the vocabulary; from
-            0 to below 1. See `token_crossentropy`.
-        reduction: of Keras; "mean_with_sample_weight" is what is described above.
+        label_smoothing: the share of the probability that is spread evenly over the vocabulary;
+            from 0 to below 1. See `token_crossentropy`.
+        reduction: as in Keras; "mean_with_sample_weight" is described above.
         name: of the loss.
 
     Raises:
@@ -118,13 +117,13 @@ class TokenCrossentropy(keras.losses.Loss):
         name: str = "token_crossentropy",
     ) -> None:
         _check_label_smoothing(label_smoothing)
-        # float32 whatever floatx is: Keras casts the ids too, and float32 holds all integers up to
-        # 16,777,216, bfloat16 only up to 256.
+        # float32 whatever floatx is: Keras also casts the ids. float32 represents all integers up
+        # to 16,777,216, bfloat16 only up to 256.
         super().__init__(name=name, reduction=reduction, dtype="float32")
         self.label_smoothing = label_smoothing
 
     def call(self, y_true: Any, y_pred: Any) -> Any:
-        """Ids (batch, length), logits (batch, length, V) to cross-entropies (batch, length)."""
+        """Ids (batch, length) and logits (batch, length, V) to cross-entropies (batch, length)."""
         return token_crossentropy(y_true, y_pred, label_smoothing=self.label_smoothing)
 
     def get_config(self) -> dict[str, Any]:

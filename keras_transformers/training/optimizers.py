@@ -1,4 +1,4 @@
-"""Optimizers set up as the papers set them."""
+"""Optimizers with the settings of the papers."""
 
 from typing import Any
 
@@ -10,13 +10,13 @@ from keras_transformers.private_api import NoSeparateWeightDecay, decays_weight,
 __all__ = ["adam", "adamw", "lamb"]
 
 _PACKAGE = "keras_transformers"
-# Biases, and the gains and shifts of normalizations. `exclude_from_weight_decay` searches these in
-# the name that its backend gives a variable: "gamma" on JAX, "encoder/norm/gamma:0" on TensorFlow.
+# Biases, and the gains and shifts of normalizations. `exclude_from_weight_decay` searches for these
+# in the backend's name of a variable: "gamma" on JAX, "encoder/norm/gamma:0" on TensorFlow.
 _NOT_DECAYED = (r"bias(:0)?$", r"(^|/)(gamma|beta|scale)(:0)?$")
 
 
 class _SumsRepeatedRows(keras.optimizers.Optimizer):
-    """Sums the gradients of an embedding's row that was looked up repeatedly, then uses them."""
+    """Sums the gradients of an embedding's row that was looked up repeatedly before using them."""
 
     def apply(self, grads: list[Any], trainable_variables: list[Any] | None = None) -> None:
         """Updates the variables by their gradients."""
@@ -26,8 +26,8 @@ class _SumsRepeatedRows(keras.optimizers.Optimizer):
 class _SparesBiasesAndNorms(_SumsRepeatedRows):
     """Never decays biases and norms.
 
-    Keras forgets `exclude_from_weight_decay` when an optimizer is saved and loaded: a training
-    that goes on from a `.keras` file would then decay everything. This class does not.
+    Keras forgets `exclude_from_weight_decay` when an optimizer is saved and loaded: training
+    resumed from a `.keras` file would decay everything. This class remembers it.
     """
 
     def build(self, variables: list[Any]) -> None:
@@ -38,9 +38,9 @@ class _SparesBiasesAndNorms(_SumsRepeatedRows):
 
 
 class _OneKernelAdam(keras.optimizers.Adam):
-    """Adam's step by TensorFlow's own kernel: one pass over the memory where Keras makes ten.
+    """Takes Adam's step in TensorFlow's kernel: one pass over the memory instead of Keras' ten.
 
-    On other backends, and for AMSGrad, it is Keras' step; the formula is the same.
+    On other backends, and for AMSGrad, it takes Keras' step, by the same formula.
     """
 
     def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
@@ -55,7 +55,7 @@ class _OneKernelAdam(keras.optimizers.Adam):
         step = ops.cast(self.iterations + 1, dtype)
         beta_1, beta_2 = ops.cast(self.beta_1, dtype), ops.cast(self.beta_2, dtype)
         tf.raw_ops.ResourceApplyAdam(
-            # Inside `update` of a strategy the handle is that of this replica's copy.
+            # Inside a strategy's `update` this is the handle of the replica's copy.
             var=variable.handle,
             m=m.value.handle,
             v=v.value.handle,
@@ -71,21 +71,21 @@ class _OneKernelAdam(keras.optimizers.Adam):
 
 @keras.saving.register_keras_serializable(package=_PACKAGE)
 class Adam(_SumsRepeatedRows, _OneKernelAdam):
-    """`keras.optimizers.Adam`, its arguments and defaults, right for embeddings too."""
+    """`keras.optimizers.Adam`, with its arguments and defaults, correct for embeddings too."""
 
 
 @keras.saving.register_keras_serializable(package=_PACKAGE)
 class AdamW(_SparesBiasesAndNorms, _OneKernelAdam, keras.optimizers.AdamW):
-    """`keras.optimizers.AdamW`, its arguments and defaults, that never decays biases and norms."""
+    """`keras.optimizers.AdamW`, with its arguments and defaults; never decays biases and norms."""
 
 
 @keras.saving.register_keras_serializable(package=_PACKAGE)
 class Lamb(_SparesBiasesAndNorms, NoSeparateWeightDecay, keras.optimizers.Lamb):
-    """`keras.optimizers.Lamb`, its arguments and defaults, with the paper's weight decay.
+    """`keras.optimizers.Lamb`, with its arguments and defaults, and the paper's weight decay.
 
-    Keras takes the decay off the weights before the step, so that the ratio of norms knows nothing
-    of it and does not scale it; in the paper it is part of the update whose norm is measured.
-    Biases and norms have neither decay nor ratio, as in the authors' code. See `lamb`.
+    Keras decays the weights before the step, so that the ratio of norms neither includes nor scales
+    the decay; in the paper the decay is part of the update whose norm is measured. Biases and norms
+    have neither decay nor ratio, as in the authors' code. See `lamb`.
     """
 
     def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
@@ -117,16 +117,17 @@ def adam(
     """Adam with the Transformer's defaults (Vaswani et al. 2017, section 5.3).
 
     Args:
-        learning_rate: a figure or a schedule.
+        learning_rate: a number or a schedule.
         beta_1: decay of the gradient's average.
         beta_2: decay of the squared gradient's average.
         epsilon: added to the root of the squared gradient's average.
-        clip_norm: scales all gradients together so that their norm is at most this; None does not.
-        ema: momentum of an exponential moving average of the weights, to be put into the model by
-            `keras.callbacks.SwapEMAWeights`; None keeps none.
+        clip_norm: the largest norm of all gradients together, which are scaled down to it; None
+            leaves them alone.
+        ema: the momentum of an exponential moving average of the weights, which
+            `averaging.SwapAverageWeights` puts into the model; None keeps none.
 
     Raises:
-        ValueError: `clip_norm` is not above 0; Keras would turn the gradients round.
+        ValueError: `clip_norm` is not above 0; Keras would reverse the gradients.
     """
     _check_clip_norm(clip_norm)
     averaging = {} if ema is None else {"use_ema": True, "ema_momentum": ema}
@@ -158,18 +159,19 @@ def adamw(
         m <- m + (1 - beta_1) * (g - m);  v <- v + (1 - beta_2) * (g^2 - v)
         w <- w - learning_rate * sqrt(1 - beta_2^t) / (1 - beta_1^t) * m / (sqrt(v) + epsilon)
 
-    Google's BERT code leaves the two bias corrections out; the paper's Adam has them.
+    Google's BERT code omits the two bias corrections; the paper's Adam has them.
 
     Args:
-        learning_rate: a figure or a schedule.
-        weight_decay: share of a weight taken off each update, times the learning rate.
+        learning_rate: a number or a schedule.
+        weight_decay: the share of a weight, times the learning rate, that each update removes.
         beta_1: decay of the gradient's average.
         beta_2: decay of the squared gradient's average.
         epsilon: added to the root of the squared gradient's average.
-        clip_norm: scales all gradients together so that their norm is at most this; None does not.
+        clip_norm: the largest norm of all gradients together, which are scaled down to it; None
+            leaves them alone.
 
     Raises:
-        ValueError: `clip_norm` is not above 0; Keras would turn the gradients round.
+        ValueError: `clip_norm` is not above 0; Keras would reverse the gradients.
     """
     _check_clip_norm(clip_norm)
     return AdamW(
@@ -191,7 +193,7 @@ def lamb(
     epsilon: float = 1e-6,
     clip_norm: float | None = 1.0,
 ) -> Lamb:
-    """LAMB, for pretraining BERT with large batches: each matrix moves in proportion to its norm.
+    """LAMB, for pretraining BERT on large batches: each matrix moves in proportion to its norm.
 
     You et al. 2020, "Large Batch Optimization for Deep Learning", arXiv:1904.00962, algorithm 2,
     with phi(z) = z. With t the update from 1, g the clipped gradient and w a variable:
@@ -200,21 +202,22 @@ def lamb(
         u  = m / (1 - beta_1^t) / (sqrt(v / (1 - beta_2^t)) + epsilon) + weight_decay * w
         w <- w - learning_rate * norm(w) / norm(u) * u
 
-    Where a norm is 0 the ratio is 1. Biases and norms have no weight decay and the ratio 1, as in
-    the authors' code (`exclude_from_layer_adaptation`, by default what is not decayed): that is
-    Adam. The learning rate is a share of a matrix's norm, hence larger than AdamW's: in the paper
-    0.005 for 32,768 sequences an update, and scaled by the root of their number for others.
+    If a norm is 0, the ratio is 1. Biases and norms have no weight decay and the ratio 1, as in the
+    authors' code (`exclude_from_layer_adaptation`, which defaults to what is not decayed): they
+    move as by Adam. The learning rate is relative to a matrix's norm, and so larger than AdamW's:
+    in the paper 0.005 for 32,768 sequences per update, scaled by the root of their number.
 
     Args:
-        learning_rate: a figure or a schedule.
-        weight_decay: lambda: how much of a weight is part of its update.
+        learning_rate: a number or a schedule.
+        weight_decay: the paper's lambda: the share of a weight in its update.
         beta_1: decay of the gradient's average.
         beta_2: decay of the squared gradient's average.
         epsilon: added to the root of the squared gradient's average.
-        clip_norm: scales all gradients together so that their norm is at most this; None does not.
+        clip_norm: the largest norm of all gradients together, which are scaled down to it; None
+            leaves them alone.
 
     Raises:
-        ValueError: `clip_norm` is not above 0; Keras would turn the gradients round.
+        ValueError: `clip_norm` is not above 0; Keras would reverse the gradients.
     """
     _check_clip_norm(clip_norm)
     return Lamb(
@@ -237,8 +240,8 @@ def _trust_ratio(variable: Any, update: Any) -> Any:
 def _dense(gradient: Any) -> Any:
     """The gradient as one array.
 
-    TensorFlow gives that of an embedding as `tf.IndexedSlices`, a slice for each id looked up, and
-    Keras squares the slices, for the norm to clip by and for the second moments, before it sums
+    TensorFlow returns an embedding's gradient as `tf.IndexedSlices`, with one slice per id looked
+    up. Keras squares the slices, for the norm to clip by and for the second moments, before it sums
     those of the same id.
     """
     if gradient is None or keras.backend.backend() != "tensorflow":

@@ -1,4 +1,4 @@
-"""Cross-entropy over a large vocabulary from a sample of its words, for training alone."""
+"""Cross-entropy over a large vocabulary, estimated in training from a sample of its words."""
 
 import math
 from typing import Any
@@ -12,31 +12,31 @@ _PACKAGE = "keras_transformers"
 
 
 def log_uniform_log_probability(word_ids: Any, vocabulary_size: int) -> Any:
-    """Logarithm of the chance that a draw is this word: log((k + 2) / (k + 1)) / log(V + 1).
+    """The log of the probability of drawing a word: log((k + 2) / (k + 1)) / log(V + 1).
 
-    Zipf's law, near enough, where ids go from frequent to rare; TensorFlow's
-    `log_uniform_candidate_sampler` draws by it.
+    This is close to Zipf's law if ids go from frequent to rare; TensorFlow's
+    `log_uniform_candidate_sampler` uses it too.
     """
-    places = ops.cast(word_ids, "float32")
-    return ops.log(ops.log1p(1.0 / (places + 1.0)) / math.log(vocabulary_size + 1))
+    ranks = ops.cast(word_ids, "float32")
+    return ops.log(ops.log1p(1.0 / (ranks + 1.0)) / math.log(vocabulary_size + 1))
 
 
 def draw_log_uniform(num_draws: int, vocabulary_size: int, seed: Any) -> Any:
     """Draws word ids, int32 (num_draws,), with replacement."""
     draws = keras.random.uniform((num_draws,), dtype="float32", seed=seed)
     ids = ops.cast(ops.exp(draws * math.log(vocabulary_size + 1)), "int32") - 1
-    return ops.clip(ids, 0, vocabulary_size - 1)  # rounding may go one beyond
+    return ops.clip(ids, 0, vocabulary_size - 1)  # rounding may exceed it by one
 
 
 def sampled_crossentropy(
     hidden: Any, target_ids: Any, kernel: Any, bias: Any, sampled_ids: Any
 ) -> Any:
-    """Cross-entropy of each token, the sum over the vocabulary estimated from a sample.
+    """Cross-entropy of each token, with the sum over the vocabulary estimated from a sample.
 
-    The target's own term is exact. Every other word's exp(logit) counts once for each time that it
-    was drawn, divided by how often that was to be expected: the estimate of the sum is right on
-    average (Bengio and Senécal 2003), so its logarithm is a little low, the less so the larger the
-    sample. The sample is the same for all tokens; draws that hit a token's target do not count.
+    The target's term is exact. The exp(logit) of every other word counts once per draw, divided by
+    the expected number of its draws. This estimate of the sum is unbiased (Bengio and Senécal
+    2003); its logarithm is a little low, less so for larger samples. All tokens share the sample;
+    draws of a token's target do not count.
 
     Args:
         hidden: (tokens, features).
@@ -62,22 +62,22 @@ def sampled_crossentropy(
 
 @keras.saving.register_keras_serializable(_PACKAGE)
 class SampledSoftmax(keras.layers.Layer):
-    """The output layer of a language model, whose output is the loss.
+    """The output layer of a language model, whose output is the loss of each token.
 
-    In training `sampled_crossentropy` on `num_sampled` draws, otherwise exact, over the whole
-    vocabulary. The draws depend on the seed alone: two runs draw alike.
+    In training this is `sampled_crossentropy` with `num_sampled` draws; otherwise it is exact. The
+    draws depend only on the seed, so two runs draw the same words.
 
         softmax = SampledSoftmax(50_000, num_sampled=8192, seed=1)
         model = elmo.language_model(kt.elmo_small(), softmax)
         model.compile(optimizer, loss=OutputIsLoss())  # of both outputs
 
     Args:
-        vocabulary_size: number of words; ids must go from frequent to rare.
-        num_sampled: draws in each call of training (bilm-tf: 8192).
+        vocabulary_size: the number of words, whose ids must go from frequent to rare.
+        num_sampled: the number of draws in each training call (bilm-tf: 8192).
         seed: of the draws.
 
     Raises:
-        ValueError: nothing to draw, or less than two words to draw from.
+        ValueError: there are no draws, or fewer than two words to draw from.
     """
 
     def __init__(
@@ -145,9 +145,9 @@ class SampledSoftmax(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(_PACKAGE)
 class OutputIsLoss(keras.losses.Loss):
-    """For a model whose output is its loss, token by token; averaged over `sample_weight`.
+    """The loss of a model that outputs its loss per token; averaged over `sample_weight`.
 
-    The target that `fit` asks for is not looked at: give zeros of the output's shape.
+    It ignores the targets that `fit` asks for: give zeros of the output's shape.
     """
 
     def __init__(

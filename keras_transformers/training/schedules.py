@@ -1,8 +1,7 @@
-"""Learning rates that warm up, then decay: by update, for any Keras optimizer.
+"""Learning rates that warm up and then decay, per update, for any Keras optimizer.
 
-All of them count updates from 1, as the papers do: the first update already moves the weights
-(Keras asks for step 0 then), and update `warmup_steps` is made with the peak. Figures are per
-update, not per epoch.
+They count updates from 1, as the papers do: the first update already moves the weights (Keras calls
+it step 0), and update `warmup_steps` uses the peak. All figures are per update, not per epoch.
 """
 
 import math
@@ -26,7 +25,7 @@ Decay = Literal["inverse_sqrt", "cosine", "linear"]
 
 
 class _Warmup(keras.optimizers.schedules.LearningRateSchedule):
-    """Linear warm-up to a peak; what follows is up to `_decay`."""
+    """Linear warm-up to a peak; subclasses decay from there."""
 
     def __init__(self, peak_learning_rate: float, warmup_steps: int) -> None:
         if peak_learning_rate <= 0:
@@ -37,15 +36,15 @@ class _Warmup(keras.optimizers.schedules.LearningRateSchedule):
         self.warmup_steps = int(warmup_steps)
 
     def __call__(self, step: Any) -> Any:
-        """The learning rate, float32, of the update that follows `step` updates."""
+        """The learning rate, float32, of the update after `step` updates."""
         update = ops.cast(step, "float32") + 1.0
-        # Without warm-up the first update has the peak, as if one step had warmed up.
+        # Without warm-up the first update uses the peak, like the end of a warm-up of one step.
         peak_update = float(max(self.warmup_steps, 1))
         rising = self.peak_learning_rate * update / peak_update
         return ops.where(update <= peak_update, rising, self._decay(update, peak_update))
 
     def _decay(self, update: Any, peak_update: float) -> Any:
-        """The learning rate at `update`, float32 above `peak_update`, where it is the peak."""
+        """The learning rate at `update`, a float32 above `peak_update`, where it is the peak."""
         raise NotImplementedError
 
     def get_config(self) -> dict[str, Any]:
@@ -67,12 +66,12 @@ class _WarmupToEnd(_Warmup):
         super().__init__(peak_learning_rate, warmup_steps)
         if total_steps < max(warmup_steps, 1):
             raise ValueError(
-                f"total_steps is {total_steps}, must be at least 1 and the {warmup_steps} of "
-                "warmup_steps"
+                f"total_steps is {total_steps}, must be at least 1 and at least warmup_steps, "
+                f"{warmup_steps}"
             )
         if not 0 <= final_learning_rate <= peak_learning_rate:
             raise ValueError(
-                f"final_learning_rate is {final_learning_rate}, must be from 0 to the peak of "
+                f"final_learning_rate is {final_learning_rate}, must be from 0 to the peak, "
                 f"{peak_learning_rate}"
             )
         self.total_steps = int(total_steps)
@@ -85,7 +84,7 @@ class _WarmupToEnd(_Warmup):
         return self.final_learning_rate + span * left
 
     def _left(self, done: Any) -> Any:
-        """The share of the peak that is left, 1 to 0, when `done`, 0 to 1, of the decay is."""
+        """The share of the peak that is left, 1 to 0, when a share `done` of the decay is over."""
         raise NotImplementedError
 
     def get_config(self) -> dict[str, Any]:
@@ -100,9 +99,8 @@ class _WarmupToEnd(_Warmup):
 class WarmupLinearDecay(_WarmupToEnd):
     """Linear warm-up, then linear decay: BERT's.
 
-    Devlin et al. 2019, appendix A.2 and https://github.com/google-research/bert optimization.py,
-    which starts the decay at step 0 and so falls off a small cliff after the warm-up; here the
-    decay starts from the peak.
+    Devlin et al. 2019, appendix A.2. Google's optimization.py starts the decay at step 0, so that
+    the learning rate drops a little right after the warm-up; here the decay starts from the peak.
 
     >>> schedule = WarmupLinearDecay(1e-4, warmup_steps=2, total_steps=5)
     >>> [round(float(schedule(step)) * 1e5, 2) for step in range(6)]
@@ -142,7 +140,7 @@ class WarmupCosineDecay(_WarmupToEnd):
 class WarmupInverseSqrt(_Warmup):
     """Linear warm-up, then decay with the inverse square root of the update number.
 
-    The Transformer's schedule, told by its peak; `noam` tells it in the paper's terms.
+    The Transformer's schedule, given by its peak; `noam` gives it in the paper's terms.
 
     >>> schedule = WarmupInverseSqrt(1.0, warmup_steps=4)
     >>> [float(schedule(step)) for step in (0, 3, 15)]
@@ -150,7 +148,7 @@ class WarmupInverseSqrt(_Warmup):
 
     Args:
         peak_learning_rate: the highest learning rate, at update `warmup_steps`.
-        warmup_steps: updates of linear warm-up; it also sets the time scale of the decay.
+        warmup_steps: updates of linear warm-up; also the time scale of the decay.
     """
 
     def __init__(self, peak_learning_rate: float, *, warmup_steps: int) -> None:
@@ -165,7 +163,7 @@ def noam(*, hidden_dim: int, warmup_steps: int = 4000, factor: float = 1.0) -> W
 
         factor * hidden_dim^-0.5 * min(update^-0.5, update * warmup_steps^-1.5)
 
-    which peaks at factor * (hidden_dim * warmup_steps)^-0.5. The base model's: 7e-4.
+    It peaks at factor * (hidden_dim * warmup_steps)^-0.5, for the base model at 7e-4.
 
     >>> round(noam(hidden_dim=512).peak_learning_rate, 6)
     0.000699
@@ -173,7 +171,10 @@ def noam(*, hidden_dim: int, warmup_steps: int = 4000, factor: float = 1.0) -> W
     Args:
         hidden_dim: the paper's d_model.
         warmup_steps: updates of linear warm-up, 1 or more.
-        factor: scales it all; 1 in the paper.
+        factor: scales the learning rate; 1 in the paper.
+
+    Raises:
+        ValueError: `hidden_dim` or `warmup_steps` is below 1.
     """
     if hidden_dim < 1 or warmup_steps < 1:
         raise ValueError(
@@ -187,16 +188,16 @@ def noam(*, hidden_dim: int, warmup_steps: int = 4000, factor: float = 1.0) -> W
 def warmup_schedule(
     decay: Decay, peak_learning_rate: float, *, warmup_steps: int, total_steps: int
 ) -> keras.optimizers.schedules.LearningRateSchedule:
-    """The schedule of that name, for programs that are told it.
+    """Returns a schedule by name.
 
     Args:
-        decay: "inverse_sqrt" (the Transformer's, which knows no end), "cosine" or "linear".
+        decay: "inverse_sqrt" (the Transformer's, without an end), "cosine" or "linear".
         peak_learning_rate: the highest learning rate.
         warmup_steps: updates of linear warm-up.
-        total_steps: updates in all; without meaning for "inverse_sqrt".
+        total_steps: updates in all; ignored for "inverse_sqrt".
 
     Raises:
-        ValueError: the name is none of these, or as the schedules do.
+        ValueError: the name is unknown, or a number is out of range.
     """
     if decay == "inverse_sqrt":
         return WarmupInverseSqrt(peak_learning_rate, warmup_steps=warmup_steps)

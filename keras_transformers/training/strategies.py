@@ -1,4 +1,4 @@
-"""Where a training runs: on one device, on those of a machine, on several machines, on TPUs."""
+"""What a training runs on: one device, all devices of a machine, several machines, or TPUs."""
 
 import functools
 import os
@@ -15,13 +15,13 @@ Shard = Literal["element", "file"]
 
 @functools.cache
 def create(name: StrategyName) -> tf.distribute.Strategy:
-    """The strategy of that name; the same object each time.
+    """Returns a strategy by name, the same object each time.
 
-    "mirrored" takes all GPUs of this machine, or all logical CPUs where there are none.
-    "multi_worker" spans several machines, which `runs.clusters.join` has to name first.
+    "mirrored" takes all GPUs of this machine, or all logical CPUs if there are none. "multi_worker"
+    spans several machines, which `runs.clusters.join` must name first.
 
     Raises:
-        ValueError: there is no strategy of that name, or no such device.
+        ValueError: the name is unknown, or there is no such device.
     """
     if name == "default":
         return tf.distribute.get_strategy()
@@ -34,15 +34,15 @@ def create(name: StrategyName) -> tf.distribute.Strategy:
         return _tpu_strategy()
     if name == "parameter_server":
         raise ValueError(
-            "--strategy parameter_server: Keras' fit does not run under it, and late updates would "
-            "make this a different training from the one these recipes were measured with; take "
-            "--strategy multi_worker, where all machines share one update"
+            "--strategy parameter_server: Keras' fit does not run under it, and its stale updates "
+            "would train differently from what these recipes were measured with; take "
+            "--strategy multi_worker, in which all machines share each update"
         )
     raise ValueError(f"no strategy {name!r}: there are {', '.join(StrategyName.__args__)}")
 
 
 def _tpu_strategy() -> tf.distribute.Strategy:
-    """All cores of the TPU that TPU_NAME names, or of the one in this machine."""
+    """All cores of the TPU that TPU_NAME names, or of this machine's."""
     place = os.environ.get("TPU_NAME", "local")
     try:
         resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu=place)
@@ -59,17 +59,17 @@ def _tpu_strategy() -> tf.distribute.Strategy:
 
 
 def shard(dataset: tf.data.Dataset, by: Shard = "element") -> tf.data.Dataset:
-    """How several workers share a dataset of whole batches; each example goes to one of them.
+    """Sets how several workers share a dataset of whole batches; each example goes to one worker.
 
-    "element": each worker makes all batches and takes its share of each: the updates are those of
-    one worker, and each pays for the whole input pipeline.
-    "file": each worker reads its own files and makes its share of a batch from these alone: cheap,
-    but the batches differ from those of one worker. There must be at least one file per worker, and
-    the dataset must not know its number of batches, as after `repeat`.
+    "element": each worker makes all batches and takes its share of each. The updates are those of
+    one worker, and each worker pays for the whole input pipeline.
+    "file": each worker reads its own files and makes its share of a batch only from these. This is
+    cheap, but the batches differ from those of one worker. There must be at least one file per
+    worker, and the dataset's number of batches must be unknown, as after `repeat`.
 
     Args:
         dataset: of batches for all workers together.
-        by: one of the two.
+        by: "element" or "file".
     """
     options = tf.data.Options()
     policy = tf.data.experimental.AutoShardPolicy

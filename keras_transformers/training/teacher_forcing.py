@@ -1,4 +1,4 @@
-"""Scheduled sampling: how often a decoder in training is fed the target's token, step by step."""
+"""Scheduled sampling: how often a decoder in training is fed the target's previous token."""
 
 import math
 from typing import Any, Literal
@@ -12,31 +12,31 @@ _DECAYS = ("constant", "linear", "inverse_sigmoid")
 
 
 class TeacherForcingSchedule(keras.callbacks.Callback):
-    """Sets a model's ratio of teacher forcing before each update (Bengio et al. 2015, section 2.4).
+    """Sets a model's teacher forcing ratio before each update (Bengio et al. 2015, section 2.4).
 
-    The ratio is the probability that a step of the decoder is fed the target's token; else it is
-    fed the model's likeliest one. It depends on the number of updates alone, which the optimizer
-    counts: a run that goes on after a stop has the ratio it would have had.
+    The ratio is the probability that a step of the decoder is fed the target's token; otherwise it
+    is fed the model's likeliest token. It depends only on the optimizer's number of updates, so a
+    resumed run continues with the right ratio.
 
-    With update i of `total_steps`, from 0:
+    At update i of `total_steps`, from 0:
 
     - "constant": the final ratio.
     - "linear": from 1 to the final ratio.
-    - "inverse_sigmoid": the paper's k / (k + exp(i / k)), scaled so that it ends at the final
-      ratio. k is such that half of the way is done after half of the updates, k ln k =
-      total_steps / 2; so the curve starts at k / (k + 1) of the way, not quite at its end.
+    - "inverse_sigmoid": the paper's k / (k + exp(i / k)), scaled to end at the final ratio. k is
+      chosen so that half of the way is done after half of the updates, k ln k = total_steps / 2.
+      The curve therefore starts slightly below 1, at k / (k + 1) of the way.
 
     The last two keep the final ratio after `total_steps`. A model that is always fed the target's
-    tokens needs no schedule: built with the ratio 1 it trains on the fast path.
+    tokens needs no schedule: built with the ratio 1, it trains on the fast path.
 
     Args:
         decay: "constant", "linear" or "inverse_sigmoid".
         final_ratio: 0 to 1.
-        total_steps: updates until it is reached; without meaning for "constant".
+        total_steps: updates until the final ratio is reached; ignored for "constant".
 
     Raises:
-        ValueError: an unknown decay, a ratio outside [0, 1], or no steps. When training begins: the
-            model has no ratio to set.
+        ValueError: the decay is unknown, the ratio is outside [0, 1], or there are no steps; or,
+            when training starts, the model has no ratio to set.
 
     Example:
         >>> schedule = TeacherForcingSchedule("linear", final_ratio=0.5, total_steps=100)
@@ -50,8 +50,8 @@ class TeacherForcingSchedule(keras.callbacks.Callback):
             raise ValueError(f"decay={decay!r} is unknown: take {', '.join(map(repr, _DECAYS))}")
         if not 0.0 <= final_ratio <= 1.0:
             raise ValueError(
-                f"final_ratio={final_ratio} is no ratio: 1 always feeds the target's tokens, 0 "
-                "always the model's own, from 0 to 1"
+                f"final_ratio={final_ratio} is no ratio: give 1 to always feed the target's "
+                "tokens, 0 to always feed the model's own, or a number in between"
             )
         if total_steps < 1:
             raise ValueError(f"total_steps is {total_steps}, must be 1 or more")
@@ -61,7 +61,7 @@ class TeacherForcingSchedule(keras.callbacks.Callback):
         self._k = _solve_k(total_steps / 2)
 
     def ratio(self, step: int) -> float:
-        """The ratio of the update that follows `step` updates."""
+        """The ratio of the update after `step` updates."""
         done = min(step / self.total_steps, 1.0)
         left = {
             "constant": 0.0,
@@ -73,11 +73,11 @@ class TeacherForcingSchedule(keras.callbacks.Callback):
         return self.final_ratio + (1.0 - self.final_ratio) * left
 
     def on_train_begin(self, logs: Any = None) -> None:
-        """Looks whether the model has a ratio."""
+        """Checks that the model has a ratio."""
         if getattr(self.model, "teacher_forcing", None) is None:
             raise ValueError(
-                f"model {self.model.name!r} has no ratio of teacher forcing to set: build it with "
-                "a ratio below 1, teacher_forcing=0.5 for one"
+                f"model {self.model.name!r} has no teacher forcing ratio to set: build it with a "
+                "ratio below 1, such as teacher_forcing=0.5"
             )
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:

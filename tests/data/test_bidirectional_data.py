@@ -8,8 +8,8 @@ import pytest
 import tensorflow as tf
 
 from keras_transformers.data.language_models.bidirectional import (
+    WindowBatches,
     cut,
-    dataset,
     encode,
     make_texts,
     plan_windows,
@@ -23,7 +23,7 @@ DOCUMENTS = [
     ["the end"],
     ["a " * 7, "x" * 60 + " <S> </S> the"],
 ]
-# As `tokenizers.words.spans` tells; the last full stop of "U.S." is a mark after a word.
+# Cut as `tokenizers.words.spans` says; the last full stop of "U.S." follows a word.
 WORDS = [
     ["The", "cat", "(", "a", "tom", ")", "sat", "."],
     ["It's", "the", "U.S", ".", "mat", ",", "3.5", "cm", "!"],
@@ -104,10 +104,10 @@ def test_windows_meet_in_one_token(length):
     assert sorted(backward) == sorted(every - set(ends_of_lists[lengths > 0] - 1))
 
 
-def collect(batches):
+def collect(dataset):
     """(inputs, weights) of every window, padding cut off; and checks the shapes."""
     found = []
-    for inputs, targets, weights in batches:
+    for inputs, targets, weights in dataset:
         characters, ids = inputs["character_ids"].numpy(), inputs["token_ids"].numpy()
         real = (characters > 0).any(-1)
         assert characters.shape == (*ids.shape, 20)
@@ -124,7 +124,7 @@ def collect(batches):
 
 @pytest.mark.parametrize("window_length", [2, 4, 64])
 def test_each_word_counts_once_in_each_direction(text, window_length):
-    rows = collect(dataset(text, batch_size=3, window_length=window_length))
+    rows = collect(WindowBatches(text, batch_size=3, window_length=window_length).dataset())
     for direction, mark in (("forward", 0), ("backward", 1)):
         counted = []
         for ids, _, forward, backward in rows:
@@ -145,13 +145,15 @@ def test_each_word_counts_once_in_each_direction(text, window_length):
 
 
 def test_passes_are_shuffled_and_the_same_again(text):
-    def passes(seed, **options):
-        batches = dataset(
-            text, batch_size=2, window_length=3, shuffle=True, repeat=True, seed=seed, **options
-        )
-        return [inputs["token_ids"].numpy().tolist() for inputs, *_ in batches.take(40)]
+    num_batches = len(WindowBatches(text, batch_size=2, window_length=3))
 
-    num_batches = len(list(dataset(text, batch_size=2, window_length=3)))
+    def passes(seed, skip=0):
+        batches = WindowBatches(
+            text, batch_size=2, window_length=3, steps_per_epoch=num_batches, seed=seed
+        )
+        dataset = batches.dataset(skip=skip).take(40)
+        return [inputs["token_ids"].numpy().tolist() for inputs, *_ in dataset]
+
     one = passes(1)
     assert one == passes(1)
     assert one != passes(2)
@@ -159,8 +161,22 @@ def test_passes_are_shuffled_and_the_same_again(text):
     for begin in (0, num_batches):  # every pass sees every window
         rows = [tuple(filter(None, r)) for b in one[begin : begin + num_batches] for r in b]
         assert len(rows) == len(plan_windows(text.documents.lengths, 3)[0])
-    # A run that goes on sees what it would have seen.
-    assert passes(1, skip_batches=num_batches + 3)[:20] == one[num_batches + 3 :][:20]
+    # A run that continues sees what it would have seen.
+    assert passes(1, skip=num_batches + 3)[:20] == one[num_batches + 3 :][:20]
+
+
+def test_batches_know_how_many_and_how_long_they_are(text):
+    windows = plan_windows(text.documents.lengths, 4)[1]
+    once = WindowBatches(text, batch_size=3, window_length=4)
+    assert (once.num_rows, len(once)) == (len(windows), -(-len(windows) // 3))
+    assert once.mean_lengths == windows.mean()
+    endless = WindowBatches(text, batch_size=3, accumulate=2, window_length=4, steps_per_epoch=5)
+    assert (endless.num_rows, len(endless)) == (30, 5)
+    (inputs, *_), *_ = endless.dataset().take(1)
+    assert len(inputs["token_ids"]) == 6
+    dev = endless.of(text)  # in order, one pass, and not accumulated
+    for ours, theirs in zip(dev.dataset(), once.dataset(), strict=True):
+        np.testing.assert_array_equal(ours[0]["token_ids"], theirs[0]["token_ids"])
 
 
 def test_documents_to_both_texts_and_their_vocabulary(tmp_path):
@@ -179,8 +195,8 @@ def test_what_cannot_be_is_refused(text):
     with pytest.raises(ValueError, match="no sentences in 0 documents"):
         cut([])
     with pytest.raises(ValueError, match="window_length=1: one token is read"):
-        dataset(text, batch_size=2, window_length=1)
+        WindowBatches(text, batch_size=2, window_length=1)
     with pytest.raises(ValueError, match="batch_size is 0"):
-        dataset(text, batch_size=0, window_length=4)
+        WindowBatches(text, batch_size=0, window_length=4)
     with pytest.raises(ValueError, match="max_characters=2: a word needs 3 ids"):
         encode(cut(DOCUMENTS), VOCABULARY, max_characters=2)

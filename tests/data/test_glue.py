@@ -141,7 +141,7 @@ def test_every_task_has_its_metrics_and_labels():
         ("qqp", lambda rows: [*rows, rows[1][:-2]], r"x\.tsv:4: 4 columns, the first row has 6"),
         ("sst2", lambda rows: [rows[0], rows[1], rows[1]], r"all 2 examples have the label '1'"),
         ("stsb", lambda rows: [rows[0], rows[1], rows[1]], r"all 2 examples have the label '5"),
-        ("sst2", lambda rows: rows[:1], r"x\.tsv: no examples; the file holds a header only"),
+        ("sst2", lambda rows: rows[:1], r"x\.tsv: no examples; the file has only a header"),
         ("sst2", lambda rows: [], r"x\.tsv: no examples; the file is empty"),
         ("mrpc", lambda rows: [[*rows[0][:-1], "#1 String"], *rows[1:]], "2 columns named '#1 St"),
     ],

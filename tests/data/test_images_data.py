@@ -11,10 +11,10 @@ from keras_transformers.data.images.augmentation import (
     random_crop,
     random_flip,
 )
+from keras_transformers.data.images.batches import ImageBatches
 from keras_transformers.data.images.labelled_images import (
     FASHION_MNIST_LABELS,
     Images,
-    dataset,
     load_digits,
     load_folder,
     load_idx,
@@ -32,8 +32,12 @@ def some_images(count=10, height=5, width=6, channels=1):
     return Images(pixels, (numbers % 3).astype(np.int32), ["a", "b", "c"], "memory")
 
 
-def batches(images, **options):
-    found = dataset(images, batch_size=4, **options)
+def batches(images, *, skip=0, **options):
+    """Those of a pass; of shuffled ones, of two passes."""
+    options = {"mean_length": 1, "batch_size": 4, "shuffle": False} | options
+    made = ImageBatches(images, **options)
+    passes = 2 if made.shuffle else 1
+    found = made.dataset(skip=skip).take(passes * len(made))
     return [(x["images"].numpy(), y["logits"].numpy()) for x, y in found]
 
 
@@ -48,29 +52,44 @@ def test_unshuffled_batches_keep_the_order_and_pair_images_with_their_labels():
     found = batches(some_images())
     assert numbers(found) == list(range(10))
     assert [len(images) for images, _ in found] == [4, 4, 2]
-    assert len(dataset(some_images(), batch_size=4)) == 3
     images, targets = found[1]
     assert (images.shape, images.dtype) == ((4, 5, 6, 1), np.float32)
     np.testing.assert_array_equal(targets, np.eye(3)[[1, 2, 0, 1]])
 
 
-def test_passes_are_shuffled_anew_and_depend_on_the_seed_alone():
-    options = {"shuffle": True, "augmentation": Augmentation(crop_padding=1, mixup=0.5)}
+@pytest.mark.parametrize(
+    "augmentation", [None, Augmentation(crop_padding=1, mixup=0.5)], ids=["plain", "augmented"]
+)
+def test_passes_are_shuffled_anew_and_depend_on_the_seed_alone(augmentation):
+    def two_passes(seed, skip=0):
+        options = {"shuffle": True, "augmentation": augmentation, "seed": seed}
+        return batches(some_images(), skip=skip, **options)
 
-    def passes(seed):
-        data = dataset(some_images(), batch_size=4, seed=seed, **options)
-        return [[(x["images"].numpy(), y["logits"].numpy()) for x, y in data] for _ in range(2)]
+    one, again, other, rest = two_passes(0), two_passes(0), two_passes(1), two_passes(0, skip=2)
+    for found, expected in ((again, one), (rest[:4], one[2:])):
+        for batch, same in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(batch[0], same[0])
+            np.testing.assert_array_equal(batch[1], same[1])
+    if augmentation is None:
+        for first in (one, other):
+            passes = [numbers(first[:3]), numbers(first[3:])]
+            assert sorted(passes[0]) == sorted(passes[1]) == list(range(10))
+            assert list(range(10)) != passes[0] != passes[1]
 
-    one, again, other = passes(0), passes(0), passes(1)
-    for a, b in zip(one, again, strict=True):
-        for (images, targets), (same_images, same_targets) in zip(a, b, strict=True):
-            np.testing.assert_array_equal(images, same_images)
-            np.testing.assert_array_equal(targets, same_targets)
-    assert not np.array_equal(one[0][0][0], one[1][0][0])
-    assert not np.array_equal(one[0][0][0], other[0][0][0])
-    plain = [numbers(batches(some_images(), shuffle=True, seed=seed)) for seed in (0, 1)]
-    assert sorted(plain[0]) == sorted(plain[1]) == list(range(10))
-    assert list(range(10)) != plain[0] != plain[1]
+    def pixels(found):
+        return np.concatenate([images for images, _ in found])
+
+    assert not np.array_equal(pixels(one[:3]), pixels(one[3:]))
+    assert not np.array_equal(pixels(one[:3]), pixels(other[:3]))
+
+
+def test_batches_know_how_many_and_how_long_they_are():
+    made = ImageBatches(some_images(), mean_length=7, batch_size=2, accumulate=3)
+    assert (made.num_rows, len(made), made.mean_lengths) == (10, 2, 7)
+    assert made.shuffle
+    dev = made.of(some_images(5))
+    assert (dev.num_rows, len(dev), dev.mean_lengths) == (5, 3, 7)
+    assert [len(x["images"]) for x, _ in dev.dataset()] == [2, 2, 1], "not accumulated"
 
 
 def test_a_split_is_drawn_by_the_seed_and_loses_nothing():
@@ -99,7 +118,7 @@ def test_images_that_do_not_belong_together_are_refused():
     with pytest.raises(ValueError, match=r"items of shape \(2, 3, 3\)"):
         Images(pixels[..., 0], labels, ["a"], "here")
     with pytest.raises(ValueError, match="batch_size is 0"):
-        dataset(Images(pixels, labels, ["a"], "here"), batch_size=0)
+        batches(Images(pixels, labels, ["a"], "here"), batch_size=0)
 
 
 # Augmentation

@@ -5,6 +5,7 @@ from checks import round_trip, same_outputs
 from scipy.special import erf
 
 from keras_transformers import layers
+from keras_transformers.layers import recurrent
 from keras_transformers.layers.attention import empty_cache
 
 RANDOM = np.random.default_rng(1)
@@ -123,6 +124,47 @@ def test_decoder_never_sees_the_future():
     before, after = (layer(x, SOURCE).numpy() for x in (HIDDEN, changed))
     np.testing.assert_array_equal(before[:, :2], after[:, :2])
     assert not np.array_equal(before[:, 2:], after[:, 2:])
+
+
+def called(layer, *args, **kwargs):
+    """The shapes and dtypes that a call gives, in the structure of its results."""
+    return keras.tree.map_structure(
+        lambda tensor: (tuple(tensor.shape), keras.backend.standardize_dtype(tensor.dtype)),
+        layer(*args, **kwargs),
+    )
+
+
+@pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16"])
+@pytest.mark.parametrize("scores", [False, True])
+def test_what_a_call_gives_is_known_without_calling(scores, dtype):
+    inputs, source = (keras.KerasTensor(x.shape) for x in (HIDDEN, SOURCE))
+    kwargs = {"return_attention_scores": scores}
+    encoder = layers.EncoderLayer(**SIZES, dtype=dtype)
+    decoder = layers.DecoderLayer(**SIZES, dtype=dtype)
+    assert called(encoder, HIDDEN, **kwargs) == called(
+        encoder.compute_output_spec, inputs, **kwargs
+    )
+    expected = called(decoder, HIDDEN, SOURCE, **kwargs)
+    assert expected == called(decoder.compute_output_spec, inputs, source, **kwargs)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16"])
+@pytest.mark.parametrize("join_states", [False, True])
+@pytest.mark.parametrize("cell", ["lstm", "gru"])
+def test_what_a_recurrent_call_gives_is_known_without_calling(cell, join_states, dtype):
+    inputs, source = (keras.KerasTensor(x.shape) for x in (HIDDEN, SOURCE))
+    encoder = recurrent.RecurrentEncoder(
+        cell, 3, num_layers=2, bidirectional=True, join_states=join_states, dtype=dtype
+    )
+    assert called(encoder, SOURCE) == called(encoder.compute_output_spec, source)
+    encoded, spec = encoder(SOURCE), encoder.compute_output_spec(source)
+    attention = None if join_states else "general"
+    decoder = recurrent.RecurrentDecoder(cell, 4, attention=attention, readout_dim=5, dtype=dtype)
+    kwargs = {"return_attention_scores": not join_states}
+    expected = called(decoder, HIDDEN, encoded, **kwargs)
+    assert expected == called(decoder.compute_output_spec, inputs, spec, **kwargs)
+    one = recurrent.Recurrent(cell, 3, dtype=dtype, reverse=True)
+    assert called(one, SOURCE) == called(one.compute_output_spec, source)
 
 
 def test_norm_position_is_checked():

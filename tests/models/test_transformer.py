@@ -31,7 +31,7 @@ def logits_of(model, sources=SOURCES, targets=TARGETS):
     return model(inputs, training=False)["logits"].numpy()
 
 
-@pytest.fixture(params=range(len(FORMS)), ids=["tied", "decoder-tied", "untied"])
+@pytest.fixture(scope="module", params=range(len(FORMS)), ids=["tied", "decoder-tied", "untied"])
 def model(request):
     keras.utils.set_random_seed(1)
     return transformer(**SMALL, **FORMS[request.param])

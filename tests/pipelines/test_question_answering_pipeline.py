@@ -116,8 +116,11 @@ def test_no_answer_by_threshold_and_offsets_in_bytes(model, tokenizer, predictio
 def test_equal_scores_go_to_the_first_and_the_shortest(tokenizer):
     model = heads.span_extractor(lively_encoder())
     model.get_layer("span_logits").set_weights([np.zeros((8, 2)), np.ones(2)])
-    found = QuestionAnswerer(model, tokenizer, **LENGTHS)("a", "long good bad film . " * 5)
-    assert (found.text, found.start, found.end, found.score) == ("long", 0, 4, 2.0)
+    found = QuestionAnswerer(model, tokenizer, **LENGTHS).answer(
+        question=tf.constant(["a"]), context=tf.constant(["long good bad film . " * 5])
+    )
+    assert found["answer"].numpy() == [b"long"]
+    assert (found["start"].numpy(), found["end"].numpy(), found["score"].numpy()) == (0, 4, 2.0)
 
 
 def test_a_batch_or_one_by_one(ask):

@@ -6,7 +6,9 @@ import functools
 import io
 import json
 import runpy
+import shutil
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -17,6 +19,7 @@ import pytest
 import keras_transformers as kt
 from keras_transformers import runs
 from keras_transformers.models.bert import bert
+from keras_transformers.runs.resume.callback import Resume
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -109,3 +112,22 @@ def save_sentences(folder: Path) -> None:
 
 OPINIONS = ("good", "great", "fine", "warm", "bad", "dull", "poor", "cold")
 SENTENCE_WORDS = [*OPINIONS, "a", "film", "the", "plot"]
+
+
+@contextlib.contextmanager
+def killed_after(*epochs: int, folder: Path) -> Iterator[None]:
+    """Keeps what kill -9 would leave of a run once the state of an epoch is on disk.
+
+    Args:
+        epochs: numbers, from 1.
+        folder: the run's; it is copied to `killed-<epoch>` beside it.
+    """
+    write = Resume.on_epoch_end
+
+    def copy(self: Resume, epoch: int, logs: Any = None) -> None:
+        write(self, epoch, logs)
+        if epoch + 1 in epochs:
+            shutil.copytree(folder, folder.with_name(f"killed-{epoch + 1}"))
+
+    with mock.patch.object(Resume, "on_epoch_end", copy):
+        yield

@@ -1,5 +1,6 @@
 """The recipe that fine-tunes a GPT to classify, from files to an export, and wrong input."""
 
+import functools
 import json
 import runpy
 import sys
@@ -9,14 +10,17 @@ import pytest
 
 import keras_transformers as kt
 from keras_transformers.models.gpt import gpt
+from keras_transformers.runs import execute
+from keras_transformers.runs import run as runs
 from keras_transformers.tokenizers import BytePairTokenizer
 
-RECIPE = Path(__file__).parents[2] / "recipes" / "gpt_classification.py"
+FILE = Path(__file__).parents[2] / "recipes" / "gpt_classification.py"
+RECIPE = runpy.run_path(str(FILE))
 WORDS = ["good", "great", "fine", "warm", "bad", "dull", "poor", "cold"]
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def data(tmp_path_factory):
     """A tiny language model's folder, and sentences whose last word tells the label."""
     path = tmp_path_factory.mktemp("gpt")
     rows = [
@@ -26,7 +30,7 @@ def folder(tmp_path_factory):
     ]
     (path / "train.tsv").write_text("\n".join(["sentence\tlabel", *rows]) + "\n")
     (path / "dev.tsv").write_text("\n".join(["sentence\tlabel", *rows[::3]]) + "\n")
-    tokenizer = BytePairTokenizer.train(rows, path / "weights", vocabulary_size=275)
+    tokenizer = BytePairTokenizer.train(rows, path / "vocabulary", vocabulary_size=275)
     model = gpt(
         vocabulary_size=tokenizer.vocabulary_size,
         num_layers=1,
@@ -34,73 +38,67 @@ def folder(tmp_path_factory):
         hidden_dim=16,
         max_sequence_length=24,
     )
-    kt.convert.save_gpt(model, path / "weights" / "model.safetensors")
-    kt.convert.save_gpt_config(model, path / "weights" / "config.json")
+    kt.convert.save_language_model(model, path / "weights", tokenizer)
     return path
 
 
-def options(folder, tmp_path, **changes):
-    """The command's words, with `changes` made to them; None takes an option away."""
-    values = {
-        "train_file": folder / "train.tsv",
-        "dev_file": folder / "dev.tsv",
-        "weights": folder / "weights",
+def train(data, runs_dir, **changes):
+    options = {
+        "train_file": data / "train.tsv",
+        "dev_file": data / "dev.tsv",
+        "weights": data / "weights",
         "max_sequence_length": 24,
-        "runs_dir": tmp_path / "runs",
-    } | changes
-    return [f"--{n.replace('_', '-')}={v}" for n, v in values.items() if v is not None]
+        "runs_dir": runs_dir,
+    }
+    return execute(RECIPE["main"], RECIPE["Config"](**(options | changes)))
 
 
-def run(monkeypatch, arguments):
-    monkeypatch.setattr(sys, "argv", [str(RECIPE), *arguments])
-    runpy.run_path(str(RECIPE), run_name="__main__")
-
-
-def test_it_learns_both_and_is_served(folder, tmp_path, monkeypatch):
-    arguments = options(
-        folder,
+def test_it_learns_both_and_is_served(data, tmp_path, monkeypatch):
+    monkeypatch.setattr(runs, "export", functools.partial(runs.export, check=False))
+    metrics = train(
+        data,
         tmp_path,
-        test_file=folder / "dev.tsv",
+        test_file=data / "dev.tsv",
         epochs=8,
         batch_size=8,
         learning_rate=1e-2,
         dropout=0.0,
         export=tmp_path / "saved" / "1",
     )
-    run(monkeypatch, arguments)
-    metrics = json.loads((tmp_path / "runs/gpt_classification/metrics.json").read_text())
+    assert json.loads((tmp_path / "gpt_classification/metrics.json").read_text()) == metrics
     first, *_, last = metrics["epochs"]
     assert metrics["dev_accuracy"] > 0.9
     assert metrics["test_accuracy"] == pytest.approx(metrics["dev_accuracy"])
     assert last["val_token_logits_perplexity"] < first["val_token_logits_perplexity"]
-    predictor = kt.export.Predictor(tmp_path / "saved" / "1")
-    answers = predictor({"text": ["film was great", "the film was dull"]})
+    answers = kt.saved_model.predict(
+        tmp_path / "saved" / "1", {"text": ["film was great", "the film was dull"]}
+    )
     assert [answer["label"] for answer in answers] == ["yes", "no"]
 
 
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"language_model_weight": -1}, "--language-model-weight -1.0: 0 or more"),
+        ({"language_model_weight": -1.0}, "--language-model-weight -1.0: 0 or more"),
         ({"model": "gpt2_small"}, "either --weights FOLDER, or --model NAME"),
-        ({"weights": None, "model": "bert_tiny", "vocabulary": "v"}, "take one of gpt_base,"),
+        ({"weights": None, "model": "bert_tiny", "vocabulary": Path("v")}, "take one of gpt_base,"),
         ({"max_sequence_length": 25}, "at most 24, the positions"),
-        ({"weights": "nowhere"}, "nowhere"),
+        ({"weights": Path("nowhere")}, "nowhere"),
     ],
 )
-def test_what_is_refused(folder, tmp_path, monkeypatch, capsys, changes, said):
-    arguments = options(folder, tmp_path, **changes)
+def test_what_is_refused(data, tmp_path, capsys, changes, said):
     with pytest.raises(SystemExit) as ended:
-        run(monkeypatch, arguments)
+        train(data, tmp_path, **changes)
     assert ended.value.code == 2
     assert said in capsys.readouterr().err
-    assert not (tmp_path / "runs").exists()
+    assert not list(tmp_path.iterdir())
 
 
 def test_its_help_speaks_of_gpt(monkeypatch, capsys):
     """What recipes share must not tell it of BERT's files, nor of case, which byte pairs keep."""
+    monkeypatch.setattr(sys, "argv", [str(FILE), "--help"])
     with pytest.raises(SystemExit) as ended:
-        run(monkeypatch, ["--help"])
+        runpy.run_path(str(FILE), run_name="__main__")
     assert not ended.value.code
     shown = " ".join(capsys.readouterr().out.replace("│", " ").split())
     for words in ("vocab.json", "merges.txt", "list 'gpt*'", "GPT-2's"):

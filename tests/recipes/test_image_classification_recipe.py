@@ -1,38 +1,25 @@
 """The image classification recipe, from images to an export, and what it says to wrong input."""
 
+import functools
 import json
-import runpy
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import tensorflow as tf
-from keras_transformers.export import Predictor
+from recipe_runs import error_of, run
 
 from keras_transformers.convert import save_vit
 from keras_transformers.models.vit import vit
+from keras_transformers.saved_model import Predictor
 
-RECIPE = Path(__file__).parents[2] / "recipes" / "image_classification.py"
-TINY = {"num_layers": 1, "num_heads": 2, "hidden_dim": 16, "epochs": 1}
+run = functools.partial(run, "image_classification")
+error_of = functools.partial(error_of, "image_classification")
 
 
 def options(folder, **changes):
-    """The command's words; None takes an option away."""
-    values = TINY | {"runs_dir": folder / "runs"} | changes
-    chosen = {name: value for name, value in values.items() if value is not None}
-    words = []
-    for name, value in chosen.items():
-        word = f"--{name.replace('_', '-')}"
-        words += [word, *map(str, value)] if isinstance(value, tuple) else [f"{word}={value}"]
-    return words
-
-
-def run(monkeypatch, arguments):
-    monkeypatch.setattr(sys, "argv", [str(RECIPE), *arguments])
-    runpy.run_path(str(RECIPE), run_name="__main__")
-    (folder,) = (word.split("=")[1] for word in arguments if word.startswith("--runs-dir="))
-    return json.loads((Path(folder) / "image_classification/metrics.json").read_text())
+    tiny = {"num_layers": 1, "num_heads": 2, "hidden_dim": 16, "epochs": 1}
+    return tiny | {"runs_dir": folder / "runs"} | changes
 
 
 def idx(array):
@@ -40,12 +27,11 @@ def idx(array):
     return header + b"".join(n.to_bytes(4, "big") for n in array.shape) + array.tobytes()
 
 
-@pytest.fixture
-def idx_folder(tmp_path):
+@pytest.fixture(scope="module")
+def idx_folder(tmp_path_factory):
     """Images of 4 x 4 whose brighter half tells the class."""
     random = np.random.default_rng(0)
-    folder = tmp_path / "idx"
-    folder.mkdir()
+    folder = tmp_path_factory.mktemp("idx")
     for name, count in (("train", 160), ("t10k", 40)):
         labels = np.arange(count, dtype=np.uint8) % 2
         pixels = random.integers(0, 100, (count, 4, 4)).astype(np.uint8)
@@ -71,47 +57,63 @@ def class_folder(tmp_path):
     return tmp_path / "pictures"
 
 
-def test_idx_files_to_export(idx_folder, tmp_path, monkeypatch, capsys):
-    arguments = options(
-        tmp_path,
-        data=idx_folder,
-        labels=("bottom", "top"),
-        epochs=12,
-        batch_size=16,
-        learning_rate=5e-3,
-        crop_padding=0,
-        mixup=0.1,
-        export=tmp_path / "saved" / "1",
+LABELS = "--labels", "bottom", "top"
+
+
+@pytest.fixture(scope="module")
+def outcome(idx_folder, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("image_classification")
+    return run(
+        *LABELS,
+        **options(
+            folder,
+            data=idx_folder,
+            epochs=12,
+            batch_size=16,
+            learning_rate=5e-3,
+            crop_padding=0,
+            mixup=0.1,
+            export=folder / "saved" / "1",
+        ),
     )
-    metrics = run(monkeypatch, arguments)
+
+
+@pytest.fixture(scope="module")
+def export(outcome):
+    return outcome.folder.parents[1] / "saved" / "1"
+
+
+def test_a_run_learns(outcome, export):
+    metrics = outcome.metrics
     assert metrics["test_accuracy"] > 0.9 > metrics["test_majority"] == 0.5
     assert metrics["labels"] == ["bottom", "top"]
     assert len(metrics["epochs"]) == 12
-    described = json.loads((tmp_path / "saved/1/assets.extra/keras_transformers.json").read_text())
-    assert described["scores"]["test_accuracy"] == metrics["test_accuracy"]
-    printed = capsys.readouterr().out
-    assert "144 images to train, 16 dev, 40 test: (4, 4, 1) each" in printed
-    assert f"exported: {tmp_path / 'saved' / '1'}" in printed
+    assert "144 images to train, 16 dev, 40 test: (4, 4, 1) each" in outcome.printed
+    assert f"exported: {export}" in outcome.printed
+
+
+def test_the_export_tells_its_scores_and_answers(outcome, export):
+    described = json.loads((export / "assets.extra/keras_transformers.json").read_text())
+    assert described["scores"]["test_accuracy"] == outcome.metrics["test_accuracy"]
     picture = np.zeros((4, 4, 1), np.uint8)
     picture[:2] = 200
-    (answer,) = Predictor(tmp_path / "saved")({"image_bytes": [tf.io.encode_png(picture).numpy()]})
+    (answer,) = Predictor(export.parent)({"image_bytes": [tf.io.encode_png(picture).numpy()]})
     assert answer["label"] == "top"
-    with pytest.raises(SystemExit) as stopped:
-        run(monkeypatch, arguments)
-    assert stopped.value.code == 2
-    assert "image_classification exists: give the run another --name" in capsys.readouterr().err
 
 
-def test_the_digits_are_split_by_the_seed(tmp_path, monkeypatch, capsys):
+def test_a_run_is_never_overwritten(outcome, capsys):
+    error = error_of(capsys, **options(outcome.folder.parents[1]))
+    assert "image_classification exists: give the run another --name" in error
+
+
+def test_the_digits_are_split_by_the_seed(tmp_path):
     pytest.importorskip("sklearn", reason="needs scikit-learn: pip install -e .[dev]")
-    metrics = run(monkeypatch, options(tmp_path, batch_size=256, seed=3))
-    assert metrics["labels"] == [str(i) for i in range(10)]
-    assert "1294 images to train, 144 dev, 359 test: (8, 8, 1) each" in capsys.readouterr().out
+    digits = run(**options(tmp_path, batch_size=256, seed=3))
+    assert digits.metrics["labels"] == [str(i) for i in range(10)]
+    assert "1294 images to train, 144 dev, 359 test: (8, 8, 1) each" in digits.printed
 
 
-def test_weights_of_another_resolution_are_fine_tuned_on_a_folder(
-    class_folder, tmp_path, monkeypatch
-):
+def test_weights_of_another_resolution_are_fine_tuned_on_a_folder(class_folder, tmp_path):
     weights = tmp_path / "weights"
     weights.mkdir()
     shape = {"patch_size": 4, "num_layers": 1, "num_heads": 2, "hidden_dim": 8}
@@ -126,36 +128,26 @@ def test_weights_of_another_resolution_are_fine_tuned_on_a_folder(
         "patch_size": 4,
     }
     (weights / "config.json").write_text(json.dumps(config))
-    arguments = options(
-        tmp_path, data=class_folder, weights=weights, image_size=12, dev_fraction=0.2
-    )
-    metrics = run(monkeypatch, arguments)
+    given = {"data": class_folder, "weights": weights, "image_size": 12, "dev_fraction": 0.2}
+    metrics = run(**options(tmp_path, **given)).metrics
     assert metrics["labels"] == ["dark", "light"]
     # 16 patches' worth of weights, and positions for 9 and the class token.
     assert metrics["num_parameters"] == 4 * 4 * 3 * 8 + 8 + 8 + 10 * 8 + 872 + 16 + 8 * 2 + 2
 
 
-def test_a_folder_without_a_test_set_is_split(class_folder, tmp_path, monkeypatch, capsys):
-    arguments = options(
-        tmp_path,
-        data=class_folder / "train",
-        image_size=8,
-        num_channels=1,
-        test_fraction=0.25,
-        dev_fraction=0.25,
-    )
-    run(monkeypatch, arguments)
-    assert "9 images to train, 3 dev, 4 test: (8, 8, 1) each" in capsys.readouterr().out
+def test_a_folder_without_a_test_set_is_split(class_folder, tmp_path):
+    shape = {"image_size": 8, "num_channels": 1}
+    split = {"test_fraction": 0.25, "dev_fraction": 0.25}
+    found = run(**options(tmp_path, data=class_folder / "train", **shape, **split))
+    assert "9 images to train, 3 dev, 4 test: (8, 8, 1) each" in found.printed
 
 
 @pytest.mark.slow
-def test_the_same_seed_gives_the_same_figures(idx_folder, tmp_path, monkeypatch):
+def test_the_same_seed_gives_the_same_figures(idx_folder, tmp_path):
     figures = []
     for name, seed in (("one", 7), ("again", 7), ("other", 8)):
-        arguments = options(
-            tmp_path, data=idx_folder, epochs=2, runs_dir=tmp_path / name, seed=seed
-        )
-        epochs = run(monkeypatch, arguments)["epochs"]
+        given = {"data": idx_folder, "epochs": 2, "name": name, "seed": seed}
+        epochs = run(**options(tmp_path, **given)).metrics["epochs"]
         figures.append([epoch | {"tokens_per_second": 0} for epoch in epochs])
     assert figures[0] == figures[1] != figures[2]
 
@@ -173,7 +165,7 @@ def test_the_same_seed_gives_the_same_figures(idx_folder, tmp_path, monkeypatch)
         ({"label_smoothing": 2}, "label_smoothing"),
         ({"batch_size": 0}, "batch_size is 0"),
         ({"epochs": 0}, "total_steps is 0"),
-        ({"learning_rate": 0}, "peak_learning_rate is 0.0"),
+        ({"learning_rate": 0}, "peak_learning_rate is 0"),
         ({"model": "vit_tinny16"}, "did you mean vit_tiny16"),
         ({"model": "vit_tiny16"}, "no whole patch of patch_size=16"),
         ({"weights": "none"}, "none does not exist: a Hugging Face ViT folder has config.json"),
@@ -183,18 +175,14 @@ def test_the_same_seed_gives_the_same_figures(idx_folder, tmp_path, monkeypatch)
 def test_wrong_input_ends_with_one_line_and_status_2(
     idx_folder, tmp_path, monkeypatch, capsys, changes, message
 ):
-    with pytest.raises(SystemExit) as stopped:
-        run(monkeypatch, options(tmp_path, **({"data": idx_folder} | changes)))
-    assert stopped.value.code == 2
-    error = capsys.readouterr().err.splitlines()[-1]
-    assert error.startswith("error: ")
-    assert message in error
+    monkeypatch.chdir(tmp_path)  # where "none" is not
+    paths = {"weights": Path(changes["weights"])} if "weights" in changes else {}
+    changed = options(tmp_path, data=str(idx_folder)) | changes | paths
+    assert message in error_of(capsys, **changed)
     assert not (tmp_path / "runs").exists()
 
 
-def test_other_classes_in_the_test_set_are_refused(class_folder, tmp_path, monkeypatch, capsys):
+def test_other_classes_in_the_test_set_are_refused(class_folder, tmp_path, capsys):
     (class_folder / "test" / "dark").rename(class_folder / "test" / "black")
-    with pytest.raises(SystemExit) as stopped:
-        run(monkeypatch, options(tmp_path, data=class_folder, image_size=8))
-    assert stopped.value.code == 2
-    assert "['dark', 'light']" in capsys.readouterr().err
+    error = error_of(capsys, **options(tmp_path, data=str(class_folder), image_size=8))
+    assert "['dark', 'light']" in error

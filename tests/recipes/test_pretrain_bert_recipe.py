@@ -1,38 +1,37 @@
 """The pretraining recipe, from text to weights, and what it says to wrong input."""
 
-import json
-import runpy
-import sys
-from pathlib import Path
+import functools
 
 import keras
 import numpy as np
 import pytest
 from checks import newest_state
+from recipe_runs import error_of, killed_after, run
 
 import keras_transformers as kt
 from keras_transformers.models.bert import bert
-from keras_transformers.runs.resume.callback import Resume
 
-RECIPE = Path(__file__).parents[2] / "recipes" / "pretrain_bert.py"
 WORDS = ["cat", "dog", "bird", "ship", "rain", "tree", "house"]
 
+run = functools.partial(run, "pretrain_bert")
+error_of = functools.partial(error_of, "pretrain_bert")
 
-@pytest.fixture
-def folder(tmp_path):
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
     """Forty-two documents, each about two of seven things."""
+    folder = tmp_path_factory.mktemp("pretrain_bert")
     pairs = [(one, other) for one in WORDS for other in WORDS if one != other]
     documents = [
         "\n".join(f"the {one} is near the {other} {'again ' * (i % 3)}." for i in range(3 + i % 4))
         for i, (one, other) in enumerate(pairs)
     ]
-    (tmp_path / "text.txt").write_text("\n\n".join(documents) + "\n", "utf-8")
-    return tmp_path
+    (folder / "text.txt").write_text("\n\n".join(documents) + "\n", "utf-8")
+    return folder
 
 
 def options(folder, **changes):
-    """The command's words, with `changes` made to them; None takes an option away."""
-    values = {
+    return {
         "data": folder / "text.txt",
         "dev_fraction": 0.2,
         "vocabulary_size": 120,
@@ -47,40 +46,19 @@ def options(folder, **changes):
         "learning_rate": 5e-3,
         "runs_dir": folder / "runs",
     } | changes
-    chosen = {name: value for name, value in values.items() if value is not None}
-    return [f"--{name.replace('_', '-')}={value}" for name, value in chosen.items()]
 
 
-def run(monkeypatch, arguments):
-    monkeypatch.setattr(sys, "argv", [str(RECIPE), *arguments])
-    runpy.run_path(str(RECIPE), run_name="__main__")
+@pytest.fixture(scope="module")
+def outcome(folder):
+    """A run of two phases; what a kill between them leaves lies beside it."""
+    with killed_after(2, folder=folder / "runs/pretrain_bert"):
+        return run(**options(folder))
 
 
-def run_and_stop(monkeypatch, arguments, last_epoch):
-    """Runs, and stops as if killed, once the state of that epoch is on disk."""
-    write = Resume.on_epoch_end
-
-    def stop(self, epoch, logs=None):
-        write(self, epoch, logs)
-        if epoch + 1 == last_epoch:
-            raise KeyboardInterrupt
-
-    with monkeypatch.context() as stopping:
-        stopping.setattr(Resume, "on_epoch_end", stop)
-        with pytest.raises(KeyboardInterrupt):
-            run(stopping, arguments)
-
-
-def test_text_to_weights_with_a_stop_in_between(folder, monkeypatch, capsys):
-    run_and_stop(monkeypatch, options(folder), last_epoch=2)  # between the phases
-    assert not (folder / "runs/pretrain_bert/metrics.json").exists()
-    printed = capsys.readouterr().out
-    assert "train-16: " in printed
-    assert "dev-32: " in printed
-
-    run(monkeypatch, [*options(folder), "--resume"])
-    run_folder = folder / "runs" / "pretrain_bert"
-    metrics = json.loads((run_folder / "metrics.json").read_text())
+def test_a_run_learns_in_two_phases(outcome):
+    assert "train-16: " in outcome.printed
+    assert "dev-32: " in outcome.printed
+    metrics = outcome.metrics
     assert [epoch["epoch"] for epoch in metrics["epochs"]] == [1, 2, 3]
     assert metrics["steps"] == 12
     last = metrics["epochs"][-1]
@@ -90,96 +68,101 @@ def test_text_to_weights_with_a_stop_in_between(folder, monkeypatch, capsys):
     assert 0 < metrics["dev_mask_accuracy, unigram"] < 0.5
     assert 1 < metrics["dev_mask_perplexity, unigram"] < 120
     assert 0 <= metrics["dev_next_sentence_accuracy"] <= 1
-    assert list((run_folder / "tensorboard/train").iterdir())
+    assert list((outcome.folder / "tensorboard/train").iterdir())
 
-    # The weights go into a model that is built by what lies beside them, and are the last ones.
-    shape = kt.convert.read_bert_config(run_folder / "weights")
+
+def test_the_weights_go_into_a_model_built_by_what_lies_beside_them(outcome):
+    """And are the last ones."""
+    weights = outcome.folder / "weights"
+    shape = kt.convert.read_bert_config(weights)
     assert (shape["num_layers"], shape["hidden_dim"], shape["max_sequence_length"]) == (1, 32, 32)
-    vocabulary = (run_folder / "weights/vocab.txt").read_text().splitlines()
+    vocabulary = (weights / "vocab.txt").read_text().splitlines()
     assert shape["vocabulary_size"] == len(vocabulary) <= 120
     model = kt.heads.pretrainer(bert(**shape))
-    assert model.count_params() == metrics["parameters"]
-    kt.convert.load_bert(model, run_folder / "weights")
+    assert model.count_params() == outcome.metrics["parameters"]
+    kt.convert.load_bert(model, weights)
     loaded = model.get_weights()
-    model.load_weights(run_folder / "last.weights.h5")
+    model.load_weights(outcome.folder / "last.weights.h5")
     for one, other in zip(loaded, model.get_weights(), strict=True):
         np.testing.assert_array_equal(one, other)
 
-    with pytest.raises(SystemExit) as stopped:
-        run(monkeypatch, [*options(folder, learning_rate=1e-3), "--resume"])
-    assert stopped.value.code == 2
-    assert "learning_rate was 0.005, is 0.001; give the same" in capsys.readouterr().err
+
+def resume(folder, whole, killed, **changes):
+    """Continues in `folder` what was killed; the run that was not lies in `whole` afterwards."""
+    if not whole.exists():
+        folder.rename(whole)
+    else:
+        folder.rename(folder.with_name(f"before-{killed.name}"))
+    killed.rename(folder)
+    assert not (folder / "metrics.json").exists()
+    resumed = run("--resume", **changes)
+    expected, found = newest_state(whole), newest_state(folder)
+    assert expected.keys() == found.keys()
+    for name in expected.keys() - {"state"}:
+        # Not bit by bit: TensorFlow's sums depend on threads and addresses.
+        np.testing.assert_allclose(expected[name], found[name], rtol=0, atol=1e-6)
+    return resumed
+
+
+def test_a_run_that_was_killed_between_the_phases_ends_as_one_that_was_not(outcome, folder, capsys):
+    runs = folder / "runs"
+    resumed = resume(outcome.folder, runs / "whole", runs / "killed-2", **options(folder))
+    assert [epoch["epoch"] for epoch in resumed.metrics["epochs"]] == [1, 2, 3]
+    error = error_of(capsys, **options(folder, learning_rate=1e-3, resume=True))
+    assert "learning_rate was 0.005, is 0.001; give the same" in error
 
 
 @pytest.mark.slow
-def test_a_run_goes_on_from_the_weights_of_another(folder, monkeypatch, capsys):
-    first = options(folder, phase_2_epochs=0, steps_per_epoch=12)
-    run(monkeypatch, first)
-    weights = folder / "runs/pretrain_bert/weights"
-    records = folder / "runs/pretrain_bert/records"
-    more = {"weights": weights, "records": records, "phase_2_epochs": 0, "epochs": 1}
-    more |= {"num_layers": None, "hidden_dim": None, "accumulate": 2}
-    run(monkeypatch, options(folder, name="more", learning_rate=1e-9, **more))
-    before, after = (
-        json.loads((folder / "runs" / name / "metrics.json").read_text())
-        for name in ("pretrain_bert", "more")
-    )
-    assert after["dev_mask_perplexity"] == pytest.approx(before["dev_mask_perplexity"], rel=1e-4)
-    vocabularies = [
-        (folder / f"runs/{n}/weights/vocab.txt").read_text() for n in ("pretrain_bert", "more")
-    ]
+def test_a_run_that_was_killed_in_either_phase_ends_as_one_that_was_not(folder, tmp_path):
+    changes = options(folder, runs_dir=tmp_path, name="run", epochs=4, phase_2_epochs=2)
+    with killed_after(1, 3, folder=tmp_path / "run"):
+        run(**changes)
+    for epoch in (1, 3):
+        resume(tmp_path / "run", tmp_path / "whole", tmp_path / f"killed-{epoch}", **changes)
+
+
+@pytest.mark.slow
+def test_a_run_goes_on_from_the_weights_of_another(folder, tmp_path, capsys):
+    given = functools.partial(options, folder, runs_dir=tmp_path, phase_2_epochs=0)
+    before = run(**given(name="before", steps_per_epoch=12))
+    more = {
+        "weights": before.folder / "weights",
+        "records": before.folder / "records",
+        "epochs": 1,
+        "num_layers": None,
+        "hidden_dim": None,
+        "accumulate": 2,
+    }
+    after = run(**given(name="after", learning_rate=1e-9, **more))
+    name = "dev_mask_perplexity"
+    assert after.metrics[name] == pytest.approx(before.metrics[name], rel=1e-4)
+    vocabularies = [(one.folder / "weights/vocab.txt").read_text() for one in (before, after)]
     assert vocabularies[0] == vocabularies[1]
-    with pytest.raises(SystemExit):
-        run(monkeypatch, options(folder, name="longer", phase_1_length=32, **more))
-    assert "has 16 positions and the examples are of 32 tokens" in capsys.readouterr().err
-    assert not (folder / "runs/longer").exists(), "the name is still free"
+    error = error_of(capsys, **given(name="longer", phase_1_length=32, **more))
+    assert "has 16 positions and the examples are of 32 tokens" in error
+    assert not (tmp_path / "longer").exists(), "the name is still free"
 
 
 @pytest.mark.slow
-def test_a_run_that_was_stopped_ends_as_one_that_was_not(folder, monkeypatch):
-    run(monkeypatch, options(folder, name="whole", epochs=4, phase_2_epochs=2))
-    for last_epoch in (1, 3):  # in each of the phases
-        arguments = options(folder, name=f"stopped-{last_epoch}", epochs=4, phase_2_epochs=2)
-        run_and_stop(monkeypatch, arguments, last_epoch)
-        run(monkeypatch, [*arguments, "--resume"])
-        whole, stopped = (
-            newest_state(folder / "runs" / name) for name in ("whole", f"stopped-{last_epoch}")
-        )
-        assert whole.keys() == stopped.keys()
-        for name in whole.keys() - {"state"}:
-            # Not bit by bit: TensorFlow's sums depend on threads and addresses.
-            np.testing.assert_allclose(whole[name], stopped[name], rtol=0, atol=1e-6)
-
-
-@pytest.mark.slow
-def test_records_of_another_run_to_an_export(folder, monkeypatch, capsys):
-    run(monkeypatch, options(folder, epochs=1, phase_2_epochs=0))
-    records = folder / "runs/pretrain_bert/records"
-    changes = {"optimizer": "lamb", "precision": "mixed_bfloat16", "export": folder / "saved/1"}
-    run(
-        monkeypatch,
-        [
-            *options(
-                folder, data=None, records=records, name="2", epochs=1, phase_2_epochs=0, **changes
-            ),
-            "--no-dynamic-masking",
-        ],
-    )
+def test_records_of_another_run_to_an_export(folder, tmp_path, capsys):
+    given = functools.partial(options, folder, runs_dir=tmp_path, epochs=1, phase_2_epochs=0)
+    records = run(**given(name="1")).folder / "records"
+    changes = {"optimizer": "lamb", "precision": "mixed_bfloat16", "export": tmp_path / "saved/1"}
+    run("--no-dynamic-masking", **given(name="2", data=None, records=records, **changes))
     keras.config.set_dtype_policy("float32")
-    assert (folder / "saved/1/saved_model.pb").is_file()
-    assert not (folder / "runs/2/records").exists()
-    capsys.readouterr()
-    with pytest.raises(SystemExit):  # made for other lengths
-        run(monkeypatch, options(folder, data=None, records=records, name="3"))
-    assert "train-32: no such folder of records" in capsys.readouterr().err
+    assert (tmp_path / "saved/1/saved_model.pb").is_file()
+    assert not (tmp_path / "2/records").exists()
+    other_lengths = {"epochs": 3, "phase_2_epochs": 1, "data": None, "records": records}
+    error = error_of(capsys, **given(name="3") | other_lengths)
+    assert "train-32: no such folder of records" in error
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"data": None}, "give --data, or --records"),
+        ({"data": None}, "give --data, or existing --records"),
         ({"data": "none.txt"}, "none.txt: no such file"),
-        ({"corpora": "brown"}, "brown.zip"),
+        ({"corpora": ("brown",)}, "brown.zip"),
         ({"data": None, "records": "none"}, "none/vocab.txt: no such file"),
         ({"model": "bert_tinny"}, "--model bert_tinny: take one of bert_tiny"),
         ({"weights": "w", "vocabulary": "v"}, "--weights bring their own vocabulary and shape"),
@@ -189,24 +172,38 @@ def test_records_of_another_run_to_an_export(folder, monkeypatch, capsys):
         ),
         ({"accumulate": 0}, "--accumulate 0: not 1 or more"),
         ({"phase_2_epochs": 4}, "--phase-2-epochs 4: not in 0 to 3"),
-        ({"learning_rate": 0}, "peak_learning_rate is 0.0"),
-        ({"epochs": 0, "phase_2_epochs": 0}, "total_steps is 0"),
         ({"dev_fraction": 1}, "held_out_share"),
         ({"dev_fraction": 1e-9}, "42 and 0 documents"),
         ({"vocabulary_size": 10}, "vocabulary_size=10 is too small"),
         ({"phase_1_length": 4}, "max_sequence_length is 4, must be 5"),
-        ({"phase_2_epochs": 0, "hidden_dim": 33}, "multiple of num_heads"),
-        ({"phase_2_epochs": 0, "batch_size": 0}, "batch_size=0"),
     ],
 )
-def test_wrong_input_ends_with_one_line_and_status_2(folder, monkeypatch, capsys, changes, message):
-    arguments = options(folder, **changes)
-    with pytest.raises(SystemExit) as stopped:
-        run(monkeypatch, arguments)
-    assert stopped.value.code == 2
-    error = capsys.readouterr().err.splitlines()[-1]
-    assert error.startswith("error: ")
-    assert message in error
+def test_wrong_input_ends_with_one_line_and_status_2(folder, tmp_path, capsys, changes, message):
+    paths = {
+        name: tmp_path / value
+        for name, value in changes.items()
+        if name in ("data", "records", "weights", "vocabulary") and value is not None
+    }
+    changed = options(folder, runs_dir=tmp_path / "runs") | changes | paths
+    assert message in error_of(capsys, **changed)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"learning_rate": 0}, "peak_learning_rate is 0"),
+        ({"epochs": 0}, "total_steps is 0"),
+        ({"hidden_dim": 33}, "multiple of num_heads"),
+        ({"batch_size": 0}, "batch_size=0"),
+    ],
+)
+def test_options_of_the_training_are_checked_too(
+    outcome, folder, tmp_path, capsys, changes, message
+):
+    """Here with the records of a run, which take longest to make."""
+    given = {"data": None, "records": outcome.folder / "records", "phase_2_epochs": 0}
+    given["runs_dir"] = tmp_path
+    assert message in error_of(capsys, **options(folder, **given) | changes)
 
 
 @pytest.mark.parametrize(
@@ -218,9 +215,6 @@ def test_wrong_input_ends_with_one_line_and_status_2(folder, monkeypatch, capsys
         (b"".join(b"one sentence number %d .\n\n" % i for i in range(40)), "only one sentence"),
     ],
 )
-def test_bad_text_is_named(folder, monkeypatch, capsys, text, message):
-    (folder / "text.txt").write_bytes(text)
-    with pytest.raises(SystemExit) as stopped:
-        run(monkeypatch, options(folder))
-    assert stopped.value.code == 2
-    assert message in capsys.readouterr().err.splitlines()[-1]
+def test_bad_text_is_named(tmp_path, capsys, text, message):
+    (tmp_path / "text.txt").write_bytes(text)
+    assert message in error_of(capsys, **options(tmp_path))

@@ -3,7 +3,6 @@
 import itertools
 import json
 import runpy
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,12 +10,16 @@ import pytest
 import tensorflow as tf
 from checks import newest_state
 
-RECIPE = Path(__file__).parents[2] / "recipes" / "pronunciation.py"
+from keras_transformers.runs import execute
+from keras_transformers.runs.resume.callback import Resume
+from keras_transformers.tokenizers import SymbolTokenizer
+
+RECIPE = runpy.run_path(str(Path(__file__).parents[2] / "recipes" / "pronunciation.py"))
 SOUNDS = {"a": "AE1", "e": "EH1", "k": "K", "l": "L", "s": "S", "t": "T"}
 
 
-@pytest.fixture
-def dictionary(tmp_path):
+@pytest.fixture(scope="module")
+def dictionary(tmp_path_factory):
     """All words of three letters of a language spelled as it is spoken; some with two ways."""
     lines = []
     for letters in itertools.product(SOUNDS, repeat=3):
@@ -24,14 +27,14 @@ def dictionary(tmp_path):
         lines.append(f"{''.join(letters)} {' '.join(sounds)}")
         if letters[0] == "a":
             lines.append(f"{''.join(letters)}(2) {' '.join(['EH0', *sounds[1:]])}")
-    path = tmp_path / "language.dict"
+    path = tmp_path_factory.mktemp("pronunciation") / "language.dict"
     path.write_text("\n".join(lines) + "\n", "utf-8")
     return path
 
 
-def run(monkeypatch, path, **changes):
-    values = {
-        "dictionary": path,
+def train(dictionary, runs_dir, **changes):
+    options = {
+        "dictionary": dictionary,
         "val_fraction": 0.1,
         "max_sequence_length": 8,
         "extra_length": 2,
@@ -39,47 +42,50 @@ def run(monkeypatch, path, **changes):
         "batch_tokens": 512,
         "warmup_steps": 4,
         "num_beams": 2,
-        "runs_dir": path.parent / "runs",
-    } | changes
-    flags = [f"--{name.replace('_', '-')}" for name in values]
-    options = [f if v is True else f"{f}={v}" for f, v in zip(flags, values.values(), strict=True)]
-    monkeypatch.setattr(sys, "argv", [str(RECIPE), *options])
-    runpy.run_path(str(RECIPE), run_name="__main__")
-    folder = values["runs_dir"] / values.get("name", "pronunciation")
-    return json.loads((folder / "metrics.json").read_text())
+        "runs_dir": runs_dir,
+    }
+    return execute(RECIPE["main"], RECIPE["Config"](**(options | changes)))
 
 
-def test_a_dictionary_to_figures(dictionary, monkeypatch, capsys):
-    metrics = run(monkeypatch, dictionary)
-    assert "0 with an empty side, 0 with a side of more than 8 tokens" in capsys.readouterr().out
+@pytest.fixture(scope="module")
+def trained(dictionary, tmp_path_factory):
+    """The figures of a run of two epochs, and its folder."""
+    runs_dir = tmp_path_factory.mktemp("runs")
+    return train(dictionary, runs_dir), runs_dir / "pronunciation"
+
+
+def test_a_dictionary_to_figures(trained):
+    metrics, _ = trained
     assert sum(metrics["words"].values()) == 216
     # Letters and phonemes, without stress, and the four special tokens share one matrix.
     assert metrics["parameters"] == 1_325_568 + (6 + 6 + 4) * 128
     first, second = metrics["epochs"]
     assert second["loss"] < first["loss"]
+    assert 1 - second["val_phoneme_accuracy"] == metrics["val phoneme error rate, last, greedy"]
+    assert 0 <= metrics["test word error rate, last, greedy"] <= 1
+
+
+def test_the_better_weights_are_chosen_by_val_and_kept_with_their_symbols(trained):
+    metrics, folder = trained
     rates = {
         name: metrics[f"val phoneme error rate, {name}, beam"] for name in ("last", "average of 2")
     }
     assert rates[metrics["chosen"]] == min(rates.values())
-    assert 1 - second["val_phoneme_accuracy"] == metrics["val phoneme error rate, last, greedy"]
-    assert 0 <= metrics["test word error rate, last, greedy"] <= 1
-    folder = dictionary.parent / "runs" / "pronunciation"
-    assert json.loads((folder / "symbols.json").read_text()) == [
-        *("AE", "EH", "K", "L", "S", "T"),
-        *"aeklst",
-    ]
+    assert json.loads((folder / "metrics.json").read_text()) == metrics
+    symbols = SymbolTokenizer.load(folder).vocabulary[4:]
+    assert symbols == [*("AE", "EH", "K", "L", "S", "T"), *"aeklst"]
     names = {path.name for path in folder.iterdir()}
     assert names >= {"best.weights.h5", "chosen.weights.h5", "config.json", "checkpoints"}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("model", ["transformer_tiny", "seq2seq_multi30k"])
-def test_the_language_is_learned_and_served(dictionary, monkeypatch, model):
-    export = dictionary.parent / "saved" / "1"
+def test_the_language_is_learned_and_served(dictionary, tmp_path, model):
+    export = tmp_path / "saved" / "1"
     rate, epochs = {"transformer_tiny": (5e-3, 60), "seq2seq_multi30k": (1e-3, 25)}[model]
-    metrics = run(
-        monkeypatch,
+    metrics = train(
         dictionary,
+        tmp_path,
         model=model,
         epochs=epochs,
         learning_rate=rate,
@@ -96,11 +102,9 @@ def test_the_language_is_learned_and_served(dictionary, monkeypatch, model):
 
 
 @pytest.mark.slow
-def test_a_stopped_run_goes_on(dictionary, monkeypatch):
+def test_a_stopped_run_goes_on(dictionary, tmp_path, monkeypatch):
     """As if it had not stopped: the same weights in the end."""
-    from keras_transformers.runs.resume.callback import Resume
-
-    run(monkeypatch, dictionary, name="whole")
+    train(dictionary, tmp_path, name="whole")
     with monkeypatch.context() as patch:
         write = Resume.on_epoch_end
 
@@ -110,10 +114,9 @@ def test_a_stopped_run_goes_on(dictionary, monkeypatch):
 
         patch.setattr(Resume, "on_epoch_end", stop)
         with pytest.raises(KeyboardInterrupt):
-            run(patch, dictionary, name="stopped")
-    run(monkeypatch, dictionary, name="stopped", resume=True)
-    runs = dictionary.parent / "runs"
-    whole, stopped = newest_state(runs / "whole"), newest_state(runs / "stopped")
+            train(dictionary, tmp_path, name="stopped")
+    train(dictionary, tmp_path, name="stopped", resume=True)
+    whole, stopped = newest_state(tmp_path / "whole"), newest_state(tmp_path / "stopped")
     assert whole.keys() == stopped.keys()
     for name in whole:
         if name.startswith("variable_"):
@@ -123,7 +126,7 @@ def test_a_stopped_run_goes_on(dictionary, monkeypatch):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"dictionary": "nowhere.dict"}, "nowhere.dict: no such file"),
+        ({"dictionary": Path("nowhere.dict")}, "nowhere.dict: no such file"),
         ({"val_fraction": 0.0}, "val_fraction=0.0 and test_fraction=0.1: both must be above 0"),
         ({"model": "bert_tiny"}, "model 'bert_tiny' is no encoder-decoder"),
         ({"teacher_forcing": 2.0, "model": "seq2seq_multi30k"}, "teacher_forcing=2.0 is no ratio"),
@@ -131,12 +134,12 @@ def test_a_stopped_run_goes_on(dictionary, monkeypatch):
     ],
 )
 def test_wrong_input_ends_with_one_line_and_status_2(
-    dictionary, monkeypatch, capsys, changes, message
+    dictionary, tmp_path, capsys, changes, message
 ):
     with pytest.raises(SystemExit) as stopped:
-        run(monkeypatch, dictionary, **changes)
+        train(dictionary, tmp_path, **changes)
     assert stopped.value.code == 2
     error = capsys.readouterr().err
     assert error.splitlines()[-1].startswith("error: ")
     assert message in error
-    assert not (dictionary.parent / "runs").exists(), "nothing is left behind"
+    assert not list(tmp_path.iterdir()), "nothing is left behind"

@@ -10,6 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from keras_transformers import pipelines
 from keras_transformers.cli import main as cli
 from keras_transformers.cli.serving import Serve
 
@@ -37,6 +38,17 @@ def test_the_table_has_every_option_of_serve():
     options = {f"--{name.replace('_', '-')}" for name in names}
     rows = re.findall(r"^\| (`.*?) \|", SERVING.read_text("utf-8"), re.MULTILINE)
     assert {option for row in rows for option in re.findall(r"--[a-z-]+", row)} == options
+
+
+def test_the_table_of_pipelines_has_every_one_and_every_field_of_its_answers():
+    row = r"^\| `(\w+)` \| .* \| `(\w+)\((.*)\)` \|$"
+    rows = re.findall(row, EXPORTS.read_text("utf-8"), re.MULTILINE)
+    shown = (getattr(pipelines, name) for name in dir(pipelines))
+    tasks = {cls.__name__ for cls in shown if isinstance(cls, type) and hasattr(cls, "task")}
+    assert {pipeline for pipeline, _, _ in rows} == tasks
+    for _, result, fields in rows:
+        found = [field.name for field in dataclasses.fields(getattr(pipelines, result))]
+        assert fields.split(", ") == found
 
 
 def test_the_benchmarks_are_there():

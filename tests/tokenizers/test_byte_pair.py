@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import ByteLevelBPETokenizer, processors
 
-from keras_transformers.tokenizers import BytePairTokenizer, gpt2_words
-from keras_transformers.tokenizers.byte_pair_files import byte_symbols
+from keras_transformers.tokenizers import BytePairTokenizer
+from keras_transformers.tokenizers.byte_pairs import gpt2_words
+from keras_transformers.tokenizers.byte_pairs.files import byte_symbols
 from keras_transformers.tokenizers.offsets import to_characters
 
 CORPUS = [

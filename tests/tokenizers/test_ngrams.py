@@ -208,7 +208,7 @@ def test_a_dictionary_from_a_file(tmp_path):
     [
         ([], "words: no words"),
         (["a", ""], r"words\[1\]: '' is empty"),
-        (["a", "b", "a"], r"words\[2\]: 'a' is there already"),
+        (["a", "b", "a"], r"words\[2\]: 'a' is repeated"),
         (["a\x00"], "has a blank in it"),
         (["ß" * 501], "has more than 1000 bytes"),
     ],
@@ -221,8 +221,8 @@ def test_dictionaries_that_are_none(words, text):
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        ({"num_buckets": 0, "word_ngrams": 2}, "num_buckets=0: n-grams need one at least"),
-        ({"num_buckets": 0, "max_characters": 3}, "num_buckets=0: n-grams need one at least"),
+        ({"num_buckets": 0, "word_ngrams": 2}, "num_buckets=0: n-grams need at least one"),
+        ({"num_buckets": 0, "max_characters": 3}, "num_buckets=0: n-grams need at least one"),
         ({"num_buckets": -1}, "num_buckets=-1"),
         ({"num_buckets": 2**31, "word_ngrams": 2}, "together may be 2"),
         ({"min_characters": 4, "max_characters": 3}, "min_characters=4, max_characters=3"),

@@ -194,9 +194,8 @@ def test_windows_in_a_graph_of_core_ops(small):
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string)] * 2)
     def serve(question, context):
         packed = windows.question_windows(
-            small, question, context, max_sequence_length=9, doc_stride=2, max_question_length=3,
-            pad_to_max_length=True,
-        )  # fmt: skip
+            small, question, context, max_sequence_length=9, doc_stride=2, max_question_length=3
+        )
         _, starts, _ = small.tokenize_with_offsets(context)
         return packed, to_characters(context, starts)
 

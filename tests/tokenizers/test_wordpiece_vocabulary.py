@@ -46,10 +46,10 @@ def test_a_missing_file(tmp_path):
 @pytest.mark.parametrize(
     ("tokens", "message"),
     [
-        ([*SPECIAL, "a", "", "b"], r"{}:7: '' is no token"),
-        ([*SPECIAL, "a", "b", "a"], r"{}:8: token 'a' stands at {}:6 already"),
+        ([*SPECIAL, "a", "", "b"], r"{}:7: '' is not a token"),
+        ([*SPECIAL, "a", "b", "a"], r"{}:8: token 'a' repeats {}:6"),
         (["[PAD]", "[UNK]", "[SEP]", "a"], r"{}: \[CLS\], \[MASK\] missing among 4 tokens"),
-        ([], r"missing among 0 tokens|is no token"),
+        ([], r"missing among 0 tokens|is not a token"),
         ([*SPECIAL, "a", "b" * 257], "{}: tensorflow_text cannot use it: .*max supported"),
         (SPECIAL, "{}: tensorflow_text cannot use it: No valid vocab tokens"),
     ],
@@ -65,7 +65,7 @@ def test_wrong_vocabularies(tmp_path, tokens, message):
 
 
 def test_tokens_that_are_no_strings():
-    with pytest.raises(ValueError, match=r"vocabulary\[5\]: 7 is no token"):
+    with pytest.raises(ValueError, match=r"vocabulary\[5\]: 7 is not a token"):
         WordPieceTokenizer([*SPECIAL, 7])
 
 

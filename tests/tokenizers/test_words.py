@@ -8,7 +8,6 @@ from keras_transformers.tokenizers import WordPieceTokenizer, words
 from keras_transformers.tokenizers.offsets import to_characters
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 
 
 def cut(texts):

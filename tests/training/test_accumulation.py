@@ -1,5 +1,7 @@
 """Accumulated gradients: the update of the whole batch, however it is cut."""
 
+import functools
+
 import keras
 import numpy as np
 import pytest
@@ -40,37 +42,39 @@ def build(optimizer, *, regularizer=None, loss_weights=None):
     return model
 
 
-def data(rows=ROWS):
-    targets = {"logits": TOKENS[:rows, ::-1].copy(), "label": TOKENS[:rows, 0] % 2}
-    weights = {"logits": WEIGHTS[:rows], "label": np.ones(rows, "float32")}
-    batch = ({"token_ids": TOKENS[:rows]}, targets, weights)
+def data():
+    targets = {"logits": TOKENS[:, ::-1].copy(), "label": TOKENS[:, 0] % 2}
+    weights = {"logits": WEIGHTS, "label": np.ones(ROWS, "float32")}
+    batch = ({"token_ids": TOKENS}, targets, weights)
     return tf.data.Dataset.from_tensors(batch)
-
-
-def fitted(num_parts, make_optimizer, *, rows=ROWS, **options):
-    model = build(make_optimizer(), **options)
-    prepare(model, accumulate=num_parts)
-    logs = model.fit(data(rows), epochs=3, verbose=0).history
-    return model, logs
 
 
 OPTIMIZERS = {
     "sgd": lambda: keras.optimizers.SGD(0.5),
     "adamw": lambda: adamw(1e-2, clip_norm=0.1),
 }
+OPTIONS = {
+    "regularizer": keras.regularizers.L2(0.1),
+    "loss_weights": {"logits": 2.0, "label": 0.3},
+}
+
+
+@functools.cache
+def fitted(num_parts, optimizer):
+    """A model after three updates, and the logs of each; not to be changed."""
+    model = build(OPTIMIZERS[optimizer](), **OPTIONS)
+    prepare(model, accumulate=num_parts)
+    logs = model.fit(data(), epochs=3, verbose=0).history
+    return model, logs
 
 
 @pytest.mark.parametrize(
-    ("num_parts", "optimizer"), [(2, "sgd"), (3, "sgd"), (3, "adamw"), (7, "sgd"), (9, "adamw")]
+    ("num_parts", "optimizer"), [(2, "sgd"), (3, "adamw"), (7, "sgd"), (9, "adamw")]
 )
 def test_the_update_is_that_of_the_whole_batch(num_parts, optimizer):
     """Seven rows in 2, 3, 7 parts; in 9 there is one row a part and two are left out."""
-    options = {
-        "regularizer": keras.regularizers.L2(0.1),
-        "loss_weights": {"logits": 2.0, "label": 0.3},
-    }
-    whole, expected = fitted(1, OPTIMIZERS[optimizer], **options)
-    parts, found = fitted(num_parts, OPTIMIZERS[optimizer], **options)
+    whole, expected = fitted(1, optimizer)
+    parts, found = fitted(num_parts, optimizer)
     assert int(parts.optimizer.iterations) == 3
     for a, b in zip(whole.get_weights(), parts.get_weights(), strict=True):
         np.testing.assert_allclose(a, b, atol=2e-6)
@@ -81,8 +85,8 @@ def test_the_update_is_that_of_the_whole_batch(num_parts, optimizer):
 
 def test_equal_weights_for_parts_would_be_wrong():
     """What `gradient_accumulation_steps` of Keras does, in small: the test above could tell."""
-    whole, _ = fitted(1, OPTIMIZERS["sgd"])
-    model = build(keras.optimizers.SGD(0.5))
+    whole, _ = fitted(1, "sgd")
+    model = build(OPTIMIZERS["sgd"](), **OPTIONS)
     for _ in range(3):
         before = model.get_weights()
         changes = []
@@ -132,8 +136,8 @@ def test_without_weights_and_with_a_layer_that_no_loss_sees():
 
 
 def test_validation_goes_as_before():
-    whole, _ = fitted(1, OPTIMIZERS["sgd"])
-    parts, _ = fitted(3, OPTIMIZERS["sgd"])
+    whole, _ = fitted(1, "sgd")
+    parts, _ = fitted(2, "sgd")
     scores = parts.evaluate(data(), return_dict=True, verbose=0)
     for name, value in whole.evaluate(data(), return_dict=True, verbose=0).items():
         assert scores[name] == pytest.approx(value, rel=1e-5), name

@@ -214,7 +214,7 @@ def test_nan_is_named(tmp_path: Path) -> None:
     model = small_model()
     model.get_layer("second").bias.assign([0.0, np.nan])
     path = save(model, tmp_path / "a.weights.h5")
-    with pytest.raises(ValueError, match=r"a\.weights\.h5: .*\(layer 'second'\) holds NaN"):
+    with pytest.raises(ValueError, match=r"a\.weights\.h5: .*\(layer 'second'\) contains NaN"):
         average_checkpoints([path], tmp_path / "b.weights.h5")
 
 

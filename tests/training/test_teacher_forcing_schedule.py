@@ -106,5 +106,5 @@ def test_each_update_has_its_ratio_and_so_after_a_stop():
 
 @pytest.mark.parametrize("ratio", [None])
 def test_a_model_on_the_fast_path_has_no_ratio_to_set(ratio):
-    with pytest.raises(ValueError, match="has no ratio of teacher forcing to set: build it with"):
+    with pytest.raises(ValueError, match="has no teacher forcing ratio to set: build it with"):
         fit(regression(ratio=ratio), 1)

@@ -1,6 +1,6 @@
-"""Labelled images from IDX files (MNIST, Fashion-MNIST), scikit-learn or folders, in batches.
+"""Labelled images from IDX files (MNIST, Fashion-MNIST), scikit-learn or folders.
 
-    load_digits, load_idx or load_folder -> Images.split -> dataset
+    load_digits, load_idx or load_folder -> Images.split -> ImageBatches
 
 Pixels are 0 to 255 everywhere; the model scales them.
 """
@@ -18,9 +18,6 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-
-from keras_transformers.data import batching
-from keras_transformers.data.images.augmentation import Augmentation
 
 FASHION_MNIST_LABELS = (
     *("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat"),
@@ -90,7 +87,7 @@ class Images:
 
     def reader(self) -> Callable[[Any], Any]:
         """A function, for graphs, of indices (batch,): pixels, float32 (batch, height, ...)."""
-        items = tf.constant(self.items)  # made here, so that no graph has a copy of its own
+        items = tf.constant(self.items)  # made here, so that graphs share one copy
 
         def read(indices: Any) -> Any:
             chosen = tf.gather(items, indices)
@@ -123,50 +120,6 @@ class Images:
 
     def _select(self, indices: np.ndarray) -> "Images":
         return dataclasses.replace(self, items=self.items[indices], labels=self.labels[indices])
-
-
-def dataset(
-    images: Images,
-    *,
-    batch_size: int,
-    shuffle: bool = False,
-    augmentation: Augmentation | None = None,
-    seed: int = 0,
-) -> tf.data.Dataset:
-    """Batches of ({"images": pixels}, {"logits": targets}), one pass over the images.
-
-    Pixels are float32 (batch, height, width, channels), 0 to 255; targets are distributions over
-    the classes, float32 (batch, classes), for `keras.losses.CategoricalCrossentropy`, which also
-    smooths labels. The n-th pass, its order and its augmentation, depends on `seed` alone.
-
-    Args:
-        images: what to batch.
-        batch_size: images per batch; the last one may be smaller.
-        shuffle: whether to shuffle, anew in each pass.
-        augmentation: what changes the images, anew in each pass.
-        seed: of both.
-
-    Raises:
-        ValueError: a batch size below 1.
-    """
-    read, labels, num_classes = images.reader(), tf.constant(images.labels), len(images.label_names)
-    indices = batching.index_batches(
-        np.ones(len(images), np.int32), batch_size=batch_size, shuffle=shuffle, seed=seed
-    )
-    seeds = tf.data.Dataset.random(seed=seed, rerandomize_each_iteration=True).batch(2)
-
-    def encode(indices: Any, batch_seed: Any) -> Any:
-        pixels = read(indices)
-        targets = tf.one_hot(tf.gather(labels, indices), num_classes)
-        if augmentation is not None:
-            pixels, targets = augmentation(pixels, targets, batch_seed)
-        return {"images": pixels}, {"logits": targets}
-
-    return (
-        tf.data.Dataset.zip(indices, seeds)
-        .map(encode, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
-        .prefetch(tf.data.AUTOTUNE)
-    )
 
 
 def load_digits() -> Images:

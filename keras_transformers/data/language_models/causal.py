@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers.data.batching import Batches
-from keras_transformers.tokenizers.byte_pair import BytePairTokenizer
+from keras_transformers.tokenizers.byte_pairs.tokenizer import BytePairTokenizer
 
 __all__ = ["RowBatches", "TokenStream"]
 

@@ -1,4 +1,4 @@
-"""Text files as one corpus of token ids on disk, made by several processes, again after a stop."""
+"""Text files as one corpus of token ids on disk, made by several processes and resumable."""
 
 import collections
 import contextlib
@@ -17,10 +17,10 @@ from keras_transformers.data.pretraining.examples import TokenizedCorpus
 from keras_transformers.files import new_folder, read_json, write_json
 from keras_transformers.tokenizers.wordpiece import WordPieceTokenizer
 
-# Calls a function with each of the tuples of arguments, here or in other processes.
+# Calls a function with each tuple of arguments, in this process or in others.
 Run = Callable[[Callable[..., Any], Sequence[tuple[Any, ...]]], list[Any]]
 
-_DOCUMENTS_AT_ONCE = 256  # that are tokenized together
+_DOCUMENTS_AT_ONCE = 256  # tokenized together
 _TOKENS, _SENTENCES, _DOCUMENTS, _COUNTS = (
     "tokens.bin",
     "sentences.bin",
@@ -34,10 +34,10 @@ class CorpusFiles:
     """A corpus of token ids in a folder, and how its text is read.
 
     Attributes:
-        work_dir: holds the corpus, and before it is made what there is of it.
+        work_dir: contains the corpus, or the parts that exist so far.
         text_format: of the text files.
         vocabulary: the tokens, in the order of their ids.
-        lowercase: as for the tokenizer.
+        lowercase: of the tokenizer.
     """
 
     work_dir: Path
@@ -54,7 +54,7 @@ class CorpusFiles:
         return np.uint16 if len(self.vocabulary) <= 2**16 else np.int32
 
     def make(self, paths: Sequence[Path], run: Run) -> None:
-        """Tokenizes the files that are not, and joins them, unless that has been done before.
+        """Tokenizes the remaining files and joins all of them, unless this is done already.
 
         Raises:
             ValueError: the text is bad; see `read_documents`.
@@ -70,11 +70,11 @@ class CorpusFiles:
             shutil.rmtree(part, ignore_errors=True)
 
     def counts(self) -> "collections.Counter[str]":
-        """What the text holds, as `PretrainingReport` names it."""
+        """Counts of what is in the text, with the names of `PretrainingReport`."""
         return collections.Counter(read_json(self._dir / _COUNTS))
 
     def load(self) -> TokenizedCorpus:
-        """The corpus, which has a token at least, mapped into memory."""
+        """The corpus, of at least one token, mapped into memory."""
         return TokenizedCorpus(
             np.memmap(self._dir / _TOKENS, self._token_type, "r"),
             np.memmap(self._dir / _SENTENCES, np.int64, "r"),
@@ -82,7 +82,7 @@ class CorpusFiles:
         )
 
     def tokenize(self, path: Path, part: Path) -> None:
-        """Makes a folder of the tokens of a file, and of the lengths of sentences and documents."""
+        """Makes a folder with the tokens of a file and the lengths of sentences and documents."""
         tokenizer = _tokenizer(self.vocabulary, self.lowercase)
         counts: collections.Counter[str] = collections.Counter()
         documents = read_documents(path, text_format=self.text_format)
@@ -112,7 +112,7 @@ class CorpusFiles:
 
 
 def _join(parts: Sequence[Path], folder: Path) -> None:
-    """One corpus of all files: their token ids one after another, and where things begin."""
+    """Joins all files into one corpus: their token ids, and where sentences and documents start."""
     with (folder / _TOKENS).open("wb") as output:
         for part in parts:
             with (part / _TOKENS).open("rb") as tokens:

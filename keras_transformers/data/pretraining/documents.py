@@ -1,8 +1,8 @@
-"""Documents to pretrain on: sentences in order, from text files and from NLTK's corpora.
+"""Documents for pretraining, as sentences in order, from text files and from NLTK's corpora.
 
     read_documents or read_nltk -> split_documents -> write_documents
 
-Everything but `split_documents` is lazy: no more than a document is in memory.
+All but `split_documents` are lazy and keep only one document in memory.
 """
 
 import gzip
@@ -20,7 +20,7 @@ from keras_transformers.files import check_new, read_lines, replaced
 Document = list[str]  # its sentences, none of them blank
 TextFormat = Literal["lines", "prose", "wikitext"]
 
-# What ends a sentence: marks and closing quotes before a space, or marks of Chinese and Japanese.
+# The end of a sentence: marks and closing quotes before a space, or Chinese or Japanese marks.
 _END = re.compile(r"[.!?…]+[\"'”’)\]]*(?=\s)|[。！？]+[”’」』）]*")  # noqa: RUF001
 _NEXT = re.compile(r"[\s\"'“‘(\[]*(\S)")  # noqa: RUF001
 _DOTTED = re.compile(r"(?:[^\W\d_]\.)*[^\W\d_]")  # an initial, or letters such as U.S
@@ -36,36 +36,36 @@ _BROWN_FILE = re.compile(r"brown/c[a-r]\d\d")
 def read_documents(
     path: str | os.PathLike[str], *, text_format: TextFormat = "lines"
 ) -> Iterator[Document]:
-    """Yields the documents of a text file, or of all files below a folder.
+    """Yields the documents of a text file, or of all files in a folder and its subfolders.
 
     Args:
         path: UTF-8 text, plain or with a name that ends in `.gz`; or a folder, whose files are
-            read in the order of their paths, but for hidden ones.
-        text_format: "lines": a sentence a line, blank lines between documents, as Google's
-            create_pretraining_data takes it; a file's end ends a document too. "prose": a file is
-            a document, blank lines end paragraphs, and `split_sentences` splits these. "wikitext":
-            articles of WikiText (Merity et al. 2016) begin at their titles; headings and the words
-            replaced by <unk> are left out, `@-@` and its like become the mark inside.
+            read in the order of their paths, except hidden ones.
+        text_format: "lines": one sentence per line and blank lines between documents, as Google's
+            create_pretraining_data expects; the end of a file also ends a document. "prose": each
+            file is a document, blank lines end paragraphs, and `split_sentences` splits these.
+            "wikitext": articles of WikiText (Merity et al. 2016) start at their titles; headings
+            and <unk> are dropped, and `@-@` and the like become the mark inside.
 
     Raises:
         FileNotFoundError: there is no such file or folder.
-        ValueError: the folder holds no file, or a line is not UTF-8 or holds a NUL byte, as
-            binary files do; file and line are named.
+        ValueError: the folder contains no file, or a line is not UTF-8 or contains a NUL byte, as
+            binary files do; the message names file and line.
     """
     for file in text_files(path):
         yield from _READERS[text_format](_text_lines(file))
 
 
 def read_nltk(path: str | os.PathLike[str]) -> Iterator[Document]:
-    """Yields the documents of a corpus of NLTK's, one a file, in the order of their names.
+    """Yields the documents of an NLTK corpus, one per file, in the order of their names.
 
     Args:
-        path: `brown.zip` (500 documents; its tags are taken off), `movie_reviews.zip` (2,000) or
+        path: `brown.zip` (500 documents; its tags are removed), `movie_reviews.zip` (2,000) or
             `state_union.zip` (65), as NLTK distributes them, under any name.
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: it is no zip file, or of another corpus.
+        ValueError: it is not a zip file, or is another corpus.
     """
     path = Path(path)
     if not path.is_file():
@@ -76,34 +76,34 @@ def read_nltk(path: str | os.PathLike[str]) -> Iterator[Document]:
             corpus = names[0].partition("/")[0] if names else ""
             if corpus not in ("brown", "movie_reviews", "state_union"):
                 raise ValueError(
-                    f"{path}: holds {corpus!r}, not NLTK's brown, movie_reviews or state_union; "
-                    "unpack it and take read_documents"
+                    f"{path}: contains {corpus!r}, not NLTK's brown, movie_reviews or state_union: "
+                    "unpack it and read it with read_documents"
                 )
             for name in names:
                 if _BROWN_FILE.fullmatch(name) or (corpus != "brown" and name.endswith(".txt")):
                     yield list(_nltk_sentences(corpus, archive.read(name), name))
     except zipfile.BadZipFile as error:
-        raise ValueError(f"{path}: damaged, or no zip file ({error}): fetch it again") from error
+        raise ValueError(f"{path}: damaged, or not a zip file ({error}): fetch it again") from error
 
 
 def split_documents(
     documents: Iterable[Document], *, held_out_share: float, seed: int = 0
 ) -> tuple[list[Document], list[Document]]:
-    """Splits into documents to train on and documents to evaluate on.
+    """Splits documents into those to train on and those to evaluate on.
 
-    Where a document goes depends on its text and the seed alone: not on the others, nor on their
+    Where a document goes depends only on its text and the seed, not on other documents or their
     order. Equal documents stay together.
 
     Args:
         documents: what to split.
-        held_out_share: chance of a document to be held out, above 0 and below 1.
-        seed: another seed, another split.
+        held_out_share: the probability that a document is held out, above 0 and below 1.
+        seed: a different seed gives a different split.
 
     Returns:
-        The documents to train on and those held out, each in their order.
+        The documents to train on and those held out, each in the given order.
 
     Raises:
-        ValueError: the share is out of range, or one of the parts stays empty.
+        ValueError: the share is out of range, or a part is empty.
     """
     if not 0 < held_out_share < 1:
         raise ValueError(f"held_out_share is {held_out_share}, must be above 0 and below 1")
@@ -115,24 +115,24 @@ def split_documents(
         counts = " and ".join(str(len(part)) for part in parts)
         raise ValueError(
             f"held_out_share={held_out_share:g} leaves {counts} documents to train on and to "
-            "evaluate on: take more documents, or another share or seed"
+            "evaluate on: give more documents, or another share or seed"
         )
     return parts
 
 
 def write_documents(documents: Iterable[Document], path: str | os.PathLike[str]) -> int:
-    """Writes a file in the format "lines" of `read_documents`, whole or not at all.
+    """Writes documents in the format "lines" of `read_documents`, whole or not at all.
 
     Args:
         documents: what to write.
-        path: of the file; a name that ends in `.gz` is packed.
+        path: of the file; it is compressed if the name ends in `.gz`.
 
     Returns:
         The number of documents.
 
     Raises:
         FileExistsError: `path` exists.
-        ValueError: a document has no sentences, or a blank one, and would not read back.
+        ValueError: a document has no sentences, or a blank one, and could not be read back.
     """
     count = 0
     with replaced(check_new(path)) as scratch, _open_to_write(scratch) as file:
@@ -141,20 +141,20 @@ def write_documents(documents: Iterable[Document], path: str | os.PathLike[str])
             if not sentences or not all(sentences):
                 raise ValueError(
                     f"document {count} has {len(sentences)} sentences, {sentences.count('')} of "
-                    "them blank, and would not read back: leave out the blank ones"
+                    "them blank, and could not be read back: leave out the blank ones"
                 )
             file.write("\n" * (count > 1) + "\n".join(sentences) + "\n")
     return count
 
 
 def split_sentences(text: str) -> list[str]:
-    """Splits prose by a rule of thumb for languages that begin sentences with a capital letter.
+    """Splits prose by a rule of thumb for languages that start sentences with a capital letter.
 
-    A sentence ends at `.`, `!`, `?` or an ellipsis, with closing quotes and brackets, when a space
-    follows and then, quotes and opening brackets aside, a letter that is not lower case, or a
-    digit. A single full stop does not end one after an initial ("J."), letters with dots ("U.S."),
-    or a usual English abbreviation ("Mr."). The marks of Chinese and Japanese always end one. So
-    text all in lower case is not split: give it with a sentence a line.
+    A sentence ends at `.`, `!`, `?` or an ellipsis, together with closing quotes and brackets, if a
+    space follows and then, after any quotes and opening brackets, a digit or a letter that is not
+    lower case. A single full stop after an initial ("J."), dotted letters ("U.S.") or a common
+    English abbreviation ("Mr.") does not end a sentence. Chinese and Japanese marks always do. Text
+    that is all lower case is not split: give it with one sentence per line.
 
     Args:
         text: a paragraph.
@@ -175,11 +175,11 @@ def split_sentences(text: str) -> list[str]:
 
 
 def text_files(path: str | os.PathLike[str]) -> list[Path]:
-    """The file itself, or all files below a folder, by path, but for hidden ones.
+    """The file itself, or all files in a folder and its subfolders, by path, except hidden ones.
 
     Raises:
         FileNotFoundError: there is no such file or folder.
-        ValueError: the folder holds no file.
+        ValueError: the folder contains no file.
     """
     path = Path(path)
     if path.is_file():
@@ -200,7 +200,7 @@ def _text_lines(path: Path) -> Iterator[str]:
     """Lines without spaces around them."""
     for number, line in enumerate(read_lines(path), start=1):
         if "\0" in line:
-            raise ValueError(f"{path}:{number}: a NUL byte, so no text: take the file out")
+            raise ValueError(f"{path}:{number}: a NUL byte, so not text: remove the file")
         yield line.strip()
 
 
@@ -233,7 +233,7 @@ _READERS = {"lines": _paragraphs, "prose": _read_prose, "wikitext": _read_wikite
 
 def _nltk_sentences(corpus: str, data: bytes, name: str) -> Iterator[str]:
     encoding = "utf-8"
-    if corpus == "state_union":  # six of the files came another way
+    if corpus == "state_union":  # six of the files have other encodings
         encoding = {"1954-Eisenhower.txt": "cp1252"}.get(name.split("/")[-1], encoding)
         encoding = "big5" if re.search(r"197\d-Nixon", name) else encoding
     for line in filter(None, map(str.strip, data.decode(encoding).split("\n"))):
@@ -242,12 +242,12 @@ def _nltk_sentences(corpus: str, data: bytes, name: str) -> Iterator[str]:
             yield " ".join('"' if word in ("``", "''") else word for word in words)
         elif corpus == "movie_reviews":
             yield line
-        else:  # a paragraph a line
+        else:  # one paragraph per line
             yield from split_sentences(line)
 
 
 def _is_boundary(text: str, start: int, end: re.Match[str]) -> bool:
-    """Whether a sentence that begins at `start` ends where `end` matched."""
+    """Whether the sentence from `start` ends where `end` matched."""
     if end.group()[0] in "。！？":  # noqa: RUF001
         return True
     following = _NEXT.match(text, end.end())

@@ -1,7 +1,7 @@
-"""Pairs of segments, [CLS] A [SEP] B [SEP], out of a corpus of token ids.
+"""Pairs of segments, [CLS] A [SEP] B [SEP], drawn from a corpus of token ids.
 
-Sentences of a document follow each other in memory, so a segment is a range of tokens: a pair is
-drawn as a few numbers, and tokens are first touched when whole blocks of pairs are packed.
+The sentences of a document follow each other in memory, so a segment is a range of tokens. Drawing
+a pair yields a few numbers; the tokens are first read when whole blocks of pairs are packed.
 """
 
 import bisect
@@ -14,8 +14,8 @@ import tensorflow as tf
 
 from keras_transformers.tokenizers import packing
 
-# What a pair is: the documents of A and B, their tokens [start, stop), whether B is a random next
-# (else it follows A), and how many tokens were cut off both.
+# A pair: the documents of A and B, their tokens [start, stop), whether B is random (otherwise it
+# follows A), and how many tokens were cut off both.
 PAIR = np.dtype(
     [(name, np.int64) for name in ("document_a", "a_start", "a_stop")]
     + [(name, np.int64) for name in ("document_b", "b_start", "b_stop")]
@@ -26,18 +26,18 @@ MIN_SEQUENCE_LENGTH = 5  # [CLS], [SEP], [SEP], and a token in each segment
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PretrainingOptions:
-    """How examples are made of text; the defaults are those of Google's create_pretraining_data.
+    """How examples are made from text; the defaults are those of Google's create_pretraining_data.
 
     Attributes:
         max_sequence_length: in tokens, [CLS] and [SEP]s included; all examples are padded to it.
-        max_predictions: tokens chosen for prediction, at most, in an example. The paper's 15 %
-            are 20 of 128, 77 of 512.
-        mask_probability: share of an example's tokens that are chosen; one at least.
+        max_predictions: the most tokens to predict in an example. The paper's 15 % are 20 of 128
+            and 77 of 512.
+        mask_probability: the share of an example's tokens to predict; at least one token.
         whole_words: choose all pieces of a word or none.
-        dupe_factor: how often each document is gone through, with other pairs and masks.
-        short_sequence_probability: of aiming, for a whole document, at a shorter length.
-        num_shards: files that the examples are dealt to.
-        seed: from 0. Files depend on it, not on the number of processes.
+        dupe_factor: passes over the documents, each with different pairs and masks.
+        short_sequence_probability: of using a shorter target length for a whole document.
+        num_shards: the number of files.
+        seed: from 0. The files depend on it, but not on the number of processes.
 
     Raises:
         ValueError: a value is out of range.
@@ -73,11 +73,11 @@ class TokenizedCorpus:
     """Documents as token ids, end to end.
 
     Attributes:
-        tokens: (tokens,), of all sentences, each of at least one token.
-        sentence_starts: int64 (sentences + 1,), where in `tokens` each sentence begins, then their
-            number.
-        document_starts: int64 (documents + 1,), which sentence each document begins with, then
-            their number. Each document has at least one.
+        tokens: (tokens,), of all sentences; each has at least one.
+        sentence_starts: int64 (sentences + 1,), the index in `tokens` at which each sentence
+            starts, then the number of tokens.
+        document_starts: int64 (documents + 1,), the index of each document's first sentence, then
+            the number of sentences. Each document has at least one.
     """
 
     tokens: np.ndarray
@@ -86,11 +86,11 @@ class TokenizedCorpus:
 
     @property
     def num_documents(self) -> int:
-        """How many documents there are."""
+        """The number of documents."""
         return len(self.document_starts) - 1
 
     def documents_of_pairs(self) -> np.ndarray:
-        """The documents of two sentences or more, the only ones that have a true next sentence."""
+        """The documents of at least two sentences; only these have a true next sentence."""
         return np.flatnonzero(np.diff(self.document_starts) > 1)
 
 
@@ -102,24 +102,24 @@ def draw_pairs(
     short_sequence_probability: float,
     seed: str,
 ) -> np.ndarray:
-    """Draws the pairs of documents: Devlin et al. 2018, appendix A.2, in Google's way but for two.
+    """Draws the pairs of documents: Devlin et al. 2018, appendix A.2, almost as Google does.
 
-    A document is cut into runs of sentences that fill an example; a run is cut in two at random,
-    and in half of the cases the second part is replaced by sentences of another document and comes
-    again in the next run. Unlike Google's, which makes a random pair of each run of one sentence
-    and so more than half of all, the coin alone decides: a run of one sentence whose coin says
-    "next" gets the sentence after it, or, at the end of the document, the one before. And the
-    other document is never the same.
+    A document is cut into runs of sentences that fill an example, and each run is cut in two at
+    random. In half of the cases sentences of another document replace the second part, which
+    returns in the next run. There are two differences from Google's script. It makes every run of
+    one sentence a random pair, and so more than half of all pairs; here only a coin decides: if it
+    says "next", the run is extended by the following sentence, or at the end of the document by the
+    preceding one. And the other document is never the same one.
 
     Args:
-        corpus: of two documents or more.
-        documents: which to go through, each of two sentences or more.
+        corpus: at least two documents.
+        documents: which to use, each of at least two sentences.
         max_sequence_length: longer pairs lose tokens at random ends of the longer segment.
         short_sequence_probability: see `PretrainingOptions`.
         seed: of all draws.
 
     Returns:
-        (pairs,) of type `PAIR`, those of a document in its order.
+        (pairs,) of type `PAIR`, in the order of the documents.
     """
     drawer = _PairDrawer(
         corpus, max_sequence_length - 3, short_sequence_probability, random.Random(seed)
@@ -170,7 +170,7 @@ class _PairDrawer:
     def pairs_of(self, document: int) -> list[tuple[int | bool, ...]]:
         """The pairs of one document; each a row of `PAIR`."""
         first, last = self.corpus.document_starts[document : document + 2].tolist()
-        starts = self.corpus.sentence_starts[first : last + 1].tolist()  # and the document's end
+        starts = self.corpus.sentence_starts[first : last + 1].tolist()  # then the document's end
         num_sentences = last - first
         target = self.max_tokens
         if self.random.random() < self.short_sequence_probability:
@@ -185,7 +185,7 @@ class _PairDrawer:
             segment = starts[begin], starts[middle]
             if is_random:
                 other, following = self._random_segment(document, target - segment[1] + segment[0])
-                begin = middle  # the sentences that B replaced come again
+                begin = middle  # the sentences that B replaced return
             else:
                 other, following = document, (starts[middle], starts[end])
                 begin = end
@@ -193,7 +193,7 @@ class _PairDrawer:
         return pairs
 
     def _random_segment(self, document: int, target: int) -> tuple[int, tuple[int, int]]:
-        """Sentences of another document, up to `target` tokens or its end: its number and range."""
+        """Sentences of another document, up to `target` tokens or its end: document and range."""
         other = self._below(self.corpus.num_documents - 1)
         other += other >= document
         first, last = self.corpus.document_starts[other : other + 2].tolist()
@@ -210,7 +210,7 @@ class _PairDrawer:
         segment_b: tuple[int, int],
         is_random: bool,
     ) -> tuple[int | bool, ...]:
-        """Cuts a token off the longer segment, off B if none is, until both fit."""
+        """Cuts tokens off the longer segment, or off B if they are equal, until both fit."""
         num_a, num_b = segment_a[1] - segment_a[0], segment_b[1] - segment_b[0]
         excess = max(0, num_a + num_b - self.max_tokens)
         first_cut = min(excess, abs(num_a - num_b))
@@ -219,7 +219,7 @@ class _PairDrawer:
         return (document_a, *a, document_b, *b, is_random, excess)
 
     def _cut(self, segment: tuple[int, int], count: int) -> tuple[int, int]:
-        """Cuts `count` tokens off, each at an end drawn by a coin."""
+        """Cuts `count` tokens off, each at a random end."""
         at_start = self.random.getrandbits(count).bit_count() if count else 0
         return segment[0] + at_start, segment[1] - (count - at_start)
 

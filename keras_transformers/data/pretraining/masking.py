@@ -1,4 +1,4 @@
-"""BERT's masks, drawn in the TensorFlow graph: when files are written, or anew in each epoch."""
+"""BERT's masks, drawn in the TensorFlow graph: when files are written, or again in each epoch."""
 
 import hashlib
 from collections.abc import Sequence
@@ -9,28 +9,28 @@ import tensorflow as tf
 
 from keras_transformers.tokenizers import vocabulary as vocabularies
 
-_MASKED, _RANDOM = 0.8, 0.1  # shares of the chosen tokens; the rest stays as it is
+_MASKED, _RANDOM = 0.8, 0.1  # shares of the chosen tokens; the others stay visible
 
 
 class Masker:
     """Chooses tokens to predict and hides them: Devlin et al. 2018, section 3.1.
 
-    Of an example's n tokens round(0.15 n) are chosen, but one at least: 80 % of them become
-    [MASK], 10 % a random token, 10 % stay. Special tokens, [UNK] among them, are never chosen and
-    never put in. With whole words, words are taken in random order as long as all their pieces
-    fit, as in Google's create_pretraining_data; each piece is then hidden on its own account.
+    round(0.15 n) of an example's n tokens are chosen, at least one: 80 % of them become [MASK],
+    10 % become a random token and 10 % stay. Special tokens, including [UNK], are neither chosen
+    nor inserted. With whole words, words are taken in random order as long as all their pieces fit,
+    as in Google's create_pretraining_data; each piece is then hidden independently.
 
-    Draws are stateless: the same tokens and seed give the same masks, on each device.
+    Draws are stateless: the same tokens and seed give the same masks, on every device.
 
     Args:
         vocabulary: the tokens, in the order of their ids.
-        mask_probability: share of tokens that are chosen.
-        max_predictions: tokens chosen in an example, at most.
+        mask_probability: the share of tokens to choose.
+        max_predictions: the most tokens to choose in an example.
         whole_words: choose all pieces of a word or none.
 
     Attributes:
         max_predictions: as given.
-        vocabulary_digest: tells vocabularies apart.
+        vocabulary_digest: of the vocabulary, see `vocabulary_digest`.
 
     Raises:
         ValueError: a value is out of range, or the vocabulary lacks a special token.
@@ -56,13 +56,15 @@ class Masker:
         whole_words: bool = False,
     ) -> None:
         if not 0 < mask_probability < 1:
-            raise ValueError(f"mask_probability is {mask_probability}, must be above 0, below 1")
+            raise ValueError(f"mask_probability is {mask_probability}, must be above 0 and below 1")
         if max_predictions < 1:
             raise ValueError(f"max_predictions is {max_predictions}, must be 1 or more")
         tokens = vocabularies.check(vocabulary)
         is_ordinary = np.array([token not in vocabularies.SPECIAL_TOKENS for token in tokens])
         if not is_ordinary.any():
-            raise ValueError("vocabulary: special tokens only, nothing to predict; add words to it")
+            raise ValueError(
+                "the vocabulary has only special tokens, and nothing to predict: add words"
+            )
         self.max_predictions = max_predictions
         self.vocabulary_digest = vocabulary_digest(tokens)
         self._mask_probability = mask_probability
@@ -77,16 +79,16 @@ class Masker:
         """Masks examples.
 
         Args:
-            token_ids: int32 (batch, seq), padded.
+            token_ids: int32 (batch, length), padded.
             seed: two integers.
 
         Returns:
-            token_ids int32 (batch, seq), hidden where they are to be predicted; mask_positions
-            int32, mask_ids int32 and mask_weights float32, each (batch, max_predictions): the
-            positions of the chosen tokens, ascending, what stood there, and 1; all 0 behind them.
+            token_ids int32 (batch, length), with the chosen tokens hidden; mask_positions int32,
+            mask_ids int32 and mask_weights float32, each (batch, max_predictions): the positions
+            of the chosen tokens, ascending, their original ids, and 1; then zeros.
         """
         token_ids = tf.convert_to_tensor(token_ids, tf.int32)
-        seed = tf.cast(seed, tf.int64)  # draws differ with the type of the seed
+        seed = tf.cast(seed, tf.int64)  # draws depend on the type of the seed
         choice, how, which = tf.unstack(tf.random.split(seed, 3, alg="philox"))
         is_chosen = self._choose(token_ids, choice)
         shape = tf.shape(token_ids)
@@ -107,16 +109,16 @@ class Masker:
         }
 
     def _choose(self, token_ids: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-        """Which tokens are chosen: bool (batch, seq)."""
+        """Which tokens are chosen: bool (batch, length)."""
         may_be_chosen = tf.gather(self._is_ordinary, token_ids)
         num_tokens = tf.math.count_nonzero(token_ids != self._pad_token_id, axis=1)
-        # In float64, and half to even, as Python rounds in Google's script.
+        # In float64 and half to even, as Google's Python script rounds.
         share = tf.round(tf.cast(num_tokens, tf.float64) * self._mask_probability)
         budget = tf.clip_by_value(tf.cast(share, tf.int32), 1, self.max_predictions)  # (batch,)
 
         word, sizes = self._words(token_ids, may_be_chosen)
         scores = tf.random.stateless_uniform(tf.shape(token_ids), seed, alg="philox")
-        order = tf.argsort(tf.where(sizes > 0, scores, 2.0), stable=True)  # words that may not last
+        order = tf.argsort(tf.where(sizes > 0, scores, 2.0), stable=True)  # eligible words first
         sorted_sizes = tf.gather(sizes, order, batch_dims=1)
         if self._whole_words:
             is_taken = _fill(sorted_sizes, budget)
@@ -128,25 +130,25 @@ class Masker:
     def _words(self, token_ids: tf.Tensor, may_be_chosen: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """The number of each token's word, and how many tokens of each word may be chosen.
 
-        Both int32 (batch, seq): there are as many words as tokens, at most. Without whole words
+        Both int32 (batch, length): there are at most as many words as tokens. Without whole words
         each token is a word.
         """
         sizes = tf.cast(may_be_chosen, tf.int32)
         rows, length = tf.unstack(tf.shape(token_ids))
         if not self._whole_words:
             return tf.tile(tf.range(length)[None], (rows, 1)), sizes
-        # What was cut off its beginning, and so follows [CLS] or [SEP], is a word of its own.
+        # Pieces that lost the start of their word, and so follow [CLS] or [SEP], are a word.
         follows_text = tf.pad(may_be_chosen[:, :-1], [[0, 0], [1, 0]])
-        begins = ~(tf.gather(self._continues_word, token_ids) & follows_text)
-        word = tf.cumsum(tf.cast(begins, tf.int32), axis=1) - 1
+        starts_word = ~(tf.gather(self._continues_word, token_ids) & follows_text)
+        word = tf.cumsum(tf.cast(starts_word, tf.int32), axis=1) - 1
         flat = word + length * tf.range(rows)[:, None]
         sizes = tf.math.unsorted_segment_sum(sizes, flat, rows * length)
         return word, tf.reshape(sizes, (rows, length))
 
     def _positions(self, is_chosen: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Positions of the chosen, ascending, then zeros; and which are real: (batch, chosen)."""
+        """Positions of chosen tokens, ascending, then zeros; which are real: (batch, chosen)."""
         length = is_chosen.shape[1] or tf.shape(is_chosen)[1]
-        keys = tf.where(is_chosen, length - tf.range(length), 0)  # the first has the greatest
+        keys = tf.where(is_chosen, length - tf.range(length), 0)  # largest for the first
         missing = tf.maximum(0, self.max_predictions - length)
         keys = tf.pad(keys, [[0, 0], [0, missing]])
         top, positions = tf.math.top_k(keys, self.max_predictions)
@@ -156,25 +158,25 @@ class Masker:
 def unmask(
     token_ids: tf.Tensor, mask_positions: tf.Tensor, mask_ids: tf.Tensor, mask_weights: tf.Tensor
 ) -> tf.Tensor:
-    """Puts back what a `Masker`, or Google's create_pretraining_data, has hidden.
+    """Restores the tokens that a `Masker`, or Google's create_pretraining_data, has hidden.
 
     Args:
-        token_ids: int32 (batch, seq).
+        token_ids: int32 (batch, length).
         mask_positions: int32 (batch, chosen).
         mask_ids: int32 (batch, chosen).
-        mask_weights: float32 (batch, chosen), 0 where there is nothing.
+        mask_weights: float32 (batch, chosen), 0 in unused entries.
 
     Returns:
-        int32 (batch, seq).
+        int32 (batch, length).
     """
-    places = tf.where(mask_weights > 0)  # (chosen in all, 2): row, number
-    positions = tf.cast(tf.gather_nd(mask_positions, places), tf.int64)
-    indices = tf.stack([places[:, 0], positions], axis=1)
-    return tf.tensor_scatter_nd_update(token_ids, indices, tf.gather_nd(mask_ids, places))
+    used = tf.where(mask_weights > 0)  # (chosen in all, 2): row, number
+    positions = tf.cast(tf.gather_nd(mask_positions, used), tf.int64)
+    indices = tf.stack([used[:, 0], positions], axis=1)
+    return tf.tensor_scatter_nd_update(token_ids, indices, tf.gather_nd(mask_ids, used))
 
 
 def vocabulary_digest(tokens: Sequence[str]) -> str:
-    """SHA-256 of the tokens, one a line."""
+    """SHA-256 of the tokens, one per line; it tells vocabularies apart."""
     return hashlib.sha256("\n".join(tokens).encode()).hexdigest()
 
 
@@ -186,7 +188,7 @@ def _fill(sizes: tf.Tensor, budget: tf.Tensor) -> tf.Tensor:
         budget: int32 (batch,).
 
     Returns:
-        Which are taken: bool (batch, word).
+        Which words are taken: bool (batch, word).
     """
 
     def take(total: tf.Tensor, size: tf.Tensor) -> tf.Tensor:

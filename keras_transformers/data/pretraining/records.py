@@ -1,8 +1,8 @@
 """TFRecords of pretraining examples, in the format of Google's create_pretraining_data.
 
-A record is a tf.train.Example: `input_ids`, `input_mask`, `segment_ids` (seq integers each),
-`masked_lm_positions`, `masked_lm_ids` (chosen integers each), `masked_lm_weights` (as many floats)
-and `next_sentence_labels` (one integer). See github.com/google-research/bert.
+A record is a tf.train.Example: `input_ids`, `input_mask`, `segment_ids` (one integer per token),
+`masked_lm_positions`, `masked_lm_ids` (one integer per prediction), `masked_lm_weights` (one float
+per prediction) and `next_sentence_labels` (one integer). See github.com/google-research/bert.
 """
 
 import dataclasses
@@ -26,14 +26,14 @@ Records = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 @dataclasses.dataclass(frozen=True)
 class RecordFiles:
-    """Files that were found whole and alike.
+    """Complete files of records of the same shape.
 
     Attributes:
         paths: of the files.
         num_examples: in all of them.
         sequence_length: of each example, padding included.
-        num_predictions: places for chosen tokens in each example.
-        vocabulary_digest: of the vocabulary, where a manifest tells it.
+        num_predictions: slots for predictions in each example.
+        vocabulary_digest: of the vocabulary, if there is a manifest.
     """
 
     paths: tuple[str, ...]
@@ -44,16 +44,17 @@ class RecordFiles:
 
 
 def open_records(records: Records) -> RecordFiles:
-    """Finds the files and looks whether they are whole and fit together.
+    """Finds the files and checks that they are complete and belong together.
 
     Args:
         records: a folder that `make_pretraining_data` filled, or any folder of files with
-            `.tfrecord` in their names; or one or more files.
+            `.tfrecord` in their names; or at least one file.
 
     Raises:
         FileNotFoundError: there is no such file or folder.
-        ValueError: no file or no record, a file cut off, a folder not finished, records without a
-            feature, or of other lengths than the first file's; the file is named.
+        ValueError: there is no file or no record, a file is truncated, the folder is unfinished, or
+            records lack a feature or differ in length from those of the first file; the message
+            names the file.
     """
     digest, sizes = None, None
     if isinstance(records, str | os.PathLike) and Path(records).is_dir():
@@ -67,7 +68,7 @@ def open_records(records: Records) -> RecordFiles:
     else:
         paths = list(map(Path, [records] if isinstance(records, str | os.PathLike) else records))
         if not paths:
-            raise ValueError("no TFRecord files given; name a folder, or one file or more")
+            raise ValueError("no TFRecord files given: name a folder, or at least one file")
     counts = [count_records(path, sizes and sizes[path.name]) for path in paths]
     lengths = [_lengths(path) for path, count in zip(paths, counts, strict=True) if count]
     if not lengths:
@@ -83,15 +84,15 @@ def open_records(records: Records) -> RecordFiles:
 
 
 def count_records(path: str | os.PathLike[str], num_bytes: int | None = None) -> int:
-    """Counts the records of a TFRecord file by their lengths, without reading what is in them.
+    """Counts the records of a TFRecord file from their lengths, without reading them.
 
     Args:
         path: of the file.
-        num_bytes: what the file has to have, if that is known.
+        num_bytes: the expected size of the file, if known.
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: it ends within a record, or has another size.
+        ValueError: the file ends within a record, or has another size.
     """
     path = Path(path)
     if not path.is_file():
@@ -103,13 +104,13 @@ def count_records(path: str | os.PathLike[str], num_bytes: int | None = None) ->
         )
     count = offset = 0
     with path.open("rb") as file:
-        while offset < size:  # length in 8 bytes, its checksum in 4; the record, its checksum in 4
+        while offset < size:  # 8 bytes of length, 4 of checksum; the record, 4 of checksum
             header = file.read(12)
             offset += 16 + int.from_bytes(header[:8], "little")
             count += 1
             if offset > size or len(header) < 12:
                 raise ValueError(
-                    f"{path}: cut off within record {count} (the file has {size} bytes), or no "
+                    f"{path}: cut off within record {count} (the file has {size} bytes), or not a "
                     "TFRecord file: fetch or make it again"
                 )
             file.seek(offset)
@@ -117,7 +118,7 @@ def count_records(path: str | os.PathLike[str], num_bytes: int | None = None) ->
 
 
 def write_records(path: Path, batches: Iterable[Mapping[str, Any]]) -> None:
-    """Writes batches of arrays, keyed by the record's features, as one file, in their order."""
+    """Writes batches of arrays, keyed by feature, to one file, in their order."""
     with tf.io.TFRecordWriter(str(path)) as writer:
         for batch in batches:
             arrays = {name: np.asarray(values).tolist() for name, values in sorted(batch.items())}
@@ -127,7 +128,7 @@ def write_records(path: Path, batches: Iterable[Mapping[str, Any]]) -> None:
 
 
 def parse_records(serialized: tf.Tensor, files: RecordFiles) -> dict[str, tf.Tensor]:
-    """Serialized examples (batch,) to arrays keyed by the record's features; integers in int32."""
+    """Serialized examples (batch,) to arrays keyed by feature; integers become int32."""
     shapes = dict.fromkeys(_SEQUENCE_FEATURES, files.sequence_length)
     shapes |= dict.fromkeys(_MASK_FEATURES, files.num_predictions) | {_LABELS: 1}
     spec = {name: tf.io.FixedLenFeature([size], tf.int64) for name, size in shapes.items()}
@@ -140,7 +141,7 @@ def parse_records(serialized: tf.Tensor, files: RecordFiles) -> dict[str, tf.Ten
 
 
 def read_manifest(directory: Path) -> dict[str, Any]:
-    """What `make_pretraining_data` noted in a folder.
+    """Reads the manifest that `make_pretraining_data` wrote into a folder.
 
     Raises:
         ValueError: the file is damaged.
@@ -160,7 +161,7 @@ def _finished_manifest(directory: Path) -> dict[str, Any]:
     if manifest["shards"] is None:
         raise ValueError(
             f"{directory}: not finished: run make_pretraining_data again with the same arguments, "
-            "and it goes on where it stopped"
+            "and it continues where it stopped"
         )
     return manifest
 
@@ -171,11 +172,11 @@ def _serialize(features: dict[str, Any]) -> bytes:
         feature = example.features.feature[name]
         kind = feature.float_list if name == _WEIGHTS else feature.int64_list
         kind.value.extend(values)
-    return example.SerializeToString(deterministic=True)  # the map of features is sorted
+    return example.SerializeToString(deterministic=True)  # sorts the map of features
 
 
 def _lengths(path: Path) -> tuple[int, int]:
-    """Tokens and places for predictions of a file's first record."""
+    """The numbers of tokens and of predictions in a file's first record."""
     try:
         record = next(iter(tf.data.TFRecordDataset(str(path)).take(1))).numpy()
         features = tf.train.Example.FromString(record).features.feature

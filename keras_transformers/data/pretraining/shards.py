@@ -1,8 +1,8 @@
-"""From text files to shards of pretraining examples, by several processes, again after a stop.
+"""From text files to shards of pretraining examples, by several processes and resumable.
 
-First each file becomes token ids on disk, then each shard is a function of these ids, the options
-and its number alone: so shards are the same whichever process makes them, and those that are there
-need not be made again.
+First each file becomes token ids on disk. Then each shard depends only on these ids, the options
+and its number, so that every process makes the same shards, and existing ones need not be made
+again.
 """
 
 import contextlib
@@ -40,7 +40,7 @@ from keras_transformers.tokenizers.wordpiece import WordPieceTokenizer
 
 _logger = logging.getLogger(__name__)
 
-_PAIRS_AT_ONCE = 1024  # that are packed and masked together; masks depend on it
+_PAIRS_AT_ONCE = 1024  # packed and masked together; masks depend on it
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -48,17 +48,17 @@ class PretrainingReport:
     """What became of the text.
 
     Attributes:
-        num_documents: read.
-        num_empty_documents: of these without any token, and so left out.
-        num_single_sentence_documents: of these with one sentence: they have no next sentence, so
-            they serve as random next ones only.
-        num_sentences: read.
-        num_empty_sentences: of these without any token, and so left out.
+        num_documents: all documents.
+        num_empty_documents: those without a token, which are left out.
+        num_single_sentence_documents: those of one sentence, which have no next sentence and only
+            serve as random ones.
+        num_sentences: all sentences.
+        num_empty_sentences: those without a token, which are left out.
         num_tokens: of the text.
-        num_unknown_tokens: of these not in the vocabulary.
-        num_examples: written, the copies by the dupe factor included.
-        num_random_next: of these with a random next sentence.
-        num_positions: tokens of all examples, [CLS] and [SEP] included, padding not.
+        num_unknown_tokens: those that are not in the vocabulary.
+        num_examples: all examples, for all passes over the documents.
+        num_random_next: those with a random next sentence.
+        num_positions: tokens of all examples, with [CLS] and [SEP], without padding.
         num_truncated_tokens: cut off pairs that were too long.
         num_chosen_tokens: to be predicted.
     """
@@ -100,40 +100,41 @@ def make_pretraining_data(
 ) -> PretrainingReport:
     """Makes TFRecord shards of [CLS] A [SEP] B [SEP] examples with masks and next-sentence labels.
 
-    Same files, vocabulary and options, same bytes, however many processes. The folder gets the
-    shards `pretraining-00000-of-00016.tfrecord`, ... and `manifest.json`: configuration, sizes and
-    report. A run that was stopped goes on when called again with the same arguments: it keeps the
-    token ids of the files and the shards that are whole. A finished one just returns its report.
+    The same files, vocabulary and options give the same bytes, with any number of processes. The
+    folder gets the shards `pretraining-00000-of-00016.tfrecord`, ... and `manifest.json` with
+    configuration, sizes and report. After a stop, call this again with the same arguments: it keeps
+    the token ids of finished files and the finished shards. If all is finished, it only returns the
+    report.
 
-    Google's script holds all text and all examples in memory. Here a process holds the pairs of
-    one shard, as some numbers each; token ids, and where sentences begin, wait on disk until all
-    is done: 2 bytes a token (4 with a vocabulary above 65,536), twice for a moment.
+    Google's script keeps all text and all examples in memory. Here a process keeps the pairs of one
+    shard, a few numbers each. Token ids and the starts of sentences stay on disk until all is done:
+    2 bytes per token (4 if the vocabulary exceeds 65,536), for a short time twice that.
 
     Args:
-        files: text files or folders of them, as `read_documents` takes them.
-        output_dir: made if it is not there; else empty, or of a run with the same arguments.
+        files: text files or folders of them, see `read_documents`.
+        output_dir: created if missing; otherwise empty, or of a run with the same arguments.
         tokenizer: of the text.
         options: of the examples.
         text_format: of the files; see `read_documents`.
-        num_processes: that work at a time, each on a file or a shard. More than 1 needs a script
-            that guards its start by `if __name__ == "__main__"`, for they import it.
+        num_processes: how many work in parallel, each on a file or a shard. They import the
+            calling script, so above 1 it must start under `if __name__ == "__main__"`.
 
     Raises:
-        FileNotFoundError: an input is not there.
-        FileExistsError: `output_dir` holds other things.
-        ValueError: the text is bad (see `read_documents`) or too little (of one document, say: it
-            has no random next sentence), an option is out of range, or the folder was begun with
-            another configuration; the differences are said.
+        FileNotFoundError: an input is missing.
+        FileExistsError: `output_dir` contains other files.
+        ValueError: the text is malformed (see `read_documents`) or too short (a single document has
+            no random next sentence), an option is out of range, or the folder was started with
+            another configuration; the message names the differences.
     """
     if num_processes < 1:
         raise ValueError(f"num_processes is {num_processes}, must be 1 or more")
     inputs = [files] if isinstance(files, str | os.PathLike) else files
     paths = [path for given in inputs for path in text_files(given)]
     vocabulary, output_dir = tuple(tokenizer.vocabulary), Path(output_dir)
-    _masker(vocabulary, options)  # what is wrong with the options shows now
+    _masker(vocabulary, options)  # fails now if the options are wrong
     corpus = CorpusFiles(output_dir / "work", text_format, vocabulary, tokenizer.lowercase)
     job = _Job(output_dir, corpus, options)
-    report = _begin(job, paths)
+    report = _start(job, paths)
     if report is None:
         with _workers(num_processes) as run:
             _make_corpus(job, paths, run)
@@ -147,7 +148,7 @@ def make_pretraining_data(
 
 @dataclasses.dataclass(frozen=True)
 class _Job:
-    """What a process has to know to make a shard."""
+    """What a process needs to make a shard."""
 
     output_dir: Path
     corpus: CorpusFiles
@@ -164,8 +165,8 @@ class _Job:
         return self.shard(number).is_file() and self.shard_counts(number).is_file()
 
 
-def _begin(job: _Job, paths: Sequence[Path]) -> PretrainingReport | None:
-    """Notes the configuration, or compares it; the report, if all has been done before."""
+def _start(job: _Job, paths: Sequence[Path]) -> PretrainingReport | None:
+    """Writes the configuration, or compares it; returns the report if all is done already."""
     configuration: dict[str, Any] = {
         **dataclasses.asdict(job.options),
         "text_format": job.corpus.text_format,
@@ -177,16 +178,16 @@ def _begin(job: _Job, paths: Sequence[Path]) -> PretrainingReport | None:
         job.output_dir.mkdir(parents=True, exist_ok=True)
         if any(path.name[0] != "." for path in job.output_dir.iterdir()):
             raise FileExistsError(
-                f"{job.output_dir} holds files, but no {MANIFEST}: choose a new or empty folder"
+                f"{job.output_dir} contains files, but no {MANIFEST}: give a new or empty folder"
             )
-        begun = {"configuration": configuration, "shards": None, "report": None}
-        write_json(job.output_dir / MANIFEST, begun)
+        started = {"configuration": configuration, "shards": None, "report": None}
+        write_json(job.output_dir / MANIFEST, started)
         return None
     manifest = read_manifest(job.output_dir)
     if manifest["configuration"] != configuration:
         raise ValueError(
-            f"{job.output_dir} was begun with another configuration: "
-            f"{_differences(manifest['configuration'], configuration)}; choose another folder, or "
+            f"{job.output_dir} was started with another configuration: "
+            f"{_differences(manifest['configuration'], configuration)}; give another folder, or "
             "remove this one"
         )
     return PretrainingReport(**manifest["report"]) if manifest["report"] else None
@@ -225,7 +226,7 @@ def _make_corpus(job: _Job, paths: Sequence[Path], run: Run) -> None:
     try:
         job.corpus.make(paths, run)
         _check_corpus(job, paths)
-    except ValueError:  # the text must change, and with it the configuration: nothing to keep
+    except ValueError:  # the text must change, and the configuration with it: keep nothing
         shutil.rmtree(job.corpus.work_dir, ignore_errors=True)
         (job.output_dir / MANIFEST).unlink()
         raise
@@ -255,19 +256,20 @@ def _check_corpus(job: _Job, paths: Sequence[Path]) -> None:
         )
     if num_usable * options.dupe_factor < options.num_shards:
         raise ValueError(
-            f"{where}: {num_usable} documents of more than one sentence, {options.dupe_factor} "
-            f"times each, cannot fill num_shards={options.num_shards}: lower it"
+            f"{where}: {num_usable} documents of more than one sentence, used "
+            f"{options.dupe_factor} times each, cannot fill num_shards={options.num_shards}: lower "
+            "it"
         )
 
 
 def _write_shard(job: _Job, number: int) -> str:
-    """Makes one shard: every num_shards-th document of each shuffled copy of the corpus."""
+    """Makes one shard from every num_shards-th document of each shuffled copy of the corpus."""
     options, corpus = job.options, job.corpus.load()
     usable = corpus.documents_of_pairs()
     dealt = []
     for copy in range(options.dupe_factor):
         shuffled = np.random.default_rng((options.seed, copy)).permutation(usable)
-        # Copies begin at different shards, so that few documents still give something to each.
+        # Copies start at different shards, so that a few documents suffice for all shards.
         dealt.append(
             shuffled[(number - copy * len(usable)) % options.num_shards :: options.num_shards]
         )
@@ -299,7 +301,7 @@ def _write_shard(job: _Job, number: int) -> str:
 def _batches(
     job: _Job, number: int, corpus: TokenizedCorpus, pairs: np.ndarray, counts: dict[str, int]
 ) -> Iterator[dict[str, tf.Tensor]]:
-    """The shard's examples as its records name them; counts what is in them."""
+    """Yields the shard's examples with the names of records, and counts what is in them."""
     tokenizer_ids = {
         f"{name}_token_id": job.corpus.vocabulary.index(f"[{name.upper()}]")
         for name in ("cls", "sep", "pad")
@@ -310,7 +312,7 @@ def _batches(
         packed = pack_pairs(
             corpus, chunk, max_sequence_length=job.options.max_sequence_length, **tokenizer_ids
         )
-        # Another seed for each block of each shard.
+        # Each block of each shard has its own seed.
         seed = tf.constant([job.options.seed, (number << 32) + block], tf.int64)
         masked = mask(packed["token_ids"], seed)
         counts["num_positions"] += int(np.sum(packed["padding_mask"]))
@@ -342,7 +344,7 @@ def _workers(num_processes: int) -> Iterator[Run]:
     if num_processes == 1:
         yield lambda function, arguments: [function(*each) for each in arguments]
         return
-    context = multiprocessing.get_context("spawn")  # TensorFlow does not survive a fork
+    context = multiprocessing.get_context("spawn")  # TensorFlow cannot be forked
     with ProcessPoolExecutor(num_processes, context, _start_worker) as pool:
         yield lambda function, arguments: list(pool.map(function, *zip(*arguments, strict=True)))
 

@@ -76,8 +76,8 @@ def answers_from_logits(
         at = batches.context_starts[row]
         here = slice(at, at + lengths[window])
         best = _best_spans(start_logits[here], end_logits[here], num_best, max_length)
-        for begin, end, score in best:
-            key = first + begin, first + end
+        for start, end, score in best:
+            key = first + start, first + end
             spans[row][key] = max(score, spans[row].get(key, -math.inf))
     located = _Contexts(batches)
     return [
@@ -141,9 +141,9 @@ class _Contexts:
 
 
 def _characters_before(text: str) -> np.ndarray:
-    """How many characters begin before each byte of the UTF-8 text, and in all: (bytes + 1,)."""
-    begins = (np.frombuffer(text.encode(), np.uint8) & 0xC0) != 0x80
-    return np.concatenate([[0], np.cumsum(begins)])
+    """How many characters start before each byte of the UTF-8 text, and in all: (bytes + 1,)."""
+    starts = (np.frombuffer(text.encode(), np.uint8) & 0xC0) != 0x80
+    return np.concatenate([[0], np.cumsum(starts)])
 
 
 def _logits_of_windows(

@@ -1,6 +1,6 @@
-"""Examples before training: repeated ones out, leaks counted, splits that stay the same.
+"""Preparing examples for training: deduplication, counts of leaks, reproducible splits.
 
-Nothing goes silently: what is taken out is counted, and the count prints as a sentence.
+Nothing is dropped silently: removed examples are counted, and the count prints as a sentence.
 """
 
 import dataclasses
@@ -16,7 +16,7 @@ __all__ = ["deduplicate", "overlap", "split"]
 
 @dataclasses.dataclass(frozen=True)
 class Duplicates:
-    """What `deduplicate` took out: counts of examples."""
+    """How many examples `deduplicate` removed."""
 
     source: str
     repeated: int
@@ -34,12 +34,12 @@ class Duplicates:
 
 
 def deduplicate(examples: Examples) -> tuple[Examples, Duplicates]:
-    """Keeps the first of each text; drops all of a text that occurs with different labels.
+    """Keeps the first example of each text, and none of a text with different labels.
 
-    Texts that differ in case or spacing only are the same.
+    Texts that differ only in case or spacing are the same.
 
     Returns:
-        The examples that stay, in their order, and the counts of those that went.
+        The remaining examples, in their order, and the counts of the removed ones.
     """
     labels = examples.labels or [""] * len(examples)
     keys = [examples.key(i) for i in range(len(examples))]
@@ -58,28 +58,27 @@ def deduplicate(examples: Examples) -> tuple[Examples, Duplicates]:
 
 
 def overlap(examples: Examples, others: Examples) -> int:
-    """How many of `examples` also occur, case and spacing aside, among `others`."""
+    """Counts the `examples` that also occur among `others`, ignoring case and spacing."""
     seen = {others.key(i) for i in range(len(others))}
     return sum(examples.key(i) in seen for i in range(len(examples)))
 
 
 def split(examples: Examples, fractions: Mapping[str, float], *, seed: int) -> dict[str, Examples]:
-    """Splits so that each part has the same share of each label.
+    """Splits examples so that each part has the same share of each label.
 
-    Which example goes where depends on `seed` and on the texts alone: not on the order of the
-    file, and not on Python's hash seed. Repeated texts may fall into different parts:
-    `deduplicate` first.
+    Where an example goes depends only on `seed` and the texts: not on the order of the file, and
+    not on Python's hash seed. Repeated texts may go to different parts: `deduplicate` first.
 
     Args:
         examples: what to split.
         fractions: part name -> share; the shares sum to 1.
-        seed: another seed, another split.
+        seed: a different seed gives a different split.
 
     Returns:
-        Part name -> examples, in an order that depends on `seed` and the texts only.
+        Part name -> examples, in an order that depends only on `seed` and the texts.
 
     Raises:
-        ValueError: a share is not positive, they do not sum to 1, or a part stays empty.
+        ValueError: a share is not positive, they do not sum to 1, or a part is empty.
     """
     if any(share <= 0 for share in fractions.values()) or abs(sum(fractions.values()) - 1) > 1e-6:
         raise ValueError(f"shares {dict(fractions)}: each must be above 0, together 1")

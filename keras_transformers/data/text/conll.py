@@ -55,7 +55,7 @@ class Scheme:
 
     Attributes:
         source: the file.
-        name: "IOB1" or "IOB2", whichever more labels point to; "either" where no label tells.
+        name: "IOB1" or "IOB2", whichever fits more labels; "either" if the labels fit both.
         num_converted: how many labels reading changed, I- to B-.
         num_exceptions: labels that are not in the scheme, two in CoNLL-2003's eng.train.
         num_documents: lines -DOCSTART-, which are not sentences.
@@ -83,8 +83,8 @@ def load_conll(
 ) -> Sentences:
     """Reads a file of one word per line, its columns separated by spaces or tabs, plain or `.gz`.
 
-    Empty lines end sentences; lines that begin with -DOCSTART- are left out, whatever follows.
-    The scheme that was found is logged, as a warning where some labels are of the other one.
+    Empty lines end sentences; lines that start with -DOCSTART- are skipped, whatever follows. The
+    detected scheme is logged, as a warning if some labels follow the other one.
 
     Args:
         path: the file.

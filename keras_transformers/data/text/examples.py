@@ -1,4 +1,4 @@
-"""Labelled texts and pairs of texts, and how they are read from files.
+"""Labelled texts and pairs of texts, and reading them from files.
 
 Every malformed row is an error that names the file and the line.
 """
@@ -122,7 +122,7 @@ def load(
     else:
         rows = _table_rows(path, columns, header, format, labelled=label_column is not None)
     if not rows:
-        raise ValueError(f"{path}: no examples; the file is empty or holds a header only")
+        raise ValueError(f"{path}: no examples; the file is empty or has only a header")
     found = None
     if label_column is not None:
         found = [cells[-1].strip() for _, cells in rows]

@@ -1,4 +1,4 @@
-"""The tasks of GLUE by name, their official files in and the files for submission out.
+"""The tasks of GLUE by name: reading their official files, writing files for submission.
 
 Wang et al. 2018, arXiv:1804.07461, https://gluebenchmark.com. All files are tab-separated without
 quoting: a quotation mark is text. SICK (Marelli et al. 2014) counts as two more tasks, and `rte`
@@ -42,7 +42,7 @@ class GlueTask:
 
     Attributes:
         name: ours.
-        title: GLUE's, the name of the folder and, but for MNLI, of the file to submit.
+        title: GLUE's name for the folder and, except for MNLI, for the file to submit.
         text: the column of the text, a name of the header.
         text_b: of the second text of pairs, or None.
         label: of the label.
@@ -119,7 +119,7 @@ def glue_task(name: str) -> GlueTask:
 
 
 def glue_file(name: str, folder: str | Path, part: Part) -> Path:
-    """The official file of a part of a task, below the folder that holds all of GLUE's.
+    """Finds the official file of a part of a task in the folder with all of GLUE.
 
     >>> glue_file("mnli", "glue", "dev_matched")  # doctest: +SKIP
     PosixPath('glue/MNLI/dev_matched.tsv')
@@ -177,7 +177,7 @@ def load_glue(
     wanted += [found.label] if labelled else []
     at = [_position(path, names, column, wanted) for column in wanted]
     if not rows:
-        raise ValueError(f"{path}: no examples; the file holds a header only")
+        raise ValueError(f"{path}: no examples; the file has only a header")
     cells = [[row[i] for i in at] for _, row in rows]
     labels = [row[-1].strip() for row in cells] if labelled else None
     if labels is not None:

@@ -24,10 +24,10 @@ _TYPE_NAMES = {str: "string", list: "list", int: "whole number", dict: "object"}
 
 
 class Answer(NamedTuple):
-    """An answer, and the character of the context where it begins; None if it is not there.
+    """An answer, and the character of the context at which it starts; None if it is not there.
 
-    An answer that is not where its file says cannot be trained on. As a reference to compare
-    predictions with it still counts, as in the official script.
+    An answer that is not where its file says cannot be trained on. It still counts as a reference
+    for predictions, as in the official script.
     """
 
     text: str
@@ -43,8 +43,8 @@ class Questions:
         questions: of each id.
         contexts: the different texts.
         context_of: for each question, the index of its context.
-        answers: for each question; none at all if the context does not tell (SQuAD 2.0). None for
-            a file without answers.
+        answers: for each question; empty if the context has no answer (SQuAD 2.0). None for a file
+            without answers.
         source: where they come from, for messages.
     """
 
@@ -127,13 +127,14 @@ def load_squad(
         mismatched: what to do with answers that are not at their `answer_start`: "skip" keeps them
             out of training (their `start` is None) and logs a warning that lists them all; "refuse"
             raises ValueError with the same list.
-        answered: False for files that hold questions only.
+        answered: False for files with questions only.
 
     Raises:
         FileNotFoundError: there is no such file.
         ValueError: not JSON, or not of SQuAD's form (the message names the place, as in
             `data[0].paragraphs[2].qas[1]`); an id occurs twice; `is_impossible` contradicts the
-            answers; a text holds half a surrogate pair, which UTF-8 cannot encode; no questions.
+            answers; a text contains half a surrogate pair, which UTF-8 cannot encode; or there are
+            no questions.
     """
     try:
         content = json.loads("\n".join(read_lines(path)))

@@ -41,10 +41,10 @@ class Statistics:
 
 
 class PairBatches(Batches):
-    """Batches of (inputs, targets, weights) that teach a model to translate.
+    """Batches of (inputs, {"logits": targets}, {"logits": weights}) to learn translation from.
 
     Texts are tokenized once, when the batches are made. Pairs of about the same length share a
-    batch, so that little is padded. A batch is a tuple of
+    batch, so that little is padded.
 
     - inputs: `source_token_ids` int32 (batch, source), each row with the end token, and
       `target_token_ids` int32 (batch, target), what the decoder reads, each row from the start
@@ -129,7 +129,8 @@ class PairBatches(Batches):
         source = tf.TensorSpec((rows, static.source_length if static else None), tf.int32)
         target = tf.TensorSpec((rows, static.target_length if static else None), tf.int32)
         inputs = {"source_token_ids": source, "target_token_ids": target}
-        self._signature = (inputs, target, tf.TensorSpec(target.shape, tf.float32))
+        weights = tf.TensorSpec(target.shape, tf.float32)
+        self._signature = (inputs, {"logits": target}, {"logits": weights})
         is_dropped = self.report.num_empty or self.report.num_too_long
         level = logging.WARNING if is_dropped else logging.INFO
         _logger.log(level, "%s; %s", self.report, self.statistics)
@@ -178,7 +179,7 @@ class PairBatches(Batches):
 
 def batch_arrays(
     pairs: EncodedPairs, batch: Batch, tokenizer: Any
-) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
+) -> tuple[dict[str, np.ndarray], ...]:
     """The arrays of one batch, as in `PairBatches`; `tokenizer` has the ids of special tokens."""
     pad = tokenizer.pad_token_id
     rows, size = batch.indices, batch.num_rows
@@ -192,7 +193,7 @@ def batch_arrays(
     source[len(rows) :, 0] = tokenizer.end_token_id
     target[len(rows) :, 0] = tokenizer.start_token_id
     inputs = {"source_token_ids": source, "target_token_ids": target}
-    return inputs, targets, is_token.astype(np.float32)
+    return inputs, {"logits": targets}, {"logits": is_token.astype(np.float32)}
 
 
 def _statistics(pairs: EncodedPairs, plan: list[Batch]) -> Statistics:

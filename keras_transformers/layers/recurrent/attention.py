@@ -102,12 +102,16 @@ class RnnAttention(keras.layers.Layer):
             ValueError: "location" with a source longer than `max_sequence_length`.
         """
         scores = self._scores(query, self.keys(memory) if keys is None else keys)
-        if keras.backend.standardize_dtype(scores.dtype) in ("float16", "bfloat16"):
-            scores = ops.cast(scores, "float32")
+        scores = ops.cast(scores, self.scores_dtype)
         if padding_mask is not None:
             scores = ops.where(padding_mask[:, None], scores, MASKED_SCORE)
         probabilities = ops.softmax(scores, axis=-1)
         return ops.matmul(ops.cast(probabilities, memory.dtype), memory), probabilities
+
+    @property
+    def scores_dtype(self) -> str:
+        """The dtype of the attention probabilities."""
+        return "float32" if self.compute_dtype in ("float16", "bfloat16") else self.compute_dtype
 
     def _scores(self, query: Any, keys: Any) -> Any:
         """(batch, queries, source)."""

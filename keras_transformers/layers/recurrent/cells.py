@@ -358,6 +358,13 @@ class Recurrent(keras.layers.Layer):
             outputs = ops.where(padding_mask[:, :, None], outputs, ops.zeros_like(outputs))
         return outputs, states
 
+    def compute_output_spec(self, inputs: Any, padding_mask: Any = None) -> Any:
+        """Shapes and dtypes of `call`'s results; tracing `call` to find them takes long."""
+        batch, time = inputs.shape[:2]
+        shapes = [(batch, time, self.cell.output_dim), *((batch, n) for n in self.cell.state_dims)]
+        outputs, *states = (keras.KerasTensor(shape, self.compute_dtype) for shape in shapes)
+        return outputs, tuple(states)
+
     def get_config(self) -> dict[str, Any]:
         """The constructor's arguments."""
         initializer = keras.initializers.serialize(self.recurrent_initializer)

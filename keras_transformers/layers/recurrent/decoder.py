@@ -280,6 +280,23 @@ class RecurrentDecoder(keras.layers.Layer):
         outputs = hidden if self.input_feeding else self._read_out(hidden, context, inputs)
         return (outputs, probabilities) if return_attention_scores else outputs
 
+    def compute_output_spec(
+        self,
+        inputs: Any,
+        encoded: dict[str, Any],
+        padding_mask: Any = None,
+        *,
+        return_attention_scores: bool = False,
+        training: bool | None = None,
+    ) -> Any:
+        """Shapes and dtypes of `call`'s results; tracing `call` to find them takes long."""
+        batch, length = inputs.shape[:2]
+        outputs = keras.KerasTensor((batch, length, self.output_dim), dtype=self.compute_dtype)
+        if not return_attention_scores:
+            return outputs
+        shape = (batch, length, encoded["memory"].shape[1])
+        return outputs, keras.KerasTensor(shape, dtype=self.attention.scores_dtype)
+
     def _at_once(
         self, gates: Any, state: State, source: Source, noise: tuple[Any, ...]
     ) -> tuple[Any, Any, Any]:

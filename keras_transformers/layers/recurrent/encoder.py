@@ -104,6 +104,25 @@ class RecurrentEncoder(keras.layers.Layer):
         summary = joined[0]
         return {"memory": hidden, "summary": summary, "states": tuple(states)}
 
+    def compute_output_spec(
+        self, inputs: Any, padding_mask: Any = None, training: bool | None = None
+    ) -> dict[str, Any]:
+        """Shapes and dtypes of `call`'s results; tracing `call` to find them takes long."""
+        batch, length = inputs.shape[:2]
+        directions = self.recurrent_layers[0]
+        cell = directions[0].cell
+        width = len(directions) * cell.output_dim
+
+        def spec(*shape: int | None) -> Any:
+            return keras.KerasTensor(shape, dtype=self.compute_dtype)
+
+        states = tuple(spec(batch, width if self.join_states else n) for n in cell.state_dims)
+        return {
+            "memory": spec(batch, length, width),
+            "summary": spec(batch, width),
+            "states": tuple(states for _ in self.recurrent_layers),
+        }
+
     def get_config(self) -> dict[str, Any]:
         """The constructor's arguments."""
         return super().get_config() | self._arguments

@@ -1,24 +1,24 @@
-"""What BERT does to every character before it looks words up, as a table for tensorflow_text.
+"""BERT's normalization of characters, before words are looked up, as a table for tensorflow_text.
 
-The op FastBertNormalize replaces characters one by one after a table. The table that
+The op FastBertNormalize replaces characters one by one according to a table. The table that
 tensorflow_text ships is not BERT's: it folds compatibility characters ("²" becomes "2", "™"
-becomes "tm", "ß" becomes "ss") and turns control characters into spaces, which BERT deletes. The
-table made here holds what `tokenizers.normalizers.BertNormalizer` makes of each character, so
-training, serving and Hugging Face agree by construction, and the op is as fast as with its own.
+becomes "tm", "ß" becomes "ss") and turns control characters into spaces, while BERT deletes them.
+The table made here contains what `tokenizers.normalizers.BertNormalizer` makes of each character.
+So training, serving and Hugging Face agree by construction, and the op is as fast as before.
 
-Three things are added to it:
+There are three additions:
 
 - punctuation beyond ASCII gets spaces around it, so that words end there whatever version of
   Unicode the ops were built with;
-- characters that tensorflow_text ends words at and BERT does not (punctuation newer than the
-  Unicode of `tokenizers`, 256 Chinese characters) become stand-ins from a private use area. BERT
-  deletes such characters from texts, so nothing else turns into a stand-in;
-- bytes that are no UTF-8 are deleted, as BERT deletes the U+FFFD that decoders put in their place.
+- characters that end words in tensorflow_text but not in BERT (punctuation newer than the Unicode
+  of `tokenizers`, 256 Chinese characters) become stand-ins from a private use area. BERT deletes
+  that area's characters from texts, so nothing else becomes a stand-in;
+- bytes that are not UTF-8 are deleted, as BERT deletes the U+FFFD that decoders replace them by.
 
-One difference is left, because a table of characters does not see neighbours: with `lowercase`,
-BERT puts combining characters into canonical order. It deletes nearly all of them next, but 83
+One difference remains, because a table of characters does not see neighbours: with `lowercase`,
+BERT puts combining characters into canonical order. It then deletes nearly all of them, but 83
 spacing or recent ones (in musical notation, Glagolitic, Javanese, ...) stay, and two of these in
-a row may stay in the order in which they were written.
+a row may keep the order in which they were written.
 """
 
 import functools
@@ -32,14 +32,14 @@ from tokenizers import normalizers, pre_tokenizers
 
 from keras_transformers.tokenizers.normalization.double_array import double_array
 
-# BERT makes a word of each character in these ranges: those of tokenizers.BertNormalizer, whose
-# sixth begins at U+2B920 where Google's BERT has U+2B820.
+# Each character in these ranges is a word: those of tokenizers.BertNormalizer, whose sixth starts
+# at U+2B920, while Google's BERT has U+2B820.
 CHINESE = (
     "\u4e00-\u9fff\u3400-\u4dbf\U00020000-\U0002a6df\U0002a700-\U0002b73f"
     "\U0002b740-\U0002b81f\U0002b920-\U0002ceaf\uf900-\ufaff\U0002f800-\U0002fa1f"
 )
 
-# BERT leaves all other characters as they are, but for private use ones, which it deletes.
+# BERT keeps all other characters, except those of private use, which it deletes.
 _SURVEYED = (
     range(0x1, 0xD800),
     range(0xE000, 0x20000),
@@ -50,7 +50,7 @@ _SURVEYED = (
 _PRIVATE_USE = (range(0xF0000, 0xFFFFE), range(0x100000, 0x10FFFE))
 _FIRST_STAND_IN = 0xF0000
 
-# The table is a flatbuffer of four fields; this is the layout of an entry. See
+# The table is a flatbuffer with four fields; this is the layout of an entry. See
 # fast_bert_normalizer.h and fast_bert_normalizer_model.fbs in github.com/tensorflow/text.
 _REPLACED = 1 << 30
 _LENGTH_BITS = 6
@@ -58,7 +58,7 @@ _LENGTH_BITS = 6
 
 @functools.cache
 def normalizer_model(*, lowercase: bool) -> bytes:
-    """The table for tensorflow_text.FastBertNormalizer: a flatbuffer, at most 300 kB.
+    """Makes the table for tensorflow_text.FastBertNormalizer: a flatbuffer, at most 300 kB.
 
     Args:
         lowercase: also map to lower case and strip accents, as the uncased BERT models do.
@@ -78,18 +78,17 @@ def normalizer_model(*, lowercase: bool) -> bytes:
     builder.StartObject(4)
     builder.PrependBoolSlot(0, lowercase, False)
     builder.PrependUOffsetTRelativeSlot(1, trie, 0)
-    builder.PrependInt32Slot(2, _REPLACED, 0)  # U+0000 is deleted; a trie has no room for it.
+    builder.PrependInt32Slot(2, _REPLACED, 0)  # U+0000 is deleted; a trie cannot store it
     builder.PrependUOffsetTRelativeSlot(3, strings, 0)
     builder.Finish(builder.EndObject())
     return bytes(builder.Output())
 
 
 def respell(token: str) -> str:
-    """A token of a vocabulary as normalized text spells it, with the table's stand-ins.
+    """Spells a token of a vocabulary as normalized text does, with the table's stand-ins.
 
-    Characters and stand-ins change places, so different tokens stay different. A token that BERT
-    cannot find, because it holds a space or a private use character, cannot be found afterwards
-    either.
+    Characters and stand-ins are swapped, so different tokens stay different. A token that BERT
+    cannot find, because it contains a space or a private use character, still cannot be found.
     """
     return token.translate(_respelling())
 
@@ -103,7 +102,7 @@ def _respelling() -> dict[int, int]:
 
 @functools.cache
 def _stand_ins() -> dict[int, int]:
-    """Character -> stand-in, of those that end words in tensorflow_text and not in BERT."""
+    """Character -> stand-in, for those that end words in tensorflow_text but not in BERT."""
     normal = _normalized(lowercase=False)
     kept = [character for character in _surveyed() if normal[character] == character]
     wordpiece = tensorflow_text.FastWordpieceTokenizer(["[UNK]", "q"])
@@ -120,7 +119,7 @@ def _surveyed() -> list[str]:
 
 @functools.cache
 def _punctuation() -> frozenset[str]:
-    """The characters that BERT makes a word of each, without the Chinese ones."""
+    """The characters that are words in BERT, without the Chinese ones."""
     text = "q" + "q".join(_surveyed()) + "q"
     words = pre_tokenizers.BertPreTokenizer().pre_tokenize_str(text)
     return frozenset(word for word, _ in words if "q" not in word)
@@ -128,7 +127,7 @@ def _punctuation() -> frozenset[str]:
 
 def _normalized(*, lowercase: bool) -> dict[str, str]:
     """What `tokenizers` makes of each surveyed character."""
-    # In one go, as a call has its price. Nothing else becomes "|", and nothing combines with it.
+    # In one call, because calls are slow. Nothing else becomes "|", and nothing combines with it.
     characters = [character for character in _surveyed() if character != "|"]
     bert = normalizers.BertNormalizer(lowercase=lowercase)
     texts = bert.normalize_str("|".join(characters)).split("|")
@@ -136,12 +135,12 @@ def _normalized(*, lowercase: bool) -> dict[str, str]:
 
 
 def _replacements(lowercase: bool) -> Iterator[tuple[bytes, bytes]]:
-    """Yields each character that changes, and what is no character, with what it becomes."""
+    """Yields each character that changes, and all invalid UTF-8, with its replacement."""
     table: dict[int, int | str] = {**_stand_ins()}
     table |= {ord(mark): f" {mark} " for mark in _punctuation() if not mark.isascii()}
     for character, normal in _normalized(lowercase=lowercase).items():
         if normal == f" {character} ":
-            continue  # Chinese: tensorflow_text ends words there by itself.
+            continue  # Chinese: tensorflow_text already ends words there
         normal = normal.translate(table)
         if normal != character:
             yield character.encode(), normal.encode()
@@ -152,7 +151,7 @@ def _replacements(lowercase: bool) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _invalid_utf8() -> Iterator[bytes]:
-    """What the op sees where there is no UTF-8: single bytes, and characters that break off."""
+    """What the op sees instead of valid UTF-8: single bytes, and truncated characters."""
     yield from (bytes([byte]) for byte in range(0x80, 0x100))
     yield from dict.fromkeys(
         chr(code).encode()[:length]

@@ -13,9 +13,10 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers.files import check_new, replaced
-from keras_transformers.tokenizers import byte_pair_files, packing
-from keras_transformers.tokenizers.byte_pair_files import Vocabulary
-from keras_transformers.tokenizers.gpt2_words import (
+from keras_transformers.tokenizers import packing
+from keras_transformers.tokenizers.byte_pairs import files as byte_pair_files
+from keras_transformers.tokenizers.byte_pairs.files import Vocabulary
+from keras_transformers.tokenizers.byte_pairs.gpt2_words import (
     Characters,
     Kinds,
     character_kinds,

@@ -85,19 +85,26 @@ def test_a_given_vocabulary_is_taken(made, tmp_path):
 
 
 def test_batches_go_on_where_they_are_told(made):
-    def token_ids(skip_batches, count):
+    def token_ids(skip, count):
         train, _ = made.batches(
-            LENGTH, batch_size=8, dynamic_masking=True, seed=3, skip_batches=skip_batches
+            LENGTH, batch_size=4, accumulate=2, steps_per_epoch=3, dynamic_masking=True, seed=3
         )
-        return [inputs["token_ids"].numpy() for inputs, _, _ in itertools.islice(train, count)]
+        assert (len(train), train.num_rows) == (3, 24)
+        dataset = train.dataset(skip=skip)
+        return [inputs["token_ids"].numpy() for inputs, _, _ in itertools.islice(dataset, count)]
 
-    np.testing.assert_array_equal(token_ids(4, 2), token_ids(0, 6)[4:])
-    assert token_ids(0, 1)[0].shape == (8, LENGTH)
+    whole = token_ids(0, 6)
+    np.testing.assert_array_equal(token_ids(4, 2), whole[4:])
+    assert whole[0].shape == (8, LENGTH)
 
 
 def test_evaluation_has_the_masks_of_the_files(made):
-    _, dev = made.batches(LENGTH, batch_size=8, dynamic_masking=True)
-    first, again = ([inputs["token_ids"].numpy() for inputs, _, _ in dev] for _ in range(2))
+    _, dev = made.batches(LENGTH, batch_size=8, steps_per_epoch=3, dynamic_masking=True)
+    num_examples = made.open(LENGTH)[1].num_examples
+    assert (len(dev), dev.num_rows) == (-(-num_examples // 8), num_examples)
+    dataset = dev.dataset()
+    first, again = ([inputs["token_ids"].numpy() for inputs, _, _ in dataset] for _ in range(2))
+    assert sum(map(len, first)) == num_examples
     np.testing.assert_array_equal(np.concatenate(first), np.concatenate(again))
 
 

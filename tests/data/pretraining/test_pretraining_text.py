@@ -130,9 +130,9 @@ def test_what_is_no_text_is_refused(tmp_path: Path) -> None:
         (tmp_path / "a").write_bytes(data)
         with pytest.raises(ValueError, match=message):
             list(read_documents(tmp_path / "a"))
-    with pytest.raises(ValueError, match="a: damaged, or no zip file"):
+    with pytest.raises(ValueError, match="a: damaged, or not a zip file"):
         list(read_nltk(tmp_path / "a"))
     with zipfile.ZipFile(tmp_path / "rte.zip", "w") as archive:
         archive.writestr("rte/README", "")
-    with pytest.raises(ValueError, match=r"rte\.zip: holds 'rte', not NLTK's brown"):
+    with pytest.raises(ValueError, match=r"rte\.zip: contains 'rte', not NLTK's brown"):
         list(read_nltk(tmp_path / "rte.zip"))

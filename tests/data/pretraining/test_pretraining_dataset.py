@@ -296,7 +296,7 @@ def test_files_of_another_kind_are_refused(tmp_path: Path) -> None:
     missing = {name: values for name, values in GOOGLE.items() if name != "masked_lm_weights"}
     refuse(write_as_google(tmp_path / "m.tfrecord", [missing]), r"m\.tfrecord: .* 0 masked_lm_w")
     (tmp_path / "text.tfrecord").write_text("This is no TFRecord.", "utf-8")
-    refuse(tmp_path / "text.tfrecord", "or no TFRecord file")
+    refuse(tmp_path / "text.tfrecord", "or not a TFRecord file")
     data = bytearray(good.read_bytes())
     data[40] ^= 1
     (tmp_path / "flip.tfrecord").write_bytes(data)

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import tensorflow as tf
 
 from keras_transformers.tokenizers import packing
-from keras_transformers.tokenizers.byte_pair import BytePairTokenizer
+from keras_transformers.tokenizers.byte_pairs.tokenizer import BytePairTokenizer
 
 __all__ = ["RobertaTokenizer"]
 

@@ -13,7 +13,7 @@ from keras_transformers.pipelines import MaskFiller
 from keras_transformers.saved_model.description import METADATA_FILE
 from keras_transformers.tokenizers import WordPieceTokenizer
 
-GOLDEN = Path(__file__).parents[1] / "golden"
+GOLDEN = Path(__file__).parents[2] / "golden"
 # ids: [PAD] [UNK] [CLS] [SEP] [MASK] a film good bad long very ##s . !
 ROWS = [[2, 5, 4, 6, 3], [2, 4, 3], [2, 10, 4, 4, 13, 3]]
 TEXTS = ["a [MASK] film", "[MASK]", "very [MASK] [MASK]!"]

@@ -243,7 +243,7 @@ def test_a_changed_configuration_is_refused_with_the_differences(
         ("", "0 tokens in all, too few"),
         (
             "a b c d e f g h\n" * 4 + "\nb\n",
-            "1 documents .*, 2 times each, cannot fill num_shards=3",
+            "1 documents .*, used 2 times each, cannot fill num_shards=3",
         ),
         ("a\n\nb\nok \0\n", r"bad\.txt:4: a NUL byte"),
     ],
@@ -284,7 +284,7 @@ def test_places_that_are_not_free(
     files: list[Path], tokenizer: WordPieceTokenizer, tmp_path: Path
 ) -> None:
     (tmp_path / "mine.txt").write_text("mine", "utf-8")
-    with pytest.raises(FileExistsError, match=r"holds files, but no manifest\.json"):
+    with pytest.raises(FileExistsError, match=r"contains files, but no manifest\.json"):
         make_pretraining_data(files, tmp_path, tokenizer, OPTIONS)
     (tmp_path / "manifest.json").write_text("[]", "utf-8")
     with pytest.raises(ValueError, match="not a manifest of pretraining data"):
