@@ -1,6 +1,7 @@
 """Which examples share a batch: those of about the same length, in another order each pass."""
 
 import abc
+import functools
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Self
@@ -92,9 +93,15 @@ class LengthBatches(Batches):
         if self.shuffle:
             indices = indices.repeat()
         batches = indices.skip(skip).map(
-            self.batch, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True
+            self._graph, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True
         )
         return batches.prefetch(tf.data.AUTOTUNE)
+
+    @functools.cached_property
+    def _graph(self) -> Callable[[tf.Tensor], Any]:
+        """`batch`, traced once for all datasets: a validation makes one in each epoch."""
+        indices = tf.TensorSpec([None], tf.int32)
+        return tf.function(self.batch, autograph=False, input_signature=[indices])
 
 
 class CachedBatches(Batches):

@@ -138,7 +138,7 @@ NEW = {"weights": None, "model": "bert_tiny", "vocabulary": "vocab.txt"}
         ({"weights": None}, "either --weights FOLDER"),
         ({"model": "bert_tiny"}, "either --weights FOLDER"),
         ({"weights": "none"}, "config.json"),
-        (NEW | {"model": "bert_tinny"}, "did you mean bert_tiny"),
+        (NEW | {"model": "bert_tinny"}, "bert_tinny: take one of bert_tiny"),
         (NEW | {"vocabulary": "none.txt"}, "none.txt"),
         ({"label_smoothing": 1}, "label_smoothing is 1, must be from 0 to below 1"),
         ({"label_column": 2}, "train.tsv:1: no column 2, the file has 2"),
