@@ -149,7 +149,7 @@ class PretrainingBatches(Batches):
         seed: of order and masks.
 
     Raises:
-        ValueError: as `pretraining_dataset`.
+        ValueError: a batch size below 1; `dataset` raises what `pretraining_dataset` does.
     """
 
     def __init__(
@@ -161,6 +161,8 @@ class PretrainingBatches(Batches):
         masker: Masker | None = None,
         seed: int = 0,
     ) -> None:
+        if batch_size < 1:
+            raise ValueError(f"batch_size={batch_size}: must be 1 or more")
         self._files = files
         self._batch_size = batch_size
         self._steps_per_epoch = steps_per_epoch
