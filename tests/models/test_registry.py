@@ -4,7 +4,6 @@ import pkgutil
 import runpy
 from pathlib import Path
 
-import keras
 import pytest
 
 import keras_transformers as kt
@@ -127,21 +126,6 @@ for _family in sorted(Path(__file__).parent.glob("counts_*.py")):
     COUNTS |= _found["COUNTS"]
     BUILT |= _found["BUILT"]
     PAPERS += _found["PAPERS"]
-
-
-@pytest.fixture
-def zero_weights(monkeypatch):
-    """Building without drawing random numbers: the large models take most of their time there."""
-    for kind in (
-        keras.initializers.TruncatedNormal,
-        keras.initializers.RandomNormal,
-        keras.initializers.GlorotUniform,
-        keras.initializers.Orthogonal,
-        keras.initializers.RandomUniform,
-    ):
-        monkeypatch.setattr(
-            kind, "__call__", lambda self, shape, dtype=None: keras.ops.zeros(shape, dtype)
-        )
 
 
 def test_every_model_is_listed_here_and_registered():
