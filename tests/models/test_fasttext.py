@@ -2,13 +2,12 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from checks import compile_toy
 
 import keras_transformers as kt
-from keras_transformers.data.text import classification
-from keras_transformers.data.text.examples import Examples
+from keras_transformers.data.text import Examples, TextBatches
 from keras_transformers.models.fasttext import fasttext, hierarchical_classifier
 from keras_transformers.models.heads import classifier
+from keras_transformers.pipelines import TextClassifier
 from keras_transformers.tokenizers import NgramTokenizer
 from keras_transformers.training.losses import TokenCrossentropy
 
@@ -17,7 +16,6 @@ TEXTS = Examples(
     ["not bad at all", "good film", "not good", "bad film", "so so", "good or bad"] * 2,
     labels=["good", "good", "bad", "bad", "so so", "so so"] * 2,
 )
-LOSS = {"logits": TokenCrossentropy()}
 
 
 @pytest.fixture(scope="module")
@@ -56,18 +54,21 @@ def test_the_output_is_the_mean_of_the_real_rows_alone():
 def trained(model, tokenizer, loss):
     inputs = tokenizer(TEXTS.texts, max_sequence_length=64)
     targets = {"logits": np.array([LABELS.index(label) for label in TEXTS.labels])}
-    accuracy = {"logits": ["accuracy"]}
-    compile_toy(model, keras.optimizers.SGD(2.0), {"logits": loss}, metrics=accuracy)
+    model.compile(
+        keras.optimizers.SGD(2.0), loss={"logits": loss}, metrics={"logits": ["accuracy"]}
+    )
     return model.fit(inputs, targets, batch_size=6, epochs=60, verbose=0).history
 
 
 def test_batches_of_the_classification_data(tokenizer):
     encoder = fasttext(vocabulary_size=tokenizer.vocabulary_size, embedding_dim=2)
     model = classifier(encoder, 3, dropout=0.0)
-    pipeline = kt.pipelines.TextClassifier(model, tokenizer, LABELS, max_sequence_length=64)
-    batches = classification.TextBatches(TEXTS, pipeline, batch_size=5)
-    compile_toy(model, keras.optimizers.SGD(1.0), LOSS)
-    history = model.fit(batches.dataset(), steps_per_epoch=len(batches), verbose=0).history
+    classify = TextClassifier(model, tokenizer, LABELS, max_sequence_length=64)
+    batches = TextBatches(TEXTS, classify, batch_size=5)
+    model.compile(keras.optimizers.SGD(1.0), loss={"logits": TokenCrossentropy()})
+    history = model.fit(
+        batches.dataset(), steps_per_epoch=len(batches), shuffle=False, verbose=0
+    ).history
     assert np.isfinite(history["loss"]).all()
 
 
@@ -84,10 +85,10 @@ def test_it_learns_what_words_alone_do_not_tell(tokenizer, head):
     history = trained(model, tokenizer, TokenCrossentropy())
     assert history["accuracy"][-1] == 1.0
     assert history["loss"][-1] < 0.1 < 0.9 < history["loss"][0]
-    logits = model(tokenizer(["not bad at all", ""], max_sequence_length=64))["logits"].numpy()
-    assert LABELS[logits[0].argmax()] == "good"
+    logits = model.predict(tokenizer(["not bad at all", ""], max_sequence_length=64), verbose=0)
+    assert LABELS[logits["logits"][0].argmax()] == "good"
     if head == "hierarchical":
-        np.testing.assert_allclose(np.exp(logits).sum(-1), [1, 1], atol=1e-5)
+        np.testing.assert_allclose(np.exp(logits["logits"]).sum(-1), [1, 1], atol=1e-5)
 
 
 def test_with_label_smoothing_it_stays_less_sure(tokenizer):
@@ -107,7 +108,7 @@ def test_a_step_of_training_moves_the_rows_of_its_texts_alone(tokenizer):
     encoder = fasttext(vocabulary_size=tokenizer.vocabulary_size, embedding_dim=4)
     model = classifier(encoder, 3, dropout=0.0)
     before = encoder.get_weights()[0].copy()
-    compile_toy(model, keras.optimizers.SGD(1.0), LOSS)
+    model.compile(keras.optimizers.SGD(1.0), loss={"logits": TokenCrossentropy()})
     inputs = tokenizer(["good film", "so"], max_sequence_length=64)
     model.train_on_batch(inputs, {"logits": np.array([1, 2])})
     moved = (encoder.get_weights()[0] != before).any(axis=1)
@@ -124,7 +125,7 @@ def test_a_step_is_fasttexts():
     table = generator.normal(size=(4, 2)).astype("float32")
     kernel = generator.normal(size=(2, 2)).astype("float32")
     model.set_weights([table, kernel, np.zeros(2, "float32")])
-    compile_toy(model, keras.optimizers.SGD(0.1), LOSS)
+    model.compile(keras.optimizers.SGD(0.1), loss={"logits": TokenCrossentropy()})
     inputs = {"token_ids": np.array([[3, 1, 3]]), "padding_mask": np.ones((1, 3), bool)}
     model.train_on_batch(inputs, {"logits": np.array([1])})
     hidden = (2 * table[3] + table[1]) / 3
