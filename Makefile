@@ -17,7 +17,7 @@ quickstart: $(VENV)/.installed-quickstart ## fine-tune MiniLM on film reviews, e
 	$(BIN)/python recipes/quickstart.py
 
 test: $(VENV)/.installed-dev ## the default tests (KERAS_TRANSFORMERS_DATA: the folder of public data, if any)
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(TEST_OPTIONS)
 
 test-all: $(VENV)/.installed-dev ## also the slow tests and those against the reference implementations
 	$(BIN)/pip install --quiet -e '.[reference]'
