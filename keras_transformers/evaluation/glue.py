@@ -107,7 +107,7 @@ METRICS: dict[MetricName, Callable[[Any, Any], float]] = {
 def glue_scores(
     metrics: Sequence[MetricName], predictions: Any, references: Any
 ) -> dict[MetricName, float]:
-    """Computes the metrics of a task, such as those that `data.text.glue.Task.metrics` names.
+    """Computes the metrics of a task, such as those that `data.text.GlueTask.metrics` names.
 
     >>> glue_scores(["accuracy", "f1"], [1, 1, 0], [1, 0, 0])["accuracy"].__round__(4)
     0.6667

@@ -4,10 +4,10 @@ import pytest
 import tensorflow as tf
 
 import keras_transformers as kt
-from keras_transformers.data.text import classification
-from keras_transformers.data.text.examples import Examples
+from keras_transformers.data.text import Examples, TextBatches
 from keras_transformers.models.fasttext import fasttext, hierarchical_classifier
 from keras_transformers.models.heads import classifier
+from keras_transformers.pipelines import TextClassifier
 from keras_transformers.tokenizers import NgramTokenizer
 from keras_transformers.training.losses import TokenCrossentropy
 
@@ -61,13 +61,15 @@ def trained(model, tokenizer, loss):
 
 
 def test_batches_of_the_classification_data(tokenizer):
-    batches = classification.dataset(
-        TEXTS, tokenizer, LABELS, batch_size=5, max_sequence_length=64, shuffle=True
-    )
     encoder = fasttext(vocabulary_size=tokenizer.vocabulary_size, embedding_dim=2)
     model = classifier(encoder, 3, dropout=0.0)
+    classify = TextClassifier(model, tokenizer, LABELS, max_sequence_length=64)
+    batches = TextBatches(TEXTS, classify, batch_size=5)
     model.compile(keras.optimizers.SGD(1.0), loss={"logits": TokenCrossentropy()})
-    assert np.isfinite(model.fit(batches, verbose=0).history["loss"]).all()
+    history = model.fit(
+        batches.dataset(), steps_per_epoch=len(batches), shuffle=False, verbose=0
+    ).history
+    assert np.isfinite(history["loss"]).all()
 
 
 @pytest.mark.parametrize("head", ["flat", "hierarchical"])

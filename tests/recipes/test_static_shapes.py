@@ -82,7 +82,7 @@ RECIPES = {
         lambda: heads.classifier(encoder(), CLASSES, dropout=0.0),
         {"logits": CROSSENTROPY},
     ),
-    "classification, fasttext": (
+    "fasttext_classification": (
         lambda: heads.classifier(
             fasttext.fasttext(vocabulary_size=VOCABULARY, embedding_dim=4), CLASSES, dropout=0.0
         ),
@@ -185,7 +185,7 @@ def test_upstream_scan_still_does_not_train_under_xla():
 
 
 def test_xla_refuses_rows_that_are_not_static():
-    build, losses = RECIPES["classification, fasttext"]
+    build, losses = RECIPES["fasttext_classification"]
     model = build()
     model.compile(keras.optimizers.SGD(0.1), losses, jit_compile=True)
     prepare(model, accumulate=3)

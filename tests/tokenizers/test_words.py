@@ -59,9 +59,9 @@ def test_a_graph_has_core_ops_alone():
 
 def test_most_words_of_a_corpus_come_back(data_dir):
     """CoNLL-2003's words, joined with spaces and cut again."""
-    from keras_transformers.data.text.conll import load
+    from keras_transformers.data.text import load_conll
 
-    sentences = load(next(data_dir.glob("conll2003/*testa*"))).words[:500]
+    sentences = load_conll(next(data_dir.glob("conll2003/*testa*"))).words[:500]
     same = total = 0
     for row, found in zip(sentences, cut([" ".join(row) for row in sentences]), strict=True):
         same += len(set(_places(row)) & set(_places(found)))
