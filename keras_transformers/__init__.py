@@ -8,6 +8,7 @@ Keras backend, does not import TensorFlow.
 """
 
 import importlib
+import importlib.util
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ _NAMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name in _ROOMS:
+    if importlib.util.find_spec(f"{__name__}.{name}"):  # a room, or a module beside the rooms
         return importlib.import_module(f"{__name__}.{name}")
     if name == "heads":
         return importlib.import_module(f"{__name__}.models.heads")

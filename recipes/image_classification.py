@@ -55,12 +55,6 @@ def main(config: Config, run: Run) -> dict[str, Any]:
     train, dev, test = config.read_images(decoder, seed=config.seed)
     with run.scope():
         model = build(config, train.shape, len(train.label_names))
-        model.compile(
-            optimizer=optimizer(config, num_examples=len(train)),
-            loss={"logits": loss(config.label_smoothing)},
-            metrics={"logits": [keras.metrics.CategoricalAccuracy(name="accuracy")]},
-            jit_compile=False,
-        )
     batches = ImageBatches(
         train,
         mean_length=model.get_layer("position_embedding").max_sequence_length,
@@ -69,6 +63,13 @@ def main(config: Config, run: Run) -> dict[str, Any]:
         augmentation=config.augmentation(),
         seed=config.seed,
     )
+    with run.scope():
+        model.compile(
+            optimizer=optimizer(config, num_updates=config.epochs * len(batches)),
+            loss={"logits": loss(config.label_smoothing)},
+            metrics={"logits": [keras.metrics.CategoricalAccuracy(name="accuracy")]},
+            jit_compile=False,
+        )
     print(f"{len(train)} images to train, {len(dev)} dev, {len(test)} test: {train.shape} each")
     print(f"{model.name}: {model.count_params():,} parameters")
     model.fit(
@@ -115,11 +116,13 @@ def build(config: Config, image_shape: tuple[int, int, int], num_classes: int) -
     return kt.heads.classifier(encoder, num_classes, dropout=config.dropout)
 
 
-def optimizer(config: Config, *, num_examples: int) -> keras.optimizers.Optimizer:
+def optimizer(config: Config, *, num_updates: int) -> keras.optimizers.Optimizer:
     """AdamW; the learning rate warms up, then follows half a cosine to 0."""
-    updates = config.epochs * -(-num_examples // (config.batch_size * config.accumulate))
-    warmup = round(config.warmup_fraction * updates)
-    schedule = WarmupCosineDecay(config.learning_rate, warmup_steps=warmup, total_steps=updates)
+    schedule = WarmupCosineDecay(
+        config.learning_rate,
+        warmup_steps=round(config.warmup_fraction * num_updates),
+        total_steps=num_updates,
+    )
     return adamw(schedule, weight_decay=config.weight_decay, clip_norm=config.clip_norm)
 
 

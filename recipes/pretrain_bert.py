@@ -61,7 +61,7 @@ class Config(PretrainingFiles, Pretraining):
 
 def main(config: Config, run: Run) -> dict[str, Any]:
     """Trains, measures, exports; returns what it writes to runs/<name>/metrics.json."""
-    phases = plan(config)
+    schedule, phases = config.schedule(), plan(config)
     text = config.read()
     records = config.records or run.make_folder() / "records"
     vocabulary = config.weights / "vocab.txt" if config.weights else config.vocabulary
@@ -72,7 +72,7 @@ def main(config: Config, run: Run) -> dict[str, Any]:
         model = build(config, examples.tokenizer.vocabulary_size, max(lengths))
         model.compile(
             optimizer=OPTIMIZERS[config.optimizer](
-                config.schedule(), **config.pick("weight_decay", "clip_norm")
+                schedule, **config.pick("weight_decay", "clip_norm")
             ),
             loss={name: TokenCrossentropy() for name in model.output},
             weighted_metrics=metrics(),

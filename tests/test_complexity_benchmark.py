@@ -51,7 +51,7 @@ def test_theory_is_table_1_of_the_paper(benchmark):
 
 
 def test_small_sweeps_are_measured_printed_and_drawn(tmp_path):
-    """In a process of its own, which makes the one where memory is measured."""
+    """In a separate process, which starts the one where memory is measured."""
     program = f"""
 import sys
 sys.path.insert(0, {str(FILE.parent)!r})

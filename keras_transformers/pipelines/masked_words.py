@@ -85,7 +85,7 @@ class MaskFiller(TextPipeline):
         self._vocabulary = list(tokenizer.vocabulary)
 
     def tokenize(self, *texts: Any) -> list[tf.RaggedTensor]:
-        """Texts to tokens without special ones but with masks, each a token of its own.
+        """Texts to tokens without special ones but with masks, each one token.
 
         The tokenizer alone would take a mask for text.
 

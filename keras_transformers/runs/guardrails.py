@@ -116,7 +116,7 @@ def non_finite_weights(model: keras.Model) -> list[str]:
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether an accelerator, or TensorFlow on the CPU, had no memory left for a tensor.
 
-    TensorFlow raises `tf.errors.ResourceExhaustedError`, XLA that or an error of its own with
+    TensorFlow raises `tf.errors.ResourceExhaustedError`, XLA that or its own error with
     RESOURCE_EXHAUSTED in its text. Where Linux runs out of memory it kills the process instead, and
     nobody is told. Of a disk without room TensorFlow says the same: see `no_room`.
     """

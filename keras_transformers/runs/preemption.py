@@ -1,4 +1,4 @@
-"""What a scheduler says before it takes a machine away, and what it is answered."""
+"""Stops a run cleanly when a scheduler is about to take its machine away."""
 
 import contextlib
 import logging

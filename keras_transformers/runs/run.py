@@ -215,8 +215,7 @@ class Run:
         done = (first - epochs.start) * len(batches)
         if first == position.epoch:
             done += position.batch
-        self.is_prepared = True
-        return {
+        arguments = {
             "x": shard(batches.dataset(skip=done), shard_by),
             "steps_per_epoch": len(batches),
             "validation_data": shard(validation.dataset()) if validation else None,
@@ -226,6 +225,8 @@ class Run:
             "callbacks": self._callbacks,
             "verbose": verbosity(),
         }
+        self.is_prepared = True
+        return arguments
 
     def load_best(self) -> dict[str, float]:
         """Gives the model the weights of its best epoch.

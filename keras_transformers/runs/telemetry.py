@@ -143,10 +143,10 @@ class Telemetry(keras.callbacks.Callback):
 
 
 class TensorBoard(keras.callbacks.TensorBoard):
-    """Keras' callback with the steps of the training: there those of each `fit` begin with 0.
+    """Keras' callback with the steps of the training: Keras counts those of each `fit` from 0.
 
     So the curves of a run that goes on, or has several phases, stand behind each other. The
-    arguments are Keras'; the steps to profile are counted from the begin of each `fit`.
+    arguments are Keras'; the steps to profile are counted from the start of each `fit`.
     """
 
     def __init__(
@@ -172,7 +172,7 @@ class JsonLines(keras.callbacks.Callback):
     Every line has `time` (UTC), `event` ("begin", "step", "epoch" or "end"), and from the first
     step on `epoch` from 1 and `step`, the optimizer's count of updates; "begin" has `facts`, the
     others the logs. Numbers that are not finite are null. A file is appended to, line by line. On
-    standard output other lines may stand between: those of JSON begin with "{".
+    standard output there may be other lines between them; those of JSON start with "{".
 
     Args:
         path: a file; "stdout" is standard output.
@@ -257,7 +257,7 @@ def watch_gradient_norm(model: keras.Model) -> Callable[[], float | None]:
         return _unknown
     optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)
     if _num_replicas(model) > 1 and not skips_gradient_sum(optimizer):
-        return _unknown  # not prepared: each replica's optimizer has a gradient of its own
+        return _unknown  # not prepared: each replica's optimizer has its own gradient
     clip = gradient_clipping(optimizer)
     if not isinstance(clip, _KeepsNorm):
         clip = _KeepsNorm(clip, model.distribute_strategy)

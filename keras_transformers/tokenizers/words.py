@@ -1,4 +1,4 @@
-"""Words of running text, and which tokens they begin with. Core ops, in and out of the graph."""
+"""Words of running text, and the first tokens of each. Core ops, in and out of the graph."""
 
 import functools
 import unicodedata
@@ -22,7 +22,7 @@ def spans(text: Any) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
     ("U.N.", "'s"), and models see the label of a word on its first token alone: if every mark ended
     a word, they would be asked about tokens that never had a label. Each Chinese character is a
     word. Control and format characters, bytes that are not UTF-8 and accents that combine belong to
-    the character before them; an accent after white space begins a word.
+    the character before them; an accent after white space starts a word.
 
     Args:
         text: strings (batch,), any bytes.

@@ -18,4 +18,5 @@ class Reader(TextPipeline):
         self.tokenizer = tokenizer
         self.max_sequence_length = max_sequence_length
         self.token_inputs = TOKEN_INPUTS
+        self.text_names = ("text", "text_b")
         vars(self).update(attributes)

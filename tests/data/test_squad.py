@@ -161,5 +161,5 @@ def test_predictions_are_written_whole(tmp_path):
     write_predictions({"1": '中 "é"', "2": ""}, path)
     assert json.loads(path.read_text("utf-8")) == {"1": '中 "é"', "2": ""}
     assert list(tmp_path.iterdir()) == [path]
-    with pytest.raises(FileExistsError, match="remove it or write elsewhere"):
+    with pytest.raises(FileExistsError, match="exists: remove it, or choose another name"):
         write_predictions({}, path)

@@ -4,7 +4,7 @@
 
 gpt_random.safetensors, gpt2_random.safetensors: a random OpenAIGPTLMHeadModel and GPT2LMHeadModel
 of 2 layers, as transformers saves them.
-gpt_random.npz: their logits and losses on random ids, and what GPT-2 goes on with, greedily.
+gpt_random.npz: their logits and losses on random ids, and how GPT-2 continues, greedily.
 """
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Makes keras_bert.npz with keras-bert 0.89, in an environment of its own.
+"""Makes keras_bert.npz with keras-bert 0.89, in a separate environment.
 
     python3.11 -m venv env
     env/bin/pip install tensorflow-cpu==2.15.1 keras-bert==0.89.0

@@ -50,7 +50,7 @@ def test_padding_behind_changes_nothing(model):
 @pytest.mark.parametrize("max_length", [None, 8], ids=["growing", "fixed"])
 @pytest.mark.parametrize("num_beams", [1, 2])
 def test_prompts_then_steps_equal_the_whole_sequence(model, num_beams, max_length):
-    """Prompts of different lengths in a batch, each continued by tokens of its own."""
+    """Prompts of different lengths in a batch, each continued by its own tokens."""
     step, last, cache = model.start_decoding(IDS, MASK, max_length=max_length)
     np.testing.assert_array_equal(last, [IDS[0, 4], IDS[1, 0], IDS[2, 8]])
     rows = 3 * num_beams

@@ -19,7 +19,7 @@ def encoder():
 
 def expected_embedding(encoder, inputs, pooling, normalize):
     """Written out in float64."""
-    vectors = encoder.predict(inputs, verbose=0)["sequence_output"].astype("float64")
+    vectors = np.asarray(encoder(inputs, training=False)["sequence_output"], "float64")
     rows = [
         row[mask].mean(0) if pooling == "mean" else row[0]
         for row, mask in zip(vectors, inputs["padding_mask"], strict=True)
@@ -47,7 +47,7 @@ def test_the_masked_lm_is_the_pretrainers_less_next_sentence(encoder):
 def test_embeddings_equal_the_formula(encoder, pooling, normalize):
     model = kt.heads.embedder(encoder, pooling=pooling, normalize=normalize)
     inputs = bert_inputs()
-    embedding = model.predict(inputs, verbose=0)["embedding"]
+    embedding = model(inputs, training=False)["embedding"].numpy()
     expected = expected_embedding(encoder, inputs, pooling, normalize)
     np.testing.assert_allclose(embedding, expected, atol=1e-5)
     lengths = np.linalg.norm(embedding, axis=-1)
@@ -69,11 +69,11 @@ def test_saving_without_custom_objects(encoder, tmp_path):
     for pooling in ("mean", "cls"):
         model = kt.heads.embedder(encoder, pooling=pooling)
         loaded = round_trip(model, tmp_path)
-        same_outputs(model.predict(inputs, verbose=0), loaded.predict(inputs, verbose=0))
+        same_outputs(model(inputs, training=False), loaded(inputs, training=False))
     model = kt.heads.masked_lm(encoder)
     inputs["mask_positions"] = POSITIONS
     loaded = round_trip(model, tmp_path)
-    same_outputs(model.predict(inputs, verbose=0), loaded.predict(inputs, verbose=0))
+    same_outputs(model(inputs, training=False), loaded(inputs, training=False))
 
 
 def test_in_bfloat16_the_answers_are_float32():

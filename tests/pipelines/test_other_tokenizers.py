@@ -13,11 +13,17 @@ from graph_checks import nodes, strings_are_pinned_to_the_cpu
 from pretrained_models import enlivened
 
 import keras_transformers as kt
-from keras_transformers.data.text import answer_spans, question_answering, tagging
-from keras_transformers.data.text.conll import Sentences
-from keras_transformers.data.text.squad import Answer, Questions
+from keras_transformers.data.text import (
+    Answer,
+    QuestionBatches,
+    Questions,
+    Sentences,
+    TaggedBatches,
+    answers_from_logits,
+)
 from keras_transformers.models import heads
 from keras_transformers.pipelines import QuestionAnswerer, Tagger
+from keras_transformers.runs import outputs_of
 from keras_transformers.tokenizers import packing, windows
 
 START, PAD, END = range(3)
@@ -173,12 +179,10 @@ def test_many_windows_answer_as_one_does(tag, tagger_model, three_bytes):
     same_answers(tag(texts), wide(texts))
 
 
-def test_training_labels_the_tokens_that_serving_reads(tag, three_bytes):
+def test_training_labels_the_tokens_that_serving_reads(tag):
     rows = sentences(3, 40, 7)
-    encoded = tagging.encode(Sentences(rows), three_bytes, max_sequence_length=14)
-    batches = tagging.dataset(encoded, None, batch_size=8)
-    outputs = (tag.model(batch, training=False) for batch in batches)
-    expected = tagging.labels_from_logits(encoded, outputs, LABELS)
+    batches = TaggedBatches(Sentences(rows), tag, batch_size=8, shuffle=False)
+    expected = batches.word_labels(outputs_of(tag.model, batches))
     width = max(map(len, rows))
     padded = tf.constant([words + [""] * (width - len(words)) for words in rows])
     labels = tag.answer_words(padded)["labels"].numpy()
@@ -201,19 +205,17 @@ def test_an_export_needs_core_ops_alone(tag, tmp_path):
 # --- question answering --------------------------------------------------------------------------
 
 
-def test_answers_are_those_of_evaluation(ask, three_bytes):
+def test_answers_are_the_best_spans_of_all_pairs(ask):
     contexts = ["", "x", *(" ".join(words) for words in sentences(3, 40, 80))]
     asked = ["who?", "", "what do the officials of the U.N. say?", "中国?", "x"]
     questions = Questions(list("01234"), asked, contexts, [0, 1, 2, 3, 4])
-    lengths = ask.window_lengths
-    encoded = question_answering.encode(questions, three_bytes, **lengths)
-    batches = question_answering.dataset(encoded, targets=False, batch_size=8)
-    outputs = (ask.model(batch, training=False) for batch in batches)
-    starts, ends = encoded.starts.to_list(), encoded.ends.to_list()
+    batches = QuestionBatches(questions, ask, batch_size=8, shuffle=False, targets=False)
+    best = _best_tokens(batches, outputs_of(ask.model, batches), asked)
+    starts, ends = batches.starts.to_list(), batches.ends.to_list()
     raw = [context.encode() for context in contexts]
     answers = ask(asked, contexts)
     assert [answer.text == "" for answer in answers] == [True] + [False] * 4
-    for i, (found, spans) in enumerate(zip(answers, _best_tokens(encoded, outputs), strict=True)):
+    for i, (found, spans) in enumerate(zip(answers, best, strict=True)):
         if not spans:
             assert (found.start, found.end, found.score) == (-1, -1, found.null_score)
             continue
@@ -224,19 +226,19 @@ def test_answers_are_those_of_evaluation(ask, three_bytes):
     assert set(ask.signatures()["tokens"].inputs) == {"token_ids", "padding_mask"}
 
 
-def _best_tokens(encoded, outputs):
+def _best_tokens(batches, outputs, asked):
     """First token, last token and score of each question's best span, by all pairs."""
-    best = [() for _ in encoded.questions.ids]
-    rows, firsts, lengths = (part.numpy() for part in encoded.windows)
+    best = [() for _ in asked]
+    rows, firsts, lengths = (part.numpy() for part in batches.windows)
     logits = [
         pair
         for output in outputs
         for pair in zip(
-            *(output[name].numpy() for name in ("start_logits", "end_logits")), strict=True
+            *(np.asarray(output[name]) for name in ("start_logits", "end_logits")), strict=True
         )
     ]
     for row, shift, length, (start, end) in zip(rows, firsts, lengths, logits, strict=True):
-        at = min(5, len(encoded.question_ids[row])) + 3  # <s> question </s></s>
+        at = min(5, -(-len(asked[row].encode()) // 3)) + 3  # <s> question </s></s>
         for i in range(length):
             for j in range(i, min(i + 4, length)):
                 score = start[at + i] + end[at + j]
@@ -245,18 +247,18 @@ def _best_tokens(encoded, outputs):
     return best
 
 
-def test_training_targets_are_the_tokens_of_the_answer(three_bytes):
+def test_training_targets_are_the_tokens_of_the_answer(ask, three_bytes):
+    lengths = {"max_sequence_length": 10, "doc_stride": 2, "max_question_length": 2}
+    narrow = QuestionAnswerer(ask.model, three_bytes, **lengths)
     context = "abc" * 6 + "xyz" + "abc"
     questions = Questions(["0"], ["what is it?"], [context], [0], [[Answer("xyz", 18)]])
-    encoded = question_answering.encode(
-        questions, three_bytes, max_sequence_length=10, doc_stride=2, max_question_length=2
-    )
-    ((inputs, targets),) = question_answering.dataset(encoded, targets=True, batch_size=8)
+    batches = QuestionBatches(questions, narrow, batch_size=8, shuffle=False)
+    ((inputs, targets),) = batches.dataset()
     (wanted,) = three_bytes.tokenize(["xyz"]).to_list()
     assert targets["start_logits"].numpy().tolist() == [0, 0, 7]  # of <s> q q </s></s> c c c c </s>
     assert targets["end_logits"].numpy().tolist() == [0, 0, 7]
     assert inputs["token_ids"][2, 7] == wanted[0]
     # The best span of a model that knows it.
     logits = {name: np.eye(10)[at.numpy()] for name, at in targets.items()}
-    (prediction,) = answer_spans.answers_from_logits(encoded, [logits])
+    (prediction,) = answers_from_logits(batches.of(questions), [logits])
     assert prediction.spans[0].text == "xyz"

@@ -1,4 +1,4 @@
-"""Question answering: the answers of `data.text.answer_spans`, from text alone."""
+"""Question answering: the answers of `data.text.answers_from_logits`, from text alone."""
 
 import json
 
@@ -10,11 +10,16 @@ from graph_checks import only_ops_that_stock_tf_serving_has, strings_are_pinned_
 from pretrained_models import enlivened, lively_encoder
 
 import keras_transformers as kt
-from keras_transformers.data.text import answer_spans, question_answering
-from keras_transformers.data.text.squad import Questions
+from keras_transformers.data.text import (
+    QuestionBatches,
+    Questions,
+    answer_texts,
+    answers_from_logits,
+)
 from keras_transformers.models import heads
 from keras_transformers.pipelines import QuestionAnswerer
 from keras_transformers.pipelines.results import Answer
+from keras_transformers.runs import outputs_of
 from keras_transformers.saved_model import check
 from keras_transformers.saved_model.description import METADATA_FILE
 
@@ -71,17 +76,15 @@ def columns():
 
 
 @pytest.fixture(scope="module")
-def predictions(model, tokenizer):
+def predictions(ask):
     """What evaluation makes of the model's logits."""
-    encoded = question_answering.encode(questions(), tokenizer, **LENGTHS)
-    assert encoded.statistics.num_windows > 64  # more than go through the graph at once
-    batches = question_answering.dataset(encoded, targets=False, batch_size=16)
-    outputs = (model(batch, training=False) for batch in batches)
-    return answer_spans.answers_from_logits(encoded, outputs, max_answer_length=4)
+    batches = QuestionBatches(questions(), ask, batch_size=16, shuffle=False, targets=False)
+    assert batches.num_rows > 64  # more windows than go through the graph at once
+    return answers_from_logits(batches, outputs_of(ask.model, batches))
 
 
 def test_answers_are_those_of_evaluation(ask, predictions):
-    texts = answer_spans.texts(predictions)
+    texts = answer_texts(predictions)
     assert len(set(texts.values())) > 8
     asked, contexts = columns()
     for found, prediction, context in zip(ask(asked, contexts), predictions, contexts, strict=True):
@@ -101,7 +104,7 @@ def test_no_answer_by_threshold_and_offsets_in_bytes(model, tokenizer, predictio
     threshold = float(np.median([p.null_difference for p in predictions])) + 1e-3
     options = {"no_answer_threshold": threshold, "offset_unit": "byte"}
     ask = QuestionAnswerer(model, tokenizer, **LENGTHS, max_answer_length=4, **options)
-    texts = answer_spans.texts(predictions, no_answer_threshold=threshold)
+    texts = answer_texts(predictions, no_answer_threshold=threshold)
     assert 5 < sum(text == "" for text in texts.values()) < 22
     asked, contexts = columns()
     for found, text, context in zip(ask(asked, contexts), texts.values(), contexts, strict=True):

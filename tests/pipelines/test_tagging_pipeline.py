@@ -10,11 +10,11 @@ from graph_checks import only_ops_that_stock_tf_serving_has, strings_are_pinned_
 from pretrained_models import enlivened, lively_encoder
 
 import keras_transformers as kt
-from keras_transformers.data.text import tagging
-from keras_transformers.data.text.conll import Sentences
+from keras_transformers.data.text import Sentences, TaggedBatches
 from keras_transformers.models import heads
 from keras_transformers.pipelines import Tagger
 from keras_transformers.pipelines.results import Tags
+from keras_transformers.runs import outputs_of
 from keras_transformers.saved_model import check
 from keras_transformers.saved_model.description import METADATA_FILE
 
@@ -56,16 +56,10 @@ def sentences_of_words():
     return [[known[i] for i in random.integers(0, 8, count)] for count in (3, 1, 40, 500, 14)]
 
 
-def labels_in_training(model, tokenizer, sentences):
-    encoded = tagging.encode(Sentences(sentences), tokenizer, max_sequence_length=16)
-    batches = tagging.dataset(encoded, None, batch_size=16)
-    outputs = (model(batch, training=False) for batch in batches)
-    return tagging.labels_from_logits(encoded, outputs, LABELS)
-
-
-def test_labels_are_those_of_training_however_long_the_text(run, tag, tokenizer):
+def test_labels_are_those_of_validation_however_long_the_text(run, tag):
     sentences = sentences_of_words()
-    expected = labels_in_training(tag.model, tokenizer, sentences)
+    batches = TaggedBatches(Sentences(sentences), tag, batch_size=16, shuffle=False)
+    expected = batches.word_labels(outputs_of(tag.model, batches))
     assert len({label for row in expected for label in row}) == len(LABELS)
     texts = [" ".join(words) for words in sentences]
     assert [found.labels for found in tag(texts)] == expected

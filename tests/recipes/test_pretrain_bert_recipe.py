@@ -168,7 +168,7 @@ def test_records_of_another_run_to_an_export(folder, tmp_path, capsys):
         ({"weights": "w", "vocabulary": "v"}, "--weights bring their own vocabulary and shape"),
         (
             {"weights": "none", "num_layers": None, "hidden_dim": None},
-            "none does not exist: a Hugging Face BERT folder",
+            "none: no such file; check the path",
         ),
         ({"accumulate": 0}, "--accumulate 0: not 1 or more"),
         ({"phase_2_epochs": 4}, "--phase-2-epochs 4: not in 0 to 3"),

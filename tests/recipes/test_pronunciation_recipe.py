@@ -32,9 +32,9 @@ def dictionary(tmp_path_factory):
     return path
 
 
-def train(dictionary, runs_dir, **changes):
+def train(path, runs_dir, **changes):
     options = {
-        "dictionary": dictionary,
+        "dictionary": path,
         "val_fraction": 0.1,
         "max_sequence_length": 8,
         "extra_length": 2,

@@ -45,9 +45,9 @@ def data(tmp_path_factory):
     return folder
 
 
-def train(data, runs_dir, **changes):
+def train(folder, runs_dir, **changes):
     options = {
-        "data": data,
+        "data": folder,
         "test_split": "test",
         "vocabulary_size": 300,
         "max_sequence_length": 32,

@@ -37,7 +37,7 @@ def test_a_bar_with_the_time_left(monkeypatch, capsys):
     assert "val_loss" in shown
     assert "0:00 left" in shown
     assert shown.rstrip().endswith("\x1b[?25h")  # the cursor is back
-    assert capsys.readouterr().out == ""  # Keras adds no bar of its own
+    assert capsys.readouterr().out == ""  # Keras adds no bar
 
 
 def test_the_time_left_is_that_of_all_epochs(monkeypatch):

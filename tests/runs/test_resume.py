@@ -50,7 +50,7 @@ class Batches(keras.callbacks.Callback):
 
 
 def compiled(units=2, *, optimizer=None, dropout=0.5, name=None):
-    """A model with random numbers of its own, each time from the same seed."""
+    """A model with its own random numbers, each time from the same seed."""
     keras.utils.set_random_seed(0)
     model = keras.Sequential(
         [

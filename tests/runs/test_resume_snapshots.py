@@ -99,7 +99,7 @@ def test_a_damaged_file_is_not_used(tmp_path, caplog, damage):
         bad.write_bytes(b"")
     assert snapshots.newest() == good
     assert caplog.messages == [f"{bad} is damaged and left out: the one before it is used"]
-    # Training goes on from step 1: what was to come is gone, and step 2 comes again.
+    # Training continues from step 1: later snapshots are gone, and step 2 comes again.
     again = snapshots.write(2, {"other": np.ones(3)}.items())
     assert [*snapshots.paths()] == [again, good]
 

@@ -329,7 +329,7 @@ class RobertaLike(BytePairTokenizer):
 
 def test_a_subclass_has_its_own_special_tokens(tmp_path):
     trained = RobertaLike.train(CORPUS * 3, tmp_path / "trained", vocabulary_size=360)
-    assert trained.vocabulary[-5:] == list(RobertaLike.special_tokens.values())
+    assert trained.vocabulary[-5:] == list(RobertaLike.special_names.values())
     assert "<|endoftext|>" not in trained.vocabulary
 
     def numbered_as_fairseq(tokens):

@@ -224,7 +224,7 @@ def test_dictionaries_that_are_none(words, text):
         ({"num_buckets": 0, "word_ngrams": 2}, "num_buckets=0: n-grams need at least one"),
         ({"num_buckets": 0, "max_characters": 3}, "num_buckets=0: n-grams need at least one"),
         ({"num_buckets": -1}, "num_buckets=-1"),
-        ({"num_buckets": 2**31, "word_ngrams": 2}, "together may be 2"),
+        ({"num_buckets": 2**31, "word_ngrams": 2}, "there may be at most 2"),
         ({"min_characters": 4, "max_characters": 3}, "min_characters=4, max_characters=3"),
         ({"min_characters": -1, "max_characters": 3}, "min_characters=-1"),
         ({"min_characters": 3}, "min_characters=3, max_characters=0"),

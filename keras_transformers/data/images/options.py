@@ -25,7 +25,7 @@ class Splits(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ImageFiles:
-    """A recipe's configuration may begin with these."""
+    """A recipe's configuration may start with these."""
 
     data: str = "digits"  # or a folder: of IDX files, of classes, or of train/ and test/ of classes
     labels: tuple[str, ...] = ()  # of the classes in IDX files, in order; empty: their numbers

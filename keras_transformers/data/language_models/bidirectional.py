@@ -41,7 +41,7 @@ __all__ = ["RunningText", "WindowBatches", "make_texts"]
 _logger = logging.getLogger(__name__)
 
 _SENTENCES_AT_ONCE = 4096  # that are cut together
-# Rows of the tables of `RunningText`; words come behind.
+# The first rows of the tables of `RunningText`; words follow.
 _PADDING, _BEGIN, _END = range(3)
 _NUM_MARKS = 3
 
@@ -86,12 +86,12 @@ class Statistics:
 
 @dataclasses.dataclass(frozen=True)
 class RunningText:
-    """Documents as streams of tokens, whose spelling and id stand in tables.
+    """Documents as streams of tokens, with tables of their spellings and ids.
 
     Attributes:
         documents: rows of the tables, a list for each document.
         character_ids: uint16 (rows, max_characters); row 0 is padding, then come the marks of
-            begin and end.
+            start and end.
         token_ids: in the vocabulary, int32 (rows,).
         vocabulary_size: of the vocabulary.
         statistics: what to report.
@@ -125,19 +125,19 @@ def make_texts(
     min_frequency: int = 2,
     max_characters: int = 50,
 ) -> tuple[RunningText, RunningText, WordVocabulary]:
-    """Documents to a text to train on, one to evaluate on, and the words that are predicted.
+    """Makes a text to train on, one to evaluate on, and the words that are predicted.
 
     Args:
         documents: what to split, by `split_documents`.
         dev_fraction: chance of a document to be held out, above 0 and below 1.
-        vocabulary: a file of a word a line; None: learned from the documents to train on.
+        vocabulary: a file with one word per line; None: learned from the documents to train on.
         vocabulary_size: of the one that is learned.
         min_frequency: likewise; see `WordVocabulary.learn`.
         max_characters: see `encode`.
 
     Raises:
         FileNotFoundError: there is no such vocabulary.
-        ValueError: there is too little text, a number is out of range, or the vocabulary is none.
+        ValueError: too little text, a number out of range, or a file that is no vocabulary.
     """
     parts = split_documents(documents, held_out_share=dev_fraction)
     train, dev = (cut(part) for part in parts)
@@ -157,7 +157,7 @@ def make_texts(
 
 
 def cut(documents: Iterable[Document]) -> Words:
-    """Cuts sentences into words as `tokenizers.words.spans` tells.
+    """Cuts sentences into words, as `tokenizers.words.spans` does.
 
     Args:
         documents: sentences in order.
@@ -188,21 +188,21 @@ def cut(documents: Iterable[Document]) -> Words:
 
 
 def encode(words: Words, vocabulary: WordVocabulary, *, max_characters: int = 50) -> RunningText:
-    """Spells words in character ids and looks up their ids. Logs what `statistics` tells.
+    """Spells words in character ids and looks up their ids. Logs the `statistics`.
 
     Args:
         words: of a text.
-        vocabulary: what the model predicts; other words are `<UNK>`, but spelled in full.
+        vocabulary: the words that the model predicts; others are `<UNK>`, but spelled in full.
         max_characters: ids of a word, two marks included; longer words are cut.
     """
     tokenizer = CharacterTokenizer(max_characters=max_characters)
     spellings = tf.constant(words.spellings, tf.string)
-    # Of a text without words its two markers, and padding.
+    # An empty text has the two marks alone, and padding.
     marks = tokenizer(tf.constant([""]))["character_ids"][0].numpy()
     table = np.concatenate([np.zeros_like(marks[:1]), marks, tokenizer.encode_words(spellings)])
     ids = vocabulary.ids(words.spellings)
     num_sentences = len(words.sentence_lengths)
-    # A sentence's words stand behind the marks of all before it, and its own <S>.
+    # A sentence's words follow the marks of all sentences before it, and its own <S>.
     sentence = np.repeat(np.arange(num_sentences), words.sentence_lengths)
     ends = np.cumsum(words.sentence_lengths) + 2 * np.arange(num_sentences) + 1
     stream = np.full(len(words.indices) + 2 * num_sentences, _BEGIN, np.int32)
@@ -230,7 +230,7 @@ def encode(words: Words, vocabulary: WordVocabulary, *, max_characters: int = 50
 
 
 def plan_windows(lengths: np.ndarray, window_length: int) -> tuple[np.ndarray, np.ndarray]:
-    """Windows over lists that stand end to end, each overlapping the one before by one token.
+    """Windows over lists laid end to end, each overlapping the one before by one token.
 
     Args:
         lengths: of the lists, int64 (lists,); those of less than two tokens have no window.

@@ -1,6 +1,6 @@
 """Text for language models: documents end to end, cut into rows, each with the tokens that follow.
 
-read_texts -> split_tail -> TokenStream.of -> RowBatches
+TextFiles.read -> TokenStream.of -> RowBatches
 """
 
 import dataclasses

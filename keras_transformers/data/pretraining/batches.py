@@ -71,30 +71,30 @@ def pretraining_dataset(
         `mask_positions` int32 (batch, chosen).
       - targets: `mask_logits`, the ids of the masked tokens, int32 (batch, chosen), and
         `next_sentence_logits`, int32 (batch,): 0 is next, 1 random.
-      - sample_weights: `mask_logits` float32 (batch, chosen), 1 at masked tokens and 0 behind
+      - sample_weights: `mask_logits` float32 (batch, chosen), 1 at masked tokens and 0 after
         them, and `next_sentence_logits` float32 (batch,), all 1. For a mean over masked tokens
         give the loss `reduction="mean_with_sample_weight"`; Keras's default divides by all places.
 
-    All of it depends on the arguments alone: with `repeat`, a run that has seen n batches goes on
-    with `skip_batches=n` as if it had not stopped. Iterated again, a shuffled dataset has another
-    order, and a masked one other masks.
+    All of it depends on the arguments alone: with `repeat`, a run that has seen n batches continues
+    with `skip_batches=n` as if it had not stopped. Each iteration over a shuffled dataset has a new
+    order, over a masked one new masks.
 
     Args:
         records: the folder that `make_pretraining_data` filled, or files of it, or of Google's
             create_pretraining_data; see `open_records`.
-        batch_size: examples a batch; without `repeat` the last one may be smaller.
+        batch_size: examples per batch; without `repeat` the last one may be smaller.
         masker: masks anew, in each epoch, what the files have masked; None leaves their masks.
         shuffle: whether to shuffle files and examples, anew in each epoch.
-        repeat: whether to go on without end: give `fit` a `steps_per_epoch`, such as
+        repeat: whether the batches never end: give `fit` a `steps_per_epoch`, such as
             `open_records(records).num_examples // batch_size`. Shapes are static then.
         seed: of order and masks.
-        skip_batches: how many batches to leave out at the beginning.
+        skip_batches: batches to leave out at the start.
         shuffle_buffer: examples among which the next one is drawn.
 
     Raises:
         FileNotFoundError: there is no such file or folder.
-        ValueError: a file is cut off, not finished or of another kind (see `open_records`), the
-            masker has another vocabulary than the folder, or a number is out of range.
+        ValueError: a file is cut off, unfinished or of another kind (see `open_records`), the
+            masker's vocabulary differs from the folder's, or a number is out of range.
     """
     if batch_size < 1 or skip_batches < 0 or shuffle_buffer < 1:
         raise ValueError(
@@ -149,7 +149,7 @@ class PretrainingBatches(Batches):
         seed: of order and masks.
 
     Raises:
-        ValueError: as `pretraining_dataset`.
+        ValueError: a batch size below 1; `dataset` raises what `pretraining_dataset` does.
     """
 
     def __init__(
@@ -161,6 +161,8 @@ class PretrainingBatches(Batches):
         masker: Masker | None = None,
         seed: int = 0,
     ) -> None:
+        if batch_size < 1:
+            raise ValueError(f"batch_size={batch_size}: must be 1 or more")
         self._files = files
         self._batch_size = batch_size
         self._steps_per_epoch = steps_per_epoch

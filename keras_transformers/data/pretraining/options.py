@@ -12,7 +12,7 @@ __all__ = ["PretrainingFiles"]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PretrainingFiles:
-    """A recipe's configuration may begin with these."""
+    """A recipe's configuration may start with these."""
 
     data: Path | None = None  # a text file, or a folder of them; with --corpora their folder
     text_format: sets.TextFormat = "lines"  # of the files

@@ -1,7 +1,6 @@
-"""Batches of sequence pairs that are filled with tokens, not with a number of pairs.
+"""Which pairs of sequences share a batch that is filled with tokens, not with a number of pairs.
 
-A plan says which pairs share a batch and to which lengths they are padded. Numbers only: nothing
-here knows about text or TensorFlow.
+Numbers only: nothing here knows about text or TensorFlow.
 """
 
 import dataclasses
@@ -13,7 +12,7 @@ import numpy as np
 
 Seed = int | Sequence[int]
 
-# In tokens, on each length that is sorted by. Of Multi30k's pairs that share a batch of 4,096
+# In tokens, added to the lengths before sorting. Of Multi30k's pairs that share a batch of 4,096
 # tokens, 31 % would do so again in the next epoch without noise; with it 10 % do.
 _NOISE = 2.0
 
@@ -35,7 +34,7 @@ class TokenLists:
 
     @functools.cached_property
     def starts(self) -> np.ndarray:
-        """Where each list begins: int64 (rows,)."""
+        """Where each list starts: int64 (rows,)."""
         return np.cumsum(self.lengths) - self.lengths
 
     def select(self, rows: np.ndarray) -> "TokenLists":
@@ -47,7 +46,7 @@ class TokenLists:
         )
 
     def to_padded(self, num_rows: int, length: int, pad_token_id: int) -> np.ndarray:
-        """All lists as an int32 array (num_rows, length), padded behind and below."""
+        """All lists as an int32 array (num_rows, length), padded at the right and below."""
         padded = np.full((num_rows, length), pad_token_id, np.int32)
         padded[: len(self)][np.arange(length) < self.lengths[:, None]] = self.values
         return padded
@@ -75,17 +74,16 @@ def plan_batches(
     seed: Seed | None,
     shape_lengths: Sequence[int] | None = None,
 ) -> list[Batch]:
-    """Cuts pairs into batches of about equal numbers of padded positions.
+    """Cuts pairs into batches of about equal numbers of positions, padding included.
 
-    Each pair is in one batch. With a seed: pairs are shuffled and sorted by length, give or take a
+    Each pair is in one batch. With a seed, pairs are shuffled and sorted by length, give or take a
     token, so that a batch pads little and yet has other pairs each time; then the batches are
     shuffled.
 
     Args:
         source_lengths: (pairs,), in tokens.
         target_lengths: (pairs,), in tokens.
-        batch_tokens: at most so many positions a batch, source and target together, padding
-            included.
+        batch_tokens: positions of a batch at most, source and target together, padding included.
         seed: the same seed gives the same plan; None: by length, without shuffling.
         shape_lengths: None pads a batch to its longest source and target. Ascending lengths, such
             as `best_limits` finds, bound the number of shapes (XLA compiles each, TPUs want few):
@@ -93,7 +91,7 @@ def plan_batches(
             to its length on both sides, and the last one is filled up with empty rows.
 
     Raises:
-        ValueError: a pair alone takes more than `batch_tokens`, or is longer than the last of
+        ValueError: one pair takes more than `batch_tokens`, or is longer than the last of
             `shape_lengths`.
     """
     if not len(source_lengths):
@@ -125,8 +123,8 @@ def plan_batches(
 def _by_length(sources: np.ndarray, targets: np.ndarray, noise: np.ndarray) -> np.ndarray:
     """The order of pairs (pairs,) by their lengths plus noise (2, pairs), source before target."""
     noisy_sources, noisy_targets = np.stack([sources, targets]) + noise
-    # By target length in bands of two, and within a band by source length, now rising, now
-    # falling: neighbours are alike on both sides, also where two bands meet.
+    # By target length in bands of two, and within a band by source length, rising and falling in
+    # turn: neighbours are alike on both sides, also where two bands meet.
     band = noisy_targets // 2
     return np.lexsort((np.where(band % 2, noisy_sources, -noisy_sources), band))
 
@@ -190,10 +188,8 @@ def best_limits(lengths: np.ndarray, num_classes: int) -> list[int]:
     # positions[i, j]: of a class that holds the values i to j, all padded to value j.
     positions = (total[None, 1:] - total[:-1, None]) * values.astype(np.float64)
     positions[np.tril_indices(size, -1)] = np.inf
-    best, firsts = (
-        np.full(size, np.inf),
-        [],
-    )  # best[j]: of the values up to j, in the classes so far
+    best = np.full(size, np.inf)  # best[j]: of the values up to j, in the classes so far
+    firsts = []
     for _ in range(min(num_classes, size)):
         # before[i]: of the values below i; nothing is left for the earlier classes at i = 0.
         before = np.concatenate([[0.0], best[:-1]])

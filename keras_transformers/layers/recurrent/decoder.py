@@ -6,14 +6,9 @@ import keras
 from keras import ops
 
 from keras_transformers.layers.dense import PACKAGE, RowDense
+from keras_transformers.layers.recurrent import cells
 from keras_transformers.layers.recurrent.attention import AttentionKind, RnnAttention
-from keras_transformers.layers.recurrent.cells import (
-    CellKind,
-    make_cell,
-    run_cell,
-    scan_steps,
-    time_major,
-)
+from keras_transformers.layers.recurrent.cells import CellKind
 
 __all__ = ["RecurrentDecoder"]
 
@@ -107,7 +102,7 @@ class RecurrentDecoder(keras.layers.Layer):
         )
         self.reads_token = context == "input_and_output"
         self.cells = [
-            make_cell(cell, units, dtype=self.dtype_policy, name=f"cell_{index}")
+            cells.make_cell(cell, units, dtype=self.dtype_policy, name=f"cell_{index}")
             for index in range(num_layers)
         ]
         self.attention: Any = None
@@ -270,7 +265,7 @@ class RecurrentDecoder(keras.layers.Layer):
         source, state = self.start(encoded, padding_mask)
         batch, length = ops.shape(inputs)[:2]
         noise = self.dropout_noise(length, batch, training)
-        gates = self.cells[0].input_projection(time_major(inputs))  # (target, batch, gates)
+        gates = self.cells[0].input_projection(cells.time_major(inputs))  # (target, batch, gates)
         if self.attention and self.context_projection:
             hidden, context, probabilities = self._loop(
                 gates, state, source, noise, keep_probabilities=return_attention_scores
@@ -308,8 +303,8 @@ class RecurrentDecoder(keras.layers.Layer):
             if index:
                 hidden = hidden * noise[index - 1] if noise else hidden
                 gates = cell.input_projection(hidden)
-            hidden, _ = run_cell(cell, gates, states)  # (target, batch, units)
-        hidden = time_major(hidden)
+            hidden, _ = cells.run_cell(cell, gates, states)  # (target, batch, units)
+        hidden = cells.time_major(hidden)
         if self.attention:
             context, probabilities = self._attend(hidden, source)
             return hidden, context, probabilities
@@ -335,10 +330,10 @@ class RecurrentDecoder(keras.layers.Layer):
             state, *looked = self._advance(gates, carry[0], source, noise, 1)
             return (state, *looked[: len(blank)])
 
-        (states, *looked), _ = scan_steps(step, (state, *blank), [gates, *noise])
+        (states, *looked), _ = cells.scan_steps(step, (state, *blank), [gates, *noise])
         hidden = states["feed"] if self.input_feeding else states["cells"][-1][0]
-        context, *probabilities = (time_major(kept) for kept in looked)
-        return time_major(hidden), context, probabilities[0] if probabilities else None
+        context, *probabilities = (cells.time_major(kept) for kept in looked)
+        return cells.time_major(hidden), context, probabilities[0] if probabilities else None
 
     def _advance(
         self, gates: Any, state: State, source: Source, noise: tuple[Any, ...], num_queries: Any
@@ -430,6 +425,6 @@ def _check_choices(
             raise ValueError(f"{name}={value!r} is unknown: take {', '.join(known)}")
     if input_feeding and (attention is None or context != "initial_state"):
         raise ValueError(
-            f"input_feeding needs an attention and context='initial_state', but "
+            "input_feeding needs an attention and context='initial_state', but "
             f"attention={attention!r} and context={context!r}"
         )

@@ -179,7 +179,7 @@ class Resume(keras.callbacks.Callback):
             self._restored = None
 
     def _pass_by(self) -> None:
-        """Lets the batches that are done go by: Keras' `fit` can begin with the first one alone."""
+        """Skips the batches that are done: Keras' `fit` can only start at the first one."""
         model, train_function, muted = self.model, self.model.train_function, Muted(self._others)
 
         def undo() -> None:

@@ -10,7 +10,7 @@ import numpy as np
 
 @runtime_checkable
 class Stateful(Protocol):
-    """A callback that has something of its own to remember."""
+    """A callback with a state to remember."""
 
     def state(self) -> list[np.ndarray]:
         """All of it."""

@@ -78,7 +78,7 @@ class Replicas:
         return total
 
     def is_apart(self, variable: Any) -> bool:
-        """Whether each replica has a value of its own."""
+        """Whether each replica has its own value."""
         if self.number == 1 or variable.synchronization != "on_read":
             return False
         import tensorflow as tf

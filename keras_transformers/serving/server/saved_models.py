@@ -21,7 +21,7 @@ _LONGEST_MESSAGE = 2000
 
 
 class SavedModel:
-    """A SavedModel in a session of its own.
+    """A SavedModel in its own session.
 
     Args:
         path: the folder that holds saved_model.pb.

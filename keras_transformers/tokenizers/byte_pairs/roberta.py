@@ -39,8 +39,11 @@ class RobertaTokenizer(BytePairTokenizer):
         "unknown": "<unk>",
         "mask": "<mask>",
     }
-    # fairseq fills its vocabularies up with words that no text has.
-    unused_tokens: ClassVar[Sequence[str]] = ("madeupword0000", "madeupword0001", "madeupword0002")
+    # GPT-2's special token, and what fairseq fills vocabularies up with: no text has them.
+    unused_tokens: ClassVar[Sequence[str]] = (
+        "<|endoftext|>",
+        *(f"madeupword{number:04}" for number in range(3)),
+    )
     mask_token = "<mask>"
     mask_token_id: int
     unknown_token_id: int
