@@ -70,7 +70,8 @@ def main(config: Config, run: Run) -> dict[str, Any]:
     figures = {"trained_parameters": model.count_params(), **run.load_best(), "labels": labels}
     shares = keras.ops.softmax(model.get_layer("scalar_mix").weights_before_softmax.value)
     figures |= {f"share_of_layer_{i}": float(share) for i, share in enumerate(shares)}
-    for name, part in {"dev": on_dev, **({"test": batches.of(test)} if test else {})}.items():
+    parts = {"dev": on_dev, "test": batches.of(test)} if test else {"dev": on_dev}
+    for name, part in parts.items():
         found = scores(model, part)
         print(f"{name}:\n{found}")
         figures[f"{name}_entity_f1"] = found.overall.f1

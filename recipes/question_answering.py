@@ -97,7 +97,8 @@ def main(config: Config, run: Run) -> dict[str, Any]:
     }
     model.fit(**run.fit_arguments(model, batches, **measures))
     figures = run.load_best()
-    for name, part in {"dev": on_dev, **({"test": batches.of(test)} if test else {})}.items():
+    parts = {"dev": on_dev, "test": batches.of(test)} if test else {"dev": on_dev}
+    for name, part in parts.items():
         found = predictions(model, part)
         measured = scores(found, part.questions, threshold)
         figures |= {f"{name}_{figure}": value for figure, value in measured.items()}

@@ -54,7 +54,8 @@ def main(config: Config, run: Run) -> dict[str, Any]:
     }
     model.fit(**run.fit_arguments(model, batches, **measures))
     figures = {**run.load_best(), "labels": labels}
-    for name, part in {"dev": on_dev, **({"test": batches.of(test)} if test else {})}.items():
+    parts = {"dev": on_dev, "test": batches.of(test)} if test else {"dev": on_dev}
+    for name, part in parts.items():
         found = scores(model, part)
         print(f"{name}:\n{found}")
         figures[f"{name}_entity_f1"] = found.overall.f1

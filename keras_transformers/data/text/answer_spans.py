@@ -24,7 +24,7 @@ class Span:
 
 @dataclasses.dataclass(frozen=True)
 class Prediction:
-    """What a model answers a question.
+    """What a model answers to a question.
 
     Attributes:
         id: of the question.
