@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import keras
-import numpy as np
 
 from keras_transformers.convert.families import Family
 from keras_transformers.convert.name_map import (
@@ -15,7 +14,12 @@ from keras_transformers.convert.name_map import (
     read_activation,
     read_config,
 )
-from keras_transformers.convert.tensors import assign, read_safetensors, write_safetensors
+from keras_transformers.convert.tensors import (
+    assign,
+    drop_copies,
+    read_safetensors,
+    write_safetensors,
+)
 from keras_transformers.files import write_json
 from keras_transformers.models.bert import MODELS, bert
 
@@ -122,15 +126,7 @@ def load_bert(
             message lists them all); or a copy of the tied embeddings differs from them.
     """
     tensors = {_modern(name): tensor for name, tensor in read_safetensors(path).items()}
-    for copy, original in _TIED.items():
-        if copy in tensors and original in tensors:
-            if not np.array_equal(tensors[copy], tensors[original]):
-                raise ValueError(
-                    f"{path}: {copy} differs from {original}, to which it is tied here"
-                )
-            del tensors[copy]
-        elif copy in tensors:  # newer files leave the original out
-            tensors[original] = tensors.pop(copy)
+    drop_copies(tensors, _TIED, source=str(path))
     assign(_NAMES.variables(model), tensors, source=str(path), ignore=[*_BUFFERS, *ignore])
 
 

@@ -15,7 +15,12 @@ from keras_transformers.convert.name_map import (
     read_activation,
     read_config,
 )
-from keras_transformers.convert.tensors import assign, read_safetensors, write_safetensors
+from keras_transformers.convert.tensors import (
+    assign,
+    drop_copies,
+    read_safetensors,
+    write_safetensors,
+)
 from keras_transformers.files import write_json
 from keras_transformers.models.distilbert import MODELS, distilbert, with_pooler
 
@@ -54,7 +59,8 @@ _NAMES = NameMap(
         "feed_forward_norm": "output_layer_norm",
     },
 )
-_TIED, _TOKENS = "vocab_projector.weight", "distilbert.embeddings.word_embeddings.weight"
+# A copy of the tied weights that some files also hold.
+_TIED = {"vocab_projector.weight": "distilbert.embeddings.word_embeddings.weight"}
 
 
 def read_distilbert_config(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -63,10 +69,13 @@ def read_distilbert_config(path: str | os.PathLike[str]) -> dict[str, Any]:
     Args:
         path: the file, or the folder that holds it.
 
+    Returns:
+        Keyword arguments that build the encoder it describes.
+
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: it is not JSON, describes no DistilBERT, lacks a field, or asks for what these
-            layers do not do (sinusoidal positions, another activation).
+        ValueError: it is not JSON, does not describe a DistilBERT, lacks a field, or asks for
+            something that these layers lack (sinusoidal positions, another activation).
 
     Example:
         encoder = distilbert(**read_distilbert_config("distilbert-base-uncased"))
@@ -94,9 +103,9 @@ def read_distilbert_config(path: str | os.PathLike[str]) -> dict[str, Any]:
 def load_distilbert(
     model: keras.Model, path: str | os.PathLike[str], *, ignore: Iterable[str] = ()
 ) -> None:
-    """Fills a DistilBERT encoder, with or without heads, with weights of Hugging Face DistilBERT.
+    """Loads Hugging Face's DistilBERT weights into an encoder, with or without heads.
 
-    Every tensor is used, or named in `ignore`, or the load fails and the model stays as it was.
+    Unless every tensor is used or named in `ignore`, loading fails and the model is unchanged.
 
     Args:
         model: from `keras_transformers.models.distilbert` or `heads`.
@@ -105,8 +114,8 @@ def load_distilbert(
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: the file is not readable; or tensors are missing, of another shape or left
-            over, all of them listed; or a copy of the tied embeddings differs from them.
+        ValueError: the file is unreadable; tensors are missing, left over or of another shape (the
+            message lists them all); or a copy of the tied embeddings differs from them.
     """
     tensors = _tensors(path)
     assign(_NAMES.variables(model), tensors, source=str(path), ignore=ignore)
@@ -121,13 +130,13 @@ def save_distilbert(model: keras.Model, path: str | os.PathLike[str]) -> None:
 
     Raises:
         FileNotFoundError: the folder does not exist.
-        ValueError: the model has a layer that has no place in Hugging Face's DistilBERT.
+        ValueError: Hugging Face's DistilBERT has no counterpart of a layer.
     """
     write_safetensors(_NAMES.variables(model), path)
 
 
 def save_distilbert_config(model: keras.Model, path: str | os.PathLike[str]) -> None:
-    """Writes a DistilBERT's shape as Hugging Face's `config.json`, beside `save_distilbert`'s file.
+    """Writes a DistilBERT's shape as Hugging Face's `config.json`, to go with `save_distilbert`.
 
     Args:
         model: from `keras_transformers.models.distilbert` or `heads`.
@@ -135,7 +144,7 @@ def save_distilbert_config(model: keras.Model, path: str | os.PathLike[str]) -> 
 
     Raises:
         FileNotFoundError: the folder does not exist.
-        ValueError: the model is no DistilBERT, or its activation has no name there.
+        ValueError: the model is not a DistilBERT, or Hugging Face has no name for its activation.
     """
     layers = {layer.name: layer for layer in model.layers}
     missing = {*_NAMES.embeddings, "encoder_layer_0"} - layers.keys()
@@ -160,16 +169,13 @@ def save_distilbert_config(model: keras.Model, path: str | os.PathLike[str]) -> 
 
 
 def _tensors(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
-    """The tensors of a file by today's names, tied ones once."""
+    """The tensors of a file by today's names; tied ones come once."""
     own = ("embeddings.", "transformer.")  # DistilBertModel saves without a prefix
     tensors = {
         f"distilbert.{name}" if name.startswith(own) else name: tensor
         for name, tensor in read_safetensors(path).items()
     }
-    if _TIED in tensors:
-        copy = tensors.pop(_TIED)
-        if not np.array_equal(copy, tensors.setdefault(_TOKENS, copy)):
-            raise ValueError(f"{path}: {_TIED} differs from {_TOKENS}, to which it is tied here")
+    drop_copies(tensors, _TIED, source=str(path))
     return tensors
 
 
@@ -181,7 +187,7 @@ def _load(folder: Path, dropout: float) -> keras.Model:
 
 
 def _tokenizer(path: Path, lowercase: bool) -> Any:
-    # Here, for it imports TensorFlow, which weights alone do not need.
+    # Imported here because it needs TensorFlow, and the weights do not.
     from keras_transformers.tokenizers.wordpiece import WordPieceTokenizer
 
     return WordPieceTokenizer(path / "vocab.txt" if path.is_dir() else path, lowercase=lowercase)

@@ -17,6 +17,7 @@ from keras_transformers.convert.name_map import (
 from keras_transformers.convert.tensors import (
     NamedVariable,
     assign,
+    drop_copies,
     read_safetensors,
     write_safetensors,
 )
@@ -128,9 +129,7 @@ def load_gpt(
     """
     tensors = {_modern(name): tensor for name, tensor in read_safetensors(path).items()}
     embeddings = f"{_TOP_LEVEL[_kind(model)]['token_embedding']}.weight"
-    copy = tensors.pop(_TIED, None)
-    if copy is not None and not np.array_equal(copy, tensors.setdefault(embeddings, copy)):
-        raise ValueError(f"{path}: {_TIED} differs from {embeddings}, to which it is tied here")
+    drop_copies(tensors, {_TIED: embeddings}, source=str(path))
     for name in [name for name in tensors if ".attn.c_attn." in name]:
         parts = np.array_split(tensors.pop(name), len(_FUSED), axis=-1)
         tensors |= {f"{name}[{part}]": t for part, t in zip(_FUSED, parts, strict=True)}

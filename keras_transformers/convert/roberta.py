@@ -16,7 +16,12 @@ from keras_transformers.convert.name_map import (
     read_activation,
     read_config,
 )
-from keras_transformers.convert.tensors import assign, read_safetensors, write_safetensors
+from keras_transformers.convert.tensors import (
+    assign,
+    drop_copies,
+    read_safetensors,
+    write_safetensors,
+)
 from keras_transformers.files import write_json
 from keras_transformers.models.roberta import FIRST_POSITION, MODELS, roberta
 
@@ -70,10 +75,14 @@ def read_roberta_config(path: str | os.PathLike[str]) -> dict[str, Any]:
     Args:
         path: the file, or the folder that holds it.
 
+    Returns:
+        Keyword arguments that build the encoder it describes.
+
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: it is not JSON, describes no RoBERTa, lacks a field, or asks for what these
-            layers do not do (relative positions, several segments, another activation or padding).
+        ValueError: it is not JSON, does not describe a RoBERTa, lacks a field, or asks for
+            something that these layers lack (relative positions, several segments, another
+            activation or padding).
 
     Example:
         encoder = roberta(**read_roberta_config("roberta-base"))
@@ -107,9 +116,9 @@ def read_roberta_config(path: str | os.PathLike[str]) -> dict[str, Any]:
 def load_roberta(
     model: keras.Model, path: str | os.PathLike[str], *, ignore: Iterable[str] = ()
 ) -> None:
-    """Fills a RoBERTa encoder, with or without heads, with weights of Hugging Face RoBERTa.
+    """Loads Hugging Face's RoBERTa weights into an encoder, with or without heads.
 
-    Every tensor is used, or named in `ignore`, or the load fails and the model stays as it was.
+    Unless every tensor is used or named in `ignore`, loading fails and the model is unchanged.
 
     Args:
         model: from `keras_transformers.models.roberta` or `heads`.
@@ -118,8 +127,8 @@ def load_roberta(
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: the file is not readable; or tensors are missing, of another shape or left
-            over, all of them listed; or a copy of the tied embeddings differs from them.
+        ValueError: the file is unreadable; tensors are missing, left over or of another shape (the
+            message lists them all); or a copy of the tied embeddings differs from them.
     """
     assign(
         _names(model).variables(model),
@@ -138,13 +147,13 @@ def save_roberta(model: keras.Model, path: str | os.PathLike[str]) -> None:
 
     Raises:
         FileNotFoundError: the folder does not exist.
-        ValueError: the model has a layer that has no place in Hugging Face's RoBERTa.
+        ValueError: Hugging Face's RoBERTa has no counterpart of a layer.
     """
     write_safetensors(_names(model).variables(model), path)
 
 
 def save_roberta_config(model: keras.Model, path: str | os.PathLike[str]) -> None:
-    """Writes a RoBERTa's shape as Hugging Face's `config.json`, beside what `save_roberta` writes.
+    """Writes a RoBERTa's shape as Hugging Face's `config.json`, to go with `save_roberta`.
 
     Args:
         model: from `keras_transformers.models.roberta` or `heads`.
@@ -152,7 +161,7 @@ def save_roberta_config(model: keras.Model, path: str | os.PathLike[str]) -> Non
 
     Raises:
         FileNotFoundError: the folder does not exist.
-        ValueError: the model is no RoBERTa, or its activation has no name there.
+        ValueError: the model is not a RoBERTa, or Hugging Face has no name for its activation.
     """
     layers = {layer.name: layer for layer in model.layers}
     positions: Any = layers.get("position_embedding")
@@ -190,19 +199,13 @@ def _names(model: keras.Model) -> NameMap:
 
 
 def _tensors(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
-    """The tensors of a file by today's names, tied ones once."""
+    """The tensors of a file by today's names; tied ones come once."""
     own = ("embeddings.", "encoder.", "pooler.")  # RobertaModel saves without a prefix
     tensors = {
         f"roberta.{name}" if name.startswith(own) else name: tensor
         for name, tensor in read_safetensors(path).items()
     }
-    for copy, original in _TIED.items():
-        if copy in tensors:
-            array = tensors.pop(copy)
-            if not np.array_equal(array, tensors.setdefault(original, array)):
-                raise ValueError(
-                    f"{path}: {copy} differs from {original}, to which it is tied here"
-                )
+    drop_copies(tensors, _TIED, source=str(path))
     return tensors
 
 
@@ -219,7 +222,7 @@ def _load(folder: Path, dropout: float) -> keras.Model:
 
 
 def _tokenizer(path: Path, lowercase: bool) -> Any:
-    # Here, for it imports TensorFlow, which weights alone do not need.
+    # Imported here because it needs TensorFlow, and the weights do not.
     from keras_transformers.tokenizers.byte_pairs.roberta import RobertaTokenizer
 
     return RobertaTokenizer(path)

@@ -131,6 +131,26 @@ def assign(
         named.variable.assign(tensor.T if named.transpose else tensor)
 
 
+def drop_copies(tensors: dict[str, np.ndarray], copies: Mapping[str, str], *, source: str) -> None:
+    """Removes copies of tied weights; a copy whose original is missing takes its place.
+
+    Args:
+        tensors: the checkpoint's tensors, changed here.
+        copies: the name of each possible copy -> that of its original.
+        source: the checkpoint's name, for the error.
+
+    Raises:
+        ValueError: a copy differs from its original.
+    """
+    for copy, original in copies.items():
+        if copy in tensors:
+            array = tensors.pop(copy)
+            if not np.array_equal(array, tensors.setdefault(original, array)):
+                raise ValueError(
+                    f"{source}: {copy} differs from {original}, to which it is tied here"
+                )
+
+
 def write_safetensors(variables: Iterable[NamedVariable], path: str | os.PathLike[str]) -> None:
     """Writes variables by name, in float32; the file appears whole or not at all.
 

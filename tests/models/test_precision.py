@@ -5,6 +5,7 @@ import functools
 import keras
 import numpy as np
 import pytest
+from checks import compile_toy
 from keras import ops
 
 from keras_transformers.layers import MeanOfWords, MultiHeadAttention, ScalarMix
@@ -100,7 +101,7 @@ def losses_of_updates(policy, name, count=12):
     model = under(policy, MODELS[name])
     inputs, targets = batch(model)
     losses = {key: TokenCrossentropy() for key in targets}
-    model.compile(optimizers.adamw(1e-3), loss=losses, jit_compile=False)
+    compile_toy(model, optimizers.adamw(1e-3), losses)
     is_scaled = isinstance(model.optimizer, keras.optimizers.LossScaleOptimizer)
     assert is_scaled == (policy == "mixed_float16")
     history = model.fit(inputs, targets, batch_size=ROWS, epochs=count, verbose=0).history
