@@ -10,12 +10,23 @@ import pytest
 import tensorflow as tf
 from checks import newest_state
 
+from keras_transformers.models.transformer import num_parameters
 from keras_transformers.runs import execute
 from keras_transformers.runs.resume.callback import Resume
 from keras_transformers.tokenizers import SymbolTokenizer
 
 RECIPE = runpy.run_path(str(Path(__file__).parents[2] / "recipes" / "pronunciation.py"))
 SOUNDS = {"a": "AE1", "e": "EH1", "k": "K", "l": "L", "s": "S", "t": "T"}
+
+
+# Of a Transformer: each layer takes a second to trace.
+TINY = {
+    "num_encoder_layers": 1,
+    "num_decoder_layers": 1,
+    "num_heads": 2,
+    "hidden_dim": 32,
+    "intermediate_dim": 32,
+}
 
 
 @pytest.fixture(scope="module")
@@ -51,14 +62,17 @@ def train(path, runs_dir, **changes):
 def trained(dictionary, tmp_path_factory):
     """The figures of a run of two epochs, and its folder."""
     runs_dir = tmp_path_factory.mktemp("runs")
-    return train(dictionary, runs_dir), runs_dir / "pronunciation"
+    return train(dictionary, runs_dir, model_options=TINY), runs_dir / "pronunciation"
 
 
 def test_a_dictionary_to_figures(trained):
     metrics, _ = trained
     assert sum(metrics["words"].values()) == 216
     # Letters and phonemes, without stress, and the four special tokens share one matrix.
-    assert metrics["parameters"] == 1_325_568 + (6 + 6 + 4) * 128
+    shape = {name: value for name, value in TINY.items() if name != "num_heads"}
+    assert metrics["parameters"] == num_parameters(
+        vocabulary_size=6 + 6 + 4, norm_position="pre", **shape
+    )
     first, second = metrics["epochs"]
     assert second["loss"] < first["loss"]
     assert 1 - second["val_phoneme_accuracy"] == metrics["val phoneme error rate, last, greedy"]
@@ -104,7 +118,8 @@ def test_the_language_is_learned_and_served(dictionary, tmp_path, model):
 @pytest.mark.slow
 def test_a_stopped_run_goes_on(dictionary, tmp_path, monkeypatch):
     """As if it had not stopped: the same weights in the end."""
-    train(dictionary, tmp_path, name="whole")
+    options = {"model_options": TINY}
+    train(dictionary, tmp_path, name="whole", **options)
     with monkeypatch.context() as patch:
         write = Resume.on_epoch_end
 
@@ -114,8 +129,8 @@ def test_a_stopped_run_goes_on(dictionary, tmp_path, monkeypatch):
 
         patch.setattr(Resume, "on_epoch_end", stop)
         with pytest.raises(KeyboardInterrupt):
-            train(dictionary, tmp_path, name="stopped")
-    train(dictionary, tmp_path, name="stopped", resume=True)
+            train(dictionary, tmp_path, name="stopped", **options)
+    train(dictionary, tmp_path, name="stopped", resume=True, **options)
     whole, stopped = newest_state(tmp_path / "whole"), newest_state(tmp_path / "stopped")
     assert whole.keys() == stopped.keys()
     for name in whole:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from checks import newest_state
 
+from keras_transformers.models.transformer import num_parameters
 from keras_transformers.runs import execute, launching
 from keras_transformers.runs.guardrails import NonFiniteLossError
 from keras_transformers.runs.resume.callback import Resume
@@ -25,6 +26,16 @@ WORDS = {
     "schläft": "sleeps",
     "rennt": "runs",
     "und": "and",
+}
+
+
+# Of a Transformer: each layer takes a second to trace.
+TINY = {
+    "num_encoder_layers": 1,
+    "num_decoder_layers": 1,
+    "num_heads": 2,
+    "hidden_dim": 32,
+    "intermediate_dim": 32,
 }
 
 
@@ -64,13 +75,16 @@ def train(folder, runs_dir, **changes):
 def trained(data, tmp_path_factory):
     """The figures of a run of two epochs, and its folder."""
     runs_dir = tmp_path_factory.mktemp("runs")
-    return train(data, runs_dir), runs_dir / "translation"
+    return train(data, runs_dir, model_options=TINY), runs_dir / "translation"
 
 
 def test_files_to_figures(trained):
     metrics, folder = trained
     assert json.loads((folder / "metrics.json").read_text()) == metrics
-    assert metrics["parameters"] == 1_325_568 + 300 * 128
+    shape = {name: value for name, value in TINY.items() if name != "num_heads"}
+    assert metrics["parameters"] == num_parameters(
+        vocabulary_size=300, norm_position="pre", **shape
+    )
     assert metrics["steps"] % 2 == 0 < metrics["steps"]
     assert metrics["target_tokens_per_second"] > 0
     assert [epoch["epoch"] for epoch in metrics["epochs"]] == [1, 2]
@@ -107,7 +121,7 @@ def test_samples_and_pictures_of_attention_are_written(trained):
 @pytest.mark.slow
 def test_files_to_an_export(data, tmp_path):
     export = tmp_path / "saved" / "1"
-    options = {"ema": 0.9, "bpe_dropout": 0.1, "accumulate": 2}
+    options = {"ema": 0.9, "bpe_dropout": 0.1, "accumulate": 2, "model_options": TINY}
     metrics = train(data, tmp_path, epochs=1, export=export, **options)
     assert (export / "saved_model.pb").is_file()
     described = json.loads((export / "assets.extra" / "keras_transformers.json").read_text())
@@ -152,7 +166,7 @@ def test_teacher_forcing_decays_over_all_epochs(data, tmp_path):
 @pytest.mark.parametrize("options", [{}, {"ema": 0.9}], ids=["plain", "ema"])
 def test_a_stopped_run_goes_on(data, tmp_path, monkeypatch, options):
     """As if it had not stopped: the same weights in the end, the same BLEU between its epochs."""
-    options |= {"epochs": 3, "bleu_every": 2}
+    options = options | {"epochs": 3, "bleu_every": 2, "model_options": TINY}
     whole = train(data, tmp_path, name="whole", **options)
     write = Resume.on_epoch_end
 
