@@ -129,7 +129,8 @@ def test_drift_of_one_step(name, policy):
         assert keras.backend.standardize_dtype(logits.dtype) == "float32"
         error = np.abs(np.asarray(logits) - np.asarray(exact_outputs[key]))
         assert error.mean() < 5 * step * np.std(exact_outputs[key])
-    assert abs(loss - exact_loss) < 0.1 * step * exact_loss
+    # 0.11 on processors that multiply in bfloat16, less on others.
+    assert abs(loss - exact_loss) < 0.2 * step * exact_loss
     cosine = gradient @ exact_gradient / np.linalg.norm(gradient) / np.linalg.norm(exact_gradient)
     # The angle, in radians. Where a relu is nearly 0 its gradient is there or not: of a share of
     # them that goes with the rounding, hence the root.

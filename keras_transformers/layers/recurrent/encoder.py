@@ -116,11 +116,12 @@ class RecurrentEncoder(keras.layers.Layer):
         def spec(*shape: int | None) -> Any:
             return keras.KerasTensor(shape, dtype=self.compute_dtype)
 
-        states = tuple(spec(batch, width if self.join_states else n) for n in cell.state_dims)
+        widths = [width if self.join_states else n for n in cell.state_dims]
         return {
             "memory": spec(batch, length, width),
             "summary": spec(batch, width),
-            "states": tuple(states for _ in self.recurrent_layers),
+            # A tensor of its own for each state: Keras tells results apart by identity.
+            "states": tuple(tuple(spec(batch, n) for n in widths) for _ in self.recurrent_layers),
         }
 
     def get_config(self) -> dict[str, Any]:
