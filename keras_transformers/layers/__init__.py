@@ -1,6 +1,6 @@
-"""The layers that the models are made of. They use `keras.ops` only and run on every backend.
+"""The layers that the models are built from. They use only `keras.ops` and run on every backend.
 
-All modules are imported with the room: Keras finds the classes of a saved model only then.
+Importing this package imports all its modules, so that Keras knows the classes of a saved model.
 """
 
 import importlib

@@ -17,16 +17,16 @@ KeysValues = tuple[Any, Any]
 class MultiHeadAttention(keras.layers.Layer):
     """Self- and cross-attention: `softmax(Q K^T / sqrt(head_dim)) V` in `num_heads` heads.
 
-    One argument masks; its rank tells which kind of mask it is. A masked key has no influence on
-    the output. A query that sees no key at all gets a context of zeros, never NaN. Scores and
-    softmax are computed in float32 or wider.
+    One argument takes every kind of mask and tells them apart by rank. Masked keys do not affect
+    the output. A query that sees no key gets a context of zeros, not NaN. Scores and softmax are
+    computed in float32 or wider.
 
     Args:
         num_heads: number of heads, the paper's h (Hugging Face: num_attention_heads).
         hidden_dim: width of the output, the paper's d_model; `head_dim` is hidden_dim / num_heads.
         attention_dropout: dropout rate on the attention probabilities.
         use_bias: whether the four projections have biases (tensor2tensor's do not).
-        kernel_initializer: of the four projections.
+        kernel_initializer: initializer of the four projections' matrices.
 
     Raises:
         ValueError: `hidden_dim` is not a multiple of `num_heads`.
@@ -74,14 +74,14 @@ class MultiHeadAttention(keras.layers.Layer):
         return RowDense(
             self.hidden_dim,
             use_bias=self.use_bias,
-            # A clone draws its own numbers; the same initializer would draw the same ones again.
+            # Each clone draws new numbers; a shared initializer would repeat the same ones.
             kernel_initializer=self.kernel_initializer.clone(),
             dtype=self.dtype_policy,
             name=name,
         )
 
     def build(self, query_shape: Any, value_shape: Any = None) -> None:
-        """Makes the projections; without a `value`, `value_shape` is the query's."""
+        """Builds the projections; `value_shape` defaults to `query_shape`."""
         value_shape = value_shape or query_shape
         self.query.build(query_shape)
         self.key.build(value_shape)
@@ -94,7 +94,7 @@ class MultiHeadAttention(keras.layers.Layer):
         return ops.transpose(x, (0, 2, 1, 3))  # (batch, heads, length, head_dim)
 
     def keys_values(self, value: Any) -> KeysValues:
-        """Projects `value` (batch, key, features) to keys and values, for a cache.
+        """Projects `value` (batch, key, features) to keys and values for a cache.
 
         Returns:
             Keys and values, each (batch, heads, key, head_dim); `call` takes them as `keys_values`.
@@ -115,20 +115,20 @@ class MultiHeadAttention(keras.layers.Layer):
 
         Args:
             query: (batch, query, features).
-            value: (batch, key, features), what to attend to; by default the query itself.
-            attention_mask: True where a query may attend. (batch, key) is a padding mask, the same
-                for every query; (batch, query, key) differs by query, as a causal mask does;
-                (batch, heads, query, key) differs by head too. Axes of size 1 broadcast.
-            keys_values: instead of `value`, its keys and values from the method `keys_values`.
+            value: (batch, key, features), the vectors to attend to; by default the query itself.
+            attention_mask: True where a query may attend. A padding mask (batch, key) is the same
+                for every query; (batch, query, key) varies by query, like a causal mask;
+                (batch, heads, query, key) also varies by head. Axes of size 1 broadcast.
+            keys_values: the result of the method `keys_values`, used instead of `value`.
             return_attention_scores: also return the probabilities before dropout.
-            training: whether dropout acts.
+            training: whether to apply dropout.
 
         Returns:
-            (batch, query, hidden_dim), and with `return_attention_scores` also
+            (batch, query, hidden_dim); with `return_attention_scores`, also the probabilities
             (batch, heads, query, key) in float32 or wider.
 
         Raises:
-            ValueError: the rank of the mask is not 2, 3 or 4.
+            ValueError: the mask's rank is not 2, 3 or 4.
         """
         # Scaling the query costs less than scaling (query, key) scores.
         query_heads = self._split_heads(self.query(query)) * self.head_dim**-0.5
@@ -151,7 +151,7 @@ class MultiHeadAttention(keras.layers.Layer):
         return (output, probabilities) if return_attention_scores else output
 
     def scores_spec(self, query: Any, value: Any) -> Any:
-        """Shape and dtype of the attention probabilities, (batch, heads, query, key)."""
+        """Returns the shape and dtype of the attention probabilities (batch, heads, query, key)."""
         shape = (query.shape[0], self.num_heads, query.shape[1], value.shape[1])
         return keras.KerasTensor(shape, dtype=self.scores_dtype)
 
@@ -161,7 +161,7 @@ class MultiHeadAttention(keras.layers.Layer):
         return "float32" if self.compute_dtype in ("float16", "bfloat16") else self.compute_dtype
 
     def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments."""
+        """Returns the constructor's arguments."""
         return super().get_config() | {
             "num_heads": self.num_heads,
             "hidden_dim": self.hidden_dim,
@@ -174,37 +174,37 @@ class MultiHeadAttention(keras.layers.Layer):
 def empty_cache(rows: Any, num_heads: int, length: int, head_dim: int, dtype: str) -> KeysValues:
     """Makes a cache of zeros: keys and values, each (rows, heads, length, head_dim).
 
-    A cache of length 0 grows by one position per step (`extend_cache` without an index), which
-    suits a CPU; with a fixed length every shape is static, as XLA wants.
+    A cache of length 0 grows by one position per step (`extend_cache` without an index), which is
+    less work on a CPU. With a fixed length every shape is static, as XLA requires.
     """
     shape = (rows, num_heads, length, head_dim)
     return ops.zeros(shape, dtype=dtype), ops.zeros(shape, dtype=dtype)
 
 
 def extend_cache(cache: KeysValues, new: KeysValues, index: Any = None) -> tuple[KeysValues, Any]:
-    """Adds one position's keys and values, so that a step computes no earlier position again.
+    """Adds one position's keys and values to a cache, so that later steps can reuse them.
 
     Args:
         cache: keys and values, each (rows, heads, length, head_dim).
-        new: those of the new position, each (rows, heads, 1, head_dim).
+        new: keys and values of the new position, each (rows, heads, 1, head_dim).
         index: the position to write to in a cache of fixed length; None appends.
 
     Returns:
-        The new cache, and the mask (1, length) of the positions it holds, or None if it holds all.
+        The new cache, and a mask (1, length) of its filled positions, or None if all are filled.
     """
     if index is None:
         keys, values = (ops.concatenate(pair, axis=2) for pair in zip(cache, new, strict=True))
         return (keys, values), None
     positions = ops.arange(cache[0].shape[2])  # (length,)
-    # `where` costs one pass over the cache, as reordering beams does, and every runtime has it;
-    # slice_update is an XLA op on TensorFlow.
+    # `where` costs one pass over the cache, as reordering beams does, but runs everywhere. On
+    # TensorFlow, slice_update is an XLA op.
     here = ops.reshape(positions == index, (1, 1, -1, 1))
     keys, values = (ops.where(here, n, c) for c, n in zip(cache, new, strict=True))
     return (keys, values), (positions <= index)[None]
 
 
 def _four_axes(mask: Any) -> Any:
-    """Brings a mask of rank 2, 3 or 4 to (batch, heads or 1, query or 1, key)."""
+    """Expands a mask of rank 2, 3 or 4 to (batch, heads or 1, query or 1, key)."""
     mask = ops.cast(mask, "bool")
     rank = len(mask.shape)
     if rank == 2:

@@ -1,4 +1,4 @@
-"""Words from their characters: ELMo's convolutions and highways (Kim et al. 2016)."""
+"""Word vectors from characters: ELMo's convolutions and highway layers (Kim et al. 2016)."""
 
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -16,16 +16,16 @@ CnnActivation = Literal["relu", "tanh"]
 
 @keras.saving.register_keras_serializable(PACKAGE)
 class CharacterCNN(keras.layers.Layer):
-    """Embeds characters, convolves words at several widths, and takes each filter's maximum.
+    """Embeds a word's characters, convolves them at several widths and max-pools each filter.
 
-    As in bilm-tf, convolutions do not pad, the maximum runs over all positions, including those
-    that fill up a word, and the activation comes after the maximum.
+    As in bilm-tf, the convolutions use no padding, the maximum includes the padding of short words,
+    and the activation comes after the maximum.
 
     Args:
-        filters: pairs (width in characters, number of filters).
-        num_characters: number of character ids; id 0 fills tokens that are padding.
+        filters: (width in characters, number of filters) pairs.
+        num_characters: number of character ids; id 0 is for padding tokens.
         embedding_dim: width of the character embeddings.
-        activation: "relu" or "tanh"; as in bilm-tf, it also decides how the filters start.
+        activation: "relu" or "tanh"; as in bilm-tf, it also determines the filters' initializer.
 
     Raises:
         ValueError: no filters, or an unknown activation.
@@ -47,9 +47,9 @@ class CharacterCNN(keras.layers.Layer):
     ) -> None:
         super().__init__(**kwargs)
         if not filters:
-            raise ValueError("filters is empty: give pairs (width, number), such as [(1, 32)]")
+            raise ValueError("filters is empty: give (width, number) pairs, such as [(1, 32)]")
         if activation not in ("relu", "tanh"):
-            raise ValueError(f"activation={activation!r} is unknown: take 'relu' or 'tanh'")
+            raise ValueError(f"activation={activation!r} is unknown: use 'relu' or 'tanh'")
         self.filters = [(int(width), int(number)) for width, number in filters]
         self.num_characters = num_characters
         self.embedding_dim = embedding_dim
@@ -57,7 +57,7 @@ class CharacterCNN(keras.layers.Layer):
         self.output_dim = sum(number for _, number in self.filters)
 
     def build(self, input_shape: Any) -> None:
-        """Makes the weights.
+        """Creates the weights.
 
         Raises:
             ValueError: a filter is wider than a word.
@@ -65,7 +65,7 @@ class CharacterCNN(keras.layers.Layer):
         widest = max(width for width, _ in self.filters)
         if input_shape[-1] is not None and widest > input_shape[-1]:
             raise ValueError(
-                f"a filter is {widest} characters wide, but words have {input_shape[-1]} places"
+                f"a filter is {widest} characters wide, but words have only {input_shape[-1]}"
             )
         uniform = keras.initializers.RandomUniform
         self.embeddings = self.add_weight(
@@ -103,12 +103,12 @@ class CharacterCNN(keras.layers.Layer):
         return ops.reshape(outputs[: batch * tokens], (batch, tokens, self.output_dim))
 
     def compute_output_spec(self, character_ids: Any) -> Any:
-        """Shape and dtype of `call`'s result."""
+        """Returns the shape and dtype of `call`'s result."""
         shape = (*character_ids.shape[:2], self.output_dim)
         return keras.KerasTensor(shape, dtype=self.compute_dtype)
 
     def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments."""
+        """Returns the constructor's arguments."""
         return super().get_config() | {
             "filters": self.filters,
             "num_characters": self.num_characters,
@@ -121,11 +121,11 @@ class CharacterCNN(keras.layers.Layer):
 class Highway(keras.layers.Layer):
     """`g * relu(W x + b) + (1 - g) * x` with `g = sigmoid(V x + c)` (Srivastava et al. 2015).
 
-    As in bilm-tf, c starts at -2, so that at first nearly everything is carried through.
+    As in bilm-tf, c starts at -2, so at first the layer passes its inputs almost unchanged.
     """
 
     def build(self, input_shape: Any) -> None:
-        """Makes both matrices, as wide as the inputs."""
+        """Builds both dense layers, as wide as the inputs."""
         width = input_shape[-1]
         bias = {"carry": keras.initializers.Constant(-2.0), "transform": "zeros"}
         self.carry, self.transform = (

@@ -1,4 +1,4 @@
-"""Layers of two task heads: choices read as rows, and the starts and ends of spans."""
+"""Layers for two task heads: multiple choice and span extraction."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ __all__ = ["ChoicesToRows", "RowsToChoices", "StartsAndEnds"]
 
 @keras.saving.register_keras_serializable(PACKAGE)
 class ChoicesToRows(keras.layers.Layer):
-    """Makes each choice a row, so that an encoder reads the choices one by one.
+    """Turns each choice into a row of the batch, so that an encoder reads it separately.
 
     Example:
         >>> ChoicesToRows()(keras.ops.ones((2, 4, 7), dtype="int32")).shape
@@ -26,33 +26,33 @@ class ChoicesToRows(keras.layers.Layer):
         return ops.reshape(inputs, (batch * choices, *rest))
 
     def compute_output_spec(self, inputs: Any) -> Any:
-        """Shape and dtype of `call`'s result."""
+        """Returns the shape and dtype of `call`'s result."""
         return keras.KerasTensor((None, *inputs.shape[2:]), dtype=inputs.dtype)
 
 
 @keras.saving.register_keras_serializable(PACKAGE)
 class RowsToChoices(keras.layers.Layer):
-    """Puts the rows' scores side by side again: the inverse of `ChoicesToRows`."""
+    """Groups the scores of rows by example again, undoing `ChoicesToRows`."""
 
     def call(self, scores: Any, choices: Any) -> Any:
-        """Maps scores (batch * choices, 1) to (batch, choices), the first axes of `choices`."""
+        """Maps scores (batch * choices, 1) to (batch, choices), the first two axes of `choices`."""
         return ops.reshape(scores, ops.shape(choices)[:2])
 
     def compute_output_spec(self, scores: Any, choices: Any) -> Any:
-        """Shape and dtype of `call`'s result."""
+        """Returns the shape and dtype of `call`'s result."""
         return keras.KerasTensor(choices.shape[:2], dtype=scores.dtype)
 
 
 @keras.saving.register_keras_serializable(PACKAGE)
 class StartsAndEnds(keras.layers.Layer):
-    """Splits logits into those of starts and those of ends, and sets padding's to -1e9."""
+    """Splits logits into start and end logits, and sets them to -1e9 at padding."""
 
     def call(self, logits: Any, padding_mask: Any) -> Any:
-        """Maps (batch, length, 2) and a mask (batch, length) to two of (batch, length)."""
+        """Maps (batch, length, 2) and a mask (batch, length) to two tensors (batch, length)."""
         logits = ops.where(padding_mask[..., None], logits, MASKED_SCORE)
         return logits[..., 0], logits[..., 1]
 
     def compute_output_spec(self, logits: Any, padding_mask: Any) -> Any:
-        """Shapes and dtype of `call`'s results."""
+        """Returns the shapes and dtype of `call`'s results."""
         one = keras.KerasTensor(logits.shape[:2], dtype=logits.dtype)
         return one, keras.KerasTensor(one.shape, dtype=one.dtype)

@@ -16,20 +16,20 @@ __all__ = ["DecoderLayer"]
 
 @keras.saving.register_keras_serializable(PACKAGE)
 class DecoderLayer(keras.layers.Layer):
-    """Causal self-attention, attention to the encoder's output, and feed-forward.
+    """Applies causal self-attention, cross-attention to the encoder's output and feed-forward.
 
     Args:
-        num_heads: heads of each attention.
+        num_heads: number of heads of both attentions.
         hidden_dim: width of inputs and outputs.
         intermediate_dim: inner width of the feed-forward network.
         dropout: rate on the output of each sub-layer, before the residual sum.
         attention_dropout: rate on the attention probabilities.
         feed_forward_dropout: rate inside the feed-forward network.
-        activation: of the feed-forward network.
+        activation: activation of the feed-forward network.
         norm_position: "post" (the paper) or "pre".
-        norm_epsilon: added to the variance.
-        use_attention_bias: whether the attentions' projections have biases.
-        kernel_initializer: of all matrices.
+        norm_epsilon: added to the variance in every norm.
+        use_attention_bias: whether the attention projections have biases.
+        kernel_initializer: initializer of all matrices.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class DecoderLayer(keras.layers.Layer):
         )
 
     def build(self, inputs_shape: Any, encoder_output_shape: Any) -> None:
-        """Makes the sub-layers."""
+        """Builds the sub-layers."""
         self.self_attention.build(inputs_shape)
         self.cross_attention.build(inputs_shape, encoder_output_shape)
         self.feed_forward.build(inputs_shape)
@@ -120,16 +120,16 @@ class DecoderLayer(keras.layers.Layer):
         Args:
             inputs: (batch, target, hidden).
             encoder_output: (batch, source, hidden).
-            attention_mask: mask for self-attention on top of the causal one, (batch, target) or
-                (batch, target, target). Padding after the targets needs none: no earlier position
-                sees it.
-            cross_attention_mask: which source positions may be seen, usually the source's padding
-                mask (batch, source).
+            attention_mask: self-attention mask, combined with the causal one: (batch, target) or
+                (batch, target, target). Padding at the end needs no mask, because no earlier
+                position sees it.
+            cross_attention_mask: True at source positions that may be seen; usually the source's
+                padding mask (batch, source).
             return_attention_scores: also return the cross-attention probabilities.
-            training: whether dropout acts.
+            training: whether to apply dropout.
 
         Returns:
-            (batch, target, hidden), and with `return_attention_scores` also
+            (batch, target, hidden); with `return_attention_scores`, also the probabilities
             (batch, heads, target, source).
         """
         causal_mask = with_causal_mask(attention_mask, ops.shape(inputs)[1])
@@ -159,7 +159,7 @@ class DecoderLayer(keras.layers.Layer):
         return_attention_scores: bool = False,
         training: bool | None = None,
     ) -> Any:
-        """Shapes and dtypes of `call`'s results; tracing `call` to find them takes long."""
+        """Returns the shapes and dtypes of `call`'s results; tracing `call` for them is slow."""
         output = keras.KerasTensor(inputs.shape, dtype=self.compute_dtype)
         if return_attention_scores:
             return output, self.cross_attention.scores_spec(inputs, encoder_output)
@@ -174,13 +174,12 @@ class DecoderLayer(keras.layers.Layer):
         cross_attention_mask: Any = None,
         index: Any = None,
     ) -> tuple[Any, KeysValues]:
-        """Decodes one position: what `call` gives there, from cached keys and values.
+        """Decodes one position as `call` would, from cached keys and values.
 
-        The beams of a sentence are side by side and share its cross-attention keys and values,
-        which are never copied per beam.
+        A sentence's beams share its cross-attention keys and values without copying them.
 
         Args:
-            inputs: the position's vectors (batch, beams, hidden).
+            inputs: vectors of the position (batch, beams, hidden).
             cache: self-attention keys and values of the earlier positions, each
                 (batch * beams, heads, length, head_dim); see `empty_cache`.
             cross_keys_values: `cross_attention.keys_values(encoder_output)`, each
@@ -239,6 +238,6 @@ class DecoderLayer(keras.layers.Layer):
         return output, scores
 
     def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments."""
+        """Returns the constructor's arguments."""
         initializer = keras.initializers.serialize(self.kernel_initializer)
         return super().get_config() | self._arguments | {"kernel_initializer": initializer}

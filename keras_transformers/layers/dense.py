@@ -1,4 +1,4 @@
-"""Dense layers on rows, and activations whose names say which formula they are."""
+"""Dense layers that work on rows, and activations whose names state their formula."""
 
 from collections.abc import Callable
 from typing import Any, Literal
@@ -10,19 +10,19 @@ __all__ = ["AddBias", "RowDense"]
 
 Activation = Literal["relu", "gelu", "gelu_approximate", "silu", "tanh", "linear"]
 
-# Every Keras object of this package is saved under this name: "keras_transformers>RowDense".
+# Keras saves this package's objects under this name, as in "keras_transformers>RowDense".
 PACKAGE = "keras_transformers"
 
 
 @keras.saving.register_keras_serializable(PACKAGE)
 def gelu(x: Any) -> Any:
-    """Gaussian error linear unit, exact: `x * Phi(x)` with erf (Hugging Face's BERT)."""
+    """Computes the Gaussian error linear unit, `x * Phi(x)`, with erf (Hugging Face's BERT)."""
     return ops.gelu(x, approximate=False)
 
 
 @keras.saving.register_keras_serializable(PACKAGE)
 def gelu_approximate(x: Any) -> Any:
-    """Gaussian error linear unit, tanh approximation (Google's BERT, GPT, GPT-2)."""
+    """Computes the tanh approximation of the same unit (Google's BERT, GPT, GPT-2)."""
     return ops.gelu(x, approximate=True)
 
 
@@ -31,7 +31,7 @@ _KERAS = ("relu", "silu", "tanh", "linear")
 
 
 def activation_function(name: Activation) -> Callable[[Any], Any]:
-    """Looks up an activation.
+    """Returns the activation with this name.
 
     Args:
         name: "relu", "gelu" (erf), "gelu_approximate" (tanh), "silu", "tanh" or "linear".
@@ -47,7 +47,7 @@ def activation_function(name: Activation) -> Callable[[Any], Any]:
     if name in _KERAS:
         return keras.activations.get(name)
     raise ValueError(
-        f"activation={name!r} is unknown; take one of {', '.join([*_OURS, *_KERAS])} "
+        f"activation={name!r} is unknown: use one of {', '.join([*_OURS, *_KERAS])} "
         "('gelu' is the erf form, 'gelu_approximate' the tanh form)"
     )
 
@@ -56,8 +56,8 @@ def activation_function(name: Activation) -> Callable[[Any], Any]:
 class RowDense(keras.layers.Dense):
     """A `keras.layers.Dense` that flattens (..., features) to (rows, features) and back.
 
-    TensorFlow fuses matmul, bias and activation into one kernel only for matrices; on a CPU that
-    halves the time of a feed-forward network's forward pass. The numbers are those of `Dense`.
+    TensorFlow fuses matmul, bias and activation into one kernel only for matrices. On a CPU this
+    halves the time of a feed-forward network's forward pass. The results equal `Dense`'s.
 
     Example:
         >>> RowDense(4)(keras.ops.ones((2, 3, 8))).shape
@@ -75,10 +75,10 @@ class RowDense(keras.layers.Dense):
 
 @keras.saving.register_keras_serializable(PACKAGE)
 class AddBias(keras.layers.Layer):
-    """Adds a trainable bias on the last axis, after a projection with another layer's matrix."""
+    """Adds a trainable bias to the last axis, after a projection with another layer's matrix."""
 
     def build(self, input_shape: Any) -> None:
-        """Makes the bias, zeros."""
+        """Creates the bias, initially zero."""
         self.bias = self.add_weight(name="bias", shape=(input_shape[-1],), initializer="zeros")
 
     def call(self, inputs: Any) -> Any:
@@ -86,5 +86,5 @@ class AddBias(keras.layers.Layer):
         return inputs + self.bias
 
     def compute_output_shape(self, input_shape: Any) -> Any:
-        """The input's."""
+        """Returns `input_shape`."""
         return input_shape

@@ -26,8 +26,8 @@ class TokenEmbedding(keras.layers.Embedding):
     Args:
         vocabulary_size: number of tokens, V.
         hidden_dim: width of a vector, H.
-        scale: factor on the vectors: sqrt(hidden_dim) in the Transformer, 1 in BERT.
-        embeddings_initializer: of the (V, H) matrix.
+        scale: factor applied to the vectors; the Transformer uses sqrt(hidden_dim), BERT 1.
+        embeddings_initializer: initializer of the (V, H) matrix.
 
     Raises:
         ValueError: `vocabulary_size` is below 1.
@@ -77,13 +77,13 @@ class TokenEmbedding(keras.layers.Embedding):
         return ops.cast(logits, "float32")
 
     def compute_output_spec(self, inputs: Any, *, reverse: bool = False) -> Any:
-        """Shape and dtype of `call`'s result."""
+        """Returns the shape and dtype of `call`'s result."""
         if reverse:
             return keras.KerasTensor((*inputs.shape[:-1], self.vocabulary_size), dtype="float32")
         return keras.KerasTensor((*inputs.shape, self.hidden_dim), dtype=self.compute_dtype)
 
     def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments."""
+        """Returns the constructor's arguments."""
         config = super().get_config()
         del config["input_dim"], config["output_dim"]
         return config | {
@@ -96,34 +96,34 @@ class TokenEmbedding(keras.layers.Embedding):
 def token_embeddings(
     weight_tying: WeightTying, source_size: int, target_size: int, hidden_dim: int
 ) -> tuple[TokenEmbedding, TokenEmbedding]:
-    """Makes the embeddings of an encoder-decoder's sources and targets.
+    """Makes the source and target embeddings of an encoder-decoder.
 
     Args:
         weight_tying: "all" makes one layer, "token_embedding", for both. "none" and "decoder" make
             "source_token_embedding" and "target_token_embedding"; with "decoder" the caller also
-            projects to the logits with the second.
+            computes the logits with the second.
         source_size: number of source tokens.
         target_size: number of target tokens.
         hidden_dim: width of a vector.
 
     Raises:
-        ValueError: an unknown choice, or "all" for two vocabularies of different sizes.
+        ValueError: an unknown choice, or "all" with vocabularies of different sizes.
     """
     if weight_tying not in ("none", "decoder", "all"):
         raise ValueError(
-            f"weight_tying={weight_tying!r} is unknown: take 'all', 'decoder' or 'none'"
+            f"weight_tying={weight_tying!r} is unknown: use 'all', 'decoder' or 'none'"
         )
     if weight_tying == "all" and source_size != target_size:
         raise ValueError(
             f"weight_tying='all' shares one matrix, but the vocabularies have {source_size} and "
-            f"{target_size} tokens; train one vocabulary for both, or take 'decoder'"
+            f"{target_size} tokens; train one vocabulary for both, or use 'decoder'"
         )
 
     def make(size: int, name: str) -> TokenEmbedding:
         return TokenEmbedding(
             size,
             hidden_dim,
-            # Scaled by sqrt(d), the vectors start with unit variance; so do tied logits.
+            # With the scale sqrt(d), vectors and tied logits start with unit variance.
             scale=hidden_dim**0.5,
             embeddings_initializer=keras.initializers.RandomNormal(stddev=hidden_dim**-0.5),
             name=name,
@@ -139,30 +139,30 @@ def token_embeddings(
 class RowEmbedding(keras.layers.Embedding):
     """A `keras.layers.Embedding` for millions of rows: a step touches only the rows it looks up.
 
-    With TensorFlow, Keras looks rows up in the value of the whole matrix. Once an optimizer updates
-    single rows in place, TensorFlow copies the matrix for every such value. This layer asks the
-    variable for its rows instead, so nothing is copied. The gradient has one slice for each id
-    looked up (`tf.IndexedSlices`), and `keras.optimizers.SGD` without momentum updates only those
-    rows. Optimizers with moments, and every optimizer on other backends, update the whole matrix.
+    On TensorFlow, Keras looks up rows in the value of the whole matrix. Once an optimizer updates
+    single rows in place, TensorFlow copies the matrix each time that value is read. This layer
+    reads rows from the variable itself, so nothing is copied. The gradient has one slice per id
+    (`tf.IndexedSlices`), and `keras.optimizers.SGD` without momentum updates only those rows.
+    Optimizers with moments, and all optimizers on other backends, update the whole matrix.
     """
 
     def call(self, inputs: Any) -> Any:
         """Maps ids (...) to vectors (..., output_dim)."""
         matrix = self.embeddings.value
-        if hasattr(matrix, "sparse_read"):  # a TensorFlow variable; once cast or traced, a tensor
+        if hasattr(matrix, "sparse_read"):  # a TensorFlow variable; a tensor if cast or traced
             return matrix.sparse_read(inputs)
         return ops.take(matrix, inputs, axis=0)
 
 
 @keras.saving.register_keras_serializable(PACKAGE)
 class PositionEmbedding(keras.layers.Layer):
-    """Adds a learned vector for its position to every vector (BERT, GPT, ViT, RoBERTa).
+    """Adds a learned position embedding to each vector (BERT, GPT, ViT, RoBERTa).
 
     Args:
-        max_sequence_length: the longest sequence, P (Hugging Face: max_position_embeddings, which
+        max_sequence_length: number of positions, P (Hugging Face: max_position_embeddings, which
             also counts the rows before `first_position`).
-        first_position: row of the matrix that the first vector of a sequence gets. RoBERTa's is 2.
-        embeddings_initializer: of the (first_position + P, H) matrix.
+        first_position: row of the matrix for the first vector of a sequence; 2 in RoBERTa.
+        embeddings_initializer: initializer of the (first_position + P, H) matrix.
 
     Example:
         >>> layer = PositionEmbedding(512, first_position=2)
@@ -184,7 +184,7 @@ class PositionEmbedding(keras.layers.Layer):
         self.embeddings_initializer = keras.initializers.get(embeddings_initializer)
 
     def build(self, input_shape: Any) -> None:
-        """Makes the matrix, as wide as the vectors it is added to."""
+        """Creates the matrix, as wide as the inputs."""
         self.embeddings = self.add_weight(
             name="embeddings",
             shape=(self.first_position + self.max_sequence_length, input_shape[-1]),
@@ -196,7 +196,7 @@ class PositionEmbedding(keras.layers.Layer):
 
         Args:
             inputs: vectors (batch, length, hidden).
-            start_index: position of the first of them, counted from 0, for step-by-step decoding.
+            start_index: position of the first vector, counted from 0, for step-by-step decoding.
 
         Returns:
             (batch, length, hidden).
@@ -208,11 +208,11 @@ class PositionEmbedding(keras.layers.Layer):
         return inputs + _rows(embeddings, start_index + self.first_position, inputs, self)
 
     def compute_output_spec(self, inputs: Any, *, start_index: Any = 0) -> Any:
-        """The inputs' shape, in the layer's dtype."""
+        """Returns the inputs' shape, with the layer's dtype."""
         return keras.KerasTensor(inputs.shape, dtype=self.compute_dtype)
 
     def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments."""
+        """Returns the constructor's arguments."""
         return super().get_config() | {
             "max_sequence_length": self.max_sequence_length,
             "first_position": self.first_position,
@@ -222,7 +222,7 @@ class PositionEmbedding(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(PACKAGE)
 class IndexedPositionEmbedding(PositionEmbedding):
-    """A `PositionEmbedding` that can be given the position of each vector; same arguments."""
+    """A `PositionEmbedding` that can also be given the position of each vector."""
 
     def call(self, inputs: Any, *, positions: Any = None, start_index: Any = 0) -> Any:
         """Adds the positions' vectors.
@@ -231,7 +231,7 @@ class IndexedPositionEmbedding(PositionEmbedding):
             inputs: vectors (batch, length, hidden).
             positions: int32 (batch, length), each below `max_sequence_length`; by default they
                 count up from `start_index`.
-            start_index: position of the first vector of each row, counted from 0.
+            start_index: position of the first vector, counted from 0.
 
         Returns:
             (batch, length, hidden).
@@ -247,18 +247,18 @@ class IndexedPositionEmbedding(PositionEmbedding):
     def compute_output_spec(
         self, inputs: Any, *, positions: Any = None, start_index: Any = 0
     ) -> Any:
-        """The inputs' shape, in the layer's dtype."""
+        """Returns the inputs' shape, with the layer's dtype."""
         return super().compute_output_spec(inputs, start_index=start_index)
 
 
 @keras.saving.register_keras_serializable(PACKAGE)
 class SinusoidalPositionEmbedding(keras.layers.Layer):
-    """Adds the Transformer's fixed positions: interleaved sines and cosines, without parameters.
+    """Adds the Transformer's fixed position encodings: interleaved sines and cosines.
 
     The wavelengths run from 2 pi to 10000 * 2 pi. "Attention Is All You Need", section 3.5.
 
     Args:
-        max_sequence_length: the longest sequence.
+        max_sequence_length: number of positions.
     """
 
     def __init__(self, max_sequence_length: int, **kwargs: Any) -> None:
@@ -266,7 +266,7 @@ class SinusoidalPositionEmbedding(keras.layers.Layer):
         self.max_sequence_length = max_sequence_length
 
     def build(self, input_shape: Any) -> None:
-        """Computes the table, in float64 so that it is exact in float32."""
+        """Computes the table in float64, so that it is exact in float32."""
         hidden_dim = input_shape[-1]
         if hidden_dim % 2:
             raise ValueError(f"hidden width {hidden_dim} is odd: sines and cosines come in pairs")
@@ -278,7 +278,7 @@ class SinusoidalPositionEmbedding(keras.layers.Layer):
         self._table = table.astype("float32")  # (positions, hidden)
 
     def call(self, inputs: Any, *, start_index: Any = 0) -> Any:
-        """Adds the vectors of positions from `start_index` on to (batch, length, hidden).
+        """Adds the positions from `start_index` on to vectors (batch, length, hidden).
 
         Raises:
             ValueError: the sequence is longer than `max_sequence_length`.
@@ -287,27 +287,27 @@ class SinusoidalPositionEmbedding(keras.layers.Layer):
         return inputs + _rows(table, start_index, inputs, self)
 
     def compute_output_spec(self, inputs: Any, *, start_index: Any = 0) -> Any:
-        """The inputs' shape, in the layer's dtype."""
+        """Returns the inputs' shape, with the layer's dtype."""
         return keras.KerasTensor(inputs.shape, dtype=self.compute_dtype)
 
     def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments."""
+        """Returns the constructor's arguments."""
         return super().get_config() | {"max_sequence_length": self.max_sequence_length}
 
 
 def _rows(
     table: Any, start: Any, inputs: Any, layer: PositionEmbedding | SinusoidalPositionEmbedding
 ) -> Any:
-    """The table's rows from `start` on, one for each position of `inputs`: (length, hidden).
+    """Returns the table's rows from `start` on, one per position of `inputs`: (length, hidden).
 
-    A length that is known when the graph is built is checked here; one that is known only at run
-    time makes the slice fail.
+    This checks a length that is known when the graph is built; otherwise the slice fails at run
+    time.
     """
     length = inputs.shape[1]
     if isinstance(length, int) and length > layer.max_sequence_length:
         raise ValueError(
             f"sequence length {length} is beyond the {layer.max_sequence_length} positions of "
-            f"layer {layer.name!r}; trim the inputs or give the model more positions "
-            "(max_sequence_length)"
+            f"layer {layer.name!r}: shorten the inputs or build the model with a larger "
+            "max_sequence_length"
         )
     return ops.slice(table, (start, 0), (ops.shape(inputs)[1], inputs.shape[-1]))

@@ -1,4 +1,4 @@
-"""The block that BERT, ViT, the Transformer's encoder and (with a causal mask) GPT are made of."""
+"""The layer that BERT, ViT, the Transformer's encoder and, with a causal mask, GPT consist of."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ __all__ = ["EncoderLayer"]
 
 @keras.saving.register_keras_serializable(PACKAGE)
 class EncoderLayer(keras.layers.Layer):
-    """Self-attention and feed-forward, each with dropout, a residual connection and a norm.
+    """Applies self-attention and feed-forward, each with dropout, a residual sum and a norm.
 
     Args:
         num_heads: number of attention heads.
@@ -25,13 +25,13 @@ class EncoderLayer(keras.layers.Layer):
         dropout: rate on the output of each sub-layer, before the residual sum.
         attention_dropout: rate on the attention probabilities.
         feed_forward_dropout: rate inside the feed-forward network.
-        activation: of the feed-forward network.
+        activation: activation of the feed-forward network.
         norm_position: "post" is the paper's `norm(x + sublayer(x))`; "pre" is
             `x + sublayer(norm(x))` and needs one more norm after the last layer.
-        norm_epsilon: added to the variance.
-        use_attention_bias: whether the attention's projections have biases.
-        use_causal_mask: position i sees only positions 0 to i.
-        kernel_initializer: of all matrices.
+        norm_epsilon: added to the variance in both norms.
+        use_attention_bias: whether the attention projections have biases.
+        use_causal_mask: whether position i sees only positions 0 to i.
+        kernel_initializer: initializer of all matrices.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class EncoderLayer(keras.layers.Layer):
         self.feed_forward_dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
 
     def build(self, input_shape: Any) -> None:
-        """Makes the sub-layers."""
+        """Builds the sub-layers."""
         self.self_attention.build(input_shape)
         self.self_attention_norm.build(input_shape)
         self.feed_forward.build(input_shape)
@@ -115,12 +115,12 @@ class EncoderLayer(keras.layers.Layer):
 
         Args:
             inputs: (batch, length, hidden).
-            attention_mask: True where a query may attend; see `MultiHeadAttention.call`.
+            attention_mask: True where a query may attend. See `MultiHeadAttention.call`.
             return_attention_scores: also return the attention probabilities.
-            training: whether dropout acts.
+            training: whether to apply dropout.
 
         Returns:
-            (batch, length, hidden), and with `return_attention_scores` also
+            (batch, length, hidden); with `return_attention_scores`, also the probabilities
             (batch, heads, length, length).
         """
         if self.use_causal_mask:
@@ -152,13 +152,13 @@ class EncoderLayer(keras.layers.Layer):
         return_attention_scores: bool = False,
         training: bool | None = None,
     ) -> Any:
-        """Shapes and dtypes of `call`'s results; tracing `call` to find them takes long."""
+        """Returns the shapes and dtypes of `call`'s results; tracing `call` for them is slow."""
         output = keras.KerasTensor(inputs.shape, dtype=self.compute_dtype)
         if return_attention_scores:
             return output, self.self_attention.scores_spec(inputs, inputs)
         return output
 
     def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments."""
+        """Returns the constructor's arguments."""
         initializer = keras.initializers.serialize(self.kernel_initializer)
         return super().get_config() | self._arguments | {"kernel_initializer": initializer}

@@ -16,9 +16,9 @@ class FeedForward(keras.layers.Layer):
     Args:
         intermediate_dim: the inner width, the paper's d_ff.
         hidden_dim: the outer width, the paper's d_model.
-        activation: between the two; "gelu" is the erf form, "gelu_approximate" the tanh form.
+        activation: applied between the two; "gelu" is exact (erf), "gelu_approximate" uses tanh.
         dropout: rate on the inner activations (0 in BERT, 0.1 in the Annotated Transformer).
-        kernel_initializer: of both layers.
+        kernel_initializer: initializer of both layers' matrices.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class FeedForward(keras.layers.Layer):
         )
 
     def build(self, input_shape: Any) -> None:
-        """Makes both dense layers."""
+        """Builds both dense layers."""
         self.intermediate.build(input_shape)
         self.output_projection.build((*input_shape[:-1], self.intermediate_dim))
 
@@ -63,7 +63,7 @@ class FeedForward(keras.layers.Layer):
         return self.output_projection(inner)
 
     def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments."""
+        """Returns the constructor's arguments."""
         return super().get_config() | {
             "intermediate_dim": self.intermediate_dim,
             "hidden_dim": self.hidden_dim,

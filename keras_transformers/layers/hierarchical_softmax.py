@@ -1,4 +1,4 @@
-"""Hierarchical softmax: classes are leaves of a binary tree, reached by a series of turns."""
+"""Hierarchical softmax: classes are the leaves of a binary tree."""
 
 import heapq
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ __all__ = ["HierarchicalSoftmax"]
 
 
 def huffman_paths(counts: Sequence[int]) -> list[list[tuple[int, bool]]]:
-    """Finds the path from the root to each class in the Huffman tree of these counts.
+    """Returns the path from the root to each class in the Huffman tree of the counts.
 
     Frequent classes are near the root: no binary tree has shorter paths on average (Huffman 1952).
     Ties are broken as in fastText.
@@ -23,8 +23,8 @@ def huffman_paths(counts: Sequence[int]) -> list[list[tuple[int, bool]]]:
         counts: how often each class occurs, for at least two classes.
 
     Returns:
-        For each class the turns on its path, (inner node, whether it goes right). The inner nodes
-        are numbered from 0 to classes - 2; the last one is the root.
+        For each class, the turns on its path as (inner node, whether it turns right) pairs. Inner
+        nodes are numbered from 0 to classes - 2; the last one is the root.
 
     Raises:
         ValueError: fewer than two classes, or a negative count.
@@ -34,14 +34,14 @@ def huffman_paths(counts: Sequence[int]) -> list[list[tuple[int, bool]]]:
         [[(1, True)], [(1, False), (0, False)], [(1, False), (0, True)]]
     """
     if len(counts) < 2 or min(counts) < 0:
-        raise ValueError(f"class counts {list(counts)}: give at least 2, none of them negative")
+        raise ValueError(f"class counts {list(counts)}: expected at least 2, none negative")
     num_classes = len(counts)
-    # (count, is a leaf, order, node): of equal counts, inner nodes come first, the oldest one
-    # first; then leaves, the one that is last when classes are sorted from frequent to rare first.
+    # (count, is a leaf, order, node). For equal counts, inner nodes come first, oldest first; then
+    # leaves, in reverse of the order from frequent to rare.
     frequent_first = sorted(range(num_classes), key=lambda node: -counts[node])
     heap = [(counts[node], True, -rank, node) for rank, node in enumerate(frequent_first)]
     heapq.heapify(heap)
-    turns: dict[int, tuple[int, bool]] = {}  # node -> (its parent, whether it is the right child)
+    turns: dict[int, tuple[int, bool]] = {}  # node -> (parent, whether it is the right child)
     for inner in range(num_classes - 1):
         (left_count, *_, left), (right_count, *_, right) = heapq.heappop(heap), heapq.heappop(heap)
         turns[left], turns[right] = (inner, False), (inner, True)
@@ -58,16 +58,15 @@ def huffman_paths(counts: Sequence[int]) -> list[list[tuple[int, bool]]]:
 
 @keras.saving.register_keras_serializable(PACKAGE)
 class HierarchicalSoftmax(keras.layers.Layer):
-    """Log-probabilities of classes from a Huffman tree (Joulin et al. 2016, section 2.1).
+    """Computes log-probabilities of classes with a Huffman tree (Joulin et al. 2016, section 2.1).
 
-    A class's probability is the product of the turns on its path. Each inner node has a vector v,
-    and a text with vector h turns right there with probability sigmoid(v . h). Softmax does not
-    change log-probabilities, so losses and exports can use them as logits. There are classes - 1
-    vectors and no biases. All start at 0, which gives a class probability 1 / 2^(path length).
+    A class's probability is the product of the probabilities of its turns. Each inner node has a
+    vector v, and a text with vector h turns right there with probability sigmoid(v . h). Softmax
+    does not change log-probabilities, so losses and exports can use them as logits. The classes - 1
+    vectors have no biases and start at 0, which gives a class probability 1 / 2^(path length).
 
-    In training, fastText follows one path per step and skips the other nodes. Here a step scores
-    every node in one matrix product and takes about as long as a flat softmax: the tree changes
-    the model, but saves no time.
+    In training, fastText follows one path per step and skips all other nodes. This layer scores
+    every node in one matrix product, so it takes about as long as a flat softmax.
 
     Args:
         class_counts: how often each class occurs in training, in the order of the outputs.
@@ -81,15 +80,15 @@ class HierarchicalSoftmax(keras.layers.Layer):
         self.class_counts = [int(count) for count in class_counts]
         paths = huffman_paths(self.class_counts)
         self.num_nodes = len(paths) - 1
-        # The turns of each class: a number below `nodes` is a left turn, one from `nodes` on a
-        # right turn. The last number is no turn and fills up the shorter paths.
+        # Each class's turns: `node` is a left turn, `num_nodes + node` a right turn, and
+        # `2 * num_nodes` pads the shorter paths.
         longest = max(len(path) for path in paths)
         self._turns = np.full((len(paths), longest), 2 * self.num_nodes, "int32")
         for turns, path in zip(self._turns, paths, strict=True):
             turns[: len(path)] = [node + self.num_nodes * is_right for node, is_right in path]
 
     def build(self, input_shape: Any) -> None:
-        """Makes a vector for each inner node."""
+        """Creates one vector per inner node."""
         self.kernel = self.add_weight(
             name="kernel", shape=(input_shape[-1], self.num_nodes), initializer="zeros"
         )
@@ -102,10 +101,10 @@ class HierarchicalSoftmax(keras.layers.Layer):
         return ops.sum(ops.take(turns, self._turns, axis=-1), axis=-1)  # (batch, classes, turns)
 
     def compute_output_spec(self, vectors: Any) -> Any:
-        """Shape and dtype of `call`'s result."""
+        """Returns the shape and dtype of `call`'s result."""
         shape = (*vectors.shape[:-1], len(self.class_counts))
         return keras.KerasTensor(shape, dtype=self.compute_dtype)
 
     def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments."""
+        """Returns the constructor's arguments."""
         return super().get_config() | {"class_counts": self.class_counts}

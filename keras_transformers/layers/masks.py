@@ -9,8 +9,8 @@ from keras_transformers.layers.dense import PACKAGE
 
 __all__ = ["CharacterMask", "DocumentMask", "DocumentPositions", "PaddingMask"]
 
-# Replaces the score of what is masked. It is finite, so that a row in which everything is masked
-# still softmaxes to numbers and no gradient is NaN; exp(-1e9 - max) is exactly 0.
+# Replaces masked scores. exp(-1e9 - max) is exactly 0. The value is finite so that fully masked
+# rows give no NaN, neither in softmax nor in gradients.
 MASKED_SCORE = -1e9
 
 
@@ -19,7 +19,7 @@ class PaddingMask(keras.layers.Layer):
     """Turns token ids into a padding mask: True at real tokens.
 
     Args:
-        pad_token_id: the id that fills up rows.
+        pad_token_id: id of the padding token.
     """
 
     def __init__(self, pad_token_id: int = 0, **kwargs: Any) -> None:
@@ -31,11 +31,11 @@ class PaddingMask(keras.layers.Layer):
         return ops.not_equal(token_ids, self.pad_token_id)
 
     def compute_output_spec(self, token_ids: Any) -> Any:
-        """Shape and dtype of `call`'s result."""
+        """Returns the shape and dtype of `call`'s result."""
         return keras.KerasTensor(token_ids.shape, dtype="bool")
 
     def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments."""
+        """Returns the constructor's arguments."""
         return super().get_config() | {"pad_token_id": self.pad_token_id}
 
 
@@ -48,13 +48,13 @@ class CharacterMask(keras.layers.Layer):
         return ops.any(character_ids > 0, axis=-1)
 
     def compute_output_spec(self, character_ids: Any) -> Any:
-        """Shape and dtype of `call`'s result."""
+        """Returns the shape and dtype of `call`'s result."""
         return keras.KerasTensor(character_ids.shape[:-1], dtype="bool")
 
 
 @keras.saving.register_keras_serializable(PACKAGE)
 class DocumentMask(keras.layers.Layer):
-    """Keeps documents that are packed into one row from seeing each other.
+    """Keeps documents packed into one row from attending to each other.
 
     Example:
         >>> DocumentMask()(keras.ops.array([[0, 0, 1]])).numpy().astype(int)
@@ -68,7 +68,7 @@ class DocumentMask(keras.layers.Layer):
         return ops.equal(document_ids[:, :, None], document_ids[:, None, :])
 
     def compute_output_spec(self, document_ids: Any) -> Any:
-        """Shape and dtype of `call`'s result."""
+        """Returns the shape and dtype of `call`'s result."""
         batch, length = document_ids.shape
         return keras.KerasTensor((batch, length, length), dtype="bool")
 
@@ -89,12 +89,12 @@ class DocumentPositions(keras.layers.Layer):
         return ops.sum(ops.cast(before, "int32"), axis=-1)
 
     def compute_output_spec(self, document_mask: Any) -> Any:
-        """Shape and dtype of `call`'s result."""
+        """Returns the shape and dtype of `call`'s result."""
         return keras.KerasTensor(document_mask.shape[:2], dtype="int32")
 
 
 def causal_attention_mask(length: Any) -> Any:
-    """Lets position i attend to positions 0 to i: (1, length, length), True where it may."""
+    """Returns a mask (1, length, length) that lets position i attend to positions 0 to i."""
     positions = ops.arange(length)
     return (positions[None, :] <= positions[:, None])[None]
 

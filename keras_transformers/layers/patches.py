@@ -1,4 +1,4 @@
-"""Images as sequences of patches (ViT), and position embeddings for another resolution."""
+"""Images as sequences of patches (ViT), and position embeddings resized for other images."""
 
 from typing import Any, Literal
 
@@ -32,7 +32,7 @@ def patch_grid(image_size: int | tuple[int, int], patch_size: int) -> Grid:
     if patch_size < 1 or min(height, width) < patch_size:
         raise ValueError(
             f"image_size={image_size} has no whole patch of patch_size={patch_size}: "
-            "take smaller patches or larger images"
+            "use smaller patches or larger images"
         )
     return height // patch_size, width // patch_size
 
@@ -41,20 +41,21 @@ def patch_grid(image_size: int | tuple[int, int], patch_size: int) -> Grid:
 class PatchEmbedding(keras.layers.Layer):
     """Cuts images into square patches and maps each patch to a vector.
 
-    Dosovitskiy et al. 2020, section 3.1: a convolution whose stride is the size of its kernel,
-    computed here as one matrix product. Patches come row by row. As in the convolution, pixels to
-    the right of the last whole patch or below it are left out: with 384 / 14, 6 of them.
+    Dosovitskiy et al. 2020, section 3.1: a convolution whose stride equals its kernel size,
+    computed as one matrix product. Patches come row by row. As in the convolution, pixels to the
+    right of the last whole patch or below it are dropped: 6 of 384 with patches of 14.
 
     Args:
         patch_size: side of a patch in pixels, p.
         hidden_dim: width of a vector, H.
-        kernel_initializer: of the (p, p, channels, H) kernel.
+        kernel_initializer: initializer of the (p, p, channels, H) kernel.
 
     Attributes:
-        grid: rows and columns of patches; known once the layer is built.
+        grid: (rows, columns) of patches, set when the layer is built.
 
     Raises:
-        ValueError: when built, for images of unknown size or smaller than a patch.
+        ValueError: when the layer is built, if images have an unknown size or are smaller than a
+            patch.
 
     Example:
         >>> PatchEmbedding(4, 8)(keras.ops.ones((2, 12, 8, 3))).shape
@@ -75,15 +76,15 @@ class PatchEmbedding(keras.layers.Layer):
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
 
     def build(self, input_shape: Any) -> None:
-        """Makes the kernel and the bias for images (batch, height, width, channels)."""
+        """Creates the kernel and the bias for images (batch, height, width, channels)."""
         _, height, width, channels = input_shape
         if None in (height, width, channels):
             raise ValueError(
-                f"images of shape {tuple(input_shape)}: their height, width and channels must be "
+                f"images have shape {tuple(input_shape)}, but height, width and channels must be "
                 "known, because each position has its own embedding"
             )
         self.grid = patch_grid((height, width), self.patch_size)
-        # Without this, Keras models accept images with 1 channel in place of any other number.
+        # Without this, Keras accepts images with 1 channel where the model expects more.
         self.input_spec = keras.layers.InputSpec(shape=(None, height, width, channels))
         self.kernel = self.add_weight(
             name="kernel",
@@ -104,13 +105,13 @@ class PatchEmbedding(keras.layers.Layer):
         return ops.reshape(vectors, (-1, rows * columns, self.hidden_dim))
 
     def compute_output_spec(self, images: Any) -> Any:
-        """Shape and dtype of `call`'s result."""
+        """Returns the shape and dtype of `call`'s result."""
         rows, columns = patch_grid(tuple(images.shape[1:3]), self.patch_size)
         shape = (images.shape[0], rows * columns, self.hidden_dim)
         return keras.KerasTensor(shape, dtype=self.compute_dtype)
 
     def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments."""
+        """Returns the constructor's arguments."""
         return super().get_config() | {
             "patch_size": self.patch_size,
             "hidden_dim": self.hidden_dim,
@@ -120,10 +121,10 @@ class PatchEmbedding(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(PACKAGE)
 class ClassToken(keras.layers.Layer):
-    """Puts one learned vector, [class], in front of every sequence to gather its meaning."""
+    """Prepends a learned vector, the class token, to every sequence."""
 
     def build(self, input_shape: Any) -> None:
-        """Makes the vector, all zeros."""
+        """Creates the vector, initially zero."""
         self.class_token = self.add_weight(
             name="class_token", shape=(input_shape[-1],), initializer="zeros"
         )
@@ -134,7 +135,7 @@ class ClassToken(keras.layers.Layer):
         return ops.concatenate([ops.broadcast_to(self.class_token, shape), inputs], axis=1)
 
     def compute_output_shape(self, input_shape: Any) -> Any:
-        """(batch, 1 + length, hidden)."""
+        """Returns (batch, 1 + length, hidden)."""
         batch, length, hidden = input_shape
         return (batch, None if length is None else 1 + length, hidden)
 
@@ -144,14 +145,14 @@ def resize_positions(
 ) -> np.ndarray:
     """Interpolates position embeddings in two dimensions, for images of another resolution.
 
-    Dosovitskiy et al. 2020, section 3.2. The class token's embedding stays as it is.
+    Dosovitskiy et al. 2020, section 3.2. The class token's embedding does not change.
 
     Args:
-        embeddings: (1 + rows * columns, hidden): the class token's, then the patches' row by row.
-        grid: rows and columns of patches now.
-        new_grid: rows and columns of patches wanted.
-        interpolation: "bilinear" as in the paper's code (`scipy.ndimage.zoom`, order 1: corners
-            stay corners), or "bicubic" as in Hugging Face's `interpolate_pos_encoding` (PyTorch,
+        embeddings: (1 + rows * columns, hidden), the class token, then the patches row by row.
+        grid: current (rows, columns) of patches.
+        new_grid: new (rows, columns) of patches.
+        interpolation: "bilinear" as in the paper's code (`scipy.ndimage.zoom` of order 1, corners
+            aligned), or "bicubic" as in Hugging Face's `interpolate_pos_encoding` (PyTorch,
             a = -0.75, corners not aligned).
 
     Returns:
@@ -167,13 +168,11 @@ def resize_positions(
         array([9., 0., 1., 2.])
     """
     if interpolation not in ("bilinear", "bicubic"):
-        raise ValueError(
-            f"interpolation={interpolation!r} is unknown: take 'bilinear' or 'bicubic'"
-        )
+        raise ValueError(f"interpolation={interpolation!r} is unknown: use 'bilinear' or 'bicubic'")
     if len(embeddings) != 1 + grid[0] * grid[1]:
         raise ValueError(
-            f"{len(embeddings)} position embeddings are not those of {grid[0]} x {grid[1]} patches "
-            "and a class token"
+            f"{len(embeddings)} position embeddings do not match a class token and "
+            f"{grid[0]} x {grid[1]} patches"
         )
     weights = _bilinear if interpolation == "bilinear" else _bicubic
     by_row, by_column = (weights(*sizes) for sizes in zip(grid, new_grid, strict=True))
@@ -184,13 +183,13 @@ def resize_positions(
 
 
 def _bilinear(size: int, new_size: int) -> np.ndarray:
-    """The weight of each old point in each new one, with ends aligned: (new_size, size)."""
+    """Returns the weight of each old point in each new one, with ends aligned: (new_size, size)."""
     points = np.linspace(0, size - 1, new_size)
     return np.maximum(0.0, 1.0 - np.abs(points[:, None] - np.arange(size)))
 
 
 def _bicubic(size: int, new_size: int) -> np.ndarray:
-    """As `_bilinear`, from the four nearest points, with pixel edges aligned and ends repeated."""
+    """Like `_bilinear`, but uses the four nearest points, aligns pixel edges and repeats ends."""
     points = (np.arange(new_size) + 0.5) * size / new_size - 0.5
     matrix = np.zeros((new_size, size))
     for offset in (-1, 0, 1, 2):
@@ -201,7 +200,7 @@ def _bicubic(size: int, new_size: int) -> np.ndarray:
 
 
 def _cubic(distance: np.ndarray) -> np.ndarray:
-    """Keys' cubic convolution kernel with PyTorch's a = -0.75."""
+    """Computes Keys' cubic convolution kernel with PyTorch's a = -0.75."""
     a, t = -0.75, distance
     near = (a + 2) * t**3 - (a + 3) * t**2 + 1
     far = a * t**3 - 5 * a * t**2 + 8 * a * t - 4 * a

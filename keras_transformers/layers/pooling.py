@@ -1,4 +1,4 @@
-"""From many vectors to fewer: one per sequence, those at given positions, a mix of layers."""
+"""Layers that turn many vectors into fewer: pooling, gathering positions and mixing layers."""
 
 from typing import Any
 
@@ -20,23 +20,20 @@ __all__ = [
 
 @keras.saving.register_keras_serializable(PACKAGE)
 class FirstTokenPooler(keras.layers.Dense):
-    """BERT's pooler: a dense layer on the first position, [CLS].
-
-    The arguments are those of `keras.layers.Dense`.
-    """
+    """BERT's pooler: a `keras.layers.Dense` on the first position, [CLS]."""
 
     def call(self, inputs: Any, training: bool | None = None) -> Any:
         """Maps (batch, length, features) to (batch, units)."""
         return super().call(inputs[:, 0], training=training)
 
     def compute_output_shape(self, input_shape: Any) -> Any:
-        """(batch, units)."""
+        """Returns (batch, units)."""
         return (input_shape[0], self.units)
 
 
 @keras.saving.register_keras_serializable(PACKAGE)
 class LastToken(keras.layers.Layer):
-    """Takes the vector of each row's last real token, the one that has read all the others."""
+    """Takes the vector of each row's last real token, which has seen all the others."""
 
     def call(self, inputs: Any, padding_mask: Any) -> Any:
         """Maps vectors (batch, length, hidden) and a mask (batch, length) to (batch, hidden).
@@ -49,7 +46,7 @@ class LastToken(keras.layers.Layer):
         return ops.squeeze(ops.take_along_axis(inputs, last[:, None, None], axis=1), axis=1)
 
     def compute_output_spec(self, inputs: Any, padding_mask: Any) -> Any:
-        """Shape and dtype of `call`'s result."""
+        """Returns the shape and dtype of `call`'s result."""
         return keras.KerasTensor((inputs.shape[0], inputs.shape[2]), dtype=inputs.dtype)
 
 
@@ -65,13 +62,13 @@ class GatherPositions(keras.layers.Layer):
         return ops.take(rows, positions + starts[:, None], axis=0)
 
     def compute_output_shape(self, inputs_shape: Any, positions_shape: Any) -> Any:
-        """(batch, n, hidden)."""
+        """Returns (batch, n, hidden)."""
         return (*positions_shape, inputs_shape[-1])
 
 
 @keras.saving.register_keras_serializable(PACKAGE)
 class MeanOfTokens(keras.layers.Layer):
-    """Averages the vectors of the real tokens; zeros where there are none."""
+    """Averages the vectors of the real tokens; returns zeros if there are none."""
 
     def call(self, vectors: Any, padding_mask: Any) -> Any:
         """Maps (batch, length, width) and a mask (batch, length) to (batch, width)."""
@@ -83,10 +80,10 @@ class MeanOfTokens(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(PACKAGE)
 class ScalarMix(keras.layers.Layer):
-    """ELMo's weighted sum of layers: `gamma * sum of softmax(w)_j * layer_j`.
+    """Computes ELMo's weighted sum of layers: `gamma * sum_j softmax(w)_j * layer_j`.
 
-    The task trains w and gamma. At the start all layers weigh the same and gamma is 1. Peters et
-    al. 2018, equation 1.
+    w and gamma are trained with the task. At first all layers have the same weight and gamma is 1.
+    Peters et al. 2018, equation 1.
 
     Example:
         >>> ScalarMix()(keras.ops.ones((2, 5, 3, 8))).shape
@@ -94,7 +91,7 @@ class ScalarMix(keras.layers.Layer):
     """
 
     def build(self, input_shape: Any) -> None:
-        """Makes one weight per layer, and gamma; mixed precision does not round them."""
+        """Creates one weight per layer, and gamma; mixed precision does not round them."""
         self.weights_before_softmax = self.add_weight(
             name="weights_before_softmax",
             shape=(input_shape[-2],),
@@ -116,13 +113,13 @@ class WithoutMarkers(keras.layers.Layer):
 
     def call(self, hidden: Any, padding_mask: Any) -> Any:
         """Maps (batch, words + 2, width) and its mask to (batch, words, width)."""
-        # Word i is at place i + 1; it is no end marker if place i + 2 is real too.
+        # Word i is at position i + 1. It is not the end marker if position i + 2 is real too.
         return ops.where(padding_mask[:, 2:, None], hidden[:, 1:-1], ops.zeros((), hidden.dtype))
 
 
 @keras.saving.register_keras_serializable(PACKAGE)
 class MeanOfWords(keras.layers.Layer):
-    """Averages the vectors that `WithoutMarkers` gives; zeros for a text without words."""
+    """Averages the output of `WithoutMarkers`; returns zeros for a text without words."""
 
     def call(self, words: Any, padding_mask: Any) -> Any:
         """Maps (batch, words, width) and the mask (batch, words + 2) to (batch, width)."""

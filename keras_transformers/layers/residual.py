@@ -10,7 +10,7 @@ def check_norm_position(norm_position: str) -> None:
     """Raises ValueError unless `norm_position` is "pre" or "post"."""
     if norm_position not in ("pre", "post"):
         raise ValueError(
-            f"norm_position={norm_position!r} is unknown: take 'post' (the paper, BERT) or 'pre' "
+            f"norm_position={norm_position!r} is unknown: use 'post' (the paper, BERT) or 'pre' "
             "(GPT-2, ViT)"
         )
 
@@ -28,15 +28,15 @@ def residual(
 
     Args:
         inputs: (batch, length, hidden).
-        sublayer: maps (batch, length, hidden) to the same shape and something extra, such as
+        sublayer: maps (batch, length, hidden) to the same shape and an extra result, such as
             attention scores.
-        norm: the layer's norm.
+        norm: the norm.
         dropout: the dropout on the sub-layer's output.
         norm_position: "post" for the first form (the paper), "pre" for the second.
-        training: whether dropout acts.
+        training: whether to apply dropout.
 
     Returns:
-        (batch, length, hidden), and the sub-layer's extra.
+        (batch, length, hidden), and the sub-layer's extra result.
     """
     if norm_position == "pre":
         outputs, extra = sublayer(norm(inputs))

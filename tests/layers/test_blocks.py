@@ -53,7 +53,7 @@ def test_feed_forward_equals_the_formula(activation):
 
 
 def test_an_unknown_activation_is_refused():
-    with pytest.raises(ValueError, match="activation='gelu_new' is unknown; take one of gelu"):
+    with pytest.raises(ValueError, match="activation='gelu_new' is unknown: use one of gelu"):
         layers.FeedForward(16, 8, activation="gelu_new")
 
 

@@ -74,5 +74,5 @@ def test_far_from_zero_nothing_overflows():
 
 @pytest.mark.parametrize("counts", [[], [4], [3, -1]])
 def test_counts_that_make_no_tree(counts):
-    with pytest.raises(ValueError, match="class counts .*: give at least 2, none of them negative"):
+    with pytest.raises(ValueError, match="class counts .*: expected at least 2, none negative"):
         HierarchicalSoftmax(counts)

@@ -144,7 +144,7 @@ def test_a_stopped_run_goes_on(dictionary, tmp_path, monkeypatch):
         ({"dictionary": Path("nowhere.dict")}, "nowhere.dict: no such file"),
         ({"val_fraction": 0.0}, "val_fraction=0.0 and test_fraction=0.1: both must be above 0"),
         ({"model": "bert_tiny"}, "model 'bert_tiny' is no encoder-decoder"),
-        ({"teacher_forcing": 2.0, "model": "seq2seq_multi30k"}, "teacher_forcing=2.0 is no ratio"),
+        ({"teacher_forcing": 2.0, "model": "seq2seq_multi30k"}, "teacher_forcing=2.0 is not"),
         ({"max_sequence_length": 2}, "no pairs to make batches of: 0 of"),
     ],
 )

@@ -213,10 +213,10 @@ def refused(capsys, *arguments, **changes):
             "--model-options dropout: the recipe sets this itself",
         ),
         ({"teacher_forcing": 0.5}, "transformer_tiny takes no argument 'teacher_forcing'"),
-        ({"model": "seq2seq_multi30k", "teacher_forcing": 1.5}, "teacher_forcing=1.5 is no ratio"),
+        ({"model": "seq2seq_multi30k", "teacher_forcing": 1.5}, "teacher_forcing=1.5 is not"),
         (
             {"model": "seq2seq_multi30k", "model_options": {"attention": "sideways"}},
-            "attention='sideways' is unknown: take dot, general, additive, location or None",
+            "attention='sideways' is unknown: use dot, general, additive, location or None",
         ),
         ({"vocabulary_size": 20}, "vocabulary_size"),
         ({"model": "transformer_gigantic"}, "transformer_gigantic"),

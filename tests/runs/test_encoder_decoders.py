@@ -55,11 +55,11 @@ def test_the_ratio_of_teacher_forcing_reaches_model_and_schedule():
         ({"teacher_forcing": 0.5}, "transformer_tiny takes no argument 'teacher_forcing'"),
         (
             {"model": "seq2seq_multi30k", "teacher_forcing": 1.5},
-            "teacher_forcing=1.5 is no ratio",
+            "teacher_forcing=1.5 is not between 0 and 1",
         ),
         (
             {"model": "seq2seq_multi30k", "teacher_forcing": -0.5},
-            "teacher_forcing=-0.5 is no ratio",
+            "teacher_forcing=-0.5 is not between 0 and 1",
         ),
         ({"teacher_forcing_decay": "linear"}, "--teacher-forcing, which is 1: give a lower one"),
         (

@@ -1,4 +1,4 @@
-"""Attention of a recurrent decoder to the encoder's outputs (Bahdanau 2014, Luong 2015)."""
+"""Attention from a recurrent decoder to the encoder's outputs (Bahdanau 2014, Luong 2015)."""
 
 from typing import Any, Literal
 
@@ -16,22 +16,23 @@ _KINDS = ("dot", "general", "additive", "location")
 
 @keras.saving.register_keras_serializable(PACKAGE)
 class RnnAttention(keras.layers.Layer):
-    """One-head attention whose query is the state of a recurrent network.
+    """Single-head attention whose query is the state of a recurrent network.
 
     For a state s and a source vector h, the score is
 
     - "dot": `s . h`;
     - "general": `s . W h` (Luong et al. 2015, section 3.1);
     - "additive": `v . tanh(W s + U h)` (Bahdanau et al. 2014, appendix A.1.2; Luong's "concat");
-    - "location": the row of `W s` for h's position, whatever h is (Luong et al. 2015, equation 9).
+    - "location": the element of `W s` at h's position; h itself plays no part (Luong et al. 2015,
+      equation 9).
 
-    As in the papers, no matrix has a bias. What depends only on the source is computed once, by
-    `keys`, for all steps.
+    As in the papers, no matrix has a bias. `keys` computes what depends only on the source, once
+    for all steps.
 
     Args:
         kind: "dot", "general", "additive" or "location".
         attention_dim: inner width of "additive"; by default the query's width.
-        max_sequence_length: number of source positions that "location" knows.
+        max_sequence_length: number of source positions for "location".
 
     Raises:
         ValueError: the kind is unknown.
@@ -47,22 +48,22 @@ class RnnAttention(keras.layers.Layer):
     ) -> None:
         super().__init__(**kwargs)
         if kind not in _KINDS:
-            raise ValueError(f"attention={kind!r} is unknown: take {', '.join(_KINDS)} or None")
+            raise ValueError(f"attention={kind!r} is unknown: use {', '.join(_KINDS)} or None")
         self.kind = kind
         self.attention_dim = attention_dim
         self.max_sequence_length = max_sequence_length
 
     def build(self, query_shape: Any, memory_shape: Any) -> None:
-        """Makes the weights.
+        """Creates the weights.
 
         Raises:
-            ValueError: "dot" with a decoder and an encoder of different widths.
+            ValueError: "dot" attention with a decoder and an encoder of different widths.
         """
         query_dim, memory_dim = query_shape[-1], memory_shape[-1]
         if self.kind == "dot" and query_dim != memory_dim:
             raise ValueError(
                 f"attention='dot' needs equal widths, but the decoder has {query_dim} and the "
-                f"encoder {memory_dim}: take 'general', which maps one to the other"
+                f"encoder {memory_dim}: use 'general', which maps one to the other"
             )
         width = self.attention_dim or query_dim
         if self.kind == "general":
@@ -80,7 +81,7 @@ class RnnAttention(keras.layers.Layer):
         return layer
 
     def keys(self, memory: Any) -> Any:
-        """Maps the source (batch, source, features) to (batch, source, width), for the scores."""
+        """Maps the source (batch, source, features) to keys (batch, source, width)."""
         return self.key(memory) if self.kind in ("general", "additive") else memory
 
     def call(
@@ -114,7 +115,7 @@ class RnnAttention(keras.layers.Layer):
         return "float32" if self.compute_dtype in ("float16", "bfloat16") else self.compute_dtype
 
     def _scores(self, query: Any, keys: Any) -> Any:
-        """(batch, queries, source)."""
+        """Returns scores (batch, queries, source)."""
         if self.kind in ("dot", "general"):
             return ops.matmul(query, ops.transpose(keys, (0, 2, 1)))
         if self.kind == "additive":
@@ -123,13 +124,13 @@ class RnnAttention(keras.layers.Layer):
         length = keys.shape[1]
         if isinstance(length, int) and length > self.max_sequence_length:
             raise ValueError(
-                f"source length {length} is beyond the {self.max_sequence_length} positions that "
-                "attention='location' knows: give the model more (max_sequence_length)"
+                f"source length {length} is beyond the {self.max_sequence_length} positions of "
+                "attention='location': build the model with a larger max_sequence_length"
             )
         return self.score(query)[:, :, : ops.shape(keys)[1]]
 
     def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments."""
+        """Returns the constructor's arguments."""
         return super().get_config() | {
             "kind": self.kind,
             "attention_dim": self.attention_dim,

@@ -1,9 +1,9 @@
 """LSTM and GRU, one step at a time or over whole sequences.
 
-A cell has two parts: what the inputs add to its gates, one matrix product for all steps at once,
-and the step itself, which needs the previous state. Only the step runs in a loop. On a CPU that is
-faster than `keras.layers.GRU` and `LSTM`. The LSTM also has what ELMo needs and Keras lacks: a
-projection, clipping and TensorFlow 1's order of gates.
+A cell has two parts: the projection of its inputs, one matrix product for all steps, and the step
+itself, which needs the previous state. Only the step runs in a loop. On a CPU this is faster than
+`keras.layers.GRU` and `LSTM`. The LSTM also has what ELMo needs and Keras lacks: a projection,
+clipping and TensorFlow 1's order of gates.
 """
 
 import functools
@@ -18,17 +18,17 @@ from keras_transformers.layers.dense import PACKAGE, RowDense
 __all__ = ["GRUCell", "LSTMCell", "Recurrent"]
 
 CellKind = Literal["lstm", "gru"]
-# What a cell remembers, each tensor (rows, dim); the first is its output.
+# A cell's states, each (rows, dim); the first is its output.
 States = tuple[Any, ...]
 
 
 class _Cell(keras.layers.Layer):
-    """What LSTM and GRU share: the inputs' part of the gates, and the initial states.
+    """Base of LSTM and GRU: the input projection and the initial states.
 
     Attributes:
         output_dim: width of the output, which is the first state.
         state_dims: width of each state.
-        input_projection: (..., features) to (..., gates), bias included.
+        input_projection: maps (..., features) to (..., gates), bias included.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class _Cell(keras.layers.Layer):
         )
 
     def zero_states(self, rows: Any) -> States:
-        """The states before the first step, all zeros."""
+        """Returns the states before the first step, all zeros."""
         return tuple(ops.zeros((rows, dim), dtype=self.compute_dtype) for dim in self.state_dims)
 
 
@@ -66,8 +66,8 @@ class GRUCell(_Cell):
 
     Args:
         units: width of the state.
-        kernel_initializer: of the matrix for the inputs.
-        recurrent_initializer: of the matrices for the state.
+        kernel_initializer: initializer of the input matrix.
+        recurrent_initializer: initializer of the state matrices.
     """
 
     def __init__(
@@ -81,13 +81,13 @@ class GRUCell(_Cell):
         super().__init__(units, 3, kernel_initializer, recurrent_initializer, **kwargs)
 
     def build(self, input_shape: Any) -> None:
-        """Makes the weights for inputs (..., features)."""
+        """Creates the weights for inputs (..., features)."""
         self.input_projection.build(input_shape)
         self.gates_kernel = self._recurrent_weight("gates_kernel", (self.units, 2 * self.units))
         self.candidate_kernel = self._recurrent_weight("candidate_kernel", (self.units, self.units))
 
     def call(self, gates: Any, states: States) -> States:
-        """Takes one step; `gates` (rows, 3 units) of `input_projection` are in order z, r, n."""
+        """Takes one step; `gates` (rows, 3 units), from `input_projection`, are z, r and n."""
         (hidden,) = states
         gates, candidate = ops.split(gates, [2 * self.units], axis=-1)
         gates = ops.sigmoid(gates + ops.matmul(hidden, self.gates_kernel))
@@ -98,18 +98,18 @@ class GRUCell(_Cell):
 
 @keras.saving.register_keras_serializable(PACKAGE)
 class LSTMCell(_Cell):
-    """TensorFlow 1's `LSTMCell` without peepholes; the projection is that of Sak et al. 2014.
+    """TensorFlow 1's `LSTMCell` without peepholes, with the projection of Sak et al. 2014.
 
     `c = sigmoid(f + 1) * c + sigmoid(i) * tanh(j)`, then `h = sigmoid(o) * tanh(c)`, projected.
 
     Args:
         units: width of the memory c.
-        projection_dim: width of the output; by default there is no projection and it is `units`.
+        projection_dim: width of the projected output; by default there is no projection.
         cell_clip: bound on the memory's absolute values; none by default.
         projection_clip: bound on the projected output's absolute values; none by default.
-        forget_bias: added to the forget gate, on top of the trained bias, which starts at 0.
-        kernel_initializer: of the matrix for the inputs.
-        recurrent_initializer: of the matrix for the previous output, and of the projection.
+        forget_bias: added to the forget gate on top of the trained bias, which starts at 0.
+        kernel_initializer: initializer of the input matrix.
+        recurrent_initializer: initializer of the recurrent matrix and the projection.
     """
 
     def __init__(
@@ -133,7 +133,7 @@ class LSTMCell(_Cell):
         self.state_dims = (self.output_dim, units)
 
     def build(self, input_shape: Any) -> None:
-        """Makes the weights for inputs (..., features)."""
+        """Creates the weights for inputs (..., features)."""
         self.input_projection.build(input_shape)
         self.recurrent_kernel = self._recurrent_weight(
             "recurrent_kernel", (self.output_dim, 4 * self.units)
@@ -144,7 +144,7 @@ class LSTMCell(_Cell):
             )
 
     def call(self, gates: Any, states: States) -> States:
-        """Takes one step; `gates` (rows, 4 units) of `input_projection` are in order i, j, f, o."""
+        """Takes one step; `gates` (rows, 4 units), from `input_projection`, are i, j, f and o."""
         hidden, memory = states
         gates = gates + ops.matmul(hidden, self.recurrent_kernel)
         enter, candidate, forget, leave = ops.split(gates, 4, axis=-1)
@@ -161,18 +161,18 @@ def _clip(values: Any, bound: float | None) -> Any:
 
 
 def make_cell(kind: CellKind, units: int, **kwargs: Any) -> Any:
-    """Makes an `LSTMCell` or a `GRUCell`; the keyword arguments are theirs.
+    """Makes an `LSTMCell` or a `GRUCell` with these keyword arguments.
 
     Raises:
         ValueError: the kind is unknown.
     """
     if kind not in ("lstm", "gru"):
-        raise ValueError(f"cell={kind!r} is unknown: take 'lstm' or 'gru'")
+        raise ValueError(f"cell={kind!r} is unknown: use 'lstm' or 'gru'")
     return (LSTMCell if kind == "lstm" else GRUCell)(units, **kwargs)
 
 
 def time_major(sequence: Any) -> Any:
-    """(batch, time, ...) to (time, batch, ...), and back."""
+    """Transposes (batch, time, ...) to (time, batch, ...), and back."""
     rank = len(sequence.shape)
     return ops.transpose(sequence, (1, 0, *range(2, rank)))
 
@@ -182,8 +182,7 @@ def scan_steps(
 ) -> tuple[Any, Any]:
     """Loops over time and keeps the state of every step: `ops.scan` in a form TensorFlow can run.
 
-    A sequence that needs no gradient, such as a mask, is not passed here: the step takes its slice
-    by the index.
+    Do not pass a sequence that needs no gradient, such as a mask; let the step index into it.
 
     Args:
         step: called with the state, the index (an int32 scalar) and a slice of each sequence;
@@ -193,7 +192,7 @@ def scan_steps(
         reverse: go from the last step to the first.
 
     Returns:
-        The states after each step, (time, ...), at that step's place; and the state after the last.
+        The states after each step (time, ...), at that step's index, and the final state.
     """
     length = ops.shape(sequences[0])[0]
     stepped = [at_least_one(sequence) for sequence in sequences]
@@ -208,7 +207,7 @@ def scan_steps(
 
 
 def _scan(step: Callable[..., Any], state: Any, inputs: Any, reverse: bool) -> Any:
-    """The states after each step."""
+    """Returns the states after each step."""
     if keras.backend.backend() == "tensorflow":
         # Keras 3.15's scan fails here on several inputs of unknown length. It also sets no maximum
         # number of iterations, and without one XLA cannot differentiate the loop.
@@ -228,10 +227,10 @@ def _scan(step: Callable[..., Any], state: Any, inputs: Any, reverse: bool) -> A
 
 
 def at_least_one(sequence: Any) -> Any:
-    """Adds a blank element to a sequence whose first axis is empty; returns others unchanged.
+    """Adds an element of zeros to a sequence whose first axis is empty; returns others unchanged.
 
-    A batch without texts has no steps, and TensorFlow cannot stack zero steps of unknown shape.
-    With JAX, a length that is not yet a number belongs to a symbolic call, which runs no data.
+    An empty batch has no steps, and TensorFlow cannot stack zero steps of unknown shape. On JAX, an
+    unknown length means a symbolic call, which runs no data.
     """
     length, *shape = ops.shape(sequence)
     is_known = isinstance(length, int)
@@ -244,18 +243,18 @@ def at_least_one(sequence: Any) -> Any:
 def run_cell(
     cell: Any, gates: Any, states: States, padding_mask: Any = None, *, reverse: bool = False
 ) -> tuple[Any, States]:
-    """Steps through a whole sequence.
+    """Runs a cell over whole sequences.
 
     Args:
         cell: an `LSTMCell` or `GRUCell`.
-        gates: (time, batch, gates), from its `input_projection`.
-        states: before the first step, each (batch, dim).
-        padding_mask: bool (time, batch), True at real tokens, all of them by default. Padding
-            leaves the states unchanged.
+        gates: (time, batch, gates), from the cell's `input_projection`.
+        states: states before the first step, each (batch, dim).
+        padding_mask: bool (time, batch), True at real tokens; by default all tokens are real.
+            Padding leaves the states unchanged.
         reverse: go from the last step to the first.
 
     Returns:
-        The outputs of the steps (time, batch, output_dim), and the states after the last one.
+        The outputs (time, batch, output_dim), and the states after the last step.
     """
     if padding_mask is not None:
         padding_mask = at_least_one(padding_mask)
@@ -283,13 +282,13 @@ class Recurrent(keras.layers.Layer):
         cell: "lstm" or "gru".
         units: width of the state.
         reverse: read from the last token to the first.
-        projection_dim: see `LSTMCell`; only an LSTM has this and the two clips.
-        cell_clip: see `LSTMCell`.
-        projection_clip: see `LSTMCell`.
-        recurrent_initializer: see the cells.
+        projection_dim: See `LSTMCell`. A GRU accepts neither this nor the clips.
+        cell_clip: See `LSTMCell`.
+        projection_clip: See `LSTMCell`.
+        recurrent_initializer: See `LSTMCell` and `GRUCell`.
 
     Raises:
-        ValueError: an unknown cell, or a GRU with options of an LSTM.
+        ValueError: an unknown cell, or LSTM options for a GRU.
 
     Example:
         >>> outputs, states = Recurrent("lstm", 4)(keras.ops.ones((2, 3, 8)))
@@ -320,7 +319,7 @@ class Recurrent(keras.layers.Layer):
         self.recurrent_initializer = keras.initializers.get(recurrent_initializer)
         given = {name: value for name, value in options.items() if value is not None}
         if cell == "gru" and given:
-            raise ValueError(f"a GRU has no {', '.join(given)}: take cell='lstm'")
+            raise ValueError(f"a GRU has no {', '.join(given)}: use cell='lstm'")
         self.cell = make_cell(
             cell,
             units,
@@ -331,11 +330,11 @@ class Recurrent(keras.layers.Layer):
         )
 
     def build(self, inputs_shape: Any) -> None:
-        """Makes the cell's weights."""
+        """Builds the cell."""
         self.cell.build(inputs_shape)
 
     def call(self, inputs: Any, padding_mask: Any = None) -> tuple[Any, States]:
-        """Reads sequences.
+        """Reads the sequences.
 
         Args:
             inputs: (batch, time, features).
@@ -359,13 +358,13 @@ class Recurrent(keras.layers.Layer):
         return outputs, states
 
     def compute_output_spec(self, inputs: Any, padding_mask: Any = None) -> Any:
-        """Shapes and dtypes of `call`'s results; tracing `call` to find them takes long."""
+        """Returns the shapes and dtypes of `call`'s results; tracing `call` for them is slow."""
         batch, time = inputs.shape[:2]
         shapes = [(batch, time, self.cell.output_dim), *((batch, n) for n in self.cell.state_dims)]
         outputs, *states = (keras.KerasTensor(shape, self.compute_dtype) for shape in shapes)
         return outputs, tuple(states)
 
     def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments."""
+        """Returns the constructor's arguments."""
         initializer = keras.initializers.serialize(self.recurrent_initializer)
         return super().get_config() | self._arguments | {"recurrent_initializer": initializer}

@@ -15,18 +15,18 @@ __all__ = ["RecurrentDecoder"]
 Context = Literal["initial_state", "input", "input_and_output"]
 ReadoutActivation = Literal["tanh", "maxout"]
 Bridge = Literal["copy", "dense"]
-# What is computed once per source, and what goes from step to step: tensors by name.
+# Tensors by name: those computed once per source, and those passed from step to step.
 Source = dict[str, Any]
 State = dict[str, Any]
 
 
 @keras.saving.register_keras_serializable(PACKAGE)
 class RecurrentDecoder(keras.layers.Layer):
-    """Maps each step's previous token, embedded, to a readout vector, with LSTMs or GRUs.
+    """Maps each step's embedded previous token to a readout vector, with LSTMs or GRUs.
 
     The network sees the source as a context vector. Without attention this is the encoder's
     summary, the same at every step; with attention it is a weighted mean of the encoder's outputs,
-    different at each step. The encoder's last states always start the decoder. `context` says
+    different at each step. The decoder always starts from the encoder's last states. `context` says
     where else the context goes:
 
     - "initial_state": nowhere else in the recurrence (Sutskever et al. 2014). With attention, the
@@ -35,28 +35,28 @@ class RecurrentDecoder(keras.layers.Layer):
       gives each step the previous readout.
     - "input": into the network at every step, with the previous token. With attention, the query
       is the state before the step.
-    - "input_and_output": as "input", and the readout joins the state, the context and the previous
-      token (Cho et al. 2014 without attention, Bahdanau et al. 2014 with "additive").
+    - "input_and_output": like "input", and the readout joins the state, the context and the
+      previous token (Cho et al. 2014 without attention, Bahdanau et al. 2014 with "additive").
 
     Args:
         cell: "lstm" or "gru".
         units: width of each layer.
-        num_layers: number of layers; the last one's state is the query and goes to the readout.
-        context: see above.
+        num_layers: number of layers; the last layer's state is the query and goes to the readout.
+        context: See above.
         attention: "dot", "general", "additive", "location" (see `RnnAttention`) or None.
         attention_dim: inner width of "additive" attention; `units` by default.
         input_feeding: whether each step gets the previous readout (Luong et al. 2015, section 3.3).
         readout_dim: width of the readout, a dense layer without a bias; by default its parts are
             only concatenated.
-        readout_activation: "tanh" (Luong), or "maxout" (Bahdanau), the larger of two.
-        bridge: "copy" starts each layer with the states of the encoder layer beside it; "dense"
-            applies `tanh(W state + b)` to them first (Bahdanau et al. 2014, appendix A.2.2) and
-            uses the encoder's last layer where the encoder has fewer.
+        readout_activation: "tanh" (Luong), or "maxout" (Bahdanau), the larger of two values.
+        bridge: "copy" starts each layer with the states of the same encoder layer; "dense" first
+            applies `tanh(W state + b)` to them (Bahdanau et al. 2014, appendix A.2.2) and uses the
+            encoder's last layer if the encoder has fewer.
         dropout: rate on the inputs of every layer but the first.
-        max_sequence_length: the longest source that attention="location" knows.
+        max_sequence_length: the longest source for attention="location".
 
     Raises:
-        ValueError: an unknown choice, or choices that exclude each other.
+        ValueError: an unknown choice, or choices that cannot be combined.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class RecurrentDecoder(keras.layers.Layer):
                 dtype=self.dtype_policy,
                 name="attention",
             )
-        # What the context or the previous readout adds to the first cell's gates.
+        # Projects the context or the previous readout to the first cell's gates.
         self.context_projection: Any = None
         if self.feeds_context or input_feeding:
             gates = self.cells[0].num_gates * units
@@ -138,10 +138,11 @@ class RecurrentDecoder(keras.layers.Layer):
         return RowDense(self.units, activation="tanh", dtype=self.dtype_policy, name=name)
 
     def build(self, inputs_shape: Any, encoded_shape: Any) -> None:
-        """Makes the sub-layers.
+        """Builds the sub-layers.
 
         Raises:
-            ValueError: the encoder's states cannot be copied, or do not fit the attention.
+            ValueError: the encoder's states cannot be copied, or its outputs do not fit the
+                attention.
         """
         token_dim, memory_dim = inputs_shape[-1], encoded_shape["memory"][-1]
         for index, cell in enumerate(self.cells):
@@ -164,19 +165,19 @@ class RecurrentDecoder(keras.layers.Layer):
             decoder = [list(cell.state_dims) for cell in self.cells]
             if encoder != decoder:
                 raise ValueError(
-                    f"bridge='copy' needs the decoder's layers, of widths {decoder}, to be like "
-                    f"the encoder's, {encoder}: take bridge='dense'"
+                    f"bridge='copy' needs the decoder's layers, of widths {decoder}, to match "
+                    f"the encoder's, {encoder}: use bridge='dense'"
                 )
 
     def start(self, encoded: dict[str, Any], padding_mask: Any = None) -> tuple[Source, State]:
         """Prepares the source for all steps, and the state before the first one.
 
         Args:
-            encoded: from `RecurrentEncoder`.
+            encoded: output of `RecurrentEncoder`.
             padding_mask: bool (batch, source), True at real tokens.
 
         Returns:
-            The source, tensors whose first axis is batch, and the state, tensors (batch, dim).
+            The source, as tensors whose first axis is batch, and the state, as (batch, dim).
         """
         source: Source = {"memory": encoded["memory"], "summary": encoded["summary"]}
         source["padding_mask"] = padding_mask
@@ -213,14 +214,14 @@ class RecurrentDecoder(keras.layers.Layer):
         """Takes one step.
 
         Args:
-            inputs: (rows, features), the previous token, embedded.
+            inputs: (rows, features), the embedded previous tokens.
             state: tensors (rows, dim), from `start` or the previous step.
-            source: from `start`, for the batch's sentences.
+            source: from `start`.
             noise: this step's slices of `dropout_noise`.
-            num_queries: rows per sentence: its beams, side by side.
+            num_queries: rows per sentence, its beams, which are adjacent.
 
         Returns:
-            The readout (rows, output_dim), and the state.
+            The readout (rows, output_dim), and the new state.
         """
         gates = self.cells[0].input_projection(inputs)
         state, context, _ = self._advance(gates, state, source, noise, num_queries)
@@ -233,7 +234,7 @@ class RecurrentDecoder(keras.layers.Layer):
     def dropout_noise(self, length: Any, batch: Any, training: bool | None) -> tuple[Any, ...]:
         """Draws dropout factors (length, batch, units) for every layer but the first.
 
-        They are drawn before the loop because JAX wants loops to be pure. Without dropout, ().
+        They are drawn before the loop, because loops must be pure on JAX. Without dropout, ().
         """
         if not training or not self.dropout.rate:
             return ()
@@ -252,15 +253,15 @@ class RecurrentDecoder(keras.layers.Layer):
         """Takes all steps (teacher forcing).
 
         Args:
-            inputs: (batch, target, features), the embedded tokens, shifted right.
-            encoded: from `RecurrentEncoder`.
+            inputs: (batch, target, features), the embedded targets, shifted right.
+            encoded: output of `RecurrentEncoder`.
             padding_mask: bool (batch, source), True at real tokens.
             return_attention_scores: also return the attention probabilities.
-            training: whether dropout acts.
+            training: whether to apply dropout.
 
         Returns:
-            Readouts (batch, target, output_dim), and with `return_attention_scores` also
-            (batch, target, source).
+            Readouts (batch, target, output_dim); with `return_attention_scores`, also the
+            probabilities (batch, target, source).
         """
         source, state = self.start(encoded, padding_mask)
         batch, length = ops.shape(inputs)[:2]
@@ -284,7 +285,7 @@ class RecurrentDecoder(keras.layers.Layer):
         return_attention_scores: bool = False,
         training: bool | None = None,
     ) -> Any:
-        """Shapes and dtypes of `call`'s results; tracing `call` to find them takes long."""
+        """Returns the shapes and dtypes of `call`'s results; tracing `call` for them is slow."""
         batch, length = inputs.shape[:2]
         outputs = keras.KerasTensor((batch, length, self.output_dim), dtype=self.compute_dtype)
         if not return_attention_scores:
@@ -295,7 +296,7 @@ class RecurrentDecoder(keras.layers.Layer):
     def _at_once(
         self, gates: Any, state: State, source: Source, noise: tuple[Any, ...]
     ) -> tuple[Any, Any, Any]:
-        """Computes layer by layer, where no step needs another step's context or readout."""
+        """Runs layer by layer, for when no step needs the context or readout of another."""
         if "gates" in source:
             gates = gates + source["gates"]
         hidden = None
@@ -320,7 +321,7 @@ class RecurrentDecoder(keras.layers.Layer):
         *,
         keep_probabilities: bool,
     ) -> tuple[Any, Any, Any]:
-        """Computes step by step, each with its own context or the previous step's readout."""
+        """Runs step by step, for when each step needs its own context or the previous readout."""
         memory, batch = source["memory"], ops.shape(source["memory"])[0]
         blank = [ops.zeros((batch, memory.shape[-1]), dtype=memory.dtype)]
         if keep_probabilities:
@@ -338,7 +339,7 @@ class RecurrentDecoder(keras.layers.Layer):
     def _advance(
         self, gates: Any, state: State, source: Source, noise: tuple[Any, ...], num_queries: Any
     ) -> tuple[State, Any, Any]:
-        """Takes a step from the token's part of the gates: new state, context, probabilities."""
+        """Takes a step from the token's gates; returns the new state, context and probabilities."""
         context = probabilities = hidden = None
         before = state["cells"]
         if self.attention and self.feeds_context:
@@ -364,7 +365,7 @@ class RecurrentDecoder(keras.layers.Layer):
         return after, context, probabilities
 
     def _attend_rows(self, query: Any, source: Source, num_queries: Any) -> tuple[Any, Any]:
-        """Attends with (rows, units): contexts (rows, width), probabilities (rows, source)."""
+        """Maps queries (rows, units) to contexts (rows, width) and probabilities (rows, source)."""
         if isinstance(num_queries, int) and num_queries == 1:
             context, probabilities = self._attend(query[:, None], source)
             return context[:, 0], probabilities[:, 0]
@@ -381,7 +382,7 @@ class RecurrentDecoder(keras.layers.Layer):
         return self.attention(query, source["memory"], source["keys"], source["padding_mask"])
 
     def _read_out(self, hidden: Any, context: Any, inputs: Any = None) -> Any:
-        """Joins state, context and token, as configured, to a readout (..., output_dim)."""
+        """Joins state, context and token, as configured, into a readout (..., output_dim)."""
         parts = [hidden, *([context] if self.reads_context else [])]
         parts += [inputs] if self.reads_token else []
         joined = ops.concatenate(parts, axis=-1) if len(parts) > 1 else hidden
@@ -393,12 +394,12 @@ class RecurrentDecoder(keras.layers.Layer):
         return ops.maximum(*ops.split(outputs, 2, axis=-1))
 
     def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments."""
+        """Returns the constructor's arguments."""
         return super().get_config() | self._arguments
 
 
 def _repeat(vectors: Any, num_queries: Any) -> Any:
-    """Repeats (batch, dim) to (batch * num_queries, dim), each sentence's rows side by side."""
+    """Repeats (batch, dim) to (batch * num_queries, dim), a sentence's rows side by side."""
     if isinstance(num_queries, int) and num_queries == 1:
         return vectors
     batch, dim = ops.shape(vectors)
@@ -415,16 +416,16 @@ def _check_choices(
     bridge: str,
 ) -> None:
     if num_layers < 1:
-        raise ValueError(f"num_layers={num_layers}: a decoder has at least one layer")
+        raise ValueError(f"num_layers={num_layers}: a decoder needs at least one layer")
     for name, value, known in (
         ("context", context, ("initial_state", "input", "input_and_output")),
         ("readout_activation", readout_activation, ("tanh", "maxout")),
         ("bridge", bridge, ("copy", "dense")),
     ):
         if value not in known:
-            raise ValueError(f"{name}={value!r} is unknown: take {', '.join(known)}")
+            raise ValueError(f"{name}={value!r} is unknown: use {', '.join(known)}")
     if input_feeding and (attention is None or context != "initial_state"):
         raise ValueError(
-            "input_feeding needs an attention and context='initial_state', but "
+            "input_feeding needs attention and context='initial_state', not "
             f"attention={attention!r} and context={context!r}"
         )

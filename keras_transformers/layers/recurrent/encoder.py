@@ -19,11 +19,10 @@ class RecurrentEncoder(keras.layers.Layer):
         cell: "lstm" or "gru".
         units: width of each direction.
         num_layers: number of layers.
-        bidirectional: whether a second network reads from the end; the outputs of the two are
-            concatenated.
+        bidirectional: whether a second network reads backward; the outputs are concatenated.
         join_states: with two directions, whether to concatenate the states of both. By default
-            `states` are those of the backward direction, which has read everything down to the
-            first token (Bahdanau et al. 2014, appendix A.2.2).
+            `states` are the backward direction's, which end at the first token (Bahdanau et al.
+            2014, appendix A.2.2).
         dropout: rate on the inputs of every layer but the first.
 
     Raises:
@@ -43,7 +42,7 @@ class RecurrentEncoder(keras.layers.Layer):
     ) -> None:
         super().__init__(**kwargs)
         if num_layers < 1:
-            raise ValueError(f"num_layers={num_layers}: an encoder has at least one layer")
+            raise ValueError(f"num_layers={num_layers}: an encoder needs at least one layer")
         self._arguments = {
             "cell": cell,
             "units": units,
@@ -70,7 +69,7 @@ class RecurrentEncoder(keras.layers.Layer):
         self.dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
 
     def build(self, inputs_shape: Any) -> None:
-        """Makes the layers."""
+        """Builds the layers."""
         for layers in self.recurrent_layers:
             for layer in layers:
                 layer.build(inputs_shape)
@@ -84,13 +83,12 @@ class RecurrentEncoder(keras.layers.Layer):
         Args:
             inputs: (batch, source, features).
             padding_mask: bool (batch, source), True at real tokens.
-            training: whether dropout acts.
+            training: whether to apply dropout.
 
         Returns:
             A dictionary: `memory` (batch, source, width), the last layer's outputs, 0 at padding;
-            `summary` (batch, width), the last output of each of its directions; `states`, for each
-            layer the tuple of states after its last step, each (batch, units), or with
-            `join_states` (batch, width).
+            `summary` (batch, width), the final output of each of its directions; `states`, each
+            layer's tuple of final states, (batch, units) or with `join_states` (batch, width).
         """
         hidden = inputs
         states = []
@@ -107,7 +105,7 @@ class RecurrentEncoder(keras.layers.Layer):
     def compute_output_spec(
         self, inputs: Any, padding_mask: Any = None, training: bool | None = None
     ) -> dict[str, Any]:
-        """Shapes and dtypes of `call`'s results; tracing `call` to find them takes long."""
+        """Returns the shapes and dtypes of `call`'s results; tracing `call` for them is slow."""
         batch, length = inputs.shape[:2]
         directions = self.recurrent_layers[0]
         cell = directions[0].cell
@@ -125,5 +123,5 @@ class RecurrentEncoder(keras.layers.Layer):
         }
 
     def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments."""
+        """Returns the constructor's arguments."""
         return super().get_config() | self._arguments

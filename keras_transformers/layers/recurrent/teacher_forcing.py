@@ -1,4 +1,4 @@
-"""Teacher forcing: which tokens a decoder is fed in training, the target's or its own."""
+"""Teacher forcing: in training, a decoder is fed the target's tokens or its own."""
 
 from typing import Any
 
@@ -12,15 +12,15 @@ __all__ = ["TeacherForcing"]
 
 @keras.saving.register_keras_serializable(PACKAGE)
 class TeacherForcing(keras.layers.Layer):
-    """Scheduled sampling (Bengio et al. 2015): how often a step is fed the target's own token.
+    """Chooses the steps that are fed the target's token: scheduled sampling (Bengio et al. 2015).
 
-    In a model's graph it passes the target's ids on unchanged; in training the model calls
-    `choose`. The ratio is a non-trainable weight: it counts as one parameter and is saved, and a
-    callback may `assign` another value at any time without a new graph.
+    In a model's graph it passes the target's ids through unchanged; in training the model calls
+    `choose`. The ratio is a non-trainable weight: it counts as one parameter, is saved with the
+    model, and callbacks can `assign` it at any time without retracing.
 
     Args:
-        ratio: probability, 0 to 1, that a step is fed the target's token and not the model's own.
-        seed: of the choices.
+        ratio: probability, 0 to 1, that a step is fed the target's token, not the model's own.
+        seed: seed of the choices.
 
     Raises:
         ValueError: the ratio is outside [0, 1].
@@ -34,7 +34,7 @@ class TeacherForcing(keras.layers.Layer):
         self.seed_generator = keras.random.SeedGenerator(seed)
 
     def build(self, input_shape: Any) -> None:
-        """Makes the ratio."""
+        """Creates the ratio."""
         self.ratio = self.add_weight(
             name="ratio",
             shape=(),
@@ -45,7 +45,7 @@ class TeacherForcing(keras.layers.Layer):
         )
 
     def call(self, token_ids: Any) -> Any:
-        """Passes the ids on unchanged."""
+        """Returns the ids unchanged."""
         return token_ids
 
     def choose(self, length: Any, batch: Any) -> Any:
@@ -54,14 +54,14 @@ class TeacherForcing(keras.layers.Layer):
         return ops.logical_or(draws < self.ratio, ops.arange(length)[:, None] == 0)
 
     def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments."""
+        """Returns the constructor's arguments."""
         return super().get_config() | {"ratio": self.initial_ratio, "seed": self.seed}
 
 
 def check_ratio(ratio: float) -> None:
-    """Raises ValueError unless the ratio of teacher forcing is from 0 to 1."""
+    """Raises ValueError unless the teacher forcing ratio is between 0 and 1."""
     if not 0.0 <= ratio <= 1.0:
         raise ValueError(
-            f"teacher_forcing={ratio} is no ratio: give a number from 0, which always feeds the "
-            "model's own tokens, to 1, which always feeds the target's"
+            f"teacher_forcing={ratio} is not between 0 and 1: give 0 to always feed the model's "
+            "own tokens, 1 to always feed the target's"
         )
