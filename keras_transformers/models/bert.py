@@ -1,8 +1,8 @@
 """BERT: Devlin et al. 2018, "BERT: Pre-training of Deep Bidirectional Transformers".
 
 The named sizes are the paper's two and the 24 compact ones of Turc et al. 2019, "Well-Read Students
-Learn Better"; `bert` builds any other shape, such as MiniLM's. A model is an encoder with its
-pooler; `keras_transformers.models.heads` puts a task on top.
+Learn Better"; `bert` builds any other size, such as MiniLM's. A model is an encoder with its
+pooler; `keras_transformers.models.heads` adds a task on top.
 """
 
 import functools
@@ -72,8 +72,8 @@ def bert(
         activation: "gelu" is the erf form (Hugging Face), "gelu_approximate" the tanh form
             (Google's code).
         norm_epsilon: added to the variance in every norm.
-        initializer_range: standard deviation of the truncated normal that fills the matrices.
-        name: of the model.
+        initializer_range: standard deviation of the matrices' initial truncated normal.
+        name: the model's name.
 
     Returns:
         A functional model. Inputs: `token_ids` and `segment_ids` int32 (batch, length),

@@ -1,4 +1,4 @@
-"""The model that `keras_transformers.models.gpt` builds, and how it continues a text."""
+"""The model class that `keras_transformers.models.gpt` builds, with step-by-step decoding."""
 
 from collections.abc import Callable
 from typing import Any
@@ -26,26 +26,26 @@ class CausalLM(keras.Model):
                           growing_axis=2)
 
         Args:
-            token_ids: int32 (batch, prompt), at least one token per row; for a text without a
-                prompt, the token that documents start with.
+            token_ids: int32 (batch, prompt), at least one token per row; without a prompt, give the
+                token that starts documents.
             padding_mask: bool (batch, prompt), True at real tokens, which come first in each row;
                 by default all tokens are real.
-            max_length: the largest number of steps; it makes every shape static (XLA). By default
+            max_length: maximum number of steps, which makes every shape static (XLA). By default
                 the cache grows along axis 2 by one position per step, which is less work on a CPU.
 
         Returns:
             `step(token_ids (rows,), index (), cache) -> (logits (rows, vocabulary), cache)`, where
-            rows is a multiple of batch with each prompt's beams side by side, and index 0 is the
-            first step; each prompt's last token (batch,), which the first step is fed; and the
-            cache of the tokens before it, a structure of tensors whose first axis is batch.
+            rows is a multiple of batch, each prompt's beams are adjacent, and the first index is 0;
+            each prompt's last token (batch,), the input of the first step; and the cache of the
+            tokens before it, a structure of tensors whose first axis is batch.
         """
         layers = self.decoder_layers()
         last_position = self.get_layer("position_embedding").max_sequence_length - 1
         batch, length = ops.shape(token_ids)
         if padding_mask is None:
             padding_mask = ops.ones_like(token_ids, dtype="bool")
-        # Prompts are moved to the right, so that all end in the same column and every cache grows
-        # in step. What is left of a prompt is never seen and takes no positions.
+        # Prompts are aligned on the right, so that all end in the same column and their caches grow
+        # together. The columns before a prompt are never seen and take no positions.
         num_empty = length - ops.sum(ops.cast(padding_mask, "int32"), axis=1)  # (batch,)
         positions = ops.arange(length)[None, :] - num_empty[:, None]  # (batch, prompt)
         token_ids = ops.take_along_axis(token_ids, ops.maximum(positions, 0), axis=1)
@@ -54,10 +54,10 @@ class CausalLM(keras.Model):
             num_beams = ops.shape(token_ids)[0] // ops.maximum(batch, 1)
             by_prompt = ops.reshape(token_ids, (batch, num_beams))
             first = ops.reshape(ops.zeros_like(by_prompt) + num_empty[:, None], (-1,))  # (rows,)
-            column = index + length - 1  # of the token that is fed
+            column = index + length - 1  # of the input token
             columns = ops.arange(column + 1 if max_length is None else length - 1 + max_length)
             visible = ops.logical_and(columns[None] >= first[:, None], columns[None] <= column)
-            # A finished row is still fed until the longest one ends, maybe past the last position.
+            # Finished rows continue until the longest one ends, maybe past the last position.
             position = ops.minimum(column - first, last_position)
             hidden = self._embed(token_ids[:, None], position[:, None])  # (rows, 1, hidden)
             write_at = None if max_length is None else column
@@ -95,7 +95,7 @@ class CausalLM(keras.Model):
         return self.get_layer("token_embedding")(hidden, reverse=True)
 
     def decoder_layers(self) -> list[Any]:
-        """The model's `EncoderLayer`s, in order."""
+        """Returns the model's `EncoderLayer`s in order."""
         prefix = "decoder_layer_"
         layers = [layer for layer in self.layers if layer.name.startswith(prefix)]
         return sorted(layers, key=lambda layer: int(layer.name.removeprefix(prefix)))
@@ -110,7 +110,7 @@ def _run(
         layers: `EncoderLayer`s.
         hidden: vectors of the new positions (rows, new, hidden).
         cache: keys and values of the earlier positions, one pair per layer.
-        visible: mask over old and new keys; see `MultiHeadAttention.call`.
+        visible: mask over old and new keys. See `MultiHeadAttention.call`.
         index: where the new position goes in a cache of fixed length; None if the cache grows.
     """
     extended = []

@@ -1,13 +1,12 @@
-"""ELMo: Peters et al. 2018, "Deep contextualized word representations", as bilm-tf has it.
+"""ELMo: Peters et al. 2018, "Deep contextualized word representations", as in bilm-tf.
 
-A bidirectional language model that reads words by their characters: convolutions and highways over
-the characters, then two stacks of LSTMs with projections, one forward and one backward. `elmo`
+A bidirectional language model that reads words by their characters: convolutions and highway layers
+over the characters, then two stacks of LSTMs with projections, one forward and one backward. `elmo`
 builds the encoder, `language_model` trains it, and `features` turns it into word vectors for the
 heads of `keras_transformers.models.heads`.
 
-Every call starts from zero states. bilm-tf carries its states from batch to batch, so there the
-vectors of a sentence depend a little on what was read before it; here they do not. The weights are
-the same.
+Every call starts from zero states. bilm-tf keeps its states from batch to batch, so a sentence's
+vectors depend slightly on the batches before it. The weights are the same.
 """
 
 import functools
@@ -57,25 +56,25 @@ def elmo(
         lstm_dim: width of the LSTMs' memory.
         projection_dim: width p of their inputs and outputs; if it equals `lstm_dim` there is no
             projection.
-        num_highways: number of highways between the convolutions and the LSTMs.
+        num_highways: number of highway layers between the convolutions and the LSTMs.
         num_layers: number of LSTMs in each direction.
         filters: (width in characters, number of filters) of each convolution.
-        activation: of the convolutions, "relu" or "tanh".
+        activation: activation of the convolutions, "relu" or "tanh".
         num_characters: number of character ids: 256 bytes, five marks, and 0 for padding.
-        max_characters: places in a word, two of them for its marks.
+        max_characters: character ids per word, including two marks.
         character_dim: width of the character embeddings.
         use_skip_connections: whether every LSTM but the first adds its inputs to its outputs.
-        cell_clip: bound on the LSTMs' memory; None for none.
-        projection_clip: bound on the projected outputs; None for none.
-        dropout: rate on the inputs of each LSTM; give 0 if the model is not to be trained.
-        name: of the model.
+        cell_clip: bound on the LSTMs' memory; None for no bound.
+        projection_clip: bound on the projected outputs; None for no bound.
+        dropout: rate on the inputs of each LSTM; use 0 if you do not train the encoder.
+        name: the model's name.
 
     Returns:
-        A functional model. Input: `character_ids` int32 (batch, tokens, max_characters), as
-        `tokenizers.characters.CharacterTokenizer` makes them, with start and end markers, and 0 for
-        padding. Output: `layer_outputs` (batch, tokens, num_layers + 1, 2 p): first the word's
-        vector from its characters, twice, then the forward and backward outputs of each LSTM layer;
-        0 at padding.
+        A functional model. Input: `character_ids` int32 (batch, tokens, max_characters) from
+        `tokenizers.characters.CharacterTokenizer`, with start and end markers, and 0 for padding.
+        Output: `layer_outputs` (batch, tokens, num_layers + 1, 2 p): the vector of the word's
+        characters, repeated twice, then the forward and backward outputs of each LSTM layer; 0 at
+        padding.
 
     Raises:
         ValueError: an unknown activation, a filter wider than a word, or a projection that widens.
@@ -87,7 +86,7 @@ def elmo(
     """
     if projection_dim > lstm_dim:
         raise ValueError(
-            f"projection_dim={projection_dim} is above lstm_dim={lstm_dim}: a projection narrows"
+            f"projection_dim={projection_dim} is above lstm_dim={lstm_dim}: use at most lstm_dim"
         )
     character_ids = keras.Input((None, max_characters), dtype="int32", name="character_ids")
     padding_mask = CharacterMask(name="padding_mask")(character_ids)
@@ -108,7 +107,7 @@ def elmo(
         )(words)
 
     def stack(direction: str) -> list[Any]:
-        """The outputs of each LSTM of one direction."""
+        """Returns the outputs of each LSTM of one direction."""
         hidden, outputs = words, []
         for index in range(num_layers):
             entering = keras.layers.Dropout(dropout, name=f"{direction}_dropout_{index}")(hidden)
@@ -142,20 +141,20 @@ def elmo(
 def language_model(
     encoder: keras.Model, softmax: keras.layers.Layer, *, name: str | None = None
 ) -> keras.Model:
-    """Adds the training objective: each direction predicts the word that it reads next.
+    """Adds the training objective: each direction predicts the next word it reads.
 
     Args:
         encoder: from `elmo`.
         softmax: a layer such as `training.sampled_softmax.SampledSoftmax`, called with vectors
-            (batch, tokens, p) and the words' ids (batch, tokens); both directions share it.
-        name: of the model, "<encoder>_language_model" by default.
+            (batch, tokens, p) and word ids (batch, tokens); both directions share it.
+        name: the model's name; "<encoder>_language_model" by default.
 
     Returns:
         A functional model. Inputs: `character_ids`, and `token_ids` int32 (batch, tokens), the same
-        words as ids of the output vocabulary, markers included. Outputs, cross-entropies in nats,
-        each (batch, tokens - 1): place i of `forward_loss` is word i + 1 given words 0 to i; place
-        i of `backward_loss` is word i given all that follow it. In a row of n tokens the places up
-        to n - 2 count, in both directions: weight them by `padding_mask[:, 1:]`.
+        words as ids of the output vocabulary, markers included. Outputs: cross-entropies in nats,
+        each (batch, tokens - 1). Position i of `forward_loss` is for word i + 1 given words 0 to i;
+        position i of `backward_loss` is for word i given all words after it. Weight both by
+        `padding_mask[:, 1:]`: only positions 0 to n - 2 of a row of n tokens count.
     """
     token_ids = keras.Input((None,), dtype="int32", name="token_ids")
     top = encoder.output["layer_outputs"][:, :, -1]  # (batch, tokens, 2 p)
@@ -178,13 +177,13 @@ def language_model(
 def features(
     encoder: keras.Model, *, dropout: float = 0.5, freeze: bool = True, name: str | None = None
 ) -> keras.Model:
-    """Builds word vectors for a task's head: a trained mix of the encoder's layers.
+    """Builds word vectors for a task head: a trained mix of the encoder's layers.
 
     Args:
         encoder: from `elmo`; the new model shares its layers.
         dropout: rate on the word vectors.
-        freeze: whether to keep the encoder's weights; this sets `trainable` on its layers.
-        name: of the model, "<encoder>_features" by default.
+        freeze: whether to freeze the encoder by setting `trainable` on its layers.
+        name: the model's name; "<encoder>_features" by default.
 
     Returns:
         A functional model with the encoder's input and two outputs: `sequence_output` (batch,
@@ -233,7 +232,7 @@ def num_parameters(
     )
 
 
-# Exact counts with 262 character ids. In training, bilm-tf has no id for padding: 16 less.
+# Exact counts with 262 character ids. bilm-tf trains without the padding id: 16 fewer.
 _NUM_PARAMETERS = {
     "elmo_original": 93_600_864,
     "elmo_medium": 28_027_744,

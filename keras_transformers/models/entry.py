@@ -1,4 +1,4 @@
-"""Entries of the registry: what it knows about a named model, and how a named factory is made."""
+"""Registry entries, and the factories of named models."""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -13,16 +13,16 @@ class Entry:
     """A named model: how to build it, its exact size, and where it comes from.
 
     Attributes:
-        name: what `create_model` takes, such as "bert_base".
-        factory: builds it; every argument is keyword-only and has a default.
+        name: the name to pass to `create_model`, such as "bert_base".
+        factory: builds the model; every argument is keyword-only and has a default.
         num_parameters: exact count with the factory's defaults; tied weights count once.
-        paper: where the model was described.
-        paper_figure: the parameter count printed there, such as "110M"; empty if there is none.
-        paper_note: why the exact count and the printed figure differ; empty if they agree.
-        symbols: letters of formulas and their values with the factory's defaults, such as
+        paper: the paper that describes the model, and its address.
+        paper_figure: the paper's parameter count, such as "110M"; empty if it gives none.
+        paper_note: why the exact count and the paper's figure differ; empty if they agree.
+        symbols: symbols and their values with the factory's defaults, such as
             {"V": 30522, "H": 768}.
-        count: computes the exact count without building the model. It takes the sizes that change
-            the count, such as `vocabulary_size`; their defaults are the factory's.
+        count: computes the exact count without building the model. Its arguments are the sizes that
+            change the count, such as `vocabulary_size`, with the factory's defaults.
     """
 
     name: str
@@ -40,17 +40,17 @@ def named_factory(
 ) -> Callable[..., keras.Model]:
     """Makes the factory of one size: `builder` with that size as its defaults.
 
-    The factory has an explicit signature, so that a misspelt argument fails at the call and `help`
-    shows every argument with its default.
+    The factory has an explicit signature, so that a misspelled argument fails at the call and
+    `help` shows every argument with its default.
 
     Args:
         builder: a family's builder; all its arguments are keyword-only.
-        name: of the factory, and by default of the models it builds.
-        defaults: the size: values for some of the builder's arguments.
+        name: name of the factory, and default name of its models.
+        defaults: the size, as values for some of the builder's arguments.
         summary: first line of the factory's docstring; the builder's arguments follow.
 
     Raises:
-        TypeError: `defaults` leaves a required argument out, or the builder lacks one of them.
+        TypeError: `defaults` omits a required argument or has one that the builder does not take.
     """
     values = {**defaults, "name": name}
     signature = inspect.signature(builder)

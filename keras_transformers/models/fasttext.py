@@ -1,9 +1,9 @@
 """fastText: Joulin et al. 2016, "Bag of Tricks for Efficient Text Classification".
 
-A text is the mean of the vectors of its words and n-grams (Bojanowski et al. 2017 for those of
-characters), and a linear layer classifies it. Every slower classifier has to beat that.
-`tokenizers.NgramTokenizer` makes the ids: one for each word of a dictionary, and one for each
-bucket that n-grams are hashed into.
+A linear layer classifies the mean of the vectors of a text's words and n-grams (Bojanowski et al.
+2017 for character n-grams). It is the baseline that slower classifiers have to beat.
+`tokenizers.NgramTokenizer` makes the ids: one per word of a dictionary, and one per bucket that
+n-grams are hashed into.
 
     tokenizer = NgramTokenizer.train(texts, word_ngrams=2)
     encoder = fasttext(vocabulary_size=tokenizer.vocabulary_size)
@@ -11,9 +11,8 @@ bucket that n-grams are hashed into.
     model.compile(keras.optimizers.SGD(1.6), loss={"logits": TokenCrossentropy()})
 
 Train it as fastText does, with `keras.optimizers.SGD` without momentum and a learning rate that
-falls linearly to 0. That updates only the rows of a batch; an optimizer with moments updates
-millions of rows that no text of the batch uses. fastText steps after every text, so its learning
-rates are for batches of one: multiply them by the batch size.
+falls linearly to 0. This updates only the rows that a batch uses; an optimizer with moments updates
+all of them. fastText updates after every text, so multiply its learning rates by the batch size.
 """
 
 import functools
@@ -27,8 +26,8 @@ from keras_transformers.models.heads import encoder_parts
 
 _PAPER = "Joulin et al. 2016, https://arxiv.org/abs/1607.01759"
 
-# Each vocabulary is 100,000 words and the buckets. 2,000,000 buckets and 100 dimensions are the
-# fasttext program's defaults; 10,000,000 (for pairs of words) and 10 dimensions are the paper's.
+# Each vocabulary is 100,000 words plus the buckets. The fasttext program's defaults are 2,000,000
+# buckets and 100 dimensions; the paper has 10,000,000 (for pairs of words) and 10 dimensions.
 SIZES: dict[str, dict[str, int]] = {
     "fasttext_base": {"vocabulary_size": 2_100_000, "embedding_dim": 100},
     "fasttext_10": {"vocabulary_size": 10_100_000, "embedding_dim": 10},
@@ -41,17 +40,17 @@ def fasttext(
     embedding_dim: int = 100,
     name: str = "fasttext",
 ) -> keras.Model:
-    """Builds the part below the classifier: a table of vectors, and their mean.
+    """Builds the encoder: a table of vectors, and their mean.
 
-    `heads.classifier(encoder, num_classes, dropout=0.0)` puts the linear layer on top, with biases
-    and small random weights (fastText has no biases and starts at zero). `hierarchical_classifier`
-    puts a hierarchical softmax on top. With V words, B buckets, H dimensions and C classes, they
-    have (V + B) H + H C + C and (V + B) H + H (C - 1) parameters.
+    `heads.classifier(encoder, num_classes, dropout=0.0)` adds the linear layer, with biases and
+    small random weights (fastText has no biases and starts at zero). `hierarchical_classifier` adds
+    a hierarchical softmax instead. With V words, B buckets, H dimensions and C classes, they have
+    (V + B) H + H C + C and (V + B) H + H (C - 1) parameters.
 
     Args:
         vocabulary_size: words and buckets together, V + B.
         embedding_dim: width of the vectors, H (the paper: h; fastText: dim).
-        name: of the model.
+        name: the model's name.
 
     Returns:
         A functional model. Inputs: `token_ids` int32 (batch, length) of any length, in any order;
@@ -69,7 +68,7 @@ def fasttext(
         raise ValueError(
             f"vocabulary_size={vocabulary_size}, embedding_dim={embedding_dim}: give at least 1"
         )
-    # In float32 whatever the policy: else each step casts millions of rows to read some hundreds.
+    # Always in float32: otherwise each step would cast millions of rows to read a few hundred.
     token_ids = keras.Input((None,), dtype="int32", name="token_ids")
     padding_mask = keras.Input((None,), dtype="bool", name="padding_mask")
     vectors = RowEmbedding(
@@ -97,14 +96,14 @@ def hierarchical_classifier(
     Args:
         encoder: a model with the output `pooled_output` (batch, hidden).
         class_counts: how often each class occurs in training, in the order of the logits.
-        name: of the model, "<encoder>_hierarchical_classifier" by default.
+        name: the model's name; "<encoder>_hierarchical_classifier" by default.
 
     Returns:
         A functional model with the encoder's inputs and the output `logits` (batch, classes) in
         float32. They are log-probabilities; see `HierarchicalSoftmax`.
 
     Raises:
-        ValueError: fewer than two classes, a negative count, or an encoder without that output.
+        ValueError: fewer than two classes, a negative count, or an encoder without the output.
     """
     pooled = encoder_parts.named_output(encoder, "pooled_output")
     logits = HierarchicalSoftmax(class_counts, dtype="float32", name="logits")(pooled)

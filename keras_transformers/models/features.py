@@ -1,7 +1,7 @@
 """BERT without fine-tuning: a frozen encoder's layers as features, and a BiLSTM that reads them.
 
-Devlin et al. 2018, section 5.3 and table 7. `layer_features` runs once over the data. Its outputs
-train a `feature_reader` with a token head on top. `join` makes one model of both, for export.
+Devlin et al. 2018, section 5.3 and table 7. Run `layer_features` once over the data, train a
+`feature_reader` with a token head on its outputs, and `join` the two models for export.
 """
 
 import re
@@ -26,13 +26,13 @@ LayerChoice = Literal[
 def layer_features(
     encoder: keras.Model, layers: LayerChoice | int = "concat_last_4"
 ) -> keras.Model:
-    """Builds a model whose output is some of an encoder's layers.
+    """Builds a model that outputs some of an encoder's layers.
 
     Args:
         encoder: a model with the layers `embeddings_dropout` (or `embeddings_norm`) and
-            `encoder_layer_0`, 1, ..., such as `models.bert.bert` builds.
+            `encoder_layer_0`, `encoder_layer_1` and so on, such as `models.bert.bert` builds.
         layers: a row of table 7, where "weighted_sum_all" is every layer but the embeddings; or
-            the number of one layer, 0 for the embeddings, 1 for the first layer.
+            the number of one layer: 0 for the embeddings, 1 for the first layer.
 
     Returns:
         A functional model with the encoder's inputs and the output `features` (batch, length,
@@ -52,12 +52,12 @@ def layer_features(
         "weighted_sum_all": list(range(1, last + 1)),
     }
     if isinstance(layers, str) and layers not in choices:
-        raise ValueError(f"layers={layers!r} is unknown: take {', '.join(choices)}, or a number")
+        raise ValueError(f"layers={layers!r} is unknown: use {', '.join(choices)} or a number")
     chosen = choices[layers] if isinstance(layers, str) else [layers]
     if min(chosen) < 0 or max(chosen) > last:
         raise ValueError(
-            f"layers={layers!r}: model {encoder.name!r} has the embeddings, 0, and layers 1 to "
-            f"{last}"
+            f"layers={layers!r}: model {encoder.name!r} has layer 0, the embeddings, and layers 1 "
+            f"to {last}"
         )
     stacked = keras.ops.stack([outputs[index] for index in chosen], axis=2)
     return keras.Model(encoder.input, {"features": stacked}, name=f"{encoder.name}_features")
@@ -83,7 +83,7 @@ def feature_reader(
         units: width of each direction. The paper has a "two-layer 768-dimensional BiLSTM".
         num_recurrent_layers: number of BiLSTMs.
         dropout: rate on the features and between the BiLSTMs.
-        name: of the model.
+        name: the model's name.
 
     Returns:
         A functional model. Inputs: `features` (batch, length, num_layers, hidden_dim) and
@@ -99,7 +99,7 @@ def feature_reader(
     elif combine == "concat":
         vectors = keras.layers.Reshape((-1, num_layers * hidden_dim), name="concat")(features)
     else:
-        raise ValueError(f"combine={combine!r}: take 'concat' or 'weighted_sum'")
+        raise ValueError(f"combine={combine!r} is unknown: use 'concat' or 'weighted_sum'")
     vectors = keras.layers.Dropout(dropout, name="features_dropout")(vectors)
     read = RecurrentEncoder(
         "lstm",
@@ -117,12 +117,12 @@ def feature_reader(
 
 
 def join(features: keras.Model, reader: keras.Model, *, name: str = "feature_based") -> keras.Model:
-    """Joins an encoder and what reads its features into one model, which shares their weights.
+    """Joins an encoder and a reader of its features into one model, which shares their weights.
 
     Args:
         features: from `layer_features`.
         reader: from `feature_reader`, with a head on top.
-        name: of the model.
+        name: the model's name.
 
     Returns:
         A functional model with the encoder's inputs and the reader's outputs.
@@ -135,7 +135,7 @@ def join(features: keras.Model, reader: keras.Model, *, name: str = "feature_bas
 
 
 def _layer_outputs(encoder: keras.Model) -> list[Any]:
-    """The outputs of the embeddings and of each layer, each (batch, length, hidden)."""
+    """Returns the outputs of the embeddings and each layer, each (batch, length, hidden)."""
     by_name = {layer.name: layer for layer in encoder.layers}
     numbers = [re.fullmatch(r"encoder_layer_(\d+)", name) for name in by_name]
     last = max((int(found[1]) for found in numbers if found), default=-1)
@@ -145,6 +145,6 @@ def _layer_outputs(encoder: keras.Model) -> list[Any]:
     if last < 0 or missing:
         raise ValueError(
             f"model {encoder.name!r} has no layers {', '.join(missing or ['encoder_layer_0'])}: "
-            "take an encoder such as keras_transformers.bert_base()"
+            "use an encoder such as keras_transformers.bert_base()"
         )
     return [by_name[name].output for name in names]

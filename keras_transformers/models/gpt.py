@@ -76,20 +76,20 @@ def gpt(
         max_sequence_length: number of learned positions, P (Hugging Face: n_positions).
         norm_position: "pre", with a norm at the end, is GPT-2; "post", without one, is GPT.
         separate_documents: whether the model also takes `document_ids`, so that documents packed
-            into one row do not see each other; positions then count from the start of each.
+            into one row do not see each other; positions then restart with each document.
         dropout: rate on the embeddings and on each sub-layer's output.
         attention_dropout: rate on the attention probabilities.
-        activation: of the feed-forward networks; both papers take "gelu_approximate".
+        activation: activation of the feed-forward networks; both papers use "gelu_approximate".
         norm_epsilon: added to the variance in every norm.
-        initializer_range: standard deviation of the normal distribution that fills the matrices.
-            With "pre", it is divided by sqrt(2 L) in those that project into the residual sums.
-        name: of the model.
+        initializer_range: standard deviation of the matrices' initial normal distribution. With
+            "pre", it is divided by sqrt(2 L) for projections into the residual sums.
+        name: the model's name.
 
     Returns:
         A functional model. Inputs: `token_ids` int32 (batch, length), and with
         `separate_documents` also `document_ids` int32 (batch, length), the same number throughout
         a document. Output: `logits` float32 (batch, length, V), position i for the token after
-        input i. Padding after the tokens needs no mask: no earlier position sees it.
+        input i. Padding at the end needs no mask, because no earlier position sees it.
 
     Raises:
         ValueError: an unknown choice, or a `hidden_dim` that is not a multiple of `num_heads`.
@@ -154,10 +154,10 @@ def gpt(
 def classifier(
     model: CausalLM, num_classes: int, *, dropout: float = 0.1, name: str | None = None
 ) -> keras.Model:
-    """Classifies whole texts with a language model, which keeps predicting their tokens.
+    """Classifies whole texts with a language model that still predicts their tokens.
 
     Radford et al. 2018, section 3.2: a linear layer on the last token's vector, with the language
-    model's loss as an auxiliary one at half the weight:
+    model's loss as an auxiliary loss of half the weight:
 
         classifier.compile(
             optimizer,
@@ -172,12 +172,12 @@ def classifier(
         model: from `gpt` or a named factory, usually trained.
         num_classes: number of classes, at least 2.
         dropout: rate on the last token's vector.
-        name: of the model, "<model>_classifier" by default.
+        name: the model's name; "<model>_classifier" by default.
 
     Returns:
         A functional model. Inputs: those of `model`, and `padding_mask` bool (batch, length), True
         at real tokens. Outputs: `logits` float32 (batch, num_classes), from the last real token,
-        and `token_logits`, the logits of `model`.
+        and `token_logits`, the language model's logits.
 
     Raises:
         ValueError: fewer than two classes.

@@ -1,4 +1,4 @@
-"""The model that `keras_transformers.models.seq2seq` builds, and how it decodes step by step."""
+"""The model class that `keras_transformers.models.seq2seq` builds, with step-by-step decoding."""
 
 import functools
 from typing import Any
@@ -17,17 +17,17 @@ class Seq2Seq(keras.Model):
 
     @property
     def has_attention(self) -> bool:
-        """Whether the model has an attention, whose `cross_attention_scores` can be shown."""
+        """Whether the model has attention, which `cross_attention_scores` needs."""
         return self.get_layer("decoder").attention is not None
 
     @property
     def teacher_forcing(self) -> Any:
-        """The ratio of teacher forcing, a variable to `assign` to; None if it is always 1."""
+        """The teacher forcing ratio, a variable to `assign` to; None if it is always 1."""
         layer = self._find("teacher_forcing")
         return None if layer is None else layer.ratio
 
     def call(self, inputs: Any, training: bool | None = None, mask: Any = None) -> Any:
-        """Computes the logits; in training, with a ratio below 1, by scheduled sampling."""
+        """Computes the logits, in training by scheduled sampling if built with a ratio below 1."""
         if training and self._find("teacher_forcing") is not None:
             return self._feed_own_tokens(**inputs)
         return super().call(inputs, training=training, mask=mask)
@@ -43,9 +43,9 @@ class Seq2Seq(keras.Model):
 
         Returns:
             `step(token_ids (rows,), index (), cache) -> (logits (rows, vocabulary), cache)`, where
-            rows is a multiple of batch with each sentence's beams side by side; and the cache
-            before the first step, tensors (batch, dim, 1). Their third axis lets a search treat
-            this cache like a Transformer's, which grows along axis 2.
+            rows is a multiple of batch and each sentence's beams are adjacent; and the cache before
+            the first step, tensors (batch, dim, 1). Their third axis lets a search treat this cache
+            like a Transformer's, which grows along axis 2.
         """
         mask = self.get_layer("source_padding_mask")(source_token_ids)
         decoder = self.get_layer("decoder")
@@ -63,7 +63,7 @@ class Seq2Seq(keras.Model):
         return step, _as_cache(state)
 
     def cross_attention_scores(self, source_token_ids: Any, target_token_ids: Any) -> Any:
-        """Computes what each target position attends to: the paper's soft alignment.
+        """Computes what each target position attends to, the paper's soft alignment.
 
         Args:
             source_token_ids: int32 (batch, source).
@@ -77,7 +77,7 @@ class Seq2Seq(keras.Model):
         """
         if not self.has_attention:
             raise ValueError(
-                f"model {self.name!r} has no attention to show: build it with "
+                f"model {self.name!r} has no attention: build it with "
                 "attention='additive' or another kind"
             )
         mask = self.get_layer("source_padding_mask")(source_token_ids)
@@ -107,15 +107,15 @@ class Seq2Seq(keras.Model):
         return projection(hidden) if bias is None else bias(projection(hidden))
 
     def _find(self, *names: str) -> Any:
-        """The first of these layers that this model has; that depends on how it was built."""
+        """Returns the first of these layers that this model has, or None."""
         by_name = {layer.name: layer for layer in self.layers}
         return next((by_name[name] for name in names if name in by_name), None)
 
     def _feed_own_tokens(self, source_token_ids: Any, target_token_ids: Any) -> dict[str, Any]:
         """Computes training logits with scheduled sampling, choosing each step's input token.
 
-        As in Bengio et al. 2015, no gradient flows through the choice. The random numbers of all
-        steps are drawn before the loop.
+        As in Bengio et al. 2015, no gradient flows through the choice. All random numbers are drawn
+        before the loop.
         """
         mask = self.get_layer("source_padding_mask")(source_token_ids)
         decoder = self.get_layer("decoder")
@@ -147,5 +147,5 @@ class Seq2Seq(keras.Model):
 
 
 def _as_cache(state: Any) -> Any:
-    """Adds a third axis, so that a search may treat the cache as one that grows."""
+    """Adds a third axis, so that a search can treat the cache as one that grows."""
     return keras.tree.map_structure(lambda leaf: leaf[:, :, None], state)

@@ -18,7 +18,7 @@ __all__ = ["create_model", "list_models"]
 
 @functools.cache
 def all_entries() -> dict[str, Entry]:
-    """Every registered model by name, families in alphabetical order.
+    """Returns every registered model by name, with families in alphabetical order.
 
     Raises:
         ValueError: two families register the same name.
@@ -28,7 +28,7 @@ def all_entries() -> dict[str, Entry]:
         module = importlib.import_module(f"{models.__name__}.{module_info.name}")
         for name, found in getattr(module, "MODELS", {}).items():
             if name in entries:
-                raise ValueError(f"model {name!r} is registered twice, again in {module.__name__}")
+                raise ValueError(f"model {name!r} of {module.__name__} is already registered")
             entries[name] = found
     return entries
 
@@ -50,7 +50,7 @@ def list_models(pattern: str = "*") -> list[str]:
 
 
 def entry(name: str) -> Entry:
-    """Looks up what is known about a registered model.
+    """Returns the entry of a registered model.
 
     Raises:
         ValueError: no model has this name; the message suggests similar ones.
@@ -60,7 +60,7 @@ def entry(name: str) -> Entry:
         near = difflib.get_close_matches(name, entries, n=3) or list(entries)[:3]
         raise ValueError(
             f"model {name!r} is not registered; did you mean {', '.join(near)}? "
-            "`keras-transformers list` names them all"
+            "`keras-transformers list` lists all of them"
         )
     return entries[name]
 

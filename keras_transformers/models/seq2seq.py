@@ -1,8 +1,8 @@
-"""Recurrent sequence-to-sequence models, with attention and without.
+"""Recurrent sequence-to-sequence models, with or without attention.
 
 Sutskever et al. 2014 (the encoder's state starts the decoder), Cho et al. 2014 (it is also an input
 at every step), Bahdanau et al. 2014 (additive attention: RNNsearch) and Luong et al. 2015 (dot,
-general and location attention, input feeding). Inputs, outputs and decoding are the Transformer's.
+general and location attention, input feeding). Inputs, outputs and decoding match the Transformer.
 """
 
 import functools
@@ -112,25 +112,25 @@ def seq2seq(
         encoder_hidden_dim: width of the encoder's layers in each direction; `hidden_dim` by
             default.
         bidirectional: whether the encoder reads from both ends.
-        context: what the decoder's network sees of the source; `RecurrentDecoder` explains this and
-            the arguments down to `bridge`.
+        context: where the decoder uses the source. See `RecurrentDecoder` for this and the
+            arguments down to `bridge`.
         attention: "dot", "general", "additive", "location", or None.
         attention_dim: inner width of "additive" attention; `hidden_dim` by default.
         input_feeding: whether each step gets the previous readout (Luong).
-        readout_dim: width of what is projected to logits; by default its parts are concatenated.
+        readout_dim: width of the vectors projected to logits; by default their parts are only
+            concatenated.
         readout_activation: "tanh" or "maxout".
         bridge: how the encoder's states become the decoder's: "copy" or "dense".
-        weight_tying: as in `transformer`; tied logits need `readout_dim == embedding_dim`.
+        weight_tying: See `transformer`. Tied logits need `readout_dim == embedding_dim`.
         use_output_bias: whether the logits have a bias.
-        teacher_forcing: probability that a training step is fed the target's token and not the
-            model's likeliest one (scheduled sampling, Bengio et al. 2015). 1, always the target's,
-            is the fast path. Below 1, training runs token by token, and the ratio is a variable,
-            `model.teacher_forcing`, that a callback may change, even to 1.
+        teacher_forcing: probability that a training step is fed the target's token, not the model's
+            likeliest one (scheduled sampling, Bengio et al. 2015). 1, always the target's, is
+            fastest. Below 1, training runs token by token, and callbacks can change the ratio, the
+            variable `model.teacher_forcing`, even to 1.
         dropout: rate on embeddings, between layers and on the readout.
-        max_sequence_length: the longest source that attention="location" knows; nothing else is
-            limited.
-        pad_token_id: the id that fills up source rows; padding changes no result.
-        name: of the model.
+        max_sequence_length: the longest source for attention="location"; otherwise unused.
+        pad_token_id: id of the padding token of sources; padding does not change the results.
+        name: the model's name.
 
     Returns:
         A functional model. Inputs: `source_token_ids` int32 (batch, source) and
@@ -138,7 +138,7 @@ def seq2seq(
         float32 (batch, target, target vocabulary), position i for the token after input i.
 
     Raises:
-        ValueError: an unknown choice, choices that exclude each other, or a ratio outside [0, 1].
+        ValueError: an unknown choice, choices that cannot be combined, or a ratio outside [0, 1].
 
     Example:
         >>> model = seq2seq(vocabulary_size=50, cell="gru", num_encoder_layers=1,
@@ -201,9 +201,8 @@ def seq2seq(
         )(hidden)
     elif hidden.shape[-1] != embedding_dim:
         raise ValueError(
-            f"weight_tying={weight_tying!r} projects with the embeddings, of width "
-            f"{embedding_dim}, but the readout has {hidden.shape[-1]}: set "
-            f"readout_dim={embedding_dim}"
+            f"weight_tying={weight_tying!r} needs a readout as wide as the embeddings, "
+            f"{embedding_dim}, not {hidden.shape[-1]}: set readout_dim={embedding_dim}"
         )
     else:
         logits = target_embedding(hidden, reverse=True)
@@ -240,7 +239,7 @@ def num_parameters(
     e, n, v = embedding_dim, hidden_dim, vocabulary_size
     h = encoder_hidden_dim or n
     gates, directions = (4 if cell == "lstm" else 3), 2 if bidirectional else 1
-    m = directions * h  # width of what is attended to
+    m = directions * h  # width of the encoder's outputs
     encoder = sum(
         directions * gates * ((m if index else e) * h + h * h + h)
         for index in range(num_encoder_layers)

@@ -1,6 +1,6 @@
-"""The table of every registered model, docs/models.md: `python -m keras_transformers.models.table`.
+"""Prints docs/models.md, which lists all models: `python -m keras_transformers.models.table`.
 
-`make docs-tables` writes the file, and a test holds it to the registry.
+`make docs-tables` writes the file, and a test compares it with the registry.
 """
 
 from keras_transformers.models.entry import Entry
@@ -24,7 +24,7 @@ note says why it differs from the exact one. Written by `make docs-tables`.
 
 
 def models_page() -> str:
-    """The text of docs/models.md: an introduction, a row for every model, and the notes."""
+    """Returns the text of docs/models.md: an introduction, a row for every model, and the notes."""
     entries = all_entries().values()
     notes = list(dict.fromkeys(entry.paper_note for entry in entries if entry.paper_note))
     rows = [_row(entry, notes) for entry in entries]

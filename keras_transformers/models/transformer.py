@@ -63,13 +63,13 @@ class Transformer(keras.Model):
 
         Args:
             source_token_ids: int32 (batch, source), padded.
-            max_length: the largest number of steps; it makes every shape static (XLA). By default
+            max_length: maximum number of steps, which makes every shape static (XLA). By default
                 the cache grows along axis 2 by one position per step, which is less work on a CPU.
 
         Returns:
             `step(token_ids (rows,), index (), cache) -> (logits (rows, vocabulary), cache)`, where
-            rows is a multiple of batch with each sentence's beams side by side; and the cache
-            before the first step, a structure of tensors whose first axis is batch.
+            rows is a multiple of batch and each sentence's beams are adjacent; and the cache before
+            the first step, a structure of tensors whose first axis is batch.
         """
         mask = self.get_layer("source_padding_mask")(source_token_ids)
         encoder_output = self._encode(source_token_ids, mask)
@@ -94,7 +94,7 @@ class Transformer(keras.Model):
             rows = ops.reshape(hidden, (-1, 1, hidden.shape[-1]))
             return self._logits(rows)[:, 0], tuple(extended)
 
-        # A length of 0 that shape inference cannot see: a loop may then let it grow.
+        # Hides from shape inference that the length is 0, so that a loop can let it grow.
         length = source_length * 0 if max_length is None else max_length
         cache = tuple(
             empty_cache(batch, layer.num_heads, length, layer.head_dim, layer.compute_dtype)
@@ -143,7 +143,7 @@ class Transformer(keras.Model):
         return self._find("logits", otherwise=_same)(projection(hidden))
 
     def _find(self, *names: str, otherwise: Any = None) -> Any:
-        """The first of these layers that this model has; that depends on how it was built."""
+        """Returns the first of these layers that this model has, or `otherwise`."""
         by_name = {layer.name: layer for layer in self.layers}
         return next((by_name[name] for name in names if name in by_name), otherwise)
 
@@ -190,19 +190,19 @@ def transformer(
         hidden_dim: width, the paper's d_model.
         intermediate_dim: inner width of the feed-forward networks, the paper's d_ff.
         max_sequence_length: the longest source or target.
-        weight_tying: "all": one matrix embeds sources and targets and projects to logits (the
+        weight_tying: "all": one matrix for source embeddings, target embeddings and logits (the
             paper); "decoder": targets and logits share one; "none": three matrices.
         positions: "sinusoidal" (the paper) or "learned".
         norm_position: "post" (the paper), or "pre", which adds a norm after each stack.
-        activation: of the feed-forward networks.
-        use_attention_bias: biases in the attentions' projections; tensor2tensor has none.
-        use_output_bias: a bias on the logits.
+        activation: activation of the feed-forward networks.
+        use_attention_bias: whether the attention projections have biases; tensor2tensor's do not.
+        use_output_bias: whether the logits have a bias.
         dropout: rate on the embeddings and on each sub-layer's output (the paper's P_drop).
         attention_dropout: rate on the attention probabilities.
         feed_forward_dropout: rate inside the feed-forward networks.
         norm_epsilon: added to the variance in every norm.
-        pad_token_id: the id that fills up source rows; no position attends to it.
-        name: of the model.
+        pad_token_id: id of the padding token of sources; no position attends to it.
+        name: the model's name.
 
     Returns:
         A functional model. Inputs: `source_token_ids` int32 (batch, source) and
@@ -211,7 +211,7 @@ def transformer(
 
     Raises:
         ValueError: an unknown choice, a `hidden_dim` that is not a multiple of `num_heads`, or
-            `weight_tying="all"` for two vocabularies of different sizes.
+            `weight_tying="all"` with vocabularies of different sizes.
 
     Example:
         >>> model = transformer(vocabulary_size=50, num_encoder_layers=1, num_decoder_layers=1,
@@ -223,7 +223,7 @@ def transformer(
     """
     target_vocabulary_size = target_vocabulary_size or vocabulary_size
     if positions not in ("sinusoidal", "learned"):
-        raise ValueError(f"positions={positions!r} is unknown: take 'sinusoidal' or 'learned'")
+        raise ValueError(f"positions={positions!r} is unknown: use 'sinusoidal' or 'learned'")
     source_embedding, target_embedding = token_embeddings(
         weight_tying, vocabulary_size, target_vocabulary_size, hidden_dim
     )
@@ -313,7 +313,7 @@ def num_parameters(
     )
 
 
-# Exact counts for V = 37,000, one shared matrix, biases in the attentions, post-norm.
+# Exact counts for V = 37,000, one shared matrix, attention biases, post-norm.
 _NUM_PARAMETERS = {
     "transformer_base": 63_082_496,
     "transformer_big": 214_245_376,

@@ -1,8 +1,8 @@
 """ViT, the Transformer on images: Dosovitskiy et al. 2020, "An Image is Worth 16x16 Words".
 
 Tiny and small are the sizes of Touvron et al. 2021 (DeiT), without its distillation token. A model
-is an encoder; `keras_transformers.models.heads.classifier` puts the classes on top. `copy_weights`
-carries weights over to another resolution.
+is an encoder; `keras_transformers.models.heads.classifier` adds the classes. `copy_weights` moves
+weights to another resolution.
 """
 
 import functools
@@ -59,31 +59,30 @@ def vit(
 ) -> keras.Model:
     """Builds a ViT encoder.
 
-    The model scales pixels itself, so training and serving cannot scale them differently. The
-    initial weights are drawn as in the paper's code, Glorot uniform for the matrices.
+    The model scales pixels itself, so training and serving cannot scale them differently. Weights
+    are initialized as in the paper's code: Glorot uniform for the matrices.
 
     Args:
         patch_size: side of a patch in pixels, the 16 of ViT-B/16.
-        num_layers: number of encoder layers, L; each sub-layer has its norm before it, and there is
-            one more norm at the end.
+        num_layers: number of encoder layers, L; they are pre-norm, with one more norm at the end.
         num_heads: number of attention heads.
         hidden_dim: width, the paper's D.
         intermediate_dim: inner width of the feed-forward networks (MLP size); 4 D by default.
-        image_size: in pixels, (height, width) or one number for both; it fixes the number of
+        image_size: (height, width) in pixels, or one number for both; it determines the number of
             positions.
         num_channels: 3 for RGB, 1 for grey.
         use_representation_layer: whether a dense layer with tanh follows the class token, as in
             pretraining (the paper's section 3.2; Hugging Face: the pooler of ViTModel, which
             ViTForImageClassification lacks).
-        pixel_mean: subtracted from pixel values in 0 to 1; one number, or one per channel.
-        pixel_std: what they are divided by then; 0.5 and 0.5 bring them to -1 to 1.
+        pixel_mean: subtracted from pixels scaled to 0 to 1; one number, or one per channel.
+        pixel_std: divisor after that; a mean and std of 0.5 scale pixels to -1 to 1.
         dropout: rate on the embeddings, inside the feed-forward networks and on each sub-layer's
             output.
         attention_dropout: rate on the attention probabilities.
         activation: "gelu" is the erf form (Hugging Face), "gelu_approximate" the tanh form
             (the paper's code, which uses JAX's default).
         norm_epsilon: added to the variance in every norm; Hugging Face's default is 1e-12.
-        name: of the model.
+        name: the model's name.
 
     Returns:
         A functional model. Input: `images` (batch, height, width, channels), pixel values 0 to 255.
@@ -137,7 +136,7 @@ def vit(
 
 
 def _scaling(mean: float | Sequence[float], std: float | Sequence[float]) -> tuple[Any, Any]:
-    """Factor and offset that turn a pixel into (pixel / 255 - mean) / std, as plain numbers."""
+    """Returns the factor and offset that turn a pixel into (pixel / 255 - mean) / std."""
     means, stds = np.asarray(mean, "float64"), np.asarray(std, "float64")
     return (1.0 / (255.0 * stds)).tolist(), (-means / stds).tolist()
 
@@ -163,13 +162,12 @@ def num_parameters(
 def copy_weights(
     source: keras.Model, target: keras.Model, *, interpolation: Interpolation = "bilinear"
 ) -> None:
-    """Copies a ViT's weights to one of another resolution, and resizes its position embeddings.
+    """Copies a ViT's weights to one of another resolution, resizing the position embeddings.
 
     Args:
         source: from `vit` or a named factory, with or without a head.
-        target: the same model but for `image_size`; fine-tuning often takes a larger one than
-            pretraining.
-        interpolation: see `keras_transformers.layers.patches.resize_positions`.
+        target: the same model with another `image_size`, often a larger one for fine-tuning.
+        interpolation: See `keras_transformers.layers.patches.resize_positions`.
 
     Raises:
         ValueError: the two differ in more than the number of positions. The message lists every
@@ -199,7 +197,7 @@ def copy_weights(
         variable.assign(values[path])
 
 
-# Exact counts of the encoder for RGB images of 224 x 224, without representation layer or head.
+# Exact counts of the encoder for 224 x 224 RGB images, without representation layer or head.
 _NUM_PARAMETERS = {
     "vit_tiny16": 5_524_416,
     "vit_small16": 21_665_664,

@@ -101,7 +101,7 @@ def test_what_does_not_fit_is_refused(encoder):
     plain = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)])
     with pytest.raises(ValueError, match="has no output 'sequence_output'"):
         kt.heads.embedder(plain)
-    with pytest.raises(ValueError, match="pooling='max': take 'mean' or 'cls'"):
+    with pytest.raises(ValueError, match="pooling='max' is unknown: use 'mean' or 'cls'"):
         kt.heads.embedder(encoder, pooling="max")
     bare = keras.Model(
         encoder.input, {"sequence_output": encoder.get_layer("encoder_layer_1").output}, name="bare"

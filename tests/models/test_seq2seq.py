@@ -247,7 +247,7 @@ def test_without_attention_there_is_no_alignment():
     model = built("state alone")
     assert not model.has_attention
     assert built("luong").has_attention
-    with pytest.raises(ValueError, match="has no attention to show"):
+    with pytest.raises(ValueError, match="has no attention: build it with attention='additive'"):
         model.cross_attention_scores(SOURCES, TARGETS)
 
 
@@ -382,7 +382,7 @@ def test_teacher_forcing_by_default_is_the_fast_path():
         ({"bridge": "none"}, "bridge='none' is unknown"),
         ({"readout_activation": "relu"}, "readout_activation='relu' is unknown"),
         ({"weight_tying": "three-way"}, "weight_tying='three-way' is unknown"),
-        ({"weight_tying": "decoder"}, "of width 8, but the readout has 24: set readout_dim=8"),
+        ({"weight_tying": "decoder"}, "as wide as the embeddings, 8, not 24: set readout_dim=8"),
         ({"weight_tying": "all", "target_vocabulary_size": 9}, "have 30 and 9 tokens"),
         ({"teacher_forcing": 1.5}, "teacher_forcing=1.5 is not between 0 and 1"),
         ({"teacher_forcing": -0.1}, "teacher_forcing=-0.1 is not between 0 and 1"),

@@ -1,8 +1,8 @@
-"""Heads: each builds a task's model on top of an encoder.
+"""Heads: each builds the model for one task on top of an encoder.
 
 A head extends the encoder's graph with the task's layers. The new functional model shares the
-encoder's layers and weights and is flat: every layer of the encoder keeps its name, so weights load
-and parameters count the same with and without a head.
+encoder's layers and weights and is flat: the encoder's layers keep their names, so loading weights
+and counting parameters work the same with and without a head.
 """
 
 from keras_transformers.rooms import open_room

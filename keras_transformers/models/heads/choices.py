@@ -14,13 +14,13 @@ def multiple_choice(
     """Scores several texts: the encoder reads each choice, and its pooled output gets a score.
 
     Devlin et al. 2018, section 4.4 (SWAG); Hugging Face: BertForMultipleChoice. A choice usually
-    consists of the shared text and one possible ending. Rows with fewer choices than others need a
-    mask in the loss.
+    consists of the shared text and one possible ending. If rows differ in their number of choices,
+    the loss needs a mask.
 
     Args:
-        encoder: as for `classifier`, with named inputs (batch, length).
+        encoder: See `classifier`; its inputs must be named and (batch, length).
         dropout: rate on the pooled outputs.
-        name: of the model, "<encoder>_multiple_choice" by default.
+        name: the model's name; "<encoder>_multiple_choice" by default.
 
     Returns:
         A functional model. Inputs: those of the encoder, each (batch, choices, length). Output:
@@ -32,8 +32,8 @@ def multiple_choice(
     """
     if not isinstance(getattr(encoder, "input", None), dict):
         raise ValueError(
-            f"model {encoder.name!r} has no named inputs; "
-            "a head needs an encoder such as keras_transformers.bert_base()"
+            f"model {encoder.name!r} has no named inputs: "
+            "use an encoder such as keras_transformers.bert_base()"
         )
     inputs = {
         key: keras.Input((None, *tensor.shape[1:]), dtype=tensor.dtype, name=key)

@@ -20,11 +20,11 @@ def classifier(
 
     Args:
         encoder: a model with the output `pooled_output` (batch, hidden). If it has only
-            `sequence_output` (batch, length, hidden), it gets a new pooler like BERT's: dense and
-            tanh on the first token.
+            `sequence_output` (batch, length, hidden), it gets a new pooler like BERT's: a dense
+            layer with tanh on the first token.
         num_classes: number of classes, at least 2.
         dropout: rate on the pooled output.
-        name: of the model, "<encoder>_classifier" by default.
+        name: the model's name; "<encoder>_classifier" by default.
 
     Returns:
         A functional model with the encoder's inputs and the output `logits`

@@ -16,7 +16,7 @@ def embedder(
     normalize: bool = True,
     name: str | None = None,
 ) -> keras.Model:
-    """Maps a text to one vector; once trained for it, similar texts get similar vectors.
+    """Maps each text to one vector; after training, similar texts get similar vectors.
 
     Reimers & Gurevych 2019, "Sentence-BERT", arXiv:1908.10084, section 3. Adds no weights.
 
@@ -25,14 +25,14 @@ def embedder(
         pooling: "mean" averages the vectors of all real tokens, [CLS] and [SEP] included; "cls"
             takes the first token's vector from the last layer, before BERT's pooler.
         normalize: whether to scale vectors to length 1, so that a dot product is a cosine.
-        name: of the model, "<encoder>_embedder" by default.
+        name: the model's name; "<encoder>_embedder" by default.
 
     Returns:
         A functional model with the encoder's inputs and the output `embedding` (batch, hidden) in
         float32. The mean of a row that is all padding is NaN.
 
     Raises:
-        ValueError: an encoder without that input or output, or an unknown `pooling`.
+        ValueError: the encoder lacks that input or output, or `pooling` is unknown.
     """
     sequence_output = encoder_parts.named_output(encoder, "sequence_output")
     if pooling == "mean":
@@ -43,7 +43,7 @@ def embedder(
     elif pooling == "cls":
         pooled = sequence_output[:, 0]
     else:
-        raise ValueError(f"pooling={pooling!r}: take 'mean' or 'cls'")
+        raise ValueError(f"pooling={pooling!r} is unknown: use 'mean' or 'cls'")
     last = keras.layers.UnitNormalization if normalize else keras.layers.Identity
     return keras.Model(
         inputs=encoder.input,

@@ -1,4 +1,4 @@
-"""What heads take from an encoder by name, with an error that names a remedy if it is missing."""
+"""Finds the parts of an encoder that heads need; errors say what is missing and what to do."""
 
 from typing import Any
 
@@ -8,31 +8,31 @@ from keras_transformers.layers import FirstTokenPooler
 
 
 def initializer() -> keras.initializers.Initializer:
-    """The initializer of BERT's matrices."""
+    """Returns the initializer of BERT's matrices."""
     return keras.initializers.TruncatedNormal(stddev=0.02)
 
 
 def named_output(encoder: keras.Model, key: str) -> Any:
-    """The encoder's output of that name; without it, ValueError."""
+    """Returns the encoder's output `key`, or raises ValueError if it has none."""
     outputs = getattr(encoder, "output", None)
     if not isinstance(outputs, dict) or key not in outputs:
         found = ", ".join(outputs) if isinstance(outputs, dict) else "no named outputs"
         raise ValueError(
-            f"model {encoder.name!r} has no output {key!r} (it has {found}); "
-            "a head needs an encoder such as keras_transformers.bert_base()"
+            f"model {encoder.name!r} has no output {key!r} (it has {found}): "
+            "use an encoder such as keras_transformers.bert_base()"
         )
     return outputs[key]
 
 
 def pooled(encoder: keras.Model, outputs: Any = None) -> Any:
-    """One vector per sequence (batch, hidden), from the encoder's pooler or a new one.
+    """Returns one vector per sequence (batch, hidden), from the encoder's pooler or a new one.
 
     Args:
         encoder: a model with the output `pooled_output`, or with `sequence_output` only.
-        outputs: what the encoder gave for other inputs; by default its own outputs.
+        outputs: the encoder's outputs for other inputs; by default its own outputs.
 
     Raises:
-        ValueError: it has neither output.
+        ValueError: the encoder has neither output.
     """
     own: Any = getattr(encoder, "output", None)
     if isinstance(own, dict) and "sequence_output" in own and "pooled_output" not in own:
@@ -45,22 +45,23 @@ def pooled(encoder: keras.Model, outputs: Any = None) -> Any:
 
 
 def padding_mask(encoder: keras.Model, *, remedy: str = "") -> Any:
-    """The encoder's input `padding_mask`; without it, ValueError that also suggests `remedy`."""
+    """Returns the encoder's input `padding_mask`, or raises ValueError, which suggests `remedy`."""
     if not isinstance(encoder.input, dict) or "padding_mask" not in encoder.input:
         raise ValueError(
-            f"model {encoder.name!r} has no input 'padding_mask', without which padding would "
-            f"count like text: take {remedy}an encoder such as keras_transformers.bert_base()"
+            f"model {encoder.name!r} has no input 'padding_mask', so padding would count as text: "
+            f"use {remedy}an encoder such as keras_transformers.bert_base()"
         )
     return encoder.input["padding_mask"]
 
 
 def token_embedding(encoder: keras.Model) -> Any:
-    """The encoder's layer `token_embedding`; without it, ValueError."""
+    """Returns the encoder's layer `token_embedding`, or raises ValueError if it has none."""
     for layer in encoder.layers:
         if layer.name == "token_embedding":
             return layer
     raise ValueError(
-        f"model {encoder.name!r} has no layer 'token_embedding': the masked-LM head is tied to it"
+        f"model {encoder.name!r} has no layer 'token_embedding', whose matrix the masked-LM head "
+        "shares"
     )
 
 
@@ -75,5 +76,5 @@ def score(pooled: Any, dropout: float) -> Any:
 def model(
     encoder: keras.Model, inputs: Any, outputs: dict[str, Any], name: str | None, head: str
 ) -> keras.Model:
-    """Builds the functional model of an encoder's graph and a head's outputs."""
+    """Builds a functional model from an encoder's graph and a head's outputs."""
     return keras.Model(inputs=inputs, outputs=outputs, name=name or f"{encoder.name}_{head}")

@@ -1,4 +1,4 @@
-"""Masked words: the masked language model."""
+"""Masked language modeling."""
 
 from typing import Any
 
@@ -18,18 +18,18 @@ def masked_lm(
     norm_epsilon: float = 1e-12,
     name: str | None = None,
 ) -> keras.Model:
-    """Predicts masked words only: `pretrainer` without next sentence and without the pooler.
+    """Predicts masked words only: `pretrainer` without next sentences and the pooler.
 
     Hugging Face: BertForMaskedLM.
 
     Args:
         encoder: a model with the output `sequence_output` and a layer `token_embedding`.
-        activation: of the head's dense layer.
+        activation: activation of the head's dense layer.
         norm_epsilon: added to the variance in the head's norm.
-        name: of the model, "<encoder>_masked_lm" by default.
+        name: the model's name; "<encoder>_masked_lm" by default.
 
     Returns:
-        A functional model. Inputs: the encoder's and `mask_positions` int32 (batch, masked).
+        A functional model. Inputs: the encoder's, and `mask_positions` int32 (batch, masked).
         Output: `mask_logits` (batch, masked, vocabulary) in float32.
 
     Raises:
@@ -47,7 +47,7 @@ def masked_lm(
 def masked_lm_logits(
     encoder: keras.Model, mask_positions: Any, activation: Activation, norm_epsilon: float
 ) -> Any:
-    """Applies dense, norm, tied projection and bias: (batch, masked, vocabulary)."""
+    """Applies dense layer, norm, tied projection and bias: (batch, masked, vocabulary)."""
     token_embedding = encoder_parts.token_embedding(encoder)
     gathered = GatherPositions(name="masked_lm_gather")(
         encoder_parts.named_output(encoder, "sequence_output"), mask_positions

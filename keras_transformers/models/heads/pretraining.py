@@ -22,14 +22,14 @@ def pretrainer(
     with the token embeddings (tied) and reads only the masked positions.
 
     Args:
-        encoder: a BERT encoder: outputs `sequence_output`, `pooled_output`, and a layer
-            `token_embedding`.
-        activation: of the masked-LM head's dense layer.
+        encoder: a BERT encoder, with the outputs `sequence_output` and `pooled_output` and the
+            layer `token_embedding`.
+        activation: activation of the masked-LM head's dense layer.
         norm_epsilon: added to the variance in that head's norm.
-        name: of the model, "<encoder>_pretrainer" by default.
+        name: the model's name; "<encoder>_pretrainer" by default.
 
     Returns:
-        A functional model. Inputs: the encoder's and `mask_positions` int32 (batch, masked), the
+        A functional model. Inputs: the encoder's, and `mask_positions` int32 (batch, masked), the
         indices of the masked tokens. Outputs: `mask_logits` (batch, masked, vocabulary) and
         `next_sentence_logits` (batch, 2; class 0 is next, 1 random), in float32.
 

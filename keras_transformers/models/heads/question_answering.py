@@ -10,15 +10,15 @@ __all__ = ["span_extractor"]
 
 
 def span_extractor(encoder: keras.Model, *, name: str | None = None) -> keras.Model:
-    """Finds where a span starts and ends, such as the answer to a question in the text after it.
+    """Finds where a span starts and ends, such as the answer to a question in its context.
 
-    Devlin et al. 2018, section 4.2; Hugging Face: BertForQuestionAnswering, which does not mask the
-    logits of padding. As in both, the head has no dropout.
+    Devlin et al. 2018, section 4.2; Hugging Face: BertForQuestionAnswering, which does not mask
+    padding. As in both, the head has no dropout.
 
     Args:
         encoder: a model with the input `padding_mask` and the output `sequence_output`
             (batch, length, hidden).
-        name: of the model, "<encoder>_span_extractor" by default.
+        name: the model's name; "<encoder>_span_extractor" by default.
 
     Returns:
         A functional model with the encoder's inputs and the outputs `start_logits` and

@@ -16,9 +16,9 @@ def regressor(
     mean squared error); Hugging Face: BertForSequenceClassification with num_labels=1.
 
     Args:
-        encoder: as for `classifier`.
+        encoder: See `classifier`.
         dropout: rate on the pooled output.
-        name: of the model, "<encoder>_regressor" by default.
+        name: the model's name; "<encoder>_regressor" by default.
 
     Returns:
         A functional model with the encoder's inputs and the output `score` (batch,) in float32.

@@ -24,14 +24,14 @@ def tagger(
         encoder: a model with the output `sequence_output` (batch, length, hidden).
         num_labels: number of labels, at least 2.
         dropout: rate on the sequence output.
-        name: of the model, "<encoder>_tagger" by default.
+        name: the model's name; "<encoder>_tagger" by default.
 
     Returns:
         A functional model with the encoder's inputs and the output `logits`
         (batch, length, num_labels) in float32. The encoder's pooler is left out.
 
     Raises:
-        ValueError: fewer than two labels, or an encoder without a sequence output.
+        ValueError: fewer than two labels, or an encoder without `sequence_output`.
     """
     if num_labels < 2:
         raise ValueError(f"num_labels={num_labels}: a tagger needs at least 2 labels")
