@@ -32,19 +32,16 @@ class _Cell(keras.layers.Layer):
     """
 
     def __init__(
-        self, units: int, num_gates: int, kernel_initializer: Any, recurrent: Any, **kwargs: Any
+        self, units: int, num_gates: int, recurrent_initializer: Any, **kwargs: Any
     ) -> None:
         super().__init__(**kwargs)
         self.units = units
         self.output_dim = units
         self.state_dims: tuple[int, ...] = (units,)
         self.num_gates = num_gates
-        self.recurrent_initializer = keras.initializers.get(recurrent)
+        self.recurrent_initializer = keras.initializers.get(recurrent_initializer)
         self.input_projection = RowDense(
-            num_gates * units,
-            kernel_initializer=kernel_initializer,
-            dtype=self.dtype_policy,
-            name="input_projection",
+            num_gates * units, dtype=self.dtype_policy, name="input_projection"
         )
 
     def _recurrent_weight(self, name: str, shape: tuple[int, int]) -> Any:
@@ -66,19 +63,13 @@ class GRUCell(_Cell):
 
     Args:
         units: width of the state.
-        kernel_initializer: initializer of the input matrix.
         recurrent_initializer: initializer of the state matrices.
     """
 
     def __init__(
-        self,
-        units: int,
-        *,
-        kernel_initializer: Any = "glorot_uniform",
-        recurrent_initializer: Any = "orthogonal",
-        **kwargs: Any,
+        self, units: int, *, recurrent_initializer: Any = "orthogonal", **kwargs: Any
     ) -> None:
-        super().__init__(units, 3, kernel_initializer, recurrent_initializer, **kwargs)
+        super().__init__(units, 3, recurrent_initializer, **kwargs)
 
     def build(self, input_shape: Any) -> None:
         """Creates the weights for inputs (..., features)."""
@@ -100,15 +91,14 @@ class GRUCell(_Cell):
 class LSTMCell(_Cell):
     """TensorFlow 1's `LSTMCell` without peepholes, with the projection of Sak et al. 2014.
 
-    `c = sigmoid(f + 1) * c + sigmoid(i) * tanh(j)`, then `h = sigmoid(o) * tanh(c)`, projected.
+    `c = sigmoid(f + 1) * c + sigmoid(i) * tanh(j)`, then `h = sigmoid(o) * tanh(c)`, projected. The
+    1 is TensorFlow's forget bias, added to the trained bias, which starts at 0.
 
     Args:
         units: width of the memory c.
         projection_dim: width of the projected output; by default there is no projection.
         cell_clip: bound on the memory's absolute values; none by default.
         projection_clip: bound on the projected output's absolute values; none by default.
-        forget_bias: added to the forget gate on top of the trained bias, which starts at 0.
-        kernel_initializer: initializer of the input matrix.
         recurrent_initializer: initializer of the recurrent matrix and the projection.
     """
 
@@ -119,16 +109,13 @@ class LSTMCell(_Cell):
         projection_dim: int | None = None,
         cell_clip: float | None = None,
         projection_clip: float | None = None,
-        forget_bias: float = 1.0,
-        kernel_initializer: Any = "glorot_uniform",
         recurrent_initializer: Any = "orthogonal",
         **kwargs: Any,
     ) -> None:
-        super().__init__(units, 4, kernel_initializer, recurrent_initializer, **kwargs)
+        super().__init__(units, 4, recurrent_initializer, **kwargs)
         self.projection_dim = projection_dim
         self.cell_clip = cell_clip
         self.projection_clip = projection_clip
-        self.forget_bias = forget_bias
         self.output_dim = projection_dim or units
         self.state_dims = (self.output_dim, units)
 
@@ -148,7 +135,7 @@ class LSTMCell(_Cell):
         hidden, memory = states
         gates = gates + ops.matmul(hidden, self.recurrent_kernel)
         enter, candidate, forget, leave = ops.split(gates, 4, axis=-1)
-        memory = ops.sigmoid(forget + self.forget_bias) * memory
+        memory = ops.sigmoid(forget + 1.0) * memory
         memory = _clip(memory + ops.sigmoid(enter) * ops.tanh(candidate), self.cell_clip)
         hidden = ops.sigmoid(leave) * ops.tanh(memory)
         if self.projection_dim:
