@@ -8,6 +8,7 @@ from keras import ops
 
 from keras_transformers.layers.attention import KeysValues, empty_cache, extend_cache
 from keras_transformers.layers.dense import PACKAGE
+from keras_transformers.layers.masks import with_causal_mask
 from keras_transformers.layers.residual import residual
 
 Step = Callable[[Any, Any, Any], tuple[Any, Any]]
@@ -64,9 +65,7 @@ class CausalLM(keras.Model):
             hidden, cache = _run(layers, hidden, cache, visible, write_at)
             return self._logits(hidden)[:, 0], cache
 
-        rules = ops.arange(length - 1)
-        causal = rules[None, None, :] <= rules[None, :, None]  # (1, query, key)
-        visible = ops.logical_and(causal, positions[:, None, :-1] >= 0)
+        visible = with_causal_mask(positions[:, :-1] >= 0, length - 1)  # (batch, query, key)
         hidden = self._embed(token_ids[:, :-1], ops.maximum(positions[:, :-1], 0))
         nothing = tuple(
             empty_cache(

@@ -136,10 +136,10 @@ class Transformer(keras.Model):
 
     def _logits(self, hidden: Any) -> Any:
         hidden = self._find("decoder_norm", otherwise=_same)(hidden)
-        projection = self._find("output_projection", otherwise=None)
+        projection = self._find("output_projection")
         if projection is None:
             embedding = self._find("target_token_embedding", "token_embedding")
-            return self._find("logits", otherwise=_same)(embedding(hidden, reverse=True))
+            projection = functools.partial(embedding, reverse=True)
         return self._find("logits", otherwise=_same)(projection(hidden))
 
     def _find(self, *names: str, otherwise: Any = None) -> Any:
