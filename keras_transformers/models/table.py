@@ -10,13 +10,13 @@ _INTRODUCTION = """\
 # Every model, counted
 
 `keras_transformers.NAME()` or `create_model("NAME")` builds a model with random weights. The counts
-are exact: the tests compute each of them by arithmetic and build the models. They hold for the
-default sizes, without a head; tied weights count once. For other sizes,
-`keras-transformers summary NAME --vocabulary-size V` prints the account layer by layer.
+are exact: the tests compute each one by arithmetic and build the models. They are for the default
+sizes, without a head; tied weights count once. For other sizes,
+`keras-transformers summary NAME --vocabulary-size V` prints the counts layer by layer.
 
 Sizes: V tokens, P positions, H width, I inner width of the feed-forward networks, E width of the
-embeddings, D width of the LSTMs, F filters. "Paper's figure" is the count that the paper prints; a
-note says why it differs from the exact one. Written by `make docs-tables`.
+embeddings, D width of the LSTMs, F filters. "Paper's figure" is the count in the paper; a note says
+why it differs from the exact one. Written by `make docs-tables`.
 
 | model | family | sizes | parameters | paper's figure | paper |
 |---|---|---|--:|--:|---|
