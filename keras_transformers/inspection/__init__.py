@@ -1,4 +1,4 @@
-"""What a model is made of, parameters and FLOPs by layer, and what it attends to."""
+"""Parameters and FLOPs of a model, layer by layer, and pictures of its attention."""
 
 from keras_transformers.rooms import open_room
 

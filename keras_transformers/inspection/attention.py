@@ -9,15 +9,15 @@ __all__ = ["attention_picture", "attention_pictures"]
 
 
 def attention_pictures(source_tokens: Any, target_tokens: Any, attention: Any) -> np.ndarray:
-    """Draws one picture per sentence from what an export's `attend` signature returns.
+    """Draws one picture per sentence from the outputs of an export's `attend` signature.
 
     Args:
         source_tokens: strings or bytes (batch, source), padded with empty ones.
-        target_tokens: the same for targets, (batch, target).
+        target_tokens: strings or bytes (batch, target), padded with empty ones.
         attention: weights (batch, target, source).
 
     Returns:
-        uint8 (batch, height, width, 3), see `attention_picture`.
+        uint8 (batch, height, width, 3). See `attention_picture`.
     """
     columns = [_strings(rows) for rows in (source_tokens, target_tokens)]
     rows = zip(*columns, np.asarray(attention), strict=True)
@@ -30,12 +30,12 @@ def attention_picture(
     """Draws how much each target token (row) attends to each source token (column): darker is more.
 
     Args:
-        source_tokens: names of the columns; empty ones at the end are padding and left out.
-        target_tokens: names of the rows, likewise.
+        source_tokens: names of the columns; empty ones at the end are padding and not drawn.
+        target_tokens: names of the rows, padded likewise.
         attention: weights from 0 to 1, (target, source).
 
     Returns:
-        uint8 (height, width, 3), 0 to 255, always the same size, so that pictures can be batched.
+        uint8 (height, width, 3), 0 to 255, always the same size, so that pictures can be stacked.
 
     Raises:
         ImportError: matplotlib is not installed.
@@ -52,7 +52,7 @@ def attention_picture(
     rows, columns = attention.shape
     if rows < len(targets) or columns < len(sources):
         raise ValueError(
-            f"attention of shape {attention.shape} for {len(targets)} target and {len(sources)} "
+            f"attention has shape {attention.shape} for {len(targets)} target and {len(sources)} "
             "source tokens: expected (target, source)"
         )
     figure = Figure(figsize=(6, 6), dpi=100, layout="constrained")
@@ -70,7 +70,7 @@ def _without_padding(tokens: Sequence[str]) -> list[str]:
     found = list(tokens)
     while found and not found[-1]:
         found.pop()
-    return [token.replace("$", r"\$") for token in found]  # matplotlib reads $...$ as mathematics
+    return [token.replace("$", r"\$") for token in found]  # matplotlib reads $...$ as math
 
 
 def _strings(rows: Iterable[Iterable[Any]]) -> list[list[str]]:

@@ -1,9 +1,9 @@
 """Counts the floating-point operations of a model's matrix products, layer by layer.
 
-A multiplication and an addition count as two operations, as in the figures of accelerator makers.
-As in the papers' formulas, the count covers products with matrices, and in attention those of
-queries with keys and of probabilities with values. Norms, softmax, activations and embedding
-look-ups are left out: they take time, but hardly any of these operations.
+A multiplication and an addition count as two operations, as in accelerator makers' figures. As in
+the papers' formulas, the count covers products with weight matrices and, in attention, of queries
+with keys and of probabilities with values. Norms, softmax, activations and embedding lookups are
+left out: they take time, but few operations.
 """
 
 import functools
@@ -41,7 +41,7 @@ __all__ = [
     "update_cost",
 ]
 
-# Forward, backward for the inputs, and backward for the weights take equally many products.
+# Forward, backward for the inputs, and backward for the weights take the same number of products.
 _TRAINING_PASSES = 3
 _WITHOUT_PRODUCTS = (keras.layers.Embedding, PositionEmbedding, ClassToken)
 
@@ -51,10 +51,10 @@ Rule = Callable[..., int]  # takes the layer and the arguments of its call; retu
 
 @dataclass(frozen=True)
 class FlopsRow:
-    """One layer's share.
+    """The operations of one layer.
 
     Attributes:
-        name: the layer's.
+        name: the layer's name.
         flops: operations of a forward pass over the whole batch.
     """
 
@@ -63,7 +63,7 @@ class FlopsRow:
 
 
 class UpdateCost(NamedTuple):
-    """What an update costs, for the logs.
+    """The cost of an update, for the logs.
 
     Attributes:
         tokens_per_step: real tokens of all replicas.
@@ -80,22 +80,22 @@ def flops_table(
     *,
     rules: Mapping[type, Rule] | None = None,
 ) -> list[FlopsRow]:
-    """Counts the operations of a forward pass, layer by layer, leaving out layers without products.
+    """Counts the operations of a forward pass layer by layer, leaving out layers without products.
 
-    Padding counts like text, because the machine computes it too. For the same reason a causal mask
-    saves nothing.
+    Padding and positions hidden by a causal mask count too, because the machine computes them.
 
     Args:
-        model: a functional model with named inputs, made of this package's layers, dense layers and
-            Keras' recurrent layers. Nothing is computed.
+        model: a functional model with named inputs, built from this package's layers, dense layers
+            and Keras' recurrent layers. The model is not run.
         input_shapes: the shape of each input, batch first: {"token_ids": (32, 128), ...}.
-        rules: for layer classes unknown here, a function that counts the operations of a call.
+        rules: functions that count the operations of a call, for other layer classes.
 
     Returns:
         Rows in the order of the graph; a layer that is used twice has two rows.
 
     Raises:
-        ValueError: the inputs are not the model's, or a layer with matrices has no rule.
+        ValueError: `input_shapes` does not match the model's inputs, or a layer with matrices has
+            no rule.
 
     Example:
         >>> from keras_transformers.models.gpt import gpt
@@ -124,7 +124,7 @@ def flops_table(
         name: keras.KerasTensor(input_shapes[name], dtype=tensor.dtype)
         for name, tensor in model.input.items()
     }
-    # What Keras' own `compute_output_spec` of a functional model does with new shapes.
+    # Keras' `compute_output_spec` of a functional model does the same with new shapes.
     run_through_graph(model, inputs, lambda layer: functools.partial(counted, layer))
     return rows
 
@@ -135,7 +135,7 @@ def forward_flops(
     *,
     rules: Mapping[type, Rule] | None = None,
 ) -> int:
-    """Counts the operations of a forward pass over a batch; see `flops_table`."""
+    """Counts the operations of a forward pass over a batch. See `flops_table`."""
     return sum(row.flops for row in flops_table(model, input_shapes, rules=rules))
 
 
@@ -145,11 +145,11 @@ def training_flops(
     *,
     rules: Mapping[type, Rule] | None = None,
 ) -> int:
-    """Counts the operations of an update, three times the forward pass; see `flops_table`.
+    """Counts the operations of an update, three times the forward pass. See `flops_table`.
 
-    Divided by the time of an update and the accelerators' peak, it gives the "model FLOP
+    Divided by the time of an update and the accelerators' peak, this is the "model FLOP
     utilisation" (Chowdhery et al. 2022, "PaLM", appendix B). Frozen layers count like trained ones,
-    so with a frozen encoder it is too high.
+    so with a frozen encoder the result is too high.
     """
     return _TRAINING_PASSES * forward_flops(model, input_shapes, rules=rules)
 
@@ -164,17 +164,17 @@ def update_cost(
 ) -> UpdateCost:
     """Computes the mean cost of an update when batches differ in rows and lengths.
 
-    That is the cost of `rows` rows of the mean length, counting only real tokens: the model does
-    not need padding, so the time it takes shows as lower utilisation. Attention scores grow with
-    the square of the length; they are counted at the mean length, not averaged.
+    This is the cost of `rows` rows of the mean length, counting only real tokens, so time spent on
+    padding shows as lower utilisation. Attention scores grow with the square of the length; they
+    are counted at the mean length, not averaged.
 
     Args:
-        model: as for `flops_table`.
+        model: See `flops_table`.
         rows: mean rows per update: the examples of an epoch divided by its updates.
         length: mean number of real tokens per row, used for every input size that is not fixed; or
             one number per input, if they differ, whose sum is a row's tokens.
         other_lengths: lengths of inputs that hold no tokens, such as mask positions.
-        rules: as for `flops_table`.
+        rules: See `flops_table`.
 
     Example:
         >>> from keras_transformers.models.gpt import gpt
@@ -205,8 +205,8 @@ def _flops(rules: Mapping[type, Rule], layer: Any, *args: Any, **kwargs: Any) ->
     matrices = [w.path for w in getattr(layer, "weights", ()) if len(w.shape) > 1]
     if matrices:
         raise ValueError(
-            f"no rule for the operations of layer {layer.name!r}, a {type(layer).__name__} with "
-            f"{', '.join(matrices)}: add one to `rules`, or leave the utilisation out"
+            f"no rule counts the operations of layer {layer.name!r}, a {type(layer).__name__} with "
+            f"{', '.join(matrices)}: add one to `rules`, or leave out the utilisation"
         )
     return 0
 
@@ -236,7 +236,7 @@ def _attention(layer: MultiHeadAttention, query: Any, value: Any = None, **_: An
     projections = sum(_dense(dense, inputs) for dense, inputs in products)
     batch, query_length, _features = query.shape
     output = 2 * batch * query_length * math.prod(layer.output_projection.kernel.shape)
-    # Scores and weighted sums of values: each head has its share of the width.
+    # Scores and weighted sums of values; the heads' widths add up to hidden_dim.
     return projections + output + 4 * batch * query_length * value.shape[1] * layer.hidden_dim
 
 
@@ -279,7 +279,7 @@ def _recurrent_decoder(
     flops = batch * steps * sum(map(_cell, layer.cells))
     if layer.attention:
         flops += _rnn_attention(layer.attention, layer.units, steps, encoded["memory"])
-    if layer.context_projection:  # of each step's context, or of the one that all steps share
+    if layer.context_projection:  # once per step, or once if all steps share the context
         uses = steps if layer.attention else 1
         flops += 2 * batch * uses * math.prod(layer.context_projection.kernel.shape)
     if layer.readout:
@@ -289,7 +289,7 @@ def _recurrent_decoder(
 
 
 def _rnn_attention(layer: RnnAttention, query_dim: int, queries: int, memory: Any) -> int:
-    """Counts the projections of queries and, once, of keys; the scores; the weighted sums."""
+    """Counts the projections of queries and, once, of keys, the scores and the weighted sums."""
     batch, source, width = memory.shape
     keys = {"general": query_dim, "dot": width}.get(layer.kind, 0)
     flops = 2 * batch * queries * source * (keys + width)
@@ -298,7 +298,7 @@ def _rnn_attention(layer: RnnAttention, query_dim: int, queries: int, memory: An
     if layer.kind == "additive":
         flops += 2 * batch * queries * math.prod(layer.query.kernel.shape)
         flops += 2 * batch * queries * source * math.prod(layer.score.kernel.shape)
-    if layer.kind == "location":  # one score for each position it knows
+    if layer.kind == "location":  # one score per position of the layer
         flops += 2 * batch * queries * math.prod(layer.score.kernel.shape)
     return flops
 
@@ -324,7 +324,7 @@ def _highway(layer: Highway, inputs: Any) -> int:
     return _dense(layer.carry, inputs) + _dense(layer.transform, inputs)
 
 
-# The first match counts: a pooler is also a dense layer.
+# The first match wins: a pooler is also a dense layer.
 _RULES: dict[type, Rule] = {
     FirstTokenPooler: _pooler,
     keras.layers.Dense: _dense,

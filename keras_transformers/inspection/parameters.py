@@ -1,4 +1,4 @@
-"""Parameter accounting: each layer's exact count, and the formula behind it."""
+"""Counts a model's parameters layer by layer, with the formula behind each count."""
 
 import math
 import re
@@ -21,8 +21,8 @@ class ParameterRow:
     """One line of a model's table.
 
     Attributes:
-        name: the layer's name; "layer/part" for a part of a layer.
-        output_shape: of the layer, with None for unknown sizes; None for a part of a layer.
+        name: the layer's name, or "layer/part" for a part of a layer.
+        output_shape: the layer's output shape, with None for unknown sizes; None for a part.
         num_parameters: exact count; a weight shared by several layers counts only in the first.
         formula: the same number in symbols, such as "4H^2+4H".
     """
@@ -34,7 +34,7 @@ class ParameterRow:
 
 
 def parameter_table(model: keras.Model, symbols: Mapping[str, int]) -> list[ParameterRow]:
-    """Lists a model's layers in order, each followed by its parts, if it has any.
+    """Lists a model's layers in order, each followed by any parts it has.
 
     Args:
         model: a functional model.
@@ -72,7 +72,7 @@ def _row(
 
 
 def _first_output_shape(layer: keras.layers.Layer) -> tuple[int | None, ...] | None:
-    """The shape at the layer's first use; a tied embedding is used twice."""
+    """Returns the output shape of the layer's first use; a tied embedding is used twice."""
     outputs = first_outputs(layer)
     return tuple(outputs[0].shape) if outputs else None
 
@@ -93,9 +93,9 @@ def _formula(variables: Iterable[Any], symbols: Mapping[str, int]) -> str:
 
 
 def _letter(size: int, path: str, position: int, symbols: Mapping[str, int]) -> str | None:
-    """The letter for a size. If two letters have the same value, the variable's place decides.
+    """Returns the letter for a size. If two letters have the same value, the variable decides.
 
-    Only an embedding's rows are the vocabulary or the positions.
+    Only an embedding's rows can be the vocabulary or the positions.
     """
     is_rows = path.endswith("embeddings") and position == 0
     rows_letter = "P" if "position" in path else "V"
@@ -106,7 +106,7 @@ def _letter(size: int, path: str, position: int, symbols: Mapping[str, int]) -> 
 
 
 def _term(count: int, letters: tuple[str, ...]) -> str:
-    """3, (H, H) -> "3H^2"; 1, (V, H) -> "V*H"."""
+    """Formats a term: 3, (H, H) gives "3H^2"; 1, (V, H) gives "V*H"."""
     powers = "*".join(
         letter if power == 1 else f"{letter}^{power}" for letter, power in Counter(letters).items()
     )
@@ -116,7 +116,7 @@ def _term(count: int, letters: tuple[str, ...]) -> str:
 
 
 def agrees_with_figure(count: int, figure: str) -> bool:
-    """Whether an exact count rounds to a printed figure.
+    """Returns whether an exact count rounds to a printed figure.
 
     Trailing zeros count as rounded: 109,482,240 agrees with "110M", 336,226,108 with "340M".
 
@@ -133,7 +133,7 @@ def agrees_with_figure(count: int, figure: str) -> bool:
     """
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([KMB]?)", figure)
     if not match:
-        raise ValueError(f"figure {figure!r}: must be a number and K, M or B, such as '110M'")
+        raise ValueError(f"figure {figure!r} must be a number with K, M or B, such as '110M'")
     digits, unit = match.groups()
     value = float(digits) * _UNITS[unit]
     decimals = len(digits.partition(".")[2])
