@@ -21,7 +21,7 @@ def layer():
 
 
 def written_out(layer, query, value, mask=None):
-    """The paper's formula in float64, head by head."""
+    """Computes the paper's formula in float64, head by head."""
 
     def project(name, x):
         dense = getattr(layer, name)

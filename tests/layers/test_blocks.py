@@ -127,7 +127,7 @@ def test_decoder_never_sees_the_future():
 
 
 def called(layer, *args, **kwargs):
-    """The shapes and dtypes that a call gives, in the structure of its results."""
+    """Returns the shapes and dtypes of a call's results, in the same structure."""
     return keras.tree.map_structure(
         lambda tensor: (tuple(tensor.shape), keras.backend.standardize_dtype(tensor.dtype)),
         layer(*args, **kwargs),

@@ -100,7 +100,7 @@ def test_the_gradient_has_a_slice_for_each_id_and_sgd_moves_those_rows_alone():
 
 
 def test_the_matrix_is_never_read_as_a_whole():
-    """A step that moves rows in place makes TensorFlow copy the matrix for each such read."""
+    """After an update of rows in place, TensorFlow would copy the matrix for each such read."""
     layer = RowEmbedding(1000, 2)
     layer.build()
     graph = tf.function(layer).get_concrete_function(tf.TensorSpec([None, None], tf.int32)).graph

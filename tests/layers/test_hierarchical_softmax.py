@@ -13,7 +13,7 @@ def mean_length(counts):
 
 
 def least_mean_length(counts):
-    """The cost of the best binary tree there is, by trying all ways to join."""
+    """Returns the cost of the best binary tree, found by trying every way to join nodes."""
     if len(counts) == 1:
         return 0
     costs = []
@@ -34,7 +34,7 @@ def test_no_tree_is_better(counts):
 def test_ways_lead_from_the_root_to_different_leaves():
     paths = huffman_paths([3, 9, 1, 4, 4, 2, 7])
     assert len({tuple(path) for path in paths}) == 7
-    assert {path[0][0] for path in paths} == {5}  # of the inner nodes 0 to 5 the last
+    assert {path[0][0] for path in paths} == {5}  # the last of the inner nodes 0 to 5
     turns = {turn for path in paths for turn in path}
     assert turns == set(itertools.product(range(6), [False, True]))
 

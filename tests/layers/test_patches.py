@@ -16,7 +16,7 @@ def random(*shape):
 
 @pytest.mark.parametrize(("height", "width"), [(12, 20), (13, 23)])
 def test_patches_are_a_convolution_with_a_stride(height, width):
-    """Also where the last pixels are left out."""
+    """This includes sizes for which the last pixels are dropped."""
     images = random(2, height, width, 3)
     layer = PatchEmbedding(4, 6)
     found = layer(images)
@@ -55,7 +55,7 @@ def test_the_class_token_stands_first():
     ("grid", "new_grid"), [((3, 3), (5, 4)), ((6, 5), (3, 7)), ((2, 2), (1, 1))]
 )
 def test_bilinear_positions_equal_scipys_zoom(grid, new_grid):
-    """What the paper's code calls."""
+    """Calls the function that the paper's code calls."""
     ndimage = pytest.importorskip("scipy.ndimage", reason="needs scipy: pip install -e .[dev]")
     positions = random(1 + grid[0] * grid[1], 4)
     zoom = (new_grid[0] / grid[0], new_grid[1] / grid[1], 1)
@@ -71,7 +71,7 @@ def test_bilinear_positions_equal_scipys_zoom(grid, new_grid):
     ("grid", "new_grid"), [((3, 3), (5, 4)), ((6, 5), (3, 7)), ((14, 14), (24, 24))]
 )
 def test_bicubic_positions_equal_pytorchs_interpolation(grid, new_grid):
-    """What Hugging Face's `interpolate_pos_encoding` calls."""
+    """Calls the function that Hugging Face's `interpolate_pos_encoding` calls."""
     import torch
 
     positions = random(1 + grid[0] * grid[1], 4)

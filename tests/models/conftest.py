@@ -1,4 +1,4 @@
-"""What the tests of models share."""
+"""Fixtures for the tests of models."""
 
 import keras
 import pytest
@@ -6,7 +6,7 @@ import pytest
 
 @pytest.fixture
 def zero_weights(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Models start at zero: drawing random numbers takes most of a large model's build time."""
+    """Initializes models to zero, as random weights take most of a large model's build time."""
     for kind in (
         keras.initializers.TruncatedNormal,
         keras.initializers.RandomNormal,

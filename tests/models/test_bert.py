@@ -16,7 +16,7 @@ def encoder():
 
 
 def test_bert_base_with_both_heads_layer_by_layer(zero_weights):
-    """The published table of a BERT-Base with 30,000 tokens."""
+    """Checks the published table of BERT-Base with 30,000 tokens."""
     model = kt.heads.pretrainer(kt.bert_base(vocabulary_size=30_000))
     symbols = {"V": 30_000, "P": 512, "H": 768, "I": 3072}
     rows = {row.name: row for row in parameter_table(model, symbols)}
@@ -140,7 +140,7 @@ def test_a_batch_is_learned(encoder, head):
     compile_toy(model, keras.optimizers.Adam(1e-2), dict.fromkeys(targets, loss))
     history = model.fit(inputs, targets, epochs=40, verbose=0).history["loss"]
     assert history[-1] < 0.1 < history[0]
-    # A bias on the keys moves every score of a query alike: softmax does not see it.
+    # A bias on the keys shifts all scores of a query equally, which softmax ignores.
     still = [
         w.path
         for w, b in zip(model.trainable_variables, before, strict=True)

@@ -27,7 +27,7 @@ SMALL = {
 }
 TEXTS = ["the cat sat on the mat", "two words", "one"]
 IDS = CharacterTokenizer(max_characters=12)(tf.constant(TEXTS))["character_ids"].numpy()
-# Made by bilm-tf itself at the options of its papers, with 261 characters (a row of 16 less).
+# From bilm-tf itself with its papers' options and 261 characters (one row of 16 fewer).
 COUNTS = {"elmo_original": 93_600_848, "elmo_medium": 28_027_728, "elmo_small": 13_593_296}
 
 
@@ -53,7 +53,7 @@ def test_exact_count_registered_and_by_arithmetic(name):
 def test_arithmetic_of_other_shapes(model):
     arguments = {k: v for k, v in SMALL.items() if k != "max_characters"}
     assert model.count_params() == num_parameters(**arguments)
-    plain = SMALL | {"projection_dim": 10, "filters": [(2, 10)]}  # neither projection is there
+    plain = SMALL | {"projection_dim": 10, "filters": [(2, 10)]}  # without either projection
     arguments = {k: v for k, v in plain.items() if k != "max_characters"}
     assert elmo(**plain).count_params() == num_parameters(**arguments)
     assert sum(number for _, number in FILTERS) == 2048
@@ -130,7 +130,7 @@ def test_each_direction_is_asked_for_the_word_it_has_not_read(model, trained_inp
         np.testing.assert_allclose(losses["forward_loss"][row, place], forward, atol=1e-5)
         np.testing.assert_allclose(losses["backward_loss"][row, place], backward, atol=1e-5)
     assert lm.count_params() == model.count_params() + 40 * 6 + 40
-    # No answer is given away: the word asked for changes nothing of what it is asked from.
+    # No answer leaks: the word to predict does not change the vectors that predict it.
     changed = IDS.copy()
     changed[0, 5] = IDS[1, 1]
     other = lm(inputs | {"character_ids": changed})

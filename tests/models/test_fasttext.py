@@ -31,7 +31,7 @@ def test_counts_with_both_heads(num_words, num_buckets, dim, num_classes):
     encoder = fasttext(vocabulary_size=num_words + num_buckets, embedding_dim=dim)
     assert encoder.count_params() == table
     flat = classifier(encoder, num_classes, dropout=0.0)
-    assert flat.count_params() == table + dim * num_classes + num_classes  # the last: biases
+    assert flat.count_params() == table + dim * num_classes + num_classes  # with biases
     tree = hierarchical_classifier(encoder, [1] * num_classes)
     assert tree.count_params() == table + dim * (num_classes - 1)
 

@@ -50,7 +50,7 @@ def test_padding_behind_changes_nothing(model):
 @pytest.mark.parametrize("max_length", [None, 8], ids=["growing", "fixed"])
 @pytest.mark.parametrize("num_beams", [1, 2])
 def test_prompts_then_steps_equal_the_whole_sequence(model, num_beams, max_length):
-    """Prompts of different lengths in a batch, each continued by its own tokens."""
+    """Prompts of different lengths share a batch, each followed by its own tokens."""
     step, last, cache = model.start_decoding(IDS, MASK, max_length=max_length)
     np.testing.assert_array_equal(last, [IDS[0, 4], IDS[1, 0], IDS[2, 8]])
     rows = 3 * num_beams
@@ -139,7 +139,7 @@ def test_weights_are_tied_and_counted(model):
 
 
 def test_counts_by_arithmetic_are_transformers_own():
-    """Those of all sizes; tests/models/test_registry.py builds them."""
+    """Checks the counts of all sizes; tests/models/test_registry.py builds the models."""
     assert set(SIZES) == set(MODELS)
     assert {name: found.count() for name, found in MODELS.items()} == {
         "gpt_base": 116_534_784,
@@ -189,7 +189,7 @@ def test_a_classifier_reads_the_last_real_token(model):
 
 @pytest.mark.slow
 def test_a_class_is_learned_beside_the_language():
-    """Rows that hold a token twice against rows that do not; both losses fall."""
+    """Separates rows that repeat a token from rows that do not; both losses fall."""
     keras.utils.set_random_seed(0)
     model = classifier(gpt(**(SMALL | {"num_layers": 1}), dropout=0.0), 2, dropout=0.0)
     random = np.random.default_rng(0)

@@ -1,4 +1,4 @@
-"""Heads for masked language models and for embeddings; tests/models/test_bert.py has the others."""
+"""Heads for masked language models and embeddings; tests/models/test_bert.py has the others."""
 
 import keras
 import numpy as np
@@ -18,7 +18,7 @@ def encoder():
 
 
 def expected_embedding(encoder, inputs, pooling, normalize):
-    """Written out in float64."""
+    """Computes the head in float64."""
     vectors = np.asarray(encoder(inputs, training=False)["sequence_output"], "float64")
     rows = [
         row[mask].mean(0) if pooling == "mean" else row[0]

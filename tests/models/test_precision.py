@@ -28,7 +28,7 @@ def make_bert():
     model = heads.pretrainer(bert(num_layers=2, dropout=0.0, attention_dropout=0.0, **SIZE))
     keras.utils.set_random_seed(1)
     for layer in (model.get_layer("masked_lm_dense"), model.get_layer("pooler")):
-        layer.kernel.assign(3 * layer.kernel)  # logits of a trained model's size
+        layer.kernel.assign(3 * layer.kernel)  # logits as large as a trained model's
     return model
 
 
@@ -48,7 +48,7 @@ MODELS = {"bert": make_bert, "gpt": make_gpt, "transformer": make_transformer}
 
 
 def batch(model):
-    """Inputs, with padding, and targets for the logits of each."""
+    """Returns inputs with padding, and targets for each output of logits."""
     random = np.random.default_rng(0)
     ids = random.integers(1, SIZE["vocabulary_size"], (ROWS, LENGTH)).astype("int32")
     mask = np.arange(LENGTH)[None] < np.linspace(5, LENGTH, ROWS)[:, None]
@@ -71,7 +71,7 @@ def batch(model):
 
 
 def under(policy, make):
-    """A model of that policy, with the random weights that every other one gets."""
+    """Builds a model with that policy; all policies get the same random weights."""
     before = keras.config.dtype_policy()
     keras.config.set_dtype_policy(policy)
     keras.utils.set_random_seed(0)
@@ -82,7 +82,7 @@ def under(policy, make):
 
 
 def loss_and_gradients(policy, name):
-    """Loss, gradient and outputs of one step, with a loss scale as for float16."""
+    """Returns the loss, gradient and outputs of one step, with a loss scale as for float16."""
     import tensorflow as tf
 
     model = under(policy, MODELS[name])
@@ -121,7 +121,7 @@ def exact_losses(name):
 @pytest.mark.parametrize("policy", MIXED)
 @pytest.mark.parametrize("name", MODELS)
 def test_drift_of_one_step(name, policy):
-    """In roundings of the policy: logits by their spread, the loss, the gradient's direction."""
+    """Bounds the error of logits, loss and gradient direction in rounding steps of the policy."""
     exact_loss, exact_gradient, exact_outputs = exact_step(name)
     loss, gradient, outputs = loss_and_gradients(policy, name)
     step = STEP[policy]
@@ -132,8 +132,8 @@ def test_drift_of_one_step(name, policy):
     # 0.11 on processors that multiply in bfloat16, less on others.
     assert abs(loss - exact_loss) < 0.2 * step * exact_loss
     cosine = gradient @ exact_gradient / np.linalg.norm(gradient) / np.linalg.norm(exact_gradient)
-    # The angle, in radians. Where a relu is nearly 0 its gradient is there or not: of a share of
-    # them that goes with the rounding, hence the root.
+    # The angle in radians. Rounding switches the gradient of relus near 0 on or off; their share
+    # grows with the rounding step, hence the square root.
     assert np.sqrt(2 - 2 * cosine) < 0.6 * step**0.5
 
 
@@ -145,7 +145,7 @@ SLOW = [  # float16 is emulated on a CPU
 
 @pytest.mark.parametrize(("name", "policy"), [("gpt", MIXED[0]), *SLOW])
 def test_drift_of_a_training(name, policy):
-    """Updates on one batch: the loss goes down as in float32."""
+    """On repeated updates with one batch, the loss falls as in float32."""
     exact, mixed = exact_losses(name), losses_of_updates(policy, name)
     assert exact[-1] < 0.9 * exact[0]
     np.testing.assert_allclose(mixed, exact, rtol=STEP[policy])
@@ -167,7 +167,7 @@ def test_softmax_is_in_float32(policy):
     assert np.isfinite(ops.convert_to_numpy(ops.cast(outputs, "float32"))).all()
     mix = ScalarMix(dtype=policy)
     mix.build((1, 3, 4))
-    mix.weights_before_softmax.assign([30.1, 30.2, 30.3])  # two of them equal in bfloat16
+    mix.weights_before_softmax.assign([30.1, 30.2, 30.3])  # two are equal in bfloat16
     expected = np.exp([30.1, 30.2, 30.3]) / np.exp([30.1, 30.2, 30.3]).sum()
     for layer in range(3):
         one = np.zeros((1, 1, 3, 4), "float32")
@@ -178,7 +178,7 @@ def test_softmax_is_in_float32(policy):
 
 @pytest.mark.parametrize("policy", MIXED)
 def test_norms_are_in_float32(policy):
-    """Of inputs far from 0: their squares have no bits left in 16 bits, or overflow."""
+    """In 16 bits, the squares of inputs far from 0 would lose all precision or overflow."""
     dtype = policy.removeprefix("mixed_")
     inputs = ops.cast(ops.cast(np.linspace(300, 304, 64)[None], dtype), "float32")
     exact = np.asarray(inputs, "float64")
@@ -190,7 +190,7 @@ def test_norms_are_in_float32(policy):
 
 @pytest.mark.parametrize("policy", MIXED)
 def test_counts_are_in_float32(policy):
-    """A mean over more words than bfloat16 can count."""
+    """The mean is over more words than bfloat16 can count."""
     words = np.ones((1, 1000, 4), "float32")
     mean = MeanOfWords(dtype=policy)(words, np.ones((1, 1002), bool))
     np.testing.assert_allclose(ops.convert_to_numpy(ops.cast(mean, "float32")), 1.0, atol=1e-6)

@@ -16,7 +16,7 @@ from keras_transformers.models.registry import all_entries, entry
 from keras_transformers.models.table import models_page
 
 # Published or computed by other implementations, not read from the registry.
-# BERT: encoder with pooler at V = 30,522, and with both pretraining heads.
+# BERT at V = 30,522: encoder with pooler, and with both pretraining heads.
 BERT = {
     "bert_base": (109_482_240, 110_106_428),
     "bert_large": (335_141_888, 336_226_108),
@@ -49,13 +49,13 @@ BERT = {
     "bert_l12_h512": (53_982_720, 54_277_948),
     "bert_l12_h768": (109_482_240, 110_106_428),
 }
-# V = 37,000, one shared matrix, biases in the attentions, post-norm.
+# V = 37,000, one shared matrix, attention biases, post-norm.
 TRANSFORMER = {
     "transformer_base": 63_082_496,
     "transformer_big": 214_245_376,
     "transformer_tiny": 6_061_056,
 }
-# The recurrent families; tests/models/test_seq2seq.py and test_elmo.py count them by parts.
+# The recurrent families; tests/models/test_seq2seq.py and test_elmo.py count their parts.
 RECURRENT = {
     "rnnsearch_50": 80_441_000,
     "luong_global": 221_082_000,
@@ -65,7 +65,7 @@ RECURRENT = {
     "elmo_medium": 28_027_744,
     "elmo_small": 13_593_312,
 }
-# RGB images of 224 x 224; class token, positions and last norm, but no head.
+# 224 x 224 RGB images; with class token, positions and last norm, without a head.
 VIT = {
     "vit_tiny16": 5_524_416,
     "vit_small16": 21_665_664,
@@ -77,7 +77,7 @@ VIT = {
 }
 # 2,100,000 rows of 100, and 10,100,000 of 10; tests/models/test_fasttext.py counts the classifiers.
 FASTTEXT = {"fasttext_base": 210_000_000, "fasttext_10": 101_000_000}
-# Embeddings and logits are one matrix.
+# Embeddings and logits share one matrix.
 GPT = {
     "gpt_base": 116_534_784,
     "gpt2_small": 124_439_808,
@@ -93,7 +93,7 @@ COUNTS = (
     | FASTTEXT
     | GPT
 )
-# Built in every run: models of each family, with fewer layers and rows. The slow tests build all.
+# Built in every run, with fewer layers and rows: some of each family. The slow tests build all.
 BUILT = {
     "bert_tiny": {},
     "transformer_tiny": {"num_encoder_layers": 1, "num_decoder_layers": 2},
@@ -120,7 +120,7 @@ PAPERS = (
     "Joulin",
     "Radford",
 )
-# A family may have its counts in a file of its own, counts_<family>.py.
+# A family can keep its counts in its own file, counts_<family>.py.
 for _family in sorted(Path(__file__).parent.glob("counts_*.py")):
     _found = runpy.run_path(str(_family))
     COUNTS |= _found["COUNTS"]
@@ -129,7 +129,7 @@ for _family in sorted(Path(__file__).parent.glob("counts_*.py")):
 
 
 def test_every_model_is_listed_here_and_registered():
-    """Fails when a model is added without its independent count, or a factory without its entry."""
+    """Fails if a model is added without an independent count, or a factory without an entry."""
     assert set(kt.list_models()) == set(COUNTS)
     assert set(bert.SIZES) == set(bert.MODELS)
     assert set(transformer.SIZES) == set(transformer.MODELS)

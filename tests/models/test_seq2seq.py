@@ -55,7 +55,7 @@ LOSS = {"logits": keras.losses.SparseCategoricalCrossentropy(from_logits=True)}
 
 @functools.cache
 def built(form):
-    """One model a form, whose weights no test changes; they are large, to see every path."""
+    """Builds one model per form, shared by all tests; its weights are large, to show every path."""
     keras.utils.set_random_seed(1)
     model = seq2seq(**(SMALL | FORMS[form]))
     for weight in model.weights:
@@ -74,7 +74,7 @@ def logits_of(model, sources=SOURCES, targets=TARGETS):
 
 
 def test_exact_counts_of_the_named_models():
-    """The papers' matrices, biases apart, and these; the figures are not read from the registry.
+    """Adds up the papers' matrices and biases, without reading figures from the registry.
 
     tests/models/test_registry.py builds the models.
     """
@@ -222,7 +222,7 @@ def test_nothing_to_translate_is_no_error_in_a_graph(form):
         sources, targets = tf.zeros((batch, length), tf.int32), tf.ones((batch, 4), tf.int32)
         first, whole = run(sources, targets)
         assert whole.shape == (batch, 4, 30)
-        # A source of no tokens is one of padding alone.
+        # A source without tokens equals one of only padding.
         padded = logits(tf.zeros((batch, 2), tf.int32), targets)
         np.testing.assert_allclose(whole, padded, atol=1e-5)
         np.testing.assert_allclose(first, padded[:, 0], atol=1e-5)
@@ -239,8 +239,8 @@ def test_cross_attention_scores_are_alignments(form):
     scores = built(form).cross_attention_scores(SOURCES, TARGETS)
     assert scores.shape == (3, 1, 1, 6, 5)
     np.testing.assert_allclose(np.sum(scores, -1), 1, atol=1e-5)
-    assert np.max(scores[1, ..., 3:]) == 0  # padding is never looked at
-    assert np.ptp(np.asarray(scores)[0, 0, 0], axis=0).max() > 1e-4  # each step looks elsewhere
+    assert np.max(scores[1, ..., 3:]) == 0  # no attention to padding
+    assert np.ptp(np.asarray(scores)[0, 0, 0], axis=0).max() > 1e-4  # it differs from step to step
 
 
 def test_without_attention_there_is_no_alignment():
@@ -260,7 +260,7 @@ def test_saving_keeps_the_class_the_count_and_the_numbers(model, tmp_path):
 
 
 def test_all_weights_are_trained(model):
-    """Every gradient is there and none is zero: nothing built stands aside."""
+    """Every gradient exists and none is zero: every weight is used."""
     with tf.GradientTape() as tape:
         loss = LOSS["logits"](TARGETS, model(INPUTS, training=True)["logits"])
     gradients = tape.gradient(loss, [v.value for v in model.trainable_variables])
@@ -301,7 +301,7 @@ def test_a_cell_is_that_of_keras(cell):
     outputs, states = ours(inputs, mask)
     w = {weight.path.split("/", 1)[1]: weight.numpy() for weight in ours.weights}
     kernel, bias = w["cell/input_projection/kernel"], w["cell/input_projection/bias"]
-    if cell == "lstm":  # ours i, j, f, o; Keras i, f, j, o, with the forget bias in the weights
+    if cell == "lstm":  # ours: i, j, f, o; Keras: i, f, j, o, with the forget bias in the weights
 
         def turn(matrix):
             i, j, f, o = np.split(matrix, 4, axis=-1)
@@ -330,11 +330,11 @@ def forced(ratio, **changes):
 
 def test_the_ratio_of_teacher_forcing_is_what_training_feeds():
     model = forced(0.5)
-    model.teacher_forcing.assign(1.0)  # all from the target: the loop equals the fast path
+    model.teacher_forcing.assign(1.0)  # all tokens from the target: the loop equals the fast path
     by_step = model(INPUTS, training=True)["logits"]
     np.testing.assert_allclose(by_step, logits_of(model), atol=1e-5)
 
-    model.teacher_forcing.assign(0.0)  # all from the model: the target's later tokens do not matter
+    model.teacher_forcing.assign(0.0)  # all from the model: the target's later tokens are unused
     own = model(INPUTS, training=True)["logits"].numpy()
     other = np.concatenate([TARGETS[:, :1], TARGETS[:, 1:][:, ::-1]], axis=1)
     again = model(INPUTS | {"target_token_ids": other}, training=True)["logits"]
@@ -342,7 +342,7 @@ def test_the_ratio_of_teacher_forcing_is_what_training_feeds():
     fed = np.concatenate([TARGETS[:, :1], own.argmax(-1)[:, :-1]], axis=1).astype("int32")
     np.testing.assert_allclose(own, logits_of(model, targets=fed), atol=1e-5)
 
-    # Out of training the ratio does not matter.
+    # Outside training the ratio does not matter.
     plain = forced(1.0)
     for weight, same in zip(plain.weights, model.trainable_weights, strict=True):
         weight.assign(same)
@@ -418,7 +418,7 @@ def test_mixed_precision_decodes():
 
 
 def numbered(model):
-    """The model with weights that any backend draws alike."""
+    """Builds the model with weights that are the same on every backend."""
     for index, weight in enumerate(model.trainable_weights):
         weight.assign(np.random.default_rng(index).normal(size=weight.shape))
     return model
@@ -453,7 +453,7 @@ print(all(abs(a - b).max() > 0 for a, b in zip(after, before)), float(loss))
 @pytest.mark.parametrize("task", ["copy", "reverse"])
 @pytest.mark.parametrize("form", ["luong", "bahdanau"])
 def test_a_toy_task_is_learned(form, task):
-    """Copying and reversing ten symbols, to 99 % of the tokens by greedy search."""
+    """Learns to copy and reverse ten symbols; greedy search gets 99 % of the tokens right."""
     keras.utils.set_random_seed(0)
     sizes = {"vocabulary_size": 13, "num_encoder_layers": 1, "num_decoder_layers": 1}
     widths = {"embedding_dim": 32, "hidden_dim": 64, "encoder_hidden_dim": 32, "readout_dim": 32}

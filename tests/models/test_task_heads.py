@@ -1,4 +1,4 @@
-"""Heads of tasks: shapes, exact counts, padding, and encoders that are no BERT."""
+"""Task heads: shapes, exact counts, padding, and encoders other than BERT."""
 
 import keras
 import numpy as np
@@ -27,7 +27,7 @@ def encoder():
 
 
 def convolutional_encoder():
-    """What yields `sequence_output` alone, and reads no segments."""
+    """Builds an encoder that returns only `sequence_output` and reads no segments."""
     token_ids = keras.Input((None,), dtype="int32", name="token_ids")
     padding_mask = keras.Input((None,), dtype="bool", name="padding_mask")
     vectors = keras.layers.Embedding(50, 8, name="token_embedding")(token_ids)
@@ -188,8 +188,8 @@ def test_gradients_reach_every_weight(encoder, head):
         for variable, gradient in zip(model.trainable_variables, gradients, strict=True)
         if gradient is None or not np.abs(tf.convert_to_tensor(gradient)).max() > 0
     ]
-    # A bias on the keys moves every score of a query alike, and one on the scores every choice's:
-    # softmax does not see them.
+    # A bias on the keys shifts all scores of a query equally, and a bias on the scores those of all
+    # choices: softmax ignores both.
     unseen = {"multiple_choice": ("key/bias", "score_dense/bias")}.get(head, ("key/bias",))
     assert [path for path in still if not path.endswith(unseen)] == []
 

@@ -114,7 +114,7 @@ def test_cross_attention_scores_are_those_of_the_call(model):
     scores = model.cross_attention_scores(SOURCES, TARGETS)
     assert scores.shape == (3, 2, 2, 6, 5)
     np.testing.assert_allclose(np.sum(scores, -1), 1, atol=1e-5)
-    assert np.max(scores[1, ..., 3:]) == 0  # padding is never looked at
+    assert np.max(scores[1, ..., 3:]) == 0  # no attention to padding
 
 
 def test_saving_keeps_the_class_the_count_and_the_numbers(model, tmp_path):
@@ -163,7 +163,7 @@ def test_a_source_longer_than_the_positions_is_refused(model):
 @pytest.mark.slow
 @pytest.mark.parametrize("task", ["copy", "reverse"])
 def test_a_toy_task_is_learned(task):
-    """Copying and reversing ten symbols, to 99 % of the tokens by greedy search."""
+    """Learns to copy and reverse ten symbols; greedy search gets 99 % of the tokens right."""
     keras.utils.set_random_seed(0)
     model = transformer(
         vocabulary_size=13,

@@ -18,7 +18,7 @@ COUNTS = {
     "vit_tiny16": (5_524_416, 5_717_416, 9_740_115, 5_790_376),
     "vit_small16": (21_665_664, 22_050_664, 30_075_219, 22_196_584),
 }
-# What the representation layer adds.
+# Parameters of the representation layer.
 REPRESENTATION = {"vit_b16": 590_592, "vit_l16": 1_049_600, "vit_h14": 1_639_680}
 
 
@@ -59,7 +59,7 @@ def test_counts_by_arithmetic_at_both_resolutions(name):
     ],
 )
 def test_counts_of_built_models(name, image_size, use_representation_layer, zero_weights):
-    """The larger ones: by arithmetic above, and built at 224 x 224 in test_registry.py."""
+    """Larger models are counted above and built at 224 x 224 in test_registry.py."""
     model = kt.create_model(
         name, image_size=image_size, use_representation_layer=use_representation_layer
     )
@@ -74,7 +74,7 @@ def test_counts_of_built_models(name, image_size, use_representation_layer, zero
 @pytest.mark.parametrize("image_size", [224, 384])
 @pytest.mark.parametrize("patch_size", [14, 16, 32])
 def test_a_narrow_model_has_the_count_by_arithmetic(patch_size, image_size):
-    """384 is no multiple of 14: 27 x 27 patches."""
+    """384 is not a multiple of 14: there are 27 x 27 patches."""
     size = {"patch_size": patch_size, "num_layers": 1, "hidden_dim": 4, "image_size": image_size}
     model = vit(**size, num_heads=1, use_representation_layer=True)
     assert model.count_params() == num_parameters(**size, use_representation_layer=True)
@@ -157,7 +157,7 @@ def test_a_larger_resolution_keeps_the_weights_and_interpolates_positions():
     for path in ("class_token/class_token", "encoder_layer_1/feed_forward/output/kernel"):
         one, two = ({v.path: v for v in model.weights}[path] for model in (source, target))
         np.testing.assert_array_equal(one, two)
-    # There and back at the same resolution nothing changes.
+    # Copying at the same resolution changes nothing.
     again = vit(**SMALL, image_size=8)
     copy_weights(source, again)
     inputs = {"images": images(2, 8, 8)}
@@ -186,7 +186,7 @@ def test_a_batch_is_learned():
     targets = {"logits": np.array([0, 1, 2])}
     history = model.fit({"images": images()}, targets, epochs=40, verbose=0).history["loss"]
     assert history[-1] < 0.1 < history[0]
-    # A bias on the keys moves every score of a query alike: softmax does not see it.
+    # A bias on the keys shifts all scores of a query equally, which softmax ignores.
     still = [
         w.path
         for w, b in zip(model.trainable_variables, before, strict=True)
