@@ -140,7 +140,7 @@ def test_detokenize_padded_and_nested(tokenizer: SentencePieceTokenizer) -> None
 
 
 def test_a_single_string_is_refused(tokenizer: SentencePieceTokenizer) -> None:
-    with pytest.raises(ValueError, match=r"text of shape \(\).*put it into a list"):
+    with pytest.raises(ValueError, match=r"text of shape \(\).*put it in a list"):
         tokenizer.tokenize("a man")
 
 
@@ -193,7 +193,7 @@ def test_training_errors(folder: Path, tmp_path: Path) -> None:
     train = SentencePieceTokenizer.train
     with pytest.raises(ValueError, match=r"text\.de: too little text for vocabulary_size=9999"):
         train(files, path, vocabulary_size=9999)
-    with pytest.raises(ValueError, match=r"vocabulary_size=100 is too small: .* are \d{3}$"):
+    with pytest.raises(ValueError, match=r"vocabulary_size=100 is too small: .* need \d{3}$"):
         train(files, path, vocabulary_size=100)
     (tmp_path / "empty").write_text("\n\n")
     with pytest.raises(ValueError, match="empty: no text to learn"):
