@@ -1,7 +1,8 @@
 """BERT weights from and to Hugging Face's safetensors."""
 
 import os
-from collections.abc import Iterable
+import shutil
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,19 @@ from keras_transformers.convert.tensors import (
     write_safetensors,
 )
 from keras_transformers.files import write_json
-from keras_transformers.models.bert import MODELS, bert
+from keras_transformers.models import heads
+from keras_transformers.models.bert import MODELS, SIZES, bert
 
-__all__ = ["load_bert", "read_bert_config", "save_bert", "save_bert_config"]
+__all__ = [
+    "bert_size",
+    "load_bert",
+    "load_pretrainer",
+    "pretrained_size",
+    "read_bert_config",
+    "save_bert",
+    "save_bert_config",
+    "save_pretrainer",
+]
 
 _NAMES = NameMap(
     family="BERT",
@@ -176,6 +187,97 @@ def save_bert_config(model: keras.Model, path: str | os.PathLike[str]) -> None:
         "initializer_range": tokens.embeddings_initializer.stddev,
     }
     write_json(path, config)
+
+
+def bert_size(model: str) -> dict[str, Any]:
+    """A named BERT's shape, as arguments of `models.bert.bert`; ValueError for another name."""
+    if model not in SIZES:
+        raise ValueError(f"--model {model}: take one of {', '.join(SIZES)}")
+    return dict(SIZES[model])
+
+
+def pretrained_size(weights: Path, max_sequence_length: int) -> dict[str, Any]:
+    """A pretrained BERT's shape, as arguments of `models.bert.bert`.
+
+    Raises:
+        FileNotFoundError: the folder has no config.json.
+        ValueError: it does not describe a BERT, or one with too few positions.
+    """
+    found = read_bert_config(weights)
+    if found["max_sequence_length"] < max_sequence_length:
+        raise ValueError(
+            f"{weights} has {found['max_sequence_length']} positions and the examples are of "
+            f"{max_sequence_length} tokens: make these shorter"
+        )
+    return found
+
+
+def load_pretrainer(
+    *,
+    weights: Path | None = None,
+    model: str = "bert_tiny",
+    shape: Mapping[str, int | None] | None = None,
+    vocabulary_size: int,
+    max_sequence_length: int,
+    dropout: float = 0.1,
+    initializer_range: float = 0.02,
+) -> keras.Model:
+    """Loads or builds a BERT encoder with both pretraining heads.
+
+    Args:
+        weights: folder in Hugging Face's layout, with both heads, to continue from.
+        model: without `weights`, a name from `keras-transformers list 'bert_*'`; its weights are
+            random.
+        shape: num_layers, num_heads and hidden_dim to use in place of that model's; None keeps it.
+        vocabulary_size: number of tokens.
+        max_sequence_length: positions of a new model; a loaded one needs at least as many.
+        dropout: rate in the encoder and its attention.
+        initializer_range: standard deviation of a new encoder's matrices.
+
+    Raises:
+        FileNotFoundError: a file is missing.
+        ValueError: an unknown model, or weights with another vocabulary or too few positions.
+    """
+    rates: dict[str, Any] = {"dropout": dropout, "attention_dropout": dropout}
+    if weights:
+        found = pretrained_size(weights, max_sequence_length)
+        if found["vocabulary_size"] != vocabulary_size:
+            raise ValueError(
+                f"{weights} has {found['vocabulary_size']} tokens and the vocabulary "
+                f"{vocabulary_size}: take the one that belongs to the weights"
+            )
+        loaded = heads.pretrainer(
+            bert(**(found | rates)),
+            activation=found["activation"],
+            norm_epsilon=found["norm_epsilon"],
+        )
+        load_bert(loaded, weights)
+        return loaded
+    given: dict[str, Any] = {
+        name: value for name, value in (shape or {}).items() if value is not None
+    }
+    encoder = bert(
+        **(bert_size(model) | given),
+        vocabulary_size=vocabulary_size,
+        max_sequence_length=max_sequence_length,
+        initializer_range=initializer_range,
+        **rates,
+    )
+    return heads.pretrainer(encoder)
+
+
+def save_pretrainer(model: keras.Model, folder: Path, vocabulary: Path) -> None:
+    """Writes a BERT with both heads in Hugging Face's layout, for `load_encoder` and others.
+
+    Args:
+        model: from `load_pretrainer`.
+        folder: gets model.safetensors, config.json and vocab.txt.
+        vocabulary: the file to copy there.
+    """
+    folder.mkdir(exist_ok=True)
+    save_bert(model, folder / "model.safetensors")
+    save_bert_config(model, folder / "config.json")
+    shutil.copyfile(vocabulary, folder / "vocab.txt")
 
 
 def _modern(name: str) -> str:

@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
@@ -12,7 +12,16 @@ import numpy as np
 from keras_transformers.convert.tensors import NamedVariable, assign
 from keras_transformers.files import read_json, replaced, write_json
 
-__all__ = ["load_elmo", "read_elmo_options", "save_elmo", "save_elmo_options"]
+if TYPE_CHECKING:
+    from keras_transformers.tokenizers.word_vocabulary import WordVocabulary
+
+__all__ = [
+    "load_elmo",
+    "read_elmo_options",
+    "save_elmo",
+    "save_elmo_encoder",
+    "save_elmo_options",
+]
 
 _DIRECTIONS = ("forward", "backward")
 
@@ -168,6 +177,21 @@ def save_elmo_options(model: keras.Model, path: str | os.PathLike[str]) -> None:
         },
     }
     write_json(_in_folder(path), options)
+
+
+def save_elmo_encoder(encoder: keras.Model, folder: Path, vocabulary: "WordVocabulary") -> None:
+    """Writes an ELMo encoder in bilm-tf's layout.
+
+    Args:
+        encoder: from `models.elmo.elmo`.
+        folder: gets weights.hdf5, options.json and, unless it has one, vocabulary.txt.
+        vocabulary: the words that it was trained to predict.
+    """
+    folder.mkdir(exist_ok=True)
+    save_elmo(encoder, folder / "weights.hdf5")
+    save_elmo_options(encoder, folder / "options.json")
+    if not (folder / "vocabulary.txt").exists():
+        vocabulary.write(folder / "vocabulary.txt")
 
 
 def _in_folder(path: str | os.PathLike[str]) -> Path:

@@ -2,7 +2,8 @@
 
 import os
 from collections.abc import Iterable, Iterator
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
@@ -22,8 +23,19 @@ from keras_transformers.convert.tensors import (
     write_safetensors,
 )
 from keras_transformers.files import write_json
+from keras_transformers.models.gpt import MODELS, CausalLM, gpt
 
-__all__ = ["load_gpt", "read_gpt_config", "save_gpt", "save_gpt_config"]
+if TYPE_CHECKING:
+    from keras_transformers.tokenizers import BytePairTokenizer
+
+__all__ = [
+    "load_gpt",
+    "load_language_model",
+    "read_gpt_config",
+    "save_gpt",
+    "save_gpt_config",
+    "save_language_model",
+]
 
 # The two differ at the end: only GPT-2 has a norm there.
 _TOP_LEVEL = {
@@ -187,6 +199,66 @@ def save_gpt_config(model: keras.Model, path: str | os.PathLike[str]) -> None:
         field: foreign_activation(layer["activation"], names),
     } | ({} if kind == "openai-gpt" else {"n_inner": inner})
     write_json(path, config)
+
+
+def load_language_model(
+    *,
+    weights: Path | None = None,
+    model: str | None = None,
+    vocabulary: Path | None = None,
+    dropout: float = 0.1,
+) -> tuple[CausalLM, "BytePairTokenizer"]:
+    """Loads a GPT and its tokenizer.
+
+    Args:
+        weights: folder of a pretrained GPT in Hugging Face's layout: config.json,
+            model.safetensors, vocab.json and merges.txt. The recipe `language_model` writes one.
+        model: instead of `weights`, a name from `keras-transformers list 'gpt*'`; its weights are
+            random.
+        vocabulary: the folder with vocab.json and merges.txt for `model`; `weights` have their own.
+        dropout: rate in the model and its attention.
+
+    Raises:
+        FileNotFoundError: a file is missing.
+        ValueError: the arguments ask for neither kind or for both, or the files do not fit each
+            other.
+    """
+    # Imported here because it needs TensorFlow, and the weights do not.
+    from keras_transformers.tokenizers import BytePairTokenizer
+
+    rates = {"dropout": dropout, "attention_dropout": dropout}
+    if weights and not model and not vocabulary:
+        language_model = gpt(**(read_gpt_config(weights) | rates))
+        tokenizer = BytePairTokenizer(weights)
+        load_gpt(language_model, weights)
+    elif model and vocabulary and not weights:
+        if model not in MODELS:
+            raise ValueError(f"--model {model}: take one of {', '.join(MODELS)}")
+        tokenizer = BytePairTokenizer(vocabulary)
+        language_model = MODELS[model].factory(vocabulary_size=tokenizer.vocabulary_size, **rates)
+    else:
+        raise ValueError("give either --weights FOLDER, or --model NAME and --vocabulary FOLDER")
+    if tokenizer.vocabulary_size != language_model.get_layer("token_embedding").input_dim:
+        raise ValueError(
+            f"{weights}: {tokenizer.vocabulary_size} tokens in vocab.json, and the model embeds "
+            f"{language_model.get_layer('token_embedding').input_dim}: take the vocabulary that "
+            "belongs to the weights"
+        )
+    return language_model, tokenizer
+
+
+def save_language_model(model: CausalLM, folder: Path, tokenizer: "BytePairTokenizer") -> None:
+    """Writes a GPT as GPT-2 is published, for `load_language_model` and transformers.
+
+    Args:
+        model: from `models.gpt.gpt`.
+        folder: gets model.safetensors, config.json, vocab.json and merges.txt.
+        tokenizer: the model's tokenizer.
+    """
+    folder.mkdir(exist_ok=True)
+    tokenizer.save(folder)
+    save_gpt(model, folder / "model.safetensors")
+    save_gpt_config(model, folder / "config.json")
 
 
 def _kind(model: keras.Model) -> str:
