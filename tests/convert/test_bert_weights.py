@@ -222,7 +222,7 @@ def test_a_head_without_a_place_is_refused(golden_maker, tmp_path):
     with pytest.raises(ValueError, match="layer 'odd' has no place in Hugging Face's BERT"):
         save_bert(odd, tmp_path / "x.safetensors")
     assert not list(tmp_path.iterdir())
-    with pytest.raises(FileNotFoundError, match="does not exist: make it first"):
+    with pytest.raises(FileNotFoundError, match="does not exist: create it first"):
         save_bert(encoder, tmp_path / "missing" / "x.safetensors")
 
 

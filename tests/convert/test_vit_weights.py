@@ -196,7 +196,7 @@ def test_another_resolution_or_patch_size_is_an_error_unless_interpolation_is_as
     tensors = load_file(RANDOM)
     tensors["vit.embeddings.position_embeddings"] = np.zeros((1, 9, 16), "float32")
     save_file(tensors, tmp_path / "wide.safetensors")
-    with pytest.raises(ValueError, match=r"\(1, 9, 16\): those of no square image"):
+    with pytest.raises(ValueError, match=r"\(1, 9, 16\), not from a square image"):
         load_vit(small_vit(maker), tmp_path / "wide.safetensors", interpolation="bilinear")
 
 
