@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import keras
 import numpy as np
 
-from keras_transformers.convert.tensors import NamedVariable, assign
+from keras_transformers.convert.tensors import NamedVariable, assign, in_folder
 from keras_transformers.files import read_json, replaced, write_json
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ def save_elmo(model: keras.Model, path: str | os.PathLike[str]) -> None:
         variable = named.variable
         stored = variable.read() if isinstance(variable, _Stored) else variable
         arrays[named.name] = np.asarray(stored, dtype="float32")
-    with replaced(_in_folder(path)) as scratch, h5py.File(scratch, "w") as file:
+    with replaced(in_folder(path)) as scratch, h5py.File(scratch, "w") as file:
         for name, array in arrays.items():
             file[name] = array
 
@@ -177,7 +177,7 @@ def save_elmo_options(model: keras.Model, path: str | os.PathLike[str]) -> None:
             "n_highway": shape["num_highways"],
         },
     }
-    write_json(_in_folder(path), options)
+    write_json(in_folder(path), options)
 
 
 def save_elmo_encoder(encoder: keras.Model, folder: Path, vocabulary: "WordVocabulary") -> None:
@@ -193,13 +193,6 @@ def save_elmo_encoder(encoder: keras.Model, folder: Path, vocabulary: "WordVocab
     save_elmo_options(encoder, folder / "options.json")
     if not (folder / "vocabulary.txt").exists():
         vocabulary.write(folder / "vocabulary.txt")
-
-
-def _in_folder(path: str | os.PathLike[str]) -> Path:
-    path = Path(path)
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"folder {path.parent} does not exist: create it first")
-    return path
 
 
 def _options_beside(path: Path) -> Path:

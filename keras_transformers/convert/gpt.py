@@ -11,6 +11,7 @@ import numpy as np
 from keras_transformers.convert.name_map import (
     ACTIVATIONS,
     foreign_activation,
+    part_of,
     read_activation,
     read_config,
     weight_name,
@@ -296,7 +297,7 @@ def _of_layer(layer: keras.layers.Layer, kind: str) -> Iterator[NamedVariable]:
     elif layer.name.startswith("decoder_layer_"):
         module = f"transformer.h.{layer.name.removeprefix('decoder_layer_')}"
         for variable in layer.weights:
-            part = variable.path.split(f"{layer.name}/", 1)[1].rsplit("/", 1)[0]
+            part = part_of(variable, layer)
             name = f"{module}.{_PARTS[part]}.{weight_name(variable)}"
             fused = part.rpartition("/")[2]
             yield NamedVariable(variable, f"{name}[{fused}]" if fused in _FUSED else name)

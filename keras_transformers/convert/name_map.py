@@ -62,7 +62,7 @@ class NameMap:
         elif layer.name.startswith("encoder_layer_"):
             module = f"{self.layers}.{layer.name.removeprefix('encoder_layer_')}"
             for variable in layer.weights:
-                part = variable.path.split(f"{layer.name}/", 1)[1].rsplit("/", 1)[0]
+                part = part_of(variable, layer)
                 yield in_module(variable, f"{module}.{self.parts[part]}")
         else:
             raise ValueError(
@@ -119,6 +119,11 @@ def foreign_activation(name: str, names: Mapping[str, str] = ACTIVATIONS) -> str
             f"activation={name!r} has no Hugging Face name; known are {', '.join(foreign)}"
         )
     return foreign[name]
+
+
+def part_of(variable: Any, layer: keras.layers.Layer) -> str:
+    """Returns the part of a layer that has a variable, such as "self_attention/query"."""
+    return variable.path.split(f"{layer.name}/", 1)[1].rsplit("/", 1)[0]
 
 
 def weight_name(variable: Any) -> str:

@@ -152,6 +152,14 @@ def drop_copies(tensors: dict[str, np.ndarray], copies: Mapping[str, str], *, so
                 )
 
 
+def in_folder(path: str | os.PathLike[str]) -> Path:
+    """Returns the path; FileNotFoundError unless its folder exists."""
+    path = Path(path)
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"folder {path.parent} does not exist: create it first")
+    return path
+
+
 def write_safetensors(variables: Iterable[NamedVariable], path: str | os.PathLike[str]) -> None:
     """Writes variables by name, in float32, atomically.
 
@@ -160,12 +168,10 @@ def write_safetensors(variables: Iterable[NamedVariable], path: str | os.PathLik
     """
     from safetensors.numpy import save_file
 
-    path = Path(path)
+    path = in_folder(path)
     tensors = {}
     for named in variables:
         array = np.asarray(named.variable, dtype="float32")
         tensors[named.name] = np.ascontiguousarray(array.T if named.transpose else array)
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"folder {path.parent} does not exist: create it first")
     with replaced(path) as scratch:
         save_file(tensors, scratch, {"format": "pt"})

@@ -9,7 +9,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_transformers.convert.name_map import in_module, read_activation, read_config
+from keras_transformers.convert.name_map import in_module, part_of, read_activation, read_config
 from keras_transformers.convert.tensors import (
     NamedVariable,
     assign,
@@ -177,7 +177,7 @@ def _of_layer(layer: keras.layers.Layer) -> Iterator[NamedVariable]:
     elif layer.name.startswith("encoder_layer_"):
         module = f"vit.encoder.layer.{layer.name.removeprefix('encoder_layer_')}"
         for variable in layer.weights:
-            part = variable.path.split(f"{layer.name}/", 1)[1].rsplit("/", 1)[0]
+            part = part_of(variable, layer)
             yield in_module(variable, f"{module}.{_ENCODER_PARTS[part]}")
     else:
         raise ValueError(
