@@ -45,7 +45,7 @@ def our_model(maker, kind, **changes):
 
 @pytest.fixture(scope="module")
 def loaded(maker):
-    """Both models with transformers' weights: read only."""
+    """Both models with transformers' weights; do not modify them."""
     models = {kind: our_model(maker, kind) for kind in KINDS}
     for kind, model in models.items():
         load_gpt(model, maker["file_of"](kind))
@@ -106,7 +106,7 @@ def test_saving_gives_the_same_file(maker, loaded, kind, tmp_path):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_forms_that_files_have(maker, loaded, kind, tmp_path):
-    """Without a head's prefix, with causal masks, with the tied copy: all the same weights."""
+    """The same weights without a head's prefix, with causal masks and with the tied copy."""
     tensors = load_file(maker["file_of"](kind))
     bare = {name.removeprefix("transformer."): tensor for name, tensor in tensors.items()}
     bare["h.0.attn.bias"] = np.ones((1, 1, 20, 20), "float32")

@@ -30,7 +30,7 @@ def tokenizer_of(setting):
 
 
 def fnv1a(data: bytes) -> int:
-    """The hash as fastText's dictionary.cc has it, byte by byte."""
+    """The hash of fastText's dictionary.cc, byte by byte."""
     hashed = 2166136261
     for byte in data:
         hashed ^= byte if byte < 0x80 else 0xFFFFFF00 | byte
@@ -39,7 +39,7 @@ def fnv1a(data: bytes) -> int:
 
 
 def bag(tokenizer: NgramTokenizer, text: bytes) -> list[int]:
-    """The ids of a text by plain Python, in fastText's order."""
+    """The ids of a text in fastText's order, in plain Python."""
     for blank in b"\t\n\v\f\r\0":
         text = text.replace(bytes([blank]), b" ")
     words = [*(word for word in text.split(b" ") if word), b"</s>"]
@@ -90,7 +90,7 @@ def test_the_golden_file_is_what_the_package_says():
 
 @functools.cache
 def in_graph():
-    """A tokenizer, and its ids and lengths in a graph that fixes no shape."""
+    """A tokenizer, and its ids and lengths from a graph without static shapes."""
     tokenizer = NgramTokenizer(WORDS, **ALL)
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])

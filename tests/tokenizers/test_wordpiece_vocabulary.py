@@ -1,4 +1,4 @@
-"""Vocabularies of WordPiece: files, what is wrong with some of them, and training."""
+"""WordPiece vocabularies: files, invalid files, and training."""
 
 import gzip
 
