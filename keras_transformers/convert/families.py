@@ -70,8 +70,8 @@ def load_encoder(
 
     Raises:
         FileNotFoundError: a file is missing.
-        ValueError: both `weights` and `model` are given, or neither; the family is unknown; or the
-            files do not belong together.
+        ValueError: the arguments are neither `weights` alone nor `model` with `vocabulary`; the
+            family is unknown; or the files do not belong together.
     """
     if weights and not model and not vocabulary:
         family = _family_of(Path(weights))

@@ -224,8 +224,8 @@ def load_language_model(
 
     Raises:
         FileNotFoundError: a file is missing.
-        ValueError: both `weights` and `model` are given, or neither; or the files do not belong
-            together.
+        ValueError: the arguments are neither `weights` alone nor `model` with `vocabulary`, or the
+            files do not belong together.
     """
     # Imported here because it needs TensorFlow, which the weights do not.
     from keras_transformers.tokenizers import BytePairTokenizer

@@ -45,7 +45,7 @@ class NgramTokenizer(tf.Module):
         with "__label__" for labels; here they are ordinary words.
       - Only the first 1,000 bytes of a word count.
       - An empty or blank text is just "</s>": a bag of one id, or of none if the dictionary lacks
-        "</s>" because `min_count` is above the number of texts.
+        "</s>" (for example, if `min_count` is above the number of texts).
 
     Args:
         words: a file with one word per line, or the words, in the order of their ids.

@@ -66,7 +66,7 @@ def pack(
         segments: ragged tensors of tokens, int32 (batch, None).
         special_tokens: ids before each segment and after the last; BERT: [CLS] a [SEP] b [SEP].
         pad_token_id: fills the rest of each row.
-        length: length to pad to, no less than the longest row with its special tokens (the
+        length: length to pad to, at least that of the longest row with its special tokens (the
             default).
 
     Returns:

@@ -76,8 +76,7 @@ class WordVocabulary:
         """
         if vocabulary_size <= len(MARKS):
             raise ValueError(
-                f"vocabulary_size={vocabulary_size}: {', '.join(MARKS)} take {len(MARKS)} already; "
-                "increase it"
+                f"vocabulary_size={vocabulary_size}: {', '.join(MARKS)} take {len(MARKS)} already"
             )
         rows = sorted(
             (-int(count), word)

@@ -167,9 +167,8 @@ class WordPieceTokenizer(tf.Module):
     ) -> dict[str, tf.Tensor]:
         """Converts texts or pairs of texts to the inputs of an encoder.
 
-        A row is [CLS] text [SEP] or [CLS] text [SEP] text_b [SEP]. Texts that are too long lose
-        their end, the longer text of a pair first (`packing.trim_longest_first`); `lengths` helps
-        count them.
+        A row is [CLS] text [SEP], plus text_b [SEP] for pairs. Texts that are too long lose their
+        end, the longer one of a pair first (`packing.trim_longest_first`); `lengths` counts tokens.
 
         Args:
             text: strings (batch,).
