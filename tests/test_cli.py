@@ -307,4 +307,4 @@ def test_make_pretraining_data(capsys, tmp_path):
 
     (tmp_path / "vocab.txt").write_text("\n".join([*special[:4], *"abcde"]), "utf-8")
     status, _, err = run(capsys, *command)
-    assert (status, "vocab.txt: [MASK] missing among 9 tokens" in err) == (2, True)
+    assert (status, "vocab.txt: [MASK] missing from 9 tokens" in err) == (2, True)

@@ -1,7 +1,8 @@
-"""BERT weights from and to Hugging Face's safetensors."""
+"""Converts BERT weights from and to Hugging Face's safetensors."""
 
 import os
-from collections.abc import Iterable
+import shutil
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,19 @@ from keras_transformers.convert.tensors import (
     write_safetensors,
 )
 from keras_transformers.files import write_json
-from keras_transformers.models.bert import MODELS, bert
+from keras_transformers.models import heads
+from keras_transformers.models.bert import MODELS, SIZES, bert
 
-__all__ = ["load_bert", "read_bert_config", "save_bert", "save_bert_config"]
+__all__ = [
+    "bert_size",
+    "load_bert",
+    "load_pretrainer",
+    "pretrained_size",
+    "read_bert_config",
+    "save_bert",
+    "save_bert_config",
+    "save_pretrainer",
+]
 
 _NAMES = NameMap(
     family="BERT",
@@ -55,9 +66,9 @@ _NAMES = NameMap(
         "feed_forward_norm": "output.LayerNorm",
     },
 )
-# Not weights: position_ids is 0, 1, 2, ... stored by old versions.
+# Not a weight: old versions of transformers also saved 0, 1, 2, ...
 _BUFFERS = ("bert.embeddings.position_ids",)
-# Copies of tied weights that some files also hold.
+# Copies of tied weights that some files also contain.
 _TIED = {
     "cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",
     "cls.predictions.decoder.bias": "cls.predictions.bias",
@@ -68,15 +79,15 @@ def read_bert_config(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Reads Hugging Face's `config.json` as arguments of `keras_transformers.models.bert.bert`.
 
     Args:
-        path: the file, or the folder that holds it.
+        path: the file or its folder.
 
     Returns:
         Keyword arguments that build the encoder it describes.
 
     Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: it is not JSON, does not describe a BERT, lacks a field, or asks for something
-            that these layers lack (relative positions, another activation).
+        FileNotFoundError: the file does not exist.
+        ValueError: it is not JSON, does not describe a BERT, lacks a field, or needs something that
+            these layers lack (relative positions, another activation).
 
     Example:
         encoder = bert(**read_bert_config("minilm"))
@@ -84,7 +95,9 @@ def read_bert_config(path: str | os.PathLike[str]) -> dict[str, Any]:
     file, config = read_config(path, "bert")
     positions = config.get("position_embedding_type", "absolute")
     if positions != "absolute":
-        raise ValueError(f"{file}: position_embedding_type={positions!r}; only 'absolute' is known")
+        raise ValueError(
+            f"{file}: position_embedding_type={positions!r}; only 'absolute' is supported"
+        )
     activation = read_activation(file, config, "hidden_act")
     try:
         return {
@@ -110,20 +123,20 @@ def load_bert(
 ) -> None:
     """Loads Hugging Face's BERT weights into an encoder, with or without heads.
 
-    Reads what BertModel, BertForPreTraining, BertForMaskedLM, BertForSequenceClassification and
-    similar classes save. Unless every tensor is used or named in `ignore`, loading fails and the
-    model is unchanged.
+    It reads the files of BertModel, BertForPreTraining, BertForMaskedLM,
+    BertForSequenceClassification and similar classes. Unless every tensor is used or matches
+    `ignore`, loading fails and the model is unchanged.
 
     Args:
-        model: from `keras_transformers.models.bert` or `heads`.
-        path: a `.safetensors` file or the folder that holds `model.safetensors`.
+        model: a model from `keras_transformers.models.bert` or `heads`.
+        path: a `.safetensors` file, or a folder with `model.safetensors`.
         ignore: wildcards of tensors to leave out, such as "cls.*" for the pretraining heads. Names
-            have the prefix "bert." here, even if the file's do not.
+            start with "bert." here, even if they do not in the file.
 
     Raises:
-        FileNotFoundError: there is no such file.
+        FileNotFoundError: the file does not exist.
         ValueError: the file is unreadable; tensors are missing, left over or of another shape (the
-            message lists them all); or a copy of the tied embeddings differs from them.
+            message lists them all); or a copy of a tied weight differs from it.
     """
     tensors = {_modern(name): tensor for name, tensor in read_safetensors(path).items()}
     drop_copies(tensors, _TIED, source=str(path))
@@ -134,7 +147,7 @@ def save_bert(model: keras.Model, path: str | os.PathLike[str]) -> None:
     """Writes a BERT model's weights under Hugging Face's names, for `from_pretrained`.
 
     Args:
-        model: from `keras_transformers.models.bert` or `heads`.
+        model: a model from `keras_transformers.models.bert` or `heads`.
         path: the `.safetensors` file to write.
 
     Raises:
@@ -148,7 +161,7 @@ def save_bert_config(model: keras.Model, path: str | os.PathLike[str]) -> None:
     """Writes a BERT model's shape as Hugging Face's `config.json`, to go with `save_bert`.
 
     Args:
-        model: from `keras_transformers.models.bert` or `heads`.
+        model: a model from `keras_transformers.models.bert` or `heads`.
         path: the file to write.
 
     Raises:
@@ -158,7 +171,9 @@ def save_bert_config(model: keras.Model, path: str | os.PathLike[str]) -> None:
     layers = {layer.name: layer for layer in model.layers}
     missing = {*_NAMES.embeddings, "encoder_layer_0"} - layers.keys()
     if missing:
-        raise ValueError(f"model {model.name!r} is no BERT: no layer {', '.join(sorted(missing))}")
+        raise ValueError(
+            f"model {model.name!r} is not a BERT: it has no layer {', '.join(sorted(missing))}"
+        )
     tokens, encoder_layer = layers["token_embedding"], layers["encoder_layer_0"].get_config()
     config = {
         "model_type": "bert",
@@ -178,8 +193,100 @@ def save_bert_config(model: keras.Model, path: str | os.PathLike[str]) -> None:
     write_json(path, config)
 
 
+def bert_size(model: str) -> dict[str, Any]:
+    """Returns a named BERT's shape as arguments of `bert`; ValueError for other names."""
+    if model not in SIZES:
+        raise ValueError(f"--model {model}: take one of {', '.join(SIZES)}")
+    return dict(SIZES[model])
+
+
+def pretrained_size(weights: Path, max_sequence_length: int) -> dict[str, Any]:
+    """Returns a pretrained BERT's shape as arguments of `bert`.
+
+    Raises:
+        FileNotFoundError: the folder has no config.json.
+        ValueError: it does not describe a BERT, or the BERT has too few positions.
+    """
+    found = read_bert_config(weights)
+    if found["max_sequence_length"] < max_sequence_length:
+        raise ValueError(
+            f"{weights} has {found['max_sequence_length']} positions, but the examples have "
+            f"{max_sequence_length} tokens: shorten the examples"
+        )
+    return found
+
+
+def load_pretrainer(
+    *,
+    weights: Path | None = None,
+    model: str = "bert_tiny",
+    shape: Mapping[str, int | None] | None = None,
+    vocabulary_size: int,
+    max_sequence_length: int,
+    dropout: float = 0.1,
+    initializer_range: float = 0.02,
+) -> keras.Model:
+    """Loads or builds a BERT encoder with both pretraining heads.
+
+    Args:
+        weights: folder in Hugging Face's layout, with both heads, to continue from.
+        model: without `weights`, a name from `keras-transformers list 'bert_*'`; its weights are
+            random.
+        shape: overrides that model's num_layers, num_heads and hidden_dim; None keeps a value.
+        vocabulary_size: number of tokens.
+        max_sequence_length: positions of a new model; a loaded one needs at least as many.
+        dropout: rate in the encoder and its attention.
+        initializer_range: standard deviation of a new encoder's matrices.
+
+    Raises:
+        FileNotFoundError: a file is missing.
+        ValueError: the model is unknown, or the weights have another vocabulary or too few
+            positions.
+    """
+    rates: dict[str, Any] = {"dropout": dropout, "attention_dropout": dropout}
+    if weights:
+        found = pretrained_size(weights, max_sequence_length)
+        if found["vocabulary_size"] != vocabulary_size:
+            raise ValueError(
+                f"{weights} has {found['vocabulary_size']} tokens, but the vocabulary has "
+                f"{vocabulary_size}: use the vocabulary that belongs to the weights"
+            )
+        loaded = heads.pretrainer(
+            bert(**(found | rates)),
+            activation=found["activation"],
+            norm_epsilon=found["norm_epsilon"],
+        )
+        load_bert(loaded, weights)
+        return loaded
+    given: dict[str, Any] = {
+        name: value for name, value in (shape or {}).items() if value is not None
+    }
+    encoder = bert(
+        **(bert_size(model) | given),
+        vocabulary_size=vocabulary_size,
+        max_sequence_length=max_sequence_length,
+        initializer_range=initializer_range,
+        **rates,
+    )
+    return heads.pretrainer(encoder)
+
+
+def save_pretrainer(model: keras.Model, folder: Path, vocabulary: Path) -> None:
+    """Writes a BERT with both heads in Hugging Face's layout, for `load_encoder` and others.
+
+    Args:
+        model: a model from `load_pretrainer`.
+        folder: folder for model.safetensors, config.json and vocab.txt.
+        vocabulary: the vocabulary file to copy there.
+    """
+    folder.mkdir(exist_ok=True)
+    save_bert(model, folder / "model.safetensors")
+    save_bert_config(model, folder / "config.json")
+    shutil.copyfile(vocabulary, folder / "vocab.txt")
+
+
 def _modern(name: str) -> str:
-    """A tensor's name as today's BertForPreTraining writes it."""
+    """Returns a tensor's name as today's BertForPreTraining writes it."""
     if name.startswith(("embeddings.", "encoder.", "pooler.")):  # BertModel saves no prefix
         name = f"bert.{name}"
     return name.replace("LayerNorm.gamma", "LayerNorm.weight").replace(
@@ -195,7 +302,7 @@ def _load(folder: Path, dropout: float) -> keras.Model:
 
 
 def _tokenizer(path: Path, lowercase: bool) -> Any:
-    # Imported here because it needs TensorFlow, and the weights do not.
+    # Imported here because it needs TensorFlow, which the weights do not.
     from keras_transformers.tokenizers.wordpiece import WordPieceTokenizer
 
     file = path / "vocab.txt" if path.is_dir() else path

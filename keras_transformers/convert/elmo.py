@@ -1,25 +1,34 @@
-"""ELMo weights from and to bilm-tf's files: an HDF5 file with an options.json beside it."""
+"""Converts ELMo weights from and to bilm-tf's files: an HDF5 file and its options.json."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
 
-from keras_transformers.convert.tensors import NamedVariable, assign
+from keras_transformers.convert.tensors import NamedVariable, assign, in_folder
 from keras_transformers.files import read_json, replaced, write_json
 
-__all__ = ["load_elmo", "read_elmo_options", "save_elmo", "save_elmo_options"]
+if TYPE_CHECKING:
+    from keras_transformers.tokenizers.word_vocabulary import WordVocabulary
+
+__all__ = [
+    "load_elmo",
+    "read_elmo_options",
+    "save_elmo",
+    "save_elmo_encoder",
+    "save_elmo_options",
+]
 
 _DIRECTIONS = ("forward", "backward")
 
 
 @dataclass(frozen=True)
 class _Stored:
-    """Makes what one of the file's arrays fills look like a variable of that array's shape."""
+    """Wraps the weights stored in one array of the file as a variable of that array's shape."""
 
     path: str
     shape: tuple[int, ...]
@@ -38,7 +47,7 @@ def read_elmo_options(path: str | os.PathLike[str]) -> dict[str, Any]:
         training become 262, with padding.
 
     Raises:
-        FileNotFoundError: there is no such file.
+        FileNotFoundError: the file does not exist.
         ValueError: it is not JSON, lacks a field, or describes a model that does not read
             characters.
 
@@ -48,7 +57,7 @@ def read_elmo_options(path: str | os.PathLike[str]) -> dict[str, Any]:
     path = Path(path)
     options = read_json(path)
     if "char_cnn" not in options:
-        raise ValueError(f"{path}: has no field 'char_cnn'; only models of characters are known")
+        raise ValueError(f"{path}: has no field 'char_cnn'; only character models are supported")
     try:
         lstm, cnn = options["lstm"], options["char_cnn"]
         projection_dim = lstm["projection_dim"]
@@ -80,11 +89,12 @@ def load_elmo(
 ) -> None:
     """Loads bilm-tf's weights into an ELMo encoder.
 
-    Unless every array is used or named in `ignore`, loading fails and the model is unchanged. What
-    the arrays do not show (clips, skip connections, activation) is compared with the options.
+    Unless every array is used or matches `ignore`, loading fails and the model is unchanged.
+    Settings that the arrays do not reveal (clips, skip connections, activation) are compared with
+    the options.
 
     Args:
-        model: from `keras_transformers.models.elmo.elmo`, or a model on top of one.
+        model: an encoder from `keras_transformers.models.elmo.elmo`, or a model on top of one.
         path: the `.hdf5` file.
         options: the options.json. By default the one beside `path`: "x_options.json" for
             "x_weights.hdf5", or "options.json".
@@ -97,22 +107,22 @@ def load_elmo(
     """
     path = Path(path)
     if not path.is_file():
-        raise FileNotFoundError(f"{path} does not exist: give bilm-tf's weights, a .hdf5 file")
+        raise FileNotFoundError(f"{path} does not exist: pass bilm-tf's weights, a .hdf5 file")
     options = Path(options) if options else _options_beside(path)
     _check_options(model, read_elmo_options(options), options)
     assign(_variables(model), _read_hdf5(path), source=str(path), ignore=ignore)
 
 
 def save_elmo(model: keras.Model, path: str | os.PathLike[str]) -> None:
-    """Writes an ELMo encoder's weights as bilm-tf does; the file appears whole or not at all.
+    """Writes an ELMo encoder's weights in bilm-tf's format, atomically.
 
-    The file has no place for the embedding of padding, which becomes zeros when the file is loaded.
+    The format has no place for the padding embedding, which becomes zeros when the file is loaded.
     Word vectors do not depend on it.
 
     Args:
-        model: from `keras_transformers.models.elmo.elmo`, or a model on top of one, such as
-            `language_model`; other layers are left out.
-        path: the `.hdf5` file. `save_elmo_options` writes the options.json that belongs beside it.
+        model: an encoder from `keras_transformers.models.elmo.elmo`, or a model on top of one, such
+            as `language_model`; other layers are left out.
+        path: the `.hdf5` file. `save_elmo_options` writes the options.json that goes beside it.
 
     Raises:
         FileNotFoundError: the folder does not exist.
@@ -130,7 +140,7 @@ def save_elmo(model: keras.Model, path: str | os.PathLike[str]) -> None:
         variable = named.variable
         stored = variable.read() if isinstance(variable, _Stored) else variable
         arrays[named.name] = np.asarray(stored, dtype="float32")
-    with replaced(_in_folder(path)) as scratch, h5py.File(scratch, "w") as file:
+    with replaced(in_folder(path)) as scratch, h5py.File(scratch, "w") as file:
         for name, array in arrays.items():
             file[name] = array
 
@@ -139,7 +149,7 @@ def save_elmo_options(model: keras.Model, path: str | os.PathLike[str]) -> None:
     """Writes `options.json` for `read_elmo_options` and bilm-tf.
 
     Args:
-        model: as for `save_elmo`.
+        model: see `save_elmo`.
         path: the file to write.
 
     Raises:
@@ -167,14 +177,22 @@ def save_elmo_options(model: keras.Model, path: str | os.PathLike[str]) -> None:
             "n_highway": shape["num_highways"],
         },
     }
-    write_json(_in_folder(path), options)
+    write_json(in_folder(path), options)
 
 
-def _in_folder(path: str | os.PathLike[str]) -> Path:
-    path = Path(path)
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"folder {path.parent} does not exist: make it first")
-    return path
+def save_elmo_encoder(encoder: keras.Model, folder: Path, vocabulary: "WordVocabulary") -> None:
+    """Writes an ELMo encoder in bilm-tf's layout.
+
+    Args:
+        encoder: an encoder from `keras_transformers.models.elmo.elmo`.
+        folder: folder for weights.hdf5, options.json and, unless it has one, vocabulary.txt.
+        vocabulary: the words that the encoder was trained to predict.
+    """
+    folder.mkdir(exist_ok=True)
+    save_elmo(encoder, folder / "weights.hdf5")
+    save_elmo_options(encoder, folder / "options.json")
+    if not (folder / "vocabulary.txt").exists():
+        vocabulary.write(folder / "vocabulary.txt")
 
 
 def _options_beside(path: Path) -> Path:
@@ -183,13 +201,13 @@ def _options_beside(path: Path) -> Path:
         if candidate.is_file():
             return candidate
     raise FileNotFoundError(
-        f"neither {named_alike} nor options.json is beside {path.name}: without them clips and "
-        "skip connections are unknown; give options=PATH"
+        f"neither {named_alike} nor options.json is beside {path.name}, and the weights do not "
+        "tell clips and skip connections: pass options=PATH"
     )
 
 
 def _read_hdf5(path: Path) -> dict[str, np.ndarray]:
-    """Reads arrays by their full name, such as "RNN_0/RNN/MultiRNNCell/Cell0/LSTMCell/B"."""
+    """Reads all arrays by full name, such as "RNN_0/RNN/MultiRNNCell/Cell0/LSTMCell/B"."""
     import h5py
 
     arrays: dict[str, np.ndarray] = {}
@@ -203,7 +221,7 @@ def _read_hdf5(path: Path) -> dict[str, np.ndarray]:
             file.visititems(keep)
     except OSError as error:
         raise ValueError(
-            f"{path}: not a readable HDF5 file ({error}); it may be cut: fetch it again"
+            f"{path}: not a readable HDF5 file ({error}); it may be truncated: download it again"
         ) from error
     return arrays
 
@@ -215,14 +233,14 @@ def _check_options(model: keras.Model, options: dict[str, Any], path: Path) -> N
     if ours["num_layers"] == 1:  # nothing to skip, whatever the options say
         ours["use_skip_connections"] = options["use_skip_connections"]
     troubles = [
-        f"{name} is {value} there and {ours[name]} in the model"
+        f"{name} is {value} in the file but {ours[name]} in the model"
         for name, value in options.items()
         if value != ours[name]
     ]
     if troubles:
         raise ValueError(
             f"{path} does not describe model {model.name!r}: {'; '.join(troubles)}. "
-            "elmo(**read_elmo_options(path)) builds what it describes"
+            "Build the model with elmo(**read_elmo_options(path))"
         )
 
 
@@ -238,7 +256,7 @@ def _check_is_elmo(model: keras.Model) -> None:
 
 
 def _arguments(model: keras.Model) -> dict[str, Any]:
-    """The arguments of `elmo` that built the encoder, as `read_elmo_options` returns them."""
+    """Returns the arguments of `elmo` that built the encoder, like `read_elmo_options`."""
     names = {layer.name for layer in model.layers}
     cnn, lstm = model.get_layer("character_cnn"), model.get_layer("forward_lstm_0").cell
     return {
@@ -258,7 +276,7 @@ def _arguments(model: keras.Model) -> dict[str, Any]:
 
 
 def _variables(model: keras.Model) -> list[NamedVariable]:
-    """Every variable of the encoder with its array's name; the file has no other layers."""
+    """Returns every variable of the encoder with the name of its array."""
     found: list[NamedVariable] = []
     for layer in model.layers:
         if layer.name == "character_cnn":
@@ -281,14 +299,14 @@ def _of_cnn(layer: Any) -> Iterator[NamedVariable]:
     embeddings = layer.embeddings
 
     def fill_characters(array: np.ndarray) -> None:
-        # Our ids are one higher: row 0 is padding's, which is zeros and not in the file.
+        # Our ids are one higher: row 0 is padding, which is zeros and not in the file.
         embeddings.assign(np.concatenate([np.zeros_like(array[:1]), array]))
 
     shape = (embeddings.shape[0] - 1, embeddings.shape[1])
     stored = _Stored(embeddings.path, shape, fill_characters, lambda: np.asarray(embeddings)[1:])
     yield NamedVariable(stored, "char_embed")
     for index, (kernel, bias) in enumerate(zip(layer.kernels, layer.biases, strict=True)):
-        # TensorFlow 1 convolved in two dimensions, the first of size 1.
+        # bilm-tf convolves in two dimensions, the first of size 1.
         yield NamedVariable(
             _Stored(
                 kernel.path,
@@ -309,7 +327,7 @@ def _of_lstm(layer: Any) -> Iterator[NamedVariable]:
     entering = kernel.shape[0]
 
     def fill_kernels(array: np.ndarray) -> None:
-        # One matrix for the inputs and the previous output; the gates have our order, i, j, f, o.
+        # One matrix for the inputs and the previous output; the gates are in our order: i, j, f, o.
         kernel.assign(array[:entering])
         recurrent.assign(array[entering:])
 

@@ -1,6 +1,6 @@
-"""Loads encoders by what is in their folder: each family's module says how its own are read.
+"""Loads an encoder from a folder: the family's own module knows how to read it.
 
-A module of this room registers its family by defining `FAMILY`; nothing else lists it.
+A module in this folder registers its family by defining `FAMILY`; no list names it.
 """
 
 import functools
@@ -22,15 +22,15 @@ __all__ = ["Family", "load_encoder"]
 
 @dataclass(frozen=True)
 class Family:
-    """How a family's encoders and tokenizers are read from files.
+    """How to read a family's encoders and tokenizers from files.
 
     Attributes:
         model_type: the family's name in `config.json`.
         entries: the family's named models.
-        load: reads an encoder, without its pretraining heads, from a folder in Hugging Face's
-            layout; takes the folder and the dropout rate.
-        tokenizer: reads a tokenizer from a folder or a vocabulary file; takes the path and whether
-            to lower-case, which families that keep case ignore.
+        load: takes a folder in Hugging Face's layout and the dropout rate; returns an encoder
+            without its pretraining heads.
+        tokenizer: takes a folder or vocabulary file and whether to lower-case, which families that
+            keep case ignore; returns a tokenizer.
     """
 
     model_type: str
@@ -41,7 +41,7 @@ class Family:
 
 @functools.cache
 def families() -> tuple[Family, ...]:
-    """Every family that a module of this room registers."""
+    """Returns every family that a module in this folder registers."""
     modules = (
         importlib.import_module(f"{convert.__name__}.{found.name}")
         for found in pkgutil.iter_modules(convert.__path__)
@@ -63,15 +63,15 @@ def load_encoder(
         weights: folder of a pretrained encoder in Hugging Face's layout: config.json,
             model.safetensors and the vocabulary. Its pretraining heads are left out.
         model: instead of `weights`, a name from `list_models()`; its weights are random.
-        vocabulary: the vocabulary of `model`, stored as usual for its family; `weights` have their
+        vocabulary: the vocabulary for `model`, in its family's usual files; `weights` have their
             own.
         lowercase: whether to lower-case; families that always keep case ignore it.
         dropout: rate in the encoder and its attention.
 
     Raises:
         FileNotFoundError: a file is missing.
-        ValueError: the arguments ask for neither kind or for both, the family is unknown, or the
-            files do not fit each other.
+        ValueError: the arguments are neither `weights` alone nor `model` with `vocabulary`; the
+            family is unknown; or the files do not belong together.
     """
     if weights and not model and not vocabulary:
         family = _family_of(Path(weights))
@@ -97,4 +97,4 @@ def _family_of(folder: Path) -> Family:
         if family.model_type == model_type:
             return family
     known = ", ".join(sorted(family.model_type for family in families()))
-    raise ValueError(f"{file}: no family reads model_type {model_type!r}; known are {known}")
+    raise ValueError(f"{file}: model_type {model_type!r} is unknown; expected one of {known}")

@@ -1,8 +1,9 @@
-"""GPT and GPT-2 weights from and to Hugging Face's safetensors."""
+"""Converts GPT and GPT-2 weights from and to Hugging Face's safetensors."""
 
 import os
 from collections.abc import Iterable, Iterator
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from keras_transformers.convert.name_map import (
     ACTIVATIONS,
     foreign_activation,
+    part_of,
     read_activation,
     read_config,
     weight_name,
@@ -22,10 +24,21 @@ from keras_transformers.convert.tensors import (
     write_safetensors,
 )
 from keras_transformers.files import write_json
+from keras_transformers.models.gpt import MODELS, CausalLM, gpt
 
-__all__ = ["load_gpt", "read_gpt_config", "save_gpt", "save_gpt_config"]
+if TYPE_CHECKING:
+    from keras_transformers.tokenizers import BytePairTokenizer
 
-# The two differ at the end: only GPT-2 has a norm there.
+__all__ = [
+    "load_gpt",
+    "load_language_model",
+    "read_gpt_config",
+    "save_gpt",
+    "save_gpt_config",
+    "save_language_model",
+]
+
+# Only GPT-2 has a norm at the end.
 _TOP_LEVEL = {
     "gpt2": {
         "token_embedding": "transformer.wte",
@@ -50,12 +63,12 @@ _PARTS = {
     "feed_forward_norm": "ln_2",
 }
 _FUSED = ("query", "key", "value")  # in the order of the columns of `c_attn`
-# Not weights: causal masks, and 0, 1, 2, ... stored by old versions.
+# Not weights: causal masks, and the positions 0, 1, 2, ... that old versions also saved.
 _BUFFERS = ("*.attn.bias", "*.attn.masked_bias", "transformer.position_ids")
 _TIED = "lm_head.weight"
 
-# Model type -> the field of its activation, the default there, and the names. What Hugging Face's
-# first GPT calls "gelu" is the tanh form.
+# Model type -> the activation's field, its default, and the names. Hugging Face's first GPT means
+# the tanh form by "gelu".
 _ACTIVATIONS: dict[str, tuple[str, str, dict[str, str]]] = {
     "gpt2": ("activation_function", "gelu_new", ACTIVATIONS),
     "openai-gpt": (
@@ -70,14 +83,14 @@ def read_gpt_config(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Reads Hugging Face's `config.json` as arguments of `keras_transformers.models.gpt.gpt`.
 
     Args:
-        path: the file, or the folder that holds it.
+        path: the file or its folder.
 
     Returns:
         Keyword arguments that build the model it describes.
 
     Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: it is not JSON, describes neither GPT nor GPT-2, lacks a field, or asks for
+        FileNotFoundError: the file does not exist.
+        ValueError: it is not JSON, describes neither GPT nor GPT-2, lacks a field, or needs
             something that these layers lack.
 
     Example:
@@ -85,7 +98,7 @@ def read_gpt_config(path: str | os.PathLike[str]) -> dict[str, Any]:
     """
     file, config = read_config(path, *_TOP_LEVEL)
     if not config.get("scale_attn_weights", True) or config.get("scale_attn_by_inverse_layer_idx"):
-        raise ValueError(f"{file}: attention scores can only be scaled by 1 / sqrt(head_dim) here")
+        raise ValueError(f"{file}: attention scores can only be scaled by 1 / sqrt(head_dim)")
     kind = config["model_type"]
     field, default, names = _ACTIVATIONS[kind]
     activation = read_activation(file, config, field, names=names, default=default)
@@ -111,19 +124,19 @@ def read_gpt_config(path: str | os.PathLike[str]) -> dict[str, Any]:
 def load_gpt(
     model: keras.Model, path: str | os.PathLike[str], *, ignore: Iterable[str] = ()
 ) -> None:
-    """Loads Hugging Face's weights of OpenAIGPT or GPT-2 into a causal language model.
+    """Loads Hugging Face's GPT or GPT-2 weights into a causal language model.
 
-    Reads what OpenAIGPTLMHeadModel, OpenAIGPTModel, GPT2LMHeadModel and GPT2Model save. Unless
-    every tensor is used or named in `ignore`, loading fails and the model is unchanged.
+    It reads the files of OpenAIGPTLMHeadModel, OpenAIGPTModel, GPT2LMHeadModel and GPT2Model.
+    Unless every tensor is used or matches `ignore`, loading fails and the model is unchanged.
 
     Args:
-        model: from `keras_transformers.models.gpt`, without a head.
-        path: a `.safetensors` file or the folder that holds `model.safetensors`.
+        model: a model from `keras_transformers.models.gpt`, without a head.
+        path: a `.safetensors` file, or a folder with `model.safetensors`.
         ignore: wildcards of tensors to leave out, such as "score.*" for a classifier's head. Names
-            have the prefix "transformer." here, even if the file's do not.
+            start with "transformer." here, even if they do not in the file.
 
     Raises:
-        FileNotFoundError: there is no such file.
+        FileNotFoundError: the file does not exist.
         ValueError: the file is unreadable; tensors are missing, left over or of another shape (the
             message lists them all); or a copy of the tied embeddings differs from them.
     """
@@ -140,7 +153,7 @@ def save_gpt(model: keras.Model, path: str | os.PathLike[str]) -> None:
     """Writes a causal language model's weights under Hugging Face's names, for `from_pretrained`.
 
     Args:
-        model: from `keras_transformers.models.gpt`.
+        model: a model from `keras_transformers.models.gpt`.
         path: the `.safetensors` file to write.
 
     Raises:
@@ -158,20 +171,23 @@ def save_gpt_config(model: keras.Model, path: str | os.PathLike[str]) -> None:
     """Writes a causal language model's shape as Hugging Face's `config.json`.
 
     Args:
-        model: from `keras_transformers.models.gpt`.
+        model: a model from `keras_transformers.models.gpt`.
         path: the file to write.
 
     Raises:
         FileNotFoundError: the folder does not exist.
-        ValueError: Hugging Face has no name for the activation, or a first GPT's inner width is not
-            four times the outer one.
+        ValueError: Hugging Face has no name for the activation, or the first GPT's
+            `intermediate_dim` is not 4 * `hidden_dim`.
     """
     kind, layers = _kind(model), {layer.name: layer for layer in model.layers}
     tokens, layer = layers["token_embedding"], layers["decoder_layer_0"].get_config()
     field, _, names = _ACTIVATIONS[kind]
     inner = layer["intermediate_dim"]
     if kind == "openai-gpt" and inner != 4 * layer["hidden_dim"]:
-        raise ValueError(f"intermediate_dim={inner} is not 4 * {layer['hidden_dim']}, as in GPT")
+        raise ValueError(
+            f"intermediate_dim={inner}: the first GPT's config.json has no field for it, so it "
+            f"must be 4 * hidden_dim = {4 * layer['hidden_dim']}"
+        )
     config = {
         "model_type": kind,
         "vocab_size": tokens.vocabulary_size,
@@ -189,22 +205,84 @@ def save_gpt_config(model: keras.Model, path: str | os.PathLike[str]) -> None:
     write_json(path, config)
 
 
+def load_language_model(
+    *,
+    weights: Path | None = None,
+    model: str | None = None,
+    vocabulary: Path | None = None,
+    dropout: float = 0.1,
+) -> tuple[CausalLM, "BytePairTokenizer"]:
+    """Loads a GPT and its tokenizer.
+
+    Args:
+        weights: folder of a pretrained GPT in Hugging Face's layout: config.json,
+            model.safetensors, vocab.json and merges.txt. The `language_model` recipe writes one.
+        model: instead of `weights`, a name from `keras-transformers list 'gpt*'`; its weights are
+            random.
+        vocabulary: the folder with vocab.json and merges.txt for `model`; `weights` have their own.
+        dropout: rate in the model and its attention.
+
+    Raises:
+        FileNotFoundError: a file is missing.
+        ValueError: the arguments are neither `weights` alone nor `model` with `vocabulary`, or the
+            files do not belong together.
+    """
+    # Imported here because it needs TensorFlow, which the weights do not.
+    from keras_transformers.tokenizers import BytePairTokenizer
+
+    rates = {"dropout": dropout, "attention_dropout": dropout}
+    if weights and not model and not vocabulary:
+        language_model = gpt(**(read_gpt_config(weights) | rates))
+        tokenizer = BytePairTokenizer(weights)
+        load_gpt(language_model, weights)
+    elif model and vocabulary and not weights:
+        if model not in MODELS:
+            raise ValueError(f"--model {model}: take one of {', '.join(MODELS)}")
+        tokenizer = BytePairTokenizer(vocabulary)
+        language_model = MODELS[model].factory(vocabulary_size=tokenizer.vocabulary_size, **rates)
+    else:
+        raise ValueError("give either --weights FOLDER, or --model NAME and --vocabulary FOLDER")
+    if tokenizer.vocabulary_size != language_model.get_layer("token_embedding").input_dim:
+        raise ValueError(
+            f"{weights}: vocab.json has {tokenizer.vocabulary_size} tokens, but the model embeds "
+            f"{language_model.get_layer('token_embedding').input_dim}: use the vocabulary that "
+            "belongs to the weights"
+        )
+    return language_model, tokenizer
+
+
+def save_language_model(model: CausalLM, folder: Path, tokenizer: "BytePairTokenizer") -> None:
+    """Writes a GPT in Hugging Face's layout, for `load_language_model` and transformers.
+
+    Args:
+        model: a model from `keras_transformers.models.gpt`.
+        folder: folder for model.safetensors, config.json, vocab.json and merges.txt.
+        tokenizer: the model's tokenizer.
+    """
+    folder.mkdir(exist_ok=True)
+    tokenizer.save(folder)
+    save_gpt(model, folder / "model.safetensors")
+    save_gpt_config(model, folder / "config.json")
+
+
 def _kind(model: keras.Model) -> str:
     names = {layer.name for layer in model.layers}
     missing = {"token_embedding", "position_embedding", "decoder_layer_0"} - names
     if missing:
-        raise ValueError(f"model {model.name!r} is no GPT: no layer {', '.join(sorted(missing))}")
+        raise ValueError(
+            f"model {model.name!r} is not a GPT: it has no layer {', '.join(sorted(missing))}"
+        )
     return "gpt2" if "final_norm" in names else "openai-gpt"
 
 
 def _modern(name: str) -> str:
-    """A tensor's name as models with a head write it."""
+    """Returns a tensor's name as models with a head write it."""
     headless = ("wte.", "wpe.", "h.", "ln_f.", "tokens_embed.", "positions_embed.", "position_ids")
     return f"transformer.{name}" if name.startswith(headless) else name
 
 
 def _variables(model: keras.Model) -> list[NamedVariable]:
-    """Every variable of the model with its name in the file; tied weights come once."""
+    """Returns every variable of the model with its name in the file; tied weights occur once."""
     kind = _kind(model)
     return [named for layer in model.layers if layer.weights for named in _of_layer(layer, kind)]
 
@@ -219,7 +297,7 @@ def _of_layer(layer: keras.layers.Layer, kind: str) -> Iterator[NamedVariable]:
     elif layer.name.startswith("decoder_layer_"):
         module = f"transformer.h.{layer.name.removeprefix('decoder_layer_')}"
         for variable in layer.weights:
-            part = variable.path.split(f"{layer.name}/", 1)[1].rsplit("/", 1)[0]
+            part = part_of(variable, layer)
             name = f"{module}.{_PARTS[part]}.{weight_name(variable)}"
             fused = part.rpartition("/")[2]
             yield NamedVariable(variable, f"{name}[{fused}]" if fused in _FUSED else name)

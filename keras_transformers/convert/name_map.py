@@ -1,4 +1,4 @@
-"""Hugging Face's files: a family's names of weights as a table, and `config.json`."""
+"""Maps a family's weights and `config.json` to Hugging Face's names."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -11,7 +11,7 @@ import keras
 from keras_transformers.convert.tensors import NamedVariable
 from keras_transformers.files import read_json
 
-# Hugging Face's name of an activation -> ours; of several, the first is the one to write.
+# Hugging Face's name of an activation -> ours. Of several names, the first one is written.
 ACTIVATIONS = {
     "gelu": "gelu",
     "gelu_new": "gelu_approximate",
@@ -28,12 +28,12 @@ class NameMap:
     """The names of a family's weights in Hugging Face's files.
 
     Attributes:
-        family: Hugging Face's name of the family, for errors: "BERT".
-        embeddings: our embedding layers -> their tensors.
-        modules: our other layers -> Hugging Face's modules with their weights.
-        biases: our layers that consist of a bias -> its tensor.
-        layers: Hugging Face's module that holds the encoder layers by number.
-        parts: parts of our `EncoderLayer` -> Hugging Face's parts of a layer.
+        family: the family's name for error messages, such as "BERT".
+        embeddings: our embedding layer -> tensor.
+        modules: our other layers -> module.
+        biases: our layer that is only a bias -> tensor.
+        layers: the module that contains the numbered encoder layers.
+        parts: part of our `EncoderLayer` -> module in an encoder layer.
     """
 
     family: str
@@ -44,7 +44,7 @@ class NameMap:
     parts: Mapping[str, str]
 
     def variables(self, model: keras.Model) -> list[NamedVariable]:
-        """Every variable of the model with its name in the file; tied weights come once.
+        """Returns every variable of the model with its name in the file; tied weights occur once.
 
         Raises:
             ValueError: the family has no counterpart of a layer.
@@ -62,7 +62,7 @@ class NameMap:
         elif layer.name.startswith("encoder_layer_"):
             module = f"{self.layers}.{layer.name.removeprefix('encoder_layer_')}"
             for variable in layer.weights:
-                part = variable.path.split(f"{layer.name}/", 1)[1].rsplit("/", 1)[0]
+                part = part_of(variable, layer)
                 yield in_module(variable, f"{module}.{self.parts[part]}")
         else:
             raise ValueError(
@@ -75,15 +75,15 @@ def read_config(path: str | os.PathLike[str], *model_types: str) -> tuple[Path, 
     """Reads Hugging Face's `config.json`.
 
     Args:
-        path: the file, or the folder that holds it.
-        *model_types: the families to accept; any, if none is given. If there is only one, a file
-            that names none is accepted too.
+        path: the file or its folder.
+        *model_types: accepted values of `model_type`; all if none is given. If only one is given,
+            a file without `model_type` is accepted too.
 
     Returns:
-        The file, for errors, and its contents.
+        The file's path, for error messages, and its contents.
 
     Raises:
-        FileNotFoundError: there is no such file.
+        FileNotFoundError: the file does not exist.
         ValueError: it is not a JSON object, or describes another family.
     """
     path = Path(path)
@@ -104,7 +104,7 @@ def read_activation(
     names: Mapping[str, str] = ACTIVATIONS,
     default: str = "gelu",
 ) -> str:
-    """Our name of an activation in `config.json`; ValueError if we have none."""
+    """Returns our name of an activation in `config.json`; ValueError if we have none."""
     name = config.get(field, default)
     if name not in names:
         raise ValueError(f"{file}: {field}={name!r}; known are {', '.join(sorted(names))}")
@@ -112,19 +112,26 @@ def read_activation(
 
 
 def foreign_activation(name: str, names: Mapping[str, str] = ACTIVATIONS) -> str:
-    """Hugging Face's name of one of our activations; ValueError if it has none."""
+    """Returns Hugging Face's name of one of our activations; ValueError if it has none."""
     foreign = {ours: theirs for theirs, ours in reversed(list(names.items()))}
     if name not in foreign:
-        raise ValueError(f"activation={name!r} has no name there; known are {', '.join(foreign)}")
+        raise ValueError(
+            f"activation={name!r} has no Hugging Face name; known are {', '.join(foreign)}"
+        )
     return foreign[name]
 
 
+def part_of(variable: Any, layer: keras.layers.Layer) -> str:
+    """Returns the part of a layer that has a variable, such as "self_attention/query"."""
+    return variable.path.split(f"{layer.name}/", 1)[1].rsplit("/", 1)[0]
+
+
 def weight_name(variable: Any) -> str:
-    """Hugging Face's name of a variable within its module, "weight" or "bias"."""
+    """Returns Hugging Face's name of a variable in its module, "weight" or "bias"."""
     return _WEIGHTS[variable.path.rsplit("/", 1)[1]]
 
 
 def in_module(variable: Any, module: str) -> NamedVariable:
-    """A variable with its name in one of PyTorch's modules, which store kernels transposed."""
+    """Names a variable as in a PyTorch module, which stores kernels transposed."""
     is_kernel = variable.path.endswith("/kernel")
     return NamedVariable(variable, f"{module}.{weight_name(variable)}", transpose=is_kernel)

@@ -15,7 +15,7 @@ from keras_transformers.files import replaced
 
 @dataclass(frozen=True)
 class NamedVariable:
-    """A variable of a model, and the tensor of a file that holds the same numbers.
+    """A model's variable, and the name of its tensor in a file.
 
     Attributes:
         variable: the Keras variable.
@@ -42,10 +42,10 @@ def read_safetensors(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
             `model.safetensors.index.json` lists.
 
     Returns:
-        Arrays by name, with the dtypes as stored, also bfloat16 and float16.
+        Arrays by name, with the dtypes of the file, including bfloat16 and float16.
 
     Raises:
-        FileNotFoundError: there is no such file, or the folder has none.
+        FileNotFoundError: the file does not exist, or the folder has none.
         ValueError: the file is damaged or not in the safetensors format.
     """
     tensors: dict[str, np.ndarray] = {}
@@ -62,7 +62,8 @@ def _read_file(file: Path) -> dict[str, np.ndarray]:
             return {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
     except SafetensorError as error:
         raise ValueError(
-            f"{file}: not a readable safetensors file ({error}); it may be cut: fetch it again"
+            f"{file}: not a readable safetensors file ({error}); it may be truncated: download it "
+            "again"
         ) from error
 
 
@@ -79,7 +80,7 @@ def _safetensors_files(path: Path) -> list[Path]:
             raise FileNotFoundError(f"{index} lists {', '.join(missing)}, which {path} lacks")
         return [path / shard for shard in shards]
     raise FileNotFoundError(
-        f"{path} is neither a .safetensors file nor a folder with model.safetensors in it"
+        f"{path} is neither a .safetensors file nor a folder with model.safetensors"
     )
 
 
@@ -90,12 +91,12 @@ def assign(
     source: str,
     ignore: Iterable[str] = (),
 ) -> None:
-    """Fills all variables from tensors, or none: the error then lists everything that is wrong.
+    """Assigns tensors to all variables; if anything is wrong, changes nothing and lists it all.
 
     Args:
-        variables: the variables, and the names of their tensors.
+        variables: the variables and the names of their tensors.
         tensors: the checkpoint's tensors.
-        source: the checkpoint's name, for the error.
+        source: the checkpoint's name, for the error message.
         ignore: wildcards of tensors that may stay unused.
 
     Raises:
@@ -132,12 +133,12 @@ def assign(
 
 
 def drop_copies(tensors: dict[str, np.ndarray], copies: Mapping[str, str], *, source: str) -> None:
-    """Removes copies of tied weights; a copy whose original is missing takes its place.
+    """Removes copies of tied weights; a copy replaces its original if that is missing.
 
     Args:
-        tensors: the checkpoint's tensors, changed here.
-        copies: the name of each possible copy -> that of its original.
-        source: the checkpoint's name, for the error.
+        tensors: the checkpoint's tensors, modified in place.
+        copies: name of each possible copy -> name of its original.
+        source: the checkpoint's name, for the error message.
 
     Raises:
         ValueError: a copy differs from its original.
@@ -147,24 +148,30 @@ def drop_copies(tensors: dict[str, np.ndarray], copies: Mapping[str, str], *, so
             array = tensors.pop(copy)
             if not np.array_equal(array, tensors.setdefault(original, array)):
                 raise ValueError(
-                    f"{source}: {copy} differs from {original}, to which it is tied here"
+                    f"{source}: {copy} differs from {original}, but the model ties them"
                 )
 
 
+def in_folder(path: str | os.PathLike[str]) -> Path:
+    """Returns the path; FileNotFoundError unless its folder exists."""
+    path = Path(path)
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"folder {path.parent} does not exist: create it first")
+    return path
+
+
 def write_safetensors(variables: Iterable[NamedVariable], path: str | os.PathLike[str]) -> None:
-    """Writes variables by name, in float32; the file appears whole or not at all.
+    """Writes variables by name, in float32, atomically.
 
     Raises:
         FileNotFoundError: the folder does not exist.
     """
     from safetensors.numpy import save_file
 
-    path = Path(path)
+    path = in_folder(path)
     tensors = {}
     for named in variables:
         array = np.asarray(named.variable, dtype="float32")
         tensors[named.name] = np.ascontiguousarray(array.T if named.transpose else array)
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"folder {path.parent} does not exist: make it first")
     with replaced(path) as scratch:
         save_file(tensors, scratch, {"format": "pt"})

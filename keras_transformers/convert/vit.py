@@ -1,4 +1,4 @@
-"""ViT weights from and to Hugging Face's safetensors."""
+"""Converts ViT weights from and to Hugging Face's safetensors."""
 
 import os
 import re
@@ -9,7 +9,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_transformers.convert.name_map import in_module, read_activation, read_config
+from keras_transformers.convert.name_map import in_module, part_of, read_activation, read_config
 from keras_transformers.convert.tensors import (
     NamedVariable,
     assign,
@@ -22,7 +22,7 @@ from keras_transformers.layers.patches import Interpolation, resize_positions
 __all__ = ["load_vit", "read_vit_config", "save_vit"]
 
 _POSITIONS = "vit.embeddings.position_embeddings"
-# Our layers that are one module of Hugging Face's.
+# Our layer -> Hugging Face's module.
 _MODULES = {"encoder_norm": "vit.layernorm", "pooler": "vit.pooler.dense", "logits": "classifier"}
 _ENCODER_PARTS = {
     "self_attention/query": "attention.attention.query",
@@ -34,7 +34,7 @@ _ENCODER_PARTS = {
     "feed_forward/output": "output.dense",
     "feed_forward_norm": "layernorm_after",
 }
-# Modules of an encoder layer: transformers 5's names in memory -> the names in files.
+# An encoder layer's modules: transformers 5's names in memory -> names in files.
 _IN_MEMORY = {
     "attention.q_proj": "attention.attention.query",
     "attention.k_proj": "attention.attention.key",
@@ -49,16 +49,16 @@ def read_vit_config(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Reads Hugging Face's `config.json` as arguments of `keras_transformers.models.vit.vit`.
 
     Args:
-        path: the file, or the folder that holds it. The `preprocessor_config.json` beside it says
-            how to scale pixels; without one, mean and deviation are the original ViT's 0.5.
+        path: the file or its folder. The `preprocessor_config.json` beside it says how to scale
+            pixels; without one, mean and standard deviation are the original ViT's 0.5.
 
     Returns:
         Keyword arguments that build the encoder it describes, without the representation layer.
 
     Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: it is not JSON, does not describe a ViT, lacks a field, or asks for something
-            that these layers lack (attention without biases, another activation).
+        FileNotFoundError: the file does not exist.
+        ValueError: it is not JSON, does not describe a ViT, lacks a field, or needs something that
+            these layers lack (attention without biases, another activation).
 
     Example:
         encoder = vit(**read_vit_config("vit-base-patch16-224"))
@@ -66,12 +66,12 @@ def read_vit_config(path: str | os.PathLike[str]) -> dict[str, Any]:
     file, config = read_config(path, "vit")
     for field, value in {"qkv_bias": True, "pooler_act": "tanh"}.items():
         if config.get(field, value) != value:
-            raise ValueError(f"{file}: {field}={config[field]!r}; only {value!r} is known here")
+            raise ValueError(f"{file}: {field}={config[field]!r}; only {value!r} is supported")
     activation = read_activation(file, config, "hidden_act")
     try:
         patch_size, image_size = config["patch_size"], config["image_size"]
         if not isinstance(patch_size, int):
-            raise ValueError(f"{file}: patch_size={patch_size!r}; patches must be square here")
+            raise ValueError(f"{file}: patch_size={patch_size!r}; patches must be square")
         return {
             "patch_size": patch_size,
             "num_layers": config["num_hidden_layers"],
@@ -99,21 +99,21 @@ def load_vit(
 ) -> None:
     """Loads Hugging Face's ViT weights into a ViT, with or without its head.
 
-    Reads what ViTModel and ViTForImageClassification save. Unless every tensor is used or named in
-    `ignore`, loading fails and the model is unchanged.
+    It reads the files of ViTModel and ViTForImageClassification. Unless every tensor is used or
+    matches `ignore`, loading fails and the model is unchanged.
 
     Args:
-        model: from `keras_transformers.models.vit`, or `heads.classifier` on it.
-        path: a `.safetensors` file or the folder that holds `model.safetensors`.
+        model: an encoder from `keras_transformers.models.vit`, or `heads.classifier` on one.
+        path: a `.safetensors` file, or a folder with `model.safetensors`.
         ignore: wildcards of tensors to leave out, such as "classifier.*" for the encoder alone, or
-            "vit.pooler.*" for a model without representation layer. Names have the prefix "vit."
-            here, even if the file's do not.
+            "vit.pooler.*" for a model without the representation layer. Names start with "vit."
+            here, even if they do not in the file.
         interpolation: how to resize the file's position embeddings to the model's `image_size`, see
             `keras_transformers.layers.patches.resize_positions`. With None, another size is an
             error.
 
     Raises:
-        FileNotFoundError: there is no such file.
+        FileNotFoundError: the file does not exist.
         ValueError: the file is unreadable; tensors are missing, left over or of another shape (the
             message lists them all); or the positions to resize are not those of a square image.
     """
@@ -127,7 +127,7 @@ def save_vit(model: keras.Model, path: str | os.PathLike[str]) -> None:
     """Writes a ViT's weights under Hugging Face's names, for `from_pretrained`.
 
     Args:
-        model: from `keras_transformers.models.vit`, or `heads.classifier` on it.
+        model: an encoder from `keras_transformers.models.vit`, or `heads.classifier` on one.
         path: the `.safetensors` file to write.
 
     Raises:
@@ -138,7 +138,7 @@ def save_vit(model: keras.Model, path: str | os.PathLike[str]) -> None:
 
 
 class _Rearranged:
-    """A variable as files store it: with axes in another order, or with axes of size 1 added."""
+    """A variable as stored in files: with reordered axes, or with extra axes of size 1."""
 
     def __init__(self, variable: Any, axes: tuple[int, ...], shape: tuple[int, ...]) -> None:
         self.variable, self.axes, self.shape = variable, axes, shape
@@ -154,7 +154,7 @@ class _Rearranged:
 
 
 def _variables(model: keras.Model) -> list[NamedVariable]:
-    """Every variable of the model with its name in the file."""
+    """Returns every variable of the model with its name in the file."""
     return [named for layer in model.layers if layer.weights for named in _of_layer(layer)]
 
 
@@ -177,7 +177,7 @@ def _of_layer(layer: keras.layers.Layer) -> Iterator[NamedVariable]:
     elif layer.name.startswith("encoder_layer_"):
         module = f"vit.encoder.layer.{layer.name.removeprefix('encoder_layer_')}"
         for variable in layer.weights:
-            part = variable.path.split(f"{layer.name}/", 1)[1].rsplit("/", 1)[0]
+            part = part_of(variable, layer)
             yield in_module(variable, f"{module}.{_ENCODER_PARTS[part]}")
     else:
         raise ValueError(
@@ -187,7 +187,7 @@ def _of_layer(layer: keras.layers.Layer) -> Iterator[NamedVariable]:
 
 
 def _as_in_files(name: str) -> str:
-    """A tensor's name as ViTForImageClassification writes it to files."""
+    """Returns a tensor's name as ViTForImageClassification writes it to files."""
     if name.startswith(("embeddings.", "encoder.", "layers.", "layernorm.", "pooler.")):
         name = f"vit.{name}"  # ViTModel saves no prefix
     match = re.fullmatch(r"vit\.layers\.(\d+)\.(.+)\.(weight|bias)", name)
@@ -200,19 +200,19 @@ def _as_in_files(name: str) -> str:
 def _resized(
     positions: np.ndarray, model: keras.Model, interpolation: Interpolation, source: str
 ) -> np.ndarray:
-    """Resizes a square image's position embeddings (1, 1 + patches, hidden) to the model's."""
+    """Resizes position embeddings of a square image (1, 1 + patches, hidden) to fit the model."""
     side = round((max(positions.shape[-2:-1], default=1) - 1) ** 0.5)
     if positions.shape[:2] != (1, 1 + side * side):
         raise ValueError(
-            f"{source}: {_POSITIONS} is {tuple(positions.shape)}: those of no square image; load "
-            "them into a model of their size, then call keras_transformers.models.vit.copy_weights"
+            f"{source}: {_POSITIONS} is {tuple(positions.shape)}, not from a square image: load it "
+            "into a model of its own size, then call keras_transformers.models.vit.copy_weights"
         )
     grid = model.get_layer("patch_embedding").grid
     return resize_positions(positions[0], (side, side), grid, interpolation=interpolation)[None]
 
 
 def _pixel_scaling(file: Path) -> dict[str, Any]:
-    """Reads `pixel_mean` and `pixel_std` from a preprocessor's configuration, if there is one."""
+    """Reads `pixel_mean` and `pixel_std` from `preprocessor_config.json`, if it exists."""
     if not file.is_file():
         return {}
     config = read_json(file)

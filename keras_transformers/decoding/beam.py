@@ -1,7 +1,7 @@
 """Beam search with pools of alive and finished hypotheses and a length penalty.
 
-It works as in tensor2tensor, the search of "Attention Is All You Need" (section 6.1). The length
-penalty is that of Wu et al. 2016, "Google's Neural Machine Translation System", section 7.
+This is tensor2tensor's search, as used in "Attention Is All You Need" (section 6.1). The length
+penalty is from Wu et al. 2016, "Google's Neural Machine Translation System", section 7.
 """
 
 import dataclasses
@@ -76,7 +76,7 @@ def beam_search(
     pad_token_id: int = 0,
     growing_axis: int | None = None,
 ) -> Hypotheses:
-    """Finds the texts with the best length-normalised log-probability.
+    """Finds the texts with the best length-normalized log-probability.
 
     Each step considers the `2 * num_beams` best one-token extensions of a sentence's alive
     hypotheses. Those that end move to the finished pool, which keeps the `num_hypotheses` best; a
@@ -85,19 +85,19 @@ def beam_search(
     so log_prob / penalty(longest allowed) bounds every future score. Stopping early therefore
     never changes the result.
 
-    A hypothesis that reaches its maximum length without an end token is cut there. Cut hypotheses,
-    best first, fill only the places that finished ones leave free. One beam is greedy search. Equal
-    scores are ordered by beam, then by token id.
+    A hypothesis that reaches its maximum length without an end token is cut there. Cut hypotheses
+    only fill places that finished ones leave free, best first. One beam is greedy search. Ties are
+    broken by beam, then by token id.
 
     Args:
-        step: the model, see `StepFunction`; it is fed batch * num_beams rows.
+        step: the model, see `StepFunction`; it gets batch * num_beams rows.
         start_token_ids: see `greedy_search`.
         cache: see `greedy_search`; the search repeats its leaves (batch, ...) for the beams.
         end_token_id: see `greedy_search`.
         max_length: see `greedy_search`.
         num_beams: alive hypotheses per sentence (Hugging Face: num_beams; the paper: beam size).
-        num_hypotheses: how many to return, 1 to `num_beams` (the default). The best ones do not
-            depend on it, but with fewer the search can stop sooner.
+        num_hypotheses: how many to return, 1 to `num_beams` (the default). With fewer, the search
+            can stop sooner, with the same best ones.
         length_penalty: the paper's alpha, 0 or more: a hypothesis of n tokens, including its end
             token, scores its log-probability / ((5 + n) / 6)^alpha. Larger values favour longer
             texts.
@@ -133,8 +133,8 @@ def beam_search(
             f"num_hypotheses={num_hypotheses} must be between 1 and num_beams={num_beams}"
         )
     if num_beams == 1:
-        # With two candidates per step, an end token that is only second best would finish a text:
-        # more than greedy search, and not what one expects of one beam.
+        # With two candidates per step, a second-best end token would finish a text. Greedy search
+        # would not end there, and nobody expects it of a single beam.
         greedy = greedy_search(
             step,
             start_token_ids,
@@ -169,7 +169,7 @@ def check_beams(num_beams: int, length_penalty: float) -> None:
         raise ValueError(f"num_beams={num_beams}: a search needs at least 1")
     if not 0 <= length_penalty < math.inf:
         raise ValueError(
-            f"length_penalty={length_penalty}: give 0 (none) or more; with a negative one the "
+            f"length_penalty={length_penalty}: must be 0 (none) or more; with a negative one, the "
             "search could not tell when to stop"
         )
 
@@ -180,7 +180,7 @@ def _penalty(length: tf.Tensor, alpha: float) -> tf.Tensor:
 
 @dataclasses.dataclass(frozen=True)
 class _BeamSearch:
-    """The options of a search, and its parts as methods."""
+    """A search: its options, and its parts as methods."""
 
     step: StepFunction
     end_token_id: int | None
@@ -205,7 +205,7 @@ class _BeamSearch:
         return self.result(pools)
 
     def start(self, start_token_ids: tf.Tensor) -> _Pools:
-        """The state before the first step: one empty alive hypothesis, none finished."""
+        """Returns the state before the first step: one empty alive hypothesis, none finished."""
         batch = dynamic_length(start_token_ids)
         alive = (batch, self.num_beams)
         finished = (batch, self.num_hypotheses)
@@ -232,7 +232,7 @@ class _BeamSearch:
             check_logits(logits, end_token_id=self.end_token_id, pad_token_id=self.pad_token_id)
         )
         normalizers = tf.reshape(log_normalizer(blocks), (-1, self.num_beams))
-        # Twice as many as beams: one per beam may be its end, and enough others must be left.
+        # Twice the beams, because each beam may end in one candidate, and enough must stay alive.
         candidates = best_continuations(
             pools.alive.log_probs - normalizers, blocks, 2 * self.num_beams
         )
@@ -244,7 +244,7 @@ class _BeamSearch:
         first_row = tf.range(tf.shape(beams)[0])[:, None] * self.num_beams  # (batch, 1)
         rows = tf.reshape(first_row + beams, [-1])
         cache = tf.nest.map_structure(lambda leaf: tf.gather(leaf, rows), cache)
-        # Log-probabilities only fall and the penalty only grows: nothing alive can score more.
+        # Log-probabilities only fall and the penalty only grows, so nothing alive can score more.
         bound = alive.log_probs[:, 0] / _penalty(self.bounds.longest, self.length_penalty)
         cannot_win = finished.scores[:, -1] >= bound
         length = pools.index + 1
@@ -252,7 +252,7 @@ class _BeamSearch:
         return _Pools(length, alive, finished, closed), cache
 
     def finish(self, pools: _Pools, candidates: Continuations, ends: tf.Tensor) -> _Finished:
-        """The finished pool after the candidates (batch, count) that end have entered it."""
+        """Returns the finished pool with the candidates (batch, count) that end."""
         length = pools.index + 1
         enters = ends & (length >= self.bounds.shortest)[:, None] & ~pools.closed[:, None]
         scores = candidates.scores / _penalty(length, self.length_penalty)
@@ -261,7 +261,7 @@ class _BeamSearch:
         )  # (batch, num_hypotheses + count)
         scores, chosen = tf.math.top_k(scores, self.num_hypotheses)
         is_new = chosen >= self.num_hypotheses
-        # The row of each one's tokens among those of the finished and then the alive pool.
+        # Where each one's tokens are: indices into the finished pool followed by the alive pool.
         old = tf.zeros_like(candidates.beams[:, :1]) + tf.range(self.num_hypotheses)
         sources = tf.concat([old, self.num_hypotheses + candidates.beams], axis=1)
         sources = tf.gather(sources, chosen, batch_dims=1)
@@ -278,7 +278,7 @@ class _BeamSearch:
     def stay_alive(
         self, pools: _Pools, candidates: Continuations, ends: tf.Tensor
     ) -> tuple[_Alive, tf.Tensor]:
-        """The alive pool after this step, and the beams (batch, num_beams) that it came from."""
+        """Returns the alive pool after this step, and the beams (batch, num_beams) it came from."""
         log_probs = tf.where(ends, _IMPOSSIBLE, candidates.scores)
         log_probs, chosen = tf.math.top_k(log_probs, self.num_beams)
         beams = tf.gather(candidates.beams, chosen, batch_dims=1)
@@ -286,7 +286,7 @@ class _BeamSearch:
         closed = pools.closed[:, None]
         log_probs = tf.where(closed, pools.alive.log_probs, log_probs)
         beams = tf.where(closed, tf.range(self.num_beams), beams)
-        # An empty slot has no token, yet the step must be fed one.
+        # An empty slot has no token, but the step needs one.
         is_empty = log_probs == _IMPOSSIBLE
         last_token_ids = tf.where(closed | is_empty, self.pad_token_id, last_token_ids)
         token_ids = tf.gather(pools.alive.token_ids, beams, batch_dims=1)
@@ -295,9 +295,9 @@ class _BeamSearch:
         return _Alive(token_ids, last_token_ids, log_probs), beams
 
     def result(self, pools: _Pools) -> Hypotheses:
-        """The finished hypotheses, followed by as many cut ones as fit."""
+        """Returns the finished hypotheses, followed by as many cut ones as fit."""
         alive, finished = pools.alive, pools.finished
-        # Unless a sentence has all the finished hypotheses it needs, its alive ones were cut here.
+        # Unless a sentence has enough finished hypotheses, its alive ones were cut at this length.
         cut_lengths = tf.zeros_like(alive.last_token_ids) + self.bounds.longest[:, None]
         cut_scores = alive.log_probs / _penalty(cut_lengths, self.length_penalty)
         is_finished = finished.scores > _IMPOSSIBLE

@@ -1,4 +1,4 @@
-"""Greedy search: the likeliest token at every step."""
+"""Greedy search: takes the likeliest token at every step."""
 
 from typing import Any
 
@@ -25,23 +25,23 @@ def greedy_search(
 ) -> Hypotheses:
     """Appends the likeliest token until the end token or the maximum length is reached.
 
-    Of equally likely tokens it takes the one with the smallest id. The loop stops as soon as every
+    Of equally likely tokens, it takes the one with the smallest id. The loop stops as soon as every
     sentence is complete.
 
     Args:
         step: the model, see `StepFunction`.
         start_token_ids: int32 (batch,), the first token to feed for each sentence; batch may be 0.
-        cache: what the step remembers before the first token: leaves of shape (batch, ...).
-        end_token_id: the token that completes a text, or None if the model has none.
+        cache: the step's state before the first token, with leaves of shape (batch, ...).
+        end_token_id: the token that ends a text, or None if the model has none.
         max_length: width of the result in tokens, with the end token but without the start token.
             A Python integer, or an int32 scalar tensor (not under XLA). 0 gives empty texts.
-        min_length: shortest length, including the end token, at which a text may end. Before that
+        min_length: shortest length, including the end token, at which a text may end. Before that,
             the end token is skipped; the other tokens keep their probabilities.
         length_limits: int32 (batch,), a maximum length for each sentence (in the paper: number of
             source tokens + 50). Values above `max_length` count as `max_length`; a limit below
-            `min_length` wins over it. Default: `max_length` for all.
+            `min_length` overrides it. Default: `max_length` for all.
         pad_token_id: fills `token_ids` after the end, and is fed for complete sentences.
-        growing_axis: the axis along which the leaves of the cache grow, see `decoding.step`.
+        growing_axis: the axis along which the cache's leaves grow, see `decoding.step`.
 
     Returns:
         Hypotheses with num_hypotheses = 1. The score is the sum of the tokens' log-probabilities,

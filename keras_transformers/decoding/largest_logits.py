@@ -1,10 +1,9 @@
-"""Finds the best tokens of a large vocabulary without sorting or normalising all of it.
+"""Finds the best tokens of a large vocabulary without sorting or normalizing all of it.
 
 On a CPU, `tf.math.top_k` over all beams and tokens costs more than everything else in a search. If
 the logits are cut into blocks, the best `n` entries are in the `n` blocks with the largest maxima,
-so one pass for the maxima and two tiny `top_k` find the same entries. And only the chosen tokens
-need a log-probability, so the logits never become a matrix of log-probabilities.
-`benchmarks/decode_overhead.py` measures the difference.
+so one pass for the maxima and two tiny `top_k` find the same entries. Only the chosen tokens need
+log-probabilities. `benchmarks/decode_overhead.py` measures the difference.
 """
 
 from typing import NamedTuple
@@ -57,9 +56,9 @@ def in_blocks(logits: tf.Tensor) -> LogitBlocks:
 def log_normalizer(blocks: LogitBlocks) -> tf.Tensor:
     """Computes log(sum(exp(row))), which turns logits into log-probabilities: (rows,).
 
-    It equals logit - log(probability) at any token, and is read off at the likeliest one, whose
-    probability is at least 1 / vocabulary_size and therefore exact to rounding. On a CPU, the
-    fused softmax is twice as fast as exp, sum and log.
+    It equals logit - log(probability) at any token. We use the likeliest one, whose probability is
+    at least 1 / vocabulary_size and therefore exact to rounding. On a CPU, the fused softmax is
+    twice as fast as exp, sum and log.
     """
     values, maxima = blocks
     flat = tf.reshape(values, (-1, values.shape[1] * values.shape[2]))
@@ -72,7 +71,7 @@ def log_normalizer(blocks: LogitBlocks) -> tf.Tensor:
 def best_continuations(offsets: tf.Tensor, blocks: LogitBlocks, count: int) -> Continuations:
     """Finds the `count` largest `offsets + logits` among all beams and tokens of each sentence.
 
-    Equal scores are ordered by beam, then by token, as `tf.math.top_k` over all of them would.
+    Ties are broken by beam, then by token, as in `tf.math.top_k` over all of them.
 
     Args:
         offsets: float32 (batch, num_beams), added to all logits of a beam; -inf drops the beam.
@@ -81,7 +80,7 @@ def best_continuations(offsets: tf.Tensor, blocks: LogitBlocks, count: int) -> C
 
     Returns:
         `min(count, num_beams * vocabulary_size)` continuations. If the vocabulary is padded to
-        whole blocks, there may be more: their score is -inf and their tokens mean nothing.
+        whole blocks, there may be more; their scores are -inf and their tokens meaningless.
     """
     num_beams = offsets.shape[1]
     num_blocks, block_size = blocks.values.shape[1:]

@@ -1,6 +1,6 @@
 """Random sampling, with temperature, top-k and top-p (nucleus) filtering.
 
-`sample` has one set of options for all rows, `sample_rows` one for each.
+`sample` takes one set of options for all rows, `sample_rows` takes options per row.
 
 Top-k: Fan et al., "Hierarchical Neural Story Generation", 2018. Top-p: Holtzman et al., "The
 Curious Case of Neural Text Degeneration", 2020.
@@ -38,25 +38,25 @@ def sample(
 ) -> Hypotheses:
     """Draws each token from the model's distribution, with the given temperature and filters.
 
-    First the logits are divided by `temperature`. Then the `top_k` likeliest tokens are kept (of
-    equally likely ones, those with the smallest ids), and of these the smallest set of likeliest
-    tokens whose probabilities sum to at least `top_p`, with all that are as likely as its last.
+    First the logits are divided by `temperature`. Then only the `top_k` likeliest tokens are kept
+    (of equally likely ones, those with the smallest ids), and of these only the smallest set of
+    likeliest tokens whose probabilities sum to at least `top_p`, including ties with its last one.
 
     The random numbers depend only on the seed, the row and the position: the same call gives the
     same text in eager mode, in a graph and under XLA, whatever else is in the batch. They have 24
-    bits, so of the tokens less likely than 1e-7 some never come and others come too often.
+    bits, so some tokens with probabilities below 1e-7 never occur, and others too often.
 
     Args:
-        step: the model, see `StepFunction`; it is fed batch * num_hypotheses rows.
+        step: the model, see `StepFunction`; it gets batch * num_hypotheses rows.
         start_token_ids: see `greedy_search`.
         cache: see `greedy_search`; the search repeats its leaves (batch, ...).
         end_token_id: see `greedy_search`.
         max_length: see `greedy_search`.
-        seed: an integer or an integer scalar tensor; another seed gives another text.
+        seed: an integer or an integer scalar tensor.
         num_hypotheses: number of independent texts to draw for each sentence; they may be equal.
         temperature: above 0; below 1 it sharpens the distribution, above 1 it flattens it.
-        top_k: 1 to vocabulary_size; by default all tokens. A small one makes drawing faster.
-        top_p: above 0, at most 1; by default 1, all tokens.
+        top_k: 1 to vocabulary_size; by default all tokens. A small value speeds up sampling.
+        top_p: above 0, at most 1 (all tokens, the default).
         min_length: see `greedy_search`.
         length_limits: see `greedy_search`.
         pad_token_id: see `greedy_search`.
@@ -80,7 +80,7 @@ def sample(
         raise ValueError(f"num_hypotheses={num_hypotheses}: draw at least 1 text per sentence")
     if not 0 < temperature < math.inf:
         raise ValueError(
-            f"temperature={temperature} must be above 0; for the likeliest tokens use greedy_search"
+            f"temperature={temperature} must be above 0; for the likeliest token use greedy_search"
         )
     if top_k is not None and top_k < 1:
         raise ValueError(f"top_k={top_k}: keep at least 1 token, or None for all")
@@ -141,11 +141,11 @@ def sample_rows(
     pad_token_id: int = 0,
     growing_axis: int | None = None,
 ) -> Hypotheses:
-    """Draws a text for each row with options per row, which a server takes from requests.
+    """Draws a text for each row with the row's own options, such as those of a server's request.
 
-    What is drawn for a row depends only on its options and its logits, not on other rows or their
-    number. If several tokens are as likely as the last of the `top_k`, all are kept. Options out of
-    range are not refused, because they may be tensors of a graph.
+    A row's text depends only on its options and logits, not on other rows or their number. All
+    tokens that tie with the last of the `top_k` are kept. Options are not checked, because they may
+    be graph tensors.
 
     Args:
         step: the model, see `StepFunction`.
@@ -157,7 +157,7 @@ def sample_rows(
         temperature: float32 (batch,), above 0.
         top_k: int32 (batch,), 0 (all tokens) to vocabulary_size.
         top_p: float32 (batch,), above 0, at most 1 (all tokens).
-        longest: an upper bound of `max_length`, known when the graph is built.
+        longest: an upper bound on `max_length`, known when the graph is built.
         pad_token_id: see `greedy_search`.
         growing_axis: see `greedy_search`.
 
@@ -206,8 +206,8 @@ def sample_rows(
 
 def _uniform(seeds: Sequence[Any], count: int | tf.Tensor) -> tf.Tensor:
     """Draws numbers in [0, 1) that depend only on two integers: float32 (count,)."""
-    # Philox by name: what "auto_select" picks depends on the device. Bits, not floats, because XLA
-    # turns the same bits into other floats.
+    # Not "auto_select", whose choice depends on the device. Bits, not floats, because XLA converts
+    # the same bits to other floats.
     bits = tf.random.stateless_uniform(
         [count],
         tf.stack([tf.cast(seed, tf.int64) for seed in seeds]),
@@ -220,14 +220,14 @@ def _uniform(seeds: Sequence[Any], count: int | tf.Tensor) -> tf.Tensor:
 
 
 def _keep_top_k(scores: tf.Tensor, top_k: tf.Tensor) -> tf.Tensor:
-    """Sets all but each row's `top_k` largest scores to -inf: (rows, count)."""
+    """Sets all scores (rows, count) to -inf except the `top_k` largest of each row."""
     largest, _ = tf.math.top_k(scores, tf.maximum(1, tf.reduce_max(tf.concat([top_k, [1]], 0))))
     border = tf.gather(largest, tf.maximum(top_k - 1, 0)[:, None], batch_dims=1)  # (rows, 1)
     return tf.where((top_k == 0)[:, None] | (scores >= border), scores, -float("inf"))
 
 
 def _keep_top_p(probabilities: tf.Tensor, top_p: tf.Tensor) -> tf.Tensor:
-    """Keeps each row's nucleus; a row whose `top_p` is 1 stays exactly as it is: (rows, count)."""
+    """Keeps each row's nucleus (rows, count); a row whose `top_p` is 1 stays unchanged."""
     in_part = top_p < 1
     return tf.cond(
         tf.reduce_any(in_part),
@@ -245,12 +245,12 @@ def _forbid(log_probs: tf.Tensor, token_id: int, is_allowed: tf.Tensor) -> tf.Te
 def tempered(log_probs: tf.Tensor, temperature: float | tf.Tensor) -> tf.Tensor:
     """Turns log-probabilities into probabilities at a temperature: (rows, count).
 
-    The largest is moved to 0 before the division, so that even a tiny temperature does not turn the
-    likeliest into an infinity. Filter by rank first: a large temperature makes ties.
+    The largest is shifted to 0 before the division, so that it stays finite at a tiny temperature.
+    Filter by rank first: a large temperature makes ties.
 
     Args:
         log_probs: float32 (rows, count), -inf where nothing may be drawn.
-        temperature: above 0, for all rows or (rows, 1).
+        temperature: above 0, one number or (rows, 1).
     """
     largest = tf.reduce_max(log_probs, axis=1, keepdims=True)
     return tf.nn.softmax((log_probs - largest) / temperature)
@@ -259,16 +259,15 @@ def tempered(log_probs: tf.Tensor, temperature: float | tf.Tensor) -> tf.Tensor:
 def keep_nucleus(probabilities: tf.Tensor, top_p: float | tf.Tensor) -> tf.Tensor:
     """Keeps the likeliest entries that together reach `top_p` and sets the others to 0.
 
-    The threshold is found by bisection over the bit patterns of the float32 numbers from 0 to 1,
-    which have the same order as the numbers: 30 sums, several times faster than sorting a
-    vocabulary.
+    It finds the threshold by bisection over the bit patterns of the float32 numbers from 0 to 1,
+    which sort like the numbers. That takes 30 sums, several times faster than sorting a vocabulary.
 
     Args:
         probabilities: float32 (rows, count).
-        top_p: in (0, 1), for all rows or (rows,).
+        top_p: in (0, 1), one number or (rows,).
 
     Returns:
-        float32 (rows, count), not renormalised.
+        float32 (rows, count), not renormalized.
     """
     rows = tf.shape(probabilities)[0]
 
@@ -280,7 +279,7 @@ def keep_nucleus(probabilities: tf.Tensor, top_p: float | tf.Tensor) -> tf.Tenso
         mass = tf.reduce_sum(tf.where(at_least(middle), probabilities, 0.0), axis=1)
         return tf.where(mass >= top_p, middle, low), tf.where(mass >= top_p, high, middle)
 
-    # The entries >= low reach top_p, those >= high do not; the loop narrows the gap.
+    # The entries >= low sum to top_p, those >= high do not; the loop narrows the gap.
     low = tf.zeros([rows], tf.int32)
     high = tf.fill([rows], tf.bitcast(2.0, tf.int32))
     low, _ = tf.while_loop(lambda low, high: tf.reduce_any(high - low > 1), halve, (low, high))
@@ -290,11 +289,11 @@ def keep_nucleus(probabilities: tf.Tensor, top_p: float | tf.Tensor) -> tf.Tenso
 def draw(weights: tf.Tensor, uniform: tf.Tensor) -> tf.Tensor:
     """Draws an index from each row of weights by inverting the cumulative sum.
 
-    It does so in two stages, block then entry, because a cumulative sum over a whole vocabulary is
+    It works in two stages, block then entry, because a cumulative sum over a whole vocabulary is
     slow on a CPU and accumulates rounding errors.
 
     Args:
-        weights: float32 (rows, count), not negative, each row's sum above 0.
+        weights: float32 (rows, count), not negative; each row's sum is above 0.
         uniform: float32 (rows,) in [0, 1).
 
     Returns:
@@ -313,11 +312,10 @@ def draw(weights: tf.Tensor, uniform: tf.Tensor) -> tf.Tensor:
 def _invert(weights: tf.Tensor, uniform: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Finds the entry (rows,) at which each row's cumulative sum reaches the share `uniform`.
 
-    Also returns how far into that entry it is reached, in [0, 1): a uniform number for a choice
-    within the entry.
+    Also returns how far into that entry, in [0, 1): a uniform number for a choice within the entry.
     """
     cumulative = tf.cumsum(weights, axis=1)
-    # Never an entry of weight 0, even if sums computed in parallel are not quite monotone.
+    # Never an entry of weight 0, even if sums computed in parallel are not quite monotonic.
     reachable = tf.where(weights > 0, cumulative, 0.0)
     target = uniform * tf.reduce_max(reachable, axis=1)  # below the maximum, even when rounded
     is_beyond = tf.cast(reachable > target[:, None], tf.int32)

@@ -1,4 +1,4 @@
-"""Follows one path per row: what greedy search and sampling have in common."""
+"""Follows one path per row: the loop that greedy search and sampling share."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple

@@ -1,7 +1,7 @@
 """The contract between a search and a model: one step in, scored text out.
 
-A search knows no model. It takes a step function, which feeds one token of every row and returns
-the logits of the next one, and a cache, which is whatever the step must remember:
+A search knows nothing about the model. It takes a step function, which feeds one token of every row
+and returns the logits of the next one, and a cache, which is whatever the step must remember:
 
     logits, cache = step(token_ids, index, cache)
 
@@ -13,13 +13,13 @@ A search over `batch` sentences with `num_beams` beams has `rows = batch * num_b
   of self-attention, the state of a recurrent network. The caller passes it with one row per
   sentence, `(batch, ...)`; the search repeats it for the beams and reorders it when beams change
   places.
-* What all beams of a sentence share (keys and values of cross-attention, the source mask) is not
-  part of the cache. Compute it once, close over it in the step function, and let the beams share it
-  by viewing the rows as `(batch, num_beams, ...)`. It is never repeated or reordered.
+* Values that all beams of a sentence share (keys and values of cross-attention, the source mask)
+  are not part of the cache. Compute them once, close over them in the step function, and view the
+  rows as `(batch, num_beams, ...)`. They are never repeated or reordered.
 * A cache keeps its shapes, except that it may grow: with `growing_axis=2`, every leaf of shape
   (rows, heads, time, head_dim) may get longer along its third axis at each step. On a CPU, growing
-  by `tf.concat` from length 0 is much faster than writing into a buffer of full length, because
-  attention then reads only what is there (`benchmarks/decode_overhead.py` compares them). Under
+  by `tf.concat` from length 0 is much faster than writing into a full-length buffer, because
+  attention then reads only the filled part (`benchmarks/decode_overhead.py` compares them). Under
   XLA, use buffers of fixed shape.
 * To continue a prompt, run the model over all of it but the last token, pass the resulting cache
   and the last tokens as `start_token_ids`, and let the step add the offset to `index`.
@@ -48,24 +48,24 @@ class StepFunction(Protocol):
         Args:
             token_ids: int32 (rows,), the tokens to feed; at index 0 the start tokens.
             index: int32 scalar, their position: 0, 1, ...
-            cache: what the step returned at `index - 1`, its rows reordered.
+            cache: the cache that the step returned at `index - 1`, with rows reordered.
 
         Returns:
-            Unnormalised logits (rows, vocabulary_size) of the token at position `index + 1`, with
+            Unnormalized logits (rows, vocabulary_size) of the token at position `index + 1`, with
             a static last axis and -inf for a forbidden token; and the cache, in the same structure.
         """
         ...
 
 
 class Hypotheses(NamedTuple):
-    """What every search returns.
+    """The result of every search.
 
     Attributes:
         token_ids: int32 (batch, num_hypotheses, max_length), without the start token, with the end
             token if there is one, then `pad_token_id`.
         lengths: int32 (batch, num_hypotheses), number of tokens, including the end token.
-        scores: float32 (batch, num_hypotheses), see the search. -inf marks an empty slot (more
-            beams than possible texts); its length is 0.
+        scores: float32 (batch, num_hypotheses), defined by the search. -inf marks an empty slot
+            (more beams than possible texts); its length is 0.
         finished: bool (batch, num_hypotheses), True if the text has its end token, False if it was
             cut at its maximum length.
     """
@@ -102,7 +102,7 @@ def length_bounds(
         length_limits = tf.convert_to_tensor(length_limits, tf.int32)
         if not length_limits.shape.is_compatible_with(start_token_ids.shape):
             raise ValueError(
-                f"length_limits has shape {length_limits.shape}: give one length per sentence, "
+                f"length_limits has shape {length_limits.shape}: expected one length per sentence, "
                 f"{start_token_ids.shape}"
             )
         longest = tf.clip_by_value(length_limits, 0, longest)
@@ -110,24 +110,24 @@ def length_bounds(
 
 
 def as_max_length(max_length: Any) -> int | tf.Tensor:
-    """The width of the result, as a Python integer if statically known, else an int32 scalar.
+    """Returns the result's width as a Python integer if statically known, else an int32 scalar.
 
     Raises:
-        ValueError: it is not an integer, or negative.
+        ValueError: it is negative or not an integer.
     """
     max_length = tf.convert_to_tensor(max_length)
     if not max_length.dtype.is_integer or max_length.shape.rank != 0:
-        raise ValueError(f"max_length={max_length}: give a number of tokens, an integer")
+        raise ValueError(f"max_length={max_length}: must be an integer, the number of tokens")
     static_max_length = tf.get_static_value(max_length)
     if static_max_length is None:
         return tf.cast(max_length, tf.int32)
     if static_max_length < 0:
-        raise ValueError(f"max_length={static_max_length}: give 0 or more tokens")
+        raise ValueError(f"max_length={static_max_length}: must be 0 or more tokens")
     return int(static_max_length)
 
 
 def as_start_token_ids(start_token_ids: Any) -> tf.Tensor:
-    """The start tokens as an int32 vector, one per sentence.
+    """Returns the start tokens as an int32 vector, one per sentence.
 
     Raises:
         ValueError: they are not a vector.
@@ -135,7 +135,7 @@ def as_start_token_ids(start_token_ids: Any) -> tf.Tensor:
     start_token_ids = tf.cast(tf.convert_to_tensor(start_token_ids), tf.int32)
     if start_token_ids.shape.rank != 1:
         raise ValueError(
-            f"start_token_ids has shape {start_token_ids.shape}: give one token per sentence, "
+            f"start_token_ids has shape {start_token_ids.shape}: expected one token per sentence, "
             "(batch,), such as tf.fill([batch], start_token_id)"
         )
     return start_token_ids
@@ -163,7 +163,7 @@ def check_logits(logits: tf.Tensor, **special_token_ids: int | None) -> tf.Tenso
 
 
 def dynamic_length(vector: tf.Tensor) -> int | tf.Tensor:
-    """Length of the first axis, as a Python number if statically known, else a scalar tensor."""
+    """Returns the first axis' length, a Python integer if statically known, else a scalar."""
     return vector.shape[0] if vector.shape[0] is not None else tf.shape(vector)[0]
 
 
@@ -175,7 +175,7 @@ def repeat_rows(structure: Any, times: int) -> Any:
 
 
 def loop_shapes(state: Any, cache: Cache, growing_axis: int | None) -> Any:
-    """The static shapes that a search's loop keeps, in the structure of (state, cache)."""
+    """Returns the static shapes that a search's loop keeps, structured like (state, cache)."""
 
     def cache_shape(leaf: tf.Tensor) -> tf.TensorShape:
         shape = list(leaf.shape)

@@ -1,4 +1,4 @@
-"""BPE-dropout: the same text cut into different tokens in each epoch of training."""
+"""BPE-dropout: splits the same text into different tokens in each training epoch."""
 
 import functools
 import itertools
@@ -8,25 +8,25 @@ import numpy as np
 
 _WORD_START = "▁"
 _NUM_FIXED = 4 + 256  # special tokens and bytes, which never merge
-_DECISIONS = 32  # drawn per word; a rare word with more merges reuses them
-_REMEMBERED = 2**18  # cuts
+_DECISIONS = 32  # random bits per word; a rare word with more merges reuses them
+_REMEMBERED = 2**18  # cached cuts
 
 
 class BytePairDropout:
     """Skips merges of byte-pair encoding at random (Provilkov et al. 2020).
 
-    A word becomes sometimes one token and sometimes several, and the model learns what they have in
-    common. This is for training; `SentencePieceTokenizer.tokenize` cuts the texts to translate.
+    A word sometimes becomes one token and sometimes several, so the model learns how they relate.
+    Use this for training only; at inference, use `SentencePieceTokenizer.tokenize`.
 
     SentencePiece has BPE-dropout too, but its random numbers differ between processes; here they
     depend only on the seed. A cut depends only on its word and a few random bits, so each is
-    computed once and remembered, and an epoch costs little more than joining the tokens.
+    computed once and cached, and an epoch costs little more than joining the tokens.
 
     Args:
-        vocabulary: tokens by id; merges are ordered by the id of their result, as SentencePiece
-            numbers them. The first 260 are special tokens and bytes, which never merge.
-        token_ids: int32 (tokens,), the texts end to end, as `tokenize` cut them.
-        row_lengths: (rows,), the number of tokens of each text.
+        vocabulary: tokens by id. As in SentencePiece, merges are ordered by the id of their result.
+            The first 260 are special tokens and bytes, which never merge.
+        token_ids: int32 (tokens,), all texts end to end, from `tokenize`.
+        row_lengths: (rows,), the number of tokens in each text.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class BytePairDropout:
         starts_word = np.array([token.startswith(_WORD_START) for token in vocabulary])
         fixed = np.arange(len(vocabulary)) < _NUM_FIXED
         rows = np.repeat(np.arange(len(row_lengths)), row_lengths)  # (tokens,)
-        # No merge crosses the boundary of a text, a word or a fixed token.
+        # Merges never cross the boundary of a text, a word or a fixed token.
         is_first = starts_word[token_ids] | fixed[token_ids]
         is_first[1:] |= (rows[1:] != rows[:-1]) | fixed[token_ids[:-1]]
         is_first[:1] = True
@@ -48,7 +48,7 @@ class BytePairDropout:
         ]
         self._num_rows = len(row_lengths)
         self._row_of_word = rows[bounds[:-1]]  # (words,)
-        self._words = np.array(words, np.int64)  # (words,), which of the distinct ones
+        self._words = np.array(words, np.int64)  # (words,), indices into `_distinct`
         self._distinct = list(distinct)
 
         self._vocabulary = vocabulary
@@ -57,27 +57,27 @@ class BytePairDropout:
             0 if fixed[word[0]] else sum(len(vocabulary[i]) for i in word) - len(word)
             for word in distinct
         ]
-        self._num_merges = np.array(merges, np.int64)  # (distinct words,), in the plain cut
+        self._num_merges = np.array(merges, np.int64)  # (distinct words,), without dropout
         self._cut = functools.lru_cache(maxsize=_REMEMBERED)(self._cut_word)
 
     def __call__(
         self, *, dropout: float, seed: int | Sequence[int]
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Cuts all texts again.
+        """Splits all texts into tokens again.
 
         Args:
-            dropout: the probability of skipping a merge, 0 (as `tokenize`) to 1 (characters); 0.1
-                in the paper.
-            seed: of the random numbers, such as (seed of the run, epoch).
+            dropout: probability of skipping a merge, from 0 (same as `tokenize`) to 1 (characters);
+                0.1 in the paper.
+            seed: random seed, such as (seed of the run, epoch).
 
         Returns:
-            Token ids (tokens,), int32, and row lengths (rows,).
+            Token ids int32 (tokens,), and row lengths (rows,).
 
         Raises:
             ValueError: `dropout` is out of range.
         """
         if not 0.0 <= dropout <= 1.0:
-            raise ValueError(f"dropout is {dropout}, must be from 0 to 1 (the paper: 0.1)")
+            raise ValueError(f"dropout is {dropout}, must be from 0 to 1 (0.1 in the paper)")
         drops = self._decide(np.random.default_rng(seed), dropout)
         keys, choice = np.unique((self._words << _DECISIONS) | drops, return_inverse=True)
         cuts = [self._cut(key >> _DECISIONS, key & (2**_DECISIONS - 1)) for key in keys.tolist()]
@@ -95,8 +95,8 @@ class BytePairDropout:
         drops, kept = np.zeros_like(self._words), np.zeros_like(self._words)
         num_merges = self._num_merges[self._words]
         for bit in range(_DECISIONS):
-            # Hardly any cut has more merges than the plain one. Bits after that many do not matter;
-            # they stay 0, so that equal cuts mostly have equal bits.
+            # Dropout hardly ever adds merges to a word. Bits beyond `num_merges` do not matter, so
+            # they stay 0 and equal cuts mostly have equal bits.
             drop = (random.random(len(drops), np.float32) < dropout) & (kept < num_merges)
             drops |= drop.astype(np.int64) << bit
             kept += ~drop

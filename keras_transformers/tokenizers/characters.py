@@ -1,4 +1,4 @@
-"""Words to the ids of their bytes, for ELMo's character convolutions, inside the graph."""
+"""Converts words to the ids of their bytes, for ELMo's character convolutions, in the graph."""
 
 import os
 from typing import Any, Self
@@ -7,35 +7,35 @@ import tensorflow as tf
 
 __all__ = ["CharacterTokenizer"]
 
-# bilm-tf's ids plus 1, because 0 is for padding.
+# bilm-tf's ids plus 1, because 0 is padding.
 _START_TEXT, _END_TEXT, _START_WORD, _END_WORD, _FILL = (byte + 1 for byte in range(256, 261))
 
 
 class CharacterTokenizer(tf.Module):
     r"""The character ids of bilm-tf and AllenNLP: UTF-8 bytes between marks.
 
-    A word is [start of word], its bytes, [end of word], then filling: `max_characters` ids. A text
-    is [start of text], its words, [end of text], and these two are words of one character. Bytes
-    are 1 to 256; 257 and 258 start and end a text, 259 and 260 a word, 261 is filling, 0 padding.
-    Core TensorFlow ops only.
+    A word has `max_characters` ids: [start of word], its bytes, [end of word], then filling. A text
+    is [start of text], its words, [end of text]; these two markers are words of one character.
+    Bytes are 1 to 256; 257 and 258 start and end a text, 259 and 260 a word, 261 is filling, 0
+    padding. Uses only core TensorFlow ops.
 
     Unusual text:
       - A word of more than `max_characters - 2` bytes is cut there, even within a character;
         `num_cut` counts such words.
-      - An empty word (`words` may contain one) is only its two marks; bilm-tf fails on it.
-      - Bytes are read as they are, UTF-8 or not. "<S>" and "</S>" in a text are ordinary words;
-        bilm-tf takes them for the markers.
-      - A text without words is only its two markers.
+      - An empty word consists of its two marks; bilm-tf fails on it.
+      - Bytes need not be UTF-8. "<S>" and "</S>" in a text are ordinary words; bilm-tf takes them
+        for the markers.
+      - A text without words consists of its two markers.
 
     Args:
-        max_characters: ids per word, marks included; at least 3.
-        name: of the module.
+        max_characters: ids per word, including the marks; at least 3.
+        name: name of the module.
 
     Attributes:
         num_characters: the number of ids, 262.
 
     Raises:
-        ValueError: a word would have no room for a byte.
+        ValueError: `max_characters` leaves no room for a byte.
 
     Example:
         >>> tokenizer = CharacterTokenizer(max_characters=6)
@@ -52,18 +52,18 @@ class CharacterTokenizer(tf.Module):
         super().__init__(name=name)
         if max_characters < 3:
             raise ValueError(
-                f"max_characters={max_characters}: a word needs at least 3 ids, two are its marks"
+                f"max_characters={max_characters}: a word needs at least 3 ids, 2 of them marks"
             )
         self.max_characters = max_characters
 
     def __call__(self, text: Any) -> dict[str, tf.Tensor]:
-        """Texts to ids; words are separated by white space.
+        """Converts texts to ids; words are separated by white space.
 
         Args:
             text: strings (batch,).
 
         Returns:
-            `character_ids` int32 (batch, longest text's words + 2, max_characters).
+            `character_ids` int32 (batch, words of the longest text + 2, max_characters).
         """
         return {"character_ids": self.encode(self.words(text))}
 
@@ -72,19 +72,19 @@ class CharacterTokenizer(tf.Module):
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str], **config: Any) -> Self:
-        """The tokenizer that `config` came from."""
+        """Restores a tokenizer from what `config` returned."""
         return cls(**config)
 
     def config(self) -> dict[str, Any]:
-        """The arguments that make this tokenizer again, as JSON values."""
+        """Returns the arguments that `load` needs, as JSON values."""
         return {"max_characters": self.max_characters}
 
     def words(self, text: Any) -> tf.RaggedTensor:
-        """Splits strings (batch,) at white space: strings (batch, None)."""
+        """Splits strings (batch,) at white space into strings (batch, None)."""
         return tf.strings.split(text)
 
     def encode(self, words: tf.RaggedTensor) -> tf.Tensor:
-        """Words (batch, None) to ids (batch, words + 2, max_characters)."""
+        """Converts words (batch, None) to ids (batch, words + 2, max_characters)."""
         start, end = (self._marker(mark, words.nrows()) for mark in (_START_TEXT, _END_TEXT))
         ids = words.with_values(self.encode_words(words.values))
         return tf.concat([start, ids, end], axis=1).to_tensor(
@@ -92,7 +92,7 @@ class CharacterTokenizer(tf.Module):
         )
 
     def encode_words(self, words: Any) -> tf.Tensor:
-        """Single words: strings (words,) to int32 (words, max_characters), without markers."""
+        """Converts words, strings (words,), to int32 (words, max_characters), without markers."""
         room = self.max_characters - 2
         codes = tf.cast(tf.io.decode_raw(words, tf.uint8, fixed_length=room), tf.int32) + 1
         codes = tf.pad(codes, [[0, 0], [1, 1]])  # (words, max_characters)
@@ -103,13 +103,13 @@ class CharacterTokenizer(tf.Module):
         return tf.where(position == 0, _START_WORD, codes)
 
     def num_cut(self, words: Any) -> tf.Tensor:
-        """The number of words, in a tensor or ragged tensor, that are cut: int32 scalar."""
+        """Counts the words in a tensor or ragged tensor that are cut: int32 scalar."""
         values = words.values if isinstance(words, tf.RaggedTensor) else words
         is_cut = tf.strings.length(values) > self.max_characters - 2
         return tf.reduce_sum(tf.cast(is_cut, tf.int32))
 
     def _marker(self, mark: int, batch: tf.Tensor) -> tf.RaggedTensor:
-        """A word of one character for each row: (batch, 1, max_characters)."""
+        """Returns a word of one character for each row: (batch, 1, max_characters)."""
         fill = [_FILL] * (self.max_characters - 3)
         word = tf.constant([_START_WORD, mark, _END_WORD, *fill])
         rows = tf.tile(word[None], [tf.cast(batch, tf.int32), 1])

@@ -1,4 +1,4 @@
-"""Text to ids as in fastText: words from a dictionary, n-grams hashed into buckets."""
+"""Converts text to ids as fastText does: words from a dictionary, n-grams hashed into buckets."""
 
 import collections
 import os
@@ -16,56 +16,55 @@ __all__ = ["NgramTokenizer"]
 
 END_OF_TEXT = "</s>"
 _BLANK = re.compile("[ \t\n\v\f\r\0]+")
-# Bounds the steps of hashing. No word of a language is longer.
+# Bounds the hashing loop. No real word is longer.
 _MAX_BYTES_PER_WORD = 1000
 # 32-bit FNV-1a, and the factor of fastText's recurrence from word to word.
 _BASIS, _PRIME, _LOW_32_BITS = 2166136261, 16777619, 0xFFFFFFFF
 _NEXT_WORD = 116049371
 
-
 WORDS_FILE = "words.txt"
 
 
 class NgramTokenizer(tf.Module):
-    r"""Texts to bags of ids: words, and n-grams of characters and of words, as fastText has them.
+    r"""Converts texts to fastText's bags of ids: words, character n-grams and word n-grams.
 
     Joulin et al. 2016, arXiv:1607.01759, section 2.2; Bojanowski et al. 2017, arXiv:1607.04606,
-    section 3.2. The id of a word is its index in the dictionary. Ids from `num_words` are buckets
-    of n-grams. Those of characters are taken from `<word>`, with its marks, which alone are not
-    n-grams, and hashed by FNV-1a of their UTF-8 bytes as signed numbers; those of words by
-    fastText's recurrence over the words' hashes. A word outside the dictionary has only its
-    n-grams. Every text ends with the word "</s>".
+    section 3.2. A word's id is its index in the dictionary. Ids from `num_words` are buckets of
+    n-grams. Character n-grams come from `<word>`, including the marks "<" and ">" but not a mark by
+    itself; FNV-1a hashes their UTF-8 bytes as signed numbers. Word n-grams combine the word hashes
+    with fastText's recurrence. A word outside the dictionary has only its n-grams. Every text ends
+    with the word "</s>".
 
-    The ids equal those of the fasttext package, in the graph, by core TensorFlow ops. Unusual text:
-      - Words end at spaces, tabs, line ends, vertical tabs, form feeds and NUL, as in fastText's
-        files, and nowhere else: not at a no-break space, not at punctuation. Case is kept. If need
-        be the caller lowers the case and separates punctuation, as fastText's examples do.
-      - Bytes are read as they are, UTF-8 or not.
-      - fastText stops reading at a word "</s>" in a text; this continues. fastText takes words that
-        start with "__label__" for labels; here they are ordinary words.
+    The ids equal those of the fasttext package. All of it runs in the graph with core TensorFlow
+    ops. Unusual text:
+      - Words end only at spaces, tabs, line ends, vertical tabs, form feeds and NUL, as in
+        fastText's files, not at no-break spaces or punctuation. Case is kept. Lower-case the text
+        and separate punctuation beforehand if needed, as fastText's examples do.
+      - Bytes need not be UTF-8.
+      - fastText stops reading at the word "</s>"; this does not. fastText takes words that start
+        with "__label__" for labels; here they are ordinary words.
       - Only the first 1,000 bytes of a word count.
-      - A text that is empty or only blanks is "</s>" alone: a bag of one id, or an empty one if the
-        dictionary lacks "</s>", as with a `min_count` above the number of texts.
+      - An empty or blank text is just "</s>": a bag of one id, or of none if the dictionary lacks
+        "</s>" (for example, if `min_count` is above the number of texts).
 
     Args:
         words: a file with one word per line, or the words, in the order of their ids.
-        num_buckets: for n-grams (fastText: bucket). Ignored, and 0, without n-grams.
-        word_ngrams: the length of the longest n-grams of words; 1 for words alone (fastText:
-            wordNgrams).
-        min_characters: the length of the shortest n-grams of characters (fastText: minn).
-        max_characters: that of the longest; 0 for none (fastText: maxn).
-        name: of the module.
+        num_buckets: buckets for n-grams (fastText: bucket). Ignored if there are no n-grams.
+        word_ngrams: longest word n-grams; 1 for words alone (fastText: wordNgrams).
+        min_characters: shortest character n-grams (fastText: minn).
+        max_characters: longest character n-grams; 0 for none (fastText: maxn).
+        name: name of the module.
 
     Attributes:
-        num_words: in the dictionary.
-        num_buckets: as given, or 0.
-        vocabulary_size: the number of ids, words and buckets together.
+        num_words: number of words in the dictionary.
+        num_buckets: number of buckets; 0 if there are no n-grams.
+        vocabulary_size: number of ids, words plus buckets.
         pad_token_id: 0, which is also a word's id: use `padding_mask`.
 
     Raises:
-        FileNotFoundError: there is no such file.
+        FileNotFoundError: the file does not exist.
         ValueError: there are no words; a word is empty, repeated, too long or contains a blank;
-            there are n-grams and no buckets; or the shortest n-grams are longer than the longest.
+            there are n-grams but no buckets; or the shortest n-grams are longer than the longest.
 
     Example:
         >>> tokenizer = NgramTokenizer(["</s>", "good", "film"], num_buckets=100, word_ngrams=2)
@@ -118,21 +117,21 @@ class NgramTokenizer(tf.Module):
         min_characters: int = 0,
         max_characters: int = 0,
     ) -> "NgramTokenizer":
-        """Makes a tokenizer with the words of these texts, from frequent to rare.
+        """Builds a tokenizer with the words of the texts, from frequent to rare.
 
-        Equally frequent words keep the order in which they first occur; fastText leaves theirs to
-        chance. "</s>" counts once per text.
+        Equally frequent words keep the order in which they first occur; in fastText their order is
+        arbitrary. "</s>" counts once per text.
 
         Args:
-            texts: to train on.
+            texts: training texts.
             min_count: words that occur less often are left out (fastText: minCount).
-            num_buckets: as for the tokenizer, like the other arguments.
-            word_ngrams: see there.
-            min_characters: see there.
-            max_characters: see there.
+            num_buckets: see `NgramTokenizer`.
+            word_ngrams: see `NgramTokenizer`.
+            min_characters: see `NgramTokenizer`.
+            max_characters: see `NgramTokenizer`.
 
         Raises:
-            ValueError: no word occurs `min_count` times, or as for the tokenizer.
+            ValueError: no word occurs `min_count` times; or see `NgramTokenizer`.
         """
         counts: collections.Counter[str] = collections.Counter()
         for text in texts:
@@ -145,7 +144,7 @@ class NgramTokenizer(tf.Module):
         ]
         if not words:
             raise ValueError(
-                f"none of {len(counts)} words occurs {min_count} times: take a lower min_count"
+                f"none of {len(counts)} words occurs {min_count} times: lower min_count"
             )
         return cls(
             words,
@@ -163,21 +162,21 @@ class NgramTokenizer(tf.Module):
         max_sequence_length: int,
         pad_to_max_length: bool = False,
     ) -> dict[str, tf.Tensor]:
-        """Texts to the inputs of `models.fasttext`.
+        """Converts texts to the inputs of `models.fasttext`.
 
         Args:
             text: strings (batch,).
-            text_b: None; for the interface of the other tokenizers.
-            max_sequence_length: the most ids of a bag. Larger bags lose their end: n-grams of
-                words, then words; `lengths` helps count them.
-            pad_to_max_length: pad to that length, not to the longest of the batch.
+            text_b: must be None; it exists so that all tokenizers have the same interface.
+            max_sequence_length: most ids in a bag. Larger bags lose word n-grams first, then words;
+                `lengths` helps count them.
+            pad_to_max_length: pad to that length instead of the longest row of the batch.
 
         Returns:
-            token_ids int32 and padding_mask bool (True = real), each (batch, length), with a length
-            of at least 1.
+            token_ids int32 and padding_mask bool (True = real), each (batch, length), where length
+            is at least 1.
 
         Raises:
-            ValueError: there are second texts, or `max_sequence_length` is below 1.
+            ValueError: `text_b` is given, or `max_sequence_length` is below 1.
         """
         _check_single(text_b)
         return self.pack(
@@ -193,16 +192,16 @@ class NgramTokenizer(tf.Module):
         max_sequence_length: int,
         pad_to_max_length: bool = False,
     ) -> dict[str, tf.Tensor]:
-        """Ids of texts to the inputs of `models.fasttext`; see a call.
+        """Packs the ids of texts into the inputs of `models.fasttext`; see `__call__`.
 
         Args:
-            segments: one ragged tensor of `tokenize`, int32 (batch, None).
-            max_sequence_length: most ids of a bag.
-            pad_to_max_length: pad to that length, not to the longest of the batch.
+            segments: one ragged tensor from `tokenize`, int32 (batch, None).
+            max_sequence_length: most ids in a bag.
+            pad_to_max_length: pad to that length instead of the longest row of the batch.
         """
         _check_single(segments[1:] or None)
         if max_sequence_length < 1:
-            raise ValueError(f"max_sequence_length={max_sequence_length}: give at least 1")
+            raise ValueError(f"max_sequence_length={max_sequence_length}: must be at least 1")
         rows = packing.trim(segments[0], max_sequence_length)
         length = max_sequence_length if pad_to_max_length else None
         token_ids = rows.to_tensor(self.pad_token_id, shape=[None, length])
@@ -211,9 +210,9 @@ class NgramTokenizer(tf.Module):
         return {"token_ids": token_ids, "padding_mask": padding_mask}
 
     def lengths(self, text: Any, text_b: Any = None) -> tf.Tensor:
-        """The numbers of ids of texts (batch,) before trimming: int32 (batch,).
+        """Returns how many ids each text (batch,) has before trimming: int32 (batch,).
 
-        It hashes nothing, so it measures whole data sets at once.
+        Nothing is hashed, so this is fast enough for a whole data set in one call.
         """
         _check_single(text_b)
         words = self._split(text)
@@ -230,9 +229,9 @@ class NgramTokenizer(tf.Module):
         return lengths
 
     def tokenize(self, text: Any) -> tf.RaggedTensor:
-        """Texts to ids: strings (batch,) to int32 (batch, None).
+        """Converts texts, strings (batch,), to ids, int32 (batch, None).
 
-        In fastText's order: each word and its n-grams of characters, then the n-grams of words.
+        Ids are in fastText's order: each word and its character n-grams, then the word n-grams.
         """
         words = self._split(text)
         bags = self._words_and_characters(words.values)  # (words, ids)
@@ -242,7 +241,7 @@ class NgramTokenizer(tf.Module):
         return tf.cast(bags, tf.int32)
 
     def num_special_tokens(self, num_segments: int) -> int:
-        """The number of ids that `pack` adds: none."""
+        """Returns 0: `pack` adds no ids."""
         return 0
 
     def save(self, folder: str | os.PathLike[str]) -> None:
@@ -251,11 +250,11 @@ class NgramTokenizer(tf.Module):
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str], **config: Any) -> Self:
-        """The tokenizer that `save` and `config` came from."""
+        """Restores a tokenizer from what `save` wrote and `config` returned."""
         return cls(os.path.join(folder, WORDS_FILE), **config)
 
     def config(self) -> dict[str, Any]:
-        """The arguments that make this tokenizer again, without the vocabulary, as JSON values."""
+        """Returns the arguments that `load` needs besides the files, as JSON values."""
         return {
             "num_buckets": self.num_buckets,
             "word_ngrams": self.word_ngrams,
@@ -265,17 +264,17 @@ class NgramTokenizer(tf.Module):
 
     @property
     def vocabulary(self) -> list[str]:
-        """The words, in the order of their ids. Not in the graph."""
+        """The words, in the order of their ids; cannot run in a graph."""
         return [word.decode() for word in self._words.numpy()]
 
     def _split(self, text: Any) -> tf.RaggedTensor:
-        """Strings (batch,) to words (batch, None), each row ending with "</s>"."""
+        """Splits strings (batch,) into words (batch, None); each row ends with "</s>"."""
         words = tf.strings.split(tf.strings.regex_replace(texts_of(text), r"\x00", " "))
         words = words.with_values(tf.strings.substr(words.values, 0, _MAX_BYTES_PER_WORD))
         return tf.concat([words, tf.fill([words.nrows(), 1], END_OF_TEXT)], axis=1)
 
     def _words_and_characters(self, words: tf.Tensor) -> tf.RaggedTensor:
-        """Words (words,) to ids int64 (words, None): of each word, then of its characters."""
+        """Converts words (words,) to int64 (words, None): a word's id, then its n-grams' ids."""
         ids = self._ids.lookup(words)
         is_known = ids >= 0
         own = tf.RaggedTensor.from_row_lengths(
@@ -286,10 +285,10 @@ class NgramTokenizer(tf.Module):
         return tf.concat([own, self._ngrams_of_characters(words)], axis=1)
 
     def _ngrams_of_characters(self, words: tf.Tensor) -> tf.RaggedTensor:
-        """Words (words,) to ids int64 (words, None), by first character, then by length."""
+        """Converts words (words,) to ids int64 (words, None), by first character, then length."""
         marked = tf.where(words == END_OF_TEXT, "", tf.strings.join(["<", words, ">"]))
         codes, _, num_bytes = _bytes(marked)
-        # A character is a byte and the continuation bytes after it, valid UTF-8 or not.
+        # A character is a byte and the continuation bytes after it, even in invalid UTF-8.
         starts = tf.where(codes & 0xC0 != 0x80)[:, 0]  # (characters,)
         lengths = tf.concat([starts[1:], tf.size(codes, tf.int64)[None]], 0) - starts
         word = tf.gather(tf.repeat(tf.range(tf.size(words)), num_bytes), starts)
@@ -307,11 +306,11 @@ class NgramTokenizer(tf.Module):
         return _ragged(ids, exist, word, tf.size(words))
 
     def _ngrams_of_words(self, words: tf.RaggedTensor) -> tf.RaggedTensor:
-        """Words (batch, None) to ids int64 (batch, None), by first word, then by length."""
+        """Converts words (batch, None) to ids int64 (batch, None), by first word, then length."""
         codes, starts, num_bytes = _bytes(words.values)
         hashes = tf.fill(tf.shape(starts), tf.constant(_BASIS, tf.int64))
         hashes = _fnv1a(hashes, codes, starts, num_bytes)
-        # fastText stores signed 32-bit numbers, and computes with unsigned 64-bit ones.
+        # fastText stores signed 32-bit numbers but computes with unsigned 64-bit ones.
         hashes = tf.bitcast(tf.cast(tf.cast(hashes, tf.int32), tf.int64), tf.uint64)
         text = tf.cast(words.value_rowids(), tf.int32)
         num_texts = tf.cast(words.nrows(), tf.int32)
@@ -327,9 +326,9 @@ class NgramTokenizer(tf.Module):
 
 
 def _bytes(strings: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """The bytes of strings (n,), as FNV takes them, with where each string starts and its length.
+    """Returns the bytes of strings (n,) for FNV, with the start and length of each string.
 
-    fastText's bytes are signed: 0x80 and above have ones in the 24 bits before them.
+    fastText's bytes are signed, so 0x80 and above have ones in the 24 bits before them.
 
     Returns:
         int64: (all bytes,), (n,), (n,).
@@ -341,23 +340,23 @@ def _bytes(strings: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
 
 
 def _fnv1a(hashes: tf.Tensor, codes: tf.Tensor, starts: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
-    """Continues each hash with its `lengths` codes from its `starts`; all (n,)."""
+    """Continues each hash with the `lengths` codes at its `starts`; all (n,)."""
 
     def step(offset: tf.Tensor, hashes: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         code = tf.gather(codes, tf.minimum(starts + offset, tf.size(codes, tf.int64) - 1))
         longer = ((hashes ^ code) * _PRIME) & _LOW_32_BITS
         return offset + 1, tf.where(offset < lengths, longer, hashes)
 
-    longest = tf.reduce_max(lengths)  # below 0 if there are none
+    longest = tf.reduce_max(lengths)  # negative if there are none
     first = tf.constant(0, tf.int64)
     return tf.while_loop(lambda offset, _: offset < longest, step, (first, hashes))[1]
 
 
 def _places(row: tf.Tensor, num_rows: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """For items with ascending rows (items,): how many items of the row are before, and are left.
+    """Counts the items of the same row before each item, and those left, for ascending rows.
 
     Returns:
-        int32 (items,) each; the second counts the item itself.
+        int32 (items,) each; the second includes the item itself.
     """
     sizes = tf.math.unsorted_segment_sum(tf.ones_like(row), row, num_rows)
     here = tf.range(tf.size(row)) - tf.gather(tf.cumsum(sizes, exclusive=True), row)
@@ -367,13 +366,13 @@ def _places(row: tf.Tensor, num_rows: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
 def _ragged(
     ids: Sequence[tf.Tensor], exist: Sequence[tf.Tensor], row: tf.Tensor, num_rows: tf.Tensor
 ) -> tf.RaggedTensor:
-    """The existing ids of each row, item by item: (rows, None).
+    """Collects the ids that exist in each row, item by item: (rows, None).
 
     Args:
-        ids: one tensor per length of n-grams, (items,) each.
+        ids: one tensor per n-gram length, (items,) each.
         exist: which of the ids exist, bool (items,) each.
-        row: of each item, ascending.
-        num_rows: the number of rows.
+        row: the row of each item, ascending.
+        num_rows: number of rows.
     """
     exists = tf.stack(exist, axis=1)  # (items, lengths)
     counts = tf.reduce_sum(tf.cast(exists, tf.int64), axis=1)
@@ -390,7 +389,7 @@ def _check_words(words: Sequence[str], where: str | None) -> None:
         wrong = (
             "is empty"
             if not word
-            else "has a blank in it"
+            else "contains a blank"
             if _BLANK.search(word)
             else f"has more than {_MAX_BYTES_PER_WORD} bytes"
             if len(word.encode()) > _MAX_BYTES_PER_WORD
@@ -400,27 +399,27 @@ def _check_words(words: Sequence[str], where: str | None) -> None:
         )
         if wrong:
             place = f"words[{index}]" if where is None else f"{where}:{index + 1}"
-            raise ValueError(f"{place}: {word!r:.100} {wrong}; give each word once, without blanks")
+            raise ValueError(f"{place}: {word!r:.100} {wrong}; list each word once, without blanks")
         seen.add(word)
     if not seen:
-        raise ValueError(f"{where or 'words'}: no words: a dictionary needs at least one")
+        raise ValueError(f"{where or 'words'}: no words; a dictionary needs at least one")
 
 
 def _check_ngrams(
     num_words: int, num_buckets: int, word_ngrams: int, min_characters: int, max_characters: int
 ) -> None:
     if word_ngrams < 1:
-        raise ValueError(f"word_ngrams={word_ngrams}: give 1 for words alone, or more")
+        raise ValueError(f"word_ngrams={word_ngrams}: must be 1 (words alone) or more")
     if not 0 <= min_characters <= max_characters:
         raise ValueError(
-            f"min_characters={min_characters}, max_characters={max_characters}: the shortest "
-            "n-grams must not be longer than the longest, nor below 0; give 0 and 0 for none"
+            f"min_characters={min_characters}, max_characters={max_characters}: the first must be "
+            "between 0 and the second; set both to 0 for no character n-grams"
         )
     has_ngrams = word_ngrams > 1 or max_characters > 0
     if not has_ngrams <= num_buckets < 2**31 - num_words:
         raise ValueError(
-            f"num_buckets={num_buckets}: n-grams need at least one, and there may be at most "
-            "2^31 - 1 words and buckets; for no n-grams give word_ngrams=1, max_characters=0"
+            f"num_buckets={num_buckets}: n-grams need at least one, and there can be at most "
+            "2^31 - 1 words and buckets; for no n-grams set word_ngrams=1 and max_characters=0"
         )
 
 

@@ -1,6 +1,6 @@
-"""Where a token is in a text: from normalized text back to the text as it was given.
+"""Maps token spans from normalized text back to the original text.
 
-Core TensorFlow ops only, in and out of the graph.
+Uses only core TensorFlow ops, eagerly or in a graph.
 """
 
 import tensorflow as tf
@@ -9,38 +9,38 @@ import tensorflow as tf
 def origins_of_spans(
     text: tf.Tensor, origins: tf.RaggedTensor, starts: tf.Tensor, ends: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Spans of normalized texts to spans of the texts as they were given.
+    """Maps spans of normalized texts to spans of the original texts.
 
     Args:
-        text: strings (batch,), as they were given.
-        origins: int64 (batch, normalized bytes + 1), for each byte of a normalized text where the
-            character starts that it comes from, and last the length of the text.
+        text: the original texts, strings (batch,).
+        origins: int64 (batch, normalized bytes + 1). For each normalized byte, the start of the
+            original character that it comes from; the last entry is the length of the text.
         starts: int64 (spans,), indices into `origins.values`.
         ends: int64 (spans,), exclusive; each above its start.
 
     Returns:
-        Starts and ends, int32 (spans,), in bytes of the texts.
+        Starts and ends, int32 (spans,), in bytes of the original texts.
     """
-    # One rising sequence for all texts: a text's origins, plus the room of the texts before it.
+    # One rising sequence for all texts: each text's origins plus the lengths of earlier texts.
     rooms = tf.cast(tf.strings.length(text), tf.int64) + 1
     shifts = tf.gather(tf.cumsum(rooms, exclusive=True), origins.value_rowids())
     rising = origins.values + shifts
-    # A character that becomes several bytes has as many equal origins, and a span may end between
-    # them: its end is where the next character starts.
+    # The bytes that one character becomes have equal origins, and a span may end between them. Its
+    # end is then where the next character starts.
     ends = tf.searchsorted(rising, tf.gather(rising, ends - 1), side="right", out_type=tf.int64)
     values = tf.cast(origins.values, tf.int32)
     return tf.gather(values, starts), tf.gather(values, ends)
 
 
 def to_characters(text: tf.Tensor, byte_offsets: tf.RaggedTensor) -> tf.RaggedTensor:
-    """Byte offsets into UTF-8 texts to offsets in characters (Unicode code points).
+    """Converts byte offsets into UTF-8 texts to character (Unicode code point) offsets.
 
     >>> to_characters(tf.constant(["caf\u00e9 x"]), tf.ragged.constant([[0, 5, 6]])).to_list()
     [[0, 4, 5]]
 
     Args:
-        text: strings (batch,). Bytes that are not UTF-8 count as U+FFFD characters.
-        byte_offsets: int32 (batch, None), each where a character starts, or the text ends.
+        text: strings (batch,). Invalid UTF-8 counts as U+FFFD characters.
+        byte_offsets: int32 (batch, None), each at the start of a character or the end of the text.
 
     Returns:
         int32 (batch, None).

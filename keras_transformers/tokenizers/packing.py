@@ -1,7 +1,7 @@
-"""Rows of tokens to the dense, padded inputs of an encoder.
+"""Packs rows of tokens into an encoder's dense, padded inputs.
 
-Core TensorFlow ops only: tensorflow_text's trimmers and packers need ops that images of
-TensorFlow Serving lack (github.com/tensorflow/serving/issues/2267).
+Uses only core TensorFlow ops: tensorflow_text's trimmers and packers need ops that TensorFlow
+Serving's images lack (github.com/tensorflow/serving/issues/2267).
 """
 
 from collections.abc import Sequence
@@ -14,10 +14,10 @@ def trim(rows: tf.RaggedTensor, max_tokens: int | tf.Tensor) -> tf.RaggedTensor:
 
     Args:
         rows: (batch, None).
-        max_tokens: that a row may have; one number, or one per row: int64 (batch,).
+        max_tokens: most tokens in a row, one number or int64 (batch,).
 
     Returns:
-        The rows, shortened.
+        The shortened rows.
     """
     num_kept = tf.minimum(rows.row_lengths(), max_tokens)  # (batch,)
     row = rows.value_rowids()  # (tokens,)
@@ -29,18 +29,18 @@ def trim(rows: tf.RaggedTensor, max_tokens: int | tf.Tensor) -> tf.RaggedTensor:
 def trim_longest_first(
     segments: Sequence[tf.RaggedTensor], max_tokens: int
 ) -> list[tf.RaggedTensor]:
-    """Cuts tokens off the end of the longer segment, one by one, until both together fit.
+    """Cuts tokens off the end of the longer segment, one by one, until both fit together.
 
-    The result of truncation="longest_first" in Hugging Face's fast tokenizers: where both segments
-    are cut and `max_tokens` is odd, the one that was longer keeps the odd token, and of two that
-    were equally long the second.
+    Same result as truncation="longest_first" in Hugging Face's fast tokenizers: if both segments
+    are cut and `max_tokens` is odd, the longer one keeps the odd token, or the second if they were
+    equally long.
 
     Args:
         segments: one or two ragged tensors of tokens, (batch, None).
-        max_tokens: that a row of the first and its row of the second may have together.
+        max_tokens: most tokens that a row may have in both segments together.
 
     Returns:
-        The segments, shortened.
+        The shortened segments.
     """
     if len(segments) == 1:
         return [trim(segments[0], max_tokens)]
@@ -60,19 +60,19 @@ def pack(
     pad_token_id: int,
     length: int | None = None,
 ) -> dict[str, tf.Tensor]:
-    """Puts segments and special tokens into rows of one length.
+    """Joins segments and special tokens, and pads the rows to one length.
 
     Args:
         segments: ragged tensors of tokens, int32 (batch, None).
-        special_tokens: before each segment, and after the last; BERT's are [CLS] a [SEP] b [SEP].
+        special_tokens: ids before each segment and after the last; BERT: [CLS] a [SEP] b [SEP].
         pad_token_id: fills the rest of each row.
-        length: to pad to, at least that of the longest row, special tokens included. That row's
-            length by default.
+        length: length to pad to, at least that of the longest row with its special tokens (the
+            default).
 
     Returns:
-        token_ids int32, segment_ids int32 (0 up to the second segment, then 1, padding 0),
-        padding_mask bool (True = token), each (batch, length). Hugging Face calls them input_ids,
-        token_type_ids, attention_mask.
+        token_ids int32, segment_ids int32 (0 for the first segment and padding, 1 for the second)
+        and padding_mask bool (True = token), each (batch, length). Hugging Face calls them
+        input_ids, token_type_ids and attention_mask.
     """
     rows = join(segments, special_tokens)
     token_ids = rows.to_tensor(pad_token_id, shape=[None, length])  # (batch, length)
@@ -88,14 +88,14 @@ def pack(
 
 
 def join(segments: Sequence[tf.RaggedTensor], between: Sequence[Sequence[int]]) -> tf.RaggedTensor:
-    """Segments one after the other, with the same tokens around them in each row.
+    """Joins segments, with the same tokens around them in each row.
 
     Args:
-        segments: (batch, None).
-        between: before each segment, and after the last.
+        segments: ragged tensors of tokens, int32 (batch, None).
+        between: ids before each segment and after the last.
 
     Returns:
-        (batch, None).
+        int32 (batch, None).
     """
     batch = segments[0].nrows()
     first, *others = (tf.tile(tf.constant([tokens], tf.int32), [batch, 1]) for tokens in between)

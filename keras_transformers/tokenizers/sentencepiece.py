@@ -1,4 +1,4 @@
-"""Sub-word tokens by byte-pair encoding, the same in Python, in tf.data and in a SavedModel."""
+"""Subword tokens by byte-pair encoding, the same in Python, in tf.data and in a SavedModel."""
 
 import hashlib
 import os
@@ -21,31 +21,30 @@ Normalization = Literal["nmt_nfkc", "nmt_nfkc_cf", "nfkc", "nfkc_cf", "identity"
 
 _SPECIAL_TOKENS = ("<pad>", "<unk>", "<s>", "</s>")
 
-
 MODEL_FILE = "vocabulary.model"
 
 
 class SentencePieceTokenizer(tf.Module):
     r"""Byte-pair encoding with byte fallback (Sennrich et al. 2016; Kudo and Richardson 2018).
 
-    One vocabulary may serve several languages. Characters outside it are spelled as UTF-8 bytes, so
-    that every text has tokens and the unknown token does not occur. All methods except `train` run
-    in the graph.
+    Several languages can share a vocabulary. Characters outside it are written as UTF-8 bytes, so
+    every text has tokens and the unknown token never occurs. All methods except `train` run in the
+    graph.
 
     Unusual text, with the normalization "nmt_nfkc":
-      - Runs of spaces, tabs and line ends become one space, and are dropped at either end: "a  b"
-        comes back as "a b".
+      - Runs of spaces, tabs and line ends become one space, or nothing at either end of the text:
+        "a  b" comes back as "a b".
       - Zero-width spaces become spaces; other control characters (U+0001 to U+001F, U+007F) are
         dropped.
-      - NUL is kept, as the byte token <0x00>.
-      - Each byte that is not UTF-8 becomes U+FFFD, the replacement character.
+      - NUL is kept as the byte token <0x00>.
+      - Each invalid byte becomes U+FFFD, the replacement character.
       - Compatibility characters become their equivalents: "ﬁ" becomes "fi" (NFKC).
-      - The names of special tokens in a text, such as "</s>", are ordinary text.
-      - A text that is empty or only white space has no tokens; no tokens make an empty text.
+      - A special token's name in a text, such as "</s>", is ordinary text.
+      - Empty or blank text has no tokens, and no tokens give empty text.
 
     Args:
-        path: a model that `train` wrote.
-        name: of the module.
+        path: a model written by `train`.
+        name: name of the module.
 
     Attributes:
         vocabulary_size: the number of tokens.
@@ -55,7 +54,7 @@ class SentencePieceTokenizer(tf.Module):
         end_token_id: 3.
 
     Raises:
-        FileNotFoundError: there is no such file.
+        FileNotFoundError: the file does not exist.
         ValueError: it is not a SentencePiece model, or has other special tokens or no byte
             fallback.
     """
@@ -91,27 +90,27 @@ class SentencePieceTokenizer(tf.Module):
         character_coverage: float = 0.9995,
         normalization: Normalization = "nmt_nfkc",
     ) -> "SentencePieceTokenizer":
-        """Learns a vocabulary from text and writes it to a file, whole or not at all.
+        """Learns a vocabulary from text and writes it to a file, atomically.
 
-        The same lines give the same file, whatever the names of their files.
+        The same lines give the same file, whatever their files are called.
 
         Args:
-            files: UTF-8 text, one sentence per line, unpacked if the name ends in `.gz`. Give all
-                languages that share the vocabulary. Empty lines are skipped.
+            files: UTF-8 text, one sentence per line, decompressed if the name ends in `.gz`.
+                Include every language that shares the vocabulary. Empty lines are skipped.
             path: the model to write, usually `*.model`.
-            vocabulary_size: the number of tokens, with the 4 special ones and 256 bytes.
-            character_coverage: the share of the text's characters, from 0.98 to 1, that get tokens;
-                the rarest ones are spelled as bytes.
-            normalization: SentencePiece's name of the normalization: Unicode NFKC, with "nmt_" also
-                of spaces and control characters, with "_cf" to lower case; "identity" keeps the
-                characters. Runs of spaces always become one.
+            vocabulary_size: number of tokens, including the 4 special ones and 256 bytes.
+            character_coverage: share of the text's characters, from 0.98 to 1, that get tokens; the
+                rarest ones are written as bytes.
+            normalization: SentencePiece's name for it. Unicode NFKC; "nmt_" also normalizes spaces
+                and control characters, "_cf" lower-cases; "identity" keeps characters. Runs of
+                spaces always become one.
 
         Returns:
             The tokenizer of the new file.
 
         Raises:
             FileExistsError: `path` exists.
-            FileNotFoundError: one of the files does not, or the folder of `path`.
+            FileNotFoundError: one of the files or the folder of `path` does not exist.
             ValueError: the text is empty, not UTF-8 (the message names file and line), or has too
                 few or too many different characters and words for `vocabulary_size`.
         """
@@ -141,12 +140,12 @@ class SentencePieceTokenizer(tf.Module):
     def tokenize(
         self, text: Any, *, add_start: bool = False, add_end: bool = False
     ) -> tf.RaggedTensor:
-        """Texts to token ids.
+        """Converts texts to token ids.
 
         Args:
             text: strings (batch,).
-            add_start: put the start token before each row.
-            add_end: put the end token after each row.
+            add_start: add the start token before each row.
+            add_end: add the end token after each row.
 
         Returns:
             int32 (batch, None).
@@ -158,10 +157,10 @@ class SentencePieceTokenizer(tf.Module):
         )
 
     def detokenize(self, token_ids: Any) -> tf.Tensor:
-        """Token ids to texts.
+        """Converts token ids to texts.
 
-        Padding, start and end tokens are left out, the unknown token becomes " ⁇ ", and bytes that
-        are not UTF-8 together become U+FFFD.
+        Padding, start and end tokens are left out. The unknown token becomes " ⁇ ", and byte tokens
+        that do not form valid UTF-8 become U+FFFD.
 
         Args:
             token_ids: int32 (batch, length), ragged or padded; or (..., length).
@@ -183,38 +182,38 @@ class SentencePieceTokenizer(tf.Module):
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str], **config: Any) -> Self:
-        """The tokenizer that `save` and `config` came from."""
+        """Restores a tokenizer from what `save` wrote and `config` returned."""
         return cls(Path(folder, MODEL_FILE), **config)
 
     def config(self) -> dict[str, Any]:
-        """The arguments that make this tokenizer again, without the vocabulary, as JSON values."""
+        """Returns the arguments that `load` needs besides the files, as JSON values."""
         return {}
 
     def tokens(self, token_ids: Any) -> tf.Tensor:
-        """The names of token ids, of any shape, as in the vocabulary; "▁" is a space."""
+        """Returns the tokens, as in the vocabulary, for ids of any shape; "▁" is a space."""
         return self._tokenizer.id_to_string(tf.cast(token_ids, tf.int32))
 
     @property
     def vocabulary(self) -> list[str]:
-        """All tokens, by id. Not in the graph."""
+        """All tokens, by id; cannot run in a graph."""
         return [token.decode() for token in self.tokens(tf.range(self.vocabulary_size)).numpy()]
 
     def _check(self, path: Path) -> None:
         found = self.vocabulary
         if tuple(found[:4]) != _SPECIAL_TOKENS:
             raise ValueError(
-                f"{path}: the first tokens are {found[:4]}, must be {list(_SPECIAL_TOKENS)}: train "
-                "the model with SentencePieceTokenizer.train"
+                f"{path}: the first tokens are {found[:4]}, expected {list(_SPECIAL_TOKENS)}: "
+                "train the model with SentencePieceTokenizer.train"
             )
         if found[4:260] != [f"<0x{byte:02X}>" for byte in range(256)]:
             raise ValueError(
-                f"{path}: a model without byte fallback, which does not know rare characters: "
-                "train the model with SentencePieceTokenizer.train"
+                f"{path}: a model without byte fallback cannot represent rare characters: train "
+                "the model with SentencePieceTokenizer.train"
             )
 
 
 def _tokenizer(model: bytes) -> tensorflow_text.SentencepieceTokenizer:
-    """tensorflow-text's tokenizer; tokenizers with the same model share it."""
+    """Returns tensorflow_text's tokenizer, named so that equal models are shared."""
     tokenizer = tensorflow_text.SentencepieceTokenizer(model, out_type=tf.int32)
     name = f"sentencepiece-{hashlib.sha256(model).hexdigest()}"
     name_sentencepiece_model(tokenizer, model, name)
@@ -222,18 +221,18 @@ def _tokenizer(model: bytes) -> tensorflow_text.SentencepieceTokenizer:
 
 
 def _explain(error: RuntimeError, sources: Sequence[Path], vocabulary_size: int) -> str:
-    """Turns an error of SentencePiece's trainer into one that names the files."""
+    """Turns an error from SentencePiece's trainer into one that names the files."""
     text, where = str(error), ", ".join(map(str, sources)) or "no files"
     if "sentences_.empty()" in text:
         return f"{where}: no text to learn a vocabulary from"
     if limit := re.search(r"value <= (\d+)", text):
         return (
-            f"{where}: too little text for vocabulary_size={vocabulary_size}; it gives at most "
+            f"{where}: too little text for vocabulary_size={vocabulary_size}; it yields at most "
             f"{limit[1]} tokens"
         )
     if limit := re.search(r"required_chars\. \d+ vs (\d+)", text):
         return (
             f"{where}: vocabulary_size={vocabulary_size} is too small: the special tokens, bytes "
-            f"and single characters of this text are {limit[1]}"
+            f"and single characters of this text need {limit[1]}"
         )
     return f"{where}: SentencePiece failed: {text}"

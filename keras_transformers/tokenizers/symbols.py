@@ -1,4 +1,4 @@
-"""Tokens from a list of symbols: the characters of a word, or phonemes separated by spaces."""
+"""Tokens from a list of symbols, such as the letters of a word or its phonemes."""
 
 import collections
 import os
@@ -14,26 +14,25 @@ __all__ = ["SymbolTokenizer"]
 
 _SPECIAL_TOKENS = ("<pad>", "<unk>", "<s>", "</s>")
 
-
 SYMBOLS_FILE = "symbols.txt"
 
 
 class SymbolTokenizer(tf.Module):
-    """Text to the ids of its symbols and back, by core TensorFlow ops, in the graph.
+    """Converts text to the ids of its symbols and back with core TensorFlow ops, in the graph.
 
     For models of words and phonemes. It has the special token ids and the methods of
-    `SentencePieceTokenizer`. Two tokenizers of the same symbols, one that splits at characters and
-    one at spaces, share their ids.
+    `SentencePieceTokenizer`. Tokenizers with the same symbols share their ids, even if one splits
+    at spaces and the other into characters.
 
-    White space at either end of a text is dropped. Unknown symbols, and characters that are not
-    UTF-8, become the unknown token. An empty text has no tokens.
+    White space at either end of a text is dropped. Unknown symbols and invalid UTF-8 become the
+    unknown token. An empty text has no tokens.
 
     Args:
-        symbols: in the order of their ids, which follow those of the special tokens.
-        cut_at_spaces: symbols are separated by white space, and by one space when they become text
-            again; by default each character is a symbol.
-        lowercase: map texts to lower case first.
-        name: of the module.
+        symbols: symbols in the order of their ids, which follow those of the special tokens.
+        cut_at_spaces: whether white space separates symbols, and `detokenize` puts a space between
+            them; by default each character is a symbol.
+        lowercase: lower-case texts first.
+        name: name of the module.
 
     Attributes:
         vocabulary: the special tokens and the symbols, by id.
@@ -72,13 +71,13 @@ class SymbolTokenizer(tf.Module):
         for symbol, count in collections.Counter(self.vocabulary).items():
             if count > 1 or symbol.split() != [symbol]:
                 raise ValueError(
-                    f"symbol {symbol!r}, {count} times: give each symbol once, without white "
+                    f"symbol {symbol!r}, {count} times: list each symbol once, without white "
                     f"space, and none of {', '.join(_SPECIAL_TOKENS)}"
                 )
         self.vocabulary_size = len(self.vocabulary)
         self.cut_at_spaces = cut_at_spaces
         self.lowercase = lowercase
-        with tf.device("CPU:0"):  # where strings are
+        with tf.device("CPU:0"):  # where strings live
             ids = tf.range(len(_SPECIAL_TOKENS), self.vocabulary_size)
             names = tf.constant(list(symbols), tf.string)
             self._ids = tf.lookup.StaticHashTable(
@@ -90,12 +89,12 @@ class SymbolTokenizer(tf.Module):
     def tokenize(
         self, text: Any, *, add_start: bool = False, add_end: bool = False
     ) -> tf.RaggedTensor:
-        """Texts to token ids.
+        """Converts texts to token ids.
 
         Args:
             text: strings (batch,).
-            add_start: put the start token before each row.
-            add_end: put the end token after each row.
+            add_start: add the start token before each row.
+            add_end: add the end token after each row.
 
         Returns:
             int32 (batch, None).
@@ -106,7 +105,7 @@ class SymbolTokenizer(tf.Module):
         else:
             symbols = tf.strings.unicode_split(tf.strings.strip(text), "UTF-8")
         names = symbols.values
-        if self.lowercase:  # after splitting, where bytes that are not UTF-8 became U+FFFD
+        if self.lowercase:  # after splitting, which turned invalid UTF-8 into U+FFFD
             names = tf.strings.lower(names, encoding="utf-8")
         return with_ends(
             symbols.with_values(self._ids.lookup(names)),
@@ -115,7 +114,7 @@ class SymbolTokenizer(tf.Module):
         )
 
     def detokenize(self, token_ids: Any) -> tf.Tensor:
-        """Token ids to texts.
+        """Converts token ids to texts.
 
         Padding, start and end tokens are left out; the unknown token becomes "<unk>".
 
@@ -133,20 +132,20 @@ class SymbolTokenizer(tf.Module):
         return row_by_row(self._join, tf.cast(token_ids, tf.int32))
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Writes the vocabulary to `symbols.txt` in a folder, for `load`."""
+        """Writes the symbols to `symbols.txt` in a folder, for `load`."""
         write_lines(os.path.join(folder, SYMBOLS_FILE), self.vocabulary[len(_SPECIAL_TOKENS) :])
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str], **config: Any) -> Self:
-        """The tokenizer that `save` and `config` came from."""
+        """Restores a tokenizer from what `save` wrote and `config` returned."""
         return cls(list(read_lines(os.path.join(folder, SYMBOLS_FILE))), **config)
 
     def config(self) -> dict[str, Any]:
-        """The arguments that make this tokenizer again, without the vocabulary, as JSON values."""
+        """Returns the arguments that `load` needs besides the files, as JSON values."""
         return {"cut_at_spaces": self.cut_at_spaces, "lowercase": self.lowercase}
 
     def tokens(self, token_ids: Any) -> tf.Tensor:
-        """The names of token ids, of any shape, as in the vocabulary."""
+        """Returns the tokens, as in the vocabulary, for ids of any shape."""
         return tf.gather(self._names, token_ids)
 
     def _join(self, token_ids: tf.Tensor) -> tf.Tensor:

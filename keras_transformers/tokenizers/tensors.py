@@ -1,4 +1,4 @@
-"""What tokenizers share: the shapes of texts and of token ids."""
+"""Helpers that tokenizers share, for the shapes of texts and token ids."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,21 +7,17 @@ import tensorflow as tf
 
 
 def texts_of(text: Any) -> tf.Tensor:
-    """Texts as a tensor of strings (batch,).
-
-    Raises:
-        ValueError: they have another shape.
-    """
+    """Converts texts to a tensor of strings (batch,); ValueError for any other shape."""
     text = tf.convert_to_tensor(text, tf.string)
     if text.shape.rank != 1:
-        raise ValueError(f"text of shape {text.shape}: expected (batch,); put it into a list")
+        raise ValueError(f"text of shape {text.shape}: expected (batch,); put it in a list")
     return text
 
 
 def with_ends(
     token_ids: tf.RaggedTensor, *, start_token_id: int | None, end_token_id: int | None
 ) -> tf.RaggedTensor:
-    """Token ids (batch, None) with a token before and after each row, or without if it is None."""
+    """Adds a start and an end token, unless None, to each row of token ids (batch, None)."""
     parts = [token_ids]
     column = tf.stack([token_ids.nrows(), 1])
     if start_token_id is not None:
@@ -32,8 +28,8 @@ def with_ends(
 
 
 def row_by_row(function: Callable[[tf.Tensor], tf.Tensor], token_ids: tf.Tensor) -> tf.Tensor:
-    """Applies a function from ids (rows, length) to strings (rows,) to ids (..., length)."""
+    """Applies a function of ids (rows, length) to ids (..., length): strings (...)."""
     shape = tf.shape(token_ids)
-    # The length is spelled out: -1 is ambiguous if there are no ids.
+    # Not -1, which is ambiguous if there are no ids.
     rows = tf.reshape(token_ids, tf.stack([tf.reduce_prod(shape[:-1]), shape[-1]]))
     return tf.reshape(function(rows), shape[:-1])

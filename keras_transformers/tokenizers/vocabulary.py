@@ -1,4 +1,4 @@
-"""WordPiece vocabularies: one token per line, whose id is the number of lines before it."""
+"""WordPiece vocabularies: one token per line; its id is the number of lines before it."""
 
 import collections
 import os
@@ -18,7 +18,7 @@ def read(path: str | os.PathLike[str]) -> list[str]:
     """Reads the tokens of a vocabulary file, in the order of their ids.
 
     Raises:
-        FileNotFoundError: there is no such file.
+        FileNotFoundError: the file does not exist.
         ValueError: it is not UTF-8, a line is empty or repeats another, or a special token is
             missing; the message names the line.
     """
@@ -26,11 +26,11 @@ def read(path: str | os.PathLike[str]) -> list[str]:
 
 
 def check(tokens: Sequence[str], path: str | os.PathLike[str] | None = None) -> list[str]:
-    """Returns the tokens as a list if they are a vocabulary.
+    """Returns the tokens as a list if they are a valid vocabulary.
 
     Args:
-        tokens: in the order of their ids.
-        path: of the file they come from, for messages.
+        tokens: tokens in the order of their ids.
+        path: the file that they come from, for error messages.
 
     Raises:
         ValueError: a token is not a string, is empty or repeated, or a special token is missing.
@@ -39,26 +39,26 @@ def check(tokens: Sequence[str], path: str | os.PathLike[str] | None = None) -> 
     for index, token in enumerate(tokens):
         if not isinstance(token, str) or not token:
             raise ValueError(
-                f"{_place(path, index)}: {token!r} is not a token, and every line must be one, "
-                "because its number is the id: fetch the vocabulary again"
+                f"{_place(path, index)}: {token!r} is not a token, but every line must be one, "
+                "because its number is the id: download the vocabulary again"
             )
         first = first_index.setdefault(token, index)
         if first != index:
             raise ValueError(
-                f"{_place(path, index)}: token {token!r} repeats {_place(path, first)}, and a "
-                "token has one id: fetch the vocabulary again"
+                f"{_place(path, index)}: token {token!r} repeats {_place(path, first)}, but a "
+                "token has one id: download the vocabulary again"
             )
     missing = [token for token in SPECIAL_TOKENS if token not in first_index]
     if missing:
         raise ValueError(
-            f"{path or 'vocabulary'}: {', '.join(missing)} missing among {len(tokens)} tokens; "
+            f"{path or 'vocabulary'}: {', '.join(missing)} missing from {len(tokens)} tokens; "
             f"a WordPiece vocabulary needs {', '.join(SPECIAL_TOKENS)}"
         )
     return list(tokens)
 
 
 def write(tokens: Sequence[str], path: str | os.PathLike[str]) -> None:
-    """Writes a vocabulary file, whole or not at all; errors as `files.check_new`."""
+    """Writes a vocabulary file, atomically; see `files.check_new` for errors."""
     write_lines(check_new(path), tokens)
 
 
@@ -72,7 +72,7 @@ def learn(
 ) -> list[str]:
     """Learns tokens with the `tokenizers` library; the same lines give the same tokens.
 
-    Arguments and errors: see `WordPieceTokenizer.train`.
+    See `WordPieceTokenizer.train` for the arguments and errors.
     """
     normalizer = normalizers.BertNormalizer(lowercase=lowercase)
     splitter = pre_tokenizers.BertPreTokenizer()
@@ -84,8 +84,8 @@ def learn(
             suffixes.update(word[1:])
     counts = starts + suffixes
     alphabet = sorted(sorted(counts, key=lambda c: (-counts[c], c))[:max_characters])
-    # Left alone, the trainer numbers suffixes in the order of a hash table of words, breaks ties by
-    # these numbers, and learns a different vocabulary each time. It keeps numbers given in advance.
+    # By default the trainer numbers suffixes in hash table order and breaks ties by these numbers,
+    # so each run learns a different vocabulary. It keeps numbers that are given in advance.
     special_tokens = [*SPECIAL_TOKENS, *(f"##{c}" for c in alphabet if c in suffixes)]
     where = ", ".join(map(str, files)) or "no files"
     num_fixed = len(special_tokens) + len(alphabet)
@@ -94,7 +94,7 @@ def learn(
     if vocabulary_size < num_fixed:
         raise ValueError(
             f"{where}: vocabulary_size={vocabulary_size} is too small: the special tokens and the "
-            f"{len(alphabet)} characters, at the start of words and inside, are {num_fixed} tokens"
+            f"{len(alphabet)} characters, at the start of words and inside, need {num_fixed}"
         )
     tokenizer = Tokenizer(models.WordPiece(unk_token=UNKNOWN))
     tokenizer.normalizer, tokenizer.pre_tokenizer = normalizer, splitter

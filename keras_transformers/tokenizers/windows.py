@@ -1,6 +1,7 @@
-"""Texts longer than an encoder's positions, in overlapping windows. Core ops, also in a graph.
+"""Cuts texts that are too long for an encoder into overlapping windows.
 
-Training and serving cut the same windows, since both do it here.
+Uses only core ops, eagerly or in a graph. Training and serving share this code, so they cut the
+same windows.
 """
 
 from typing import Any, NamedTuple
@@ -11,12 +12,12 @@ from keras_transformers.tokenizers import packing
 
 
 class Windows(NamedTuple):
-    """Which tokens of which row each window holds, row after row.
+    """The tokens in each window, row by row.
 
     Attributes:
-        rows: int64 (windows,).
-        starts: int64 (windows,), the first token of the row that the window holds.
-        lengths: int64 (windows,), in tokens; 0 for a row without tokens, which has one window.
+        rows: int64 (windows,), the row of each window.
+        starts: int64 (windows,), the index in the row of the window's first token.
+        lengths: int64 (windows,), in tokens; a row without tokens has one window of length 0.
     """
 
     rows: tf.Tensor
@@ -25,14 +26,14 @@ class Windows(NamedTuple):
 
 
 def plan(num_tokens: Any, room: Any, step: Any) -> Windows:
-    """Windows over rows of tokens: full ones, `step` tokens apart, until the row's end is reached.
+    """Plans windows over rows of tokens, `step` tokens apart until they reach the row's end.
 
-    Each token is in one window at least.
+    Each token is in at least one window.
 
     Args:
-        num_tokens: int64 (rows,), tokens of each row.
-        room: tokens that a window holds, 1 or more; one number, or one per row: int64 (rows,).
-        step: tokens from one window's start to the next one's, at most `room`; likewise.
+        num_tokens: int64 (rows,), number of tokens in each row.
+        room: most tokens in a window, 1 or more; one number or int64 (rows,).
+        step: tokens between the starts of windows, at most `room`; one number or int64 (rows,).
 
     Example:
         >>> plan([7, 2], 4, 2).starts.numpy().tolist()
@@ -49,13 +50,13 @@ def plan(num_tokens: Any, room: Any, step: Any) -> Windows:
 
 
 class Halves(NamedTuple):
-    """Windows that overlap by half. Each token counts in one of them: where it has more context.
+    """Windows that overlap by half. Each token counts in only one: where it has more context.
 
     Attributes:
         windows: the windows.
-        step: tokens from one window's start to the next one's.
-        lead: a window's tokens from `lead` to `lead + step` count there; in a row's first window
-            those before too, in its last one those after.
+        step: tokens between the starts of windows.
+        lead: tokens `lead` to `lead + step` of a window count, plus those before them in a row's
+            first window and those after them in its last.
     """
 
     windows: Windows
@@ -64,13 +65,13 @@ class Halves(NamedTuple):
 
 
 def plan_halves(num_tokens: Any, room: int) -> Halves:
-    """Windows of `room` tokens over rows, where a label is wanted for each token.
+    """Plans windows for labelling every token.
 
-    A token has a quarter of a window of context on both sides, or all there is.
+    Each token has a quarter of a window of context on both sides, or all there is.
 
     Args:
-        num_tokens: int64 (rows,), tokens of each row.
-        room: tokens that a window holds, 1 or more.
+        num_tokens: int64 (rows,), number of tokens in each row.
+        room: most tokens in a window, 1 or more.
 
     Example:
         >>> halves = plan_halves([7], 4)
@@ -82,7 +83,7 @@ def plan_halves(num_tokens: Any, room: int) -> Halves:
 
 
 def cut(tokens: tf.RaggedTensor, windows: Windows) -> tf.RaggedTensor:
-    """What windows hold of the rows of `tokens` (rows, None): (windows, None)."""
+    """Cuts `tokens` (rows, None) into windows (windows, None)."""
     first = tf.gather(tokens.row_starts(), windows.rows) + windows.starts
     return tf.gather(tokens.values, tf.ragged.range(first, first + windows.lengths))
 
@@ -90,18 +91,18 @@ def cut(tokens: tf.RaggedTensor, windows: Windows) -> tf.RaggedTensor:
 def check_question_windows(
     tokenizer: Any, *, max_sequence_length: int, doc_stride: int, max_question_length: int
 ) -> None:
-    """Raises ValueError unless a window has room for a question and some of its context."""
+    """Raises ValueError unless a window has room for a question and some context."""
     if doc_stride < 1 or max_question_length < 1:
         raise ValueError(
-            f"doc_stride={doc_stride}, max_question_length={max_question_length}: both are in "
-            "tokens and must be 1 or more"
+            f"doc_stride={doc_stride}, max_question_length={max_question_length}: both must be at "
+            "least 1 token"
         )
     num_special = tokenizer.num_special_tokens(2)
     if max_sequence_length - max_question_length - num_special < 1:
         raise ValueError(
             f"max_sequence_length={max_sequence_length} leaves no room for the context beside a "
             f"question of max_question_length={max_question_length} tokens and {num_special} "
-            "special tokens: raise the one or lower the other"
+            "special tokens: raise the first or lower the second"
         )
 
 
@@ -113,16 +114,15 @@ def plan_question_windows(
     max_sequence_length: int,
     doc_stride: int,
 ) -> Windows:
-    """Windows over contexts, beside their questions and the special tokens.
+    """Plans windows over contexts that leave room for questions and special tokens.
 
     Args:
-        tokenizer: packs them.
-        num_question_tokens: int64 (questions,), trimmed already.
+        tokenizer: the tokenizer that packs the windows.
+        num_question_tokens: int64 (questions,), after trimming.
         num_context_tokens: int64 (questions,).
-        max_sequence_length: in tokens, all included.
-        doc_stride: tokens of the context from one window's start to the next one's, as in BERT
-            (Hugging Face calls stride what two windows share). Where a window has less room it
-            is that room.
+        max_sequence_length: tokens in a window, including question and special tokens.
+        doc_stride: context tokens between the starts of windows, as in BERT (Hugging Face's stride
+            is the overlap). If a window has less room, that room.
     """
     num_special = tokenizer.num_special_tokens(2)
     room = max_sequence_length - num_special - tf.cast(num_question_tokens, tf.int64)
@@ -138,23 +138,23 @@ def question_windows(
     doc_stride: int = 128,
     max_question_length: int = 64,
 ) -> dict[str, tf.Tensor]:
-    """Questions and contexts to the inputs of an encoder.
+    """Converts questions and contexts to the inputs of an encoder.
 
     BERT's are [CLS] question [SEP] context [SEP] (Devlin et al. 2018, section 4.2). A long context
     takes several windows.
 
     Args:
-        tokenizer: of the encoder; it packs the windows.
-        question: strings (batch,); the end of a longer one than `max_question_length` is cut off.
+        tokenizer: the encoder's tokenizer.
+        question: strings (batch,); tokens beyond `max_question_length` are cut off.
         context: strings (batch,).
-        max_sequence_length: in tokens, all included.
-        doc_stride: tokens of the context from one window's start to the next one's.
+        max_sequence_length: tokens in a window, including question and special tokens.
+        doc_stride: context tokens between the starts of windows.
         max_question_length: in tokens.
 
     Returns:
-        What `tokenizer.pack` returns, each (windows, length); `rows` int32 (windows,), the question
-        of each window; `starts` and `ends` int32 (windows, length), the bytes of the context that a
-        token comes from, -1 for tokens from elsewhere.
+        The outputs of `tokenizer.pack`, each (windows, length); `rows` int32 (windows,), the
+        question of each window; `starts` and `ends` int32 (windows, length), the span of each
+        context token in bytes of its context, -1 for other tokens.
 
     Raises:
         ValueError: the lengths leave no room for a context.

@@ -1,4 +1,4 @@
-"""Whole words and their ids, from frequent to rare, for language models that predict words."""
+"""Vocabularies of whole words, for language models that predict words."""
 
 import os
 from collections.abc import Iterable, Sequence
@@ -17,15 +17,15 @@ class WordVocabulary:
     """The words that a language model predicts, and a mark for all others, as in bilm-tf.
 
     Its file has one word per line: <S> and </S>, which start and end a sentence, <UNK>, then words
-    from frequent to rare. The id of a word is the number of lines before it. A word in a text that
-    is spelled like a mark is unknown.
+    from frequent to rare. A word's id is the number of lines before it. A word in a text that is
+    spelled like a mark is unknown.
 
     Args:
-        words: in the order of their ids, the three marks first.
-        source: where the words come from, for messages.
+        words: words in the order of their ids, starting with the three marks.
+        source: where the words come from, for error messages.
 
     Attributes:
-        words: as given.
+        words: the words by id.
 
     Raises:
         ValueError: the marks are missing, or a word is empty or repeated.
@@ -41,7 +41,7 @@ class WordVocabulary:
         if tuple(self.words[: len(MARKS)]) != MARKS:
             raise ValueError(
                 f"{source}: starts with {self.words[: len(MARKS)]}, not with the lines "
-                f"{', '.join(MARKS)}: take the file that came with the weights"
+                f"{', '.join(MARKS)}: use the file that came with the weights"
             )
         self._ids: dict[str, int] = {}
         for index, word in enumerate(self.words):
@@ -49,8 +49,8 @@ class WordVocabulary:
             if not word or first != index:
                 trouble = f"repeats line {first + 1}" if word else "is empty"
                 raise ValueError(
-                    f"{source}:{index + 1}: {word!r} {trouble}, and each line is a word's id: take "
-                    "the file from its source again"
+                    f"{source}:{index + 1}: {word!r} {trouble}, but a word's id is its line: "
+                    "download the file again"
                 )
 
     @classmethod
@@ -62,14 +62,14 @@ class WordVocabulary:
         vocabulary_size: int,
         min_frequency: int = 2,
     ) -> "WordVocabulary":
-        """Takes the most frequent words of a text; equally frequent ones in alphabetical order.
+        """Takes the most frequent words of a text; equally frequent ones alphabetically.
 
         Args:
-            words: each word of the text once.
+            words: the distinct words of the text.
             counts: how often each occurs.
-            vocabulary_size: the most words, the marks included.
+            vocabulary_size: most words, including the marks.
             min_frequency: words that occur less often are unknown. With 1, and room for all words,
-                a model would never see an unknown one.
+                a model would never see an unknown word.
 
         Raises:
             ValueError: there is no room for a word, or no word is frequent enough.
@@ -85,27 +85,27 @@ class WordVocabulary:
         )
         if not rows:
             raise ValueError(
-                f"no word occurs {min_frequency} times among {len(words)} different ones: give "
-                "more text, or a smaller min_frequency"
+                f"none of {len(words)} words occurs {min_frequency} times: use more text or a "
+                "smaller min_frequency"
             )
         return cls([*MARKS, *(word for _, word in rows[: vocabulary_size - len(MARKS)])])
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> "WordVocabulary":
-        """Reads a file of one word per line.
+        """Reads a file with one word per line.
 
         Raises:
-            FileNotFoundError: there is no such file.
-            ValueError: it is not UTF-8 or not such a vocabulary; the message names the line.
+            FileNotFoundError: the file does not exist.
+            ValueError: it is not UTF-8 or not a valid vocabulary; the message names the line.
         """
         return cls(list(read_lines(Path(path))), source=os.fspath(path))
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Writes a file of one word per line, whole or not at all.
+        """Writes a file with one word per line, atomically.
 
         Raises:
             FileExistsError: the file exists.
-            FileNotFoundError: its folder does not.
+            FileNotFoundError: its folder does not exist.
         """
         vocabulary_files.write(self.words, Path(path))
 
@@ -113,6 +113,6 @@ class WordVocabulary:
         return len(self.words)
 
     def ids(self, words: Iterable[str]) -> np.ndarray:
-        """The ids of the words of a text: int32 (words,)."""
+        """Returns the ids of a text's words: int32 (words,)."""
         spelled = (UNKNOWN if word in MARKS else word for word in words)
         return np.array([self._ids.get(word, UNKNOWN_ID) for word in spelled], np.int32)

@@ -16,8 +16,8 @@ from keras_transformers.tokenizers.tensors import texts_of
 
 __all__ = ["WordPieceTokenizer"]
 
-# Longer words are unknown, as in BERT. In normalized text words end at spaces, at punctuation in
-# ASCII (other punctuation has spaces around it), and before and after Chinese characters.
+# Longer words are unknown, as in BERT. In normalized text, words end at spaces, at ASCII
+# punctuation (other punctuation has spaces around it), and before and after Chinese characters.
 _MAX_CHARACTERS_PER_WORD = 100
 _MAX_BYTES_PER_WORD = 4 * _MAX_CHARACTERS_PER_WORD
 _LONG_WORD = rf"[^ -/:-@\[-`{{-~{bert_characters.CHINESE}]{{{_MAX_CHARACTERS_PER_WORD + 1},}}"
@@ -27,41 +27,41 @@ VOCABULARY_FILE = "vocab.txt"
 
 
 class WordPieceTokenizer(tf.Module):
-    r"""Words to word pieces, longest first from the left (Devlin et al. 2018, arXiv:1810.04805).
+    r"""Splits words into word pieces, longest match first (Devlin et al. 2018, arXiv:1810.04805).
 
-    Token ids equal those of Hugging Face's BertTokenizer with `split_special_tokens=True`, for all
-    texts except the combining characters that `bert_characters` describes. All methods except
-    `train` run in the graph, by tensorflow_text's FastBertTokenizer (Song et al. 2020,
-    arXiv:2012.15524) with our tables.
+    Token ids equal those of Hugging Face's BertTokenizer with `split_special_tokens=True`, except
+    for a few combining characters (see `bert_characters`). All methods except `train` run in the
+    graph, with tensorflow_text's FastBertTokenizer (Song et al. 2020, arXiv:2012.15524) and our
+    tables.
 
     Unusual text:
       - Spaces, tabs, line ends and other white space end a word, and have no tokens.
-      - Control characters, zero-width ones, soft hyphens, private use characters and U+FFFD are
-        dropped, as are NUL and all bytes that are not UTF-8: b"a\xffb" is "ab".
+      - Control, zero-width and private use characters, soft hyphens, U+FFFD, NUL and invalid UTF-8
+        are dropped: b"a\xffb" is "ab".
       - Each punctuation mark and each Chinese character is a word.
       - A word with a character unknown to the vocabulary, or of more than 100 characters, is one
         unknown token.
-      - The names of special tokens in a text, such as "[SEP]", are ordinary text.
-      - A text that is empty or only white space has no tokens.
+      - A special token's name in a text, such as "[SEP]", is ordinary text.
+      - Empty or blank text has no tokens.
 
     Args:
         vocabulary: a file with one token per line, or the tokens, in the order of their ids; tokens
             that continue a word start with "##". [PAD] [UNK] [CLS] [SEP] [MASK] must be included.
-        lowercase: map to lower case and strip accents, as the uncased models do.
-        name: of the module.
+        lowercase: lower-case texts and strip accents, as the uncased models do.
+        name: name of the module.
 
     Attributes:
         vocabulary_size: the number of tokens.
-        lowercase: as given.
-        pad_token_id: of [PAD].
-        unknown_token_id: of [UNK].
-        cls_token_id: of [CLS].
-        sep_token_id: of [SEP].
+        lowercase: whether texts are lower-cased.
+        pad_token_id: id of [PAD].
+        unknown_token_id: id of [UNK].
+        cls_token_id: id of [CLS].
+        sep_token_id: id of [SEP].
         mask_token: "[MASK]".
-        mask_token_id: of [MASK].
+        mask_token_id: id of [MASK].
 
     Raises:
-        FileNotFoundError: there is no such file.
+        FileNotFoundError: the file does not exist.
         ValueError: the file is not UTF-8, a token is empty or repeated (the message names file and
             line), or a special token is missing.
 
@@ -96,7 +96,7 @@ class WordPieceTokenizer(tf.Module):
         self.mask_token = vocabularies.MASK
         self.mask_token_id = ids[vocabularies.MASK]
         with tf.device("CPU:0"):  # where strings live, and the ops that read these tables
-            # A tensor, because tf.Module would search a list for variables again and again.
+            # A tensor, because tf.Module would search a list for variables over and over.
             self._tokens = tf.constant(tokens)
             table = bert_characters.normalizer_model(lowercase=lowercase)
             self._normalizer = tensorflow_text.FastBertNormalizer(
@@ -123,26 +123,26 @@ class WordPieceTokenizer(tf.Module):
         min_frequency: int = 2,
         max_characters: int = 1000,
     ) -> "WordPieceTokenizer":
-        """Learns a vocabulary from text and writes it to a file, whole or not at all.
+        """Learns a vocabulary from text and writes it to a file, atomically.
 
         The same lines give the same file.
 
         Args:
-            files: UTF-8 text, unpacked if the name ends in `.gz`. They are read twice.
+            files: UTF-8 text, decompressed if the name ends in `.gz`. Each file is read twice.
             path: the vocabulary to write, usually `vocab.txt`: [PAD] [UNK] [CLS] [SEP] [MASK],
-                the single characters, then the word pieces as they were learned.
-            vocabulary_size: the number of tokens; fewer if the text has fewer pieces.
-            lowercase: as for the tokenizer.
+                the single characters, then the word pieces in the order learned.
+            vocabulary_size: number of tokens; fewer if the text has fewer pieces.
+            lowercase: see `WordPieceTokenizer`.
             min_frequency: how often two adjacent pieces must occur to be merged.
-            max_characters: the number of most frequent characters that get tokens; words with
-                others are unknown. Raise it for Chinese or Japanese text.
+            max_characters: how many of the most frequent characters get tokens; words with other
+                characters are unknown. Raise it for Chinese or Japanese text.
 
         Returns:
             The tokenizer of the new file.
 
         Raises:
             FileExistsError: `path` exists.
-            FileNotFoundError: one of the files does not, or the folder of `path`.
+            FileNotFoundError: one of the files or the folder of `path` does not exist.
             ValueError: the text is empty, not UTF-8 (the message names file and line), or has too
                 many different characters for `vocabulary_size`.
         """
@@ -165,16 +165,16 @@ class WordPieceTokenizer(tf.Module):
         max_sequence_length: int,
         pad_to_max_length: bool = False,
     ) -> dict[str, tf.Tensor]:
-        """Texts, or pairs of texts, to the inputs of an encoder.
+        """Converts texts or pairs of texts to the inputs of an encoder.
 
-        [CLS] text [SEP], or [CLS] text [SEP] text_b [SEP]. Texts that are too long lose their end,
-        the longer text of a pair first (`packing.trim_longest_first`); `lengths` helps count them.
+        A row is [CLS] text [SEP], plus text_b [SEP] for pairs. Texts that are too long lose their
+        end, the longer one of a pair first (`packing.trim_longest_first`); `lengths` counts tokens.
 
         Args:
             text: strings (batch,).
-            text_b: the second texts, strings (batch,).
-            max_sequence_length: in tokens, [CLS] and [SEP] included.
-            pad_to_max_length: pad to that length, not to the longest of the batch.
+            text_b: second texts, strings (batch,).
+            max_sequence_length: in tokens, including [CLS] and [SEP].
+            pad_to_max_length: pad to that length instead of the longest row of the batch.
 
         Returns:
             token_ids and segment_ids int32, padding_mask bool, each (batch, length).
@@ -182,7 +182,7 @@ class WordPieceTokenizer(tf.Module):
         Raises:
             ValueError: `max_sequence_length` has no room for [CLS] and [SEP], or texts are not of
                 shape (batch,).
-            tf.errors.InvalidArgumentError: the numbers of `text` and `text_b` differ.
+            tf.errors.InvalidArgumentError: `text` and `text_b` differ in number.
         """
         return self.pack(
             self._segments(text, text_b),
@@ -197,18 +197,18 @@ class WordPieceTokenizer(tf.Module):
         max_sequence_length: int,
         pad_to_max_length: bool = False,
     ) -> dict[str, tf.Tensor]:
-        """Tokens of texts, or of pairs, to the inputs of an encoder; see a call.
+        """Packs the tokens of texts or pairs into the inputs of an encoder; see `__call__`.
 
         Args:
-            segments: one or two ragged tensors of `tokenize`, int32 (batch, None).
-            max_sequence_length: in tokens, [CLS] and [SEP] included.
-            pad_to_max_length: pad to that length, not to the longest of the batch.
+            segments: one or two ragged tensors from `tokenize`, int32 (batch, None).
+            max_sequence_length: in tokens, including [CLS] and [SEP].
+            pad_to_max_length: pad to that length instead of the longest row of the batch.
         """
         num_added = self.num_special_tokens(len(segments))
         if max_sequence_length < num_added:
             raise ValueError(
                 f"max_sequence_length={max_sequence_length}: [CLS] and [SEP] take {num_added} "
-                "tokens already; give more"
+                "tokens already; increase it"
             )
         return packing.pack(
             packing.trim_longest_first(segments, max_sequence_length - num_added),
@@ -218,35 +218,35 @@ class WordPieceTokenizer(tf.Module):
         )
 
     def special_tokens(self, num_segments: int) -> list[list[int]]:
-        """The ids that `pack` adds before each segment, and after: [CLS] a [SEP] b [SEP]."""
+        """Returns the ids that `pack` puts around segments: [CLS] a [SEP] b [SEP]."""
         return [[self.cls_token_id], *[[self.sep_token_id]] * num_segments]
 
     def split_at_masks(self, text: Any) -> tf.RaggedTensor:
-        """Cuts strings (batch,) where they have a mask token: (batch, None), one piece or more."""
+        """Splits strings (batch,) at mask tokens into one or more pieces: (batch, None)."""
         return tf.strings.split(text, self.mask_token)
 
     def num_special_tokens(self, num_segments: int) -> int:
-        """How many tokens `pack` adds."""
+        """Returns the number of tokens that `pack` adds."""
         return sum(map(len, self.special_tokens(num_segments)))
 
     def lengths(self, text: Any, text_b: Any = None) -> tf.Tensor:
-        """The lengths of texts, or pairs, before trimming and padding.
+        """Returns the lengths of texts or pairs before trimming and padding.
 
         Calling the tokenizer trims those with `lengths(text) > max_sequence_length`.
 
         Args:
             text: strings (batch,).
-            text_b: the second texts, strings (batch,).
+            text_b: second texts, strings (batch,).
 
         Returns:
-            int32 (batch,), in tokens, [CLS] and [SEP] included.
+            int32 (batch,), in tokens, including [CLS] and [SEP].
         """
         segments = self._segments(text, text_b)
         num_tokens = 1 + sum(segment.row_lengths() + 1 for segment in segments)
         return tf.cast(num_tokens, tf.int32)
 
     def tokenize(self, text: Any) -> tf.RaggedTensor:
-        """Texts to token ids, without [CLS] and [SEP].
+        """Converts texts to token ids, without [CLS] and [SEP].
 
         Args:
             text: strings (batch,).
@@ -261,14 +261,14 @@ class WordPieceTokenizer(tf.Module):
     def tokenize_with_offsets(
         self, text: Any
     ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
-        """Texts to token ids and to the place of each token in the original text.
+        """Converts texts to token ids, and finds the span of each token in the original text.
 
         The ids are those of `tokenize`. A token's span is the bytes of the characters that it comes
         from, with their accents. Deleted characters (accents, zero-width and control characters,
-        bytes that are not UTF-8) belong to the character before them, or at the start of a text to
-        no token; white space belongs to no token. If one character becomes several tokens (Hangul,
-        with `lowercase`), each has the span of the whole character. `offsets.to_characters` turns
-        bytes into characters.
+        invalid UTF-8) belong to the character before them; at the start of a text, they belong to
+        no token. White space belongs to no token. If one character becomes several tokens (Hangul
+        with `lowercase`), each has the span of the whole character. `offsets.to_characters`
+        converts byte offsets to character offsets.
 
         Args:
             text: strings (batch,).
@@ -278,8 +278,8 @@ class WordPieceTokenizer(tf.Module):
         """
         text = texts_of(text)
         normal, origins = self._normalizer.normalize_with_offsets(text)
-        # Long words are separated from the text around them: text, word, text, word, text. The
-        # separator is a character that the normalizer deletes.
+        # Split long words from the text around them: text, word, text, word, text. The separator is
+        # a character that the normalizer deletes.
         separated = tf.strings.regex_replace(normal, f"({_LONG_WORD})", "\x01\\1\x01")
         parts = tf.strings.split(separated, "\x01")  # (batch, parts)
         lengths = tf.cast(tf.strings.length(parts.values), tf.int64)  # (all parts,), in bytes
@@ -297,10 +297,10 @@ class WordPieceTokenizer(tf.Module):
         return ids, ids.with_values(starts), ids.with_values(ends)
 
     def detokenize(self, token_ids: Any) -> tf.Tensor:
-        """Token ids to readable texts; what tokenizing lost stays lost.
+        """Converts token ids to readable texts.
 
-        That is white space, all deleted characters and, with `lowercase`, case and accents. Pieces
-        of words are joined; words and punctuation marks are separated by spaces. [PAD], [CLS] and
+        White space, deleted characters and, with `lowercase`, case and accents are lost. Pieces of
+        words are joined; words and punctuation marks are separated by spaces. [PAD], [CLS] and
         [SEP] are left out; unknown words become "[UNK]".
 
         Args:
@@ -329,16 +329,16 @@ class WordPieceTokenizer(tf.Module):
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str], **config: Any) -> Self:
-        """The tokenizer that `save` and `config` came from."""
+        """Restores a tokenizer from what `save` wrote and `config` returned."""
         return cls(os.path.join(folder, VOCABULARY_FILE), **config)
 
     def config(self) -> dict[str, Any]:
-        """The arguments that make this tokenizer again, without the vocabulary, as JSON values."""
+        """Returns the arguments that `load` needs besides the files, as JSON values."""
         return {"lowercase": self.lowercase}
 
     @property
     def vocabulary(self) -> list[str]:
-        """The tokens, in the order of their ids. Not in the graph."""
+        """All tokens, by id; cannot run in a graph."""
         return [token.decode() for token in self._tokens.numpy()]
 
     def _segments(self, text: Any, text_b: Any) -> list[tf.RaggedTensor]:

@@ -1,4 +1,4 @@
-"""Words of running text, and the first tokens of each. Core ops, in and out of the graph."""
+"""Finds words in text, and their first tokens, with core ops, eagerly or in a graph."""
 
 import functools
 import unicodedata
@@ -14,15 +14,15 @@ _ROOM = 2**32  # above every offset into a text
 
 
 def spans(text: Any) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
-    """Where the words of texts are.
+    """Finds the words of texts.
 
     Words end at white space. Punctuation before and after them is split off, mark by mark;
     punctuation inside stays: "(U.N. officials)" is ( U.N . officials ), and "Jean-Pierre" is one
-    word. Corpora such as CoNLL-2003 are cut like that but for a few abbreviations and clitics
-    ("U.N.", "'s"), and models see the label of a word on its first token alone: if every mark ended
-    a word, they would be asked about tokens that never had a label. Each Chinese character is a
-    word. Control and format characters, bytes that are not UTF-8 and accents that combine belong to
-    the character before them; an accent after white space starts a word.
+    word. Corpora such as CoNLL-2003 are split this way except for a few abbreviations and clitics
+    ("U.N.", "'s"). In training, only a word's first token has a label; if every mark ended a word,
+    models would be asked about tokens that never had one. Each Chinese character is a word. Control
+    and format characters, invalid UTF-8 and combining accents belong to the character before them;
+    an accent after white space starts a word.
 
     Args:
         text: strings (batch,), any bytes.
@@ -34,9 +34,9 @@ def spans(text: Any) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
     row, start = codes.value_rowids(), offsets.values  # (characters,)
     first_codes, kinds = _character_kinds()
     kind = tf.gather(kinds, tf.searchsorted(first_codes, codes.values, side="right") - 1)
-    gap = tf.cumsum(tf.cast(kind == _SPACE, tf.int32))  # equal where no white space is between
+    gap = tf.cumsum(tf.cast(kind == _SPACE, tf.int32))  # equal if no white space lies between
 
-    # What is not seen, and an accent, belong to the character before them.
+    # Invisible characters and accents belong to the character before them.
     after_space = _differs(row)[:-1] | (tf.concat([[_SPACE], kind], axis=0)[:-1] == _SPACE)
     is_seen = (kind < _ACCENT) | ((kind == _ACCENT) & after_space)
     row, start, kind, gap = (tf.boolean_mask(part, is_seen) for part in (row, start, kind, gap))
@@ -49,8 +49,7 @@ def spans(text: Any) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
     )
     is_chinese = tf.concat([[False], kind == _CHINESE], axis=0)
     is_apart = _differs(row)[:-1] | _differs(gap)[:-1] | is_chinese[1:] | is_chinese[:-1]
-    # How many characters that are not marks a run without a gap has before a character, and from
-    # there on.
+    # In a run without gaps: how many non-marks come before a character, and how many from there on.
     run = tf.cumsum(tf.cast(is_apart, tf.int32)) - 1
     is_other = tf.cast(kind != _MARK, tf.int32)
     num_before = tf.cumsum(is_other, exclusive=True)
@@ -69,7 +68,7 @@ def spans(text: Any) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
 
 
 def split(text: Any) -> tf.RaggedTensor:
-    """Texts to words as `spans` finds them: strings (batch,) to strings (batch, words).
+    """Splits texts, strings (batch,), into the words that `spans` finds: strings (batch, words).
 
     >>> split(["(Jean-Pierre's 3.5%)"]).to_list()
     [[b'(', b"Jean-Pierre's", b'3.5', b'%', b')']]
@@ -78,27 +77,27 @@ def split(text: Any) -> tf.RaggedTensor:
 
 
 def cut(text: Any, starts: tf.RaggedTensor, ends: tf.RaggedTensor) -> tf.RaggedTensor:
-    """What texts, strings (batch,), have from starts to ends in bytes: strings (batch, words)."""
+    """Cuts byte spans out of texts, strings (batch,): strings (batch, words)."""
     row = starts.value_rowids()
     words = tf.strings.substr(tf.gather(text, row), starts.values, ends.values - starts.values)
     return starts.with_values(words)
 
 
 def join(words: tf.RaggedTensor) -> tuple[tf.Tensor, tf.RaggedTensor, tf.RaggedTensor]:
-    """Words to texts with a space between them, so that a tokenizer reads words as in a text.
+    """Joins words with spaces into texts that a tokenizer can read.
 
     Args:
         words: strings (batch, words).
 
     Returns:
-        Strings (batch,); and where the words are, as `spans` tells it.
+        Strings (batch,); and the starts and ends of the words, as `spans` returns them.
     """
     row = words.value_rowids()
-    # Not by `separator`, which leaves out empty words at the start of a text.
+    # Not with `separator`, which drops empty words at the start of a text.
     spaces = tf.where(_differs(row)[1:], "", " ")
     text = tf.strings.reduce_join(words.with_values(words.values + spaces), axis=1)
     lengths = tf.strings.length(words.values)
-    after = tf.cumsum(lengths + 1)  # where the next word starts, all texts end to end
+    after = tf.cumsum(lengths + 1)  # where the next word starts, with all texts end to end
     first = tf.gather(tf.concat([[0], after], axis=0), words.row_starts())  # (batch,)
     ends = after - 1 - tf.gather(first, row)
     return text, words.with_values(ends - lengths), words.with_values(ends)
@@ -110,17 +109,17 @@ def first_tokens(
     token_starts: tf.RaggedTensor,
     token_ends: tf.RaggedTensor,
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """The first token of each word, whatever the tokenizer: the first one to share a byte with it.
+    """Finds the first token of each word, with any tokenizer: the first that shares a byte with it.
 
     Args:
-        starts: int32 (batch, words), where words start, in bytes.
+        starts: int32 (batch, words), start of each word in bytes.
         ends: int32 (batch, words), exclusive.
-        token_starts: int32 (batch, tokens), as `tokenize_with_offsets` returns them.
-        token_ends: int32 (batch, tokens).
+        token_starts: int32 (batch, tokens), from `tokenize_with_offsets`.
+        token_ends: int32 (batch, tokens), exclusive.
 
     Returns:
-        Indices of tokens, int64 (words,) of all texts, into `token_starts.values`; and whether
-        there is such a token, bool (words,).
+        Indices into `token_starts.values`, int64 (words of all texts,); and whether there is such a
+        token, bool (words of all texts,).
     """
     start, end, token_start, token_end = (
         side.value_rowids() * _ROOM + tf.cast(side.values, tf.int64)
@@ -132,14 +131,14 @@ def first_tokens(
 
 
 def _differs(values: tf.Tensor) -> tf.Tensor:
-    """Whether neighbours differ, from before the first value to after the last: (values + 1,)."""
+    """Returns whether neighbours differ; the borders at both ends count as True: (values + 1,)."""
     border = tf.ones([tf.minimum(1, tf.size(values))], tf.bool)
     return tf.concat([border, values[1:] != values[:-1], [True]], axis=0)
 
 
 @functools.cache
 def _character_kinds() -> tuple[np.ndarray, np.ndarray]:
-    """Runs of characters of a kind: the first code of each, ascending, and the kind, int32."""
+    """Returns the first code of each run of characters of one kind, and the kinds, int32."""
     kinds = np.array([_kind(chr(code)) for code in range(0x110000)], np.int32)
     for first, last in zip(CHINESE[::3], CHINESE[2::3], strict=True):  # "a-z" and so on
         kinds[ord(first) : ord(last) + 1] = _CHINESE
@@ -152,7 +151,7 @@ def _kind(character: str) -> int:
     if category[0] == "Z" or character in "\t\n\r":
         return _SPACE
     if category in ("Cc", "Cf", "Co") or character == "\ufffd":
-        return _UNSEEN  # control, format and private use characters, bytes that are not UTF-8
+        return _UNSEEN  # control, format and private use characters, invalid UTF-8
     if category == "Mn":
         return _ACCENT
     is_mark = character.isascii() and not character.isalnum()

@@ -11,7 +11,7 @@ OPTIONS = {
         "projection_dim": 4,
         "n_layers": 2,
         "use_skip_connections": True,
-        "cell_clip": 0.4,  # so low that both clips act
+        "cell_clip": 0.4,  # low enough for both clips to apply
         "proj_clip": 0.3,
     },
     "char_cnn": {
@@ -57,7 +57,7 @@ def random_arrays(options, seed=0):
 
 
 def write(folder, options, arrays, stem="tiny"):
-    """The two files of a model; returns the weights' path."""
+    """Writes a model's two files; returns the path of the weights."""
     (folder / f"{stem}_options.json").write_text(json.dumps(options), "utf-8")
     path = folder / f"{stem}_weights.hdf5"
     with h5py.File(path, "w") as file:
@@ -98,7 +98,7 @@ def token_vectors(options, w, character_ids):
 
 
 def lstm(options, w, group, x):
-    """One sentence (tokens, p), one direction: TensorFlow 1's LSTMCell, forget bias 1."""
+    """One direction of a sentence (tokens, p): TensorFlow 1's LSTMCell, forget bias 1."""
     sizes = options["lstm"]
     c, m = np.zeros(sizes["dim"]), np.zeros(sizes["projection_dim"])
     outputs = []
@@ -114,7 +114,7 @@ def lstm(options, w, group, x):
 
 
 def layer_outputs(options, arrays, character_ids):
-    """(batch, tokens, layers + 1, 2 p); behind a sentence LSTM layers are 0."""
+    """(batch, tokens, layers + 1, 2 p); LSTM layers are 0 after the end of a sentence."""
     w = {name: array.astype("float64") for name, array in arrays.items()}
     words = token_vectors(options, w, character_ids)
     lengths = (character_ids > 0).any(-1).sum(-1)

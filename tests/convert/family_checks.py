@@ -23,12 +23,12 @@ class FamilyFiles:
     """A family and its golden file.
 
     Attributes:
-        name: of the golden file, of its maker, and the prefix of the encoder's tensors.
-        encoder: builds ours for a task, in the maker's shape.
+        name: name of the golden file and its maker, and prefix of the encoder's tensors.
+        encoder: builds our encoder for a task, in the maker's shape.
         load: fills a model from a folder.
         save: writes a model to a file.
-        head_options: of our heads, by task.
-        without_pooler: tasks whose models have no tensors that start with `pooler.`.
+        head_options: options of our heads, by task.
+        without_pooler: tasks whose models have no `pooler.` tensors.
     """
 
     name: str
@@ -47,7 +47,7 @@ class FamilyFiles:
         return np.load(GOLDEN / f"{self.name}.npz")
 
     def tensors(self, task: str) -> dict[str, np.ndarray]:
-        """What transformers saves of its model: encoder and head."""
+        """The tensors that transformers saves: encoder and head."""
         golden = self.golden
         names = [k.removeprefix("encoder/") for k in golden.files if k.startswith("encoder/")]
         outputs = set(self.maker["TASKS"]["encoder"][2])
@@ -65,7 +65,7 @@ class FamilyFiles:
         }
 
     def model(self, task: str, folder: Path) -> keras.Model:
-        """Ours with these tensors: every one of the file, and no other, is used."""
+        """Our model with these tensors; loading uses exactly those of the file."""
         save_file(self.tensors(task), folder / "model.safetensors")
         model = self.encoder(task)
         if task != "encoder":
@@ -76,10 +76,10 @@ class FamilyFiles:
 
 
 def outputs_equal_transformers(family: FamilyFiles, task: str, folder: Path) -> None:
-    """Every output, within 1e-5 of its magnitude, at real tokens."""
+    """Every output agrees within 1e-5 of its magnitude at real tokens."""
     inputs, golden = family.maker["inputs"](task), family.golden
     given = dict(inputs)
-    if task == "masked_lm":  # every position: transformers projects them all
+    if task == "masked_lm":  # every position, because transformers projects them all
         rows, length = inputs["token_ids"].shape
         given["mask_positions"] = np.tile(np.arange(length, dtype="int32"), (rows, 1))
     outputs = family.model(task, folder)(given)
@@ -92,11 +92,11 @@ def outputs_equal_transformers(family: FamilyFiles, task: str, folder: Path) -> 
             value, wanted = (array[inputs["padding_mask"]] for array in (value, wanted))
         scale = max(1.0, float(np.abs(wanted).max()))
         np.testing.assert_allclose(value / scale, wanted / scale, atol=1e-5, err_msg=key)
-        assert np.ptp(wanted) > 0.01, key  # the outputs are not all alike
+        assert np.ptp(wanted) > 0.01, key  # the outputs differ
 
 
 def saving_gives_the_same_tensors(family: FamilyFiles, task: str, folder: Path) -> None:
-    """Bit for bit, tied ones once."""
+    """All tensors come back bit for bit, tied ones once."""
     family.save(family.model(task, folder), folder / "copy.safetensors")
     tied = {"vocab_projector.weight", "lm_head.decoder.weight", "lm_head.decoder.bias"}
     expected = {
@@ -111,14 +111,14 @@ def saving_gives_the_same_tensors(family: FamilyFiles, task: str, folder: Path) 
 
 
 def the_frozen_outputs_are_transformers_own(family: FamilyFiles, task: str) -> None:
-    """Recomputes them; needs the `reference` extra."""
+    """Recomputes the golden outputs; needs the `reference` extra."""
     for key, value in family.maker["outputs"](task).items():
         golden = family.golden[f"{task}/{key}"]
         np.testing.assert_allclose(golden, value, atol=1e-5, err_msg=key)
 
 
 def transformers_reads_what_we_write(family: FamilyFiles, task: str, folder: Path) -> None:
-    """`from_pretrained` finds every tensor and no other; needs the `reference` extra."""
+    """`from_pretrained` finds exactly its tensors; needs the `reference` extra."""
     import torch
     import transformers
 

@@ -17,7 +17,7 @@ from keras_transformers.training.losses import TokenCrossentropy
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 RANDOM = GOLDEN / "bert_random.safetensors"
-# What BertForMaskedLM has not.
+# Tensors that BertForMaskedLM lacks.
 OTHER_HEADS = ("bert.pooler.", "cls.seq_relationship.")
 
 
@@ -58,7 +58,7 @@ def loaded_pretrainer(make_bert, activation="gelu"):
 
 
 def masked_lm_file(folder):
-    """What BertForMaskedLM with the random weights would save."""
+    """The tensors that BertForMaskedLM would save."""
     tensors = load_file(RANDOM)
     kept = {name: t for name, t in tensors.items() if not name.startswith(OTHER_HEADS)}
     assert len(kept) == len(tensors) - 4
@@ -91,7 +91,7 @@ def test_both_losses_equal_transformers_as_fit_reports_them(make_bert, make_loss
         float(losses["next_sentence_loss"]), rel=1e-5
     )
     assert reported["loss"] == pytest.approx(float(losses["loss"]), rel=1e-5)
-    # Keras' own loss agrees for the next sentence.
+    # Keras' own loss agrees for next sentences.
     logits = model.predict(make_bert["random_inputs"](), verbose=0)["next_sentence_logits"]
     keras_loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     assert float(keras_loss(wanted["next_sentence_label"], logits)) == pytest.approx(
@@ -132,9 +132,9 @@ def test_gradients_of_both_losses_equal_transformers(make_bert, make_losses, los
     for name, gradient in gradients.items():
         expected = losses[f"gradient/{name}"]
         found = tf.convert_to_tensor(gradient).numpy()
-        if name.endswith(("query", "pooler", "dense", "sentence")):  # kernels: PyTorch's transposed
+        if name.endswith(("query", "pooler", "dense", "sentence")):  # transposed in PyTorch
             expected = expected.T
-        if name == "token_embedding":  # transformers never moves the padding's row by its lookups
+        if name == "token_embedding":  # in transformers, lookups give the padding row no gradient
             found, expected = found[1:], expected[1:]
         scale = np.abs(expected).max()
         assert scale > 1e-3, name
@@ -143,7 +143,7 @@ def test_gradients_of_both_losses_equal_transformers(make_bert, make_losses, los
 
 def test_masked_lm_equals_bert_for_masked_lm(make_bert, losses, tmp_path):
     model = kt.heads.masked_lm(small_bert(make_bert))
-    load_bert(model, masked_lm_file(tmp_path))  # every tensor of the file, and no other, is used
+    load_bert(model, masked_lm_file(tmp_path))  # uses exactly the file's tensors
     logits = model.predict(make_bert["random_inputs"](), verbose=0)["mask_logits"]
     np.testing.assert_allclose(logits, losses["masked_lm_logits"], atol=1e-5)
 
@@ -179,7 +179,7 @@ def test_embeddings_of_minilm_equal_the_frozen_reference(minilm_dir):
     golden = np.load(GOLDEN / "minilm_embeddings.npz")["embedding"]
     np.testing.assert_allclose(embedding, golden, atol=1e-5)
     cosines = golden @ golden.T
-    assert cosines[0, 1] > 0.4 > 0.2 > cosines[0, 2]  # the first two are about one thing
+    assert cosines[0, 1] > 0.4 > 0.2 > cosines[0, 2]  # the first two mean the same
 
 
 @pytest.mark.reference

@@ -54,7 +54,7 @@ def test_a_random_bert_with_both_heads_equals_the_frozen_reference(golden_maker,
     mask = golden_maker["random_inputs"]()["padding_mask"]
     for key, value in outputs_of(golden_maker, activation).items():
         expected = golden[f"{activation}/{key}"]
-        if key == "sequence_output":  # what stands at padding means nothing
+        if key == "sequence_output":  # outputs at padding are meaningless
             value, expected = value[mask], expected[mask]
         np.testing.assert_allclose(value, expected, atol=TOLERANCE, err_msg=key)
 
@@ -222,7 +222,7 @@ def test_a_head_without_a_place_is_refused(golden_maker, tmp_path):
     with pytest.raises(ValueError, match="layer 'odd' has no place in Hugging Face's BERT"):
         save_bert(odd, tmp_path / "x.safetensors")
     assert not list(tmp_path.iterdir())
-    with pytest.raises(FileNotFoundError, match="does not exist: make it first"):
+    with pytest.raises(FileNotFoundError, match="does not exist: create it first"):
         save_bert(encoder, tmp_path / "missing" / "x.safetensors")
 
 

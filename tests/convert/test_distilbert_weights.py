@@ -1,4 +1,4 @@
-"""DistilBERT's weights in and out, against transformers."""
+"""Loads and saves DistilBERT's weights, against transformers."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What save_elmo writes is what bilm-tf would, and loads again."""
+"""save_elmo writes the same files as bilm-tf, and they load again."""
 
 import json
 
@@ -85,7 +85,7 @@ def test_a_language_models_or_a_tasks_encoder_is_saved(model, tmp_path):
     other = elmo(**read_elmo_options(tmp_path / "options.json"))
     kt.convert.load_elmo(other, tmp_path / "weights.hdf5")
     for one, two in zip(model.weights, other.weights, strict=True):
-        if "embeddings" not in one.path:  # padding's row is not kept
+        if "embeddings" not in one.path:  # the padding row is not saved
             same_outputs(one.numpy(), two.numpy())
     kt.convert.save_elmo(features(model), tmp_path / "again.hdf5")
     assert (tmp_path / "again.hdf5").stat().st_size > 0
@@ -93,7 +93,7 @@ def test_a_language_models_or_a_tasks_encoder_is_saved(model, tmp_path):
 
 def test_where_nothing_can_be_saved(model, tmp_path):
     for function in (save_elmo, save_elmo_options):
-        with pytest.raises(FileNotFoundError, match="none does not exist: make it first"):
+        with pytest.raises(FileNotFoundError, match="none does not exist: create it first"):
             function(model, tmp_path / "none" / "file")
         stranger = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
         with pytest.raises(ValueError, match="has no layer backward_lstm_0"):

@@ -1,4 +1,4 @@
-"""RoBERTa's weights in and out, against transformers."""
+"""Loads and saves RoBERTa's weights, against transformers."""
 
 import json
 

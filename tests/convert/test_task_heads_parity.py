@@ -41,7 +41,7 @@ def our_model(task):
 
 
 def their_tensors(golden, task):
-    """What transformers saves of its model: encoder and head."""
+    """The tensors that transformers saves: encoder and head."""
     tensors = {
         name: tensor
         for name, tensor in load_file(GOLDEN / "bert_random.safetensors").items()
@@ -57,7 +57,7 @@ def their_tensors(golden, task):
 def loaded(golden, task, folder):
     save_file(their_tensors(golden, task), folder / "model.safetensors")
     model = our_model(task)
-    load_bert(model, folder)  # every tensor of the file, and no other, is used
+    load_bert(model, folder)  # uses exactly the file's tensors
     return model
 
 
@@ -71,10 +71,10 @@ def test_outputs_equal_transformers(maker, golden, task, tmp_path):
         wanted = golden[f"{task}/{key}"]
         assert value.shape == wanted.shape
         assert value.dtype == np.float32
-        if task in WITHOUT_POOLER:  # what stands at padding means nothing
+        if task in WITHOUT_POOLER:  # outputs at padding are meaningless
             value, wanted = (array[inputs["padding_mask"]] for array in (value, wanted))
         np.testing.assert_allclose(value, wanted, atol=2e-5, err_msg=key)
-        assert np.ptp(wanted) > 0.5, key  # the outputs are not all alike
+        assert np.ptp(wanted) > 0.5, key  # the outputs differ
 
 
 @pytest.mark.parametrize("task", TASKS)

@@ -1,4 +1,4 @@
-"""ViT against Hugging Face's: outputs, names, resolutions, and what a file may not be."""
+"""ViT against Hugging Face's: outputs, names, resolutions, and invalid files."""
 
 import json
 import runpy
@@ -93,7 +93,7 @@ def test_another_resolution_equals_interpolate_pos_encoding(maker, golden):
     expected = golden["gelu/resized/sequence_output"]
     found = encoder.predict(inputs, verbose=0)["sequence_output"]
     np.testing.assert_allclose(found, expected, atol=TOLERANCE)
-    # The same from model to model.
+    # The same when copying from model to model.
     other = small_vit(maker, image_size=size, use_representation_layer=True)
     copy_weights(loaded(maker), other, interpolation="bicubic")
     found = other.predict(inputs, verbose=0)["sequence_output"]
@@ -125,7 +125,7 @@ def test_transformers_reads_what_save_vit_writes(maker, tmp_path):
     original = maker["random_models"]("gelu")[1].state_dict()
     for name, tensor in theirs.state_dict().items():
         assert torch.equal(tensor, original[name]), name
-    # And what it saves then is read here.
+    # And we can read what it then saves.
     theirs.save_pretrained(tmp_path / "theirs")
     arguments = read_vit_config(tmp_path / "theirs")
     again = kt.heads.classifier(vit(**arguments), maker["NUM_CLASSES"])
@@ -196,7 +196,7 @@ def test_another_resolution_or_patch_size_is_an_error_unless_interpolation_is_as
     tensors = load_file(RANDOM)
     tensors["vit.embeddings.position_embeddings"] = np.zeros((1, 9, 16), "float32")
     save_file(tensors, tmp_path / "wide.safetensors")
-    with pytest.raises(ValueError, match=r"\(1, 9, 16\): those of no square image"):
+    with pytest.raises(ValueError, match=r"\(1, 9, 16\), not from a square image"):
         load_vit(small_vit(maker), tmp_path / "wide.safetensors", interpolation="bilinear")
 
 

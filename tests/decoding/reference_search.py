@@ -1,4 +1,4 @@
-"""The searches again, one sentence at a time, in plain Python and float64: the judges."""
+"""Reference searches: one sentence at a time, in plain Python and float64."""
 
 import itertools
 from collections.abc import Callable
@@ -20,7 +20,7 @@ def penalty(length: int, alpha: float) -> float:
 
 
 def in_order(hypotheses: list[Hypothesis]) -> list[Hypothesis]:
-    """Finished ones first, each kind by descending score."""
+    """Sorts finished ones first, each kind by descending score."""
     return sorted(hypotheses, key=lambda each: (not each.finished, -each.score))
 
 
@@ -33,7 +33,7 @@ def exhaustive_search(
     alpha: float = 0.0,
     min_length: int = 0,
 ) -> list[Hypothesis]:
-    """All texts there are: those that end, and those of maximum length that do not."""
+    """All possible texts: those that end, and those of maximum length that do not."""
     words = [token_id for token_id in range(vocabulary_size) if token_id != end]
     found = []
     for length in range(1, max_length + 1):
@@ -60,7 +60,7 @@ def beam_search(
     alpha: float,
     min_length: int = 0,
 ) -> list[Hypothesis]:
-    """Two pools, 2 * num_beams candidates a step, and no early stop: always to max_length."""
+    """Two pools, 2 * num_beams candidates per step, and no early stop before max_length."""
     alive: list[tuple[tuple[int, ...], float]] = [((), 0.0)]
     finished: list[Hypothesis] = []
     for length in range(1, max_length + 1):

@@ -15,7 +15,7 @@ START, END = 1, 2
 
 
 def search(model: PrefixModel, **options: Any) -> Hypotheses:
-    """A beam search over a toy model, in a graph, as NumPy arrays."""
+    """Runs a beam search over a toy model in a graph; returns NumPy arrays."""
 
     @tf.function(autograph=False)
     def run() -> Hypotheses:
@@ -26,7 +26,7 @@ def search(model: PrefixModel, **options: Any) -> Hypotheses:
 
 
 def assert_same(found: Hypotheses, sentence: int, expected: list[reference.Hypothesis]) -> None:
-    """The hypotheses of a sentence are those of a reference, and the slots left over are empty."""
+    """Checks a sentence's hypotheses against a reference; the remaining slots are empty."""
     num_slots = found.scores.shape[1]
     expected = expected[:num_slots]
     for slot, hypothesis in enumerate(expected):
@@ -48,7 +48,7 @@ def assert_same(found: Hypotheses, sentence: int, expected: list[reference.Hypot
 def test_wide_beam_finds_what_exhaustive_search_finds(alpha: float, min_length: int) -> None:
     model = PrefixModel(batch=8, vocabulary_size=4, depth=4, seed=int(alpha * 10) + min_length)
     options = {"max_length": 4, "min_length": min_length}
-    # 3^3 prefixes of three words have 4 * 27 = 108 extensions, all of which 54 beams look at.
+    # The 3^3 prefixes of three words have 4 * 27 = 108 extensions; 54 beams consider them all.
     found = search(model, num_beams=54, num_hypotheses=50, length_penalty=alpha, **options)
     for sentence in range(model.batch):
         expected = reference.exhaustive_search(
@@ -91,7 +91,7 @@ def test_agrees_with_a_plain_reference_that_never_stops_early(
 
 
 def test_pools_find_what_rescoring_finished_beams_misses() -> None:
-    """400 random Markov models, as measured before: a beam that goes on behind the end fails."""
+    """400 random Markov models; a search that continues after the end token fails here."""
     num_models, vocabulary_size, max_length = 400, 5, 6
     random = np.random.default_rng(0)
     logits = random.normal(size=(num_models, vocabulary_size, vocabulary_size)) * 1.5
@@ -115,12 +115,12 @@ def test_pools_find_what_rescoring_finished_beams_misses() -> None:
         best = best_of_markov_model(table, max_length)
         misses += not np.isclose(found.scores[model, 0], best, atol=1e-4)
         naive_misses += not np.isclose(rescoring_beam(table, max_length, 4), best, atol=1e-4)
-    assert misses <= 8  # a beam is no exhaustive search
+    assert misses <= 8  # beam search is not exhaustive
     assert naive_misses >= 200
 
 
 def best_of_markov_model(table: np.ndarray, max_length: int) -> float:
-    """The log-probability of its likeliest text that ends, by dynamic programming."""
+    """The log-probability of the likeliest text that ends, by dynamic programming."""
     best = {START: 0.0}
     ends = []
     for _ in range(max_length):
@@ -134,7 +134,7 @@ def best_of_markov_model(table: np.ndarray, max_length: int) -> float:
 
 
 def rescoring_beam(table: np.ndarray, max_length: int, num_beams: int) -> float:
-    """The wrong way: one pool, finished beams are extended as well; score of its best text."""
+    """The best score of a wrong search: one pool, which extends finished beams too."""
     beams = [((START,), 0.0)]
     for _ in range(max_length):
         extended = [
@@ -151,10 +151,10 @@ def rescoring_beam(table: np.ndarray, max_length: int, num_beams: int) -> float:
 
 
 def test_finished_hypotheses_are_never_extended_nor_scored_again() -> None:
-    """What the model says behind an end token changes nothing, and no open row contains one."""
+    """Logits after an end token change nothing, and no open row contains an end token."""
     model = PrefixModel(batch=6, vocabulary_size=4, depth=5, seed=11)
     before = search(model, max_length=5, num_beams=4)
-    for node in range(model.num_nodes):  # make all that stands behind an end token irresistible
+    for node in range(model.num_nodes):  # make everything after an end token irresistible
         prefix = node
         while prefix:
             prefix, token_id = divmod(prefix - 1, model.vocabulary_size)
@@ -227,7 +227,7 @@ def test_fewer_hypotheses_are_the_first_ones() -> None:
 
 
 def test_neighbours_in_the_batch_change_nothing() -> None:
-    """Order, company and the width of the result are of no influence."""
+    """The order of rows, other rows and the width of the result have no influence."""
     model = PrefixModel(batch=6, vocabulary_size=5, depth=6, seed=17)
     limits = np.array([6, 1, 4, 6, 0, 3])
     together = search(model, max_length=6, num_beams=3, length_limits=limits)
@@ -248,7 +248,7 @@ def test_neighbours_in_the_batch_change_nothing() -> None:
 
 
 def count_steps(probabilities: list[float], **options: Any) -> int:
-    """How many steps an eager search over a memoryless model takes."""
+    """Counts the steps of an eager search over a memoryless model."""
     steps = 0
 
     def step(token_ids: Any, index: Any, cache: Any) -> tuple[Any, Any]:
@@ -263,10 +263,10 @@ def count_steps(probabilities: list[float], **options: Any) -> int:
 
 def test_stops_as_soon_as_no_alive_hypothesis_can_win() -> None:
     mostly_end = [0.02, 0.02, 0.9, 0.06]
-    # The best text is the end alone, and without a penalty nothing else can reach it.
+    # The best text is just the end token; without a penalty nothing else can beat it.
     assert count_steps(mostly_end, num_beams=2, num_hypotheses=1, length_penalty=0.0) == 1
     assert count_steps(mostly_end, num_beams=2, num_hypotheses=2, length_penalty=0.0) == 2
-    # The penalty of 40 tokens divides log(0.06) by 7.5: too little; or by 56: then it might win.
+    # For 40 tokens, the penalty divides log(0.06) by 7.5, too little, or by 56: then it might win.
     assert count_steps(mostly_end, num_beams=2, num_hypotheses=1, length_penalty=1.0) == 1
     assert count_steps(mostly_end, num_beams=2, num_hypotheses=1, length_penalty=2.0) > 1
     never_end = [0.3, 0.3, 0.0, 0.4]
@@ -274,7 +274,7 @@ def test_stops_as_soon_as_no_alive_hypothesis_can_win() -> None:
 
 
 def test_cut_hypotheses_come_after_finished_ones() -> None:
-    """The end is so unlikely that every cut text scores better than any finished one."""
+    """The end is so unlikely that every cut text scores higher than any finished one."""
     logits = tf.math.log([[0.5, 0.2, 1e-4, 0.3]])
 
     def step(token_ids: Any, index: Any, cache: Any) -> tuple[Any, Any]:
@@ -283,7 +283,7 @@ def test_cut_hypotheses_come_after_finished_ones() -> None:
     found = beam_search(
         step, [START], end_token_id=END, max_length=2, num_beams=4, length_penalty=0.0
     )
-    # Eight candidates at step 1 hold the end of one word, so it is found; at step 2 it is not.
+    # The eight candidates include the end token in the first step, but not in the second.
     np.testing.assert_array_equal(found.finished[0], [True, False, False, False])
     np.testing.assert_array_equal(found.token_ids[0], [[2, 0], [0, 0], [0, 3], [3, 0]])
     np.testing.assert_array_equal(found.lengths[0], [1, 2, 2, 2])

@@ -1,4 +1,4 @@
-"""The same texts with and without a cache, eagerly, in graphs, under XLA and from SavedModels."""
+"""The same texts with and without a cache, eagerly, in graphs, under XLA, from SavedModels."""
 
 from pathlib import Path
 from typing import Any
@@ -49,7 +49,7 @@ def assert_equal(found: Hypotheses, expected: Hypotheses) -> None:
 @every_search
 def test_cached_equals_uncached_everywhere(name: str, model: AttentionModel) -> None:
     expected = run(name, model, "uncached", starts())
-    assert len(set(expected.lengths.numpy().ravel().tolist())) > 1  # they end here and there
+    assert len(set(expected.lengths.numpy().ravel().tolist())) > 1  # they end at different lengths
     for kind in ("growing", "fixed"):
         assert_equal(run(name, model, kind, starts()), expected)  # eager
         graph = tf.function(lambda tokens, kind=kind: run(name, model, kind, tokens))
@@ -81,7 +81,7 @@ def test_one_trace_for_all_batch_sizes(name: str, model: AttentionModel) -> None
 def test_saved_model_and_session_of_version_1(
     name: str, model: AttentionModel, tmp_path: Path
 ) -> None:
-    """TensorFlow Serving loads a SavedModel as a version 1 session does."""
+    """TensorFlow Serving loads a SavedModel like a TensorFlow 1 session."""
     module = tf.Module()
     module.output = tf.Variable(model.output)
 

@@ -1,4 +1,4 @@
-"""Nothing to generate, nobody to generate for, and arguments that make no sense."""
+"""Nothing to generate, empty batches, and invalid arguments."""
 
 from typing import Any
 
@@ -32,7 +32,7 @@ def test_zero_length(name: str) -> None:
     found = SEARCHES[name](step, [1, 1], end_token_id=END, max_length=0)
     assert found.token_ids.shape == (2, slots(name), 0)
     np.testing.assert_array_equal(found.scores[:, 0], [0.0, 0.0])
-    if name == "beam 3":  # one empty text, no second and third
+    if name == "beam 3":  # one empty text, but no second or third
         np.testing.assert_array_equal(found.scores[:, 1:], np.full((2, 2), -np.inf))
     assert not found.finished.numpy().any()
     assert not found.lengths.numpy().any()
@@ -94,7 +94,7 @@ def test_no_end_token(name: str) -> None:
 @every_search
 def test_everything_forbidden_leaves_an_empty_slot(name: str) -> None:
     def step(token_ids: Any, index: Any, cache: Any) -> tuple[Any, Any]:
-        tf.debugging.assert_less(token_ids, 3)  # what is fed stays inside the vocabulary
+        tf.debugging.assert_less(token_ids, 3)  # fed tokens stay inside the vocabulary
         logits = tf.constant([[-np.inf, -np.inf, 0.0]])
         return tf.tile(logits, [tf.shape(token_ids)[0], 1]), cache
 

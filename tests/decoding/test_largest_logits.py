@@ -1,4 +1,4 @@
-"""The shortcuts through a large vocabulary find exactly what the long way finds."""
+"""The shortcuts through a large vocabulary find exactly the same as a full search."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from keras_transformers.decoding.largest_logits import best_continuations, in_blocks, log_normalizer
 
-# One block; an even cut; a prime (padded); 2 * a prime (padded); GPT-2's odd one.
+# One block; even blocks; a prime (padded); 2 * a prime (padded); GPT-2's odd size.
 VOCABULARY_SIZES = [1, 5, 512, 1009, 1018, 5025]
 
 

@@ -1,4 +1,4 @@
-"""What sampling draws: the right frequencies, reproducibly, each row for itself."""
+"""Sampling: the right frequencies, reproducible, and independent of other rows."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ def softmax(logits: np.ndarray) -> np.ndarray:
 def filtered(
     logits: np.ndarray, temperature: float, top_k: int | None, top_p: float | None
 ) -> np.ndarray:
-    """The distribution to draw from, by sorting, as the papers define it."""
+    """The distribution to draw from, computed by sorting, as in the papers."""
     probabilities = softmax(logits.astype(np.float64) / temperature)
     order = np.argsort(-probabilities, kind="stable")
     probabilities[order[top_k or len(order) :]] = 0.0
@@ -70,7 +70,7 @@ def test_frequencies(temperature: float, top_k: int | None, top_p: float | None)
     )
     expected = filtered(logits, temperature, top_k, top_p)
     assert_plausible(drawn.token_ids.numpy().ravel(), expected)
-    # The score is what the model itself says, whatever the filters.
+    # The score comes from the model itself, whatever the filters.
     log_probs = np.log(np.maximum(softmax(logits), 1e-30))
     np.testing.assert_allclose(
         drawn.scores[:, 0], log_probs[drawn.token_ids[:, 0]].sum(-1), rtol=1e-5
@@ -79,7 +79,7 @@ def test_frequencies(temperature: float, top_k: int | None, top_p: float | None)
 
 @pytest.mark.parametrize("top_k", [None, 100])
 def test_an_extremely_low_temperature_draws_among_the_likeliest(top_k: int | None) -> None:
-    """Each of 200 log-probabilities, -5.3, divided by so little is beyond all floats."""
+    """Each of 200 log-probabilities, -5.3, overflows when divided by so little."""
     logits = np.where(np.arange(300) < 200, 1.0, 0.5)
     drawn = sample(
         logits_step(logits),
@@ -193,7 +193,7 @@ def test_min_length_keeps_the_end_back() -> None:
         assert (drawn.lengths.numpy() == 4).any()
         tokens = drawn.token_ids.numpy()[:, 0, :3]
         assert not (tokens == END).any()
-        log_probs = np.log(softmax(logits))  # not normalised again without the end
+        log_probs = np.log(softmax(logits))  # not renormalized without the end
         expected = [
             log_probs[text[:length]].sum()
             for text, length in zip(
@@ -211,7 +211,7 @@ def test_nucleus_is_that_of_sorting(top_p: float) -> None:
     kept = keep_nucleus(tf.constant(probabilities), top_p).numpy()
     np.testing.assert_array_equal(kept[kept > 0], probabilities[kept > 0])
     for row, (before, after) in enumerate(zip(probabilities, kept, strict=True)):
-        if row == 0:  # all equally likely: they stay or fall together
+        if row == 0:  # all equally likely, so all or none are kept
             assert (after > 0).all()
             continue
         mass, smallest = after.sum(dtype=np.float64), after[after > 0].min()
@@ -224,10 +224,10 @@ def test_nucleus_is_that_of_sorting(top_p: float) -> None:
 def test_draw_hits_the_entry_of_the_cumulative_sum(count: int) -> None:
     random = np.random.default_rng(count)
     weights = random.integers(0, 3, size=(2000, count)).astype(np.float32)
-    weights[0, 0] = 0.0  # not to be drawn even when the random number is 0
+    weights[0, 0] = 0.0  # not drawn even if the random number is 0
     weights[:, -1] = 1.0
     uniform = random.uniform(size=2000).astype(np.float32)
-    uniform[:2] = 0.0, 1.0 - 2.0**-24  # the smallest and the largest there are
+    uniform[:2] = 0.0, 1.0 - 2.0**-24  # the smallest and largest possible
     for jit_compile in (False, True):
         drawn = tf.function(draw, jit_compile=jit_compile)(weights, uniform).numpy()
         cumulative = np.cumsum(weights, axis=1, dtype=np.float64)

@@ -1,4 +1,4 @@
-"""Models small enough to know everything about, for the tests of the searches."""
+"""Models small enough to know everything about, for testing searches."""
 
 from typing import Any
 
@@ -7,10 +7,10 @@ import tensorflow as tf
 
 
 class PrefixModel:
-    """Random logits for every possible prefix, another table for each sentence.
+    """Random logits for every possible prefix, with a separate table for each sentence.
 
-    Its cache is the number of the prefix, so a cache row that does not follow its beam shows. The
-    logits behind an end token are as random as the others: a search that reads them goes wrong.
+    Its cache is the prefix's number, so a cache row that does not follow its beam is noticed. The
+    logits after an end token are as random as the others: a search that reads them goes wrong.
     """
 
     def __init__(
@@ -24,9 +24,9 @@ class PrefixModel:
         self.cache = tf.zeros([batch], tf.int32)
 
     def step(self, token_ids: Any, index: Any, cache: Any) -> tuple[Any, Any]:
-        tf.debugging.assert_less(token_ids, self.vocabulary_size)  # an embedding would fail as well
+        tf.debugging.assert_less(token_ids, self.vocabulary_size)  # an embedding would fail too
         nodes = tf.where(index == 0, 0, cache * self.vocabulary_size + token_ids + 1)
-        nodes = tf.minimum(nodes, self.num_nodes - 1)  # rows of closed sentences run on
+        nodes = tf.minimum(nodes, self.num_nodes - 1)  # rows of closed sentences keep running
         by_sentence = tf.reshape(nodes, (self.batch, -1))
         logits = tf.gather(tf.constant(self.logits), by_sentence, batch_dims=1)
         return tf.reshape(logits, (-1, self.vocabulary_size)), nodes
@@ -88,7 +88,7 @@ class AttentionModel:
         return {"keys": tf.zeros(shape), "values": tf.zeros(shape)}
 
     def uncached_step(self, token_ids: Any, index: Any, cache: Any) -> tuple[Any, Any]:
-        """Cache: the tokens so far (rows, max_length); everything else is computed anew."""
+        """Cache: the tokens so far (rows, max_length); everything else is recomputed."""
         tokens = tf.where(tf.range(self.max_length) == index, token_ids[:, None], cache)
         hidden = self.embed(tokens, tf.range(self.max_length))
         mask = tf.range(self.max_length) <= index

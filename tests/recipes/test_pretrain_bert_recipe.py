@@ -139,7 +139,7 @@ def test_a_run_goes_on_from_the_weights_of_another(folder, tmp_path, capsys):
     vocabularies = [(one.folder / "weights/vocab.txt").read_text() for one in (before, after)]
     assert vocabularies[0] == vocabularies[1]
     error = error_of(capsys, **given(name="longer", phase_1_length=32, **more))
-    assert "has 16 positions and the examples are of 32 tokens" in error
+    assert "has 16 positions, but the examples have 32 tokens" in error
     assert not (tmp_path / "longer").exists(), "the name is still free"
 
 

@@ -117,7 +117,7 @@ def test_a_run_that_was_killed_ends_as_one_that_was_not(outcome, folder, capsys)
         ({"dev_fraction": 1}, "held_out_share"),
         ({"vocabulary": "none.txt"}, "none.txt: no such file"),
         ({"vocabulary_size": 3}, "vocabulary_size=3: <S>, </S>, <UNK> take 3"),
-        ({"min_frequency": 9999}, "no word occurs 9999 times"),
+        ({"min_frequency": 9999}, "words occurs 9999 times"),
         ({"max_characters": 2}, "max_characters=2: a word needs at least 3 ids"),
         ({"projection_dim": 25}, "projection_dim=25 is above lstm_dim=24"),
         ({"num_sampled": 0}, "num_sampled=0"),

@@ -14,12 +14,12 @@ from keras_transformers.tokenizers.normalization.double_array import double_arra
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 ALL = [chr(code) for code in range(0x110000) if not 0xD800 <= code < 0xE000]
-# Where scripts, marks, symbols, compatibility forms and ends of Chinese ranges are.
+# Scripts, marks, symbols, compatibility forms and the ends of Chinese ranges.
 ASSIGNED = [c for c in ALL if c < "\u3400" or "\ua000" <= c < "\uac10" or "\ud780" <= c < "\ue010"]
 ASSIGNED += [c for c in ALL if "\uf8f0" <= c < "\U00012500" or "\U00016800" <= c < "\U00016ff0"]
 ASSIGNED += [c for c in ALL if "\U0001b000" <= c < "\U00020010" or "\U0002b810" <= c < "\U0002b930"]
 ASSIGNED += [c for c in ALL if "\U0002f7f0" <= c < "\U0002fa30" or "\U000e0000" <= c < "\U000e0200"]
-# Characters that BERT moves, where two of them meet, into canonical order.
+# BERT reorders adjacent ones into canonical order.
 MOVING = (
     *((0x8D4, 0x8E1), (0x1B44, 0x1B44), (0x1BAA, 0x1BAA), (0x1BF2, 0x1BF3), (0x1DFB, 0x1DFB)),
     *((0x302E, 0x302F), (0xA953, 0xA953), (0xA9C0, 0xA9C0), (0x111C0, 0x111C0)),
@@ -31,7 +31,7 @@ MOVING = (
 
 
 def hugging_face(vocabulary, lowercase):
-    """What transformers' BertTokenizer is made of, without added tokens."""
+    """The parts of transformers' BertTokenizer, without added tokens."""
     ids = {token: token_id for token_id, token in enumerate(vocabulary)}
     tokenizer = Tokenizer(models.WordPiece(ids, unk_token="[UNK]"))
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
@@ -40,7 +40,7 @@ def hugging_face(vocabulary, lowercase):
 
 
 class Pair:
-    """Both tokenizers, on a vocabulary that tells every character from every other."""
+    """Both tokenizers, with a vocabulary in which every character has its own token."""
 
     def __init__(self, lowercase):
         characters = [c for c in ASSIGNED if c > " "]
@@ -77,7 +77,7 @@ def test_every_character_of_unicode(pair, form):
 
 
 def random_texts(count, seed):
-    """Mixtures of a few scripts each, most of them short."""
+    """Mostly short texts, each a mixture of a few scripts."""
     generator = random.Random(seed)
     blocks = [(0x20, 0x7F), (0x41, 0x7B), (0xA0, 0x250), (0x300, 0x370), (0x370, 0x600)]
     blocks += [(0x600, 0x1100), (0x1100, 0x3400), (0xAC00, 0xD7A4), (0x4E00, 0x4F00)]
@@ -125,7 +125,7 @@ def test_bytes_that_are_no_utf8(pair):
 
 
 def test_only_the_order_of_a_few_marks_differs(pair):
-    """The one difference that is left, as `bert_characters` documents it."""
+    """The one remaining difference, documented in `bert_characters`."""
     moving = [chr(code) for first, last in MOVING for code in range(first, last + 1)]
     assert len(moving) == 83
     texts = [f"q{a}{b}" for a in moving for b in moving]
@@ -135,7 +135,7 @@ def test_only_the_order_of_a_few_marks_differs(pair):
         return
     assert len(different) == 1603
     assert {c for text in different for c in text[1:]} == set(moving)
-    # The same marks, only in another order.
+    # The same marks in another order.
     normal = [normalizers.BertNormalizer().normalize_str(text) for text in different]
     assert all(text != other for text, other in zip(different, normal, strict=True))
     assert pair.ours.tokenize(normal).to_list() == [
@@ -162,7 +162,7 @@ def test_the_table_is_small():
 
 
 def look_up(units, key):
-    """DartsCloneTrieWrapper's way, from github.com/tensorflow/text."""
+    """Looks up a key like DartsCloneTrieWrapper in github.com/tensorflow/text."""
     position, unit = 0, int(units[0])
     for label in key:
         position ^= unit >> 10 ^ label

@@ -1,4 +1,4 @@
-"""BPE-dropout: another cut each time, always the same text, decided by the seed."""
+"""BPE-dropout: the same text in different tokens each time, determined by the seed."""
 
 import itertools
 from pathlib import Path
@@ -68,7 +68,7 @@ def test_no_dropout_is_tokenizing_and_full_dropout_is_characters(
 
 
 def test_the_seed_decides(tokenizer: SentencePieceTokenizer) -> None:
-    """A fresh object gives what one gives that has cut before: runs can be resumed."""
+    """A new object gives the same cuts as one already used, so runs can be resumed."""
     texts = [SENTENCE] * 20
     sampler = make(tokenizer, texts)
     epochs = [sampler(dropout=0.2, seed=(7, epoch)) for epoch in range(3)]
@@ -81,7 +81,7 @@ def test_the_seed_decides(tokenizer: SentencePieceTokenizer) -> None:
 
 
 def test_seeds_give_these_cuts_for_good(tokenizer: SentencePieceTokenizer) -> None:
-    """Frozen: other numbers here mean that runs cannot be repeated across versions."""
+    """Frozen: if these numbers change, runs cannot be repeated across versions."""
     cut = make(tokenizer, [SENTENCE])(dropout=0.2, seed=0)
     assert b" ".join(tokenizer.tokens(cut[0]).numpy()).decode() == (
         "▁Two ▁y ou ng , ▁ W hite ▁ ma les ▁are ▁ o u t side ▁ne a r ▁ m a ny ▁bu sh e s . </s>"
@@ -94,7 +94,7 @@ def test_dropout_out_of_range(tokenizer: SentencePieceTokenizer) -> None:
 
 
 def test_no_merge_crosses_the_border_of_a_text(tokenizer: SentencePieceTokenizer) -> None:
-    """Not even where a text begins in the middle of a word."""
+    """Not even where a text starts in the middle of a word."""
     ids = np.array([tokenizer.vocabulary.index(letter) for letter in "youngsmales"], np.int32)
     sampler = BytePairDropout(tokenizer.vocabulary, ids, np.ones(len(ids), np.int64))
     token_ids, row_lengths = sampler(dropout=0.3, seed=0)
@@ -109,7 +109,7 @@ def test_no_texts(tokenizer: SentencePieceTokenizer) -> None:
 
 @pytest.mark.parametrize("dropout", [0.1, 0.5])
 def test_as_often_as_sentencepiece(data_dir: Path, tmp_path: Path, dropout: float) -> None:
-    """On real text the cuts have the lengths, and the number of them, that SentencePiece's have."""
+    """On real text, row lengths and token frequencies match SentencePiece's."""
     files = [data_dir / "multi30k" / f"train.{language}.gz" for language in ("de", "en")]
     path = tmp_path / "multi30k.model"
     tokenizer = SentencePieceTokenizer.train(files, path)

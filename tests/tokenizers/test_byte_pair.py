@@ -1,4 +1,4 @@
-"""Byte-level BPE: ids as Hugging Face's, texts that come back whole, files that do not fit."""
+"""Byte-level BPE: the ids of Hugging Face, the way back to text, and files that do not match."""
 
 import json
 import os
@@ -73,7 +73,7 @@ def theirs(folder):
 
 @pytest.fixture(scope="module")
 def in_graph(tokenizer):
-    """Compiled once: texts to ids to texts."""
+    """Converts texts to ids to texts; compiled once."""
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
     def run(text):
@@ -133,15 +133,15 @@ def test_any_bytes_come_back(in_graph, rows):
 
 
 def test_every_character_is_of_hugging_faces_kind(in_graph, theirs):
-    """Letter, number, space or none of them decides where "a?1" is cut."""
-    step = 97  # each plane, and all of the first characters
+    """Where "a?1" is split depends on whether ? is a letter, number, space or none of these."""
+    step = 97  # samples every plane, on top of all the first characters
     codes = [*range(1, 0x3000), *range(0x3000, 0x110000, step)]
     codes = [code for code in codes if not 0xD800 <= code < 0xE000]
     texts = [f"a{chr(code)}a1{chr(code)}1" for code in codes]
     found = in_graph(tf.constant(texts))[0].to_list()
     expected = [encoding.ids for encoding in theirs.encode_batch(texts)]
     differing = [hex(code) for code, a, b in zip(codes, found, expected, strict=True) if a != b]
-    # Characters of a Unicode version that only one of the two knows.
+    # Characters that only one of the two Unicode versions has.
     assert len(differing) <= 0.002 * len(codes), differing
 
 
@@ -165,7 +165,7 @@ def test_the_vocabulary_is_numbered_as_gpt2s(tokenizer):
     assert tokenizer.vocabulary[359] == "<|endoftext|>"
     assert tokenizer.start_token_id == tokenizer.end_token_id == tokenizer.pad_token_id == 359
     assert "Ġthe" in tokenizer.vocabulary
-    # The name in a text is text.
+    # A special token's name in a text is ordinary text.
     assert 359 not in tokenizer.tokenize(["<|endoftext|>"]).to_list()[0]
 
 
@@ -185,7 +185,7 @@ def test_training_gives_the_same_files_and_overwrites_none(folder, tmp_path):
 
 
 def copy_of(folder, path, *, tokens=None, merges=None):
-    """The vocabulary with its files changed by functions."""
+    """Copies a vocabulary and applies functions to its files."""
     path.mkdir()
     found = json.loads((folder / "vocab.json").read_text("utf-8"))
     lines = (folder / "merges.txt").read_text("utf-8").splitlines()
@@ -211,8 +211,8 @@ def without(key):
         ({"merges": lambda m: [*m, "the"]}, r"merges.txt:\d+: 'the' is not two tokens"),
         ({"merges": lambda m: [*m, "q qq"]}, r"merges.txt:\d+: 'qq' is not in the vocab"),
         ({"merges": lambda m: [*m, m[1]]}, r"merges.txt:\d+: .* repeats an earlier line"),
-        ({"tokens": without("!")}, "token '\"' has the id 1, and 0 comes next"),
-        ({"tokens": lambda t: t | {"!": 1}}, "has the id 1, and 0 comes next"),
+        ({"tokens": without("!")}, "token '\"' has the id 1, expected 0"),
+        ({"tokens": lambda t: t | {"!": 1}}, "has the id 1, expected 0"),
         ({"tokens": without("<|endoftext|>")}, "lacks 1 of the 256 bytes and <|endoftext|>"),
         ({"tokens": lambda t: list(t)}, "a JSON list, expected an object"),
         ({"tokens": lambda t: {k: str(v) for k, v in t.items()}}, "a JSON object, token -> id"),
@@ -233,7 +233,7 @@ def test_a_vocabulary_without_its_merges_is_refused(folder, tmp_path):
     with pytest.raises(FileNotFoundError, match=r"vocab.bpe does not exist"):
         BytePairTokenizer(copy)
     (copy / "encoder.json").unlink()
-    with pytest.raises(FileNotFoundError, match="contains no vocabulary, neither vocab.json with"):
+    with pytest.raises(FileNotFoundError, match="contains no vocabulary: expected vocab.json and"):
         BytePairTokenizer(copy)
     with pytest.raises(FileNotFoundError, match="none: no such folder"):
         BytePairTokenizer(tmp_path / "none")
@@ -257,7 +257,7 @@ WHITE_SPACE = set(map(chr, gpt2_words._WHITE_SPACE))
 
 @pytest.fixture(scope="module")
 def spans(tokenizer):
-    """Texts to (id, start, end) of the tokens of each, in characters; compiled once."""
+    """Converts texts to (id, start, end) per token, in characters; compiled once."""
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
     def run(text):
@@ -272,7 +272,7 @@ def spans(tokenizer):
 
 
 def expected_spans(theirs, text):
-    """Hugging Face's, with empty spans where white space of any kind leaves nothing."""
+    """Hugging Face's spans, but empty for any token of only white space."""
     encoding, found, before = theirs.encode(text), [], 0
     for token, (start, end) in zip(encoding.ids, encoding.offsets, strict=True):
         if set(text[start:end]) <= WHITE_SPACE:
@@ -284,7 +284,7 @@ def expected_spans(theirs, text):
 
 @pytest.fixture(scope="module")
 def trimming(folder):
-    """Hugging Face's tokenizer with spans that leave out spaces, as RoBERTa's."""
+    """Hugging Face's tokenizer with spans without spaces, like RoBERTa's."""
     tokenizer = ByteLevelBPETokenizer(str(folder / "vocab.json"), str(folder / "merges.txt"))
     tokenizer.post_processor = processors.ByteLevel(add_prefix_space=False, trim_offsets=True)
     return tokenizer

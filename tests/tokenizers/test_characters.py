@@ -8,7 +8,7 @@ TEXTS = ["I am  here .", "über\tnaïve 日本語", "", " \n ", "x" * 60 + " ok"
 
 
 def bilm_word(word: bytes, max_characters: int) -> list[int]:
-    """bilm-tf's UnicodeCharsVocabulary._convert_word_to_char_ids, from its description."""
+    """bilm-tf's UnicodeCharsVocabulary._convert_word_to_char_ids, reimplemented from its docs."""
     code = [260] * max_characters  # pad_char
     code[0] = 258  # bow_char
     word = word[: max_characters - 2]
@@ -19,7 +19,7 @@ def bilm_word(word: bytes, max_characters: int) -> list[int]:
 
 
 def bilm_text(text: str, max_characters: int = 50) -> np.ndarray:
-    """Its Batcher's row before padding: markers around, and 1 added to every id."""
+    """A row of bilm-tf's Batcher before padding: with markers, and 1 added to every id."""
     markers = [[258, mark, 259] + [260] * (max_characters - 3) for mark in (256, 257)]
     words = [bilm_word(word.encode(), max_characters) for word in text.split()]
     return np.array([markers[0], *words, markers[1]]) + 1

@@ -30,7 +30,7 @@ def tokenizer_of(setting):
 
 
 def fnv1a(data: bytes) -> int:
-    """The hash as fastText's dictionary.cc has it, byte by byte."""
+    """The hash of fastText's dictionary.cc, byte by byte."""
     hashed = 2166136261
     for byte in data:
         hashed ^= byte if byte < 0x80 else 0xFFFFFF00 | byte
@@ -39,7 +39,7 @@ def fnv1a(data: bytes) -> int:
 
 
 def bag(tokenizer: NgramTokenizer, text: bytes) -> list[int]:
-    """The ids of a text by plain Python, in fastText's order."""
+    """The ids of a text in fastText's order, in plain Python."""
     for blank in b"\t\n\v\f\r\0":
         text = text.replace(bytes([blank]), b" ")
     words = [*(word for word in text.split(b" ") if word), b"</s>"]
@@ -90,7 +90,7 @@ def test_the_golden_file_is_what_the_package_says():
 
 @functools.cache
 def in_graph():
-    """A tokenizer, and its ids and lengths in a graph that fixes no shape."""
+    """A tokenizer, and its ids and lengths from a graph without static shapes."""
     tokenizer = NgramTokenizer(WORDS, **ALL)
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
@@ -188,7 +188,7 @@ def test_a_dictionary_from_texts():
     assert NgramTokenizer.train(texts, min_count=3).vocabulary == ["</s>", "b"]
     bigrams = NgramTokenizer.train(texts, min_count=2, num_buckets=7, word_ngrams=2)
     assert (bigrams.num_words, bigrams.num_buckets, bigrams.vocabulary_size) == (2, 7, 9)
-    with pytest.raises(ValueError, match="none of 6 words occurs 9 times: take a lower min_count"):
+    with pytest.raises(ValueError, match="none of 6 words occurs 9 times: lower min_count"):
         NgramTokenizer.train(texts, min_count=9)
 
 
@@ -197,7 +197,7 @@ def test_a_dictionary_from_a_file(tmp_path):
     file.write_text("</s>\ngood\nß\n", "utf-8")
     assert NgramTokenizer(file).vocabulary == ["</s>", "good", "ß"]
     file.write_text("</s>\ngood film\n", "utf-8")
-    with pytest.raises(ValueError, match=r"words.txt:2: 'good film' has a blank in it"):
+    with pytest.raises(ValueError, match=r"words.txt:2: 'good film' contains a blank"):
         NgramTokenizer(file)
     with pytest.raises(FileNotFoundError, match=r"nothing.txt: no such file"):
         NgramTokenizer(tmp_path / "nothing.txt")
@@ -209,7 +209,7 @@ def test_a_dictionary_from_a_file(tmp_path):
         ([], "words: no words"),
         (["a", ""], r"words\[1\]: '' is empty"),
         (["a", "b", "a"], r"words\[2\]: 'a' is repeated"),
-        (["a\x00"], "has a blank in it"),
+        (["a\x00"], "contains a blank"),
         (["ß" * 501], "has more than 1000 bytes"),
     ],
 )
@@ -224,11 +224,11 @@ def test_dictionaries_that_are_none(words, text):
         ({"num_buckets": 0, "word_ngrams": 2}, "num_buckets=0: n-grams need at least one"),
         ({"num_buckets": 0, "max_characters": 3}, "num_buckets=0: n-grams need at least one"),
         ({"num_buckets": -1}, "num_buckets=-1"),
-        ({"num_buckets": 2**31, "word_ngrams": 2}, "there may be at most 2"),
+        ({"num_buckets": 2**31, "word_ngrams": 2}, "there can be at most 2"),
         ({"min_characters": 4, "max_characters": 3}, "min_characters=4, max_characters=3"),
         ({"min_characters": -1, "max_characters": 3}, "min_characters=-1"),
         ({"min_characters": 3}, "min_characters=3, max_characters=0"),
-        ({"word_ngrams": 0}, "word_ngrams=0: give 1 for words alone"),
+        ({"word_ngrams": 0}, "word_ngrams=0: must be 1 .words alone"),
     ],
 )
 def test_ngrams_that_cannot_be(arguments, text):

@@ -1,4 +1,4 @@
-"""Where tokens are in the text as it was given, and windows over long texts."""
+"""Token spans in the original text, and windows over long texts."""
 
 import runpy
 import unicodedata
@@ -27,7 +27,7 @@ def small():
 
 
 def hugging_face(vocabulary, lowercase):
-    """BERT's tokenizer of the `tokenizers` package, which gives offsets in characters."""
+    """BERT's tokenizer from the `tokenizers` package, which returns offsets in characters."""
     model = models.WordPiece({token: i for i, token in enumerate(vocabulary)}, unk_token="[UNK]")
     tokenizer = Tokenizer(model)
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
@@ -69,7 +69,7 @@ def test_offsets_are_those_of_hugging_face(maker, lowercase):
         for start, end, (first, last) in zip(*found[1:], encoding.offsets, strict=True):
             num_tokens += 1
             assert start == first, (text, start)
-            # Hugging Face leaves what is deleted after a token out of it; here it is in.
+            # Our spans include characters deleted after a token, Hugging Face's do not.
             assert last <= end, (text, start)
             rest = reference.normalizer.normalize_str(text[last:end])
             assert rest == "", (text, start, text[last:end])
@@ -97,7 +97,7 @@ def test_offsets_are_those_of_hugging_face(maker, lowercase):
     ],
 )
 def test_spans_of_words(text, spans):
-    # "##x" of each letter would split words: here a word is a letter, unknown, or punctuation.
+    # With "##x" for each letter, words would split; here each is a letter, unknown or a mark.
     tokenizer = WordPieceTokenizer(SMALL)
     _, starts, ends = tokenizer.tokenize_with_offsets(["a?", text, "b"])
     raw = text.encode()

@@ -1,4 +1,4 @@
-"""RoBERTa's tokenizer against the `tokenizers` library, and how it packs."""
+"""RoBERTa's tokenizer against the `tokenizers` library, and its packing."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The byte-pair tokenizer: training, odd text, and the graph it ends up in."""
+"""The SentencePiece tokenizer: training, unusual text, and graphs."""
 
 import gzip
 import subprocess
@@ -110,7 +110,7 @@ def test_odd_text(tokenizer: SentencePieceTokenizer, text: str | bytes, expected
 
 
 def test_odd_text_in_ids(tokenizer: SentencePieceTokenizer) -> None:
-    """Special and unknown tokens never come from text; NUL is its byte."""
+    """Text never yields special or unknown tokens; NUL becomes its byte token."""
     texts = ["", "  ", "</s><pad>", "\x00", "東京 🙂", b"\xff"]
     rows = tokenizer.tokenize([t.encode() if isinstance(t, str) else t for t in texts]).to_list()
     assert rows[0] == rows[1] == []
@@ -140,14 +140,14 @@ def test_detokenize_padded_and_nested(tokenizer: SentencePieceTokenizer) -> None
 
 
 def test_a_single_string_is_refused(tokenizer: SentencePieceTokenizer) -> None:
-    with pytest.raises(ValueError, match=r"text of shape \(\).*put it into a list"):
+    with pytest.raises(ValueError, match=r"text of shape \(\).*put it in a list"):
         tokenizer.tokenize("a man")
 
 
 def test_training_depends_on_the_lines_alone(
     tokenizer: SentencePieceTokenizer, folder: Path, tmp_path: Path
 ) -> None:
-    """Not on the file names, the packing, or when it runs; ids stay what they are for good."""
+    """Not on file names, compression or time. The ids are frozen."""
     (tmp_path / "all.txt").write_text("\n".join(GERMAN + ENGLISH), encoding="utf-8")
     SentencePieceTokenizer.train(
         [tmp_path / "all.txt"], tmp_path / "again.model", vocabulary_size=VOCABULARY_SIZE
@@ -180,7 +180,7 @@ def test_normalization_and_coverage_are_choices(folder: Path, tmp_path: Path) ->
 
 
 def test_long_lines_are_learned_from(tmp_path: Path) -> None:
-    """SentencePiece itself would skip lines above 4,192 bytes without a word."""
+    """SentencePiece itself would silently skip lines above 4,192 bytes."""
     (tmp_path / "long.txt").write_text("xylophon " * 1000 + "\n" + "a b\n")
     tokenizer = SentencePieceTokenizer.train(
         [tmp_path / "long.txt"], tmp_path / "m.model", vocabulary_size=278
@@ -193,7 +193,7 @@ def test_training_errors(folder: Path, tmp_path: Path) -> None:
     train = SentencePieceTokenizer.train
     with pytest.raises(ValueError, match=r"text\.de: too little text for vocabulary_size=9999"):
         train(files, path, vocabulary_size=9999)
-    with pytest.raises(ValueError, match=r"vocabulary_size=100 is too small: .* are \d{3}$"):
+    with pytest.raises(ValueError, match=r"vocabulary_size=100 is too small: .* need \d{3}$"):
         train(files, path, vocabulary_size=100)
     (tmp_path / "empty").write_text("\n\n")
     with pytest.raises(ValueError, match="empty: no text to learn"):
@@ -249,7 +249,7 @@ def test_seeding_tensorflow_leaves_the_model(tokenizer: SentencePieceTokenizer) 
 
 
 def test_upstream_still_loses_its_model(tokenizer: SentencePieceTokenizer, folder: Path) -> None:
-    """When this fails, `_tokenizer` in tokenizers/sentencepiece.py is needed no more."""
+    """If this fails, `_tokenizer` in tokenizers/sentencepiece.py is no longer needed."""
     upstream = tensorflow_text.SentencepieceTokenizer((folder / "shared.model").read_bytes())
     tf.random.set_seed(1)
     with pytest.raises(tf.errors.NotFoundError, match="does not exist"):
@@ -263,7 +263,7 @@ def test_two_models_do_not_share(tokenizer: SentencePieceTokenizer, folder: Path
     again = SentencePieceTokenizer(folder / "shared.model")
     assert other.vocabulary_size == 340 != tokenizer.vocabulary_size
     assert again.tokenize(GERMAN).to_list() == tokenizer.tokenize(GERMAN).to_list()
-    del again  # takes nothing from the others
+    del again  # the others keep working
     assert tokenizer.tokenize(GERMAN).to_list() != other.tokenize(GERMAN).to_list()
 
 
@@ -286,7 +286,7 @@ with tf.compat.v1.Session(graph=tf.Graph()) as session:
 def test_in_a_saved_model_of_another_process(
     tokenizer: SentencePieceTokenizer, tmp_path: Path
 ) -> None:
-    """Both loaders, without our package: the V1 session restores as TF Serving does."""
+    """With both loaders, without our package; the V1 session restores like TF Serving."""
 
     class RoundTrip(tf.Module):
         def __init__(self) -> None:
@@ -318,7 +318,7 @@ def test_in_a_saved_model_of_another_process(
 
 
 def test_multi30k(data_dir: Path, tmp_path: Path) -> None:
-    """2,028 real sentences come back, and the graph's op agrees with the library."""
+    """2,028 real sentences are restored, and the graph's op agrees with the library."""
     files = [data_dir / "multi30k" / f"train.{language}.gz" for language in ("de", "en")]
     tokenizer = SentencePieceTokenizer.train(files, tmp_path / "multi30k.model")
     assert tokenizer.vocabulary_size == 8000

@@ -18,7 +18,7 @@ SMALL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdef", "##s", "good",
 
 @pytest.fixture(scope="module")
 def maker():
-    """The functions and texts behind the golden file."""
+    """The functions and texts that made the golden file."""
     return runpy.run_path(str(GOLDEN / "make_wordpiece.py"))
 
 
@@ -76,7 +76,7 @@ def test_pairs_are_trimmed_and_packed_alike(golden, maker):
 def test_the_golden_file_is_what_transformers_computes(golden, maker, minilm_dir):
     pytest.importorskip("transformers", reason="needs pip install -e .[reference]")
     vocabulary = (minilm_dir / "vocab.txt").read_text("utf-8").split("\n")[:-1]
-    # Through JSON, in which True is not 1.
+    # As JSON, where True is not 1.
     assert json.loads(json.dumps(maker["golden"](vocabulary))) == golden
 
 
@@ -112,7 +112,7 @@ def test_padding_to_a_length(tokenizer, length):
 
 
 def trimmed_one_by_one(num_first, num_second, max_tokens):
-    """The rule of Hugging Face's fast tokenizers, by the book."""
+    """The rule of Hugging Face's fast tokenizers, step by step."""
     lengths, was_longer = [num_first, num_second], num_first > num_second
     while sum(lengths) > max_tokens:
         if lengths[0] == lengths[1]:

@@ -1,4 +1,4 @@
-"""Vocabularies of WordPiece: files, what is wrong with some of them, and training."""
+"""WordPiece vocabularies: files, invalid files, and training."""
 
 import gzip
 
@@ -48,8 +48,8 @@ def test_a_missing_file(tmp_path):
     [
         ([*SPECIAL, "a", "", "b"], r"{}:7: '' is not a token"),
         ([*SPECIAL, "a", "b", "a"], r"{}:8: token 'a' repeats {}:6"),
-        (["[PAD]", "[UNK]", "[SEP]", "a"], r"{}: \[CLS\], \[MASK\] missing among 4 tokens"),
-        ([], r"missing among 0 tokens|is not a token"),
+        (["[PAD]", "[UNK]", "[SEP]", "a"], r"{}: \[CLS\], \[MASK\] missing from 4 tokens"),
+        ([], r"missing from 0 tokens|is not a token"),
         ([*SPECIAL, "a", "b" * 257], "{}: tensorflow_text cannot use it: .*max supported"),
         (SPECIAL, "{}: tensorflow_text cannot use it: No valid vocab tokens"),
     ],
@@ -145,7 +145,7 @@ def test_training_that_fails_leaves_nothing(tmp_path, monkeypatch):
     write(tmp_path / "latin.txt", b"fine\ncaf\xe9\n")
     names = sorted(path.name for path in tmp_path.iterdir())
     wrong = [
-        (["a.txt"], 30, ValueError, "vocabulary_size=30 is too small: .* are 4[0-9] tokens"),
+        (["a.txt"], 30, ValueError, "vocabulary_size=30 is too small: .* need 4[0-9]$"),
         (["empty.txt"], 100, ValueError, r"empty\.txt: no text to learn a vocabulary from"),
         ([], 100, ValueError, "no files: no text to learn"),
         (["latin.txt"], 100, ValueError, r"latin\.txt:2: not UTF-8"),

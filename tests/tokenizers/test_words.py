@@ -1,4 +1,4 @@
-"""Running text cut into words, and the first token of each."""
+"""Text split into words, and the first token of each word."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
 
 def cut(texts):
-    """Words of texts, as they are there."""
+    """Returns the words of texts, unchanged."""
     found = words.split(tf.constant(texts, tf.string)).to_list()
     return [[word.decode("utf-8", "replace") for word in row] for row in found]
 
@@ -58,7 +58,7 @@ def test_a_graph_has_core_ops_alone():
 
 
 def test_most_words_of_a_corpus_come_back(data_dir):
-    """CoNLL-2003's words, joined with spaces and cut again."""
+    """CoNLL-2003's words, joined with spaces and split again."""
     from keras_transformers.data.text import load_conll
 
     sentences = load_conll(next(data_dir.glob("conll2003/*testa*"))).words[:500]
@@ -81,8 +81,8 @@ def _places(row):
 
 @pytest.mark.parametrize("lowercase", [True, False])
 def test_words_begin_where_bert_begins_a_token(lowercase):
-    """Whatever the characters: no token of BERT's has a part of two words."""
-    tokenizer = WordPieceTokenizer([*SPECIAL, "a"], lowercase=lowercase)  # knows no word
+    """With any characters: no BERT token contains parts of two words."""
+    tokenizer = WordPieceTokenizer([*SPECIAL, "a"], lowercase=lowercase)  # contains no word
     random = np.random.default_rng(0)
     alphabet = [*"ab .,!()'\"-“”中国éo\u200b\u00ad🎬§½한\u00a0\u3000\t\n\x00", "e\u0301"]
     texts = ["".join(random.choice(alphabet, random.integers(0, 20))) for _ in range(2000)]
@@ -90,14 +90,14 @@ def test_words_begin_where_bert_begins_a_token(lowercase):
     _, *tokens = tokenizer.tokenize_with_offsets(texts)
     first, has_tokens = words.first_tokens(starts, ends, *tokens)
     assert has_tokens.numpy().all()
-    # The first token starts with the word, and the one before the next word's ends with it.
+    # A word's first token starts where it starts; the one before the next word ends where it ends.
     np.testing.assert_array_equal(tf.gather(tokens[0].values, first), starts.values)
     last = tf.concat([first[1:], [tokens[0].values.shape[0]]], axis=0) - 1
     np.testing.assert_array_equal(tf.gather(tokens[1].values, last), ends.values)
 
 
 def test_first_tokens_of_any_tokenizer():
-    """Tokens with a space before them, of two words, of a part of a character, and none."""
+    """Tokens with a leading space, with two words, with part of a character, and none at all."""
     text = ["(a “b” c", "", "d"]
     starts, ends = words.spans(tf.constant(text))
     assert cut(text) == [["(", "a", "“", "b", "”", "c"], [], ["d"]]
@@ -111,7 +111,7 @@ def test_first_tokens_of_any_tokenizer():
     ]
     first, has_tokens = words.first_tokens(starts, ends, *tokens)
     assert first.numpy()[has_tokens].tolist() == [0, 0, 1, 3, 4, 6]
-    assert has_tokens.numpy().tolist() == [True] * 5 + [False, True]  # c has none
+    assert has_tokens.numpy().tolist() == [True] * 5 + [False, True]  # c has no token
 
 
 def test_words_are_joined_to_texts():

@@ -1,4 +1,4 @@
-"""Byte-level byte pairs: vocabulary files, how they cut words, and the tokenizers on them."""
+"""Byte-level byte-pair encoding: vocabulary files, word splitting and the tokenizers."""
 
 from keras_transformers.rooms import open_room
 

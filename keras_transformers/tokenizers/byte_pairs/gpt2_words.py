@@ -1,4 +1,4 @@
-"""Where GPT-2 splits texts into words. Core TensorFlow ops, in and out of the graph."""
+"""Splits texts into words as GPT-2 does, with core TensorFlow ops, eagerly or in a graph."""
 
 import functools
 import unicodedata
@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-_OTHER, _LETTER, _NUMBER, _SPACE, _BORDER = range(5)  # kinds of characters, and no character
-# Unicode's White_Space, which later versions will not change.
+_OTHER, _LETTER, _NUMBER, _SPACE, _BORDER = range(5)  # kinds of characters; _BORDER: none
+# Unicode's White_Space, which will not change in later versions.
 _WHITE_SPACE = (
     *(*range(0x9, 0xE), 0x20, 0x85, 0xA0, 0x1680, *range(0x2000, 0x200B)),
     *(0x2028, 0x2029, 0x202F, 0x205F, 0x3000),
@@ -19,9 +19,9 @@ _LONG_ENDINGS = (("r", "e"), ("v", "e"), ("l", "l"))
 
 
 class Kinds(NamedTuple):
-    """What all characters are, by runs of one kind."""
+    """The kinds of all Unicode characters, as runs of the same kind."""
 
-    starts: Any  # int32 (runs,), the first code of each, ascending
+    starts: Any  # int32 (runs,), the first code point of each, ascending
     kinds: Any  # int32 (runs,)
 
 
@@ -30,18 +30,18 @@ class Characters(NamedTuple):
 
     codes: Any  # int32 (characters,)
     kinds: Any  # int32 (characters,)
-    starts: Any  # int64 (characters,), in bytes of all texts
-    rows: Any  # int64 (characters,), the text of each
+    starts: Any  # int64 (characters,), byte offsets into all texts end to end
+    rows: Any  # int64 (characters,), the index of each character's text
 
     @property
     def is_white_space(self) -> Any:
-        """Which characters are, bool (characters,)."""
+        """Whether each character is white space, bool (characters,)."""
         return self.kinds == _SPACE
 
 
 @functools.cache
 def character_kinds() -> Kinds:
-    """Python's table of Unicode."""
+    """Returns the kinds according to Python's Unicode tables."""
     initials = {"L": _LETTER, "N": _NUMBER}
     kinds = np.array(
         [initials.get(unicodedata.category(chr(code))[0], _OTHER) for code in range(0x110000)],
@@ -53,7 +53,7 @@ def character_kinds() -> Kinds:
 
 
 def characters_of(text: tf.Tensor, kinds: Kinds) -> Characters:
-    """The characters of texts, strings (batch,); bytes that are not UTF-8 count as U+FFFD."""
+    """Decodes texts, strings (batch,), into characters; invalid UTF-8 counts as U+FFFD."""
     codes, offsets = tf.strings.unicode_decode_with_offsets(text, "UTF-8", errors="replace")
     lengths = tf.cast(tf.strings.length(text), tf.int64)  # in bytes
     text_starts = tf.cumsum(lengths, exclusive=True)
@@ -68,12 +68,12 @@ def characters_of(text: tf.Tensor, kinds: Kinds) -> Characters:
 
 
 def starts_word(characters: Characters) -> tf.Tensor:
-    r"""Which characters start a word, bool (characters,).
+    r"""Returns whether each character starts a word, bool (characters,).
 
     GPT-2's pattern is `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`,
-    matched from left to right. Whether a word starts at a character depends only on the two before
-    it and the one after it, or on four with an apostrophe. So all characters are decided at once,
-    and without a lookahead, which TensorFlow's regular expressions lack.
+    matched from left to right. Whether a word starts at a character depends only on the two
+    characters before it and the one after it, or on four near an apostrophe. So all characters are
+    classified at once, without the lookahead that TensorFlow's regular expressions lack.
     """
     codes, kinds, _, rows = characters
     is_first = tf.concat([[True], rows[1:] != rows[:-1]], 0)[: tf.size(rows)]
@@ -83,7 +83,7 @@ def starts_word(characters: Characters) -> tf.Tensor:
     next_code = tf.where(is_last, 0, shifted(codes, -1, 0))
     code_after_next = tf.where(is_last | shifted(is_last, -1, True), 0, shifted(codes, -2, 0))
 
-    # An apostrophe belongs to a space or to symbols before it.
+    # An apostrophe joins the space or symbols before it.
     after_space = tf.logical_not(is_first) & (shifted(codes, 1, 0) == ord(" "))
     may_end = (codes == ord("'")) & (before != _OTHER) & tf.logical_not(after_space)
     is_short, is_long = tf.zeros_like(may_end), tf.zeros_like(may_end)
@@ -95,14 +95,14 @@ def starts_word(characters: Characters) -> tf.Tensor:
     after_ending = shifted(is_short, 2, False) | shifted(is_long, 3, False)
 
     is_space = kinds == _SPACE
-    # The last of a run of spaces is separate if a word follows, which takes it.
+    # If a word follows a run of spaces, it takes the last one.
     space_starts = (before != _SPACE) | tf.logical_not((after == _SPACE) | (after == _BORDER))
     text_starts = (before != kinds) & tf.logical_not(after_space | in_ending)
     return tf.where(is_space, space_starts, text_starts | after_ending)
 
 
 def shifted(values: tf.Tensor, by: int, fill: Any) -> tf.Tensor:
-    """The values moved `by` positions towards the end (the start, if negative)."""
+    """Shifts values `by` positions towards the end, or towards the start if negative."""
     size = tf.size(values)
     filling = tf.fill([tf.minimum(abs(by), size)], tf.cast(fill, values.dtype))
     if by > 0:

@@ -1,8 +1,8 @@
 """Byte-level byte-pair encoding, the same in Python, in tf.data and in a SavedModel.
 
-Core TensorFlow ops on constants: no lookup table, no state, nothing to initialize. keras-nlp's
-`BytePairTokenizer` (0.32) splits words differently in Python and in a graph, and its graph
-remembers every word it meets and drops a character from texts.
+It uses only core TensorFlow ops on constants, with no lookup table and no state to initialize.
+keras-nlp's `BytePairTokenizer` (0.32) splits words differently in Python and in a graph; its graph
+also caches every word it sees and drops a character from texts.
 """
 
 import os
@@ -28,11 +28,11 @@ from keras_transformers.tokenizers.tensors import texts_of
 
 __all__ = ["BytePairTokenizer"]
 
-_NEVER = np.iinfo(np.int32).max  # the rank of pairs that do not merge
+_NEVER = np.iinfo(np.int32).max  # rank of a pair that does not merge
 
 
 class _Merges(NamedTuple):
-    """The merges, sorted by their pairs."""
+    """The merges, sorted by pair."""
 
     pairs: Any  # int64 (merges,), left * vocabulary_size + right
     ranks: Any  # int32 (merges,)
@@ -42,39 +42,39 @@ class _Merges(NamedTuple):
 class BytePairTokenizer(tf.Module):
     r"""Byte-level byte-pair encoding (Radford et al. 2019, "Language Models are Unsupervised ...").
 
-    A text is split into words, each with the space before it, and the bytes of each word are
-    merged, the earliest merge of the vocabulary first. Every string of bytes has tokens, which give
-    it back unchanged: `detokenize(tokenize(text)) == text`. All methods except `train` run in the
+    A text is split into words, each with the space before it. Then the bytes of each word are
+    merged, earlier merges of the vocabulary first. Any string of bytes can be tokenized and
+    restored unchanged: `detokenize(tokenize(text)) == text`. All methods except `train` run in the
     graph. Ids equal those of Hugging Face's `ByteLevelBPETokenizer`, except that:
 
-      - Bytes that are not UTF-8, which no Python string contains, are tokens too. They count as
-        symbols, like "#", where words are split.
-      - Python's `unicodedata` says what is a letter or a number: characters that are new in Unicode
-        may be split differently by a library of another age.
-      - The name of a special token in a text, such as "<|endoftext|>", is ordinary text. Only
-        programs put special ids between tokens.
+      - Invalid UTF-8, which no Python string contains, has tokens too. When words are split, such
+        bytes count as symbols, like "#".
+      - Python's `unicodedata` decides what is a letter or a number, so a library built on another
+        version of Unicode may split new characters differently.
+      - A special token's name in a text, such as "<|endoftext|>", is ordinary text; only code can
+        insert special ids.
 
-    The special tokens are GPT-2's: "<|endoftext|>" starts a document, ends it and pads rows. For
-    other models a subclass sets `special_names` and, if need be, `unused_tokens`.
+    The special tokens are GPT-2's: "<|endoftext|>" starts and ends a document and pads rows. For
+    other models, a subclass sets `special_names` and, if needed, `unused_tokens`.
 
     Args:
         path: a folder with `vocab.json` and `merges.txt`, or `encoder.json` and `vocab.bpe`.
-        name: of the module.
+        name: name of the module.
 
     Attributes:
-        special_names: what each special token is for, such as "start" -> the token. All must be
-            in the vocabulary; the id of "start" is `start_token_id`, and so on.
-        unused_tokens: that the vocabulary may have although no text becomes them.
-        vocabulary: the tokens by id, as their files spell them: "Ġ" is a space.
+        special_names: purpose -> special token. All must be in the vocabulary; the id for "start"
+            becomes `start_token_id`, and so on.
+        unused_tokens: tokens that the vocabulary may contain although no text produces them.
+        vocabulary: tokens by id, as written in the files: "Ġ" is a space.
         vocabulary_size: the number of tokens.
-        start_token_id: of the special token for "start".
-        end_token_id: of that for "end".
-        pad_token_id: of that for "pad".
+        start_token_id: id of the token for "start".
+        end_token_id: id of the token for "end".
+        pad_token_id: id of the token for "pad".
 
     Raises:
-        FileNotFoundError: there is no such folder, or one of the two files is missing.
-        ValueError: the files are not a vocabulary; the message names the file and, for merges, the
-            line.
+        FileNotFoundError: the folder or one of the two files does not exist.
+        ValueError: the files are not a valid vocabulary; the message names the file and, for
+            merges, the line.
     """
 
     special_names: ClassVar[Mapping[str, str]] = dict.fromkeys(
@@ -90,7 +90,7 @@ class BytePairTokenizer(tf.Module):
         special = list(dict.fromkeys(self.special_names.values()))
         found = byte_pair_files.read(path, special, self.unused_tokens)
         self.vocabulary_size = len(found.tokens)
-        self._contents = byte_pair_files.contents(found)  # bytes: tf.Module would search lists
+        self._contents = byte_pair_files.contents(found)  # bytes: tf.Module searches lists
         symbols = byte_pair_files.byte_symbols()
         ids = {token: i for i, token in enumerate(found.tokens)}
         for purpose, token in self.special_names.items():
@@ -114,12 +114,12 @@ class BytePairTokenizer(tf.Module):
         vocabulary_size: int = 8000,
         min_frequency: int = 2,
     ) -> Self:
-        """Learns a vocabulary from text and writes its folder, whole or not at all.
+        """Learns a vocabulary from text and writes its folder, atomically.
 
         Args:
-            texts: documents, line ends included.
-            path: the folder to write.
-            vocabulary_size: the number of tokens, the 256 bytes and special tokens included.
+            texts: documents, including line ends.
+            path: the folder to create.
+            vocabulary_size: number of tokens, including the 256 bytes and special tokens.
             min_frequency: how often a pair must occur to be merged.
 
         Returns:
@@ -127,7 +127,7 @@ class BytePairTokenizer(tf.Module):
 
         Raises:
             FileExistsError: `path` exists.
-            FileNotFoundError: the folder that `path` is to be in does not exist.
+            FileNotFoundError: the parent folder of `path` does not exist.
             ValueError: `vocabulary_size` leaves no room for merges, or the text is too short.
         """
         check_new(path)
@@ -141,7 +141,7 @@ class BytePairTokenizer(tf.Module):
         return cls(path)
 
     def tokenize(self, text: Any) -> tf.RaggedTensor:
-        """Texts to token ids, without special tokens.
+        """Converts texts to token ids, without special tokens.
 
         Args:
             text: strings (batch,), any bytes.
@@ -156,12 +156,12 @@ class BytePairTokenizer(tf.Module):
     def tokenize_with_offsets(
         self, text: Any
     ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
-        """Texts to token ids and to the place of each token in its text.
+        """Converts texts to token ids, and finds the span of each token in its text.
 
-        The ids are those of `tokenize`. A token's span is the bytes of the characters that it is
-        made of, without the white space before them: whole characters, also where a character is
-        cut into several tokens, as with Hugging Face's `trim_offsets`. A token of white space alone
-        has an empty span, at the end of the character before it that is not white space.
+        The ids are those of `tokenize`. As with Hugging Face's `trim_offsets`, a token's span is
+        the bytes of its characters without the white space before them. It covers whole characters,
+        even where a character is split into several tokens. A token of only white space has an
+        empty span, at the end of the last character before it that is not white space.
 
         Args:
             text: strings (batch,), any bytes; those that are not UTF-8 count as characters.
@@ -175,7 +175,7 @@ class BytePairTokenizer(tf.Module):
             ids = self._tokenize(text, characters)
             lengths = tf.cast(tf.strings.length(text), tf.int64)  # (batch,), in bytes
             text_starts = tf.gather(tf.cumsum(lengths, exclusive=True), ids.value_rowids())
-            # The tokens of all texts, end to end, are the bytes of all texts.
+            # End to end, the tokens of all texts are the bytes of all texts.
             ends = tf.cumsum(tf.gather(self._token_lengths, ids.values))
             starts = ends - tf.gather(self._token_lengths, ids.values)
             shown = tf.logical_not(characters.is_white_space)
@@ -194,14 +194,13 @@ class BytePairTokenizer(tf.Module):
             return ids, ids.with_values(starts), ids.with_values(ends)
 
     def detokenize(self, token_ids: Any) -> tf.Tensor:
-        """Token ids to texts; special tokens are left out.
+        """Converts token ids to texts, without special tokens.
 
         Args:
             token_ids: int32 (batch, length), ragged or padded; or (..., length).
 
         Returns:
-            Strings (batch,), or (...): bytes, which are UTF-8 if the tokens are those of a whole
-            text.
+            Strings (batch,), or (...). Part of a text's tokens may not be valid UTF-8.
 
         Raises:
             tf.errors.InvalidArgumentError: an id is outside the vocabulary.
@@ -214,14 +213,14 @@ class BytePairTokenizer(tf.Module):
     def pack(
         self, segments: Sequence[tf.RaggedTensor], *, max_sequence_length: int
     ) -> dict[str, tf.Tensor]:
-        """Tokens of texts, or of pairs, to the inputs of `models.gpt.classifier`.
+        """Packs the tokens of texts or pairs into the inputs of `models.gpt.classifier`.
 
-        Start token, text, end token; of a pair the second text and another end token follow. What
-        is too long loses its end, of a pair the longer text first.
+        A row is start token, text, end token; for a pair, the second text and another end token
+        follow. Rows that are too long lose their end, the longer text of a pair first.
 
         Args:
-            segments: one or two ragged tensors of `tokenize`, int32 (batch, None).
-            max_sequence_length: in tokens, special ones included.
+            segments: one or two ragged tensors from `tokenize`, int32 (batch, None).
+            max_sequence_length: in tokens, including special ones.
 
         Returns:
             token_ids and segment_ids int32, padding_mask bool, each (batch, length).
@@ -234,36 +233,36 @@ class BytePairTokenizer(tf.Module):
         )
 
     def special_tokens(self, num_segments: int) -> list[list[int]]:
-        """The ids that `pack` adds before each segment and after the last: start a end b end."""
+        """Returns the ids that `pack` puts around segments: start a end b end."""
         return [[self.start_token_id], *[[self.end_token_id]] * num_segments]
 
     def num_special_tokens(self, num_segments: int) -> int:
-        """How many tokens `pack` adds."""
+        """Returns the number of tokens that `pack` adds."""
         return sum(map(len, self.special_tokens(num_segments)))
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Writes `vocab.json` and `merges.txt` into a folder, for `load`."""
+        """Writes `vocab.json` and `merges.txt` to a folder, for `load`."""
         for name, content in zip(byte_pair_files.NAMES, self._contents, strict=True):
             with replaced(os.path.join(folder, name)) as scratch:
                 scratch.write_bytes(content)
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str], **config: Any) -> Self:
-        """The tokenizer that `save` and `config` came from."""
+        """Restores a tokenizer from what `save` wrote and `config` returned."""
         return cls(folder, **config)
 
     def config(self) -> dict[str, Any]:
-        """The arguments that make this tokenizer again, without the vocabulary, as JSON values."""
+        """Returns the arguments that `load` needs besides the files, as JSON values."""
         return {}
 
     def tokens(self, token_ids: Any) -> tf.Tensor:
-        """The names of token ids, of any shape, as in the vocabulary."""
+        """Returns the tokens, as in the vocabulary, for ids of any shape."""
         with tf.device("CPU:0"):
             return tf.gather(self._token_names, token_ids)
 
     @property
     def vocabulary(self) -> list[str]:
-        """All tokens, by id. Not in the graph."""
+        """All tokens, by id; cannot run in a graph."""
         return [token.decode() for token in self._token_names.numpy()]
 
     def _tokenize(self, text: tf.Tensor, characters: Characters) -> tf.RaggedTensor:
@@ -276,10 +275,10 @@ class BytePairTokenizer(tf.Module):
         return tf.RaggedTensor.from_row_lengths(tokens.values, num_tokens, validate=False)
 
     def _words(self, text: tf.Tensor, characters: Characters) -> tuple[tf.Tensor, tf.Tensor]:
-        """Splits texts into words: strings (words,), and the text of each, int64 (words,)."""
+        """Splits texts into words, strings (words,); also returns their rows, int64 (words,)."""
         is_start = starts_word(characters)
         starts = tf.boolean_mask(characters.starts, is_start)
-        # Back to bytes: those of all texts end to end, each with the number of its word.
+        # Back to bytes: all texts end to end, each byte with the number of its word.
         all_bytes = tf.io.decode_raw(tf.strings.reduce_join(text), tf.uint8)
         marks = tf.scatter_nd(
             starts[:, None], tf.ones_like(starts), tf.size(all_bytes, tf.int64)[None]
@@ -292,7 +291,7 @@ class BytePairTokenizer(tf.Module):
         return words, tf.boolean_mask(characters.rows, is_start)
 
     def _encode(self, words: tf.Tensor) -> tf.RaggedTensor:
-        """The tokens of distinct words: strings (words,) to int32 (words, None)."""
+        """Converts distinct words, strings (words,), to token ids, int32 (words, None)."""
         all_bytes = tf.io.decode_raw(tf.strings.reduce_join(words), tf.uint8)
         ids = tf.gather(self._byte_ids, tf.cast(all_bytes, tf.int32))  # (bytes,)
         numbers = tf.repeat(tf.range(tf.size(words)), tf.strings.length(words))  # (bytes,)
@@ -307,14 +306,14 @@ class BytePairTokenizer(tf.Module):
         )
 
     def _merge(self, ids: tf.Tensor, words: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Applies one merge in each word, wherever its pair occurs there.
+        """Applies one merge in each word, to every occurrence of its pair.
 
         Args:
-            ids: int32 (tokens,), the tokens of all words, end to end.
+            ids: int32 (tokens,), the tokens of all words end to end.
             words: int32 (tokens,), the number of each token's word, ascending.
 
         Returns:
-            Whether there was anything to merge, and the new ids and words.
+            Whether anything could be merged, and the new ids and words.
         """
         pairs = tf.cast(ids[:-1], tf.int64) * self.vocabulary_size + tf.cast(ids[1:], tf.int64)
         merge = tf.searchsorted(self._merges.pairs, pairs)
@@ -336,7 +335,7 @@ class BytePairTokenizer(tf.Module):
 
 
 def _distance_from_start(flags: tf.Tensor) -> tf.Tensor:
-    """The distance of each True from the first of its run, int32; meaningless elsewhere."""
+    """Returns how far each True is from the start of its run, int32; elsewhere meaningless."""
     starts = flags & tf.logical_not(shifted(flags, 1, False))
     first = tf.concat([tf.cast(tf.where(starts)[:, 0], tf.int32), [0]], 0)
     run = tf.maximum(tf.cumsum(tf.cast(starts, tf.int32)) - 1, 0)
@@ -346,7 +345,7 @@ def _distance_from_start(flags: tf.Tensor) -> tf.Tensor:
 def _sorted_merges(
     vocabulary: Vocabulary, ids: dict[str, int]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The columns of `_Merges`."""
+    """Returns the columns of `_Merges`."""
     found = [(ids[left], ids[right], ids[left + right]) for left, right in vocabulary.merges]
     lefts, rights, merged = np.array(found, np.int64).T
     pairs = lefts * len(ids) + rights
@@ -357,7 +356,7 @@ def _sorted_merges(
 def _token_bytes(
     tokens: Sequence[str], symbols: Sequence[str], special_tokens: Sequence[str]
 ) -> list[bytes]:
-    """The bytes that tokens spell; none for special ones."""
+    """Returns the bytes of each token; none for special ones."""
     byte_of = {symbol: byte for byte, symbol in enumerate(symbols)}
     return [
         b"" if token in special_tokens else bytes(byte_of[symbol] for symbol in token)

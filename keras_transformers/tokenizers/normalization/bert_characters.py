@@ -1,24 +1,24 @@
-"""BERT's normalization of characters, before words are looked up, as a table for tensorflow_text.
+"""BERT's character normalization as a table for tensorflow_text.
 
-The op FastBertNormalize replaces characters one by one according to a table. The table that
-tensorflow_text ships is not BERT's: it folds compatibility characters ("²" becomes "2", "™"
-becomes "tm", "ß" becomes "ss") and turns control characters into spaces, while BERT deletes them.
-The table made here contains what `tokenizers.normalizers.BertNormalizer` makes of each character.
-So training, serving and Hugging Face agree by construction, and the op is as fast as before.
+The op FastBertNormalize replaces characters one by one according to a table. The table in
+tensorflow_text is not BERT's: it folds compatibility characters ("²" becomes "2", "™" becomes "tm",
+"ß" becomes "ss") and turns control characters into spaces, while BERT deletes them. The table built
+here maps each character as `tokenizers.normalizers.BertNormalizer` does. So training, serving and
+Hugging Face agree by construction, and the op is as fast as before.
 
 There are three additions:
 
-- punctuation beyond ASCII gets spaces around it, so that words end there whatever version of
-  Unicode the ops were built with;
-- characters that end words in tensorflow_text but not in BERT (punctuation newer than the Unicode
+- Punctuation beyond ASCII gets spaces around it, so that words end there whatever version of
+  Unicode the ops were built with.
+- Characters that end words in tensorflow_text but not in BERT (punctuation newer than the Unicode
   of `tokenizers`, 256 Chinese characters) become stand-ins from a private use area. BERT deletes
-  that area's characters from texts, so nothing else becomes a stand-in;
-- bytes that are not UTF-8 are deleted, as BERT deletes the U+FFFD that decoders replace them by.
+  that area's characters from texts, so nothing else becomes a stand-in.
+- Invalid UTF-8 is deleted, because BERT deletes the U+FFFD that decoders put in its place.
 
-One difference remains, because a table of characters does not see neighbours: with `lowercase`,
-BERT puts combining characters into canonical order. It then deletes nearly all of them, but 83
-spacing or recent ones (in musical notation, Glagolitic, Javanese, ...) stay, and two of these in
-a row may keep the order in which they were written.
+One difference remains, because a character table ignores neighbours: with `lowercase`, BERT puts
+combining characters into canonical order. It then deletes nearly all of them, but 83 spacing or
+recent ones (in musical notation, Glagolitic, Javanese, ...) stay, and two of these in a row may
+keep their original order.
 """
 
 import functools
@@ -32,14 +32,14 @@ from tokenizers import normalizers, pre_tokenizers
 
 from keras_transformers.tokenizers.normalization.double_array import double_array
 
-# Each character in these ranges is a word: those of tokenizers.BertNormalizer, whose sixth starts
-# at U+2B920, while Google's BERT has U+2B820.
+# Each character in these ranges is a word. They are those of tokenizers.BertNormalizer; its sixth
+# starts at U+2B920, the one of Google's BERT at U+2B820.
 CHINESE = (
     "\u4e00-\u9fff\u3400-\u4dbf\U00020000-\U0002a6df\U0002a700-\U0002b73f"
     "\U0002b740-\U0002b81f\U0002b920-\U0002ceaf\uf900-\ufaff\U0002f800-\U0002fa1f"
 )
 
-# BERT keeps all other characters, except those of private use, which it deletes.
+# BERT keeps all other characters except those for private use, which it deletes.
 _SURVEYED = (
     range(0x1, 0xD800),
     range(0xE000, 0x20000),
@@ -50,7 +50,7 @@ _SURVEYED = (
 _PRIVATE_USE = (range(0xF0000, 0xFFFFE), range(0x100000, 0x10FFFE))
 _FIRST_STAND_IN = 0xF0000
 
-# The table is a flatbuffer with four fields; this is the layout of an entry. See
+# The layout of an entry. The table is a flatbuffer with four fields; see
 # fast_bert_normalizer.h and fast_bert_normalizer_model.fbs in github.com/tensorflow/text.
 _REPLACED = 1 << 30
 _LENGTH_BITS = 6
@@ -58,10 +58,10 @@ _LENGTH_BITS = 6
 
 @functools.cache
 def normalizer_model(*, lowercase: bool) -> bytes:
-    """Makes the table for tensorflow_text.FastBertNormalizer: a flatbuffer, at most 300 kB.
+    """Builds the table for tensorflow_text.FastBertNormalizer: a flatbuffer of at most 300 kB.
 
     Args:
-        lowercase: also map to lower case and strip accents, as the uncased BERT models do.
+        lowercase: also lower-case the text and strip accents, as the uncased BERT models do.
     """
     pool = bytearray()
     offsets: dict[bytes, int] = {}
@@ -85,10 +85,10 @@ def normalizer_model(*, lowercase: bool) -> bytes:
 
 
 def respell(token: str) -> str:
-    """Spells a token of a vocabulary as normalized text does, with the table's stand-ins.
+    """Spells a vocabulary token with the table's stand-ins, as in normalized text.
 
-    Characters and stand-ins are swapped, so different tokens stay different. A token that BERT
-    cannot find, because it contains a space or a private use character, still cannot be found.
+    Characters and stand-ins are swapped, so different tokens stay different. A token that BERT can
+    never match, because it contains a space or a private use character, still never matches.
     """
     return token.translate(_respelling())
 
@@ -102,7 +102,7 @@ def _respelling() -> dict[int, int]:
 
 @functools.cache
 def _stand_ins() -> dict[int, int]:
-    """Character -> stand-in, for those that end words in tensorflow_text but not in BERT."""
+    """Maps characters that end words in tensorflow_text but not in BERT to stand-ins."""
     normal = _normalized(lowercase=False)
     kept = [character for character in _surveyed() if normal[character] == character]
     wordpiece = tensorflow_text.FastWordpieceTokenizer(["[UNK]", "q"])
@@ -119,15 +119,15 @@ def _surveyed() -> list[str]:
 
 @functools.cache
 def _punctuation() -> frozenset[str]:
-    """The characters that are words in BERT, without the Chinese ones."""
+    """Returns the characters that are words in BERT, except the Chinese ones."""
     text = "q" + "q".join(_surveyed()) + "q"
     words = pre_tokenizers.BertPreTokenizer().pre_tokenize_str(text)
     return frozenset(word for word, _ in words if "q" not in word)
 
 
 def _normalized(*, lowercase: bool) -> dict[str, str]:
-    """What `tokenizers` makes of each surveyed character."""
-    # In one call, because calls are slow. Nothing else becomes "|", and nothing combines with it.
+    """Maps each surveyed character to its normalization in `tokenizers`."""
+    # One call, because calls are slow. Nothing else becomes "|", and nothing combines with it.
     characters = [character for character in _surveyed() if character != "|"]
     bert = normalizers.BertNormalizer(lowercase=lowercase)
     texts = bert.normalize_str("|".join(characters)).split("|")
@@ -140,7 +140,7 @@ def _replacements(lowercase: bool) -> Iterator[tuple[bytes, bytes]]:
     table |= {ord(mark): f" {mark} " for mark in _punctuation() if not mark.isascii()}
     for character, normal in _normalized(lowercase=lowercase).items():
         if normal == f" {character} ":
-            continue  # Chinese: tensorflow_text already ends words there
+            continue  # Chinese: tensorflow_text ends words there anyway
         normal = normal.translate(table)
         if normal != character:
             yield character.encode(), normal.encode()
@@ -151,11 +151,11 @@ def _replacements(lowercase: bool) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _invalid_utf8() -> Iterator[bytes]:
-    """What the op sees instead of valid UTF-8: single bytes, and truncated characters."""
+    """Yields what the op sees of invalid UTF-8: single bytes and truncated characters."""
     yield from (bytes([byte]) for byte in range(0x80, 0x100))
     yield from dict.fromkeys(
         chr(code).encode()[:length]
-        for code in range(0x800, 0x110000, 64)  # 64 characters differ in their last byte only
+        for code in range(0x800, 0x110000, 64)  # 64 characters differ only in their last byte
         if not 0xD800 <= code < 0xE000
         for length in range(2, len(chr(code).encode()))
     )

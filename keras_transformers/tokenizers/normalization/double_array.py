@@ -1,7 +1,7 @@
-"""Double-array tries: the layout of darts-clone, which the tables of tensorflow_text's ops use.
+"""Builds double-array tries in the layout of darts-clone, which tensorflow_text's ops read.
 
-A trie is one array of 32-bit units. The children of a node are at `base ^ label` for one `base`,
-where the label is a byte of the key; label 0 is the value of the key that ends at the node:
+A trie is one array of 32-bit units. The children of a node are at `base ^ label`, where the label
+is a byte of the key; label 0 holds the value of the key that ends at the node:
 
     bits of a node's unit: 31 0 · 10-30 position ^ base of its children · 8 has a value · 0-7 label
     bits of a value's unit: 31 1 · 0-30 the value
@@ -19,11 +19,11 @@ _VALUE = 0  # the label of a value: no key contains the byte 0
 _BLOCK = 256  # a lookup may read any unit in the block of a base
 _MAX_UNITS = 1 << 21  # the limit of `position ^ base`
 
-_Node = tuple[tuple[int, int], ...]  # (label, number of the child, or the value for label 0)
+_Node = tuple[tuple[int, int], ...]  # (label, number of the child or, for label 0, the value)
 
 
 def double_array(values: Mapping[bytes, int]) -> np.ndarray:
-    """Builds a trie, which stores equal subtrees once.
+    """Builds a trie that stores equal subtrees once.
 
     Args:
         values: key -> value; keys are not empty and have no zero bytes, values are below 2**31.
@@ -32,7 +32,7 @@ def double_array(values: Mapping[bytes, int]) -> np.ndarray:
         The units, uint32.
 
     Raises:
-        ValueError: a key or a value cannot be stored, or there are too many.
+        ValueError: a key or value cannot be stored, or there are too many.
     """
     root: dict[int, Any] = {}
     for key, value in values.items():
@@ -48,7 +48,7 @@ def double_array(values: Mapping[bytes, int]) -> np.ndarray:
 
 
 def _number(node: Mapping[int, Any], numbers: dict[_Node, int]) -> int:
-    """Numbers the different subtrees, children before parents; the root is the last."""
+    """Numbers the distinct subtrees, children before parents; the root comes last."""
     children = tuple(
         (label, child if label == _VALUE else _number(child, numbers))
         for label, child in sorted(node.items())
@@ -60,7 +60,7 @@ def _units(nodes: Sequence[_Node]) -> np.ndarray:
     bases = _bases(nodes)
     size = (max(bases) // _BLOCK + 1) * _BLOCK
     if size > _MAX_UNITS:
-        raise ValueError(f"{size} units are more than the {_MAX_UNITS} of a double array")
+        raise ValueError(f"{size} units; a double array holds at most {_MAX_UNITS}")
     units = np.zeros(size, np.uint32)
 
     def put(position: int, label: int, number: int) -> None:
@@ -80,9 +80,9 @@ def _units(nodes: Sequence[_Node]) -> np.ndarray:
 def _bases(nodes: Sequence[_Node]) -> list[int]:
     """Finds room for the children of every node: siblings first, only children in the gaps."""
     bases = [0] * len(nodes)
-    used = {0}  # position 0 is the root's
-    taken = {0}  # two nodes with one base would share their children
-    search_from = {False: 1, True: 1}  # by "only child"; what comes before is full enough
+    used = {0}  # position 0 holds the root
+    taken = {0}  # two nodes with the same base would share their children
+    search_from = {False: 1, True: 1}  # by "only child"; positions before it are full enough
     for number in sorted(range(len(nodes)), key=lambda number: -len(nodes[number])):
         labels = [label for label, _ in nodes[number]] or [_VALUE]
         position = search_from[len(labels) == 1]
