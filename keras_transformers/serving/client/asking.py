@@ -12,6 +12,7 @@ from keras_transformers.pipelines import results
 from keras_transformers.pipelines.results import Result
 from keras_transformers.serving.client.target import Target, connect
 from keras_transformers.serving.client.transport import (
+    Call,
     Features,
     ModelVersion,
     SignatureInfo,
@@ -177,7 +178,9 @@ class Client:
         }
         try:
             return self._retrying(
-                lambda s: self._transport.predict(spec, signature_name, arrays, found.outputs, s)
+                lambda s: self._transport.predict(
+                    Call(spec, signature_name, s), arrays, found.outputs
+                )
             )
         except RequestError as error:
             if error.code in (Code.INVALID_ARGUMENT, Code.FAILED_PRECONDITION):
@@ -206,7 +209,9 @@ class Client:
             RequestError: the server refused or failed.
         """
         spec = ModelVersion(model, version, label)
-        return self._retrying(lambda s: self._transport.classify(spec, signature_name, examples, s))
+        return self._retrying(
+            lambda s: self._transport.classify(Call(spec, signature_name, s), examples)
+        )
 
     def regress(
         self,
@@ -219,7 +224,9 @@ class Client:
     ) -> list[float]:
         """One Regress request: a value per example; arguments and errors as `classify`."""
         spec = ModelVersion(model, version, label)
-        return self._retrying(lambda s: self._transport.regress(spec, signature_name, examples, s))
+        return self._retrying(
+            lambda s: self._transport.regress(Call(spec, signature_name, s), examples)
+        )
 
     def status(self, model: str, *, version: int | None = None) -> list[VersionStatus]:
         """The states of a model's versions.

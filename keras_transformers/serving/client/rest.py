@@ -11,6 +11,7 @@ import httpx
 import numpy as np
 
 from keras_transformers.serving.client.transport import (
+    Call,
     Features,
     ModelVersion,
     SignatureInfo,
@@ -52,18 +53,10 @@ class RestTransport:
         self._http = httpx.Client(base_url=url, verify=verify)
 
     def predict(  # noqa: D102
-        self,
-        model: ModelVersion,
-        signature_name: str,
-        inputs: Mapping[str, np.ndarray],
-        outputs: Mapping[str, TensorSpec],
-        timeout_s: float,
+        self, call: Call, inputs: Mapping[str, np.ndarray], outputs: Mapping[str, TensorSpec]
     ) -> dict[str, np.ndarray]:
-        body = {
-            "signature_name": signature_name,
-            "inputs": {name: to_json(array) for name, array in inputs.items()},
-        }
-        answer = self._post(model, "predict", body, timeout_s)["outputs"]
+        columns = {name: to_json(array) for name, array in inputs.items()}
+        answer = self._post("predict", call, "inputs", columns)["outputs"]
         if len(outputs) == 1:  # a single output is not named
             answer = {next(iter(outputs)): answer}
         return {
@@ -72,25 +65,13 @@ class RestTransport:
         }
 
     def classify(  # noqa: D102
-        self,
-        model: ModelVersion,
-        signature_name: str,
-        examples: Sequence[Features],
-        timeout_s: float,
+        self, call: Call, examples: Sequence[Features]
     ) -> list[list[tuple[str, float]]]:
-        answer = self._post(model, "classify", _examples(signature_name, examples), timeout_s)
+        answer = self._post("classify", call, "examples", _examples(examples))
         return [[(label, score) for label, score in row] for row in answer["results"]]
 
-    def regress(  # noqa: D102
-        self,
-        model: ModelVersion,
-        signature_name: str,
-        examples: Sequence[Features],
-        timeout_s: float,
-    ) -> list[float]:
-        return self._post(model, "regress", _examples(signature_name, examples), timeout_s)[
-            "results"
-        ]
+    def regress(self, call: Call, examples: Sequence[Features]) -> list[float]:  # noqa: D102
+        return self._post("regress", call, "examples", _examples(examples))["results"]
 
     def status(self, model: ModelVersion, timeout_s: float) -> list[VersionStatus]:  # noqa: D102
         answer = self._send("GET", _path(model), None, timeout_s)
@@ -118,10 +99,9 @@ class RestTransport:
     def close(self) -> None:  # noqa: D102
         self._http.close()
 
-    def _post(
-        self, model: ModelVersion, method: str, body: Mapping[str, Any], timeout_s: float
-    ) -> Any:
-        return self._send("POST", f"{_path(model)}:{method}", json.dumps(body), timeout_s)
+    def _post(self, method: str, call: Call, key: str, value: Any) -> Any:
+        body = json.dumps({"signature_name": call.signature_name, key: value})
+        return self._send("POST", f"{_path(call.model)}:{method}", body, call.timeout_s)
 
     def _send(self, method: str, path: str, content: str | None, timeout_s: float) -> Any:
         try:
@@ -183,14 +163,13 @@ def _path(model: ModelVersion) -> str:
     return f"{path}/labels/{urllib.parse.quote(model.label, safe='')}" if model.label else path
 
 
-def _examples(signature_name: str, examples: Sequence[Features]) -> dict[str, Any]:
+def _examples(examples: Sequence[Features]) -> list[dict[str, Any]]:
     def plain(value: Any) -> Any:
         if isinstance(value, str | bytes):
             return to_json(as_bytes(value))
         return [plain(item) for item in value] if isinstance(value, list | tuple) else value
 
-    rows = [{name: plain(value) for name, value in example.items()} for example in examples]
-    return {"signature_name": signature_name, "examples": rows}
+    return [{name: plain(value) for name, value in example.items()} for example in examples]
 
 
 def _spec(info: Mapping[str, Any]) -> TensorSpec:

@@ -77,35 +77,33 @@ def as_bytes(text: str | bytes) -> bytes:
     return text.encode("utf-8", "surrogateescape") if isinstance(text, str) else text
 
 
+@dataclass(frozen=True)
+class Call:
+    """Where a Predict, Classify or Regress request goes, and how long it may take.
+
+    Attributes:
+        model: the model and its version.
+        signature_name: one of the model's signatures.
+        timeout_s: seconds until the request fails.
+    """
+
+    model: ModelVersion
+    signature_name: str
+    timeout_s: float
+
+
 class Transport(Protocol):
     """One protocol. Every method takes at most `timeout_s` seconds and raises RequestError."""
 
     def predict(
-        self,
-        model: ModelVersion,
-        signature_name: str,
-        inputs: Mapping[str, np.ndarray],
-        outputs: Mapping[str, TensorSpec],
-        timeout_s: float,
+        self, call: Call, inputs: Mapping[str, np.ndarray], outputs: Mapping[str, TensorSpec]
     ) -> dict[str, np.ndarray]:
         """One Predict request."""
 
-    def classify(
-        self,
-        model: ModelVersion,
-        signature_name: str,
-        examples: Sequence[Features],
-        timeout_s: float,
-    ) -> list[list[tuple[str, float]]]:
+    def classify(self, call: Call, examples: Sequence[Features]) -> list[list[tuple[str, float]]]:
         """One Classify request."""
 
-    def regress(
-        self,
-        model: ModelVersion,
-        signature_name: str,
-        examples: Sequence[Features],
-        timeout_s: float,
-    ) -> list[float]:
+    def regress(self, call: Call, examples: Sequence[Features]) -> list[float]:
         """One Regress request."""
 
     def status(self, model: ModelVersion, timeout_s: float) -> list[VersionStatus]:
