@@ -8,9 +8,9 @@ import pytest
 import tensorflow as tf
 
 from keras_transformers.serving.protocol.errors import Code, RequestError
-from keras_transformers.serving.protocol.signatures import Signature, TensorInfo
+from keras_transformers.serving.protocol.signatures import ModelSpec, Signature, TensorInfo
 from keras_transformers.serving.server.batching import BatchingOptions
-from keras_transformers.serving.server.engine import Engine, Limits, ModelSpec
+from keras_transformers.serving.server.engine import Engine, Limits
 from keras_transformers.serving.server.models import AVAILABLE, Models, Version
 from keras_transformers.serving.server.settings import ModelSettings
 

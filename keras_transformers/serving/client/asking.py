@@ -14,13 +14,13 @@ from keras_transformers.serving.client.target import Target, connect
 from keras_transformers.serving.client.transport import (
     Call,
     Features,
-    ModelVersion,
     SignatureInfo,
     Transport,
     VersionStatus,
     as_bytes,
 )
 from keras_transformers.serving.protocol.errors import Code, RequestError
+from keras_transformers.serving.protocol.signatures import ModelSpec
 
 __all__ = ["Client"]
 
@@ -73,7 +73,7 @@ class Client:
         self._max_attempts = max_attempts
         self._batch_size = batch_size
         self._transport: Transport = connect(Target.parse(target), root_certificates)
-        self._signatures: dict[ModelVersion, Mapping[str, SignatureInfo]] = {}
+        self._signatures: dict[ModelSpec, Mapping[str, SignatureInfo]] = {}
 
     def ask(
         self,
@@ -124,7 +124,7 @@ class Client:
         signature_name: str = "serving_default",
     ) -> list[dict[str, Any]]:
         """As `ask`, but each answer is a dict: output name -> str, number or nested list."""
-        found = self._signature(ModelVersion(model, version, label), signature_name)
+        found = self._signature(ModelSpec(model, version, label), signature_name)
         columns = [texts] if texts_b is None else [texts, texts_b]
         names = results.text_inputs(list(found.inputs))
         if len(names) != len(columns) or len({len(column) for column in columns}) != 1:
@@ -170,7 +170,7 @@ class Client:
             RequestError: the server refused or failed.
             ValueError: an input does not fit an array of the signature's dtype.
         """
-        spec = ModelVersion(model, version, label)
+        spec = ModelSpec(model, version, label)
         found = self._signature(spec, signature_name)
         arrays = {
             name: _array(value, found.inputs[name].dtype if name in found.inputs else None)
@@ -208,7 +208,7 @@ class Client:
         Raises:
             RequestError: the server refused or failed.
         """
-        spec = ModelVersion(model, version, label)
+        spec = ModelSpec(model, version, label)
         return self._retrying(
             lambda s: self._transport.classify(Call(spec, signature_name, s), examples)
         )
@@ -223,7 +223,7 @@ class Client:
         signature_name: str = "regress",
     ) -> list[float]:
         """One Regress request: a value per example; arguments and errors as `classify`."""
-        spec = ModelVersion(model, version, label)
+        spec = ModelSpec(model, version, label)
         return self._retrying(
             lambda s: self._transport.regress(Call(spec, signature_name, s), examples)
         )
@@ -234,7 +234,7 @@ class Client:
         Raises:
             RequestError: there is no such model, or no server.
         """
-        spec = ModelVersion(model, version, None)
+        spec = ModelSpec(model, version)
         return self._retrying(lambda s: self._transport.status(spec, s))
 
     def signatures(
@@ -245,7 +245,7 @@ class Client:
         Raises:
             RequestError: there is no such model, or no server.
         """
-        spec = ModelVersion(model, version, label)
+        spec = ModelSpec(model, version, label)
         return self._retrying(lambda s: self._transport.signatures(spec, s))
 
     def close(self) -> None:
@@ -263,7 +263,7 @@ class Client:
     ) -> None:
         self.close()
 
-    def _signature(self, spec: ModelVersion, name: str) -> SignatureInfo:
+    def _signature(self, spec: ModelSpec, name: str) -> SignatureInfo:
         if spec not in self._signatures or name not in self._signatures[spec]:
             self._signatures[spec] = self.signatures(
                 spec.name, version=spec.version, label=spec.label

@@ -21,13 +21,13 @@ from keras_transformers.saved_model.description import shape_of
 from keras_transformers.serving.client.transport import (
     Call,
     Features,
-    ModelVersion,
     SignatureInfo,
     TensorSpec,
     VersionStatus,
     as_bytes,
 )
 from keras_transformers.serving.protocol.errors import Code, RequestError
+from keras_transformers.serving.protocol.signatures import ModelSpec
 
 
 class GrpcTransport:
@@ -77,17 +77,17 @@ class GrpcTransport:
         response = _answer(self._predictions.Regress, request, call)
         return [found.value for found in response.result.regressions]
 
-    def status(self, model: ModelVersion, timeout_s: float) -> list[VersionStatus]:  # noqa: D102
+    def status(self, model: ModelSpec, timeout_s: float) -> list[VersionStatus]:  # noqa: D102
         request = get_model_status_pb2.GetModelStatusRequest()
         response = _answer(self._models.GetModelStatus, request, Call(model, "", timeout_s))
-        states = get_model_status_pb2.ModelVersionStatus.State
+        states = get_model_status_pb2.ModelSpecStatus.State
         return [
             VersionStatus(entry.version, states.Name(entry.state), entry.status.error_message)
             for entry in response.model_version_status
         ]
 
     def signatures(  # noqa: D102
-        self, model: ModelVersion, timeout_s: float
+        self, model: ModelSpec, timeout_s: float
     ) -> dict[str, SignatureInfo]:
         request = get_model_metadata_pb2.GetModelMetadataRequest(metadata_field=["signature_def"])
         call = Call(model, "", timeout_s)

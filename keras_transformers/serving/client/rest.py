@@ -13,13 +13,13 @@ import numpy as np
 from keras_transformers.serving.client.transport import (
     Call,
     Features,
-    ModelVersion,
     SignatureInfo,
     TensorSpec,
     VersionStatus,
     as_bytes,
 )
 from keras_transformers.serving.protocol.errors import Code, RequestError, code_of_http_status
+from keras_transformers.serving.protocol.signatures import ModelSpec
 
 _DTYPES = {
     "DT_FLOAT": "float32",
@@ -73,7 +73,7 @@ class RestTransport:
     def regress(self, call: Call, examples: Sequence[Features]) -> list[float]:  # noqa: D102
         return self._post("regress", call, "examples", _examples(examples))["results"]
 
-    def status(self, model: ModelVersion, timeout_s: float) -> list[VersionStatus]:  # noqa: D102
+    def status(self, model: ModelSpec, timeout_s: float) -> list[VersionStatus]:  # noqa: D102
         answer = self._send("GET", _path(model), None, timeout_s)
         return [
             VersionStatus(
@@ -83,7 +83,7 @@ class RestTransport:
         ]
 
     def signatures(  # noqa: D102
-        self, model: ModelVersion, timeout_s: float
+        self, model: ModelSpec, timeout_s: float
     ) -> dict[str, SignatureInfo]:
         answer = self._send("GET", f"{_path(model)}/metadata", None, timeout_s)
         found = answer["metadata"]["signature_def"]["signature_def"]
@@ -156,7 +156,7 @@ def _to_bytes(value: Any) -> Any:
     return value.encode("utf-8") if isinstance(value, str) else value
 
 
-def _path(model: ModelVersion) -> str:
+def _path(model: ModelSpec) -> str:
     path = f"/v1/models/{urllib.parse.quote(model.name, safe='')}"
     if model.version is not None:
         return f"{path}/versions/{model.version}"

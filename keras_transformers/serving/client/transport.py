@@ -6,22 +6,9 @@ from typing import Protocol
 
 import numpy as np
 
+from keras_transformers.serving.protocol.signatures import ModelSpec
+
 Features = Mapping[str, "str | bytes | int | float | Sequence[str | bytes | int | float]"]
-
-
-@dataclass(frozen=True)
-class ModelVersion:
-    """Which version of which model a request is for.
-
-    Attributes:
-        name: the model's.
-        version: its number; None for the label's or the latest.
-        label: of a version; None for none.
-    """
-
-    name: str
-    version: int | None
-    label: str | None
 
 
 @dataclass(frozen=True)
@@ -87,7 +74,7 @@ class Call:
         timeout_s: seconds until the request fails.
     """
 
-    model: ModelVersion
+    model: ModelSpec
     signature_name: str
     timeout_s: float
 
@@ -106,10 +93,10 @@ class Transport(Protocol):
     def regress(self, call: Call, examples: Sequence[Features]) -> list[float]:
         """One Regress request."""
 
-    def status(self, model: ModelVersion, timeout_s: float) -> list[VersionStatus]:
+    def status(self, model: ModelSpec, timeout_s: float) -> list[VersionStatus]:
         """The states of the versions."""
 
-    def signatures(self, model: ModelVersion, timeout_s: float) -> dict[str, SignatureInfo]:
+    def signatures(self, model: ModelSpec, timeout_s: float) -> dict[str, SignatureInfo]:
         """The signatures of a version."""
 
     def close(self) -> None:

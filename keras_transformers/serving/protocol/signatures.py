@@ -1,4 +1,4 @@
-"""What requests need to know of a loaded SavedModel: its signatures."""
+"""What a request names, and the signatures of a loaded SavedModel that answer it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,6 +8,21 @@ import numpy as np
 
 DEFAULT_SIGNATURE = "serving_default"
 Arrays = Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class ModelSpec:
+    """Which model, and which version of it, a request is for.
+
+    Attributes:
+        name: the model's name.
+        version: its number; None for the label's version or the latest.
+        label: a version's label; None or empty for none.
+    """
+
+    name: str
+    version: int | None = None
+    label: str | None = None
 
 
 @dataclass(frozen=True)

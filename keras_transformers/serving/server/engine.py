@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from keras_transformers.serving.protocol.errors import Code, RequestError, invalid
 from keras_transformers.serving.protocol.requests import rows_of
-from keras_transformers.serving.protocol.signatures import Arrays, Signature
+from keras_transformers.serving.protocol.signatures import Arrays, ModelSpec, Signature
 from keras_transformers.serving.server.batching import BatchingOptions, Outputs, Scheduler
 from keras_transformers.serving.server.metrics import Metrics
 from keras_transformers.serving.server.models import Models, Version
@@ -44,21 +44,6 @@ class Limits:
         for name, value in vars(self).items():
             if not 0 < value < math.inf:
                 raise ValueError(f"{name} is {value}: give a positive number")
-
-
-@dataclass(frozen=True)
-class ModelSpec:
-    """Which model a request is for: its ModelSpec, or the path of a REST request.
-
-    Attributes:
-        name: the model's.
-        version: its number; None for the label's or the latest.
-        label: of a version; None or empty for none.
-    """
-
-    name: str
-    version: int | None = None
-    label: str | None = None
 
 
 @dataclass

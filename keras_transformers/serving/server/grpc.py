@@ -14,7 +14,8 @@ from tensorflow_serving.apis import (
 
 from keras_transformers.serving.protocol import messages
 from keras_transformers.serving.protocol.errors import Code, RequestError, invalid
-from keras_transformers.serving.server.engine import Engine, Lease, ModelSpec
+from keras_transformers.serving.protocol.signatures import ModelSpec
+from keras_transformers.serving.server.engine import Engine
 from keras_transformers.serving.server.statuses import status_response
 
 SERVICES = (
@@ -37,13 +38,13 @@ class PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
         self._engine = engine
 
     def Predict(self, request: Any, context: Any) -> Any:  # noqa: D102, N802
-        return self._answer("Predict", request.model_spec, request, context, messages.predict)
+        return self._answer("Predict", request, context, messages.predict)
 
     def Classify(self, request: Any, context: Any) -> Any:  # noqa: D102, N802
-        return self._answer("Classify", request.model_spec, request, context, messages.classify)
+        return self._answer("Classify", request, context, messages.classify)
 
     def Regress(self, request: Any, context: Any) -> Any:  # noqa: D102, N802
-        return self._answer("Regress", request.model_spec, request, context, messages.regress)
+        return self._answer("Regress", request, context, messages.regress)
 
     def MultiInference(self, request: Any, context: Any) -> Any:  # noqa: D102, N802
         def answer() -> Any:
@@ -82,21 +83,15 @@ class PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
         return _answered(context, answer)
 
     def _answer(
-        self,
-        entrypoint: str,
-        spec: Any,
-        request: Any,
-        context: Any,
-        method: Callable[[Any, Any, Any], Any],
+        self, entrypoint: str, request: Any, context: Any, method: Callable[[Any, Any, Any], Any]
     ) -> Any:
         def answer() -> Any:
-            lease: Lease
             with (
                 self._call(entrypoint, context) as call,
-                self._engine.lease(call, _model_spec(spec)) as lease,
+                self._engine.lease(call, _model_spec(request.model_spec)) as lease,
             ):
                 response = method(lease.model, request, lease.run)
-                response.model_spec.name = spec.name
+                response.model_spec.name = request.model_spec.name
                 response.model_spec.version.value = lease.version
                 return response
 

@@ -24,9 +24,9 @@ from keras_transformers.serving.protocol.errors import HTTP_STATUS, Code, Reques
 from keras_transformers.serving.protocol.json_examples import read_examples
 from keras_transformers.serving.protocol.json_values import parse, signature_name
 from keras_transformers.serving.protocol.requests import CLASSIFY, REGRESS
-from keras_transformers.serving.protocol.signatures import DEFAULT_SIGNATURE
+from keras_transformers.serving.protocol.signatures import DEFAULT_SIGNATURE, ModelSpec
 from keras_transformers.serving.server import metrics
-from keras_transformers.serving.server.engine import Engine, Lease, ModelSpec
+from keras_transformers.serving.server.engine import Engine, Lease
 from keras_transformers.serving.server.statuses import status_response
 
 # kPredictionApiRegex and kModelStatusApiRegex of TF Serving's http_rest_api_util.cc.
