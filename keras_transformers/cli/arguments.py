@@ -4,7 +4,7 @@ import io
 import itertools
 import sys
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from tyro.conf import Positional, UseAppendAction, arg
 
@@ -36,6 +36,8 @@ PipelinePath = Annotated[
 
 _BATCH_SIZE = 32
 
+_T = TypeVar("_T")
+
 
 def batches(texts: Sequence[str], texts_b: Sequence[str]) -> Iterator[list[list[str]]]:
     """The texts of the command line or, without any, of stdin's lines.
@@ -58,9 +60,14 @@ def batches(texts: Sequence[str], texts_b: Sequence[str]) -> Iterator[list[list[
     if texts:
         yield [list(texts), list(texts_b)] if texts_b else [list(texts)]
         return
-    rows = _rows()
-    while batch := list(itertools.islice(rows, _BATCH_SIZE)):
+    for batch in batched(_rows()):
         yield [list(column) for column in zip(*batch, strict=True)]
+
+
+def batched(items: Iterator[_T]) -> Iterator[list[_T]]:
+    """Yields the items in lists of a batch's size; the last list may be shorter."""
+    while batch := list(itertools.islice(items, _BATCH_SIZE)):
+        yield batch
 
 
 def stdin_lines() -> Iterator[str]:

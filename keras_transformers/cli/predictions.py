@@ -1,6 +1,5 @@
 """Commands that run an export, or a saved pipeline, in this process: `predict` and `translate`."""
 
-import itertools
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,11 +11,10 @@ from keras_transformers.cli.arguments import (
     PipelinePath,
     Texts,
     argument,
+    batched,
     batches,
     stdin_lines,
 )
-
-_BATCH_SIZE = 32
 
 # Columns of texts, by the names of the inputs, to a row of outputs each.
 Answer = Callable[[Mapping[str, Sequence[str]]], list[dict[str, Any]]]
@@ -61,7 +59,7 @@ class Translate:
         if names != ("text",):
             raise ValueError(f"{self.path} takes {', '.join(names)}: give a translator")
         lines = read_lines(self.file) if self.file else stdin_lines()
-        for batch in iter(lambda: list(itertools.islice(lines, _BATCH_SIZE)), []):
+        for batch in batched(lines):
             for row in answer({"text": batch}):
                 print(" ".join(row["translation"].splitlines()), flush=True)
         return 0
