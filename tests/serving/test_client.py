@@ -80,7 +80,7 @@ def test_what_does_not_fit(client):
         client.predict({"x": [1.0]}, model=MODEL, signature_name="nobody")
     with pytest.raises(ValueError, match="takes x, not 1 texts"):
         client.ask(["text"], model=MODEL)
-    with pytest.raises(ValueError, match="a text is expected, not 3"):
+    with pytest.raises(ValueError, match="expected a str or bytes, got 3"):
         client.predict({"tag": [3]}, model=MODEL, signature_name="named")
 
 

@@ -1,4 +1,4 @@
-"""gRPC, for the client."""
+"""The client's gRPC transport."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -35,8 +35,8 @@ class GrpcTransport:
 
     Args:
         address: host:port.
-        root_certificates: a PEM file, or None for the system's.
-        tls: whether the connection is encrypted.
+        root_certificates: a PEM file, or None for the system's certificates.
+        tls: whether to encrypt the connection.
     """
 
     def __init__(self, address: str, root_certificates: str | None, *, tls: bool) -> None:
@@ -123,7 +123,7 @@ def _answer(method: Any, request: Any, call: Call) -> Any:
 
 
 def _example(features: Features) -> Any:
-    """A tf.train.Example: int as int64, float as float, str and bytes as bytes."""
+    """Returns a tf.train.Example: int becomes int64, float float, str and bytes bytes."""
     example = tf.train.Example()
     for name, value in features.items():
         values = list(value) if isinstance(value, list | tuple) else [value]

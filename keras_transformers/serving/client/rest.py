@@ -1,4 +1,4 @@
-"""REST, for the client; it needs no TensorFlow."""
+"""The client's REST transport, which needs no TensorFlow."""
 
 import base64
 import json
@@ -42,8 +42,8 @@ class RestTransport:
     """Speaks TF Serving's REST API; `transport.Transport` describes the methods.
 
     Args:
-        url: of the server.
-        root_certificates: a PEM file, or None for the system's.
+        url: the server's URL.
+        root_certificates: a PEM file, or None for the system's certificates.
     """
 
     def __init__(self, url: str, root_certificates: str | None) -> None:
@@ -57,7 +57,7 @@ class RestTransport:
     ) -> dict[str, np.ndarray]:
         columns = {name: to_json(array) for name, array in inputs.items()}
         answer = self._post("predict", call, "inputs", columns)["outputs"]
-        if len(outputs) == 1:  # a single output is not named
+        if len(outputs) == 1:  # the server leaves out a single output's name
             answer = {next(iter(outputs)): answer}
         return {
             name: from_json(value, outputs[name].dtype if name in outputs else None)
@@ -125,7 +125,7 @@ class RestTransport:
 
 
 def to_json(value: Any) -> Any:
-    r"""An array, or an element of one, as JSON; bytes that are not UTF-8 in base64.
+    r"""Returns an array, or an element of one, as JSON; bytes that are not UTF-8 become base64.
 
     >>> to_json(np.array([b"text", b"\xff"], object))
     ['text', {'b64': '/w=='}]
@@ -141,7 +141,7 @@ def to_json(value: Any) -> Any:
 
 
 def from_json(value: Any, dtype: "np.dtype | None") -> np.ndarray:
-    """Nested lists as an array; strings as bytes."""
+    """Returns nested lists as an array, with strings as bytes."""
     if dtype is not None and dtype != np.dtype(object):
         return np.asarray(value, dtype)
     array = np.asarray(_to_bytes(value), None if dtype is None else object)
