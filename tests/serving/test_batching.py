@@ -124,7 +124,7 @@ def test_a_full_queue_refuses_and_recovers(make, model):
     while not model.batches:  # until the worker has it
         time.sleep(0.001)
     waiting = [submit(scheduler, model, rows(value)) for value in (1, 2, 3)]
-    with pytest.raises(RequestError, match="3 requests wait already") as caught:
+    with pytest.raises(RequestError, match="3 requests are already waiting") as caught:
         submit(scheduler, model, rows(4))
     assert caught.value.code == Code.RESOURCE_EXHAUSTED
     model.gate.set()

@@ -199,7 +199,7 @@ def test_a_rest_loop_that_hangs_does_not_hold_up_the_end(monkeypatch, caplog):
     server = Server([], rest_port=0, grpc_port=None, limits=Limits(timeout_s=0.01))
     server.start()
     server.stop()
-    assert "the REST server did not end" in caplog.text
+    assert "the REST server did not stop" in caplog.text
     ending.set()
 
 
