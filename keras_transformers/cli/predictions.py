@@ -25,7 +25,7 @@ class Predict:
     """Run an exported model or a saved pipeline on text; print JSON lines."""
 
     path: PipelinePath
-    text: Texts = ()  # default: the lines of stdin
+    text: Texts = ()  # a text to run on; default: the lines of stdin
     text_b: Texts = ()  # the second text of each pair
 
     def run(self) -> int:
