@@ -1,6 +1,6 @@
-"""The table of every registered model, docs/models.md: `python -m keras_transformers.models.table`.
+"""Prints docs/models.md, the table of all models: `python -m keras_transformers.models.table`.
 
-`make docs-tables` writes the file, and a test holds it to the registry.
+`make docs-tables` writes the file, and a test compares it with the registry.
 """
 
 from keras_transformers.models.entry import Entry
@@ -10,13 +10,13 @@ _INTRODUCTION = """\
 # Every model, counted
 
 `keras_transformers.NAME()` or `create_model("NAME")` builds a model with random weights. The counts
-are exact: the tests compute each of them by arithmetic and build the models. They hold for the
-default sizes, without a head; tied weights count once. For other sizes,
-`keras-transformers summary NAME --vocabulary-size V` prints the account layer by layer.
+are exact: the tests compute each one by arithmetic and build the models. They are for the default
+sizes, without a head; tied weights count once. For other sizes,
+`keras-transformers summary NAME --vocabulary-size V` prints the count layer by layer.
 
 Sizes: V tokens, P positions, H width, I inner width of the feed-forward networks, E width of the
 embeddings, D width of the LSTMs, F filters. "Paper's figure" is the count that the paper prints; a
-note says why it differs from the exact one. Written by `make docs-tables`.
+note says why it differs from the exact one. `make docs-tables` writes this page.
 
 | model | family | sizes | parameters | paper's figure | paper |
 |---|---|---|--:|--:|---|
@@ -24,7 +24,7 @@ note says why it differs from the exact one. Written by `make docs-tables`.
 
 
 def models_page() -> str:
-    """The text of docs/models.md: an introduction, a row for every model, and the notes."""
+    """Returns the text of docs/models.md: an introduction, a row for every model, and the notes."""
     entries = all_entries().values()
     notes = list(dict.fromkeys(entry.paper_note for entry in entries if entry.paper_note))
     rows = [_row(entry, notes) for entry in entries]
