@@ -144,7 +144,7 @@ def test_results_are_typed():
 
 
 def test_answers_are_typed_and_as_long_as_their_own_text(client):
-    """The server pads the rows of a batch to the longest."""
+    """The server pads the rows of a batch to the longest row."""
     answers = client.ask(["a bc", "", "d"], model=MODEL, signature_name="words")
     assert answers == [
         results.WordVectors(["a", "bc"], [[[1.0]], [[2.0]]]),
