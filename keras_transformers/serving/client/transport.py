@@ -60,7 +60,7 @@ class VersionStatus:
 
 
 def as_bytes(text: str | bytes) -> bytes:
-    """Returns a text as a request carries it; surrogates in a str stand for bytes, not UTF-8."""
+    """Returns a text as bytes; surrogates in a str stand for bytes that are not UTF-8."""
     return text.encode("utf-8", "surrogateescape") if isinstance(text, str) else text
 
 
