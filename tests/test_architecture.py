@@ -1,7 +1,7 @@
 """The house rules that a program can check.
 
-Each rule is a function that lists the breaches of a project, one line each. One test holds this
-project to it; another shows that it catches a small project which breaks it.
+Each rule is a function that lists a project's breaches, one line each. One test applies it to this
+project; another shows that it catches a small project that breaks it.
 """
 
 import ast
@@ -17,7 +17,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 NAME = "keras_transformers"
 
-# Room -> what of ours it may import besides itself and FOR_ALL: rooms, or modules of rooms.
+# Room -> the rooms, or modules of rooms, that it may import besides itself and FOR_ALL.
 ALLOWED: dict[str, set[str]] = {
     "layers": set(),
     "models": {"layers"},
@@ -27,20 +27,20 @@ ALLOWED: dict[str, set[str]] = {
     "inspection": {"layers", "models"},
     "pipelines": {"layers", "models", "tokenizers", "decoding", "convert"},
     "saved_model": {"pipelines"},
-    # It knows SavedModels, never models: of the pipelines only the results it gives.
+    # It knows SavedModels, never models; from the pipelines it needs only the types of results.
     "serving": {"saved_model", "pipelines.results"},
     # These three know no model.
     "data": {"tokenizers"},
     "training": set(),
     "evaluation": {"data", "tokenizers", "training"},
-    # Of the evaluation only BLEU, by which translations are validated during `fit`.
+    # From evaluation only BLEU, which validates translations during `fit`.
     "runs": {"data", "evaluation.bleu", "inspection", "pipelines", "saved_model", "training"},
 }
-# The files beside the rooms: they serve every room and stand on none.
+# The files beside the rooms: every room may import them, and they import none.
 FOR_ALL = {"extras", "files", "private_api", "rooms"}
 # The package's own file and the command line may import every room.
 FREE = {"__init__", "cli"}
-# These run on JAX where TensorFlow is not installed, or are imported by clients that lack it.
+# These run on JAX without TensorFlow, or clients without TensorFlow import them.
 WITHOUT_TENSORFLOW = (
     "layers/",
     "models/",
@@ -49,7 +49,7 @@ WITHOUT_TENSORFLOW = (
     "training/losses.py",
     "pipelines/results.py",
 )
-# keras.ops cannot do this; the import is in a function that first looks at the backend.
+# keras.ops cannot do this; a function checks the backend before it imports TensorFlow.
 WITH_TENSORFLOW = {"layers/recurrent/cells.py"}
 MOST_FILES, MOST_LINES, MOST_LINES_OF_A_RECIPE = 16, 430, 140
 
@@ -82,14 +82,14 @@ class House:
                 self._rooms.setdefault(folder, {}).update(shown)
 
     def _public_names(self, path: Path) -> list[str]:
-        """The names in a module's `__all__`, which its room shows as its own."""
+        """Returns the names in a module's `__all__`, which its room shows as its own."""
         for node in self._trees[path].body:
             if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
                 return list(ast.literal_eval(node.value))
         return []
 
     def imports(self, path: Path) -> Iterator[tuple[str, str | None]]:
-        """(module, name or None) of every import in a file, at its top or inside its functions."""
+        """Yields (module, name or None) for every import in a file, at the top or in functions."""
         for node in ast.walk(self._trees[path]):
             if isinstance(node, ast.Import):
                 yield from ((alias.name, None) for alias in node.names)
@@ -98,7 +98,7 @@ class House:
                 yield from ((module, alias.name) for alias in node.names)
 
     def resolve(self, module: str, name: str | None) -> Path | None:
-        """The file that an import reaches, through what rooms show; None for other packages.
+        """Returns the file that an import reaches through its room; None for other packages.
 
         Raises:
             ModuleNotFoundError: there is no such module, or its room shows no such name.
@@ -117,7 +117,7 @@ class House:
         return self._rooms[path.parent][name]
 
     def place(self, path: Path) -> str:
-        """A file's room and module in dots: "models.heads.tagging", "files"."""
+        """Returns a file's dotted room and module: "models.heads.tagging", "files"."""
         parts = path.relative_to(self.root / NAME).with_suffix("").parts
         return ".".join(parts[:-1] if parts[-1] == "__init__" and len(parts) > 1 else parts)
 
@@ -126,7 +126,7 @@ class House:
 
 
 def wrong_directions(house: House) -> list[str]:
-    """Imports that a room may not make, or that lead nowhere."""
+    """Lists imports that a room may not make, or that lead nowhere."""
     found = []
     for path in house.sources:
         room = house.place(path).partition(".")[0]
@@ -150,7 +150,7 @@ def wrong_directions(house: House) -> list[str]:
 
 
 def cycles(house: House) -> list[str]:
-    """Files that import each other, directly or through others, at the top or in functions."""
+    """Lists files that import each other, directly or not, at the top or in functions."""
     graph: dict[Path, set[Path]] = {path: set() for path in house.sources}
     for path in house.sources:
         for module, name in house.imports(path):
@@ -175,7 +175,7 @@ def cycles(house: House) -> list[str]:
 
 
 def tensorflow_imports(house: House) -> list[str]:
-    """Files that must do without TensorFlow and import it."""
+    """Lists files that import TensorFlow although they must do without it."""
     return [
         f"{relative} imports {module}"
         for path in house.sources
@@ -187,7 +187,7 @@ def tensorflow_imports(house: House) -> list[str]:
 
 
 def full_folders(house: House) -> list[str]:
-    """Folders with more Python files than a reader can take in."""
+    """Lists folders with too many Python files for a reader to take in."""
     parents = [NAME, "recipes", "benchmarks", "tests"]
     folders = {path.parent for parent in parents for path in (house.root / parent).rglob("*.py")}
     return [
@@ -206,7 +206,7 @@ def files_named_like_their_folder(house: House) -> list[str]:
 
 
 def long_files(house: House) -> list[str]:
-    """Files of the package that are too long for one sitting, and recipes beyond their length."""
+    """Lists files of the package that are too long for one sitting, and recipes too long."""
     limits = [(path, MOST_LINES) for path in house.sources]
     limits += [(path, MOST_LINES_OF_A_RECIPE) for path in house.recipes]
     return [
@@ -217,7 +217,7 @@ def long_files(house: House) -> list[str]:
 
 
 def private_imports_of_recipes(house: House) -> list[str]:
-    """Recipes that reach past what the rooms show, or import each other."""
+    """Lists recipes that import what the rooms do not show, or each other."""
     found = []
     for path in house.recipes:
         for module, name in house.imports(path):
@@ -239,7 +239,7 @@ def private_imports_of_recipes(house: House) -> list[str]:
     return found
 
 
-# For each rule, a project that breaks it: files and their text; and words of the breach.
+# For each rule, the files of a project that breaks it, and words from the reported breach.
 BREAKING = {
     wrong_directions: (
         {
@@ -348,7 +348,7 @@ def test_one_wrong_file_in_a_sound_project_is_caught(rule, path, text, tmp_path)
 
 
 def run(code: str, *options: str, **environment: str) -> str:
-    """The output of a new Python process that finds the package only by PYTHONPATH."""
+    """Returns the output of a new Python process that finds the package only by PYTHONPATH."""
     result = subprocess.run(
         [sys.executable, *options, "-c", code],
         capture_output=True,
@@ -369,7 +369,7 @@ def test_importing_the_package_imports_nothing_heavy():
 
 
 def test_a_checkout_that_is_not_installed_can_be_imported():
-    """-S leaves out what is installed: site-packages, and with it this package's metadata."""
+    """-S leaves out site-packages, and with it this package's metadata."""
     code = "import keras_transformers as kt; print(kt.__version__, kt.__file__)"
     version, file = run(code, "-S").split()
     assert Path(file) == ROOT / NAME / "__init__.py"

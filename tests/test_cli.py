@@ -23,7 +23,7 @@ def run(capsys, *arguments):
 
 
 def test_help_takes_no_seconds():
-    """Nor does the parsing of any command: what it needs is imported when it runs."""
+    """Nor does parsing a command, which imports what it needs only when it runs."""
     code = (
         "import sys; from keras_transformers.cli.main import main\n"
         "try: main(['--help'])\n"
@@ -95,7 +95,7 @@ def test_list_without_a_match_says_so(capsys):
 
 @pytest.fixture
 def zeros(monkeypatch):
-    """Weights that are not drawn: models are counted here, and drawing takes seconds."""
+    """Initializes weights with zeros: these tests only count them, and drawing takes seconds."""
     import keras
 
     for initializer in (keras.initializers.TruncatedNormal, keras.initializers.GlorotUniform):
@@ -207,7 +207,7 @@ def test_predict_names_the_inputs_as_the_export_does(capsys, monkeypatch, names)
 
 @pytest.fixture(scope="module")
 def pipeline():
-    """A classifier of pairs that no training has touched."""
+    """An untrained classifier of pairs."""
     import keras_transformers as kt
     from keras_transformers.models.bert import bert
 

@@ -1,4 +1,4 @@
-"""benchmarks/complexity.py: its fit, its theory, and that it measures what it says."""
+"""benchmarks/complexity.py: its fit, its theory and its measurements."""
 
 import importlib.util
 import subprocess
@@ -45,13 +45,13 @@ def test_theory_is_table_1_of_the_paper(benchmark):
     for (subject, figure), axes in expected.items():
         for axis, exponent in axes.items():
             assert exponents.pop((subject, figure, axis)) == pytest.approx(exponent)
-    # What is left has two terms: in between.
+    # The rest has two terms, so the exponent lies in between.
     assert {subject for subject, _, _ in exponents} == {"attention layer"}
     assert all(1 < exponent < 2 for exponent in exponents.values())
 
 
 def test_small_sweeps_are_measured_printed_and_drawn(tmp_path):
-    """In a separate process, which starts the one where memory is measured."""
+    """Runs in a separate process, which starts another one to measure memory."""
     program = f"""
 import sys
 sys.path.insert(0, {str(FILE.parent)!r})

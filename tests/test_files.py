@@ -1,4 +1,4 @@
-"""Files and folders that appear whole or not at all, whatever happens to their writer."""
+"""Files and folders appear complete or not at all, whatever happens to their writer."""
 
 import json
 import os

@@ -13,12 +13,12 @@ from keras_transformers import private_api
 from keras_transformers.tokenizers import SentencePieceTokenizer
 
 PACKAGE = Path(private_api.__file__).parent
-# Underscores that are documented.
+# Names with underscores that are documented.
 PUBLIC = {"_asdict", "_fields", "_replace", "_exit"}
 
 
 class ReachedError(Exception):
-    """Keras called what was put in."""
+    """Raised by the stand-in, to show that Keras called it."""
 
 
 def reached(*args, **kwargs):
@@ -202,7 +202,7 @@ def test_name_sentencepiece_model(tmp_path):
     keras.utils.set_random_seed(0)
     assert tokenizers[0].tokenize("a b").numpy().tolist() == expected
     with pytest.raises(tf.errors.NotFoundError, match="does not exist"):
-        tokenizers[1].tokenize("a b")  # once this works, the entry can go
+        tokenizers[1].tokenize("a b")  # once this works, remove the entry
 
 
 def test_no_other_file_uses_private_attributes():

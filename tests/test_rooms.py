@@ -1,4 +1,4 @@
-"""What rooms show: of this package, and of a small one with sub-rooms."""
+"""What the rooms of this package show, and those of a small package with sub-rooms."""
 
 import sys
 

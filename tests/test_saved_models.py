@@ -1,4 +1,4 @@
-"""The exports in the repository: whole, as published, and at work."""
+"""The exports in the repository are complete and unchanged, and they work."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from keras_transformers.saved_model.manifest import read, verify
 FOLDER = Path(__file__).parents[1] / "saved_models"
 ENTRIES = read(FOLDER / "manifest.json")
 
-GOLDEN = Path(__file__).parent / "golden"  # <name>.tsv: texts and what the export says
+GOLDEN = Path(__file__).parent / "golden"  # <name>.tsv: texts and the export's answers
 
 
 def test_every_file_is_the_published_one():

@@ -1,4 +1,4 @@
-"""The benchmark behind docs/scaling.md: its formulas, and that its models are ours."""
+"""The benchmark behind docs/scaling.md: its formulas, and its models' sizes."""
 
 import importlib.util
 import sys
@@ -41,7 +41,7 @@ def test_rings(scaling, cluster):
     assert scaling.ring_time(4, 1000.0, 10.0, 1.0) == pytest.approx(6 * (1 + 25))
     assert cluster.ring(8, 1000.0) == pytest.approx(14 * (0.001 + 1.25))
     assert cluster.ring(16, 1000.0) == pytest.approx(30 * (0.1 + 6.25))
-    # Inside two nodes as above, between them two messages of a half.
+    # Inside two nodes as above; between them, two messages of a half each.
     assert cluster.hierarchical(16, 1000.0) == pytest.approx(14 * (0.001 + 1.25) + 2 * (0.1 + 50))
     assert cluster.hierarchical(8, 1000.0) == cluster.ring(8, 1000.0)
 
@@ -56,7 +56,7 @@ def test_latency_and_bandwidth_are_found_again(scaling):
 
 
 def test_layers_add_the_same(scaling):
-    """FLOPs of many layers from models of one and two."""
+    """FLOPs for many layers follow from models with one and two."""
 
     def build(num_layers):
         return heads.pretrainer(

@@ -1,25 +1,25 @@
-"""Types of arguments that several commands share, and the texts that they read."""
+"""The argument types and the input that several commands share."""
 
 import io
 import itertools
 import sys
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from tyro.conf import Positional, UseAppendAction, arg
 
 
 def argument(metavar: str, help: str | None = None) -> Any:
-    """How an argument is shown, without a remark on its default.
+    """Returns how to show an argument in the help, without its default.
 
     Args:
-        metavar: its name or the names of its values, such as "ROWS [ROWS ...]".
-        help: what it means; by default the comment of the field.
+        metavar: the name of the argument or of its values, such as "ROWS [ROWS ...]".
+        help: the help text; by default the field's comment.
     """
     return arg(metavar=metavar, help=help, help_behavior_hint="")
 
 
-# Without a constructor tyro would take the word None for no value, and offer it.
+# Without a constructor tyro would read the word None as no value, and offer it in the help.
 OptionalText = Annotated[str | None, argument("STR"), arg(constructor=str)]
 OptionalFile = Annotated[str | None, argument("FILE"), arg(constructor=str)]
 OptionalNumber = Annotated[int | None, argument("INT"), arg(constructor=int)]
@@ -27,29 +27,31 @@ Rows = Annotated[tuple[int, ...], argument("ROWS [ROWS ...]")]
 Texts = Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="TEXT")]
 ExportPath = Annotated[
     Positional[str],
-    argument("PATH", "a version folder, or the folder of versions, of which the newest is taken"),
+    argument("PATH", "a version folder, or a folder of versions, for the newest one"),
 ]
 PipelinePath = Annotated[
     Positional[str],
-    argument("PATH", "an export (a version folder, or the folder of versions) or a saved pipeline"),
+    argument("PATH", "an export (a version folder, or a folder of versions) or a saved pipeline"),
 ]
 
 _BATCH_SIZE = 32
 
+_T = TypeVar("_T")
+
 
 def batches(texts: Sequence[str], texts_b: Sequence[str]) -> Iterator[list[list[str]]]:
-    """The texts of the command line or, without any, of stdin's lines.
+    """Yields the texts of the command line or, if there are none, stdin's lines, in batches.
 
     Args:
-        texts: one per row.
+        texts: one text per row.
         texts_b: the second text of each pair; empty for single texts.
 
     Yields:
-        A batch's columns: the texts, and for pairs the second texts. A line of stdin is `text`, or
+        A batch's columns: the texts and, for pairs, the second texts. A line of stdin is `text` or
         `text<TAB>text_b`.
 
     Raises:
-        ValueError: the numbers of texts differ, or a line has another number of fields.
+        ValueError: the columns differ in length, or stdin's lines in their number of fields.
     """
     if texts_b and len(texts_b) != len(texts):
         raise ValueError(
@@ -58,13 +60,18 @@ def batches(texts: Sequence[str], texts_b: Sequence[str]) -> Iterator[list[list[
     if texts:
         yield [list(texts), list(texts_b)] if texts_b else [list(texts)]
         return
-    rows = _rows()
-    while batch := list(itertools.islice(rows, _BATCH_SIZE)):
+    for batch in batched(_rows()):
         yield [list(column) for column in zip(*batch, strict=True)]
 
 
+def batched(items: Iterator[_T]) -> Iterator[list[_T]]:
+    """Yields the items in lists of a batch's size; the last list may be shorter."""
+    while batch := list(itertools.islice(items, _BATCH_SIZE)):
+        yield batch
+
+
 def stdin_lines() -> Iterator[str]:
-    """Stdin's lines without their ends; bytes that are not UTF-8 become surrogates."""
+    """Returns stdin's lines without their ends; bytes that are not UTF-8 become surrogates."""
     if isinstance(sys.stdin, io.TextIOWrapper):
         sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape", newline="\n")
     return (line.removesuffix("\n").removesuffix("\r") for line in sys.stdin)

@@ -11,16 +11,16 @@ from keras_transformers.cli.arguments import argument
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """As `data.pretraining.PretrainingOptions`, whose import takes TensorFlow's seconds."""
+    """Mirrors `data.pretraining.PretrainingOptions`, whose import would load TensorFlow."""
 
-    max_sequence_length: int = 128  # tokens of an example
-    max_predictions: int = 20  # tokens to predict in an example, at most
+    max_sequence_length: int = 128  # tokens in an example
+    max_predictions: int = 20  # most tokens to predict in an example
     mask_probability: float = 0.15  # share of tokens to predict
     whole_words: bool = False  # mask whole words
-    dupe_factor: int = 10  # times that the text is gone through
-    short_sequence_probability: float = 0.1  # of aiming at a shorter length
+    dupe_factor: int = 10  # passes over the text, each with new pairs and masks
+    short_sequence_probability: float = 0.1  # share of documents cut into shorter examples
     num_shards: int = 16  # files to write
-    seed: int = 12345  # of everything that is drawn
+    seed: int = 12345  # seed of all random choices
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,18 +28,18 @@ class MakePretrainingData(Options):
     """Make TFRecords for BERT's pretraining, from text."""
 
     output: Annotated[
-        Positional[str], argument("OUTPUT", "the folder to write; a stopped run resumes there")
+        Positional[str], argument("OUTPUT", "the folder to write to; a stopped run resumes there")
     ]
     files: Annotated[
         Positional[tuple[str, ...]],
-        argument("FILE [FILE ...]", "text, plain or .gz, or folders of it"),
+        argument("FILE [FILE ...]", "text files, plain or .gz, or folders of them"),
     ]
     vocabulary: Annotated[str, arg(metavar="FILE")]  # a file with one token per line
     cased: bool = False  # keep case and accents
-    # lines: a sentence per line, blank lines between documents; prose: a document per file, split
-    # into sentences; wikitext: WikiText's articles
+    # lines: one sentence per line, blank lines between documents; prose: one document per file, to
+    # be split into sentences; wikitext: WikiText's articles
     text_format: Literal["lines", "prose", "wikitext"] = "lines"
-    num_processes: int = 1  # that work at the same time
+    num_processes: int = 1  # processes to run in parallel
 
     def run(self) -> int:
         """Writes the records."""

@@ -18,13 +18,13 @@ from keras_transformers.cli.arguments import (
 
 _BASE = "the model's folder of versions, TF Serving's model_base_path"
 _BasePath = Annotated[Positional[str], argument("BASE_PATH", _BASE)]
-_CONFIG = "TF Serving's model config file, which keeps labels (models.config beside BASE_PATH)"
+_CONFIG = "TF Serving's model config file, which holds labels (models.config beside BASE_PATH)"
 _Config = Annotated[OptionalFile, arg(help=_CONFIG)]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Show:
-    """Show what an export is: model, signatures, origin."""
+    """Show an export's model, signatures and origin."""
 
     path: ExportPath
     json: bool = False  # print JSON
@@ -43,11 +43,11 @@ class Check:
     """Check whether TF Serving takes an export."""
 
     path: ExportPath
-    max_batch_size: int = 8  # rows tried at most
+    max_batch_size: int = 8  # most rows to try
     json: bool = False  # print JSON
 
     def run(self) -> int:
-        """Prints the findings; fails where one speaks against the export."""
+        """Prints the findings; fails if TF Serving would not take the export."""
         from keras_transformers.saved_model import audit
 
         found = audit.audit(self.path, max_batch_size=self.max_batch_size)
@@ -61,14 +61,14 @@ class Publish:
 
     export: ExportPath
     base_path: Annotated[_BasePath, arg(help=f"{_BASE}; BASE_PATH/7 asks for that version")]
-    label: OptionalText = None  # for the version, such as stable or canary
+    label: OptionalText = None  # label for the version, such as stable or canary
     config: _Config = None
     server_path: OptionalText = None  # BASE_PATH as the server sees it, in a container
-    keep: OptionalNumber = None  # then remove all but this many newest versions
+    keep: OptionalNumber = None  # afterwards remove all but this many newest versions
     warm_up: Rows = ()  # add warm-up requests with batches of this many rows
 
     def run(self) -> int:
-        """Prints the new version, and those that were removed."""
+        """Prints the new version and the removed ones."""
         from keras_transformers.saved_model import publishing
 
         version = publishing.publish(
@@ -91,17 +91,17 @@ class Rollback:
     """Serve the previous version again."""
 
     base_path: _BasePath
-    label: OptionalText = None  # withdraw the version that has it; else the newest one
+    label: OptionalText = None  # withdraw the version with this label instead of the newest
     config: _Config = None
 
     def run(self) -> int:
-        """Prints the version that was withdrawn and the one that serves instead."""
+        """Prints the withdrawn version and the one that replaces it."""
         from keras_transformers.saved_model import publishing
 
         withdrawn, served = publishing.rollback(
             self.base_path, label=self.label, config=self.config
         )
-        print(f"{withdrawn}: withdrawn; {served} serves in its place")
+        print(f"{withdrawn}: withdrawn; {served} is served instead")
         return 0
 
 
@@ -110,10 +110,12 @@ class WarmUp:
     """Add warm-up requests to an export."""
 
     path: ExportPath
-    batch_sizes: Annotated[tuple[int, ...], arg(metavar="ROWS [ROWS ...]")] = (1,)  # of requests
+    batch_sizes: Annotated[tuple[int, ...], arg(metavar="ROWS [ROWS ...]")] = (
+        1,
+    )  # rows per request
 
     def run(self) -> int:
-        """Prints how many requests were written."""
+        """Prints the number of requests written."""
         from keras_transformers.saved_model import warm_up
 
         file, count = warm_up.add_warm_up(self.path, batch_sizes=self.batch_sizes)
@@ -132,9 +134,9 @@ class ServingConfig:
     ]
     server_root: OptionalText = None  # the folder of the BASE_PATHs as the server sees it
     batch_sizes: Rows = ()  # batch requests, padded to these numbers of rows
-    batch_timeout_micros: int = 2000  # how long a batch waits
-    num_batch_threads: int = 2  # batches at the same time
-    monitoring: bool = False  # Prometheus' metrics
+    batch_timeout_micros: int = 2000  # how long a batch waits for more requests
+    num_batch_threads: int = 2  # batches to run in parallel
+    monitoring: bool = False  # turn on Prometheus metrics
 
     def run(self) -> int:
         """Prints each file and the flags that name it."""
@@ -160,11 +162,11 @@ class Verify:
     """Compare exports with their manifest.json."""
 
     folder: Annotated[
-        Positional[str], argument("FOLDER", "the one with manifest.json, such as saved_models")
+        Positional[str], argument("FOLDER", "a folder with manifest.json, such as saved_models")
     ]
 
     def run(self) -> int:
-        """Prints what differs; fails where anything does."""
+        """Prints the differences; fails if there are any."""
         from keras_transformers.saved_model import manifest
 
         entries = manifest.read(os.path.join(self.folder, manifest.MANIFEST))

@@ -21,7 +21,7 @@ from keras_transformers.cli.predictions import Predict, Translate
 from keras_transformers.cli.serving import Ask, Serve
 from keras_transformers.cli.weights import Average
 
-# A command is called as its class, with hyphens: WarmUp is `warm-up`.
+# A command's name is its class's, with hyphens: WarmUp is `warm-up`.
 Command = (
     List
     | Summary
@@ -42,18 +42,18 @@ Command = (
 
 
 def parse(arguments: Sequence[str] | None = None) -> Command:
-    """The command that was typed.
+    """Parses the command line.
 
     Args:
-        arguments: without the program's name; `sys.argv` by default.
+        arguments: the words after the program's name; those of `sys.argv` by default.
 
     Raises:
-        SystemExit: with status 2 where the arguments fit no command, 0 after `--help`.
+        SystemExit: with status 2 if the arguments fit no command, 0 after `--help`.
     """
     return tyro.cli(
         Command,
         prog="keras-transformers",
-        description="Models, exports and their serving; `COMMAND --help` describes each command.",
+        description="Models, exports and serving; `COMMAND --help` describes a command.",
         args=arguments,
         config=(tyro.conf.FlagCreatePairsOff,),
     )
@@ -63,10 +63,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command.
 
     Args:
-        arguments: as for `parse`.
+        arguments: See `parse`.
 
     Returns:
-        The exit status: 0 success, 1 a check failed, 2 wrong input (the reason is on stderr).
+        The exit status: 0 for success, 1 for a failed check, 2 for wrong input (stderr says why).
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     command = parse(arguments)

@@ -1,4 +1,4 @@
-"""Commands about the registered models: `list` and `summary`."""
+"""Commands that describe the registered models: `list` and `summary`."""
 
 import dataclasses
 import json
@@ -12,13 +12,13 @@ from keras_transformers.cli.arguments import OptionalNumber, argument
 
 @dataclass(frozen=True, kw_only=True)
 class List:
-    """List the models, with their exact sizes."""
+    """List the models and their exact parameter counts."""
 
     pattern: Annotated[Positional[str], argument("[PATTERN]")] = "*"  # wildcard, such as 'bert_*'
     json: bool = False  # print JSON
 
     def run(self) -> int:
-        """Prints a line per model: name, parameters, the paper's figure, the paper."""
+        """Prints one line per model: name, parameters, the paper's figure, the paper."""
         from keras_transformers.models.registry import entry, list_models
 
         entries = [entry(name) for name in list_models(self.pattern)]
@@ -47,15 +47,15 @@ class List:
 class Summary:
     """Show a model's layers, parameters and formulas."""
 
-    name: Annotated[Positional[str], argument("NAME")]  # one of `keras-transformers list`
-    vocabulary_size: OptionalNumber = None  # instead of the paper's
+    name: Annotated[Positional[str], argument("NAME")]  # a name from `keras-transformers list`
+    vocabulary_size: OptionalNumber = None  # replaces the paper's
     heads: Annotated[
         Literal["pretraining"] | None, argument("{pretraining}", "put these heads on top")
     ] = None
     json: bool = False  # print JSON
 
     def run(self) -> int:
-        """Prints the account; fails where it differs from what is registered or published."""
+        """Prints the count by layer; fails if it differs from the registered or published one."""
         from keras_transformers.inspection import agrees_with_figure, parameter_table
         from keras_transformers.models import heads
         from keras_transformers.models.registry import create_model, entry
@@ -112,7 +112,7 @@ def _print_summary(result: dict[str, Any]) -> None:
             row["formula"] if row["num_parameters"] else "",
             style="dim" if part else None,
         )
-    # As wide as it needs to be, even into a pipe: a number cut off is worse than a long line.
+    # Wide enough even in a pipe: a long line is better than a number cut off.
     Console(width=max(100, Console().width)).print(table)
     registered = "as registered" if result["total"] == result["registered"] else "NOT as registered"
     print(f"total {result['total']:,}: {registered} ({result['registered']:,})")

@@ -1,6 +1,5 @@
-"""Commands that run an export, or a saved pipeline, in this process: `predict` and `translate`."""
+"""Commands that run an export or a saved pipeline in this process: `predict`, `translate`."""
 
-import itertools
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,26 +11,25 @@ from keras_transformers.cli.arguments import (
     PipelinePath,
     Texts,
     argument,
+    batched,
     batches,
     stdin_lines,
 )
 
-_BATCH_SIZE = 32
-
-# Columns of texts, by the names of the inputs, to a row of outputs each.
+# Takes columns of texts by input name; returns one row of outputs per text.
 Answer = Callable[[Mapping[str, Sequence[str]]], list[dict[str, Any]]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Predict:
-    """Run an exported model, or a saved pipeline, on text; JSON lines out."""
+    """Run an exported model or a saved pipeline on text; print JSON lines."""
 
     path: PipelinePath
-    text: Texts = ()  # stdin's lines if absent
+    text: Texts = ()  # a text to run on; default: the lines of stdin
     text_b: Texts = ()  # the second text of each pair
 
     def run(self) -> int:
-        """Prints a JSON object per text."""
+        """Prints one JSON object per text."""
         names, answer = _answerer(self.path)
         for columns in batches(self.text, self.text_b):
             if len(columns) != len(names):
@@ -46,32 +44,32 @@ class Predict:
 
 @dataclass(frozen=True, kw_only=True)
 class Translate:
-    """Run an exported translator, or a saved one, line by line."""
+    """Translate line by line with an exported or saved translator."""
 
     path: PipelinePath
     file: Annotated[
-        Positional[str], argument("[FILE]", "a text per line, plain or .gz; stdin if absent")
+        Positional[str], argument("[FILE]", "one text per line, plain or .gz; default: stdin")
     ] = ""
 
     def run(self) -> int:
-        """Prints a line per line, whatever the model says."""
+        """Prints exactly one line per input line, even if a translation has line breaks."""
         from keras_transformers.files import read_lines
 
         names, answer = _answerer(self.path)
         if names != ("text",):
             raise ValueError(f"{self.path} takes {', '.join(names)}: give a translator")
         lines = read_lines(self.file) if self.file else stdin_lines()
-        for batch in iter(lambda: list(itertools.islice(lines, _BATCH_SIZE)), []):
+        for batch in batched(lines):
             for row in answer({"text": batch}):
                 print(" ".join(row["translation"].splitlines()), flush=True)
         return 0
 
 
 def _answerer(path: str) -> tuple[tuple[str, ...], Answer]:
-    """The names of the texts that an export or a saved pipeline takes, and what answers them.
+    """Returns the names of the texts that an export or saved pipeline takes, and its function.
 
     Raises:
-        FileNotFoundError: neither is there.
+        FileNotFoundError: the path has neither.
         ValueError: it does not take texts, or cannot be read.
     """
     from keras_transformers.pipelines import results, saving

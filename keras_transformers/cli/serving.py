@@ -32,42 +32,42 @@ _which_version = tyro.conf.create_mutex_group(required=False)
 
 @dataclass(frozen=True, kw_only=True)
 class Serve:
-    """Serve exports by TF Serving's REST and gRPC APIs, for development."""
+    """Serve exports with TF Serving's REST and gRPC APIs, for development."""
 
     base_paths: Annotated[
         Positional[tuple[str, ...]],
-        argument("[BASE_PATH ...]", "folders of version folders, or NAME=BASE_PATH to name one"),
+        argument("[BASE_PATH ...]", "folders of version folders; NAME=BASE_PATH names one"),
     ] = ()
-    config: OptionalFile = None  # TF Serving's model config file, instead of base paths
+    config: OptionalFile = None  # TF Serving's model config file, instead of BASE_PATHs
     host: str = "127.0.0.1"  # address to listen on
     allowed_host: Annotated[
         UseAppendAction[tuple[str, ...]],
-        arg(metavar="NAME", help="REST requests may give it besides the server's own; * for all"),
+        arg(metavar="NAME", help="another Host name that REST requests may give; * for all"),
     ] = ()
-    rest_port: int = 8501  # 0 takes a free one, -1 turns REST off
-    grpc_port: int = 8500  # 0 takes a free one, -1 turns gRPC off
+    rest_port: int = 8501  # 0 picks a free port, -1 turns REST off
+    grpc_port: int = 8500  # 0 picks a free port, -1 turns gRPC off
     no_batching: bool = False  # run every request alone
-    max_batch_size: int = 32  # rows of a batch
-    batch_timeout: float = 1.0  # ms that a request waits for others
+    max_batch_size: int = 32  # most rows in a batch
+    batch_timeout: float = 1.0  # milliseconds that a request waits for others
     allowed_batch_sizes: Annotated[
-        Rows, arg(help="pad batches to one of these; ascending, the last is --max-batch-size")
+        Rows, arg(help="pad batches to one of these; ascending, up to --max-batch-size")
     ] = ()
-    num_threads: int = 2  # batches at the same time
-    max_requests: int = 64  # under way at the same time; others get 429
-    max_rows: int = 1024  # rows of a request
-    max_body_mib: float = 16.0  # of a request
-    timeout: float = 30.0  # seconds of a request
-    poll_interval: float = 1.0  # seconds between looks for new versions
-    tls_certificate: OptionalFile = None  # PEM file; for both protocols
+    num_threads: int = 2  # batches to run in parallel
+    max_requests: int = 64  # most requests under way; others get 429
+    max_rows: int = 1024  # most rows in a request
+    max_body_mib: float = 16.0  # largest request in MiB
+    timeout: float = 30.0  # seconds that a request may take
+    poll_interval: float = 1.0  # seconds between checks for new versions
+    tls_certificate: OptionalFile = None  # PEM file, for both protocols
     tls_key: OptionalFile = None  # PEM file
-    tls_client_ca: OptionalFile = None  # PEM file; clients must show a certificate that it signed
+    tls_client_ca: OptionalFile = None  # PEM file; clients must show a certificate signed by it
 
     def run(self) -> int:
         """Serves until SIGINT or SIGTERM."""
         from keras_transformers.serving import BatchingOptions, Limits, Server
 
         logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
-        for name in ("tensorflow", "uvicorn"):  # what they log at each start is of no use here
+        for name in ("tensorflow", "uvicorn"):  # their log of each start is just noise here
             logging.getLogger(name).setLevel(logging.ERROR)
         limits = Limits(
             max_body_bytes=int(self.max_body_mib * 1024 * 1024),
@@ -96,11 +96,11 @@ class Serve:
         return _run_until_stopped(server, self.host, encrypted=self.tls_certificate is not None)
 
     def _models(self) -> "list[ModelSettings] | Callable[[], list[ModelSettings]]":
-        """What to serve: a list, or a function that rereads the config file."""
+        """Returns the models to serve, or a function that rereads them from the config file."""
         from keras_transformers.serving.server import settings
 
         if bool(self.config) == bool(self.base_paths):
-            raise ValueError("give base paths, or --config FILE, and not both")
+            raise ValueError("give base paths, or --config FILE, but not both")
         if self.config:
             return functools.partial(settings.read_model_config, self.config)
         models = [settings.model_settings(path) for path in self.base_paths]
@@ -124,26 +124,26 @@ class Serve:
 
 @dataclass(frozen=True, kw_only=True)
 class Ask:
-    """Ask a model server, JSON lines out."""
+    """Ask a model server; print JSON lines."""
 
     target: Annotated[
         Positional[str], argument("TARGET", "http://host:port for REST, host:port for gRPC")
     ]
     texts: Annotated[
-        Positional[tuple[str, ...]], argument("[TEXT ...]", "stdin's lines if absent")
+        Positional[tuple[str, ...]], argument("[TEXT ...]", "default: the lines of stdin")
     ] = ()
     text_b: Texts = ()  # the second text of each pair
     model: str  # its name on the server
     version: Annotated[
-        OptionalNumber, _which_version, arg(help="its number; the latest if absent")
+        OptionalNumber, _which_version, arg(help="the version's number; default: the latest")
     ] = None
-    label: Annotated[OptionalText, _which_version, arg(help="of a version")] = None
-    signature: str = "serving_default"  # which of its signatures
-    timeout: float = 30.0  # seconds of a request
-    root_certificates: OptionalFile = None  # PEM file to trust, for TLS
+    label: Annotated[OptionalText, _which_version, arg(help="the version's label")] = None
+    signature: str = "serving_default"  # the signature to run
+    timeout: float = 30.0  # seconds that a request may take
+    root_certificates: OptionalFile = None  # PEM file of the authorities to trust, for TLS
 
     def run(self) -> int:
-        """Prints a JSON object per text."""
+        """Prints one JSON object per text."""
         from keras_transformers.serving import Client
 
         with Client(
@@ -170,8 +170,8 @@ def _run_until_stopped(server: Any, host: str, *, encrypted: bool) -> int:
     _say("a server for development and small use; TF Serving is the production server")
     if not is_loopback(host):
         _say(
-            f"others can reach {host}: nobody is asked who they are"
-            + ("" if encrypted else ", and nothing is encrypted")
+            f"other machines can reach {host}: there is no authentication"
+            + ("" if encrypted else " and no encryption")
         )
     with server:
         if server.rest_port is not None:
@@ -180,12 +180,12 @@ def _run_until_stopped(server: Any, host: str, *, encrypted: bool) -> int:
             _say(f"gRPC on {host}:{server.grpc_port}")
         while not stopped.is_set() and not server.wait_until_loaded(0.2):
             if server.engine.models.wait_for_first_look(0):
-                _say("not ready: a model has no version that answers; looking for new ones")
+                _say("not ready: a model has no working version; looking for new ones")
                 break
         if not stopped.is_set() and server.engine.models.is_ready():
             _say(f"ready: {', '.join(server.engine.models.names)}")
         stopped.wait()
-        _say("stopping; requests under way are answered")
+        _say("stopping after the requests under way")
     return 0
 
 

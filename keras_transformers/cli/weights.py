@@ -1,4 +1,4 @@
-"""Commands about files of weights: `average`."""
+"""Commands that work on weight files: `average`."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -12,7 +12,7 @@ from keras_transformers.cli.arguments import argument
 class Average:
     """Average the weights of checkpoints."""
 
-    output: Annotated[Positional[str], argument("OUTPUT")]  # to write: .weights.h5 or .keras
+    output: Annotated[Positional[str], argument("OUTPUT")]  # file to write: .weights.h5 or .keras
     checkpoints: Annotated[
         Positional[tuple[str, ...]],
         argument("FILE [FILE ...]", "the files to average, the newest last"),

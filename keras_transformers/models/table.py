@@ -1,4 +1,4 @@
-"""Prints docs/models.md, which lists all models: `python -m keras_transformers.models.table`.
+"""Prints docs/models.md, the table of all models: `python -m keras_transformers.models.table`.
 
 `make docs-tables` writes the file, and a test compares it with the registry.
 """
@@ -12,11 +12,11 @@ _INTRODUCTION = """\
 `keras_transformers.NAME()` or `create_model("NAME")` builds a model with random weights. The counts
 are exact: the tests compute each one by arithmetic and build the models. They are for the default
 sizes, without a head; tied weights count once. For other sizes,
-`keras-transformers summary NAME --vocabulary-size V` prints the counts layer by layer.
+`keras-transformers summary NAME --vocabulary-size V` prints the count layer by layer.
 
 Sizes: V tokens, P positions, H width, I inner width of the feed-forward networks, E width of the
-embeddings, D width of the LSTMs, F filters. "Paper's figure" is the count in the paper; a note says
-why it differs from the exact one. Written by `make docs-tables`.
+embeddings, D width of the LSTMs, F filters. "Paper's figure" is the count that the paper prints; a
+note says why it differs from the exact one. `make docs-tables` writes this page.
 
 | model | family | sizes | parameters | paper's figure | paper |
 |---|---|---|--:|--:|---|

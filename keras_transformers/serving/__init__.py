@@ -1,12 +1,12 @@
 """Serving SavedModels: a client for TF Serving, and a local server that speaks its protocol.
 
-`Client` asks TF Serving, or the local server, by REST or gRPC. `keras-transformers serve` is the
-local server, for development and small use; TF Serving is the production server. All of it needs
-the extra `serving` and works on SavedModels alone: no model of ours is ever imported here.
+`Client` talks to TF Serving or to the local server, by REST or gRPC. `keras-transformers serve`
+runs the local server, for development and small use; TF Serving is the production server. Both need
+the extra `serving` and work on SavedModels alone: nothing here imports this package's models.
 
-    client    asks
-    server    answers
-    protocol  what both must agree on
+    client    sends requests
+    server    answers them
+    protocol  what both agree on
 """
 
 from keras_transformers.rooms import open_room

@@ -62,7 +62,7 @@ def test_publish_label_prune_and_roll_back(capsys, exported, tmp_path):
     status, out, _ = run(capsys, "publish", exported, base, "--label", "canary", "--keep", 1)
     assert (status, out.splitlines()) == (0, [f"{base}/3: published", f"{base}/1: removed"])
     status, out, _ = run(capsys, "rollback", base, "--label", "canary")
-    assert (status, out) == (0, f"{base}/3: withdrawn; {base}/2 serves in its place\n")
+    assert (status, out) == (0, f"{base}/3: withdrawn; {base}/2 is served instead\n")
     status, out, _ = run(capsys, "warm-up", base / "2", "--batch-sizes", 1, 2)
     assert (status, ": 6 requests" in out) == (0, True)
     status, out, _ = run(capsys, "publish", exported, base, "--warm-up", 1)

@@ -1,4 +1,4 @@
-"""Tiny SavedModels in the manner of TF Serving's half_plus_two, and a server over them."""
+"""Tiny SavedModels like TF Serving's half_plus_two, and a server that serves them."""
 
 import os
 import shutil
@@ -15,7 +15,7 @@ TRANSLATOR = Path(__file__).parents[2] / "saved_models" / "translate_de_en"
 
 
 class HalfPlus(tf.Module):
-    """y = x / 2 + offset, and signatures for what else a request may hold."""
+    """Computes y = x / 2 + offset; more signatures cover the other kinds of requests."""
 
     def __init__(self, offset: float) -> None:
         self.offset = tf.Variable(offset)
@@ -67,9 +67,9 @@ class HalfPlus(tf.Module):
                 {"text": strings, "text_b": strings},
             ),
             "words": (_words, {"text": strings}),
-            # Refuses negative numbers, as a graph refuses some inputs.
+            # Refuses negative numbers, as a graph may refuse some inputs.
             "checked": (_checked, {"x": floats}),
-            # Its error quotes what it was given.
+            # Its error quotes the input.
             "number": (
                 lambda text: {"number": tf.strings.to_number(text)},
                 {"text": strings},
@@ -93,7 +93,7 @@ def _x(inputs):
 
 
 def _words(text):
-    """The words of each text and their lengths as vectors, padded to the text with most words."""
+    """Splits texts into words with their lengths as vectors, padded to the most words of a text."""
     words = tf.strings.split(text)
     lengths = tf.cast(tf.strings.length(words.to_tensor()), tf.float32)
     return {
@@ -109,7 +109,7 @@ def _checked(x):
 
 
 def _spin(loops):
-    """Works for as long as the first row says."""
+    """Loops as often as the first row says."""
     start = (tf.constant(0), tf.eye(64))
     _, matrix = tf.while_loop(
         lambda i, m: i < loops[0], lambda i, m: (i + 1, tf.matmul(m, m)), start
@@ -129,7 +129,7 @@ def save(folder: Path, offset: float) -> None:
 
 @pytest.fixture(scope="session")
 def half_plus(tmp_path_factory):
-    """Offset -> a folder with that model, made once."""
+    """Returns a function from an offset to the folder with its model, which it makes once."""
     made: dict[float, Path] = {}
 
     def make(offset: float) -> Path:
@@ -143,7 +143,7 @@ def half_plus(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def publish(half_plus):
-    """Puts a version into a base path, whole or not at all."""
+    """Returns a function that puts a complete version into a base path."""
 
     def put(base: Path, version: int, offset: float) -> Path:
         staging = base / f".staging-{version}"
@@ -155,7 +155,7 @@ def publish(half_plus):
 
 @pytest.fixture(scope="session")
 def server(publish, tmp_path_factory):
-    """A server of one model, half_plus_two, in version 123 with the label of TF Serving's tests."""
+    """Serves one model, half_plus_two, in version 123 with the label from TF Serving's tests."""
     base = tmp_path_factory.mktemp("half_plus_two")
     publish(base, 123, 2.0)
     settings = ModelSettings(
@@ -176,7 +176,7 @@ def server(publish, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def rest(server):
-    """An HTTP client of the server."""
+    """An HTTP client for the server."""
     import httpx
 
     with httpx.Client(base_url=f"http://127.0.0.1:{server.rest_port}", timeout=30) as client:
@@ -194,7 +194,7 @@ def channel(server):
 
 @pytest.fixture(scope="session")
 def translator():
-    """The URL of a server of the trained translator in this repository."""
+    """The URL of a server with the trained translator from this repository."""
     if not TRANSLATOR.is_dir():
         pytest.skip("the model is not here")
     settings = [ModelSettings(TRANSLATOR.name, TRANSLATOR)]
@@ -203,6 +203,6 @@ def translator():
         assert server.wait_until_loaded(120)
         url = f"http://127.0.0.1:{server.rest_port}"
         with Client(url, timeout_s=300) as client:
-            for name in ("serving_default", "n_best"):  # the first answer of each takes long
+            for name in ("serving_default", "n_best"):  # the first answer of each is slow
                 client.rows(["Ein Hund ."], model=TRANSLATOR.name, signature_name=name)
         yield url

@@ -20,7 +20,7 @@ GROWING = Signature("growing", "", {"x": info(None, None)}, {"y": info(None, Non
 
 
 class Model:
-    """Doubles its rows and remembers the batches; the gate holds its runs up."""
+    """Doubles its rows and records the batches; the gate holds up its runs."""
 
     def __init__(self):
         self.batches = []
@@ -64,7 +64,7 @@ def submit(scheduler, model, inputs, signature=DOUBLE, seconds=10.0):
 
 
 def test_requests_run_together_and_get_their_own_rows(make, model):
-    scheduler = make(batch_timeout_s=5.0)  # only a full batch leaves in time
+    scheduler = make(batch_timeout_s=5.0)  # only a full batch runs in time
     futures = [submit(scheduler, model, rows(*values)) for values in ([1], [2, 3], [4])]
     answers = [future.result(2)["y"][:, 0].tolist() for future in futures]
     assert answers == [[2], [4, 6], [8]]
@@ -85,7 +85,7 @@ def test_what_does_not_fit_one_array_runs_apart(make, model):
     futures = [
         submit(scheduler, model, rows(1)),
         submit(scheduler, model, rows(2, width=3)),
-        submit(scheduler, model, rows(3), GROWING),  # rows there would get their batch's length
+        submit(scheduler, model, rows(3), GROWING),  # its outputs grow with the batch
         submit(scheduler, model, rows(4), GROWING),
         submit(scheduler, model, rows(*range(9))),  # longer than a batch
         submit(scheduler, model, {"x": np.zeros((0, 2), "float32")}),
@@ -121,10 +121,10 @@ def test_a_full_queue_refuses_and_recovers(make, model):
     scheduler = make(max_waiting=3, enabled=False)
     model.gate.clear()
     first = submit(scheduler, model, rows(0))
-    while not model.batches:  # until the worker has it
+    while not model.batches:  # wait until the worker has it
         time.sleep(0.001)
     waiting = [submit(scheduler, model, rows(value)) for value in (1, 2, 3)]
-    with pytest.raises(RequestError, match="3 requests wait already") as caught:
+    with pytest.raises(RequestError, match="3 requests are already waiting") as caught:
         submit(scheduler, model, rows(4))
     assert caught.value.code == Code.RESOURCE_EXHAUSTED
     model.gate.set()
@@ -157,19 +157,19 @@ def test_a_busy_worker_keeps_no_queue_waiting(make, model):
         limit = time.monotonic() + 5
         while len(model.batches) < 2 and time.monotonic() < limit:
             time.sleep(0.001)
-        assert len(model.batches) == 2  # both run, though neither has ended
+        assert len(model.batches) == 2  # both are running
         model.gate.set()
         assert [f.result(5)["y"][0, 0] for f in futures] == [2, 2]
 
 
 def test_a_worker_that_takes_a_batch_wakes_another_for_the_rest(model, monkeypatch):
-    scheduler = Scheduler(BatchingOptions(batch_timeout_s=0.0))  # two workers are played here
+    scheduler = Scheduler(BatchingOptions(batch_timeout_s=0.0))  # the test plays its two workers
     with ThreadPoolExecutor(1) as pool:
         idle = pool.submit(scheduler._take)
         try:
             while not scheduler._condition._waiters:
                 time.sleep(0.001)
-            with monkeypatch.context() as patch:  # submitting woke one that was just leaving
+            with monkeypatch.context() as patch:  # submitting woke a worker that was just leaving
                 patch.setattr(scheduler._condition, "notify", lambda: None)
                 for width in (2, 3):
                     submit(scheduler, model, rows(1, width=width))

@@ -80,7 +80,7 @@ def test_what_does_not_fit(client):
         client.predict({"x": [1.0]}, model=MODEL, signature_name="nobody")
     with pytest.raises(ValueError, match="takes x, not 1 texts"):
         client.ask(["text"], model=MODEL)
-    with pytest.raises(ValueError, match="a text is expected, not 3"):
+    with pytest.raises(ValueError, match="expected a str or bytes, got 3"):
         client.predict({"tag": [3]}, model=MODEL, signature_name="named")
 
 
@@ -144,7 +144,7 @@ def test_results_are_typed():
 
 
 def test_answers_are_typed_and_as_long_as_their_own_text(client):
-    """The server pads the rows of a batch to the longest."""
+    """The server pads the rows of a batch to the longest row."""
     answers = client.ask(["a bc", "", "d"], model=MODEL, signature_name="words")
     assert answers == [
         results.WordVectors(["a", "bc"], [[[1.0]], [[2.0]]]),
@@ -199,7 +199,7 @@ def test_a_rest_loop_that_hangs_does_not_hold_up_the_end(monkeypatch, caplog):
     server = Server([], rest_port=0, grpc_port=None, limits=Limits(timeout_s=0.01))
     server.start()
     server.stop()
-    assert "the REST server did not end" in caplog.text
+    assert "the REST server did not stop" in caplog.text
     ending.set()
 
 

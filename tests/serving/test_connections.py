@@ -1,4 +1,4 @@
-"""Who says nothing, or says it byte by byte, does not keep a connection."""
+"""A client that is silent, or sends byte by byte, does not keep its connection."""
 
 import asyncio
 import socket
@@ -54,7 +54,7 @@ def connection(port):
 
 
 def trickle(connection, seconds=20.0):
-    """Sends a byte now and then; returns after how many seconds the server had closed."""
+    """Sends a byte now and then; returns the seconds until the server closed."""
     start = time.monotonic()
     while time.monotonic() - start < seconds:
         try:
@@ -110,5 +110,5 @@ def test_the_body_of_a_request_under_way_may_take_its_time(connection):
         time.sleep(IDLE_S / 4)
         connection.sendall(bytes([byte]))
     assert answer(connection).startswith(b"HTTP/1.1 200")
-    connection.sendall(REQUEST % (b"", 0))  # and the connection is still good
+    connection.sendall(REQUEST % (b"", 0))  # the connection still works
     answer(connection)

@@ -1,4 +1,4 @@
-"""The deployment files, as far as they can be checked without a cluster."""
+"""The deployment files, checked as far as possible without a cluster."""
 
 from pathlib import Path
 
@@ -102,7 +102,7 @@ def test_kubernetes_objects_fit_each_other(objects, container):
     assert {mount["name"] for mount in container["volumeMounts"]} == set(volumes)
     config = objects["ConfigMap"]["metadata"]["name"]
     assert volumes["config"]["configMap"]["name"] == config
-    assert "cpu" in container["resources"]["requests"]  # what the autoscaler measures against
+    assert "cpu" in container["resources"]["requests"]  # the autoscaler measures against it
     grace = template["spec"]["terminationGracePeriodSeconds"]
     pause = int(container["lifecycle"]["preStop"]["exec"]["command"][1])
     assert grace >= pause + int(given(container["args"])["rest_api_timeout_in_ms"]) // 1000

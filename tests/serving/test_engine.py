@@ -1,4 +1,4 @@
-"""What stands between a protocol and a model: slots, deadlines, and who keeps a model loaded."""
+"""The layer between protocol and model: slots, deadlines, and keeping a model loaded."""
 
 import threading
 import time
@@ -8,9 +8,9 @@ import pytest
 import tensorflow as tf
 
 from keras_transformers.serving.protocol.errors import Code, RequestError
-from keras_transformers.serving.protocol.signatures import Signature, TensorInfo
+from keras_transformers.serving.protocol.signatures import ModelSpec, Signature, TensorInfo
 from keras_transformers.serving.server.batching import BatchingOptions
-from keras_transformers.serving.server.engine import Engine, Limits, ModelSpec
+from keras_transformers.serving.server.engine import Engine, Limits
 from keras_transformers.serving.server.models import AVAILABLE, Models, Version
 from keras_transformers.serving.server.settings import ModelSettings
 
@@ -72,7 +72,7 @@ def code(engine, **arguments):
 
 def test_a_run_that_outlives_its_request_keeps_its_model(engine, model, version):
     assert code(engine, seconds=0.05) == Code.DEADLINE_EXCEEDED
-    assert model.begun.is_set()  # and has not ended
+    assert model.begun.is_set()  # it has not ended
     version.unload()
     assert not model.closed.is_set()
     model.gate.set()
@@ -86,7 +86,7 @@ def test_a_request_that_nobody_waits_for_gives_its_model_back(engine, model, ver
     assert version._in_use == 1
     model.gate.set()
     assert ask(engine) == [1]
-    engine.close()  # whatever ran has ended
+    engine.close()  # all runs have ended
     assert version._in_use == 0
 
 
@@ -102,7 +102,7 @@ def test_requests_beyond_the_limit_are_refused_at_once_and_slots_come_back(engin
     for thread in first:
         thread.join()
     for _ in range(3):
-        assert code(engine, rows=4) == Code.INVALID_ARGUMENT  # failures give theirs back too
+        assert code(engine, rows=4) == Code.INVALID_ARGUMENT  # failures free their slots too
     assert ask(engine, rows=3) == [1, 1, 1]
 
 

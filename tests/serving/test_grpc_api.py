@@ -96,7 +96,7 @@ def test_classify_regress_and_both(predictions):
     request = regression_pb2.RegressionRequest(model_spec=spec("regress_x_to_y"))
     with_context = request.input.example_list_with_context
     with_context.context.CopyFrom(example(x=80.0))
-    with_context.examples.extend([example(), example(x=0.0)])  # the second has its own
+    with_context.examples.extend([example(), example(x=0.0)])  # the second has its own x
     values = [r.value for r in predictions.Regress(request, timeout=20).result.regressions]
     assert values == [42.0, 2.0]
 
@@ -201,7 +201,7 @@ def test_a_message_beyond_the_limit_is_refused(predictions):
 
 @pytest.mark.parametrize("character", ["x", "\N{GRINNING FACE}"])
 def test_an_error_that_quotes_a_long_name_is_cut(predictions, character):
-    """Details travel as a header: grpc itself would refuse the answer, with another code."""
+    """Details travel in a header; if it is too long, grpc fails the call with another code."""
     label = character * 20_000
     details = refused(CODES.INVALID_ARGUMENT, predict, predictions, spec(label=label), x=[1.0])
     assert details.startswith(f"Unrecognized servable version label: {character}")
@@ -212,7 +212,7 @@ def test_a_deadline_is_kept(predictions):
     request = predict_pb2.PredictRequest(model_spec=spec("spin"))
     request.inputs["loops"].CopyFrom(tf.make_tensor_proto(np.int32([10**9])))
     refused(CODES.DEADLINE_EXCEEDED, predictions.Predict, request, timeout=0.4)
-    # The run was stopped as well: the two workers are free for the next.
+    # The run was stopped too, so the two workers are free for the next.
     for _ in range(3):
         response = predict(predictions, spec("spin"), loops=np.int32([1]))
         assert tf.make_ndarray(response.outputs["done"]).tolist() == [1.0]

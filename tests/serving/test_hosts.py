@@ -1,4 +1,4 @@
-"""DNS rebinding: a page of another site must not reach a server that is for this machine."""
+"""DNS rebinding: another site's page must not reach a server meant for this machine."""
 
 import asyncio
 import json
@@ -9,7 +9,7 @@ from keras_transformers.serving.server.hosts import HostCheck, is_loopback
 
 
 def status(host, **options):
-    """What a request with a Host header gets: 200 from the app, or the refusal."""
+    """Returns the status for a request with a Host header: 200 from the app, or the refusal."""
     sent = []
 
     async def app(scope, receive, send):

@@ -1,4 +1,4 @@
-"""The tests of TF Serving's util/json_tensor_test.cc, on our conversion."""
+"""The tests of TF Serving's util/json_tensor_test.cc, applied to our conversion."""
 
 import json
 

@@ -203,7 +203,7 @@ def test_other_paths_and_odd_versions(rest):
 def test_requests_that_do_not_fit(rest, body, message):
     error = post(rest, f"{MODEL}:predict", body, 400)["error"]
     assert message in error
-    assert "File " not in error  # nothing of who made the graph
+    assert "File " not in error  # no stack trace of the graph's program
 
 
 @pytest.mark.parametrize(
@@ -235,7 +235,7 @@ def test_a_body_beyond_the_limit_is_refused(rest):
         for _ in range(5):
             yield b" " * 50_000
 
-    response = rest.post(f"{MODEL}:predict", content=chunks())  # says no length beforehand
+    response = rest.post(f"{MODEL}:predict", content=chunks())  # sends no length in advance
     assert response.status_code == 413
 
 
@@ -252,5 +252,5 @@ def test_metrics(rest):
 
 
 def test_an_answers_body_does_not_wait_until_its_head_is_acknowledged(server):
-    """asyncio sets TCP_NODELAY where it knows that a socket is TCP's; 40 ms a request otherwise."""
+    """asyncio sets TCP_NODELAY only if it knows that a socket is TCP's; else 40 ms are lost."""
     assert server._listening.proto == socket.IPPROTO_TCP

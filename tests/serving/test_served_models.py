@@ -1,4 +1,4 @@
-"""Versions come, swap and go; the folder decides, and no request is lost."""
+"""Versions appear, swap and go as their folders do, and no request is lost."""
 
 import shutil
 import threading
@@ -23,7 +23,7 @@ from keras_transformers.serving.server.settings import (
 
 
 def answer(model, number=None, label=None):
-    """What half of zero and the offset is: which version answers."""
+    """Returns the answer to x = 0, the offset, which tells the version."""
     with model.lease(number, label) as (_, saved_model):
         signature = saved_model.signatures["rows"]
         return saved_model.run(signature, {"x": np.zeros(1, "float32")}, timeout_s=10)["y"][0]
@@ -49,12 +49,12 @@ def test_a_new_version_takes_over_and_the_old_one_ends(tmp_path, publish):
     assert states(model) == {1: END, 2: AVAILABLE}
     assert version.saved_model is None
 
-    shutil.rmtree(tmp_path / "2")  # a rollback: what is left is loaded again
+    shutil.rmtree(tmp_path / "2")  # a rollback: the remaining version is loaded again
     model.refresh()
     assert (answer(model), states(model)) == (2.0, {1: AVAILABLE, 2: END})
     shutil.rmtree(tmp_path / "1")
     model.refresh()
-    assert answer(model) == 2.0  # rather an old version than none
+    assert answer(model) == 2.0  # an old version is better than none
     model.close()
     assert states(model) == {1: END, 2: END}
 
@@ -72,7 +72,7 @@ def test_a_version_that_cannot_be_loaded_changes_nothing(tmp_path, publish, monk
     model.refresh()
     assert failed.attempts == 1  # it waits before the next attempt
     shutil.rmtree(tmp_path / "2")
-    publish(tmp_path, 2, 3.0)  # mended in place
+    publish(tmp_path, 2, 3.0)  # repaired in place
     monkeypatch.setattr(failed, "retry_at", 0.0)
     model.refresh()
     assert (answer(model), states(model)) == (3.0, {1: END, 2: AVAILABLE})
@@ -258,8 +258,8 @@ def test_config_file(tmp_path):
         ("model_config_list {}", "no model to serve"),
         ("nonsense", "model config of TF Serving"),
         ("config { name: 'a' base_path: 'x' } config { name: 'a' }", "called a"),
-        ("config { name: 'a/b' base_path: 'x' }", "nor contain a slash"),
-        ("config { name: 'a' model_platform: 'caffe' }", "only 'tensorflow'"),
+        ("config { name: 'a/b' base_path: 'x' }", "or contain a slash"),
+        ("config { name: 'a' model_platform: 'caffe' }", "must be 'tensorflow'"),
         ("config { name: 'a' model_version_policy { specific {} } }", "list at least one"),
         ("config { name: 'a' version_labels { key: ':' value: 1 } }", "a slash or a colon"),
     ],

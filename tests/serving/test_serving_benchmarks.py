@@ -1,4 +1,4 @@
-"""What the benchmarks decide by: which answers are the same, and when memory has grown."""
+"""How the benchmarks decide that answers are the same and that memory has grown."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What docs/serving.md and docs/exports.md show: the commands parse, the rest runs as it stands."""
+"""The commands in docs/serving.md and docs/exports.md parse, and the rest runs as printed."""
 
 import ast
 import dataclasses
@@ -16,11 +16,11 @@ from keras_transformers.cli.serving import Serve
 
 ROOT = Path(__file__).parents[2]
 SERVING, EXPORTS = (ROOT / "docs" / name for name in ("serving.md", "exports.md"))
-URL = "http://127.0.0.1:8501"  # of the documents
+URL = "http://127.0.0.1:8501"  # in the documents
 
 
 def commands(document, program):
-    """The lines of a document's indented blocks that call a program, as lists of words."""
+    """Returns the lines in a document's indented blocks that call a program, as lists of words."""
     text = re.sub(r"\\\n\s+", "", document.read_text("utf-8"))
     found = re.findall(rf"^    ({re.escape(program)} .*)$", text, re.MULTILINE)
     assert found, f"{document} has no {program} any more"
@@ -57,7 +57,7 @@ def test_the_benchmarks_are_there():
 
 
 class Shown(ast.NodeTransformer):
-    """Hands the value of each expression that stands alone to `show`."""
+    """Passes the value of each expression statement to `show`."""
 
     def visit_Expr(self, node):
         call = ast.Call(ast.Name("show", ast.Load()), [node.value], [])

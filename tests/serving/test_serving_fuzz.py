@@ -1,6 +1,6 @@
-"""Whatever arrives, the server answers something sensible and goes on answering rightly.
+"""Whatever arrives, the server gives a sensible answer and keeps giving right ones.
 
-`SERVING_FUZZ_EXAMPLES=5000 pytest tests/serving/test_serving_fuzz.py` looks longer.
+`SERVING_FUZZ_EXAMPLES=5000 pytest tests/serving/test_serving_fuzz.py` searches longer.
 """
 
 import json
@@ -23,7 +23,7 @@ SIGNATURES = [
     "",
 ]
 PATHS = ["predict", "classify", "regress"]
-FINE = {200, 400, 404, 413}  # and never our fault
+FINE = {200, 400, 404, 413}  # never an error of the server
 OK_CODES = {
     grpc.StatusCode.OK,
     grpc.StatusCode.INVALID_ARGUMENT,
@@ -103,7 +103,7 @@ def test_rest_paths(rest, parts, method):
 @often
 @given(data=st.binary(max_size=200), method=st.sampled_from(["Predict", "Classify", "Regress"]))
 def test_grpc_bytes(channel, data, method):
-    """Bytes that are no message are refused by the stub's parser, before the service sees them."""
+    """grpc's parser refuses bytes that are not a message, before the service sees them."""
     call = channel.unary_unary(f"/tensorflow.serving.PredictionService/{method}")
     with pytest.raises(grpc.RpcError) as caught:
         call(data, timeout=20)

@@ -1,4 +1,4 @@
-"""A client of TF Serving, or of the local server, by REST or gRPC."""
+"""A client for TF Serving and the local server, by REST or gRPC."""
 
 import random
 from collections.abc import Callable, Mapping, Sequence
@@ -12,14 +12,15 @@ from keras_transformers.pipelines import results
 from keras_transformers.pipelines.results import Result
 from keras_transformers.serving.client.target import Target, connect
 from keras_transformers.serving.client.transport import (
+    Call,
     Features,
-    ModelVersion,
     SignatureInfo,
     Transport,
     VersionStatus,
     as_bytes,
 )
 from keras_transformers.serving.protocol.errors import Code, RequestError
+from keras_transformers.serving.protocol.signatures import ModelSpec
 
 __all__ = ["Client"]
 
@@ -31,21 +32,21 @@ _T = TypeVar("_T")
 
 
 class Client:
-    """Asks a model server. One client may be used by several threads.
+    """Sends requests to a model server. Threads may share one client.
 
     Args:
-        target: "http://host:port" or "https://..." for REST; "host:port" for gRPC, with
-            "grpcs://" before it for TLS.
-        timeout_s: seconds for each request, its repetitions included.
-        max_attempts: how often a request is sent at most. Only what the server did not accept
-            (UNAVAILABLE, RESOURCE_EXHAUSTED) is sent again, after a growing pause.
-        batch_size: rows of one request, at most.
-        root_certificates: a PEM file of the authorities that may have signed the server's
-            certificate; the system's by default.
+        target: "http://host:port" or "https://..." for REST; "host:port" for gRPC, or
+            "grpcs://host:port" for gRPC with TLS.
+        timeout_s: seconds for each request, including its retries.
+        max_attempts: how many times a request may be sent. Only requests that the server did not
+            accept (UNAVAILABLE, RESOURCE_EXHAUSTED) are retried, after a growing pause.
+        batch_size: the most rows that `ask` and `rows` put into one request.
+        root_certificates: a PEM file of the certificate authorities to trust; the system's by
+            default.
 
     Raises:
-        ValueError: the target is neither, or a number is not positive.
-        FileNotFoundError: there is no such file of certificates.
+        ValueError: the target has another form, or a number is not positive.
+        FileNotFoundError: the file of certificates does not exist.
 
     Example:
         >>> from keras_transformers.serving import Client
@@ -72,7 +73,7 @@ class Client:
         self._max_attempts = max_attempts
         self._batch_size = batch_size
         self._transport: Transport = connect(Target.parse(target), root_certificates)
-        self._signatures: dict[ModelVersion, Mapping[str, SignatureInfo]] = {}
+        self._signatures: dict[ModelSpec, Mapping[str, SignatureInfo]] = {}
 
     def ask(
         self,
@@ -84,22 +85,22 @@ class Client:
         label: str | None = None,
         signature_name: str = "serving_default",
     ) -> list[Result]:
-        """What a model answers to texts.
+        """Returns a model's answers to texts.
 
         Args:
-            texts: one per row: texts, prompts or questions.
+            texts: one text, prompt or question per row.
             texts_b: the second text of each pair, or the context of each question.
-            model: its name.
-            version: its number; the label's or the latest by default.
-            label: of a version.
-            signature_name: which of its signatures.
+            model: the model's name.
+            version: the version's number; by default the label's version, or else the latest.
+            label: the version's label.
+            signature_name: the signature to run.
 
         Returns:
-            One result per text, of the type in `pipelines.results` that has the model's outputs; a
-            dict where no type has them.
+            One result per text, of the type in `pipelines.results` that fits the model's outputs;
+            a dict if none fits.
 
         Raises:
-            RequestError: the server refused or failed.
+            RequestError: the server refused the request or failed.
             ValueError: the model does not take these texts.
         """
         rows = self.rows(
@@ -122,8 +123,8 @@ class Client:
         label: str | None = None,
         signature_name: str = "serving_default",
     ) -> list[dict[str, Any]]:
-        """As `ask`, but each answer is a dict: output name -> str, number or nested list."""
-        found = self._signature(ModelVersion(model, version, label), signature_name)
+        """Like `ask`, but each answer is a dict: output name -> str, number or nested list."""
+        found = self._signature(ModelSpec(model, version, label), signature_name)
         columns = [texts] if texts_b is None else [texts, texts_b]
         names = results.text_inputs(list(found.inputs))
         if len(names) != len(columns) or len({len(column) for column in columns}) != 1:
@@ -153,23 +154,23 @@ class Client:
         label: str | None = None,
         signature_name: str = "serving_default",
     ) -> dict[str, np.ndarray]:
-        """One Predict request.
+        """Sends one Predict request.
 
         Args:
             inputs: name -> array, or nested lists of numbers, bool, str or bytes.
-            model: its name.
-            version: its number; the label's or the latest by default.
-            label: of a version.
-            signature_name: which of its signatures.
+            model: See `ask`.
+            version: See `ask`.
+            label: See `ask`.
+            signature_name: See `ask`.
 
         Returns:
-            Output name -> array; strings as bytes in arrays of dtype object.
+            Output name -> array; strings are bytes in arrays of dtype object.
 
         Raises:
-            RequestError: the server refused or failed.
-            ValueError: an input does not fit an array of the signature's dtype.
+            RequestError: the server refused the request or failed.
+            ValueError: an input cannot become an array of the signature's dtype.
         """
-        spec = ModelVersion(model, version, label)
+        spec = ModelSpec(model, version, label)
         found = self._signature(spec, signature_name)
         arrays = {
             name: _array(value, found.inputs[name].dtype if name in found.inputs else None)
@@ -177,11 +178,13 @@ class Client:
         }
         try:
             return self._retrying(
-                lambda s: self._transport.predict(spec, signature_name, arrays, found.outputs, s)
+                lambda s: self._transport.predict(
+                    Call(spec, signature_name, s), arrays, found.outputs
+                )
             )
         except RequestError as error:
             if error.code in (Code.INVALID_ARGUMENT, Code.FAILED_PRECONDITION):
-                self._signatures.pop(spec, None)  # a new version may have others
+                self._signatures.pop(spec, None)  # a new version may have changed them
             raise
 
     def classify(
@@ -193,20 +196,22 @@ class Client:
         label: str | None = None,
         signature_name: str = "classify",
     ) -> list[list[tuple[str, float]]]:
-        """One Classify request: for each example the (label, score) of each class.
+        """Sends one Classify request; returns each example's (label, score) for every class.
 
         Args:
             examples: feature name -> str, bytes, int, float, or a list of one of these.
-            model: its name.
-            version: its number; the label's or the latest by default.
-            label: of a version.
-            signature_name: which of its signatures.
+            model: See `ask`.
+            version: See `ask`.
+            label: See `ask`.
+            signature_name: See `ask`.
 
         Raises:
-            RequestError: the server refused or failed.
+            RequestError: the server refused the request or failed.
         """
-        spec = ModelVersion(model, version, label)
-        return self._retrying(lambda s: self._transport.classify(spec, signature_name, examples, s))
+        spec = ModelSpec(model, version, label)
+        return self._retrying(
+            lambda s: self._transport.classify(Call(spec, signature_name, s), examples)
+        )
 
     def regress(
         self,
@@ -217,28 +222,30 @@ class Client:
         label: str | None = None,
         signature_name: str = "regress",
     ) -> list[float]:
-        """One Regress request: a value per example; arguments and errors as `classify`."""
-        spec = ModelVersion(model, version, label)
-        return self._retrying(lambda s: self._transport.regress(spec, signature_name, examples, s))
+        """Sends one Regress request and returns a value per example; see `classify`."""
+        spec = ModelSpec(model, version, label)
+        return self._retrying(
+            lambda s: self._transport.regress(Call(spec, signature_name, s), examples)
+        )
 
     def status(self, model: str, *, version: int | None = None) -> list[VersionStatus]:
-        """The states of a model's versions.
+        """Returns the state of each version of a model.
 
         Raises:
-            RequestError: there is no such model, or no server.
+            RequestError: there is no such model, or the server does not answer.
         """
-        spec = ModelVersion(model, version, None)
+        spec = ModelSpec(model, version)
         return self._retrying(lambda s: self._transport.status(spec, s))
 
     def signatures(
         self, model: str, *, version: int | None = None, label: str | None = None
     ) -> Mapping[str, SignatureInfo]:
-        """The signatures of a model: name -> inputs, outputs and method.
+        """Returns a model's signatures by name.
 
         Raises:
-            RequestError: there is no such model, or no server.
+            RequestError: there is no such model, or the server does not answer.
         """
-        spec = ModelVersion(model, version, label)
+        spec = ModelSpec(model, version, label)
         return self._retrying(lambda s: self._transport.signatures(spec, s))
 
     def close(self) -> None:
@@ -256,7 +263,7 @@ class Client:
     ) -> None:
         self.close()
 
-    def _signature(self, spec: ModelVersion, name: str) -> SignatureInfo:
+    def _signature(self, spec: ModelSpec, name: str) -> SignatureInfo:
         if spec not in self._signatures or name not in self._signatures[spec]:
             self._signatures[spec] = self.signatures(
                 spec.name, version=spec.version, label=spec.label
@@ -270,7 +277,7 @@ class Client:
         return found
 
     def _retrying(self, send: Callable[[float], _T]) -> _T:
-        """Sends a request, with the seconds left, until it is accepted or time is up."""
+        """Calls `send` with the seconds left, until a request is accepted or time is up."""
         deadline = monotonic() + self._timeout_s
         pause_s = _FIRST_PAUSE_S
         for attempt in range(1, self._max_attempts + 1):
@@ -290,8 +297,8 @@ class Client:
 
 
 def _array(value: Any, dtype: Any) -> np.ndarray:
-    """A value as an array of a signature's dtype; strings as bytes."""
-    if dtype is None:  # an unknown name: the server says so
+    """Returns a value as an array of a signature's dtype, with strings as bytes."""
+    if dtype is None:  # an unknown name, which the server will refuse
         array = np.asarray(value)
         return array if array.dtype.kind in "biuf" else _strings(value)
     if dtype == np.dtype(object):
@@ -304,6 +311,6 @@ def _strings(value: Any) -> np.ndarray:
     flat = np.empty(array.size, object)
     for index, item in enumerate(array.reshape(-1)):
         if not isinstance(item, str | bytes):
-            raise ValueError(f"a text is expected, not {item!r:.200}")
+            raise ValueError(f"expected a str or bytes, got {item!r:.200}")
         flat[index] = as_bytes(item)
     return flat.reshape(array.shape)

@@ -1,4 +1,4 @@
-"""gRPC, for the client."""
+"""The client's gRPC transport."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,14 +19,15 @@ from tensorflow_serving.apis import (
 
 from keras_transformers.saved_model.description import shape_of
 from keras_transformers.serving.client.transport import (
+    Call,
     Features,
-    ModelVersion,
     SignatureInfo,
     TensorSpec,
     VersionStatus,
     as_bytes,
 )
 from keras_transformers.serving.protocol.errors import Code, RequestError
+from keras_transformers.serving.protocol.signatures import ModelSpec
 
 
 class GrpcTransport:
@@ -34,8 +35,8 @@ class GrpcTransport:
 
     Args:
         address: host:port.
-        root_certificates: a PEM file, or None for the system's.
-        tls: whether the connection is encrypted.
+        root_certificates: a PEM file, or None for the system's certificates.
+        tls: whether to encrypt the connection.
     """
 
     def __init__(self, address: str, root_certificates: str | None, *, tls: bool) -> None:
@@ -50,66 +51,47 @@ class GrpcTransport:
         self._models = model_service_pb2_grpc.ModelServiceStub(self._channel)
 
     def predict(  # noqa: D102
-        self,
-        model: ModelVersion,
-        signature_name: str,
-        inputs: Mapping[str, np.ndarray],
-        outputs: Mapping[str, TensorSpec],
-        timeout_s: float,
+        self, call: Call, inputs: Mapping[str, np.ndarray], outputs: Mapping[str, TensorSpec]
     ) -> dict[str, np.ndarray]:
         request = predict_pb2.PredictRequest()
-        _fill(request.model_spec, model, signature_name)
         for name, array in inputs.items():
             dtype = tf.string if array.dtype == object else None
             request.inputs[name].CopyFrom(tf.make_tensor_proto(array, dtype, array.shape))
-        response = _called(self._predictions.Predict, request, timeout_s)
+        response = _answer(self._predictions.Predict, request, call)
         return {name: tf.make_ndarray(tensor) for name, tensor in response.outputs.items()}
 
     def classify(  # noqa: D102
-        self,
-        model: ModelVersion,
-        signature_name: str,
-        examples: Sequence[Features],
-        timeout_s: float,
+        self, call: Call, examples: Sequence[Features]
     ) -> list[list[tuple[str, float]]]:
         request = classification_pb2.ClassificationRequest()
-        _fill(request.model_spec, model, signature_name)
         request.input.example_list.examples.extend(_example(example) for example in examples)
-        response = _called(self._predictions.Classify, request, timeout_s)
+        response = _answer(self._predictions.Classify, request, call)
         return [
             [(found.label, found.score) for found in row.classes]
             for row in response.result.classifications
         ]
 
-    def regress(  # noqa: D102
-        self,
-        model: ModelVersion,
-        signature_name: str,
-        examples: Sequence[Features],
-        timeout_s: float,
-    ) -> list[float]:
+    def regress(self, call: Call, examples: Sequence[Features]) -> list[float]:  # noqa: D102
         request = regression_pb2.RegressionRequest()
-        _fill(request.model_spec, model, signature_name)
         request.input.example_list.examples.extend(_example(example) for example in examples)
-        response = _called(self._predictions.Regress, request, timeout_s)
+        response = _answer(self._predictions.Regress, request, call)
         return [found.value for found in response.result.regressions]
 
-    def status(self, model: ModelVersion, timeout_s: float) -> list[VersionStatus]:  # noqa: D102
+    def status(self, model: ModelSpec, timeout_s: float) -> list[VersionStatus]:  # noqa: D102
         request = get_model_status_pb2.GetModelStatusRequest()
-        _fill(request.model_spec, model, "")
-        response = _called(self._models.GetModelStatus, request, timeout_s)
-        states = get_model_status_pb2.ModelVersionStatus.State
+        response = _answer(self._models.GetModelStatus, request, Call(model, "", timeout_s))
+        states = get_model_status_pb2.ModelSpecStatus.State
         return [
             VersionStatus(entry.version, states.Name(entry.state), entry.status.error_message)
             for entry in response.model_version_status
         ]
 
     def signatures(  # noqa: D102
-        self, model: ModelVersion, timeout_s: float
+        self, model: ModelSpec, timeout_s: float
     ) -> dict[str, SignatureInfo]:
         request = get_model_metadata_pb2.GetModelMetadataRequest(metadata_field=["signature_def"])
-        _fill(request.model_spec, model, "")
-        response = _called(self._predictions.GetModelMetadata, request, timeout_s)
+        call = Call(model, "", timeout_s)
+        response = _answer(self._predictions.GetModelMetadata, request, call)
         found = get_model_metadata_pb2.SignatureDefMap()
         response.metadata["signature_def"].Unpack(found)
         return {
@@ -125,24 +107,23 @@ class GrpcTransport:
         self._channel.close()
 
 
-def _fill(spec: Any, model: ModelVersion, signature_name: str) -> None:
+def _answer(method: Any, request: Any, call: Call) -> Any:
+    """Fills in a request's model_spec, sends the request and returns the response."""
+    spec, model = request.model_spec, call.model
     spec.name = model.name
-    spec.signature_name = signature_name
+    spec.signature_name = call.signature_name
     if model.version is not None:
         spec.version.value = model.version
     elif model.label:
         spec.version_label = model.label
-
-
-def _called(method: Any, request: Any, timeout_s: float) -> Any:
     try:
-        return method(request, timeout=timeout_s)
+        return method(request, timeout=call.timeout_s)
     except grpc.RpcError as error:
         raise RequestError(Code[error.code().name], error.details() or "") from error
 
 
 def _example(features: Features) -> Any:
-    """A tf.train.Example: int as int64, float as float, str and bytes as bytes."""
+    """Returns a tf.train.Example: int becomes int64, float float, str and bytes bytes."""
     example = tf.train.Example()
     for name, value in features.items():
         values = list(value) if isinstance(value, list | tuple) else [value]

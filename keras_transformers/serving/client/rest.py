@@ -1,4 +1,4 @@
-"""REST, for the client; it needs no TensorFlow."""
+"""The client's REST transport, which needs no TensorFlow."""
 
 import base64
 import json
@@ -11,14 +11,15 @@ import httpx
 import numpy as np
 
 from keras_transformers.serving.client.transport import (
+    Call,
     Features,
-    ModelVersion,
     SignatureInfo,
     TensorSpec,
     VersionStatus,
     as_bytes,
 )
 from keras_transformers.serving.protocol.errors import Code, RequestError, code_of_http_status
+from keras_transformers.serving.protocol.signatures import ModelSpec
 
 _DTYPES = {
     "DT_FLOAT": "float32",
@@ -41,8 +42,8 @@ class RestTransport:
     """Speaks TF Serving's REST API; `transport.Transport` describes the methods.
 
     Args:
-        url: of the server.
-        root_certificates: a PEM file, or None for the system's.
+        url: the server's URL.
+        root_certificates: a PEM file, or None for the system's certificates.
     """
 
     def __init__(self, url: str, root_certificates: str | None) -> None:
@@ -52,19 +53,11 @@ class RestTransport:
         self._http = httpx.Client(base_url=url, verify=verify)
 
     def predict(  # noqa: D102
-        self,
-        model: ModelVersion,
-        signature_name: str,
-        inputs: Mapping[str, np.ndarray],
-        outputs: Mapping[str, TensorSpec],
-        timeout_s: float,
+        self, call: Call, inputs: Mapping[str, np.ndarray], outputs: Mapping[str, TensorSpec]
     ) -> dict[str, np.ndarray]:
-        body = {
-            "signature_name": signature_name,
-            "inputs": {name: to_json(array) for name, array in inputs.items()},
-        }
-        answer = self._post(model, "predict", body, timeout_s)["outputs"]
-        if len(outputs) == 1:  # a single output is not named
+        columns = {name: to_json(array) for name, array in inputs.items()}
+        answer = self._post("predict", call, "inputs", columns)["outputs"]
+        if len(outputs) == 1:  # the server leaves out a single output's name
             answer = {next(iter(outputs)): answer}
         return {
             name: from_json(value, outputs[name].dtype if name in outputs else None)
@@ -72,27 +65,15 @@ class RestTransport:
         }
 
     def classify(  # noqa: D102
-        self,
-        model: ModelVersion,
-        signature_name: str,
-        examples: Sequence[Features],
-        timeout_s: float,
+        self, call: Call, examples: Sequence[Features]
     ) -> list[list[tuple[str, float]]]:
-        answer = self._post(model, "classify", _examples(signature_name, examples), timeout_s)
+        answer = self._post("classify", call, "examples", _examples(examples))
         return [[(label, score) for label, score in row] for row in answer["results"]]
 
-    def regress(  # noqa: D102
-        self,
-        model: ModelVersion,
-        signature_name: str,
-        examples: Sequence[Features],
-        timeout_s: float,
-    ) -> list[float]:
-        return self._post(model, "regress", _examples(signature_name, examples), timeout_s)[
-            "results"
-        ]
+    def regress(self, call: Call, examples: Sequence[Features]) -> list[float]:  # noqa: D102
+        return self._post("regress", call, "examples", _examples(examples))["results"]
 
-    def status(self, model: ModelVersion, timeout_s: float) -> list[VersionStatus]:  # noqa: D102
+    def status(self, model: ModelSpec, timeout_s: float) -> list[VersionStatus]:  # noqa: D102
         answer = self._send("GET", _path(model), None, timeout_s)
         return [
             VersionStatus(
@@ -102,7 +83,7 @@ class RestTransport:
         ]
 
     def signatures(  # noqa: D102
-        self, model: ModelVersion, timeout_s: float
+        self, model: ModelSpec, timeout_s: float
     ) -> dict[str, SignatureInfo]:
         answer = self._send("GET", f"{_path(model)}/metadata", None, timeout_s)
         found = answer["metadata"]["signature_def"]["signature_def"]
@@ -118,10 +99,9 @@ class RestTransport:
     def close(self) -> None:  # noqa: D102
         self._http.close()
 
-    def _post(
-        self, model: ModelVersion, method: str, body: Mapping[str, Any], timeout_s: float
-    ) -> Any:
-        return self._send("POST", f"{_path(model)}:{method}", json.dumps(body), timeout_s)
+    def _post(self, method: str, call: Call, key: str, value: Any) -> Any:
+        body = json.dumps({"signature_name": call.signature_name, key: value})
+        return self._send("POST", f"{_path(call.model)}:{method}", body, call.timeout_s)
 
     def _send(self, method: str, path: str, content: str | None, timeout_s: float) -> Any:
         try:
@@ -145,7 +125,7 @@ class RestTransport:
 
 
 def to_json(value: Any) -> Any:
-    r"""An array, or an element of one, as JSON; bytes that are not UTF-8 in base64.
+    r"""Returns an array, or an element of one, as JSON; bytes that are not UTF-8 become base64.
 
     >>> to_json(np.array([b"text", b"\xff"], object))
     ['text', {'b64': '/w=='}]
@@ -161,7 +141,7 @@ def to_json(value: Any) -> Any:
 
 
 def from_json(value: Any, dtype: "np.dtype | None") -> np.ndarray:
-    """Nested lists as an array; strings as bytes."""
+    """Returns nested lists as an array, with strings as bytes."""
     if dtype is not None and dtype != np.dtype(object):
         return np.asarray(value, dtype)
     array = np.asarray(_to_bytes(value), None if dtype is None else object)
@@ -176,21 +156,20 @@ def _to_bytes(value: Any) -> Any:
     return value.encode("utf-8") if isinstance(value, str) else value
 
 
-def _path(model: ModelVersion) -> str:
+def _path(model: ModelSpec) -> str:
     path = f"/v1/models/{urllib.parse.quote(model.name, safe='')}"
     if model.version is not None:
         return f"{path}/versions/{model.version}"
     return f"{path}/labels/{urllib.parse.quote(model.label, safe='')}" if model.label else path
 
 
-def _examples(signature_name: str, examples: Sequence[Features]) -> dict[str, Any]:
+def _examples(examples: Sequence[Features]) -> list[dict[str, Any]]:
     def plain(value: Any) -> Any:
         if isinstance(value, str | bytes):
             return to_json(as_bytes(value))
         return [plain(item) for item in value] if isinstance(value, list | tuple) else value
 
-    rows = [{name: plain(value) for name, value in example.items()} for example in examples]
-    return {"signature_name": signature_name, "examples": rows}
+    return [{name: plain(value) for name, value in example.items()} for example in examples]
 
 
 def _spec(info: Mapping[str, Any]) -> TensorSpec:

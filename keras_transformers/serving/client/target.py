@@ -1,4 +1,4 @@
-"""Where a server is, and the transport that reaches it."""
+"""The address of a server, and the transport that reaches it."""
 
 import urllib.parse
 from dataclasses import dataclass
@@ -10,11 +10,11 @@ from keras_transformers.serving.client.transport import Transport
 
 @dataclass(frozen=True)
 class Target:
-    """Where a server is.
+    """The address of a server.
 
     Attributes:
         protocol: "rest" or "grpc".
-        address: the URL for REST, host:port for gRPC.
+        address: a URL for REST, host:port for gRPC.
         tls: whether the connection is encrypted.
     """
 
@@ -24,13 +24,13 @@ class Target:
 
     @classmethod
     def parse(cls, text: str) -> "Target":
-        """Reads what a user types.
+        """Parses what a user types.
 
         >>> Target.parse("localhost:8500")
         Target(protocol='grpc', address='localhost:8500', tls=False)
 
         Raises:
-            ValueError: it has no port, or an unknown scheme.
+            ValueError: there is no port, or the scheme is unknown.
         """
         url = urllib.parse.urlsplit(text if "://" in text else f"grpc://{text}")
         try:
@@ -45,14 +45,16 @@ class Target:
 
 
 def connect(target: Target, root_certificates: str | None) -> Transport:
-    """The transport to a target; nothing is sent yet.
+    """Returns the transport to a target, importing only the libraries of its protocol.
+
+    It sends nothing yet.
 
     Args:
-        target: decides between REST and gRPC, whose libraries are imported only if needed.
-        root_certificates: a PEM file, or None for the system's.
+        target: the server's address.
+        root_certificates: a PEM file, or None for the system's certificates.
 
     Raises:
-        FileNotFoundError: there is no such file of certificates.
+        FileNotFoundError: the file of certificates does not exist.
     """
     if root_certificates is not None and not Path(root_certificates).is_file():
         raise FileNotFoundError(f"{root_certificates}: no such file; give a PEM file")

@@ -1,4 +1,4 @@
-"""What REST and gRPC both offer a client, and the types that they speak in."""
+"""The interface that the client's REST and gRPC transports share, and its types."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -6,22 +6,9 @@ from typing import Protocol
 
 import numpy as np
 
+from keras_transformers.serving.protocol.signatures import ModelSpec
+
 Features = Mapping[str, "str | bytes | int | float | Sequence[str | bytes | int | float]"]
-
-
-@dataclass(frozen=True)
-class ModelVersion:
-    """Which version of which model a request is for.
-
-    Attributes:
-        name: the model's.
-        version: its number; None for the label's or the latest.
-        label: of a version; None for none.
-    """
-
-    name: str
-    version: int | None
-    label: str | None
 
 
 @dataclass(frozen=True)
@@ -29,8 +16,8 @@ class TensorSpec:
     """An input or output of a signature.
 
     Attributes:
-        dtype: numpy's; object for strings, None for what numpy lacks.
-        shape: None for an unknown dimension; None as a whole for an unknown rank.
+        dtype: a numpy dtype: object for strings, None for a type that numpy lacks.
+        shape: its dimensions, None for an unknown one; None if the rank is unknown.
     """
 
     dtype: "np.dtype | None"
@@ -38,7 +25,7 @@ class TensorSpec:
 
     @property
     def grows(self) -> bool:
-        """Whether rows are padded to the longest of their batch."""
+        """Whether rows are padded to the longest row of their batch."""
         return self.shape is not None and len(self.shape) > 1 and self.shape[1] is None
 
 
@@ -47,7 +34,7 @@ class SignatureInfo:
     """A signature as the server describes it.
 
     Attributes:
-        method_name: such as "tensorflow/serving/predict".
+        method_name: the API that it belongs to, such as "tensorflow/serving/predict".
         inputs: name -> spec.
         outputs: name -> spec.
     """
@@ -62,9 +49,9 @@ class VersionStatus:
     """The state of a version.
 
     Attributes:
-        version: its number.
+        version: the version's number.
         state: START, LOADING, AVAILABLE, UNLOADING or END.
-        error: why it failed; empty if it did not.
+        error: why loading failed; empty if it did not.
     """
 
     version: int
@@ -73,46 +60,44 @@ class VersionStatus:
 
 
 def as_bytes(text: str | bytes) -> bytes:
-    """A text as a request carries it: bytes that are not UTF-8 may hide in a str as surrogates."""
+    """Returns a text as bytes; surrogates in a str stand for bytes that are not UTF-8."""
     return text.encode("utf-8", "surrogateescape") if isinstance(text, str) else text
 
 
+@dataclass(frozen=True)
+class Call:
+    """Where a Predict, Classify or Regress request goes, and how long it may take.
+
+    Attributes:
+        model: the model and its version.
+        signature_name: one of the model's signatures.
+        timeout_s: seconds until the request fails.
+    """
+
+    model: ModelSpec
+    signature_name: str
+    timeout_s: float
+
+
 class Transport(Protocol):
-    """One protocol. Every method takes at most `timeout_s` seconds and raises RequestError."""
+    """One protocol. Every method raises RequestError, after `timeout_s` seconds at the latest."""
 
     def predict(
-        self,
-        model: ModelVersion,
-        signature_name: str,
-        inputs: Mapping[str, np.ndarray],
-        outputs: Mapping[str, TensorSpec],
-        timeout_s: float,
+        self, call: Call, inputs: Mapping[str, np.ndarray], outputs: Mapping[str, TensorSpec]
     ) -> dict[str, np.ndarray]:
-        """One Predict request."""
+        """Sends one Predict request."""
 
-    def classify(
-        self,
-        model: ModelVersion,
-        signature_name: str,
-        examples: Sequence[Features],
-        timeout_s: float,
-    ) -> list[list[tuple[str, float]]]:
-        """One Classify request."""
+    def classify(self, call: Call, examples: Sequence[Features]) -> list[list[tuple[str, float]]]:
+        """Sends one Classify request."""
 
-    def regress(
-        self,
-        model: ModelVersion,
-        signature_name: str,
-        examples: Sequence[Features],
-        timeout_s: float,
-    ) -> list[float]:
-        """One Regress request."""
+    def regress(self, call: Call, examples: Sequence[Features]) -> list[float]:
+        """Sends one Regress request."""
 
-    def status(self, model: ModelVersion, timeout_s: float) -> list[VersionStatus]:
-        """The states of the versions."""
+    def status(self, model: ModelSpec, timeout_s: float) -> list[VersionStatus]:
+        """Returns the state of each version."""
 
-    def signatures(self, model: ModelVersion, timeout_s: float) -> dict[str, SignatureInfo]:
-        """The signatures of a version."""
+    def signatures(self, model: ModelSpec, timeout_s: float) -> dict[str, SignatureInfo]:
+        """Returns the signatures of a version."""
 
     def close(self) -> None:
         """Closes the connections."""

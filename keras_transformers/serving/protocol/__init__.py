@@ -1,4 +1,4 @@
-"""TF Serving's protocol: its JSON, its messages, its rules about requests, and its errors."""
+"""TF Serving's protocol: its JSON, its messages, its rules for requests, and its errors."""
 
 from keras_transformers.rooms import open_room
 

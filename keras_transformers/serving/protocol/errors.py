@@ -1,4 +1,4 @@
-"""The one error of server and client: a canonical code, which both protocols carry."""
+"""The error that server and client raise: a canonical code, which both protocols carry."""
 
 import enum
 
@@ -47,7 +47,7 @@ HTTP_STATUS = {
     Code.DATA_LOSS: 500,
     Code.UNAUTHENTICATED: 401,
 }
-# Which code a client reads from a status: the first that maps to it, plus what proxies send.
+# HTTP status -> code: the first code with that status, plus the statuses that proxies send.
 _CODE_OF_STATUS = {
     **{status: code for code, status in reversed(HTTP_STATUS.items())},
     408: Code.DEADLINE_EXCEEDED,
@@ -58,15 +58,11 @@ _CODE_OF_STATUS = {
 
 
 class RequestError(OSError):
-    """A request that was refused or failed.
-
-    Args:
-        code: what kind of failure it is.
-        message: what to tell the caller.
+    """Raised when a request is refused or fails.
 
     Attributes:
-        code: as given.
-        message: as given.
+        code: the kind of failure.
+        message: what to tell the caller.
     """
 
     def __init__(self, code: Code, message: str) -> None:
@@ -76,7 +72,7 @@ class RequestError(OSError):
 
 
 def code_of_http_status(status: int) -> Code:
-    """The code that an HTTP status stands for.
+    """Returns the code that an HTTP status stands for.
 
     >>> code_of_http_status(429).name, code_of_http_status(400).name, code_of_http_status(418).name
     ('RESOURCE_EXHAUSTED', 'INVALID_ARGUMENT', 'INVALID_ARGUMENT')
@@ -86,12 +82,12 @@ def code_of_http_status(status: int) -> Code:
 
 
 def as_request_error(error: Exception) -> RequestError:
-    """The error itself, or an INTERNAL one that names it."""
+    """Returns the error itself if it is a RequestError, else an INTERNAL one that names it."""
     if isinstance(error, RequestError):
         return error
     return RequestError(Code.INTERNAL, f"{type(error).__name__}: {error}")
 
 
 def invalid(message: str) -> RequestError:
-    """The error for a request that can never be answered."""
+    """Returns an INVALID_ARGUMENT error: the request cannot succeed, now or later."""
     return RequestError(Code.INVALID_ARGUMENT, message)

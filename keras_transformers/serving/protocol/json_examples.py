@@ -1,4 +1,4 @@
-"""JSON -> tf.train.Examples, as in Classify and Regress requests."""
+"""Reads the tf.train.Examples of Classify and Regress requests from JSON."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -17,7 +17,7 @@ from keras_transformers.serving.protocol.json_values import (
 
 
 def read_examples(document: Mapping[str, Any]) -> list[bytes]:
-    """The serialized tf.train.Examples of a Classify or Regress request.
+    """Returns the serialized tf.train.Examples of a Classify or Regress request.
 
     Raises:
         RequestError: the document does not fit the format.
@@ -37,12 +37,12 @@ def read_examples(document: Mapping[str, Any]) -> list[bytes]:
         )
     if not examples:
         raise invalid(f"JSON Value: {shorten(document)} 'examples' value is an empty array")
-    # Concatenated messages merge when they are parsed, and the later values win.
+    # Parsing merges concatenated messages, and later values win.
     return [context + _example(example) for example in examples]
 
 
 def _example(value: Any) -> bytes:
-    """A JSON object of features as a serialized tf.train.Example."""
+    """Returns a JSON object of features as a serialized tf.train.Example."""
     if not isinstance(value, dict):
         raise invalid(f"Example must be JSON object but got JSON {type_of(value)}")
     example = tf.train.Example()

@@ -1,7 +1,7 @@
 """JSON <-> tensors, as in TF Serving's REST API.
 
-https://www.tensorflow.org/tfx/serving/api_rest is the documentation; where it is silent, the rules
-and the messages are those of TF Serving's util/json_tensor.cc.
+https://www.tensorflow.org/tfx/serving/api_rest documents it; where it is silent, the rules and the
+messages come from TF Serving's util/json_tensor.cc.
 """
 
 import base64
@@ -22,11 +22,11 @@ _BYTES_SUFFIX = "_bytes"  # of outputs that hold binary values
 
 
 def read_inputs(document: Mapping[str, Any], signature: Signature) -> tuple[dict[str, Any], Format]:
-    """The tensors of a Predict request.
+    """Returns the tensors of a Predict request.
 
     Args:
-        document: with `instances`, a list of rows, or `inputs`, columns.
-        signature: whose inputs they are.
+        document: the request, with `instances` (a list of rows) or `inputs` (columns).
+        signature: the signature that takes them.
 
     Returns:
         Input name -> array, and the format of the answer.
@@ -50,14 +50,14 @@ def read_inputs(document: Mapping[str, Any], signature: Signature) -> tuple[dict
 
 
 def write_outputs(outputs: Arrays, format: Format) -> dict[str, Any]:
-    """The answer to a Predict request, of JSON values.
+    """Returns the answer to a Predict request as JSON values.
 
     Args:
-        outputs: name -> array; a single one is not named in the answer.
-        format: of the request.
+        outputs: name -> array; the answer leaves out the name of a single output.
+        format: the format of the request.
 
     Raises:
-        RequestError: JSON has no such type; or, in rows, the arrays share no first dimension.
+        RequestError: JSON cannot express a dtype, or rows have outputs of different lengths.
     """
     if format == "row":
         _check_rows(outputs)
@@ -72,7 +72,7 @@ def write_outputs(outputs: Arrays, format: Format) -> dict[str, Any]:
 
 
 def shortest(array: np.ndarray) -> np.ndarray:
-    """Floats as float64 that print with the fewest digits that still name the same float.
+    """Returns floats as float64 that print with the fewest digits that identify the float.
 
     >>> shortest(np.array([0.2, 1e-5], "float32")).tolist()
     [0.2, 1e-05]
@@ -85,7 +85,7 @@ def shortest(array: np.ndarray) -> np.ndarray:
 
 
 def shorten_floats(values: Sequence[float]) -> list[float]:
-    """Values that were float32, as floats that print with the fewest digits."""
+    """Returns float32 values as floats that print with the fewest digits."""
     return shortest(np.asarray(values, np.float32)).tolist()
 
 
@@ -103,7 +103,7 @@ def _check_rows(outputs: Arrays) -> None:
 
 
 def _plain(name: str, array: np.ndarray) -> Any:
-    """An array as nested lists of JSON values."""
+    """Returns an array as nested lists of JSON values."""
     if array.dtype.kind in "biu":
         return array.tolist()
     if array.dtype == object:
@@ -123,7 +123,7 @@ def _plain_bytes(value: bytes, *, as_bytes: bool) -> Any:
 
 
 def _nested(flat: list[Any], shape: tuple[int, ...]) -> Any:
-    """A flat list nested by a shape; numpy would mistake the lists for elements."""
+    """Returns a flat list nested by a shape; numpy would take its dicts for elements."""
     if not shape:
         return flat[0]
     for size in reversed(shape[1:]):
@@ -133,7 +133,7 @@ def _nested(flat: list[Any], shape: tuple[int, ...]) -> Any:
 
 
 def _rows(instances: Any, signature: Signature) -> dict[str, Any]:
-    """The `instances` of a request as columns."""
+    """Returns the `instances` of a request as columns."""
     if not isinstance(instances, list):
         raise invalid(f"JSON Value: {shorten(instances)} Excepting 'instances' to be an list/array")
     if not instances:
@@ -165,7 +165,7 @@ def _rows(instances: Any, signature: Signature) -> dict[str, Any]:
 
 
 def _stacked(name: str, rows: Sequence[Any], dtype: Any, *, named: bool) -> np.ndarray:
-    """Rows of the same shape as one array."""
+    """Returns rows of the same shape as one array."""
     first: tuple[int, ...] | None = None
     flat: list[Any] = []
     for number, row in enumerate(rows):
@@ -188,7 +188,7 @@ def _stacked(name: str, rows: Sequence[Any], dtype: Any, *, named: bool) -> np.n
 
 
 def _columns(inputs: Any, signature: Signature) -> dict[str, Any]:
-    """The `inputs` of a request: an object of columns, or the only column."""
+    """Returns the columns of a request's `inputs`: an object of columns, or the only column."""
     if not is_object(inputs):
         if len(signature.inputs) > 1:
             raise invalid(
@@ -211,7 +211,7 @@ def _columns(inputs: Any, signature: Signature) -> dict[str, Any]:
 
 
 def _shape(value: Any) -> tuple[int, ...]:
-    """The shape of nested lists, judged by their first elements."""
+    """Returns the shape of nested lists, judging by their first elements."""
     shape = []
     while isinstance(value, list):
         shape.append(len(value))
@@ -222,7 +222,7 @@ def _shape(value: Any) -> tuple[int, ...]:
 
 
 def _fill(value: Any, shape: tuple[int, ...], dtype: Any, flat: list[Any], level: int = 0) -> None:
-    """Appends the values of nested lists, which must have the shape."""
+    """Appends the values of nested lists to `flat`; the lists must have the shape."""
     if not isinstance(value, list):
         if level != len(shape):
             raise invalid(

@@ -1,6 +1,6 @@
-"""The values of a JSON document: what counts as a request, and which values fit a tensor.
+"""Parses the JSON of requests and converts its values to tensor elements.
 
-The rules and the messages are those of TF Serving's util/json_tensor.cc.
+The rules and the messages come from TF Serving's util/json_tensor.cc.
 """
 
 import base64
@@ -18,12 +18,12 @@ _TYPE_NAMES = {"float32": "float", "float64": "double", "float16": "half"}
 
 
 def parse(body: bytes) -> dict[str, Any]:
-    """A request's JSON object.
+    """Returns a request's JSON object.
 
     NaN, Infinity and -Infinity are numbers here, as in TF Serving.
 
     Raises:
-        RequestError: it is not JSON, or not an object.
+        RequestError: the body is not JSON, or not an object.
     """
     if not body.strip():
         raise invalid("JSON Parse error: The document is empty")
@@ -39,7 +39,7 @@ def parse(body: bytes) -> dict[str, Any]:
 
 
 def signature_name(document: Mapping[str, Any]) -> str:
-    """The signature that a request names; empty for the default one."""
+    """Returns the signature that a request names; empty for the default one."""
     name = document.get("signature_name", "")
     if not isinstance(name, str):
         raise invalid(
@@ -50,7 +50,7 @@ def signature_name(document: Mapping[str, Any]) -> str:
 
 
 def scalar(value: Any, dtype: Any) -> Any:
-    """One JSON value as an element of an array of this dtype."""
+    """Returns one JSON value as an element of an array of this dtype."""
     if dtype == tf.string:
         if isinstance(value, dict):
             return from_base64(value)
@@ -81,7 +81,7 @@ def scalar(value: Any, dtype: Any) -> Any:
 
 
 def decimal(value: int | float, dtype: Any) -> float:
-    """A number that a float of the dtype can hold; NaN and infinities are kept."""
+    """Returns a number as a float if the dtype can hold it; NaN and infinities are kept."""
     limits = np.finfo(np.float64 if dtype == tf.float64 else np.float32)
     exact = 2 ** (limits.nmant + 1) - 1 if isinstance(value, int) else float(limits.max)
     if abs(value) > exact and value not in (float("inf"), float("-inf")):
@@ -93,17 +93,17 @@ def decimal(value: int | float, dtype: Any) -> float:
 
 
 def is_object(value: Any) -> bool:
-    """Whether it is a JSON object of names, not a binary value."""
+    """Returns whether a value is a JSON object other than a binary value."""
     return isinstance(value, dict) and not is_base64(value)
 
 
 def is_base64(value: Any) -> bool:
-    """Whether it is a binary value: {"b64": "..."}."""
+    """Returns whether a value is a binary value: {"b64": "..."}."""
     return isinstance(value, dict) and value.keys() == {"b64"} and isinstance(value["b64"], str)
 
 
 def from_base64(value: dict[str, Any]) -> bytes:
-    """The bytes of a binary value."""
+    """Returns the bytes of a binary value."""
     if not is_base64(value):
         raise invalid(f"JSON Value: {shorten(value)} not formatted correctly for base64 data")
     text = value["b64"]
@@ -114,7 +114,7 @@ def from_base64(value: dict[str, Any]) -> bytes:
 
 
 def encode(value: str) -> bytes:
-    """A JSON string as UTF-8."""
+    """Returns a JSON string as UTF-8."""
     try:
         return value.encode("utf-8")
     except UnicodeEncodeError:  # JSON can spell half a surrogate pair
@@ -122,7 +122,7 @@ def encode(value: str) -> bytes:
 
 
 def type_of(value: Any) -> str:
-    """The name of a value's JSON type, as in RapidJSON."""
+    """Returns RapidJSON's name of a value's JSON type."""
     if isinstance(value, bool):
         return str(value)
     names = {dict: "Object", list: "Array", str: "String", int: "Number", float: "Number"}
@@ -130,12 +130,12 @@ def type_of(value: Any) -> str:
 
 
 def type_name(dtype: Any) -> str:
-    """The name of a tf.DType, as in TensorFlow's C++."""
+    """Returns the name of a tf.DType in TensorFlow's C++."""
     return _TYPE_NAMES.get(dtype.name, dtype.name)
 
 
 def shorten(value: Any) -> str:
-    """A value for a message, cut short."""
+    """Returns a value as text for a message, cut short."""
     try:
         return json.dumps(value, ensure_ascii=True)[:200]
     except (RecursionError, ValueError):  # an integer of very many digits is a ValueError

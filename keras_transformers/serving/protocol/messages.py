@@ -1,7 +1,7 @@
-"""TF Serving's messages, answered by a loaded model: what gRPC carries and warm-up records hold.
+"""Answers TF Serving's messages, which gRPC carries and warm-up records hold, with a loaded model.
 
 Each function takes the model, the request and a function that runs a signature, and raises
-RequestError.
+RequestError if the request is refused or fails.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,12 +25,12 @@ from keras_transformers.serving.protocol.signatures import DEFAULT_SIGNATURE, Se
 
 SIGNATURE_FIELD = "signature_def"
 
-# A tensor may hold fewer values than its shape claims: the last one then repeats.
+# A tensor may hold fewer values than its shape claims; the last value then repeats.
 _MAX_REPEATED = 1_000_000
 
 
 def predict(model: Servable, request: Any, run: Run) -> Any:
-    """PredictRequest -> PredictResponse."""
+    """Answers a PredictRequest with a PredictResponse."""
     signature = requests.predict_signature(model, request.model_spec.signature_name)
     inputs = {name: to_array(name, tensor) for name, tensor in request.inputs.items()}
     outputs = requests.predict(signature, inputs, run, output_filter=list(request.output_filter))
@@ -42,7 +42,7 @@ def predict(model: Servable, request: Any, run: Run) -> Any:
 
 
 def classify(model: Servable, request: Any, run: Run) -> Any:
-    """ClassificationRequest -> ClassificationResponse."""
+    """Answers a ClassificationRequest with a ClassificationResponse."""
     response = classification_pb2.ClassificationResponse()
     _classify(model, request.model_spec, request.input, run, response.result)
     response.model_spec.signature_name = request.model_spec.signature_name or DEFAULT_SIGNATURE
@@ -50,7 +50,7 @@ def classify(model: Servable, request: Any, run: Run) -> Any:
 
 
 def regress(model: Servable, request: Any, run: Run) -> Any:
-    """RegressionRequest -> RegressionResponse."""
+    """Answers a RegressionRequest with a RegressionResponse."""
     response = regression_pb2.RegressionResponse()
     _regress(model, request.model_spec, request.input, run, response.result)
     response.model_spec.signature_name = request.model_spec.signature_name or DEFAULT_SIGNATURE
@@ -58,7 +58,7 @@ def regress(model: Servable, request: Any, run: Run) -> Any:
 
 
 def multi_inference(model: Servable, request: Any, run: Run) -> Any:
-    """MultiInferenceRequest -> MultiInferenceResponse."""
+    """Answers a MultiInferenceRequest with a MultiInferenceResponse."""
     names = [task.model_spec.signature_name or DEFAULT_SIGNATURE for task in request.tasks]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
@@ -80,7 +80,7 @@ def multi_inference(model: Servable, request: Any, run: Run) -> Any:
 
 
 def metadata(model: Servable, fields: Sequence[str]) -> Any:
-    """GetModelMetadataRequest -> GetModelMetadataResponse, without its model_spec."""
+    """Answers a GetModelMetadataRequest with a GetModelMetadataResponse without model_spec."""
     if not fields:
         raise invalid("GetModelMetadataRequest must specify at least one metadata_field")
     for name in fields:
@@ -92,7 +92,7 @@ def metadata(model: Servable, fields: Sequence[str]) -> Any:
 
 
 def signature_map(model: Servable) -> Any:
-    """The model's signatures as a SignatureDefMap."""
+    """Returns the model's signatures as a SignatureDefMap."""
     found = get_model_metadata_pb2.SignatureDefMap()
     for name, definition in model.definitions.items():
         found.signature_def[name].CopyFrom(definition)
@@ -100,7 +100,7 @@ def signature_map(model: Servable) -> Any:
 
 
 def to_array(name: str, tensor: Any) -> np.ndarray:
-    """A TensorProto as an array.
+    """Returns a TensorProto as an array.
 
     Raises:
         RequestError: the message is malformed, or claims more elements than it can hold.
@@ -108,12 +108,12 @@ def to_array(name: str, tensor: Any) -> np.ndarray:
     if tensor.tensor_shape.unknown_rank or any(dim.size < 0 for dim in tensor.tensor_shape.dim):
         raise invalid(f'input "{name}" has no complete shape')
     elements = int(np.prod([dim.size for dim in tensor.tensor_shape.dim], dtype=object))
-    # Where all values are present, each takes a byte at least.
+    # If all values are present, each takes at least a byte.
     if elements > max(_MAX_REPEATED, tensor.ByteSize()) or len(tensor.tensor_shape.dim) > 16:
         raise invalid(f'input "{name}" claims {elements} elements')
     try:
         return tf.make_ndarray(tensor)
-    except Exception as error:  # whatever numpy makes of it, the message is wrong
+    except Exception as error:  # whatever TensorFlow raises, the message is wrong
         raise invalid(f'input "{name}" is not a tensor: {error}') from error
 
 

@@ -1,6 +1,6 @@
-"""What a request may ask of a signature: the checks that REST and gRPC share.
+"""Checks and runs requests; REST and gRPC share it.
 
-Messages follow TF Serving's predict_util.cc, classifier.cc and regressor.cc.
+The error messages follow TF Serving's predict_util.cc, classifier.cc and regressor.cc.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,7 +20,7 @@ from keras_transformers.serving.protocol.signatures import (
 CLASSIFY = tf.saved_model.CLASSIFY_METHOD_NAME
 REGRESS = tf.saved_model.REGRESS_METHOD_NAME
 
-# Runs a signature, alone or together with other requests' rows.
+# Runs a signature, perhaps in one batch with the rows of other requests.
 Run = Callable[[Signature, Arrays], dict[str, np.ndarray]]
 
 
@@ -30,13 +30,13 @@ def predict(
     """Answers a Predict request.
 
     Args:
-        signature: the one that the request names.
+        signature: the signature that the request names.
         inputs: name -> array.
         run: runs the signature.
-        output_filter: the outputs to return; all of them by default.
+        output_filter: the outputs to return; all by default.
 
     Raises:
-        RequestError: names, dtypes or shapes do not fit the signature; what `run` raises.
+        RequestError: names, dtypes or shapes do not fit the signature, or `run` fails.
     """
     _check_names(signature, inputs)
     for name, array in inputs.items():
@@ -54,7 +54,7 @@ def predict(
 
 
 def predict_signature(model: Servable, name: str) -> Signature:
-    """The signature of a Predict request; its method may be any.
+    """Returns the signature of a Predict request, whatever its method.
 
     Raises:
         RequestError: no signature has that name.
@@ -69,10 +69,10 @@ def predict_signature(model: Servable, name: str) -> Signature:
 
 
 def example_signature(model: Servable, name: str, method_name: str) -> Signature:
-    """The signature of a Classify or Regress request, which takes serialized tf.train.Examples.
+    """Returns the signature of a Classify or Regress request.
 
     Raises:
-        RequestError: no signature has that name, or it has another method.
+        RequestError: no signature has that name, or its method or inputs do not fit.
     """
     kind = "classification" if method_name == CLASSIFY else "regression"
     found = model.signatures.get(name or DEFAULT_SIGNATURE)
@@ -82,7 +82,7 @@ def example_signature(model: Servable, name: str, method_name: str) -> Signature
         raise invalid(
             f"Expected {kind} signature method_name to be {method_name}. Was: {found.method_name}"
         )
-    if set(found.inputs) != {tf.saved_model.CLASSIFY_INPUTS}:  # REGRESS_INPUTS is the same word
+    if set(found.inputs) != {tf.saved_model.CLASSIFY_INPUTS}:  # same as REGRESS_INPUTS
         raise RequestError(
             Code.FAILED_PRECONDITION, f"No {kind} inputs found in SignatureDef: {found.name}"
         )
@@ -95,16 +95,16 @@ def classify(
     """Answers a Classify request.
 
     Args:
-        signature: of `example_signature`.
+        signature: from `example_signature`.
         examples: serialized tf.train.Example protocol buffers.
         run: runs the signature.
 
     Returns:
-        For each example the (label, score) of each class; the label is empty, or the score 0,
-        where the model does not return it.
+        For each example the (label, score) of each class. The label is empty, or the score 0,
+        if the model does not return it.
 
     Raises:
-        RequestError: there are no examples, or the outputs are not a classification.
+        RequestError: there are no examples, or the outputs do not have a classification's shape.
     """
     outputs = _run_examples(signature, examples, run, "ClassificationRequest")
     classes = outputs.get(tf.saved_model.CLASSIFY_OUTPUT_CLASSES)
@@ -133,7 +133,7 @@ def classify(
 
 
 def regress(signature: Signature, examples: Sequence[bytes], run: Run) -> list[float]:
-    """Answers a Regress request: one value per example; arguments and errors as `classify`."""
+    """Answers a Regress request with one value per example; see `classify`."""
     outputs = _run_examples(signature, examples, run, "RegressionRequest")
     values = outputs.get(tf.saved_model.REGRESS_OUTPUTS)
     if values is None:
@@ -149,7 +149,7 @@ def regress(signature: Signature, examples: Sequence[bytes], run: Run) -> list[f
 
 
 def rows_of(inputs: Arrays) -> int | None:
-    """The first dimension that all inputs share; None where they do not."""
+    """Returns the first dimension of all inputs; None if they do not share one."""
     rows = {array.shape[0] if array.ndim else None for array in inputs.values()}
     return rows.pop() if len(rows) == 1 else None
 

@@ -1,4 +1,4 @@
-"""What requests need to know of a loaded SavedModel: its signatures."""
+"""What a request names, and the signatures of a loaded SavedModel that answer it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,13 +11,28 @@ Arrays = Mapping[str, np.ndarray]
 
 
 @dataclass(frozen=True)
+class ModelSpec:
+    """Which model, and which version of it, a request is for.
+
+    Attributes:
+        name: the model's name.
+        version: its number; None for the label's version or the latest.
+        label: a version's label; None or empty for none.
+    """
+
+    name: str
+    version: int | None = None
+    label: str | None = None
+
+
+@dataclass(frozen=True)
 class TensorInfo:
     """One input or output of a signature.
 
     Attributes:
-        tensor: its name in the graph, such as "serving_default_text:0".
+        tensor: the tensor's name in the graph, such as "serving_default_text:0".
         dtype: its tf.DType.
-        shape: its dimensions, None for an unknown one; None for an unknown rank.
+        shape: its dimensions, None for an unknown one; None if the rank is unknown.
     """
 
     tensor: str
@@ -30,10 +45,10 @@ class Signature:
     """One entry point of a SavedModel.
 
     Attributes:
-        name: what requests call it.
-        method_name: which of TF Serving's APIs takes it, such as "tensorflow/serving/classify".
-        inputs: name -> what it takes.
-        outputs: name -> what it returns.
+        name: the name that requests give.
+        method_name: the API that it belongs to, such as "tensorflow/serving/classify".
+        inputs: name -> tensor.
+        outputs: name -> tensor.
     """
 
     name: str
@@ -45,8 +60,8 @@ class Signature:
     def takes_batches(self) -> bool:
         """Whether rows of several requests may run together without changing any answer.
 
-        Every input and output has a free first dimension, and the outputs no other free one: such
-        a dimension is as long as the batch's longest row, so answers would depend on who else asks.
+        They may if every input and output has a free first dimension and no output has another:
+        it would be as long as the batch's longest row, so an answer would depend on other requests.
         """
         shapes = [info.shape for info in (*self.inputs.values(), *self.outputs.values())]
         if any(not shape or shape[0] is not None for shape in shapes):
@@ -55,11 +70,11 @@ class Signature:
 
 
 class Servable(Protocol):
-    """A model that requests ask, as far as the protocol needs to know it.
+    """The part of a loaded model that the protocol needs.
 
     Attributes:
         signatures: name -> signature.
-        definitions: name -> SignatureDef, as in the file (including the initializer's).
+        definitions: name -> SignatureDef from the file, including the initializer's.
     """
 
     signatures: dict[str, Signature]

@@ -1,4 +1,4 @@
-"""The local server: finds, loads and swaps versions, batches requests and answers them."""
+"""The local server, which loads and swaps versions, batches requests and answers them."""
 
 from keras_transformers.rooms import open_room
 

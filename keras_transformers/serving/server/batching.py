@@ -1,7 +1,7 @@
-"""Runs requests, those of one signature together: rows cost less in a batch than alone.
+"""Runs requests for the same signature in batches, in which a row costs less than alone.
 
-A few worker threads take the work. A batch leaves when it is full or when its first request has
-waited `batch_timeout_s`; while all workers are busy, batches grow by themselves.
+A few worker threads do the work. A batch runs when it is full or when its first request has
+waited `batch_timeout_s`; while all workers are busy, batches grow.
 """
 
 import threading
@@ -29,15 +29,15 @@ class BatchingOptions:
 
     Attributes:
         enabled: False runs every request alone.
-        max_batch_size: rows of a batch made of several requests.
+        max_batch_size: the most rows in a batch made of several requests.
         batch_timeout_s: the longest time that a request waits for others.
-        allowed_batch_sizes: ascending, the last one max_batch_size: batches are padded to the next
-            of these, with copies of their first row whose answers are dropped. For graphs that are
-            compiled for each size. None pads nothing.
-        num_threads: batches that run at the same time.
+        allowed_batch_sizes: row counts to pad batches to, for graphs that are compiled for each
+            size; ascending, ending with max_batch_size. The padding is copies of the first row,
+            whose answers are dropped. None turns padding off.
+        num_threads: how many batches run at the same time.
 
     Raises:
-        ValueError: a number is out of range, or the sizes do not fit each other.
+        ValueError: a number is out of range, or the allowed sizes do not fit.
     """
 
     enabled: bool = True
@@ -50,7 +50,7 @@ class BatchingOptions:
         if self.max_batch_size < 1 or self.num_threads < 1 or self.batch_timeout_s < 0:
             raise ValueError(
                 f"max_batch_size {self.max_batch_size}, num_threads {self.num_threads}, "
-                f"batch_timeout_s {self.batch_timeout_s}: give 1 or more, 1 or more, 0 or more"
+                f"batch_timeout_s {self.batch_timeout_s}: must be at least 1, 1 and 0"
             )
         sizes = self.allowed_batch_sizes
         if sizes is not None and (
@@ -65,21 +65,21 @@ class BatchingOptions:
             )
 
     def padded(self, rows: int) -> int:
-        """The number of rows that a batch of `rows` is padded to."""
+        """Returns the number of rows to pad a batch of `rows` to."""
         allowed = [size for size in self.allowed_batch_sizes or () if size >= rows]
         return min(allowed, default=rows)
 
 
 @dataclass
 class _Task:
-    """One request's run.
+    """One request to run.
 
     Attributes:
         inputs: name -> array.
-        rows: of all arrays; None where the request must run alone.
-        deadline: by time.monotonic.
+        rows: the first dimension of all arrays; None if the request must run alone.
+        deadline: a time of time.monotonic.
         future: gets the outputs or the error.
-        since: when it was submitted.
+        since: when the request was submitted, by time.monotonic.
     """
 
     inputs: Arrays
@@ -98,13 +98,13 @@ class _Queue:
     tasks: deque[_Task] = field(default_factory=deque)
 
     def ready_at(self, options: BatchingOptions) -> float:
-        """When its first batch should leave; 0 for now."""
+        """Returns when the first batch should run; 0 means now."""
         head = self.tasks[0]
         full = head.rows is None or sum(t.rows or 0 for t in self.tasks) >= options.max_batch_size
         return 0.0 if full else head.since + options.batch_timeout_s
 
     def pop(self, max_batch_size: int) -> list[_Task]:
-        """Takes the tasks of one batch, at least one."""
+        """Removes and returns the tasks of one batch, at least one."""
         batch = [self.tasks.popleft()]
         rows = batch[0].rows
         while (
@@ -116,12 +116,12 @@ class _Queue:
 
 
 class Scheduler:
-    """Runs signatures on worker threads, several requests at once.
+    """Runs requests on worker threads, several at once.
 
     Args:
-        options: see `BatchingOptions`.
-        max_waiting: requests that may wait; further ones are refused.
-        on_batch: called with the number of requests and of rows of every batch.
+        options: See `BatchingOptions`.
+        max_waiting: how many requests may wait; the next one is refused.
+        on_batch: called before each batch with its numbers of requests and rows.
     """
 
     def __init__(
@@ -144,26 +144,26 @@ class Scheduler:
         ]
 
     def start(self) -> None:
-        """Starts the threads; requests may be submitted before."""
+        """Starts the threads; requests may be submitted earlier."""
         for thread in self._threads:
             thread.start()
 
     def submit(
         self, model: SavedModel, signature: Signature, inputs: Arrays, *, deadline: float
     ) -> "Future[Outputs]":
-        """Puts a request in the queue.
+        """Queues a request.
 
         Args:
-            model: must stay open until the future is done.
-            signature: one of the model's.
+            model: the model to run; it must stay open until the future is done.
+            signature: one of the model's signatures.
             inputs: name -> array, as the signature takes them.
-            deadline: by time.monotonic; a request that still waits then is not run.
+            deadline: a time of time.monotonic; a request still waiting then does not run.
 
         Returns:
-            The outputs, or a RequestError, once there is one.
+            A future of the outputs or a RequestError.
 
         Raises:
-            RequestError: too many requests wait already, or the scheduler is closed.
+            RequestError: too many requests are waiting, or the scheduler is closed.
         """
         rows = rows_of(inputs) if self._options.enabled and signature.takes_batches else None
         if rows is not None and not 0 < rows <= self._options.max_batch_size:
@@ -177,7 +177,7 @@ class Scheduler:
                 raise RequestError(Code.UNAVAILABLE, "the server is stopping")
             if self._num_waiting >= self._max_waiting:
                 raise RequestError(
-                    Code.RESOURCE_EXHAUSTED, f"{self._num_waiting} requests wait already"
+                    Code.RESOURCE_EXHAUSTED, f"{self._num_waiting} requests are already waiting"
                 )
             self._queues.setdefault(key, _Queue(model, signature)).tasks.append(task)
             self._num_waiting += 1
@@ -185,7 +185,7 @@ class Scheduler:
         return task.future
 
     def close(self) -> None:
-        """Refuses new requests, answers those that wait, and ends the threads."""
+        """Refuses new requests, answers the waiting ones, and ends the threads."""
         with self._condition:
             self._closed = True
             self._condition.notify_all()
@@ -199,10 +199,10 @@ class Scheduler:
             tasks = [task for task in batch if _may_run(task)]
             if tasks:
                 self._run(queue, tasks)
-            del taken, queue, batch, tasks  # an idle worker must keep no model alive
+            del taken, queue, batch, tasks  # so that an idle worker keeps no model alive
 
     def _take(self) -> tuple[_Queue, list[_Task]] | None:
-        """Waits for a batch that should leave; None once the scheduler is closed and empty."""
+        """Waits for a batch to run; returns None once the scheduler is closed and empty."""
         with self._condition:
             while True:
                 now = time.monotonic()
@@ -233,7 +233,7 @@ class Scheduler:
         return queue, batch
 
     def _run(self, queue: _Queue, tasks: Sequence[_Task]) -> None:
-        """Runs tasks together or, if that fails, each alone: none pays for another's input."""
+        """Runs tasks together or, if that fails, each alone, so that a bad one spoils no other."""
         try:
             outputs = self._outputs(queue, tasks)
         except Exception as error:  # the thread must survive whatever the runtime raises
@@ -274,7 +274,7 @@ class Scheduler:
 
 
 def _may_run(task: _Task) -> bool:
-    """Whether anyone still waits for the answer."""
+    """Returns whether the task is still wanted; fails it if its deadline has passed."""
     if not task.future.set_running_or_notify_cancel():
         return False
     if task.deadline <= time.monotonic():

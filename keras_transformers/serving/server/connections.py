@@ -1,4 +1,4 @@
-"""Connections that time out: by itself uvicorn waits forever for the rest of a request."""
+"""Connections that time out; uvicorn alone would wait forever for the rest of a request."""
 
 import asyncio
 from typing import Any
@@ -7,13 +7,13 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 
 class BoundedConnection(H11Protocol):
-    """HTTP/1.1 whose connections are closed unless a request arrives in time.
+    """An HTTP/1.1 connection that closes unless a request arrives in time.
 
-    uvicorn's `timeout_keep_alive` runs from an answer to the next byte. Here it also runs from the
-    connection to the end of the first request's head, from the first byte of a later request to the
-    end of its head, and while the rest of a refused body arrives, however many bytes trickle in. So
-    nobody can hold all connections by saying nothing (slow loris). How long a request may take that
-    is being answered is up to the application.
+    uvicorn's `timeout_keep_alive` covers the time from an answer to the next byte. Here it also
+    covers the time from connecting to the end of the first request's head, from the first byte of a
+    later request to the end of its head, and the rest of a refused body, even if bytes trickle in.
+    So silent clients cannot hold all connections (slow loris). The application limits the time that
+    an answer takes.
     """
 
     _giving_up: asyncio.TimerHandle | None = None
@@ -31,7 +31,7 @@ class BoundedConnection(H11Protocol):
         super().connection_lost(exc)
 
     def _watch(self) -> None:
-        """Starts the clock unless a request is being answered; further bytes do not reset it."""
+        """Starts the clock unless a request is being answered; more bytes do not reset it."""
         if self.cycle is not None and not self.cycle.response_complete:
             self._forget()
         elif self._giving_up is None:

@@ -1,4 +1,4 @@
-"""What both protocols share: admits a request, finds its model and runs it in time."""
+"""Admits a request of either protocol, finds its model and runs it within its time."""
 
 import concurrent.futures
 import contextlib
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from keras_transformers.serving.protocol.errors import Code, RequestError, invalid
 from keras_transformers.serving.protocol.requests import rows_of
-from keras_transformers.serving.protocol.signatures import Arrays, Signature
+from keras_transformers.serving.protocol.signatures import Arrays, ModelSpec, Signature
 from keras_transformers.serving.server.batching import BatchingOptions, Outputs, Scheduler
 from keras_transformers.serving.server.metrics import Metrics
 from keras_transformers.serving.server.models import Models, Version
@@ -21,18 +21,18 @@ __all__ = ["Limits"]
 
 @dataclass(frozen=True)
 class Limits:
-    """What one server takes on. Requests beyond it are refused, and the server stays up.
+    """Limits on requests, beyond which they are refused so that the server stays up.
 
     Attributes:
-        max_body_bytes: of a REST body or a gRPC message.
-        max_rows: rows of one request.
-        max_requests: requests under way, including waiting ones; further ones get 429 or
+        max_body_bytes: the size of a REST body or a gRPC message.
+        max_rows: the rows of one request.
+        max_requests: the requests under way, including waiting ones; the next one gets 429 or
             RESOURCE_EXHAUSTED.
-        timeout_s: seconds that a request may take, including the reading of its body; a gRPC
-            client may set an earlier deadline.
+        timeout_s: the seconds that a request may take, including reading its body; a gRPC client
+            may set an earlier deadline.
 
     Raises:
-        ValueError: one of them is not positive and finite.
+        ValueError: a limit is not positive and finite.
     """
 
     max_body_bytes: int = 16 * 1024 * 1024
@@ -46,27 +46,12 @@ class Limits:
                 raise ValueError(f"{name} is {value}: give a positive number")
 
 
-@dataclass(frozen=True)
-class ModelSpec:
-    """Which model a request is for: its ModelSpec, or the path of a REST request.
-
-    Attributes:
-        name: the model's.
-        version: its number; None for the label's or the latest.
-        label: of a version; None or empty for none.
-    """
-
-    name: str
-    version: int | None = None
-    label: str | None = None
-
-
 @dataclass
 class Lease:
-    """A version that answers one request.
+    """A version held to answer one request.
 
     Attributes:
-        version: its number.
+        version: the version's number.
         model: the loaded model.
         run: runs one of the model's signatures.
     """
@@ -82,10 +67,10 @@ class Call:
 
     Attributes:
         api: "REST" or "GRPC".
-        entrypoint: what it asks for, such as "Predict".
-        deadline: when it must be answered, by time.monotonic.
-        model: the model's name, once there is known to be such a model.
-        start: by the same clock.
+        entrypoint: the method, such as "Predict".
+        deadline: when the answer is due, by time.monotonic.
+        model: the model's name; empty until the model is found.
+        start: when the request arrived, by time.monotonic.
     """
 
     api: str
@@ -99,13 +84,13 @@ class Engine:
     """Answers the requests of both protocols.
 
     Args:
-        models: the models.
-        limits: see `Limits`.
-        batching: see `BatchingOptions`.
+        models: the models to serve.
+        limits: See `Limits`.
+        batching: See `BatchingOptions`.
 
     Attributes:
-        models: as given.
-        limits: as given.
+        models: the models to serve.
+        limits: the limits on requests.
         metrics: counts every request.
     """
 
@@ -119,7 +104,7 @@ class Engine:
         )
 
     def start(self) -> None:
-        """Starts to load models and to run requests."""
+        """Starts loading models and running requests."""
         self._scheduler.start()
         self.models.start()
 
@@ -129,11 +114,11 @@ class Engine:
 
         Args:
             api: "REST" or "GRPC".
-            entrypoint: what it asks for.
-            timeout_s: the client's own; the limit's applies where it is shorter.
+            entrypoint: the method.
+            timeout_s: the client's timeout, if any; the shorter of it and the limit applies.
 
         Raises:
-            RequestError: too many requests are under way; or what the block raises.
+            RequestError: too many requests are under way, or the block raises it.
         """
         limit = self.limits.timeout_s
         seconds = limit if timeout_s is None else min(limit, timeout_s)
@@ -164,7 +149,7 @@ class Engine:
 
     @contextlib.contextmanager
     def lease(self, call: Call, spec: ModelSpec) -> Iterator[Lease]:
-        """The model of a request; it stays loaded inside the block.
+        """Finds the model of a request and keeps it loaded inside the block.
 
         Raises:
             RequestError: there is no such name, version or label.
@@ -191,10 +176,10 @@ class Engine:
         rows = max((array.shape[0] for array in inputs.values() if array.ndim), default=1)
         if rows > self.limits.max_rows:
             raise invalid(
-                f"{rows} rows in one request, and the limit is {self.limits.max_rows}: split it"
+                f"{rows} rows in one request, but the limit is {self.limits.max_rows}: split it"
             )
         self.metrics.on_rows(call.model, rows_of(inputs) or 1)
-        # A run may outlive its request, and needs the model until it ends.
+        # A run may outlive its request, and needs the model until the end.
         version.acquire_again()
         try:
             future = self._scheduler.submit(model, signature, inputs, deadline=call.deadline)
@@ -211,7 +196,7 @@ class Engine:
             ) from None
 
     def statuses(self, spec: ModelSpec) -> list[Version]:
-        """The versions of a model that a status request asks for.
+        """Returns the versions that a status request asks for.
 
         Raises:
             RequestError: there are none.
@@ -233,6 +218,6 @@ class Engine:
         return versions
 
     def close(self) -> None:
-        """Answers what is under way, then unloads the models."""
+        """Answers the requests under way, then unloads the models."""
         self._scheduler.close()
         self.models.close()

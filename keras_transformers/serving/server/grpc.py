@@ -14,7 +14,8 @@ from tensorflow_serving.apis import (
 
 from keras_transformers.serving.protocol import messages
 from keras_transformers.serving.protocol.errors import Code, RequestError, invalid
-from keras_transformers.serving.server.engine import Engine, Lease, ModelSpec
+from keras_transformers.serving.protocol.signatures import ModelSpec
+from keras_transformers.serving.server.engine import Engine
 from keras_transformers.serving.server.statuses import status_response
 
 SERVICES = (
@@ -22,28 +23,28 @@ SERVICES = (
     "tensorflow.serving.PredictionService",
     "tensorflow.serving.ModelService",
 )
-_SPARE_THREADS = 8  # for health, status, and requests that are refused
-# An error may quote its request. It travels as a header, with three characters for each byte that
-# is not ASCII, and gRPC refuses answers with more than 8 KiB of headers.
+_SPARE_THREADS = 8  # for health, status and refused requests
+# An error may quote its request. It travels in a header, three characters for each byte that is not
+# ASCII, and gRPC refuses answers with more than 8 KiB of headers.
 _LONGEST_MESSAGE = 2000  # bytes
 
 _logger = logging.getLogger(__name__)
 
 
 class PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
-    """Predict, Classify, Regress, MultiInference and GetModelMetadata, answered by an engine."""
+    """Answers Predict, Classify, Regress, MultiInference and GetModelMetadata with an engine."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
     def Predict(self, request: Any, context: Any) -> Any:  # noqa: D102, N802
-        return self._answer("Predict", request.model_spec, request, context, messages.predict)
+        return self._answer("Predict", request, context, messages.predict)
 
     def Classify(self, request: Any, context: Any) -> Any:  # noqa: D102, N802
-        return self._answer("Classify", request.model_spec, request, context, messages.classify)
+        return self._answer("Classify", request, context, messages.classify)
 
     def Regress(self, request: Any, context: Any) -> Any:  # noqa: D102, N802
-        return self._answer("Regress", request.model_spec, request, context, messages.regress)
+        return self._answer("Regress", request, context, messages.regress)
 
     def MultiInference(self, request: Any, context: Any) -> Any:  # noqa: D102, N802
         def answer() -> Any:
@@ -82,21 +83,15 @@ class PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
         return _answered(context, answer)
 
     def _answer(
-        self,
-        entrypoint: str,
-        spec: Any,
-        request: Any,
-        context: Any,
-        method: Callable[[Any, Any, Any], Any],
+        self, entrypoint: str, request: Any, context: Any, method: Callable[[Any, Any, Any], Any]
     ) -> Any:
         def answer() -> Any:
-            lease: Lease
             with (
                 self._call(entrypoint, context) as call,
-                self._engine.lease(call, _model_spec(spec)) as lease,
+                self._engine.lease(call, _model_spec(request.model_spec)) as lease,
             ):
                 response = method(lease.model, request, lease.run)
-                response.model_spec.name = spec.name
+                response.model_spec.name = request.model_spec.name
                 response.model_spec.version.value = lease.version
                 return response
 
@@ -122,37 +117,37 @@ class ModelService(model_service_pb2_grpc.ModelServiceServicer):
         def answer() -> Any:
             raise RequestError(
                 Code.UNIMPLEMENTED,
-                "a request may not name folders: change the file of --config, which is reread",
+                "a request cannot change what is served: edit the --config file, which is reread",
             )
 
         return _answered(context, answer)
 
 
 def make_executor(engine: Engine) -> ThreadPoolExecutor:
-    """The threads for `make_server`; whoever stops the server shuts them down."""
+    """Returns the threads for `make_server`; the caller shuts them down after the server."""
     threads = engine.limits.max_requests + _SPARE_THREADS
     return ThreadPoolExecutor(threads, thread_name_prefix="serving-grpc")
 
 
 def make_server(engine: Engine, executor: ThreadPoolExecutor) -> tuple[Any, Any]:
-    """The gRPC server without a port, and its health service.
+    """Returns a gRPC server that has no port yet, and its health service.
 
     Args:
         engine: answers the requests.
-        executor: from `make_executor`.
+        executor: the threads from `make_executor`.
 
     Returns:
-        The grpc.Server, and the HealthServicer whose answers `set_health` sets.
+        The grpc.Server, and the HealthServicer for `set_health`.
     """
     limits = engine.limits
     threads = limits.max_requests + _SPARE_THREADS
     server = grpc.server(
         executor,
-        maximum_concurrent_rpcs=threads,  # beyond it, gRPC answers RESOURCE_EXHAUSTED itself
+        maximum_concurrent_rpcs=threads,  # beyond this, gRPC itself answers RESOURCE_EXHAUSTED
         options=[
             ("grpc.max_receive_message_length", limits.max_body_bytes),
             ("grpc.max_send_message_length", -1),
-            ("grpc.so_reuseport", 0),  # a port that is taken is an error
+            ("grpc.so_reuseport", 0),  # so that a port in use is an error
         ],
     )
     prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(
@@ -166,21 +161,21 @@ def make_server(engine: Engine, executor: ThreadPoolExecutor) -> tuple[Any, Any]
 
 
 def set_health(servicer: Any, *, ready: bool) -> None:
-    """Sets what the health service answers, for the server and for each service."""
+    """Sets the answer of the health service, for the server and for each service."""
     status = health_pb2.HealthCheckResponse.ServingStatus
     for name in SERVICES:
         servicer.set(name, status.SERVING if ready else status.NOT_SERVING)
 
 
 def _answered(context: Any, answer: Callable[[], Any]) -> Any:
-    """What `answer` returns; its errors become the call's status."""
+    """Returns what `answer` returns; turns its errors into the call's status."""
     try:
         return answer()
     except RequestError as error:
         failure = error
     except Exception:
         _logger.exception("a gRPC call failed")
-        failure = RequestError(Code.INTERNAL, "internal error; the server's log has it")
+        failure = RequestError(Code.INTERNAL, "internal error; see the server's log")
     message = failure.message.encode("utf-8", "replace")[:_LONGEST_MESSAGE]
     code = getattr(grpc.StatusCode, failure.code.name)
     return context.abort(code, message.decode("utf-8", "ignore"))

@@ -1,9 +1,9 @@
-"""Which names a REST request may give in its Host header: the guard against DNS rebinding.
+"""Checks the Host header of REST requests, as a guard against DNS rebinding.
 
-A page in a browser may read the answers of its own site only. But the site's owner can make its
-name point to 127.0.0.1 a moment later, and the page then talks to whatever listens there. The
-browser still sends the site's name in the Host header, so a server that only this machine reaches
-answers only to this machine's names. gRPC needs no such guard: pages cannot speak it.
+A web page may read answers only from its own site. But the site's owner can make its name point to
+127.0.0.1 a moment later, and the page then talks to whatever listens there. The browser still sends
+the site's name in the Host header, so a server that only this machine can reach answers only to
+this machine's names. gRPC needs no such guard, as web pages cannot speak it.
 """
 
 import ipaddress
@@ -17,7 +17,7 @@ ANY_HOST = "*"
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address or name is this machine's own and out of reach for all others.
+    """Returns whether an address or name is this machine's own, which no other can reach.
 
     >>> is_loopback("127.0.0.1"), is_loopback("::1"), is_loopback("localhost")
     (True, True, True)
@@ -31,16 +31,16 @@ def is_loopback(host: str) -> bool:
 
 
 class HostCheck:
-    """ASGI middleware that refuses requests with another server's name, with 403.
+    """ASGI middleware that answers 403 to requests whose Host header names another server.
 
     This machine's own names (localhost, 127.0.0.1, [::1]) are always allowed, and so are requests
     without a Host header, which no browser sends.
 
     Args:
-        app: gets the other requests.
-        bound: the address that the server listens on. Where other machines reach it, requests may
-            name any host, unless `allowed` says which.
-        allowed: further names, without ports; "*" for all.
+        app: the application that gets the allowed requests.
+        bound: the address that the server listens on. If other machines can reach it, every host is
+            allowed unless `allowed` names some.
+        allowed: more names, without ports; "*" allows all.
     """
 
     def __init__(self, app: Any, *, bound: str, allowed: Collection[str] = ()) -> None:
@@ -59,13 +59,13 @@ class HostCheck:
 
 
 def _hosts(scope: Any) -> list[str]:
-    """The names of the Host headers, without ports."""
+    """Returns the names in the Host headers, without ports."""
     values = [value.decode("latin-1") for name, value in scope["headers"] if name == b"host"]
     return [_plain(value) for value in values]
 
 
 def _plain(host: str) -> str:
-    """A host ready for comparison: lower case, without port, brackets and final dot.
+    """Returns a host in lower case, without its port, brackets and final dot.
 
     >>> _plain("[::1]:8501"), _plain("Example.com.:80"), _plain("::1")
     ('::1', 'example.com', '::1')

@@ -1,6 +1,6 @@
-"""TF Serving's REST and gRPC APIs over a few SavedModels, in one process.
+"""A server with TF Serving's REST and gRPC APIs, in one Python process.
 
-It is for development and small use. TF Serving is the production server.
+It is for development and small use; TF Serving is the production server.
 """
 
 import asyncio
@@ -25,10 +25,10 @@ from keras_transformers.serving.server.tls import Tls
 
 __all__ = ["Server"]
 
-# How long stopping may take after the last request's own time is up.
+# How long stopping may take after the last request's time is up.
 _PATIENCE_S = 5.0
-# How long a connection may wait for a request. Longer than clients keep an idle one (httpx: 5 s):
-# if the server closed it first, it might do so just as the client sends the next request.
+# How long a connection may stay idle: longer than clients keep one (httpx: 5 s), or the server
+# might close it just as the client sends the next request.
 _IDLE_S = 30
 _logger = logging.getLogger(__name__)
 
@@ -37,27 +37,27 @@ class Server:
     """Serves models until it is stopped.
 
     Args:
-        models: what to serve, or a function that returns it; called at every look at the folders.
-        host: the address to listen on. Only this machine reaches the default.
-        rest_port: for REST; 0 takes a free one, None turns REST off.
-        grpc_port: the same for gRPC.
-        allowed_hosts: names, without ports, that REST requests may give in their Host header,
-            besides `host` and this machine's own; "*" for all. By default a server that only this
-            machine reaches takes no others (see `hosts`), and one that others reach takes all.
-        limits: see `Limits`.
-        batching: see `BatchingOptions`.
-        tls: see `Tls`; None leaves the connections plain.
-        poll_interval_s: seconds between two looks for new versions.
+        models: the models, or a function that returns them, which every poll calls.
+        host: the address to listen on. Only this machine can reach the default.
+        rest_port: REST's port; 0 picks a free one, None turns REST off.
+        grpc_port: gRPC's port; 0 picks a free one, None turns gRPC off.
+        allowed_hosts: names, without ports, that REST requests may give in their Host header
+            besides `host` and this machine's own; "*" allows all. By default a server that only
+            this machine can reach allows no others (see `hosts`), and any other allows all.
+        limits: See `Limits`.
+        batching: See `BatchingOptions`.
+        tls: See `Tls`; None turns encryption off.
+        poll_interval_s: seconds between checks for new versions.
 
     Raises:
-        OSError: a port is taken, the address is not this machine's, or a certificate is invalid.
+        OSError: a port is in use, the address is not this machine's, or a certificate is invalid.
         ValueError: REST and gRPC are both off, a port is out of range, or `poll_interval_s` is not
             positive.
 
     Attributes:
         engine: answers the requests of both protocols.
-        rest_port: the port in use; None without REST.
-        grpc_port: the same for gRPC.
+        rest_port: REST's port; None if REST is off.
+        grpc_port: gRPC's port; None if gRPC is off.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Server:
         if rest_port is None and grpc_port is None:
             raise ValueError("neither a REST nor a gRPC port: give at least one")
         for port in (rest_port, grpc_port):
-            if port is not None and not 0 <= port < 2**16:  # gRPC would take the remainder
+            if port is not None and not 0 <= port < 2**16:  # gRPC would wrap it around
                 raise ValueError(f"port {port}: give 0 to 65535")
         if not poll_interval_s > 0:
             raise ValueError(f"poll_interval_s is {poll_interval_s}: give a positive number")
@@ -96,7 +96,7 @@ class Server:
         self._rest_thread = threading.Thread(target=self._serve_rest, name="rest", daemon=True)
         self._health_thread = threading.Thread(target=self._tell_health, name="health", daemon=True)
         self._stopping = threading.Event()
-        # The ports come last, so that what fails before leaves none open.
+        # The ports come last, so that an earlier failure leaves none open.
         self._listening = None if rest_port is None else _listen(host, rest_port)
         self.rest_port = self._listening.getsockname()[1] if self._listening else None
         self.grpc_port = None
@@ -109,7 +109,7 @@ class Server:
                 raise
 
     def start(self) -> None:
-        """Opens the ports and starts to load; until a model is ready, requests get UNAVAILABLE."""
+        """Opens the ports and starts loading; requests for a loading model get UNAVAILABLE."""
         self.engine.start()
         if self._listening is not None:
             self._rest_thread.start()
@@ -118,15 +118,15 @@ class Server:
         self._health_thread.start()
 
     def wait_until_loaded(self, timeout_s: float | None = None) -> bool:
-        """Waits until every version that was there at the start is loaded or has failed.
+        """Waits until each version found at the start has loaded or failed.
 
         Returns:
-            Whether every model has a version that answers.
+            Whether every model has a version that can answer.
         """
         return self.engine.models.wait_for_first_look(timeout_s) and self.engine.models.is_ready()
 
     def stop(self) -> None:
-        """Refuses new requests, answers those under way, and ends."""
+        """Refuses new requests, answers those under way, and shuts down."""
         if self._stopping.is_set():
             return
         self._stopping.set()
@@ -161,14 +161,14 @@ class Server:
         asyncio.run(self._rest.serve(sockets=[self._listening]))
 
     def _end_rest(self) -> None:
-        """Waits for uvicorn to answer what is under way, no longer than that may take."""
+        """Waits for uvicorn to answer the requests under way, for as long as they may take."""
         for force in (False, True):
             self._rest.force_exit = force
             patience_s = _PATIENCE_S if force else self.engine.limits.timeout_s + _PATIENCE_S
             self._rest_thread.join(patience_s)
             if not self._rest_thread.is_alive():
                 return
-        _logger.warning("the REST server did not end; its thread goes with the process")
+        _logger.warning("the REST server did not stop; its thread ends with the process")
 
     def _tell_health(self) -> None:
         """Keeps the health service up to date."""
@@ -191,7 +191,7 @@ def _rest_config(app: Any, limits: Limits, tls: Tls | None) -> Any:
         ws="none",
         server_header=False,
         proxy_headers=False,
-        # Connections, including idle ones; beyond it uvicorn answers 503.
+        # Connections, including idle ones; beyond this uvicorn answers 503.
         limit_concurrency=4 * limits.max_requests + 16,
         timeout_graceful_shutdown=int(limits.timeout_s) + 1,
         **(tls.uvicorn_options() if tls else {}),
@@ -202,8 +202,8 @@ def _rest_config(app: Any, limits: Limits, tls: Tls | None) -> Any:
 
 def _listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # Only where it knows that a socket is TCP's does asyncio send at once. Else an answer's body
-    # would wait until the client has acknowledged its head: 40 ms on Linux.
+    # asyncio sends at once only if it knows the socket is TCP's. Otherwise a body waits until the
+    # client has acknowledged the head of its answer: 40 ms on Linux.
     listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

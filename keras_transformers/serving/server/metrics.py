@@ -1,4 +1,4 @@
-"""What the server counts, for Prometheus, under TF Serving's names where there are any."""
+"""The server's metrics for Prometheus, under TF Serving's names if it has them."""
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
@@ -10,7 +10,7 @@ _SIZES = [2**exponent for exponent in range(12)]
 
 
 class Metrics:
-    """One server's counters. All labels come from the server: no request can add a series."""
+    """One server's metrics. All labels come from the server, so no request can add a series."""
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
@@ -67,5 +67,5 @@ class Metrics:
         self._batch_rows.observe(rows)
 
     def page(self) -> bytes:
-        """What Prometheus reads."""
+        """Returns the page that Prometheus reads."""
         return generate_latest(self._registry)

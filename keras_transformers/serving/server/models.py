@@ -1,7 +1,7 @@
-"""The models that are served: finding, loading, swapping and unloading their versions.
+"""Finds, loads, swaps and unloads the versions of the served models.
 
-A new version is loaded and warmed up beside the one that answers; then it takes over, and the old
-one is unloaded once its last request has ended. A version that cannot be loaded changes nothing.
+A new version is loaded and warmed up while the current one keeps answering. Then it takes over, and
+the old one is unloaded after its last request. A version that cannot be loaded changes nothing.
 """
 
 import contextlib
@@ -19,12 +19,12 @@ from keras_transformers.serving.server.saved_models import SavedModel
 from keras_transformers.serving.server.settings import ModelSettings
 from keras_transformers.serving.server.warm_up import warm_up
 
-# States of a version, with the numbers of ModelVersionStatus.State.
+# The states of a version, numbered as in ModelVersionStatus.State.
 LOADING, AVAILABLE, UNLOADING, END = 20, 30, 40, 50
 
-_MAX_ATTEMPTS = 6  # TF Serving: one and five retries
+_MAX_ATTEMPTS = 6  # as in TF Serving: one attempt and five retries
 _FIRST_RETRY_S = 1.0
-_ENDED_KEPT = 8  # for the status; an endless list would be a leak
+_ENDED_KEPT = 8  # ended versions kept for the status; keeping all would be a leak
 
 _logger = logging.getLogger(__name__)
 
@@ -34,13 +34,13 @@ class Version:
     """One version of a model, from loading to its end.
 
     Attributes:
-        number: its folder's name.
-        path: its folder.
+        number: the name of the version's folder.
+        path: the version's folder.
         state: LOADING, AVAILABLE, UNLOADING or END.
-        error: why loading failed.
-        saved_model: while it is AVAILABLE or UNLOADING.
-        attempts: how often loading failed.
-        retry_at: when it may be tried again, by time.monotonic.
+        error: why loading failed, or None.
+        saved_model: the loaded model while the state is AVAILABLE or UNLOADING, else None.
+        attempts: how often loading has failed.
+        retry_at: when loading may be tried again, by time.monotonic.
     """
 
     number: int
@@ -54,13 +54,13 @@ class Version:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def load(self) -> None:
-        """Loads and warms up; sets `error` where that fails."""
+        """Loads and warms up the model, or sets `error`."""
         self.state, self.error = LOADING, None
         start, saved_model = time.monotonic(), None
         try:
             saved_model = SavedModel(self.path)
             records = warm_up(saved_model)
-        except Exception as error:  # whatever it is, the version that answers must stay
+        except Exception as error:  # whatever it is, the current version must stay
             if saved_model is not None:
                 saved_model.close()
             self.attempts += 1
@@ -70,14 +70,14 @@ class Version:
             return
         self.saved_model, self.state = saved_model, AVAILABLE
         _logger.info(
-            "%s is served: loaded in %.1f s, %d warm-up requests answered",
+            "serving %s: loaded in %.1f s, answered %d warm-up requests",
             self.path,
             time.monotonic() - start,
             records,
         )
 
     def acquire(self) -> SavedModel | None:
-        """The model, which stays loaded until `release`; None unless it is AVAILABLE."""
+        """Returns the model and keeps it loaded until `release`; None unless AVAILABLE."""
         with self._lock:
             if self.state != AVAILABLE:
                 return None
@@ -85,7 +85,7 @@ class Version:
             return self.saved_model
 
     def acquire_again(self) -> None:
-        """Holds an acquired model once more: it needs one more `release`."""
+        """Holds an acquired model once more, until one more `release`."""
         with self._lock:
             self._in_use += 1
 
@@ -98,7 +98,7 @@ class Version:
             self._close()
 
     def unload(self) -> None:
-        """Gives it to no new request; closes it once those under way have ended."""
+        """Takes no new requests; closes the model once those under way have ended."""
         with self._lock:
             if self.state != AVAILABLE:
                 return
@@ -114,10 +114,10 @@ class Version:
             saved_model.close()
         del saved_model
         gc.collect()  # graphs contain reference cycles
-        _logger.info("%s is unloaded", self.path)
+        _logger.info("unloaded %s", self.path)
 
     def may_load(self) -> bool:
-        """Whether loading has failed and is due again."""
+        """Returns whether loading has failed and it is time to try again."""
         failed = self.state == END and self.error is not None
         return failed and self.attempts < _MAX_ATTEMPTS and time.monotonic() >= self.retry_at
 
@@ -126,7 +126,7 @@ class Model:
     """A model's versions.
 
     Args:
-        settings: its name, folder, policy and labels; may be replaced while the model is served.
+        settings: name, folder, policy and labels; may be replaced while the model is served.
     """
 
     def __init__(self, settings: ModelSettings) -> None:
@@ -144,7 +144,7 @@ class Model:
         for number in wanted:
             version = self._versions.get(number)
             ended = version is not None and version.state == END and version.error is None
-            if version is None or ended:  # the latter came back, for example by a rollback
+            if version is None or ended:  # an ended version may return, for example by a rollback
                 version = Version(number, found[number])
                 self._set(version)
                 version.load()
@@ -161,7 +161,7 @@ class Model:
             if version.number not in wanted:
                 version.unload()
         with self._lock:
-            # A failed version whose folder is gone may come back repaired.
+            # Forget a failed version whose folder is gone: it may come back repaired.
             gone = [v for v in versions if v.error is not None and v.number not in found]
             ended = [v for v in versions if v.state == END and v.error is None]
             for version in gone + ended[: max(0, len(ended) - _ENDED_KEPT)]:
@@ -172,27 +172,29 @@ class Model:
             self._versions[version.number] = version
 
     def versions(self) -> list[Version]:
-        """The known versions, ascending, including those that ended or failed."""
+        """Returns the known versions, ascending, including ended and failed ones."""
         with self._lock:
             return [self._versions[number] for number in sorted(self._versions)]
 
     def is_ready(self) -> bool:
-        """Whether a version answers requests."""
+        """Returns whether a version can answer requests."""
         return any(version.state == AVAILABLE for version in self.versions())
 
     @contextlib.contextmanager
     def lease(self, version: int | None, label: str | None) -> Iterator[tuple[Version, SavedModel]]:
-        """A version that stays loaded inside the block.
+        """Finds a version and keeps it loaded inside the block.
 
         Args:
-            version: its number; None takes the label's or, without a label, the highest available.
+            version: its number; None means the label's or, without a label, the highest available.
             label: one of the settings' labels.
 
         Raises:
-            RequestError: there is no such version, or it is not available, perhaps not yet.
+            RequestError: there is no such version, or it is not available (yet).
         """
         number = self.number_of(version, label)
-        held = self._acquire(number) or self._acquire(number)  # a swap may happen in between
+        held = self._acquire(number) or self._acquire(
+            number
+        )  # a swap may happen in between the two
         if held is None:
             if any(v.state == LOADING for v in self.versions() if number in (None, v.number)):
                 raise RequestError(
@@ -213,7 +215,7 @@ class Model:
         return None
 
     def number_of(self, version: int | None, label: str | None) -> int | None:
-        """The number of the version that a request means; None for the latest."""
+        """Returns the number of the version that a request means; None for the latest."""
         if version is None and label:
             if label not in self.settings.version_labels:
                 raise invalid(f"Unrecognized servable version label: {label}")
@@ -221,7 +223,7 @@ class Model:
         return version
 
     def _text(self, number: int | None) -> str:
-        """What a request wants, in TF Serving's words."""
+        """Returns what a request asks for, in TF Serving's words."""
         name = self.settings.name
         return f"Latest({name})" if number is None else f"Specific({name}, {number})"
 
@@ -232,11 +234,11 @@ class Model:
 
 
 class Models:
-    """All models, looked up by name only; a thread watches their folders.
+    """All served models, by name. A thread watches their folders.
 
     Args:
-        read_settings: returns the models to serve; called at every look at the folders.
-        poll_interval_s: seconds between two looks.
+        read_settings: returns the models to serve; called at every poll.
+        poll_interval_s: seconds between polls of the folders.
     """
 
     def __init__(
@@ -250,7 +252,7 @@ class Models:
         self._thread = threading.Thread(target=self._watch, name="serving-models", daemon=True)
 
     def start(self) -> None:
-        """Starts to load and to watch."""
+        """Starts loading and watching."""
         self._thread.start()
 
     def close(self) -> None:
@@ -267,7 +269,7 @@ class Models:
         return sorted(self._models)
 
     def __getitem__(self, name: str) -> Model:
-        """The model of that name.
+        """Returns the model of that name.
 
         Raises:
             RequestError: there is no such model.
@@ -283,23 +285,23 @@ class Models:
         return name in self._models
 
     def is_ready(self) -> bool:
-        """Whether every model has a version that answers."""
+        """Returns whether every model has a version that can answer."""
         return all(model.is_ready() for model in list(self._models.values()))
 
     def wait_for_first_look(self, timeout_s: float | None = None) -> bool:
-        """Waits until every version that was there at the start is loaded or has failed."""
+        """Waits until each version found at the start has loaded or failed."""
         return self._looked.wait(timeout_s)
 
     def refresh(self) -> None:
-        """Looks once at the settings and the folders, as the watching thread keeps doing."""
+        """Polls the settings and the folders once, as the thread does repeatedly."""
         try:
             settings = {s.name: s for s in self._read_settings()}
         except (OSError, ValueError) as error:
-            _logger.error("the models stay as they are: %s", error)
+            _logger.error("keeping the current models: %s", error)
             settings = {name: model.settings for name, model in self._models.items()}
         models = {name: self._settled(new) for name, new in settings.items()}
         replaced = [m for name, m in self._models.items() if models.get(name) is not m]
-        self._models = models  # at once: requests look names up meanwhile
+        self._models = models  # in one step, as requests look up names meanwhile
         for model in replaced:
             model.close()
         for model in models.values():
@@ -308,21 +310,21 @@ class Models:
             model.refresh()
 
     def _settled(self, settings: ModelSettings) -> Model:
-        """The model of these settings: the known one, or a new one if its folder has changed."""
+        """Returns the known model with these settings, or a new one if the folder has changed."""
         known = self._models.get(settings.name)
         if known is not None and known.settings.base_path == settings.base_path:
             known.settings = settings
             return known
         model = Model(settings)
         if known is not None:
-            model.refresh()  # while the known one still answers from the old folder
+            model.refresh()  # while the known model still answers from the old folder
         return model
 
     def _watch(self) -> None:
         while not self._stop.is_set():
             try:
                 self.refresh()
-            except Exception:  # a disk that fails for a moment must not stop the watching
-                _logger.exception("looking for new versions failed; trying again")
+            except Exception:  # a disk that fails briefly must not end the thread
+                _logger.exception("could not look for new versions; will try again")
             self._looked.set()
             self._stop.wait(self._poll_interval_s)

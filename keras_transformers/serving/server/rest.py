@@ -1,7 +1,7 @@
 """TF Serving's REST API as an ASGI application.
 
-https://www.tensorflow.org/tfx/serving/api_rest documents it. Of a request's path only the model's
-name is used, as a dictionary key.
+https://www.tensorflow.org/tfx/serving/api_rest documents it. No part of a request's path reaches
+the file system: the model's name is only a dictionary key.
 """
 
 import asyncio
@@ -24,12 +24,12 @@ from keras_transformers.serving.protocol.errors import HTTP_STATUS, Code, Reques
 from keras_transformers.serving.protocol.json_examples import read_examples
 from keras_transformers.serving.protocol.json_values import parse, signature_name
 from keras_transformers.serving.protocol.requests import CLASSIFY, REGRESS
-from keras_transformers.serving.protocol.signatures import DEFAULT_SIGNATURE
+from keras_transformers.serving.protocol.signatures import DEFAULT_SIGNATURE, ModelSpec
 from keras_transformers.serving.server import metrics
-from keras_transformers.serving.server.engine import Engine, Lease, ModelSpec
+from keras_transformers.serving.server.engine import Engine, Lease
 from keras_transformers.serving.server.statuses import status_response
 
-# kPredictionApiRegex and kModelStatusApiRegex of TF Serving's http_rest_api_util.cc.
+# kPredictionApiRegex and kModelStatusApiRegex in TF Serving's http_rest_api_util.cc.
 _MODEL = r"/v1/models/([^/:]+)(?:/versions/(\d+)|/labels/([^/:]+))?"
 _INFERENCE = re.compile(_MODEL + r":(classify|regress|predict)", re.IGNORECASE | re.ASCII)
 _STATUS = re.compile(_MODEL + r"(/metadata)?", re.IGNORECASE | re.ASCII)
@@ -39,19 +39,19 @@ _logger = logging.getLogger(__name__)
 
 
 class _TooLargeError(RequestError):
-    """A body beyond the limit: HTTP has a status for it, 413."""
+    """Raised for a body beyond the limit, for which HTTP has a status, 413."""
 
 
 def application(engine: Engine, executor: Executor) -> Starlette:
-    """The ASGI application.
+    """Returns the ASGI application.
 
     Args:
         engine: answers the requests.
-        executor: does the work; the event loop only reads and writes.
+        executor: runs them; the event loop only reads and writes.
     """
 
     async def respond(request: Request) -> Response:
-        # As sent: an escaped slash must not separate parts of the path.
+        # The path as sent: an escaped slash must not separate its parts.
         path = request.scope.get("raw_path", b"").decode("latin-1") or request.url.path
         try:
             return await _route(engine, executor, request, path)
@@ -62,7 +62,7 @@ def application(engine: Engine, executor: Executor) -> Starlette:
             return Response(status_code=HTTP_STATUS[Code.CANCELLED])  # nobody reads it
         except Exception:
             _logger.exception("%s %s failed", request.method, path)
-            return _json({"error": "internal error; the server's log has it"}, 500)
+            return _json({"error": "internal error; see the server's log"}, 500)
 
     async def page(request: Request) -> Response:
         return Response(engine.metrics.page(), media_type=metrics.CONTENT_TYPE)
@@ -119,7 +119,7 @@ async def _infer(
 
 
 async def _body(request: Request, limit: int) -> bytes:
-    """The request's body, read no further than the limit."""
+    """Returns the request's body, reading no further than the limit."""
     declared = request.headers.get("content-length", "")
     too_large = _TooLargeError(Code.RESOURCE_EXHAUSTED, f"the body is larger than {limit} bytes")
     if declared.isdecimal() and int(declared[:20]) > limit:
@@ -165,7 +165,7 @@ _ANSWERS: dict[str, Callable[[Lease, bytes], dict[str, Any]]] = {
 
 
 def _describe(engine: Engine, spec: ModelSpec, *, metadata: bool) -> Response:
-    """Answers a status or metadata request; no limits apply, so that probes get through."""
+    """Answers a status or metadata request, without limits so that probes always get through."""
     if not metadata:
         return _json(_message(status_response(engine.statuses(spec))))
     with engine.models[spec.name].lease(spec.version, spec.label) as (version, saved_model):

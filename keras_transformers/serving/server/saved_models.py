@@ -1,7 +1,7 @@
-"""A SavedModel in a session: its signatures, and how to run them.
+"""Loads a SavedModel into a session and runs its signatures.
 
-The V1 session loader loads it, the same one as in TF Serving: what fails there fails here, restored
-variables included. A closed session frees its memory, which `tf.saved_model.load` does not do
+It uses the V1 session loader, as TF Serving does, so what fails there fails here, including the
+restoring of variables. Closing a session frees its memory; `tf.saved_model.load` does not do so
 reliably.
 """
 
@@ -27,18 +27,18 @@ class SavedModel:
         path: the folder that holds saved_model.pb.
 
     Raises:
-        RequestError: it cannot be loaded.
+        RequestError: the model cannot be loaded.
 
     Attributes:
-        path: as given.
+        path: the folder.
         signatures: name -> signature.
-        definitions: name -> SignatureDef, as in the file (including the initializer's).
+        definitions: name -> SignatureDef from the file, including the initializer's.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
         graph = tf.Graph()
-        # A GPU's memory is taken as needed; operations without a GPU kernel run on the CPU.
+        # Take GPU memory as needed; run operations without a GPU kernel on the CPU.
         config = tf.compat.v1.ConfigProto(allow_soft_placement=True)
         config.gpu_options.allow_growth = True
         self._session = tf.compat.v1.Session(graph=graph, config=config)
@@ -69,20 +69,20 @@ class SavedModel:
     def run(self, signature: Signature, inputs: Arrays, *, timeout_s: float) -> dict[str, Any]:
         """Runs a signature once.
 
-        Always computes all outputs: the runtime keeps what it compiles for each set of outputs, so
-        if callers could choose the set, requests could make it grow without bound.
+        Always computes all outputs. The runtime caches what it compiles for each set of outputs, so
+        requests that chose the set could make the cache grow without bound.
 
         Args:
             signature: one of `signatures`.
-            inputs: name -> array of the dtype and shape that the signature takes, strings as
-                arrays of bytes of dtype object.
+            inputs: name -> array of the dtype and shape that the signature takes; strings are
+                bytes in arrays of dtype object.
             timeout_s: seconds until the runtime gives up.
 
         Returns:
             Output name -> array.
 
         Raises:
-            RequestError: what the graph raised.
+            RequestError: the graph failed.
         """
         feeds, fetches = self._tensors[signature.name]
         options = tf.compat.v1.RunOptions(timeout_in_ms=max(1, int(timeout_s * 1000)))
@@ -93,7 +93,7 @@ class SavedModel:
         except tf.errors.OpError as error:
             raise from_tensorflow(error) from error
         except UnicodeDecodeError as error:
-            # TensorFlow's Python cannot read the graph's error, which quotes its input.
+            # TensorFlow's Python cannot decode the graph's error, which quotes its input.
             message = "the graph refused the input, with a message that is not UTF-8"
             raise invalid(message) from error
 
@@ -105,14 +105,14 @@ class SavedModel:
 
 
 def from_tensorflow(error: Any) -> RequestError:
-    """The runtime's error, without the stack trace of the program that built the graph."""
+    """Returns the runtime's error without the stack trace of the program that built the graph."""
     message = (error.message or type(error).__name__).removeprefix("Graph execution error:")
     message = message.split("\n\nOriginal stack trace")[0]
     return RequestError(Code(error.error_code), message.strip()[:_LONGEST_MESSAGE])
 
 
 def _is_servable(definition: Any) -> bool:
-    """Neither the initializer's signature nor one with sparse tensors."""
+    """Returns False for the initializer's signature and for those with sparse tensors."""
     infos = (*definition.inputs.values(), *definition.outputs.values())
     return bool(definition.inputs and definition.outputs) and all(info.name for info in infos)
 
@@ -121,7 +121,7 @@ def _signature(name: str, definition: Any) -> Signature:
     return Signature(
         name=name,
         method_name=definition.method_name,
-        # Sorted: the order of a protocol buffer's map differs from run to run.
+        # Sorted, because the order of a protocol buffer's map differs from run to run.
         inputs={key: _info(definition.inputs[key]) for key in sorted(definition.inputs)},
         outputs={key: _info(definition.outputs[key]) for key in sorted(definition.outputs)},
     )

@@ -1,4 +1,4 @@
-"""Which models to serve: from the command line, or TF Serving's own model config file."""
+"""Reads which models to serve from the command line or TF Serving's model config file."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ class ModelSettings:
     """One model to serve.
 
     Attributes:
-        name: what requests call it.
+        name: the name that requests give.
         base_path: the folder of its version folders.
         version_policy: which versions are served; the latest by default.
         version_labels: label -> version.
@@ -29,14 +29,14 @@ class ModelSettings:
 
 
 def model_settings(text: str) -> ModelSettings:
-    """The model of one argument on the command line.
+    """Returns the model that a command-line argument names.
 
     Args:
-        text: BASE_PATH, or NAME=BASE_PATH; by default a model is named after its folder.
+        text: BASE_PATH or NAME=BASE_PATH; the name defaults to the folder's.
 
     Raises:
         FileNotFoundError: there is no such folder.
-        ValueError: the folder is itself a version, or no request could carry the name.
+        ValueError: the folder is itself a version, or a request could not carry the name.
     """
     name, equals, path = text.partition("=")
     base = Path(path if equals and "/" not in name else text)
@@ -52,11 +52,11 @@ def model_settings(text: str) -> ModelSettings:
 def read_model_config(path: str | os.PathLike[str]) -> list[ModelSettings]:
     """Reads a model config file.
 
-    Relative base paths start from the file's folder.
+    Relative base paths start at the file's folder.
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: it is not a ModelServerConfig, or its models do not fit.
+        ValueError: it is not a ModelServerConfig, or a model in it is invalid.
     """
     file = Path(path)
     if not file.is_file():
@@ -66,10 +66,10 @@ def read_model_config(path: str | os.PathLike[str]) -> list[ModelSettings]:
 
 
 def check_models(models: Sequence[ModelSettings], place: str) -> list[ModelSettings]:
-    """The models, if there is at least one and no two have the same name.
+    """Returns the models if there is at least one and no two share a name.
 
     Raises:
-        ValueError: otherwise; `place` says where they come from.
+        ValueError: otherwise; the message starts with `place`, where they come from.
     """
     names = [model.name for model in models]
     if not names:
@@ -86,7 +86,9 @@ def check_models(models: Sequence[ModelSettings], place: str) -> list[ModelSetti
 def _from_entry(entry: Any, file: Path) -> ModelSettings:
     place = f"{file}: model {entry.name!r}"
     if entry.model_platform not in ("", "tensorflow"):
-        raise ValueError(f"{place}: model_platform {entry.model_platform!r}: only 'tensorflow'")
+        raise ValueError(
+            f"{place}: model_platform is {entry.model_platform!r}, must be 'tensorflow'"
+        )
     policy = VersionPolicy.of(entry)
     if policy == VersionPolicy("specific"):
         raise ValueError(f"{place}: a specific policy without versions: list at least one")
@@ -98,6 +100,6 @@ def _checked(model: ModelSettings, place: str) -> ModelSettings:
     for kind, name in [("name", model.name), *(("label", label) for label in model.version_labels)]:
         if not name or set(name) & set("/:"):
             raise ValueError(
-                f"{place}: the {kind} {name!r} must not be empty, nor contain a slash or a colon"
+                f"{place}: the {kind} {name!r} must not be empty or contain a slash or a colon"
             )
     return model

@@ -1,4 +1,4 @@
-"""The status of versions as TF Serving's message."""
+"""Puts the status of versions into TF Serving's message."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,11 +9,11 @@ from keras_transformers.serving.server.models import Version
 
 
 def status_response(versions: Sequence[Version]) -> Any:
-    """The GetModelStatusResponse for these versions, newest first as in TF Serving."""
+    """Returns the GetModelStatusResponse for these versions, newest first as in TF Serving."""
     response = get_model_status_pb2.GetModelStatusResponse()
     for version in reversed(versions):
         status = response.model_version_status.add(version=version.number, state=version.state)
-        status.status.SetInParent()  # an OK is reported too
+        status.status.SetInParent()  # reports OK too
         if version.error is not None:
             status.status.error_code = int(version.error.code)
             status.status.error_message = version.error.message

@@ -1,4 +1,4 @@
-"""Certificates of the local server."""
+"""The local server's certificates."""
 
 import ssl
 from dataclasses import dataclass
@@ -12,15 +12,15 @@ __all__ = ["Tls"]
 
 @dataclass(frozen=True)
 class Tls:
-    """PEM files for encrypted connections, by REST and gRPC.
+    """PEM files for TLS, which REST and gRPC share.
 
     Attributes:
-        certificate: the server's chain.
-        key: of the certificate.
-        client_ca: who must have signed the clients' certificates; None asks for none.
+        certificate: the server's certificate chain.
+        key: the certificate's private key.
+        client_ca: the authority that must have signed clients' certificates; None asks for none.
 
     Raises:
-        FileNotFoundError: one of them is not there.
+        FileNotFoundError: a file does not exist.
     """
 
     certificate: Path
@@ -33,7 +33,7 @@ class Tls:
                 raise FileNotFoundError(f"{file}: no such file; give a PEM file for TLS")
 
     def credentials(self) -> Any:
-        """For gRPC: grpc.ServerCredentials."""
+        """Returns gRPC's grpc.ServerCredentials."""
         return grpc.ssl_server_credentials(
             [(self.key.read_bytes(), self.certificate.read_bytes())],
             root_certificates=self.client_ca.read_bytes() if self.client_ca else None,
@@ -41,7 +41,7 @@ class Tls:
         )
 
     def uvicorn_options(self) -> dict[str, Any]:
-        """For REST: keyword arguments of uvicorn.Config."""
+        """Returns keyword arguments of uvicorn.Config, for REST."""
         options: dict[str, Any] = {
             "ssl_certfile": str(self.certificate),
             "ssl_keyfile": str(self.key),

@@ -1,4 +1,4 @@
-"""Answers an export's own warm-up requests before anyone else's, as TF Serving does."""
+"""Answers an export's warm-up requests before it is served, as TF Serving does."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,14 +18,13 @@ def warm_up(model: SavedModel) -> int:
     """Answers a model's warm-up requests.
 
     Args:
-        model: just loaded; the file of requests is in its folder, or it has none.
+        model: a model that was just loaded; its folder may have a file of requests.
 
     Returns:
-        How many were answered.
+        How many requests were answered.
 
     Raises:
-        RequestError: the file is damaged or too long, or a request fails: the version would not
-            answer its own examples.
+        RequestError: the file is damaged or too long, or a request fails.
     """
 
     def run(signature: Signature, inputs: Arrays) -> dict[str, Any]:
