@@ -122,7 +122,7 @@ def _trace(name: str, signature: Signature) -> Any:
             for key, spec in declared.items()
         ):
             raise ValueError(f"signature {name!r} returns {found} and declares {declared}")
-        with tf.device("CPU:0"):  # strings live nowhere else
+        with tf.device("CPU:0"):  # string ops run only there
             return {
                 key: tf.ensure_shape(value, declared[key].shape) for key, value in outputs.items()
             }
