@@ -163,7 +163,7 @@ class Pipeline(abc.ABC):
             texts: name in `text_names` -> strings.
             batch_size: rows per batch.
         """
-        columns = {name: _strings(name, column) for name, column in texts.items()}
+        columns = {name: results.string_column(name, column) for name, column in texts.items()}
         counts = {name: len(column) for name, column in columns.items()}
         if set(counts) != set(self.text_names) or len(set(counts.values())) != 1:
             raise ValueError(
@@ -216,14 +216,3 @@ class Pipeline(abc.ABC):
 
     def _input_specs(self) -> dict[str, Any]:
         return dict.fromkeys(self.text_names, tf.TensorSpec([None], tf.string))
-
-
-def _strings(name: str, texts: Iterable[str | bytes]) -> np.ndarray:
-    one = isinstance(texts, str | bytes) or not isinstance(texts, Iterable)
-    column = [] if one else list(texts)
-    if one or not all(isinstance(text, str | bytes) for text in column):
-        raise ValueError(f"{name} must be a list of strings, not {column or texts!r:.200}")
-    return np.array(
-        [t.encode("utf-8", "surrogateescape") if isinstance(t, str) else t for t in column],
-        dtype=object,
-    )

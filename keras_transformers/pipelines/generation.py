@@ -10,12 +10,8 @@ import tensorflow as tf
 
 from keras_transformers.decoding.sampling import sample_rows
 from keras_transformers.pipelines.base import Pipeline, Signature
-from keras_transformers.pipelines.token_inputs import (
-    check_vocabulary,
-    layer,
-    strings,
-    text_batches,
-)
+from keras_transformers.pipelines.results import strings
+from keras_transformers.pipelines.token_inputs import check_vocabulary, layer, text_batches
 
 __all__ = ["TextGenerator"]
 

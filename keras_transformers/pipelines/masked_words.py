@@ -7,7 +7,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_transformers.pipelines.token_inputs import TextPipeline, strings, text_batches
+from keras_transformers.pipelines.results import strings
+from keras_transformers.pipelines.token_inputs import TextPipeline, text_batches
 
 __all__ = ["MaskFiller"]
 

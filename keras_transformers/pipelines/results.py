@@ -1,10 +1,10 @@
-"""The types of the answers, and how to make them from a graph's outputs.
+"""The types of the answers, and how to make a graph's inputs and read its outputs.
 
 A pipeline, an export run in this process and a server's client all return these types. Nothing here
 needs TensorFlow.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -208,6 +208,23 @@ def text_inputs(names: Sequence[str]) -> tuple[str, ...]:
     ('question', 'context')
     """
     return next((known for known in TEXT_INPUTS if set(known) == set(names)), ())
+
+
+def string_column(name: str, texts: Iterable[str | bytes]) -> np.ndarray:
+    """Returns texts as bytes (batch,), dtype object; ValueError if they are no list of strings."""
+    one = isinstance(texts, str | bytes) or not isinstance(texts, Iterable)
+    column = [] if one else list(texts)
+    if one or not all(isinstance(text, str | bytes) for text in column):
+        raise ValueError(f"{name} must be a list of strings, not {column or texts!r:.200}")
+    return strings(column)
+
+
+def strings(texts: Sequence[str | bytes]) -> np.ndarray:
+    """Returns texts as an array of bytes, (batch,), dtype object."""
+    return np.array(
+        [t.encode("utf-8", "surrogateescape") if isinstance(t, str) else t for t in texts],
+        dtype=object,
+    )
 
 
 def typed(row: Mapping[str, Any]) -> Result:

@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers.pipelines.base import Pipeline, Signature
+from keras_transformers.pipelines.results import strings
 
 TEXT_INPUTS = ("text", "text_b")  # the second for pairs only
 TOKEN_INPUTS = ("token_ids", "segment_ids", "padding_mask")
@@ -385,11 +386,6 @@ def in_chunks(
         lambda index, *_: index < num_chunks, body, (0, *arrays), parallel_iterations=1
     )
     return {name: array.concat() for name, array in zip(outputs, filled, strict=True)}
-
-
-def strings(texts: Sequence[str | bytes]) -> np.ndarray:
-    """Returns texts as an array of bytes, (batch,), dtype object."""
-    return np.array([t.encode() if isinstance(t, str) else t for t in texts], dtype=object)
 
 
 def _ends(model: keras.Model) -> tuple[dict[str, Any], dict[str, Any]]:

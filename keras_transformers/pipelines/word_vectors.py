@@ -9,7 +9,8 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers.pipelines.base import Pipeline, Signature
-from keras_transformers.pipelines.token_inputs import in_chunks, layer, strings, text_batches
+from keras_transformers.pipelines.results import strings
+from keras_transformers.pipelines.token_inputs import in_chunks, layer, text_batches
 from keras_transformers.tokenizers.characters import CharacterTokenizer
 
 __all__ = ["WordEmbedder"]

@@ -91,12 +91,7 @@ class Predictor:
     def _column(self, name: str, values: Sequence[Any]) -> np.ndarray:
         if name in self.inputs and self.inputs[name].dtype != tf.string:
             return np.asarray(values, self.inputs[name].dtype.as_numpy_dtype)
-        if isinstance(values, str | bytes) or not all(isinstance(v, str | bytes) for v in values):
-            raise ValueError(f"input {name!r} must be a list of strings, not {values!r:.200}")
-        return np.array(
-            [v.encode("utf-8", "surrogateescape") if isinstance(v, str) else v for v in values],
-            dtype=object,
-        )
+        return results.string_column(name, values)
 
 
 def predict(
