@@ -227,8 +227,9 @@ class TextGenerator(Pipeline):
         """
         # A token is at least one byte, so half of the positions remain for the continuation.
         room = self.max_sequence_length // 2
-        plain = [text[:room] for text in _EXAMPLES]
-        given, _, empty = text_batches(examples, self.text_names, long=0, plain=plain)
+        if examples is None:
+            examples = [text[:room] for text in _EXAMPLES]
+        given, _, empty = text_batches(examples, self.text_names, long=0)
         for prompt in given["prompt"]:
             num_tokens = self._tokens(tf.constant([prompt])).row_lengths()[0]
             if num_tokens > self.max_sequence_length:

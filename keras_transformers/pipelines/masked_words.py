@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers.pipelines.results import strings
-from keras_transformers.pipelines.token_inputs import TextPipeline, text_batches
+from keras_transformers.pipelines.token_inputs import TextPipeline
 
 __all__ = ["MaskFiller"]
 
@@ -134,7 +134,7 @@ class MaskFiller(TextPipeline):
         )
         nearly = f"{mask.lower()} {mask[:-1]}"
         awkward = strings([mask, mask * 3, f"{'long ' * length}{mask}", nearly, ""])
-        batches = text_batches(examples, self.text_names, long=length, plain=plain)
+        batches = super().example_batches(plain if examples is None else examples)
         return [*batches, {"text": awkward}]
 
     def config(self) -> dict[str, Any]:

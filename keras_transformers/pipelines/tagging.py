@@ -13,7 +13,6 @@ from keras_transformers.pipelines.token_inputs import (
     check_offset_unit,
     checked_labels,
     in_chunks,
-    text_batches,
 )
 from keras_transformers.tokenizers import offsets, windows
 from keras_transformers.tokenizers import words as running_words
@@ -162,9 +161,7 @@ class Tagger(TextPipeline):
 
     def example_batches(self, examples: Sequence[Any] | None) -> list[dict[str, np.ndarray]]:
         """Returns the examples, awkward texts (one has several windows) and an empty batch."""
-        return text_batches(
-            examples, self.text_names, long=self.max_sequence_length, plain=_EXAMPLES
-        )
+        return super().example_batches(_EXAMPLES if examples is None else examples)
 
     def config(self) -> dict[str, Any]:
         """Returns the keyword arguments that rebuild this pipeline, as JSON values."""

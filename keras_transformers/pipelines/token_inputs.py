@@ -109,8 +109,9 @@ class TextPipeline(Pipeline):
         batches: Sequence[Mapping[str, np.ndarray]],
     ) -> Signature:
         """Returns a signature that takes the model's inputs."""
-        tokens = [self._encoded(batch) for batch in batches]
-        return Signature(function, token_specs(self.token_inputs), outputs, tokens)
+        dtypes = {"token_ids": tf.int32, "segment_ids": tf.int32, "padding_mask": tf.bool}
+        specs = {name: tf.TensorSpec([None, None], dtypes[name]) for name in self.token_inputs}
+        return Signature(function, specs, outputs, [self._encoded(batch) for batch in batches])
 
     def answer_tokens(self, **tokens: Any) -> dict[str, Any]:
         """Checks the model's inputs and computes outputs from them."""
@@ -245,19 +246,14 @@ def num_positions(model: keras.Model) -> int | None:
 
 
 def text_batches(
-    examples: Sequence[Any] | None,
-    names: Sequence[str],
-    *,
-    long: int,
-    plain: Sequence[str] = _EXAMPLES,
+    examples: Sequence[Any] | None, names: Sequence[str], *, long: int
 ) -> list[dict[str, np.ndarray]]:
     """Returns what to check an export on: the examples, awkward texts, and an empty batch.
 
     Args:
-        examples: one string per row, or a tuple with one per name; None takes `plain`.
+        examples: one string per row, or a tuple with one per name; None for default ones.
         names: the names of the inputs.
         long: number of words in the longest awkward text.
-        plain: the texts to use for every input without examples.
 
     Returns:
         Three batches, each name -> strings (batch,).
@@ -267,7 +263,7 @@ def text_batches(
     """
     several = len(names) > 1
     if examples is None:
-        examples = [(text,) * len(names) for text in plain] if several else plain
+        examples = [(text,) * len(names) for text in _EXAMPLES] if several else _EXAMPLES
     given = [
         tuple(row) if several and isinstance(row, tuple | list) else (row,) for row in examples
     ]
@@ -341,12 +337,6 @@ def checked_tokens(model: keras.Model, tokens: Mapping[str, Any]) -> dict[str, A
             checks.append(tf.debugging.assert_less_equal(shape[1], positions, text))
         with tf.control_dependencies([check for check in checks if check is not None]):
             return {name: tf.identity(value) for name, value in tokens.items()}
-
-
-def token_specs(inputs: Sequence[str] = TOKEN_INPUTS) -> dict[str, Any]:
-    """Dtype and shape of the tokens: (batch, length)."""
-    dtypes = {"token_ids": tf.int32, "segment_ids": tf.int32, "padding_mask": tf.bool}
-    return {name: tf.TensorSpec([None, None], dtypes[name]) for name in inputs}
 
 
 def in_chunks(

@@ -150,8 +150,8 @@ class Translator(Pipeline):
 
     def example_batches(self, examples: Sequence[Any] | None) -> list[dict[str, np.ndarray]]:
         """Returns the examples, awkward texts (one too long) and an empty batch."""
-        long = self.max_sequence_length
-        return text_batches(examples, self.text_names, long=long, plain=_EXAMPLES)
+        examples = _EXAMPLES if examples is None else examples
+        return text_batches(examples, self.text_names, long=self.max_sequence_length)
 
     def other_signatures(self, batches: Sequence[Mapping[str, np.ndarray]]) -> dict[str, Signature]:
         """Returns `n_best`, and `attend` for a model with attention."""
