@@ -3,8 +3,8 @@
 `bert_base()` and the other factories, `list_models`, `create_model`, `load` and `export` are here.
 Everything else is in a room: `layers`, `models` and its `heads`, `tokenizers`, `decoding`,
 `pipelines`, `convert`, `data`, `training`, `evaluation`, `runs`, `saved_model`, `serving` and
-`inspection`. Names are looked up on first use, so importing this package is cheap and, with another
-Keras backend, does not import TensorFlow.
+`inspection`. Names are looked up on first use, so importing this package is fast, and does not
+import TensorFlow if Keras has another backend.
 """
 
 import importlib
@@ -35,7 +35,7 @@ _ROOMS = (
     "tokenizers",
     "training",
 )
-# Public name -> the module that has it.
+# Public name -> the module that defines it.
 _NAMES = {
     "create_model": "models.registry",
     "export": "saved_model.exporting",

@@ -1,4 +1,4 @@
-"""Optional dependencies: imported where they are used, with an error that names the extra."""
+"""Imports optional dependencies where they are used, with an error that names the extra."""
 
 import importlib
 from typing import Any
@@ -9,10 +9,10 @@ def optional(module: str, *, extra: str) -> Any:
 
     Args:
         module: such as "scipy.stats".
-        extra: the name in setup.cfg, such as "evaluation".
+        extra: its name in setup.cfg, such as "evaluation".
 
     Raises:
-        ModuleNotFoundError: it is not installed.
+        ModuleNotFoundError: the module is not installed.
 
     Example:
         >>> optional("no_such_module", extra="evaluation")

@@ -1,8 +1,8 @@
-"""Files: read with errors that name the file and the line, written whole or not at all.
+"""Reads files with errors that name the file and line; writes files completely or not at all.
 
-Readers are lazy: a caller that stops early has read no more than it asked for. Writers write beside
-the place, flush to the disk and rename, so that a reader, or a process killed at any moment, never
-leaves or sees half a file.
+Readers are lazy: they read no further than their caller does. Writers write to a temporary file in
+the same folder, flush it to disk and rename it: nobody sees half a file, and a process killed at
+any moment leaves none.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ _FORMAT_OF_SUFFIX: dict[str, FileFormat] = {
 
 
 def file_format(path: str | Path) -> FileFormat:
-    """The format that the file's name announces, once a final `.gz` is taken off.
+    """Returns the format that the file's suffix stands for; a final `.gz` does not matter.
 
     Raises:
         ValueError: the name ends in none of .tsv, .txt, .csv, .jsonl, .json.
@@ -52,11 +52,11 @@ def read_lines(path: str | Path) -> Iterator[str]:
     with an editor's and parallel files stay parallel. A byte order mark at the start is dropped.
 
     Args:
-        path: a plain file, or one gzipped with a name that ends in `.gz`.
+        path: a plain file, or a gzipped one with a name that ends in `.gz`.
 
     Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: a line is not UTF-8 (its number is said), or the gzip data are damaged.
+        FileNotFoundError: the file does not exist.
+        ValueError: a line is not UTF-8, or the gzip data are damaged; the message has the line.
     """
     path = Path(path)
     if not path.is_file():
@@ -84,13 +84,13 @@ def read_table(
 ) -> Iterator[tuple[int, list[str]]]:
     """Yields (number of the row's first line, cells) of a tab- or comma-separated file.
 
-    Tab-separated files know no quoting, as GLUE's (csv.QUOTE_NONE): a quotation mark is text.
-    Comma-separated files are quoted as RFC 4180 says, and a quoted cell may hold line ends.
+    Tab-separated files have no quoting (csv.QUOTE_NONE), like GLUE's: a quotation mark is text.
+    Comma-separated files are quoted as in RFC 4180, and a quoted cell may contain line ends.
 
     Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: a row is empty, or has another number of cells than the first row; a quote of a
-            comma-separated file is never closed; and as `read_lines`.
+        FileNotFoundError: the file does not exist.
+        ValueError: a row is empty, or does not have as many cells as the first row; a quote in a
+            comma-separated file is never closed. See also `read_lines`.
     """
     rows = _split_tabs(path) if format == "tsv" else _split_commas(path)
     width = None
@@ -107,11 +107,11 @@ def read_table(
 
 
 def read_objects(path: str | Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yields (line number, object) of a JSON Lines file: one JSON object a line.
+    """Yields (line number, object) of a JSON Lines file: one JSON object per line.
 
     Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: a line is no JSON object; and as `read_lines`.
+        FileNotFoundError: the file does not exist.
+        ValueError: a line is not a JSON object. See also `read_lines`.
     """
     for number, line in enumerate(read_lines(path), start=1):
         try:
@@ -132,7 +132,7 @@ def _split_tabs(path: str | Path) -> Iterator[tuple[int, list[str]]]:
 
 
 def _split_commas(path: str | Path) -> Iterator[tuple[int, list[str]]]:
-    # The reader wants line ends, which belong to a quoted cell that spans lines.
+    # The reader needs line ends, which are part of a quoted cell that spans lines.
     reader = csv.reader((line + "\n" for line in read_lines(path)), strict=True)
     number = 1
     while True:
@@ -150,10 +150,10 @@ def _split_commas(path: str | Path) -> Iterator[tuple[int, list[str]]]:
 
 
 def read_json(path: str | Path) -> dict[str, Any]:
-    """A file that holds one JSON object.
+    """Reads a file that holds one JSON object.
 
     Raises:
-        FileNotFoundError: there is no such file.
+        FileNotFoundError: the file does not exist.
         ValueError: it is not JSON, or not an object.
     """
     path = Path(path)
@@ -170,16 +170,16 @@ def read_json(path: str | Path) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def replaced(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """A file to write beside `path` that takes its place when the block ends well.
+    """Yields the path of a file to write, which replaces `path` when the block succeeds.
 
-    Until then, and if the block raises, `path` is as it was.
+    Until then, and if the block raises, `path` does not change.
 
     Example:
         with replaced("metrics.json") as scratch:
             scratch.write_text("{}")
     """
     target = Path(path)
-    # The suffix stays: some writers choose the format by it.
+    # It keeps the suffix, by which some writers choose the format.
     scratch = target.with_name(f".{uuid.uuid4().hex}-{target.name}")
     try:
         yield scratch
@@ -191,11 +191,11 @@ def replaced(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def check_new(path: str | os.PathLike[str]) -> Path:
-    """The path of a file or folder that is to be written.
+    """Returns the path of a file or folder to be written, after checking that it can be.
 
     Raises:
-        FileExistsError: it exists.
-        FileNotFoundError: the folder it is to be in does not.
+        FileExistsError: the path exists.
+        FileNotFoundError: its parent folder does not.
     """
     path = Path(path)
     if path.exists():
@@ -206,13 +206,13 @@ def check_new(path: str | os.PathLike[str]) -> Path:
 
 
 def write_lines(path: str | os.PathLike[str], lines: Iterable[str]) -> None:
-    r"""Replaces a file by UTF-8 text, one line each, which must not hold a `\n`."""
+    r"""Replaces a file by these lines in UTF-8; a line must not contain `\n`."""
     with replaced(path) as scratch:
         scratch.write_text("".join(f"{line}\n" for line in lines), "utf-8", newline="\n")
 
 
 def write_json(path: str | os.PathLike[str], value: Any, *, indent: int | None = 2) -> None:
-    """Replaces a file by JSON; what JSON does not know is written as its `str`."""
+    """Replaces a file by JSON, with `str(...)` of values that JSON cannot represent."""
     text = json.dumps(value, indent=indent, ensure_ascii=False, default=str)
     with replaced(path) as scratch:
         scratch.write_text(text + "\n", encoding="utf-8")
@@ -220,7 +220,7 @@ def write_json(path: str | os.PathLike[str], value: Any, *, indent: int | None =
 
 @contextlib.contextmanager
 def new_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """A folder to fill that gets its name when the block ends well; else nothing is left.
+    """Yields a temporary folder, renamed to `path` if the block succeeds and removed otherwise.
 
     Raises:
         FileExistsError: `path` exists.
@@ -241,7 +241,7 @@ def new_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def sync_tree(folder: Path) -> None:
-    """Flushes every file of a folder, and its list of names, to the disk."""
+    """Flushes a folder and every file in it to disk."""
     for parent, _, names in os.walk(folder, topdown=False):
         for name in names:
             sync(Path(parent, name))
@@ -249,7 +249,7 @@ def sync_tree(folder: Path) -> None:
 
 
 def sync(path: Path) -> None:
-    """Flushes a file, or a folder's list of names, to the disk."""
+    """Flushes a file, or a folder's list of names, to disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -2,7 +2,7 @@
 
 Any release may drop them. setup.cfg bounds the versions, and tests/test_private_api.py fails for
 each attribute that disappears. All were tested with Keras 3.15.1, TensorFlow 2.21.0 and
-tensorflow-text 2.21.1; where an entry says nothing else, no public way was found.
+tensorflow-text 2.21.1. Unless an entry says otherwise, no public alternative was found.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,20 +12,20 @@ from typing import Any
 
 
 def own_strategy(model: Any) -> Any:
-    """The tf.distribute strategy that a model was built in, or None.
+    """Returns the tf.distribute strategy that a model was built in, or None.
 
-    The public `model.distribute_strategy` is the strategy of the caller if the model has none.
+    The public `model.distribute_strategy` falls back to the caller's strategy.
     """
     return model._distribute_strategy
 
 
 def compile_loss(model: Any) -> Any:
-    """What `compile` made of the losses; a custom training step has to build it."""
+    """Returns the loss object that `compile` made; a custom training step has to build it."""
     return model._compile_loss
 
 
 def set_symbolic_build(model: Any, build: Callable[..., None]) -> None:
-    """Replaces what `fit` builds metrics and optimizer with, which takes a batch off the data."""
+    """Replaces the function by which `fit` builds metrics and optimizer, which uses up a batch."""
     model._maybe_symbolic_build = build
 
 
@@ -35,23 +35,23 @@ def symbolic_build(model: Any, data_batch: Any) -> None:
 
 
 def replica_spec(spec: Any) -> Any:
-    """The TensorSpec of one replica's share of a distributed tensor; other specs as they are."""
+    """Returns the TensorSpec of one replica's share of a distributed tensor; other specs as is."""
     return getattr(spec, "_value_specs", [spec])[0]
 
 
 def seed_generators(model: Any) -> list[Any]:
-    """The random generators of all layers, each once: Keras seeds all replicas alike."""
+    """Returns the random generators of all layers, each once: Keras seeds all replicas alike."""
     found = [g for layer in model._flatten_layers() for g in layer._seed_generators]
     return list({id(generator): generator for generator in found}.values())
 
 
 def set_initial_epoch(model: Any, epoch: int | None) -> None:
-    """Makes `fit` go on from an epoch that is only known once it has begun; None undoes this."""
+    """Makes `fit` continue from an epoch only known once it has started; None undoes this."""
     model._initial_epoch = epoch
 
 
 def first_outputs(layer: Any) -> Sequence[Any]:
-    """The symbolic outputs of a layer's first call: a layer may be called several times."""
+    """Returns the symbolic outputs of a layer's first call; layers may be called several times."""
     return layer._inbound_nodes[0].output_tensors
 
 
@@ -64,35 +64,35 @@ def run_through_graph(model: Any, inputs: Any, operation: Callable[[Any], Any]) 
 
 
 def moments(optimizer: Any, variable: Any) -> tuple[Any, Any]:
-    """The first and second moment that Adam, AdamW or Lamb keeps of a variable's gradient."""
+    """Returns Adam's, AdamW's or Lamb's first and second moments of a variable's gradient."""
     index = optimizer._get_variable_index(variable)
     return optimizer._momentums[index], optimizer._velocities[index]
 
 
 def decays_weight(optimizer: Any, variable: Any) -> bool:
-    """Whether `exclude_from_weight_decay` left the variable in."""
+    """Returns whether the optimizer decays this variable; see `exclude_from_weight_decay`."""
     return optimizer._use_weight_decay(variable)
 
 
 class NoSeparateWeightDecay:
-    """Turns off the decay that Keras applies before the step, for optimizers that decay in it."""
+    """Turns off Keras's weight decay before the step, for optimizers whose step includes it."""
 
     def _apply_weight_decay(self, variables: Sequence[Any]) -> None:
         """Does nothing."""
 
 
 def skip_gradient_sum(optimizer: Any) -> None:
-    """Leaves gradients alone that Keras would sum over the replicas once more."""
+    """Keeps Keras from summing the gradients over the replicas a second time."""
     optimizer._all_reduce_sum_gradients = list
 
 
 def skips_gradient_sum(optimizer: Any) -> bool:
-    """Whether `skip_gradient_sum` was called."""
+    """Returns whether `skip_gradient_sum` was called."""
     return optimizer._all_reduce_sum_gradients is list
 
 
 def gradient_clipping(optimizer: Any) -> Callable[[Any], Any]:
-    """The function that clips the gradients, the last to see them before the step."""
+    """Returns the function that clips the gradients, the last to see them before the step."""
     return optimizer._clip_gradients
 
 
@@ -105,22 +105,22 @@ def set_gradient_clipping(optimizer: Any, clip: Callable[[Any], Any]) -> None:
 
 
 def has_averages(swap: Any) -> bool:
-    """Whether a SwapEMAWeights callback has put the averages into the model."""
+    """Returns whether a SwapEMAWeights callback has put the averages into the model."""
     return swap._ema_weights_in_model
 
 
 def set_has_averages(swap: Any, value: bool) -> None:
-    """Tells a SwapEMAWeights callback what a restored model holds."""
+    """Tells a SwapEMAWeights callback whether a restored model has the averages."""
     swap._ema_weights_in_model = value
 
 
 def profiled_batches(tensorboard: Any) -> tuple[int, int]:
-    """The first and last batch that a TensorBoard callback profiles, counted from its start."""
+    """Returns the first and last batch a TensorBoard callback profiles, counted from its start."""
     return tensorboard._start_batch, tensorboard._stop_batch
 
 
 def set_first_batch(tensorboard: Any, batch: int, profiled: tuple[int, int]) -> None:
-    """Makes a TensorBoard callback count on from a batch; Keras starts each `fit` at 0."""
+    """Makes a TensorBoard callback count from `batch`; Keras starts each `fit` at 0."""
     tensorboard._global_train_batch = batch
     tensorboard._start_batch, tensorboard._stop_batch = (batch + offset for offset in profiled)
 
@@ -131,10 +131,10 @@ def set_first_batch(tensorboard: Any, batch: int, profiled: tuple[int, int]) -> 
 def name_sentencepiece_model(tokenizer: Any, model: bytes, name: str) -> None:
     """Makes a SentencepieceTokenizer's model outlive the kernel that read it.
 
-    tensorflow-text leaves the model to the kernel of its op ("TODO(b/318839908): switch to using a
+    In tensorflow-text, the kernel of an op owns the model ("TODO(b/318839908): switch to using a
     ref-counted resource instead of this kernel-owned resource", sentencepiece_tokenizer.py).
-    `tf.random.set_seed`, and so `keras.utils.set_random_seed`, clears all kernels: the tokenizer is
-    dead ("Resource ... does not exist"). A model with a name belongs to the process, and tokenizers
+    `tf.random.set_seed`, and so `keras.utils.set_random_seed`, clears all kernels and breaks the
+    tokenizer ("Resource ... does not exist"). The process owns a model with a name, and tokenizers
     with the same name share it.
     """
     import tensorflow as tf
@@ -144,6 +144,6 @@ def name_sentencepiece_model(tokenizer: Any, model: bytes, name: str) -> None:
     resource._create_resource = lambda: gen_sentencepiece_tokenizer.sentencepiece_op(
         model=model, shared_name=name
     )
-    resource._resource_handle = None  # the handle of the model without a name
+    resource._resource_handle = None  # drops the handle of the unnamed model
     with tf.init_scope():
-        _ = resource.resource_handle  # made now
+        _ = resource.resource_handle  # creates the named one

@@ -1,4 +1,4 @@
-"""What a room of this package shows: its modules, and the names that these list in `__all__`."""
+"""Makes a room of this package show its modules and the names in their `__all__`."""
 
 import ast
 import functools
@@ -14,15 +14,15 @@ from typing import Any
 def open_room(
     name: str, *, extra: str | None = None
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """The `__getattr__` and `__dir__` of a room, which import its modules on first use.
+    """Returns a room's `__getattr__` and `__dir__`, which import its modules on first use.
 
-    A module joins its room by being there, and shows the names of its `__all__`, so that a new file
-    needs no entry in a list elsewhere. A room also shows the public names of its sub-rooms, except
-    for a name that several of them have.
+    A room shows every module in its folder and the names in their `__all__`, so a new file needs no
+    entry in a list elsewhere. It also shows the public names of its sub-rooms, except for names
+    that several of them have.
 
     Args:
-        name: of the room, its `__name__`.
-        extra: the optional dependencies that the room needs, named where one is not installed.
+        name: the room's `__name__`.
+        extra: the extra that installs the room's optional dependencies, for the error message.
     """
 
     def look_up(attribute: str) -> Any:
@@ -57,7 +57,7 @@ def open_room(
 
 @functools.cache
 def _modules(room: str) -> dict[str, tuple[str, ...]]:
-    """Each module of a room and the names that the room shows of it, read without importing it."""
+    """Returns module -> names that the room shows from it, without importing the modules."""
     spec = importlib.util.find_spec(room)
     places = [] if spec is None else list(spec.submodule_search_locations or ())
     shown: dict[str, tuple[str, ...]] = {}

@@ -1,4 +1,4 @@
-"""A model with what comes before it and after it: strings in, answers out, all in the graph."""
+"""Models together with their text processing: strings in, answers out, all in the graph."""
 
 from keras_transformers.rooms import open_room
 

@@ -1,7 +1,7 @@
-"""What every pipeline is: a model with what comes before it and after it, written once.
+"""The base of all pipelines: a model with its preprocessing and postprocessing, written once.
 
-`encode` and `answer` are graph code. Training batches and validation use the first; Python answers
-and the export use both, so they cannot disagree.
+`encode` and `answer` are graph code. Training and validation use the first; Python answers and the
+export use both, so they cannot disagree.
 """
 
 import abc
@@ -30,13 +30,13 @@ class Signature:
     """One named entry point of a SavedModel.
 
     Attributes:
-        function: takes the inputs as keyword arguments and returns a dict of tensors; traced for
-            the export, and run eagerly on the examples for the outputs that the export must repeat.
-        inputs: name -> tf.TensorSpec, None for the batch dimension.
-        outputs: the same for the outputs.
-        examples: one dict of input arrays per example, each a whole batch; strings in arrays of
-            dtype object. They are stored in the export with their outputs.
-        method_name: which of TF Serving's APIs takes it: PREDICT, CLASSIFY or REGRESS.
+        function: takes the inputs as keyword arguments and returns a dict of tensors. The export
+            traces it, and runs it eagerly on the examples to get the outputs to reproduce.
+        inputs: name -> tf.TensorSpec, with None for the batch dimension.
+        outputs: name -> tf.TensorSpec, likewise.
+        examples: dicts of input arrays, each a whole batch; strings are in arrays of dtype object.
+            The export stores them with their outputs.
+        method_name: the TF Serving API that calls it: PREDICT, CLASSIFY or REGRESS.
     """
 
     function: Callable[..., Mapping[str, Any]]
@@ -49,12 +49,12 @@ class Signature:
 class Pipeline(abc.ABC):
     """A model together with its text processing and its answers.
 
-    A pipeline is called with strings and answers with the types of `pipelines.results`; `save` and
-    `keras_transformers.load` keep it in a folder; `keras_transformers.export` makes a SavedModel
-    with the same answers.
+    Call a pipeline with strings; it answers with the types of `pipelines.results`. `save` and
+    `keras_transformers.load` write and read it as a folder; `keras_transformers.export` makes a
+    SavedModel with the same answers.
 
     Attributes:
-        task: its name, as in an export's metadata.
+        task: the task's name in the metadata of exports.
         model: the functional Keras model, reduced to what the task uses.
         text_names: the inputs, in the order in which a call takes them.
         tolerance: how far an export's float outputs may be from the pipeline's.
@@ -66,10 +66,10 @@ class Pipeline(abc.ABC):
 
     @abc.abstractmethod
     def answer(self, **texts: Any) -> dict[str, Any]:
-        """Strings to outputs, in the graph: what the signature `serving_default` computes.
+        """Computes outputs from strings, in the graph, as the signature `serving_default` does.
 
         Args:
-            **texts: `text_names` -> strings (batch,), where `batch` may be 0.
+            **texts: name in `text_names` -> strings (batch,), where `batch` may be 0.
 
         Returns:
             Output name -> tensor (batch, ...).
@@ -77,53 +77,53 @@ class Pipeline(abc.ABC):
 
     @abc.abstractmethod
     def answer_specs(self) -> dict[str, Any]:
-        """The outputs of `answer`: name -> tf.TensorSpec (None, ...)."""
+        """Returns the outputs of `answer`: name -> tf.TensorSpec (None, ...)."""
 
     @abc.abstractmethod
     def example_batches(self, examples: Sequence[Any] | None) -> list[dict[str, np.ndarray]]:
-        """What an export is checked on: the examples, awkward texts and an empty batch.
+        """Returns what to check an export on: the examples, awkward texts and an empty batch.
 
         Args:
-            examples: as a call takes them, one or a tuple per row; None for plain ones.
+            examples: the arguments of a call, one string or tuple per row; None for default ones.
 
         Returns:
-            Batches, each `text_names` -> strings (batch,) in an array of dtype object.
+            Batches, each name in `text_names` -> strings (batch,) in an array of dtype object.
 
         Raises:
-            ValueError: an example is not of the right type.
+            ValueError: an example has the wrong type.
         """
 
     def other_signatures(self, batches: Sequence[Mapping[str, np.ndarray]]) -> dict[str, Signature]:
-        """The entry points of an export beside `serving_default`, with examples from `batches`."""
+        """Returns the signatures besides `serving_default`, with `batches` as their examples."""
         return {}
 
     @abc.abstractmethod
     def config(self) -> dict[str, Any]:
-        """The keyword arguments that make this pipeline again, as JSON values.
+        """Returns the keyword arguments that rebuild this pipeline, as JSON values.
 
-        Without the model and the tokenizers, which `save` writes to files of their own.
+        The model and the tokenizers are not among them: `save` writes those to separate files.
         """
 
     def metadata(self) -> dict[str, Any]:
-        """What an export tells of this pipeline beside its model and vocabulary, as JSON values."""
+        """Returns what an export records besides the model and the vocabulary, as JSON values."""
         return {}
 
     @property
     def tokenizers(self) -> dict[str, Any]:
-        """The tokenizers by the names of the arguments that take them."""
+        """The tokenizers, keyed by the names of their arguments."""
         return {}
 
     @property
     def tolerance(self) -> float:
-        """1e-5 in float32; bfloat16 and float16 graphs round differently from eager execution."""
+        """1e-5 in float32, else 2e-2: in half precision, graphs round unlike eager execution."""
         dtypes = {layer.compute_dtype for layer in self.model.layers}
         return 1e-5 if dtypes == {"float32"} else 2e-2
 
     def signatures(self, examples: Sequence[Any] | None = None) -> dict[str, Signature]:
-        """The entry points of an export, `serving_default` first.
+        """Returns the signatures of an export, `serving_default` first.
 
         Args:
-            examples: to check the export with, stored in it; None for plain ones.
+            examples: stored in the export and used to check it; None for default ones.
         """
         batches = self.example_batches(examples)
         default = Signature(self.answer, self._input_specs(), self.answer_specs(), batches)
@@ -133,15 +133,15 @@ class Pipeline(abc.ABC):
         """Answers one string or many.
 
         Args:
-            *texts: `text_names` in order, such as `text` or `question, context`: one string each
-                (str or bytes), or a sequence of them each.
-            batch_size: rows that are computed at once; rows of like length share a batch.
+            *texts: the inputs in the order of `text_names`, such as `text` or `question, context`:
+                each a string (str or bytes), or each a sequence of strings.
+            batch_size: rows per batch; rows of similar length share a batch.
 
         Returns:
-            A result of the task's type for one string; a list of them, in order, for many.
+            A result of the task's type for one string; a list of results, in order, for many.
 
         Raises:
-            ValueError: too few or too many texts, or what is not a string.
+            ValueError: there are too few or too many texts, or one is not a string.
         """
         one = bool(texts) and all(isinstance(text, str | bytes) for text in texts)
         columns = [[text] for text in texts] if one else list(texts)
@@ -157,13 +157,13 @@ class Pipeline(abc.ABC):
     def rows(
         self, texts: Mapping[str, Iterable[str | bytes]], *, batch_size: int = 32
     ) -> list[dict[str, Any]]:
-        """As a call; each answer is a dict, output name -> str, number or nested list.
+        """Answers as a call does, but with dicts: output name -> str, number or nested list.
 
         Args:
-            texts: `text_names` -> strings.
-            batch_size: as for a call.
+            texts: name in `text_names` -> strings.
+            batch_size: rows per batch.
         """
-        columns = {name: _strings(name, column) for name, column in texts.items()}
+        columns = {name: results.string_column(name, column) for name, column in texts.items()}
         counts = {name: len(column) for name, column in columns.items()}
         if set(counts) != set(self.text_names) or len(set(counts.values())) != 1:
             raise ValueError(
@@ -187,13 +187,13 @@ class Pipeline(abc.ABC):
         return found
 
     def save(self, folder: str | os.PathLike[str]) -> Path:
-        """Writes the pipeline to a new folder, whole or not at all.
+        """Writes the pipeline to a new folder, completely or not at all.
 
         `keras_transformers.load` restores it bit for bit: configuration, weights (safetensors),
-        vocabulary, labels.
+        vocabulary and labels.
 
         Args:
-            folder: to be made; its parents too.
+            folder: created, with its parents.
 
         Raises:
             FileExistsError: the folder exists.
@@ -202,7 +202,7 @@ class Pipeline(abc.ABC):
 
     @classmethod
     def restore(cls, model: keras.Model, tokenizers: Mapping[str, Any], **config: Any) -> Self:
-        """The pipeline that `config`, `tokenizers` and `model` were taken from."""
+        """Rebuilds a pipeline from its `model`, `tokenizers` and `config`."""
         make: Any = cls
         return make(model, **tokenizers, **config)
 
@@ -216,14 +216,3 @@ class Pipeline(abc.ABC):
 
     def _input_specs(self) -> dict[str, Any]:
         return dict.fromkeys(self.text_names, tf.TensorSpec([None], tf.string))
-
-
-def _strings(name: str, texts: Iterable[str | bytes]) -> np.ndarray:
-    one = isinstance(texts, str | bytes) or not isinstance(texts, Iterable)
-    column = [] if one else list(texts)
-    if one or not all(isinstance(text, str | bytes) for text in column):
-        raise ValueError(f"{name} must be a list of strings, not {column or texts!r:.200}")
-    return np.array(
-        [t.encode("utf-8", "surrogateescape") if isinstance(t, str) else t for t in column],
-        dtype=object,
-    )

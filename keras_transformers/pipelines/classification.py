@@ -1,4 +1,4 @@
-"""Classification of sequences: one text or a pair in, its label and probabilities out."""
+"""Text classification: one text or a pair in, its label and probabilities out."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -21,29 +21,29 @@ __all__ = ["TextClassifier"]
 class TextClassifier(TextPipeline):
     """Labels texts, or pairs of texts.
 
-    Signatures of its export, where `batch` may be 0 and a text may be empty or any bytes:
+    Signatures of the export, where `batch` may be 0 and a text may be empty or any bytes:
 
     - serving_default(text string (batch,), with `pair` also text_b) -> label string (batch,),
       probabilities float32 (batch, classes), label_index int32 (batch,).
-    - tokens(token_ids, segment_ids int32, padding_mask bool (batch, length)) -> the same; ids
-      beyond the vocabulary and lengths beyond the model's positions are refused. Only those inputs
-      that the model takes.
+    - tokens(token_ids, segment_ids int32, padding_mask bool (batch, length)) -> the same. It takes
+      only the inputs that the model has, and refuses ids beyond the vocabulary and lengths beyond
+      the model's positions.
     - classify(inputs string (batch,), serialized tf.Example with the features text, text_b) ->
       classes string, scores float32 (batch, classes), in the order of `labels`: for TF Serving's
       Classify API.
 
     Args:
-        model: functional, inputs token_ids, segment_ids, padding_mask, or without segment_ids,
-            output logits (batch, classes), as `heads.classifier` makes it.
+        model: functional, from token_ids, padding_mask and possibly segment_ids to logits
+            (batch, classes); see `heads.classifier`.
         tokenizer: turns texts into the model's inputs, such as a `tokenizers.WordPieceTokenizer`,
             or the `tokenizers.NgramTokenizer` of `models.fasttext`.
-        labels: name of each class, in the order of the logits.
-        max_sequence_length: of the packed tokens; longer texts are trimmed as the tokenizer does
-            it. The model's number of positions by default; required where it has none.
-        pair: the model takes two texts.
+        labels: the name of each class, in the order of the logits.
+        max_sequence_length: most tokens in a packed row; the tokenizer trims longer rows. Defaults
+            to the model's number of positions; required if it has none.
+        pair: whether a row is a pair of texts.
 
     Raises:
-        ValueError: model, tokenizer, labels and length do not fit each other.
+        ValueError: model, tokenizer, labels and length do not match.
 
     Example:
         >>> import keras_transformers as kt
@@ -78,36 +78,36 @@ class TextClassifier(TextPipeline):
         self.labels = checked_labels(labels, self.model)
 
     def decode(self, tokens: dict[str, Any]) -> dict[str, Any]:
-        """The model's inputs to label, probabilities and label_index."""
+        """Computes label, probabilities and label_index from the model's inputs."""
         return labelled(self.model(tokens, training=False)["logits"], self.labels)
 
     def answer_specs(self) -> dict[str, Any]:
-        """The outputs of `answer`: name -> tf.TensorSpec (None, ...)."""
+        """Returns the outputs of `answer`: name -> tf.TensorSpec (None, ...)."""
         return labelled_specs(self.labels)
 
     def other_signatures(self, batches: Sequence[Mapping[str, np.ndarray]]) -> dict[str, Signature]:
-        """`tokens`, and `classify` for TF Serving's Classify API."""
+        """Returns `tokens`, and `classify` for TF Serving's Classify API."""
         return {
             **super().other_signatures(batches),
             "classify": classify_signature(self.answer, self.text_names, self.labels, batches),
         }
 
     def config(self) -> dict[str, Any]:
-        """The keyword arguments that make this pipeline again, as JSON values."""
+        """Returns the keyword arguments that rebuild this pipeline, as JSON values."""
         return {"labels": self.labels, **super().config()}
 
 
 def labelled(logits: Any, labels: Sequence[str]) -> dict[str, Any]:
-    """Logits (batch, classes) to label, probabilities and label_index, in the graph."""
+    """Computes label, probabilities and label_index from logits (batch, classes), in the graph."""
     probabilities = tf.nn.softmax(tf.cast(logits, tf.float32))
     label_index = tf.argmax(probabilities, axis=-1, output_type=tf.int32)
-    with tf.device("CPU:0"):  # strings live nowhere else
+    with tf.device("CPU:0"):  # string ops run only there
         label = tf.gather(tf.constant(labels), label_index)
     return {"label": label, "probabilities": probabilities, "label_index": label_index}
 
 
 def labelled_specs(labels: Sequence[str]) -> dict[str, Any]:
-    """What `labelled` returns: name -> tf.TensorSpec."""
+    """Returns the outputs of `labelled`: name -> tf.TensorSpec."""
     return {
         "label": tf.TensorSpec([None], tf.string),
         "probabilities": tf.TensorSpec([None, len(labels)], tf.float32),
@@ -121,13 +121,13 @@ def classify_signature(
     labels: Sequence[str],
     batches: Sequence[Mapping[str, np.ndarray]],
 ) -> Signature:
-    """The signature for TF Serving's Classify API of what `labelled` answers.
+    """Returns the signature for TF Serving's Classify API.
 
     Args:
-        answer: takes `names` and returns `probabilities`.
-        names: of the features.
-        labels: of the classes.
-        batches: of examples, by these names.
+        answer: a function with arguments `names` that returns what `labelled` does.
+        names: the features of the tf.Examples.
+        labels: the classes, in the order of the probabilities.
+        batches: examples: name -> strings (batch,).
     """
 
     def classify(inputs: Any) -> dict[str, Any]:

@@ -14,26 +14,25 @@ __all__ = ["Embedder"]
 class Embedder(TextPipeline):
     """Turns texts into vectors.
 
-    Signatures of its export, where `batch` may be 0 and a text may be empty or any bytes:
+    Signatures of the export, where `batch` may be 0 and a text may be empty or any bytes:
 
     - serving_default(text string (batch,)) -> embedding float32 (batch, hidden).
-    - tokens(token_ids, segment_ids int32, padding_mask bool (batch, length)) -> the same; ids
-      beyond the vocabulary, lengths beyond the model's positions and rows of nothing but padding
-      are refused. Only those inputs that the model takes.
+    - tokens(token_ids, segment_ids int32, padding_mask bool (batch, length)) -> the same. It takes
+      only the inputs that the model has, and refuses ids beyond the vocabulary, lengths beyond the
+      model's positions and rows that are all padding.
 
     Args:
-        model: an encoder, inputs token_ids, segment_ids, padding_mask, or without segment_ids,
-            output sequence_output (batch, length, hidden), which gets `heads.embedder`; or what
-            that made of one.
+        model: the result of `heads.embedder`; or an encoder from token_ids, padding_mask and
+            possibly segment_ids to sequence_output (batch, length, hidden), which gets that head.
         tokenizer: turns texts into the model's inputs, such as a `tokenizers.WordPieceTokenizer`.
-        pooling: of an encoder, see `heads.embedder`; "mean" by default.
-        normalize: vectors of an encoder to length 1; True by default.
-        max_sequence_length: of the packed tokens; longer texts lose their end. The model's number
-            of positions by default; required where it has none.
+        pooling: how to pool an encoder's outputs, "mean" by default; see `heads.embedder`.
+        normalize: whether to scale an encoder's vectors to length 1; True by default.
+        max_sequence_length: most tokens in a packed text; longer texts lose their end. Defaults to
+            the model's number of positions; required if it has none.
 
     Raises:
-        ValueError: model, tokenizer and length do not fit each other; or `pooling` or `normalize`
-            is given for a model that already pools.
+        ValueError: model, tokenizer and length do not match; or `pooling` or `normalize` is given
+            for a model that already pools.
 
     Example:
         >>> import keras_transformers as kt
@@ -64,12 +63,12 @@ class Embedder(TextPipeline):
         )
 
     def decode(self, tokens: dict[str, Any]) -> dict[str, Any]:
-        """The model's inputs to the embedding."""
+        """Computes the embedding from the model's inputs."""
         embedding = self.model(tokens, training=False)["embedding"]  # (batch, hidden)
         return {"embedding": tf.cast(embedding, tf.float32)}
 
     def answer_tokens(self, **tokens: Any) -> dict[str, Any]:
-        """The model's inputs, of any origin, to the embedding; what does not fit is refused."""
+        """Checks the model's inputs and computes the embedding from them."""
         tokens = checked_tokens(self.model, tokens)
         if "padding_mask" in tokens:
             real = tf.reduce_any(tokens["padding_mask"], axis=1)  # (batch,)
@@ -78,15 +77,15 @@ class Embedder(TextPipeline):
         return self.decode(tokens)
 
     def answer_specs(self) -> dict[str, Any]:
-        """The outputs of `answer`: name -> tf.TensorSpec (None, ...)."""
+        """Returns the outputs of `answer`: name -> tf.TensorSpec (None, ...)."""
         return {"embedding": tf.TensorSpec([None, self._embedding_dim], tf.float32)}
 
     def config(self) -> dict[str, Any]:
-        """The keyword arguments that make this pipeline again; its model already pools."""
+        """Returns the keyword arguments that rebuild this pipeline; its model already pools."""
         return {"max_sequence_length": self.max_sequence_length}
 
     def metadata(self) -> dict[str, Any]:
-        """What an export tells of this pipeline beside its model and vocabulary."""
+        """Returns what an export records besides the model and the vocabulary."""
         return {"embedding_dim": self._embedding_dim, **self.config()}
 
     @property
@@ -97,7 +96,7 @@ class Embedder(TextPipeline):
 def _pooled(
     model: keras.Model, pooling: Literal["mean", "cls"] | None, normalize: bool | None
 ) -> keras.Model:
-    """The model where it returns embeddings, else with a head on it."""
+    """Returns the model if it returns embeddings, else the model with a head."""
     outputs: Any = getattr(model, "output", None)
     if not (isinstance(outputs, dict) and "embedding" in outputs):
         return heads.embedder(

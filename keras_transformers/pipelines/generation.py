@@ -1,4 +1,4 @@
-"""Text generation: how a text continues, and how likely it is."""
+"""Text generation: continue a prompt, or score how likely a text is."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -10,17 +10,13 @@ import tensorflow as tf
 
 from keras_transformers.decoding.sampling import sample_rows
 from keras_transformers.pipelines.base import Pipeline, Signature
-from keras_transformers.pipelines.token_inputs import (
-    check_vocabulary,
-    layer,
-    strings,
-    text_batches,
-)
+from keras_transformers.pipelines.results import strings
+from keras_transformers.pipelines.token_inputs import check_vocabulary, layer, text_batches
 
 __all__ = ["TextGenerator"]
 
 _EXAMPLES = ("The old man and", "It was a day like any other, and")
-_EXAMPLE_LENGTH = 8  # tokens that are drawn for each of them
+_EXAMPLE_LENGTH = 8  # new tokens per example
 _OPTIONS = {
     "max_length": tf.int32,
     "temperature": tf.float32,
@@ -34,31 +30,31 @@ _STRINGS = tf.TensorSpec([None], tf.string)
 class TextGenerator(Pipeline):
     """Continues prompts, and scores texts.
 
-    Each text follows the start token, as a document does in training, so an empty prompt starts a
-    new document. Prompts and texts beyond the model's positions are refused when the graph runs.
+    Every text follows the start token, as documents do in training, so an empty prompt starts a new
+    document. The graph refuses prompts and texts that are longer than the model's positions.
 
-    Signatures of its export, where `batch` may be 0 and a text may be empty or any bytes:
+    Signatures of the export, where `batch` may be 0 and a text may be empty or any bytes:
 
     - serving_default(prompt string (batch,)) -> text string (batch,), num_new_tokens int32
       (batch,), log_probability float32 (batch,), finished bool (batch,), with the options below.
     - generate(prompt, max_length int32, temperature float32, top_k int32, top_p float32, seed
-      int64, each (batch,)) -> the same, each row with its own options. Those out of their range are
-      refused when the graph runs.
+      int64, each (batch,)) -> the same, with each row's own options. The graph refuses options that
+      are out of range.
     - score(text string (batch,)) -> log_probability float32 (batch,), tokens string (batch,
       length), token_log_probabilities float32 (batch, length), num_tokens int32 (batch,).
 
     Args:
         model: a causal language model of `models.gpt`.
         tokenizer: such as a `tokenizers.BytePairTokenizer`.
-        max_length: see `generate`, as for the other options: these are the defaults.
+        max_length: see `generate`; this and the options below are those of `serving_default`.
         temperature: see `generate`.
         top_k: see `generate`.
         top_p: see `generate`.
         seed: see `generate`.
 
     Raises:
-        ValueError: the model cannot continue a text, the tokenizer has another number of tokens, or
-            an option is out of its range.
+        ValueError: the model cannot continue a text, the tokenizer's vocabulary has another size
+            than the model's, or an option is out of range.
     """
 
     task = "generation"
@@ -97,7 +93,7 @@ class TextGenerator(Pipeline):
                 raise ValueError(f"{name}={self.options[name]}: {name} must be {rule}")
 
     def answer(self, **texts: Any) -> dict[str, Any]:
-        """What follows each prompt with the pipeline's options, in the graph; see `generate`.
+        """Continues each prompt with the pipeline's options, in the graph; see `generate`.
 
         Args:
             **texts: `prompt`, strings (batch,).
@@ -109,7 +105,7 @@ class TextGenerator(Pipeline):
         )
 
     def answer_specs(self) -> dict[str, Any]:
-        """The outputs of `answer`: name -> tf.TensorSpec (None,)."""
+        """Returns the outputs of `answer`: name -> tf.TensorSpec (None,)."""
         return {
             "text": _STRINGS,
             "num_new_tokens": tf.TensorSpec([None], tf.int32),
@@ -120,43 +116,43 @@ class TextGenerator(Pipeline):
     def generate(
         self, prompt: Any, max_length: Any, temperature: Any, top_k: Any, top_p: Any, seed: Any
     ) -> dict[str, Any]:
-        """Draws what follows each prompt, in the graph; see `decoding.sample_rows`.
+        """Samples a continuation of each prompt, in the graph; see `decoding.sample_rows`.
 
-        What is drawn for a row depends on that row alone, not on others or their number.
+        A row's continuation does not depend on the other rows or their number.
 
         Args:
             prompt: strings (batch,).
-            max_length: int32 (batch,), new tokens at most, 0 or more. Where the model's positions
-                end first, the text ends there.
+            max_length: int32 (batch,), most new tokens, 0 or more. The text also ends where the
+                model's positions do.
             temperature: float32 (batch,), above 0.
-            top_k: int32 (batch,), 1 (the likeliest token each time) to the size of the vocabulary;
-                0 keeps all tokens.
-            top_p: float32 (batch,), above 0, at most 1, which keeps all tokens.
-            seed: int64 (batch,); another one gives another text.
+            top_k: int32 (batch,), from 1 (always the most likely token) to the vocabulary size; 0
+                keeps all tokens.
+            top_p: float32 (batch,), above 0 and at most 1, which keeps all tokens.
+            seed: int64 (batch,); another seed gives another text.
 
         Returns:
-            `text`, strings (batch,): what follows the prompt, bytes that are not UTF-8 as U+FFFD;
-            `num_new_tokens` int32 (batch,), end token included; `log_probability` float32
-            (batch,), of these tokens by the model itself; `finished` bool (batch,), True where the
-            end token came, False where the text was cut at its length.
+            `text`, strings (batch,): the continuation, with U+FFFD for bytes that are not UTF-8;
+            `num_new_tokens` int32 (batch,), end token included; `log_probability` float32 (batch,)
+            of these tokens under the model, before any option; `finished` bool (batch,), True if
+            the text ended with the end token, False if it reached its maximum length.
 
         Raises:
-            tf.errors.InvalidArgumentError: an option is out of its range or does not have one value
-                per prompt, or a prompt is longer than the model's positions.
+            tf.errors.InvalidArgumentError: an option is out of range or does not have one value per
+                prompt, or a prompt is longer than the model's positions.
         """
         given = (max_length, temperature, top_k, top_p, seed)
         options = {
             name: tf.convert_to_tensor(value, dtype)
             for (name, dtype), value in zip(_OPTIONS.items(), given, strict=True)
         }
-        with tf.device("CPU:0"):  # strings live nowhere else
+        with tf.device("CPU:0"):  # string ops run only there
             tokens = self._tokens(prompt)
             num_tokens = tf.cast(tokens.row_lengths(), tf.int32)  # (batch,)
             checks = [
                 tf.debugging.Assert(tf.reduce_all(holds), [f"{name} must be {rule}"])
                 for name, (holds, rule) in self._rules(options).items()
             ]
-            checks += [  # one value for all would give all the same random numbers
+            checks += [  # with one shared value, all rows would get the same random numbers
                 tf.debugging.assert_equal(
                     tf.shape(value), tf.shape(prompt), f"{name} must have a value for each prompt"
                 )
@@ -166,7 +162,7 @@ class TextGenerator(Pipeline):
             token_ids = self._padded(tokens, checks, width=1)
         mask = tf.sequence_mask(num_tokens, tf.shape(token_ids)[1])
         step, last_token_ids, cache = self.model.start_decoding(token_ids, mask)
-        # The last token need not be read: it takes no position.
+        # The model never reads the last token, so that one needs no position.
         room = self.max_sequence_length + 1 - num_tokens
         found = sample_rows(
             step,
@@ -189,16 +185,16 @@ class TextGenerator(Pipeline):
         }
 
     def score(self, text: Any) -> dict[str, Any]:
-        """The log-probability of texts, and of each of their tokens, in the graph.
+        """Computes the log-probability of texts and of each of their tokens, in the graph.
 
         Args:
             text: strings (batch,).
 
         Returns:
             `log_probability` float32 (batch,), in nats, 0 for an empty text; `tokens` strings
-            (batch, length), as the vocabulary spells them, and `token_log_probabilities` float32
-            (batch, length), each given those before it, "" and 0 beyond `num_tokens` int32
-            (batch,).
+            (batch, length), spelled as in the vocabulary; `token_log_probabilities` float32
+            (batch, length), each given the tokens before it; `num_tokens` int32 (batch,), beyond
+            which tokens are "" and their log-probabilities 0.
 
         Raises:
             tf.errors.InvalidArgumentError: a text is longer than the model's positions.
@@ -209,7 +205,7 @@ class TextGenerator(Pipeline):
             checks = [self._length_check(num_tokens, "text")]
             token_ids = self._padded(tokens, checks, width=2)
         read, targets = token_ids[:, :-1], token_ids[:, 1:]
-        # Some models also read `document_ids`: all tokens are one document.
+        # Some models also read `document_ids`: zeros make all tokens one document.
         inputs = dict.fromkeys(self.model.input, tf.zeros_like(read)) | {"token_ids": read}
         logits = tf.cast(self.model(inputs, training=False)["logits"], tf.float32)
         costs = tf.nn.sparse_softmax_cross_entropy_with_logits(targets, logits)  # (batch, length)
@@ -224,15 +220,16 @@ class TextGenerator(Pipeline):
             }
 
     def example_batches(self, examples: Sequence[Any] | None) -> list[dict[str, np.ndarray]]:
-        """The examples, awkward texts and an empty batch.
+        """Returns the examples, awkward texts and an empty batch.
 
         Raises:
-            ValueError: an example is not a string, or longer than the model's positions.
+            ValueError: an example is not a string, or is longer than the model's positions.
         """
-        # A token is a byte at least: half of the positions remain for what is drawn.
+        # A token is at least one byte, so half of the positions remain for the continuation.
         room = self.max_sequence_length // 2
-        plain = [text[:room] for text in _EXAMPLES]
-        given, _, empty = text_batches(examples, self.text_names, long=0, plain=plain)
+        if examples is None:
+            examples = [text[:room] for text in _EXAMPLES]
+        given, _, empty = text_batches(examples, self.text_names, long=0)
         for prompt in given["prompt"]:
             num_tokens = self._tokens(tf.constant([prompt])).row_lengths()[0]
             if num_tokens > self.max_sequence_length:
@@ -244,10 +241,10 @@ class TextGenerator(Pipeline):
         return [given, {"prompt": awkward}, empty]
 
     def signatures(self, examples: Sequence[Any] | None = None) -> dict[str, Signature]:
-        """As of every pipeline; one example is enough for `serving_default`.
+        """Returns the signatures of an export, with a single example for `serving_default`.
 
-        Its texts are long, and where two tokens are nearly as likely, a graph that rounds
-        differently may draw another one than eager execution. `generate` has all examples.
+        Its texts are long, and where two tokens are almost equally likely, the graph may round
+        differently and draw another one than eager execution. `generate` gets all examples.
         """
         found = super().signatures(examples)
         default = found["serving_default"]
@@ -255,7 +252,7 @@ class TextGenerator(Pipeline):
         return found | {"serving_default": replace(default, examples=[first])}
 
     def other_signatures(self, batches: Sequence[Mapping[str, np.ndarray]]) -> dict[str, Signature]:
-        """`generate`, with each row's own options, and `score`."""
+        """Returns `generate`, with each row's own options, and `score`."""
         options = {name: tf.TensorSpec([None], dtype) for name, dtype in _OPTIONS.items()}
         prompts = [{**batch, **_example_options(len(batch["prompt"]))} for batch in batches]
         scored = {
@@ -273,11 +270,11 @@ class TextGenerator(Pipeline):
         }
 
     def config(self) -> dict[str, Any]:
-        """The keyword arguments that make this pipeline again, as JSON values."""
+        """Returns the keyword arguments that rebuild this pipeline, as JSON values."""
         return dict(self.options)
 
     def metadata(self) -> dict[str, Any]:
-        """What an export tells of this pipeline beside its model and vocabulary."""
+        """Returns what an export records besides the model and the vocabulary."""
         return {
             "lengths": {"num_tokens": ["tokens", "token_log_probabilities"]},
             **self.options,
@@ -286,16 +283,16 @@ class TextGenerator(Pipeline):
 
     @property
     def tokenizers(self) -> dict[str, Any]:
-        """The tokenizers by the names of the arguments that take them."""
+        """The tokenizers, keyed by the names of their arguments."""
         return {"tokenizer": self.tokenizer}
 
     @property
     def tolerance(self) -> float:
-        """At least 1e-4: sums over tokens, and graphs round differently."""
+        """At least 1e-4: graphs round differently, and scores are sums over tokens."""
         return max(1e-4, super().tolerance)
 
     def _rules(self, options: Mapping[str, Any]) -> dict[str, tuple[Any, str]]:
-        """Which options, of any shape, are in their ranges, and what these are."""
+        """Returns option -> (which of its values are in range, what that range is)."""
         temperature, top_k, top_p = (options[name] for name in ("temperature", "top_k", "top_p"))
         size = self.tokenizer.vocabulary_size
         return {
@@ -312,15 +309,15 @@ class TextGenerator(Pipeline):
         }
 
     def _tokens(self, text: Any) -> Any:
-        """Start token and tokens, int32 (batch, None)."""
+        """Returns the start token and the text's tokens, int32 (batch, None)."""
         tokens = self.tokenizer.tokenize(text)
         starts = tf.fill([tokens.nrows(), 1], self.tokenizer.start_token_id)
         return tf.concat([starts, tokens], axis=1)
 
     def _padded(self, tokens: Any, checks: Sequence[Any], *, width: int) -> Any:
-        """Ragged tokens to (batch, length), at least `width` wide, once the checks have passed.
+        """Pads ragged tokens to (batch, length), at least `width` wide, once the checks pass.
 
-        An empty batch has no longest row, and a model reads one token at least.
+        An empty batch has no longest row, but a model needs at least one token.
         """
         with tf.control_dependencies([check for check in checks if check is not None]):
             token_ids = tokens.to_tensor(self.tokenizer.pad_token_id)
@@ -337,7 +334,7 @@ class TextGenerator(Pipeline):
 
 
 def _example_options(rows: int) -> dict[str, np.ndarray]:
-    """Options for the rows of an example, no two alike."""
+    """Returns options for the rows of an example, no two rows alike."""
     number = np.arange(rows)
     return {
         "max_length": np.where(number == 2, 0, _EXAMPLE_LENGTH),

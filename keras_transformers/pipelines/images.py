@@ -19,19 +19,19 @@ from keras_transformers.pipelines.token_inputs import checked_labels
 __all__ = ["ImageClassifier", "ImageDecoder"]
 
 _PNG, _JPEG = b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff"
-# How bright a colour is (ITU-R BT.601), as PIL's mode "L" and JPEG have it.
+# The weights of red, green and blue in brightness (ITU-R BT.601), as in PIL's mode "L" and JPEG.
 _BRIGHTNESS = (0.299, 0.587, 0.114)
 
 
 class ImageClassifier(Pipeline):
     """Labels encoded images.
 
-    A call takes the bytes of one image or of many, PNG or JPEG, of different sizes. Decoding,
-    resizing and scaling are in the graph; grey images, RGB, transparency and so on are brought to
-    what the model takes, see `ImageDecoder`. Bytes that do not decode fail the whole batch with
-    tf.errors.InvalidArgumentError (of a server INVALID_ARGUMENT) and a message that says why.
+    A call takes the bytes of one image or of many, PNG or JPEG, of any sizes. The graph decodes and
+    resizes them and converts their colours to what the model takes; see `ImageDecoder`. Bytes that
+    do not decode fail the whole batch with tf.errors.InvalidArgumentError (INVALID_ARGUMENT from a
+    server) and a message that says why.
 
-    Signatures of its export, where `batch` may be 0:
+    Signatures of the export, where `batch` may be 0:
 
     - serving_default(image_bytes string (batch,)) -> label string (batch,), probabilities float32
       (batch, classes), label_index int32 (batch,).
@@ -40,13 +40,13 @@ class ImageClassifier(Pipeline):
       Classify API.
 
     Args:
-        model: functional, input images (batch, height, width, channels), pixel values 0 to 255,
-            output logits (batch, classes): `heads.classifier` on a `models.vit`.
+        model: functional, from images (batch, height, width, channels) with pixel values 0 to 255
+            to logits (batch, classes), such as `heads.classifier` on a `models.vit`.
         decoder: turns encoded images into the model's inputs.
-        labels: name of each class, in the order of the logits.
+        labels: the name of each class, in the order of the logits.
 
     Raises:
-        ValueError: model, decoder and labels do not fit each other.
+        ValueError: model, decoder and labels do not match.
 
     Example:
         >>> import keras_transformers as kt
@@ -70,24 +70,24 @@ class ImageClassifier(Pipeline):
         self.labels = checked_labels(labels, model)
 
     def encode(self, image_bytes: Any) -> dict[str, Any]:
-        """Encoded images, strings (batch,), to the model's input, in the graph."""
+        """Turns encoded images, strings (batch,), into the model's input, in the graph."""
         return {"images": self.decoder(image_bytes)}  # (batch, height, width, channels)
 
     def answer(self, **texts: Any) -> dict[str, Any]:
-        """Encoded images to label, probabilities and label_index, in the graph."""
+        """Computes label, probabilities and label_index of encoded images, in the graph."""
         images = self.encode(texts["image_bytes"])
         return labelled(self.model(images, training=False)["logits"], self.labels)
 
     def answer_specs(self) -> dict[str, Any]:
-        """The outputs of `answer`: name -> tf.TensorSpec (None, ...)."""
+        """Returns the outputs of `answer`: name -> tf.TensorSpec (None, ...)."""
         return labelled_specs(self.labels)
 
     def other_signatures(self, batches: Sequence[Mapping[str, np.ndarray]]) -> dict[str, Signature]:
-        """`classify`, for TF Serving's Classify API."""
+        """Returns `classify`, for TF Serving's Classify API."""
         return {"classify": classify_signature(self.answer, self.text_names, self.labels, batches)}
 
     def example_batches(self, examples: Sequence[Any] | None) -> list[dict[str, np.ndarray]]:
-        """The examples or made-up pictures, odd images and an empty batch."""
+        """Returns the examples or made-up pictures, odd images and an empty batch."""
         given = self._made_up() if examples is None else self._checked(examples)
         return [
             {"image_bytes": np.array(encoded, dtype=object)}
@@ -97,7 +97,7 @@ class ImageClassifier(Pipeline):
     def rows(
         self, texts: Mapping[str, Iterable[str | bytes]], *, batch_size: int = 32
     ) -> list[dict[str, Any]]:
-        """As a call; each answer is a dict, output name -> str, number or list."""
+        """Answers as a call does, but with dicts: output name -> str, number or list."""
         columns = {name: list(column) for name, column in texts.items()}
         for column in columns.values():
             for number, image in enumerate(column):
@@ -108,17 +108,17 @@ class ImageClassifier(Pipeline):
         return super().rows(columns, batch_size=batch_size)
 
     def config(self) -> dict[str, Any]:
-        """What makes this pipeline again, with the decoder's options, as JSON values."""
+        """Returns the labels and the decoder's options, as JSON values."""
         return {"labels": self.labels, **dataclasses.asdict(self.decoder)}
 
     @classmethod
     def restore(cls, model: keras.Model, tokenizers: Mapping[str, Any], **config: Any) -> Self:
-        """The pipeline that `config` and `model` were taken from."""
+        """Rebuilds a pipeline from its `model` and `config`."""
         labels, size = config.pop("labels"), tuple(config.pop("image_size"))
         return cls(model, ImageDecoder(size, **config), labels)
 
     def metadata(self) -> dict[str, Any]:
-        """What an export tells of this pipeline beside its model."""
+        """Returns what an export records besides the model."""
         return self.config()
 
     def _made_up(self) -> list[bytes]:
@@ -141,21 +141,21 @@ class ImageClassifier(Pipeline):
 
 @dataclasses.dataclass(frozen=True)
 class ImageDecoder:
-    """Decodes PNG and JPEG, brings them to one number of channels and one size.
+    """Decodes PNG and JPEG images to a fixed size and number of channels.
 
-    - Any kind of PNG and JPEG is taken: grey images become RGB, or RGB grey, as `num_channels`
-      asks; transparency is left out (the colours below it stay); 16 bits a colour become 8;
-      CMYK becomes RGB. Orientations that a camera notes beside the picture are not followed.
-    - Resizing is bilinear with antialiasing and does not keep the aspect ratio, as Hugging Face's
-      ViT has it. An image that has the size already keeps its pixels exactly.
+    - It takes any kind of PNG and JPEG. `num_channels` decides whether grey becomes RGB or RGB
+      grey; transparency is dropped (the colours under it stay); 16 bits per colour become 8; CMYK
+      becomes RGB. It ignores the orientation that a camera stores in a file.
+    - Resizing is bilinear with antialiasing and does not keep the aspect ratio, as in Hugging
+      Face's ViT. An image that already has the size keeps its pixels exactly.
 
     Args:
-        image_size: height and width of what comes out, in pixels.
+        image_size: height and width of the output, in pixels.
         num_channels: 3 for RGB, 1 for grey.
-        max_pixels: larger images are refused: a file of some kilobytes can unpack to gigabytes.
+        max_pixels: larger images are refused: a file of a few kilobytes can unpack to gigabytes.
 
     Raises:
-        ValueError: a size below 1, or another number of channels.
+        ValueError: a size is below 1, or `num_channels` is neither 1 nor 3.
 
     Example:
         >>> png = tf.io.encode_png(tf.zeros([4, 6, 1], tf.uint8))
@@ -176,30 +176,30 @@ class ImageDecoder:
             )
 
     def __call__(self, image_bytes: Any) -> Any:
-        """Encoded images (batch,) to pixels.
+        """Decodes images, strings (batch,).
 
         Returns:
-            float32 (batch, height, width, channels), 0 to 255.
+            Pixels, float32 (batch, height, width, channels), 0 to 255.
 
         Raises:
-            tf.errors.InvalidArgumentError: when the graph runs: rows that are neither PNG nor JPEG,
-                with their numbers; data that are cut or damaged, as far as their format tells (a
-                PNG's checksums do, a JPEG has none); too many pixels.
+            tf.errors.InvalidArgumentError: when the graph runs: some rows are neither PNG nor JPEG
+                (the message lists them); data are truncated or damaged, as far as the format shows
+                it (PNG has checksums, JPEG has none); an image has too many pixels.
         """
         height, width = self.image_size
         spec = tf.TensorSpec([height, width, self.num_channels], tf.float32)
-        with tf.device("CPU:0"):  # strings live nowhere else
+        with tf.device("CPU:0"):  # string ops run only there
             known = _starts_with(image_bytes, _PNG) | _starts_with(image_bytes, _JPEG)
             wrong = tf.where(~known)[:, 0]
             message = "image_bytes must be PNG or JPEG; these rows of the batch are neither:"
             check = tf.debugging.Assert(tf.reduce_all(known), [message, wrong], summarize=20)
-            # Eagerly the check is done by now, and there is nothing to wait for.
+            # In eager mode the check has already run and is None.
             with tf.control_dependencies([check] if check is not None else []):
                 image_bytes = tf.identity(image_bytes)
             return tf.map_fn(self._decode, image_bytes, fn_output_signature=spec)
 
     def _decode(self, encoded: Any) -> Any:
-        """One image: a scalar string to (height, width, channels)."""
+        """Decodes one image, a scalar string, to (height, width, channels)."""
         with tf.device("CPU:0"):
             height, width = _size(encoded)
             check = tf.debugging.assert_less_equal(
@@ -209,8 +209,8 @@ class ImageDecoder:
             )
             with tf.control_dependencies([check] if check is not None else []):
                 encoded = tf.identity(encoded)
-            # Always by way of RGB: asked for one channel, libpng weighs colours in another way
-            # where there is transparency (tensorflow#55550), and libjpeg in a third.
+            # Always via RGB: for one channel, libpng weights the colours differently if there is
+            # transparency (tensorflow#55550), and libjpeg differently again.
             image = tf.io.decode_image(encoded, channels=3, expand_animations=False)
             image = tf.cast(image, tf.float32)  # (height, width, 3)
             if self.num_channels == 1:
@@ -223,10 +223,10 @@ def _starts_with(image_bytes: Any, magic: bytes) -> Any:
 
 
 def _size(encoded: Any) -> tuple[Any, Any]:
-    """Height and width that an image says it has, int32, read without decoding it."""
+    """Reads an image's height and width, int32, from its header."""
 
     def png() -> Any:
-        # Width and height are bytes 16 to 23; zeros stand in where a file is cut before.
+        # Bytes 16 to 23 are width and height; zeros replace them in a file that is shorter.
         header = tf.strings.substr(encoded + b"\0" * 24, 16, 8)
         return tf.reverse(tf.io.decode_raw(header, tf.int32, little_endian=False), [0])
 
@@ -238,7 +238,7 @@ def _size(encoded: Any) -> tuple[Any, Any]:
 
 
 def _check_model(model: keras.Model, decoder: Any) -> None:
-    """Raises ValueError unless the model takes what the decoder makes and returns logits."""
+    """Raises ValueError unless the model takes the decoder's images and returns logits."""
     inputs: Any = getattr(model, "input", None)  # a subclassed model has none
     outputs: Any = getattr(model, "output", None)
     named = isinstance(inputs, dict) and isinstance(outputs, dict)
@@ -257,7 +257,7 @@ def _check_model(model: keras.Model, decoder: Any) -> None:
 
 
 def _odd_images() -> list[bytes]:
-    """What else has to work: a single pixel, grey, transparency, 16 bits a colour, a grey JPEG."""
+    """A single pixel, grey, grey and RGB with transparency, 16 bits per colour, a grey JPEG."""
     return [
         _encode(_picture(1, 1, 3)),
         _encode(_picture(9, 5, 1)),
@@ -269,7 +269,7 @@ def _odd_images() -> list[bytes]:
 
 
 def _picture(height: int, width: int, channels: int) -> np.ndarray:
-    """Slopes in different directions, uint8 (height, width, channels)."""
+    """Returns gradients in different directions, uint8 (height, width, channels)."""
     row, column, channel = np.indices((height, width, channels))
     return ((row * 7 + column * (3 + 5 * channel) + 40 * channel) % 256).astype(np.uint8)
 

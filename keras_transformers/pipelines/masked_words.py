@@ -1,4 +1,4 @@
-"""Masked language models: a text with masks in it, the likeliest tokens for each mask out."""
+"""Mask filling: a text with masks in, the most likely tokens for each mask out."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,41 +7,42 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_transformers.pipelines.token_inputs import TextPipeline, strings, text_batches
+from keras_transformers.pipelines.results import strings
+from keras_transformers.pipelines.token_inputs import TextPipeline
 
 __all__ = ["MaskFiller"]
 
 
 class MaskFiller(TextPipeline):
-    """Finds the likeliest tokens for each mask in a text.
+    """Finds the most likely tokens for each mask in a text.
 
-    A mask is the tokenizer's `mask_token`, such as "[MASK]", in exactly this spelling, anywhere in
-    a text ("un[MASK]able"), as in Hugging Face's tokenizers. Other special tokens are plain text,
-    unlike there. Masks that trimming cuts off the end of a text are neither answered nor counted.
+    A mask is the tokenizer's `mask_token`, such as "[MASK]", spelled exactly like this, anywhere in
+    a text ("un[MASK]able"), as in Hugging Face's tokenizers. Unlike there, other special tokens are
+    plain text. Masks that trimming cuts off the end of a text are neither filled nor counted.
 
-    Signatures of its export, where `batch` may be 0 and a text may be empty or any bytes:
+    Signatures of the export, where `batch` may be 0 and a text may be empty or any bytes:
 
     - serving_default(text string (batch,)) -> tokens string (batch, masks, top_k), probabilities
       float32 (batch, masks, top_k), num_masks int32 (batch,). `masks` is the largest of
       `num_masks`, 0 if no text of the batch has a mask; beyond a row's `num_masks`, tokens are ""
-      and probabilities 0. Best first; the probabilities are those among the whole vocabulary.
-      Tokens are spelled as in the vocabulary: WordPiece marks those that continue a word by "##".
-    - tokens(token_ids, segment_ids int32, padding_mask bool (batch, length)) -> the same; ids
-      beyond the vocabulary and lengths beyond the model's positions are refused. Only those inputs
-      that the model takes.
+      and probabilities 0. The best token comes first; probabilities are over the whole vocabulary.
+      Tokens are spelled as in the vocabulary: in WordPiece, "##" marks the continuation of a word.
+    - tokens(token_ids, segment_ids int32, padding_mask bool (batch, length)) -> the same. It takes
+      only the inputs that the model has, and refuses ids beyond the vocabulary and lengths beyond
+      the model's positions.
 
     Args:
-        model: functional, inputs token_ids, segment_ids, padding_mask, or without segment_ids, and
-            mask_positions, output mask_logits (batch, masks, vocabulary), as `heads.masked_lm`
-            makes it; of a `heads.pretrainer` the other head is left out.
+        model: functional, from token_ids, padding_mask, mask_positions and possibly segment_ids to
+            mask_logits (batch, masks, vocabulary); see `heads.masked_lm`. The other head of a
+            `heads.pretrainer` is removed.
         tokenizer: turns texts into the model's inputs and has a `mask_token`, such as a
             `tokenizers.WordPieceTokenizer`.
         top_k: number of tokens for each mask.
-        max_sequence_length: of the packed tokens; longer texts lose their end. The model's number
-            of positions by default; required where it has none.
+        max_sequence_length: most tokens in a packed text; longer texts lose their end. Defaults to
+            the model's number of positions; required if it has none.
 
     Raises:
-        ValueError: model, tokenizer, `top_k` and length do not fit each other.
+        ValueError: model, tokenizer, `top_k` and length do not match.
 
     Example:
         >>> import keras_transformers as kt
@@ -85,9 +86,9 @@ class MaskFiller(TextPipeline):
         self._vocabulary = list(tokenizer.vocabulary)
 
     def tokenize(self, *texts: Any) -> list[tf.RaggedTensor]:
-        """Texts to tokens without special ones but with masks, each one token.
+        """Tokenizes texts, each mask to one token; adds no special tokens.
 
-        The tokenizer alone would take a mask for text.
+        The tokenizer alone would split a mask as text.
 
         Args:
             *texts: strings (batch,).
@@ -95,11 +96,11 @@ class MaskFiller(TextPipeline):
         Returns:
             int32 (batch, None), one tensor per text.
         """
-        with tf.device("CPU:0"):  # strings live nowhere else
+        with tf.device("CPU:0"):  # string ops run only there
             return [self._tokenize(tf.convert_to_tensor(text, tf.string)) for text in texts]
 
     def decode(self, tokens: dict[str, Any]) -> dict[str, Any]:
-        """The model's inputs to tokens, probabilities and num_masks."""
+        """Computes tokens, probabilities and num_masks from the model's inputs."""
         is_real = tokens.get("padding_mask", True)
         positions = _positions(is_real & (tokens["token_ids"] == self.tokenizer.mask_token_id))
         mask_positions = positions.to_tensor()  # (batch, masks)
@@ -117,7 +118,7 @@ class MaskFiller(TextPipeline):
         }
 
     def answer_specs(self) -> dict[str, Any]:
-        """The outputs of `answer`: name -> tf.TensorSpec (None, ...)."""
+        """Returns the outputs of `answer`: name -> tf.TensorSpec (None, ...)."""
         return {
             "tokens": tf.TensorSpec([None, None, self.top_k], tf.string),
             "probabilities": tf.TensorSpec([None, None, self.top_k], tf.float32),
@@ -125,7 +126,7 @@ class MaskFiller(TextPipeline):
         }
 
     def example_batches(self, examples: Sequence[Any] | None) -> list[dict[str, np.ndarray]]:
-        """As for any text, and a batch with masks in awkward places, one of them trimmed away."""
+        """Returns the usual batches, and one with masks in awkward places, one of them cut off."""
         mask, length = self.tokenizer.mask_token, self.max_sequence_length
         plain = (
             f"A sentence to {mask} the model with.",
@@ -133,11 +134,11 @@ class MaskFiller(TextPipeline):
         )
         nearly = f"{mask.lower()} {mask[:-1]}"
         awkward = strings([mask, mask * 3, f"{'long ' * length}{mask}", nearly, ""])
-        batches = text_batches(examples, self.text_names, long=length, plain=plain)
+        batches = super().example_batches(plain if examples is None else examples)
         return [*batches, {"text": awkward}]
 
     def config(self) -> dict[str, Any]:
-        """The keyword arguments that make this pipeline again, as JSON values."""
+        """Returns the keyword arguments that rebuild this pipeline, as JSON values."""
         return {"top_k": self.top_k, "max_sequence_length": self.max_sequence_length}
 
     def _tokenize(self, text: Any) -> tf.RaggedTensor:
@@ -150,7 +151,7 @@ class MaskFiller(TextPipeline):
 
 
 def _positions(chosen: Any) -> tf.RaggedTensor:
-    """Where booleans (batch, length) are True: int32 (batch, None)."""
+    """Returns where booleans (batch, length) are True: int32 (batch, None)."""
     places = tf.where(chosen)  # (chosen, 2), row by row
     return tf.RaggedTensor.from_value_rowids(
         tf.cast(places[:, 1], tf.int32),

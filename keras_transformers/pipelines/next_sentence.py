@@ -1,4 +1,4 @@
-"""BERT's next-sentence prediction: two texts in, whether the second follows the first out."""
+"""BERT's next-sentence prediction: two texts in, the probability that they are consecutive out."""
 
 from typing import Any
 
@@ -11,26 +11,26 @@ __all__ = ["NextSentenceClassifier"]
 
 
 class NextSentenceClassifier(TextPipeline):
-    """Says how likely one text follows another.
+    """Estimates how likely one text is to follow another.
 
-    Signatures of its export, where `batch` may be 0 and a text may be empty or any bytes:
+    Signatures of the export, where `batch` may be 0 and a text may be empty or any bytes:
 
-    - serving_default(text, text_b string (batch,)) -> probability float32 (batch,): that text_b
+    - serving_default(text, text_b string (batch,)) -> probability float32 (batch,) that text_b
       follows text.
-    - tokens(token_ids, segment_ids int32, padding_mask bool (batch, length)) -> the same; ids
-      beyond the vocabulary and lengths beyond the model's positions are refused. Only those inputs
-      that the model takes.
+    - tokens(token_ids, segment_ids int32, padding_mask bool (batch, length)) -> the same. It takes
+      only the inputs that the model has, and refuses ids beyond the vocabulary and lengths beyond
+      the model's positions.
 
     Args:
-        model: functional, inputs token_ids, segment_ids, padding_mask, output
-            next_sentence_logits (batch, 2), class 0 for a pair that follows, as `heads.pretrainer`
-            makes it; its other head is left out.
+        model: functional, from token_ids, segment_ids and padding_mask to next_sentence_logits
+            (batch, 2), where class 0 means that text_b follows; see `heads.pretrainer`, whose
+            other head is removed.
         tokenizer: turns texts into the model's inputs, such as a `tokenizers.WordPieceTokenizer`.
-        max_sequence_length: of the packed tokens; longer pairs are trimmed as the tokenizer does
-            it. The model's number of positions by default; required where it has none.
+        max_sequence_length: most tokens in a packed pair; the tokenizer trims longer ones. Defaults
+            to the model's number of positions; required if it has none.
 
     Raises:
-        ValueError: model, tokenizer and length do not fit each other.
+        ValueError: model, tokenizer and length do not match.
 
     Example:
         >>> import keras_transformers as kt
@@ -57,14 +57,14 @@ class NextSentenceClassifier(TextPipeline):
         )
 
     def decode(self, tokens: dict[str, Any]) -> dict[str, Any]:
-        """The model's inputs to the probability."""
+        """Computes the probability from the model's inputs."""
         logits = self.model(tokens, training=False)["next_sentence_logits"]  # (batch, 2)
         return {"probability": tf.nn.softmax(tf.cast(logits, tf.float32))[:, 0]}
 
     def answer_specs(self) -> dict[str, Any]:
-        """The outputs of `answer`: name -> tf.TensorSpec (None, ...)."""
+        """Returns the outputs of `answer`: name -> tf.TensorSpec (None, ...)."""
         return {"probability": tf.TensorSpec([None], tf.float32)}
 
     def config(self) -> dict[str, Any]:
-        """The keyword arguments that make this pipeline again, as JSON values."""
+        """Returns the keyword arguments that rebuild this pipeline, as JSON values."""
         return {"max_sequence_length": self.max_sequence_length}

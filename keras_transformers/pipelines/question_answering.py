@@ -1,4 +1,4 @@
-"""Question answering: a question and a context in, the answer and its place in the context out."""
+"""Question answering: a question and a context in, the answer and its offsets out."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -24,45 +24,44 @@ _EXAMPLES = (
     ("What is it?", "Straße, “naïve”, 東京 🎬!"),
 )
 _LOGITS = ("start_logits", "end_logits")
-_KEY_BASE = 2**31  # above every offset: int32
+_KEY_BASE = 2**31  # above every offset, which is an int32
 
 
 class QuestionAnswerer(TextPipeline):
     """Finds answers in contexts.
 
-    A context of any length is read whole, in windows (`tokenizers.windows.question_windows`). The
-    answer is the span of at most `max_answer_length` tokens with the highest `score`, start logit
-    of the first plus end logit of the last, over all windows; of equal ones the first, then the
-    shortest. `null_score` is that of the first special token ([CLS]), in the window where it is
-    lowest. It is the rule of `data.text.answer_spans.answers_from_logits`.
+    Contexts may have any length: they are read in windows (`tokenizers.windows.question_windows`).
+    The answer is the span of at most `max_answer_length` tokens, in any window, with the highest
+    `score`: the start logit of its first token plus the end logit of its last. Among equals, the
+    first span wins, then the shortest. `null_score` is the score of the first special token
+    ([CLS]), the lowest of all windows. `data.text.answer_spans.answers_from_logits` does the same.
 
-    Signatures of its export, where `batch` may be 0 and a text may be empty or any bytes:
+    Signatures of the export, where `batch` may be 0 and a text may be empty or any bytes:
 
     - serving_default(question, context string (batch,)) -> answer string, score float32, start,
-      end int32, null_score float32, each (batch,). The context has the answer from `start` to `end`
-      (exclusive). Where there is none, because the context has no tokens or by
-      `no_answer_threshold`, it is "", `start` and `end` are -1, and `score` is `null_score`.
+      end int32, null_score float32, each (batch,). The answer is the context from `start` to `end`
+      (exclusive). If there is none, because of `no_answer_threshold` or because the context has no
+      tokens, the answer is "", `start` and `end` are -1, and `score` is `null_score`.
     - tokens(token_ids, segment_ids int32, padding_mask bool (batch, length)) -> start_logits,
-      end_logits float32 (batch, length); ids beyond the vocabulary and lengths beyond the model's
-      positions are refused. Only those inputs that the model takes.
+      end_logits float32 (batch, length). It takes only the inputs that the model has, and refuses
+      ids beyond the vocabulary and lengths beyond the model's positions.
 
     Args:
-        model: functional, inputs token_ids, segment_ids, padding_mask, or without segment_ids,
-            outputs start_logits and end_logits (batch, length), as `heads.span_extractor` makes it.
+        model: functional, from token_ids, padding_mask and possibly segment_ids to start_logits and
+            end_logits (batch, length); see `heads.span_extractor`.
         tokenizer: turns texts into the model's inputs and gives offsets, such as a
             `tokenizers.WordPieceTokenizer`.
-        max_sequence_length: of a window, in tokens, question and special tokens included.
-        doc_stride: tokens of the context from one window's start to the next one's.
-        max_question_length: in tokens; the end of a longer question is cut off.
+        max_sequence_length: tokens in a window, including the question and special tokens.
+        doc_stride: tokens of the context between the starts of two windows.
+        max_question_length: in tokens; longer questions lose their end.
         max_answer_length: in tokens.
-        no_answer_threshold: there is no answer where `null_score` is more than so much above the
-            best span's score (SQuAD 2.0). None: always the best span (SQuAD 1.1).
-        offset_unit: of `start` and `end`: "character" counts Unicode code points, as Python and
-            SQuAD do; "byte" counts bytes of the UTF-8 text.
+        no_answer_threshold: there is no answer if `null_score` exceeds the best span's score by
+            more than this (SQuAD 2.0). None always answers with the best span (SQuAD 1.1).
+        offset_unit: the unit of `start` and `end`: "character" counts Unicode code points, as
+            Python and SQuAD do; "byte" counts bytes of the UTF-8 text.
 
     Raises:
-        ValueError: model, tokenizer and lengths do not fit each other, or an option is out of its
-            range.
+        ValueError: model, tokenizer and lengths do not match, or an option is out of range.
 
     Example:
         >>> import keras_transformers as kt
@@ -116,9 +115,9 @@ class QuestionAnswerer(TextPipeline):
         self.offset_unit: str = offset_unit
 
     def answer(self, **texts: Any) -> dict[str, Any]:
-        """Questions and contexts to answers, their places and scores, in the graph."""
+        """Finds answers, their offsets and scores, in the graph."""
         question, context = (texts[name] for name in self.text_names)
-        with tf.device("CPU:0"):  # strings live nowhere else
+        with tf.device("CPU:0"):  # string ops run only there
             found = windows.question_windows(
                 self.tokenizer, question, context, **self.window_lengths
             )
@@ -138,12 +137,12 @@ class QuestionAnswerer(TextPipeline):
             return self._answers(context, found["rows"], spans)
 
     def decode(self, tokens: dict[str, Any]) -> dict[str, Any]:
-        """The model's inputs to its logits, float32 (batch, length)."""
+        """Computes the model's logits, float32 (batch, length), from its inputs."""
         outputs = self.model(tokens, training=False)
         return {name: tf.cast(outputs[name], tf.float32) for name in _LOGITS}
 
     def answer_specs(self) -> dict[str, Any]:
-        """The outputs of `answer`: name -> tf.TensorSpec (None, ...)."""
+        """Returns the outputs of `answer`: name -> tf.TensorSpec (None, ...)."""
         dtypes = {
             "answer": tf.string,
             "score": tf.float32,
@@ -154,16 +153,16 @@ class QuestionAnswerer(TextPipeline):
         return {name: tf.TensorSpec([None], dtype) for name, dtype in dtypes.items()}
 
     def other_signatures(self, batches: Sequence[Mapping[str, np.ndarray]]) -> dict[str, Signature]:
-        """`tokens`: the model's inputs to its logits."""
+        """Returns `tokens`, from the model's inputs to its logits."""
         logits = dict.fromkeys(_LOGITS, tf.TensorSpec([None, None], tf.float32))
         return {"tokens": self.tokens_signature(self.answer_tokens, logits, batches)}
 
     def example_batches(self, examples: Sequence[Any] | None) -> list[dict[str, np.ndarray]]:
-        """The examples, awkward texts (one of several windows) and an empty batch."""
+        """Returns the examples, awkward texts (one has several windows) and an empty batch."""
         return super().example_batches(_EXAMPLES if examples is None else examples)
 
     def config(self) -> dict[str, Any]:
-        """The keyword arguments that make this pipeline again, as JSON values."""
+        """Returns the keyword arguments that rebuild this pipeline, as JSON values."""
         return {
             "max_answer_length": self.max_answer_length,
             "no_answer_threshold": self.no_answer_threshold,
@@ -172,9 +171,9 @@ class QuestionAnswerer(TextPipeline):
         }
 
     def _best_spans(self, window: dict[str, Any]) -> dict[str, Any]:
-        """The best span of each window and its null score, (windows,); bytes of the context.
+        """Returns each window's best span, in bytes of the context, and null score: (windows,).
 
-        In float64, where the sum of two float32 numbers is exact enough to tell ties.
+        It works in float64, where sums of two float32 numbers are exact enough to recognize ties.
         """
         starts, ends = window.pop("starts"), window.pop("ends")
         outputs = self.model(window, training=False)
@@ -189,7 +188,7 @@ class QuestionAnswerer(TextPipeline):
         scores = first[..., None] + tf.gather(last, ahead, axis=1)  # (windows, length, lengths)
         scores = tf.reshape(scores, [-1, length * num_lengths])
         best = tf.reduce_max(scores, axis=1)
-        # The first of equals, which tf.argmax does not promise on every device.
+        # The first of equals; tf.argmax does not guarantee that on every device.
         candidates = tf.where(scores == best[:, None], tf.range(length * num_lengths), tf.int32.max)
         at = tf.reduce_min(candidates, axis=1)
         from_token, num_more = at // num_lengths, at % num_lengths
@@ -201,11 +200,11 @@ class QuestionAnswerer(TextPipeline):
         }
 
     def _answers(self, context: Any, rows: Any, spans: dict[str, Any]) -> dict[str, Any]:
-        """The best of each row's windows."""
+        """Returns the best answer among the windows of each row."""
         batch = tf.shape(context)[0]
         score = tf.math.unsorted_segment_max(spans["score"], rows, batch)
         null_score = tf.math.unsorted_segment_min(spans["null_score"], rows, batch)
-        # Of equals the first, then the shortest. No span is -1 to -1.
+        # The first of equals, then the shortest. "No span" is -1 to -1.
         start, end = (tf.cast(spans[name] + 1, tf.int64) for name in ("start", "end"))
         key = start * _KEY_BASE + end
         key = tf.where(spans["score"] == tf.gather(score, rows), key, tf.int64.max)

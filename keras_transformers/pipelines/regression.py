@@ -1,4 +1,4 @@
-"""Regression on sequences: one text or a pair in, its score out."""
+"""Text regression: one text or a pair in, its score out."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -17,29 +17,28 @@ __all__ = ["TextRegressor"]
 class TextRegressor(TextPipeline):
     """Scores texts, or pairs of texts.
 
-    Signatures of its export, where `batch` may be 0 and a text may be empty or any bytes:
+    Signatures of the export, where `batch` may be 0 and a text may be empty or any bytes:
 
     - serving_default(text string (batch,), with `pair` also text_b) -> score float32 (batch,).
-    - tokens(token_ids, segment_ids int32, padding_mask bool (batch, length)) -> the same; ids
-      beyond the vocabulary and lengths beyond the model's positions are refused. Only those inputs
-      that the model takes.
+    - tokens(token_ids, segment_ids int32, padding_mask bool (batch, length)) -> the same. It takes
+      only the inputs that the model has, and refuses ids beyond the vocabulary and lengths beyond
+      the model's positions.
     - regress(inputs string (batch,), serialized tf.Example with the features text, text_b) ->
       outputs float32 (batch,): for TF Serving's Regress API.
 
     Args:
-        model: functional, inputs token_ids, segment_ids, padding_mask, or without segment_ids,
-            output score (batch,), as `heads.regressor` makes it.
+        model: functional, from token_ids, padding_mask and possibly segment_ids to score (batch,);
+            see `heads.regressor`.
         tokenizer: turns texts into the model's inputs, such as a `tokenizers.WordPieceTokenizer`.
-        scale: the answer is `scale * score + offset`, for a model trained on scores that were
-            brought to another range.
+        scale: the answer is `scale * score + offset`, for models trained on rescaled scores.
         offset: see `scale`.
-        max_sequence_length: of the packed tokens; longer texts are trimmed as the tokenizer does
-            it. The model's number of positions by default; required where it has none.
-        pair: the model takes two texts.
+        max_sequence_length: most tokens in a packed row; the tokenizer trims longer rows. Defaults
+            to the model's number of positions; required if it has none.
+        pair: whether a row is a pair of texts.
 
     Raises:
-        ValueError: model, tokenizer and length do not fit each other; `scale` is 0, or it or
-            `offset` is not finite.
+        ValueError: model, tokenizer and length do not match; `scale` is 0; or `scale` or `offset`
+            is not finite.
 
     Example:
         >>> import keras_transformers as kt
@@ -78,16 +77,16 @@ class TextRegressor(TextPipeline):
         self.scale, self.offset = float(scale), float(offset)
 
     def decode(self, tokens: dict[str, Any]) -> dict[str, Any]:
-        """The model's inputs to the score."""
+        """Computes the score from the model's inputs."""
         score = tf.cast(self.model(tokens, training=False)["score"], tf.float32)  # (batch,)
         return {"score": self.scale * score + self.offset}
 
     def answer_specs(self) -> dict[str, Any]:
-        """The outputs of `answer`: name -> tf.TensorSpec (None, ...)."""
+        """Returns the outputs of `answer`: name -> tf.TensorSpec (None, ...)."""
         return {"score": tf.TensorSpec([None], tf.float32)}
 
     def other_signatures(self, batches: Sequence[Mapping[str, np.ndarray]]) -> dict[str, Signature]:
-        """`tokens`, and `regress` for TF Serving's Regress API."""
+        """Returns `tokens`, and `regress` for TF Serving's Regress API."""
         regress = Signature(
             lambda inputs: {"outputs": self.answer(**parsed(inputs, self.text_names))["score"]},
             {"inputs": tf.TensorSpec([None], tf.string)},
@@ -98,5 +97,5 @@ class TextRegressor(TextPipeline):
         return {**super().other_signatures(batches), "regress": regress}
 
     def config(self) -> dict[str, Any]:
-        """The keyword arguments that make this pipeline again, as JSON values."""
+        """Returns the keyword arguments that rebuild this pipeline, as JSON values."""
         return {"scale": self.scale, "offset": self.offset, **super().config()}

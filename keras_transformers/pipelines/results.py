@@ -1,10 +1,10 @@
-"""What the tasks answer, as types, and how rows of a graph's outputs become such answers.
+"""The types of the answers, and how to make a graph's inputs and read its outputs.
 
-A pipeline in Python, an export run in this process and a server asked over the network all answer
-with these. Nothing here needs TensorFlow.
+A pipeline, an export run in this process and a server's client all return these types. Nothing here
+needs TensorFlow.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,12 +27,12 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Classification:
-    """Of a text, a pair of texts, or an image.
+    """The class of a text, a pair of texts, or an image.
 
     Attributes:
-        label: the most likely one.
+        label: the most likely label.
         probabilities: of every label, in the order of the model's labels.
-        label_index: of `label` in that order.
+        label_index: the index of `label` in that order.
     """
 
     label: str
@@ -42,7 +42,7 @@ class Classification:
 
 @dataclass(frozen=True)
 class Regression:
-    """A score of a text or a pair of texts.
+    """The score of a text or a pair of texts.
 
     Attributes:
         score: on the scale of the training data.
@@ -53,11 +53,11 @@ class Regression:
 
 @dataclass(frozen=True)
 class Translation:
-    """Of one text.
+    """The translation of a text.
 
     Attributes:
-        text: in the other language.
-        score: of the beam search, length penalty included.
+        text: the translation itself.
+        score: its log-probability divided by the length penalty.
     """
 
     text: str
@@ -66,11 +66,11 @@ class Translation:
 
 @dataclass(frozen=True)
 class MaskedTokens:
-    """What may replace each mask.
+    """The tokens that may replace each mask.
 
     Attributes:
-        tokens: for each mask the most likely tokens, best first.
-        probabilities: of these.
+        tokens: the most likely tokens for each mask, best first.
+        probabilities: of these tokens.
     """
 
     tokens: Sequence[Sequence[str]]
@@ -79,14 +79,14 @@ class MaskedTokens:
 
 @dataclass(frozen=True)
 class Tags:
-    """Of the words of a text.
+    """The words of a text and their labels.
 
     Attributes:
         tokens: the words.
         labels: one per word.
         starts: where each word starts in the text.
-        ends: where it ends.
-        scores: probabilities of the labels.
+        ends: where it ends (exclusive).
+        scores: the probability of each label.
     """
 
     tokens: Sequence[str]
@@ -98,14 +98,14 @@ class Tags:
 
 @dataclass(frozen=True)
 class Answer:
-    """To a question, taken from its context.
+    """The answer to a question, a span of its context.
 
     Attributes:
-        text: empty where the context has no answer.
-        score: of the span.
+        text: the span, empty if the context has no answer.
+        score: its start logit plus its end logit; `null_score` without an answer.
         start: where it starts in the context.
-        end: where it ends.
-        null_score: of there being no answer.
+        end: where it ends (exclusive).
+        null_score: the score of having no answer.
     """
 
     text: str
@@ -117,13 +117,13 @@ class Answer:
 
 @dataclass(frozen=True)
 class Generation:
-    """What continues a prompt.
+    """The continuation of a prompt.
 
     Attributes:
         text: the continuation, without the prompt.
         num_new_tokens: how many tokens were generated.
-        log_probability: their sum.
-        finished: whether the text ended by itself.
+        log_probability: the sum of their log-probabilities.
+        finished: whether the text ended with the end token.
     """
 
     text: str
@@ -134,7 +134,7 @@ class Generation:
 
 @dataclass(frozen=True)
 class Embedding:
-    """Of a text.
+    """The vector of a text.
 
     Attributes:
         vector: (hidden,).
@@ -145,7 +145,7 @@ class Embedding:
 
 @dataclass(frozen=True)
 class WordVectors:
-    """Of the words of a text.
+    """The words of a text and their vectors.
 
     Attributes:
         tokens: the words.
@@ -158,7 +158,7 @@ class WordVectors:
 
 @dataclass(frozen=True)
 class NextSentence:
-    """Of a pair of texts.
+    """How two texts are related.
 
     Attributes:
         probability: that the second text follows the first.
@@ -181,7 +181,7 @@ Result = (
     | dict[str, Any]
 )
 
-# Each type and its outputs, which have the names of its fields except for the renamed ones.
+# The outputs of each type. They have the names of its fields, except those in _RENAMED.
 _TYPES: Sequence[tuple[Callable[..., Result], frozenset[str]]] = (
     (Classification, frozenset({"label", "probabilities", "label_index"})),
     (Regression, frozenset({"score"})),
@@ -195,14 +195,14 @@ _TYPES: Sequence[tuple[Callable[..., Result], frozenset[str]]] = (
     (NextSentence, frozenset({"probability"})),
 )
 _RENAMED = {"translation": "text", "answer": "text", "embedding": "vector"}
-_COUNTERS = ("num_masks", "num_tokens")  # outputs that say how long a row's lists really are
+_COUNTERS = ("num_masks", "num_tokens")  # the length of a row's lists without padding
 
-# Inputs of signatures that take texts, in the order in which people give them.
+# The inputs of signatures that take texts, in the order in which people give them.
 TEXT_INPUTS = (("text",), ("prompt",), ("text", "text_b"), ("question", "context"))
 
 
 def text_inputs(names: Sequence[str]) -> tuple[str, ...]:
-    """The inputs that take texts, in order; empty where a signature takes anything else.
+    """Returns the inputs that take texts, in order; nothing if a signature takes anything else.
 
     >>> text_inputs(["context", "question"])
     ('question', 'context')
@@ -210,8 +210,25 @@ def text_inputs(names: Sequence[str]) -> tuple[str, ...]:
     return next((known for known in TEXT_INPUTS if set(known) == set(names)), ())
 
 
+def string_column(name: str, texts: Iterable[str | bytes]) -> np.ndarray:
+    """Returns texts as bytes (batch,), dtype object; ValueError if they are no list of strings."""
+    one = isinstance(texts, str | bytes) or not isinstance(texts, Iterable)
+    column = [] if one else list(texts)
+    if one or not all(isinstance(text, str | bytes) for text in column):
+        raise ValueError(f"{name} must be a list of strings, not {column or texts!r:.200}")
+    return strings(column)
+
+
+def strings(texts: Sequence[str | bytes]) -> np.ndarray:
+    """Returns texts as an array of bytes, (batch,), dtype object."""
+    return np.array(
+        [t.encode("utf-8", "surrogateescape") if isinstance(t, str) else t for t in texts],
+        dtype=object,
+    )
+
+
 def typed(row: Mapping[str, Any]) -> Result:
-    """One row of outputs as its task's type; the row itself where no task has these outputs.
+    """Returns one row of outputs as its task's type, or the row if no task has these outputs.
 
     >>> typed({"translation": "A dog.", "score": -0.5})
     Translation(text='A dog.', score=-0.5)
@@ -226,12 +243,12 @@ def typed(row: Mapping[str, Any]) -> Result:
 
 
 def rows(outputs: Mapping[str, np.ndarray], padded: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """The outputs of a batch, row by row, as JSON takes them.
+    """Yields the outputs of a batch, row by row, as JSON values.
 
     Args:
         outputs: name -> array (batch, ...); strings as bytes.
-        padded: the outputs (batch, length, ...) whose length is that of the batch's longest row;
-            each row's are cut to the number that its `num_tokens` or `num_masks` says.
+        padded: the outputs (batch, length, ...) that are padded to the longest row of the batch;
+            each row of them is cut to its `num_tokens` or `num_masks`.
 
     Yields:
         Output name -> str, number or nested list, in the order of the names. Bytes that are not

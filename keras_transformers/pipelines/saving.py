@@ -1,9 +1,9 @@
-"""Pipelines in folders: configuration, weights, vocabulary and labels, restored bit for bit.
+"""Saves pipelines to folders and restores them bit for bit.
 
-pipeline.json        task, class and configuration, the tokenizers' classes and options
-model.json           the model as Keras describes it
-model.safetensors    its weights, by the paths of the variables
-<tokenizer's files>  those of `tokenizer` beside these, of any other in a folder of its name
+pipeline.json        task, class and configuration; the tokenizers' classes and options
+model.json           the model's Keras configuration
+model.safetensors    its weights, named by the paths of the variables
+<tokenizer's files>  those of `tokenizer`; any other tokenizer has a subfolder with its name
 """
 
 import importlib
@@ -44,7 +44,7 @@ def save(pipeline: Any, folder: str | os.PathLike[str]) -> Path:
         }
         files.write_json(new / PIPELINE, description)
         model = keras.saving.serialize_keras_object(pipeline.model)
-        # Answers need neither loss nor optimizer, and Keras may not know how to make them again.
+        # Answers need neither loss nor optimizer, and Keras may be unable to restore them.
         model.pop("compile_config", None)
         files.write_json(new / MODEL, model)
         arrays = {
@@ -56,16 +56,16 @@ def save(pipeline: Any, folder: str | os.PathLike[str]) -> Path:
 
 
 def is_pipeline(folder: str | os.PathLike[str]) -> bool:
-    """Whether `save` wrote this folder."""
+    """Returns whether `save` wrote this folder."""
     return Path(folder, PIPELINE).is_file()
 
 
 def load(folder: str | os.PathLike[str]) -> Any:
-    """The pipeline that `save` wrote.
+    """Loads the pipeline that `save` wrote.
 
     Raises:
         FileNotFoundError: a file is missing.
-        ValueError: a file is damaged, or of a newer version of this package.
+        ValueError: a file is damaged, or comes from a newer version of this package.
     """
     folder = Path(folder)
     description = files.read_json(folder / PIPELINE)
@@ -93,7 +93,7 @@ def load(folder: str | os.PathLike[str]) -> Any:
 
 def _model(file: Path) -> keras.Model:
     description = files.read_json(file)
-    for room in ("layers", "models"):  # Keras finds a class of ours once its module is imported
+    for room in ("layers", "models"):  # Keras finds our classes once their modules are imported
         package = importlib.import_module(f"keras_transformers.{room}")
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             importlib.import_module(module.name)
@@ -107,7 +107,7 @@ def _model(file: Path) -> keras.Model:
 
 
 def _public(room: str, name: str) -> Any:
-    """What a room of this package shows under that name."""
+    """Returns the public `name` of a room of this package."""
     try:
         return getattr(importlib.import_module(f"keras_transformers.{room}"), name)
     except AttributeError:
@@ -117,7 +117,10 @@ def _public(room: str, name: str) -> Any:
 def _by_path(model: keras.Model) -> dict[str, Any]:
     variables = {variable.path: variable for variable in model.weights}
     if len(variables) != len(model.weights):
-        raise ValueError(f"model {model.name!r} has several weights of one path: name its layers")
+        raise ValueError(
+            f"model {model.name!r} has several weights with the same path: give its layers "
+            "different names"
+        )
     return variables
 
 

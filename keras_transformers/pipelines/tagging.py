@@ -1,4 +1,4 @@
-"""Taggers: a text in, its words out, each with a label and its place in the text."""
+"""Tagging: a text in, its words out, each with a label and its offsets in the text."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
@@ -13,7 +13,6 @@ from keras_transformers.pipelines.token_inputs import (
     check_offset_unit,
     checked_labels,
     in_chunks,
-    text_batches,
 )
 from keras_transformers.tokenizers import offsets, windows
 from keras_transformers.tokenizers import words as running_words
@@ -21,43 +20,42 @@ from keras_transformers.tokenizers import words as running_words
 __all__ = ["Tagger"]
 
 _EXAMPLES = ("Ada Lovelace (1815-1852) was born in London.", "Straße, “naïve”, 東京 🎬!")
-_OUTSIDE = "O"  # of words without tokens, as in training
+_OUTSIDE = "O"  # the label of words without tokens, as in training
 
 
 class Tagger(TextPipeline):
     """Labels the words of texts.
 
-    Nothing of a long text is lost: it takes several windows that overlap by half, as in
-    `data.text.tagging`, and each word gets its label where it has more context.
+    Long texts are not trimmed: they are read in windows that overlap by half, as in
+    `data.text.tagging`, and each word takes its label from the window that has more context for it.
 
-    Signatures of its export, where `batch` may be 0 and a text may be empty or any bytes:
+    Signatures of the export, where `batch` may be 0 and a text may be empty or any bytes:
 
     - serving_default(text string (batch,)) -> tokens, labels string, starts, ends int32, scores
       float32, each (batch, words), num_tokens int32 (batch,). `words` is the largest of
       `num_tokens`; beyond a row's `num_tokens` strings are "" and numbers 0. `tokens` are the words
-      that the text has from `starts` to `ends` (exclusive), cut by `tokenizers.words.spans`;
-      `scores` are the probabilities of their labels, which are those of their first tokens.
-    - words(words string (batch, words)) -> labels string, scores float32 (batch, words): for words
-      that are cut already, rows filled up with "". A word without tokens is labelled O, score 0.
+      of the text, from `starts` to `ends` (exclusive), as `tokenizers.words.spans` splits it. The
+      label of a word is that of its first token, and `scores` has its probability.
+    - words(words string (batch, words)) -> labels string, scores float32 (batch, words): for texts
+      already split into words, rows padded with "". A word without tokens gets label O, score 0.
     - tokens(token_ids, segment_ids int32, padding_mask bool (batch, length)) -> probabilities
-      float32 (batch, length, labels); ids beyond the vocabulary and lengths beyond the model's
-      positions are refused. Only those inputs that the model takes.
+      float32 (batch, length, labels). It takes only the inputs that the model has, and refuses ids
+      beyond the vocabulary and lengths beyond the model's positions.
 
     Args:
-        model: functional, inputs token_ids, segment_ids, padding_mask, or without segment_ids,
-            output logits (batch, length, labels), as `heads.tagger` makes it.
+        model: functional, from token_ids, padding_mask and possibly segment_ids to logits (batch,
+            length, labels); see `heads.tagger`.
         tokenizer: turns texts into the model's inputs and gives offsets, such as a
             `tokenizers.WordPieceTokenizer`.
-        labels: name of each label, in the order of the logits.
-        max_sequence_length: of a window, in tokens. Give what the model was trained with; its
-            number of positions by default.
-        offset_unit: of `starts` and `ends`: "character" counts Unicode code points, as Python
-            does; "byte" counts bytes of the UTF-8 text. Bytes that are not UTF-8 count as
-            characters too.
+        labels: the name of each label, in the order of the logits.
+        max_sequence_length: tokens in a window. Give the length that the model was trained with;
+            defaults to its number of positions.
+        offset_unit: the unit of `starts` and `ends`: "character" counts Unicode code points, as
+            Python does, and each byte that is not UTF-8; "byte" counts bytes of the text.
 
     Raises:
-        ValueError: model, tokenizer, labels and length do not fit each other, or another
-            `offset_unit`.
+        ValueError: model, tokenizer, labels and length do not match, or `offset_unit` is neither
+            "character" nor "byte".
 
     Example:
         >>> import keras_transformers as kt
@@ -94,9 +92,9 @@ class Tagger(TextPipeline):
         self.offset_unit: str = offset_unit
 
     def answer(self, **texts: Any) -> dict[str, Any]:
-        """Strings to words, their places, labels and scores, in the graph."""
+        """Finds words, their offsets, labels and scores, in the graph."""
         text = texts["text"]
-        with tf.device("CPU:0"):  # strings live nowhere else
+        with tf.device("CPU:0"):  # string ops run only there
             token_ids, *tokens = self.tokenizer.tokenize_with_offsets(text)
             starts, ends = running_words.spans(text)
             first, has_tokens = running_words.first_tokens(starts, ends, *tokens)
@@ -113,7 +111,7 @@ class Tagger(TextPipeline):
             return {**rows, "num_tokens": tf.cast(starts.row_lengths(), tf.int32)}
 
     def answer_words(self, words: Any) -> dict[str, Any]:
-        """Words, cut already, strings (batch, words), to labels and scores, in the graph."""
+        """Finds labels and scores of words, strings (batch, words), in the graph."""
         with tf.device("CPU:0"):
             is_word = words != ""  # (batch, words)
             text, *spans = running_words.join(tf.ragged.boolean_mask(words, is_word))
@@ -129,12 +127,12 @@ class Tagger(TextPipeline):
             }
 
     def decode(self, tokens: dict[str, Any]) -> dict[str, Any]:
-        """The model's inputs to the probabilities of each token's labels."""
+        """Computes the probabilities of each token's labels from the model's inputs."""
         logits = self.model(tokens, training=False)["logits"]  # (batch, length, labels)
         return {"probabilities": tf.nn.softmax(tf.cast(logits, tf.float32))}
 
     def answer_specs(self) -> dict[str, Any]:
-        """The outputs of `answer`: name -> tf.TensorSpec (None, ...)."""
+        """Returns the outputs of `answer`: name -> tf.TensorSpec (None, ...)."""
         dtypes = {
             "tokens": tf.string,
             "labels": tf.string,
@@ -146,7 +144,7 @@ class Tagger(TextPipeline):
         return {**rows, "num_tokens": tf.TensorSpec([None], tf.int32)}
 
     def other_signatures(self, batches: Sequence[Mapping[str, np.ndarray]]) -> dict[str, Signature]:
-        """`words`, for words that are cut already, and `tokens`."""
+        """Returns `words`, for texts already split into words, and `tokens`."""
         specs = self.answer_specs()
         probabilities = tf.TensorSpec([None, None, len(self.labels)], tf.float32)
         return {
@@ -162,13 +160,11 @@ class Tagger(TextPipeline):
         }
 
     def example_batches(self, examples: Sequence[Any] | None) -> list[dict[str, np.ndarray]]:
-        """The examples, awkward texts (one of several windows) and an empty batch."""
-        return text_batches(
-            examples, self.text_names, long=self.max_sequence_length, plain=_EXAMPLES
-        )
+        """Returns the examples, awkward texts (one has several windows) and an empty batch."""
+        return super().example_batches(_EXAMPLES if examples is None else examples)
 
     def config(self) -> dict[str, Any]:
-        """The keyword arguments that make this pipeline again, as JSON values."""
+        """Returns the keyword arguments that rebuild this pipeline, as JSON values."""
         return {
             "labels": self.labels,
             "offset_unit": self.offset_unit,
@@ -176,20 +172,20 @@ class Tagger(TextPipeline):
         }
 
     def metadata(self) -> dict[str, Any]:
-        """What an export tells of this pipeline beside its model and vocabulary."""
+        """Returns what an export records besides the model and the vocabulary."""
         counted = [name for name in self.answer_specs() if name != "num_tokens"]
         return {**self.config(), "lengths": {"num_tokens": counted}}
 
     def _labelled(self, token_ids: Any, first: Any, has_tokens: Any) -> tuple[Any, Any]:
-        """Labels and their probabilities, (words,), of words by their first tokens.
+        """Returns the words' labels and their probabilities, (words,).
 
         Args:
             token_ids: int32 (batch, None).
-            first: int64 (words,), indices into all these tokens.
+            first: int64 (words,), the index of each word's first token among all tokens.
             has_tokens: bool (words,), whether there is a first token.
         """
         num_before, num_after = map(len, self.tokenizer.special_tokens(1))
-        with tf.device("CPU:0"):  # ragged tensors are at home there
+        with tf.device("CPU:0"):  # ragged ops run only there
             room = self.max_sequence_length - num_before - num_after
             halves = windows.plan_halves(token_ids.row_lengths(), room)
             places = _places(token_ids, halves, num_before)  # (tokens, 2)
@@ -200,7 +196,7 @@ class Tagger(TextPipeline):
             {"label_index": rows, "probability": tf.TensorSpec([None, None], tf.float32)},
         )  # each (windows, length)
         with tf.device("CPU:0"):
-            # One more, for a word after the last token.
+            # Padded by one, for a word after the last token.
             label_index, probability = (
                 tf.gather(tf.pad(tf.gather_nd(value, places), [[0, 1]]), first)
                 for value in best.values()
@@ -222,26 +218,26 @@ class Tagger(TextPipeline):
 
 
 def _places(token_ids: tf.RaggedTensor, halves: windows.Halves, num_before: int) -> Any:
-    """Where each token counts: int64 (tokens, 2), its window and its position in there.
+    """Returns where to read each token's label: int64 (tokens, 2), window and position in it.
 
     Args:
         token_ids: (batch, None).
         halves: the windows over them.
-        num_before: special tokens that each window starts with.
+        num_before: special tokens at the start of each window.
     """
     (rows, _, _), step, lead = halves
     row = token_ids.value_rowids()  # (tokens,)
     position = tf.range(tf.size(row, tf.int64)) - tf.gather(token_ids.row_starts(), row)
     counts = tf.math.unsorted_segment_sum(
         tf.ones_like(rows), rows, token_ids.nrows()
-    )  # (batch,), of windows
+    )  # (batch,), windows per row
     index = tf.clip_by_value((position - lead) // step, 0, tf.gather(counts, row) - 1)
     window = tf.gather(tf.cumsum(counts, exclusive=True), row) + index
     return tf.stack([window, position - index * step + num_before], axis=1)
 
 
 def _as_words(column: np.ndarray) -> dict[str, np.ndarray]:
-    """Texts cut at white space, and an odd word, as examples of a signature that takes words."""
+    """Splits texts into words, before an odd one, as examples of the signature `words`."""
     rows = [[*text.split()[:40], b"\xe2\x80\x8b"] for text in column]
     width = max(map(len, rows), default=0)
     cells = [row + [b""] * (width - len(row)) for row in rows]

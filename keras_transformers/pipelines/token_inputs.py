@@ -1,4 +1,4 @@
-"""Pipelines on encoders that read tokens of texts: `encode`, its checks, and what they share."""
+"""The base of pipelines whose model reads tokens: `encode`, its checks and shared helpers."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -8,13 +8,14 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers.pipelines.base import Pipeline, Signature
+from keras_transformers.pipelines.results import strings
 
 TEXT_INPUTS = ("text", "text_b")  # the second for pairs only
 TOKEN_INPUTS = ("token_ids", "segment_ids", "padding_mask")
 
 _EXAMPLES = ("A sentence to try the model with.", "And another one, which is a little longer!")
-# Windows that go through the model at once. A server's memory must not grow with the longest text
-# that anyone sends: attention alone takes chunk * heads * length^2 numbers.
+# Windows per call of the model. A server's memory must not grow with the longest text that anyone
+# sends: attention alone takes chunk * heads * length^2 numbers.
 _CHUNK = 32
 
 
@@ -25,14 +26,14 @@ class TextPipeline(Pipeline):
         model: functional, with inputs among token_ids, segment_ids int32 and padding_mask bool
             (batch, length), and outputs in a dict.
         tokenizer: turns texts into these inputs, such as a `tokenizers.WordPieceTokenizer`.
-        outputs: of the model, those that the task needs; the rest of the model is left out.
-        extra_inputs: of the model, those that the pipeline itself provides.
-        max_sequence_length: of the packed tokens; longer texts are trimmed as the tokenizer does
-            it. The model's number of positions by default; required where it has none.
-        pair: the model takes two texts.
+        outputs: the outputs that the task needs; the rest of the model is removed.
+        extra_inputs: inputs of the model that the pipeline itself provides.
+        max_sequence_length: most tokens in a packed row; the tokenizer trims longer rows. Defaults
+            to the model's number of positions; required if it has none.
+        pair: whether a row is a pair of texts.
 
     Raises:
-        ValueError: model, tokenizer and length do not fit each other.
+        ValueError: model, tokenizer and length do not match.
     """
 
     def __init__(
@@ -57,8 +58,8 @@ class TextPipeline(Pipeline):
         self._check_inputs()
 
     def tokenize(self, *texts: Any) -> list[tf.RaggedTensor]:
-        """Texts to tokens without special ones, int32 (batch, None), one tensor per text."""
-        with tf.device("CPU:0"):  # strings live nowhere else
+        """Tokenizes texts without special tokens: int32 (batch, None), one tensor per text."""
+        with tf.device("CPU:0"):  # string ops run only there
             segments = [self.tokenizer.tokenize(text) for text in texts]
             for segment in segments[1:]:
                 tf.debugging.assert_equal(
@@ -69,7 +70,7 @@ class TextPipeline(Pipeline):
             return segments
 
     def pack(self, segments: Sequence[tf.RaggedTensor]) -> dict[str, Any]:
-        """Tokens of one text, or of two, to the model's inputs: trimmed, padded, with special ones.
+        """Trims and pads the tokens of one or two texts and adds special tokens.
 
         Returns:
             The model's inputs (batch, length), as long as the longest row.
@@ -81,24 +82,24 @@ class TextPipeline(Pipeline):
             return {name: packed[name] for name in self.token_inputs}
 
     def encode(self, *texts: Any) -> dict[str, Any]:
-        """Texts, strings (batch,), to the model's inputs (batch, length), in the graph."""
+        """Turns texts, strings (batch,), into the model's inputs (batch, length), in the graph."""
         return self.pack(self.tokenize(*texts))
 
     def lengths(self, segments: Sequence[tf.RaggedTensor]) -> Any:
-        """Tokens of each row once packed, special ones too, before trimming: int32 (batch,)."""
+        """Counts the tokens of each row, special ones included, before trimming: int32 (batch,)."""
         num_tokens = sum(segment.row_lengths() for segment in segments)
         return tf.cast(num_tokens, tf.int32) + self.tokenizer.num_special_tokens(len(segments))
 
     def answer(self, **texts: Any) -> dict[str, Any]:
-        """Strings to outputs, in the graph."""
+        """Computes outputs from strings, in the graph."""
         return self.decode(self.encode(*(texts[name] for name in self.text_names)))
 
     def decode(self, tokens: dict[str, Any]) -> dict[str, Any]:
-        """The model's inputs to outputs, in the graph."""
+        """Computes outputs from the model's inputs, in the graph."""
         raise NotImplementedError
 
     def other_signatures(self, batches: Sequence[Mapping[str, np.ndarray]]) -> dict[str, Signature]:
-        """`tokens`: the model's inputs to the same outputs."""
+        """Returns `tokens`, from the model's inputs to the same outputs."""
         return {"tokens": self.tokens_signature(self.answer_tokens, self.answer_specs(), batches)}
 
     def tokens_signature(
@@ -107,29 +108,30 @@ class TextPipeline(Pipeline):
         outputs: Mapping[str, Any],
         batches: Sequence[Mapping[str, np.ndarray]],
     ) -> Signature:
-        """A signature that takes the model's inputs."""
-        tokens = [self._encoded(batch) for batch in batches]
-        return Signature(function, token_specs(self.token_inputs), outputs, tokens)
+        """Returns a signature that takes the model's inputs."""
+        dtypes = {"token_ids": tf.int32, "segment_ids": tf.int32, "padding_mask": tf.bool}
+        specs = {name: tf.TensorSpec([None, None], dtypes[name]) for name in self.token_inputs}
+        return Signature(function, specs, outputs, [self._encoded(batch) for batch in batches])
 
     def answer_tokens(self, **tokens: Any) -> dict[str, Any]:
-        """The model's inputs, of any origin, to outputs; what does not fit the model is refused."""
+        """Checks the model's inputs and computes outputs from them."""
         return self.decode(checked_tokens(self.model, tokens))
 
     def example_batches(self, examples: Sequence[Any] | None) -> list[dict[str, np.ndarray]]:
-        """The examples, awkward texts (one beyond the length) and an empty batch."""
+        """Returns the examples, awkward texts (one too long) and an empty batch."""
         return text_batches(examples, self.text_names, long=self.max_sequence_length)
 
     def config(self) -> dict[str, Any]:
-        """The keyword arguments that make this pipeline again, as JSON values."""
+        """Returns the keyword arguments that rebuild this pipeline, as JSON values."""
         return {"max_sequence_length": self.max_sequence_length, "pair": self.pair}
 
     def metadata(self) -> dict[str, Any]:
-        """What an export tells of this pipeline beside its model and vocabulary."""
+        """Returns what an export records besides the model and the vocabulary."""
         return self.config()
 
     @property
     def tokenizers(self) -> dict[str, Any]:
-        """The tokenizers by the names of the arguments that take them."""
+        """The tokenizers, keyed by the names of their arguments."""
         return {"tokenizer": self.tokenizer}
 
     def _check_inputs(self) -> None:
@@ -151,10 +153,10 @@ class TextPipeline(Pipeline):
 
 
 def part(model: keras.Model, outputs: Sequence[str], extra_inputs: Sequence[str]) -> keras.Model:
-    """What of a model leads to `outputs`: its layers, and no others, are kept.
+    """Returns the part of a model that leads to `outputs`, without its other layers.
 
     Raises:
-        ValueError: the model lacks one of them, or takes what no pipeline provides.
+        ValueError: the model lacks an input or output, or needs an input that no pipeline provides.
     """
     found, returned = _ends(model)
     known = {*TOKEN_INPUTS, *extra_inputs}
@@ -182,13 +184,13 @@ def check_vocabulary(model: keras.Model, tokenizer: Any) -> None:
 def checked_length(
     model: keras.Model, tokenizer: Any, length: int | None, *, num_texts: int
 ) -> int:
-    """The length to pack to, by default the model's; ValueError when it does not fit."""
+    """Returns the length to pack to, by default the model's; ValueError if it does not fit."""
     positions = num_positions(model)
     if positions is None:
         if length is None or length < 1:
             raise ValueError(
                 f"max_sequence_length={length}: model {model.name!r} takes any number of tokens: "
-                "say how many of a text count, at least 1"
+                "give the most that a text may have, at least 1"
             )
         return int(length)
     shortest = tokenizer.num_special_tokens(num_texts) + num_texts
@@ -202,7 +204,7 @@ def checked_length(
 
 
 def checked_labels(labels: Sequence[str], model: keras.Model) -> list[str]:
-    """The names of the model's classes; ValueError where they do not fit its logits."""
+    """Returns the labels as a list; ValueError if they do not fit the model's logits."""
     wrong = [label for label in labels if not isinstance(label, str) or not label]
     if isinstance(labels, str) or wrong:
         raise ValueError(f"labels must be strings that are not empty, not {wrong or labels!r}")
@@ -219,13 +221,13 @@ def checked_labels(labels: Sequence[str], model: keras.Model) -> list[str]:
 
 
 def check_offset_unit(offset_unit: str) -> None:
-    """Raises ValueError unless offsets into texts can be counted in it."""
+    """Raises ValueError for an unknown unit of offsets."""
     if offset_unit not in ("character", "byte"):
         raise ValueError(f"offset_unit={offset_unit!r}: take 'character' or 'byte'")
 
 
 def layer(model: keras.Model, name: str) -> Any:
-    """The layer of that name; ValueError without it."""
+    """Returns the model's layer with that name; ValueError if there is none."""
     for candidate in model.layers:
         if candidate.name == name:
             return candidate
@@ -236,7 +238,7 @@ def layer(model: keras.Model, name: str) -> Any:
 
 
 def num_positions(model: keras.Model) -> int | None:
-    """How many tokens the model has positions for; None for a bag, where order does not matter."""
+    """Returns the model's number of positions; None for a bag, where order does not matter."""
     for candidate in model.layers:
         if candidate.name == "position_embedding":
             return candidate.max_sequence_length
@@ -244,19 +246,14 @@ def num_positions(model: keras.Model) -> int | None:
 
 
 def text_batches(
-    examples: Sequence[Any] | None,
-    names: Sequence[str],
-    *,
-    long: int,
-    plain: Sequence[str] = _EXAMPLES,
+    examples: Sequence[Any] | None, names: Sequence[str], *, long: int
 ) -> list[dict[str, np.ndarray]]:
-    """What an export is checked on: the examples, awkward texts, and an empty batch.
+    """Returns what to check an export on: the examples, awkward texts, and an empty batch.
 
     Args:
-        examples: one string per row, or a tuple of as many as there are names; None takes `plain`.
-        names: of the inputs.
-        long: words of the longest awkward text.
-        plain: what to take for every input without examples.
+        examples: one string per row, or a tuple with one per name; None for default ones.
+        names: the names of the inputs.
+        long: number of words in the longest awkward text.
 
     Returns:
         Three batches, each name -> strings (batch,).
@@ -266,7 +263,7 @@ def text_batches(
     """
     several = len(names) > 1
     if examples is None:
-        examples = [(text,) * len(names) for text in plain] if several else plain
+        examples = [(text,) * len(names) for text in _EXAMPLES] if several else _EXAMPLES
     given = [
         tuple(row) if several and isinstance(row, tuple | list) else (row,) for row in examples
     ]
@@ -285,17 +282,17 @@ def text_batches(
 
 
 def widened(tokens: Mapping[str, Any]) -> dict[str, Any]:
-    """Packed tokens (batch, length), those of an empty batch as wide as those of an empty text.
+    """Pads packed tokens (batch, length) to at least two columns.
 
-    An empty batch has no longest row to be as wide as. It becomes (0, 2): encoders look at the
-    first position, and Keras, eagerly, takes (0, 1, hidden) for a bias.
+    An empty batch has no longest row to set its width. It becomes (0, 2): encoders look at the
+    first position, and in eager mode Keras would mistake (0, 1, hidden) for a bias.
     """
     missing = tf.maximum(0, 2 - tf.shape(tokens["token_ids"])[1])
     return {name: tf.pad(value, [[0, 0], [0, missing]]) for name, value in tokens.items()}
 
 
 def serialized(texts: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """A batch of texts as tf.Example records, as TF Serving's Classify and Regress pass them."""
+    """Serializes texts as tf.Examples, the inputs of TF Serving's Classify and Regress APIs."""
     records = []
     for row in zip(*texts.values(), strict=True):
         record = tf.train.Example()
@@ -306,7 +303,7 @@ def serialized(texts: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def parsed(records: Any, names: Sequence[str]) -> dict[str, Any]:
-    """Strings (batch,) out of serialized tf.Example records, in the graph."""
+    """Parses serialized tf.Examples: name -> strings (batch,), in the graph."""
     with tf.device("CPU:0"):
         return tf.io.parse_example(
             records, dict.fromkeys(names, tf.io.FixedLenFeature([], tf.string))
@@ -314,13 +311,13 @@ def parsed(records: Any, names: Sequence[str]) -> dict[str, Any]:
 
 
 def checked_tokens(model: keras.Model, tokens: Mapping[str, Any]) -> dict[str, Any]:
-    """The tokens, guarded by assertions that they fit the model, which fail when the graph runs.
+    """Returns the tokens after assertions, checked when the graph runs, that they fit the model.
 
-    Without them a GPU would take an id beyond the vocabulary for a vector of zeros and say nothing.
+    Without them, a GPU would silently embed an id beyond the vocabulary as zeros.
     """
     num_embedded = layer(model, "token_embedding").input_dim
     positions = num_positions(model)
-    with tf.device("CPU:0"):  # their messages are strings
+    with tf.device("CPU:0"):  # the messages are strings
         shape = tf.shape(tokens["token_ids"])  # (batch, length)
         checks = [
             tf.debugging.assert_equal(
@@ -342,12 +339,6 @@ def checked_tokens(model: keras.Model, tokens: Mapping[str, Any]) -> dict[str, A
             return {name: tf.identity(value) for name, value in tokens.items()}
 
 
-def token_specs(inputs: Sequence[str] = TOKEN_INPUTS) -> dict[str, Any]:
-    """Dtype and shape of the tokens: (batch, length)."""
-    dtypes = {"token_ids": tf.int32, "segment_ids": tf.int32, "padding_mask": tf.bool}
-    return {name: tf.TensorSpec([None, None], dtypes[name]) for name in inputs}
-
-
 def in_chunks(
     function: Callable[[dict[str, Any]], Mapping[str, Any]],
     rows: Mapping[str, Any],
@@ -355,14 +346,13 @@ def in_chunks(
     *,
     size: int = _CHUNK,
 ) -> dict[str, Any]:
-    """Calls a function on so many rows at a time, and puts its outputs one below the other.
+    """Calls a function on chunks of the rows and concatenates its outputs.
 
     Args:
-        function: takes the tensors of `rows`, fewer rows of them, and returns the tensors of
-            `outputs` with as many rows.
-        rows: name -> tensor (rows, ...). No rows at all are one call with none.
-        outputs: name -> tf.TensorSpec (None, ...) of what is returned.
-        size: rows of one call.
+        function: takes a chunk of `rows` and returns `outputs` with as many rows.
+        rows: name -> tensor (rows, ...). If there are none, the function runs once, on no rows.
+        outputs: name -> tf.TensorSpec (None, ...) of what `function` returns.
+        size: rows per chunk.
 
     Returns:
         The outputs of all rows.
@@ -388,13 +378,8 @@ def in_chunks(
     return {name: array.concat() for name, array in zip(outputs, filled, strict=True)}
 
 
-def strings(texts: Sequence[str | bytes]) -> np.ndarray:
-    """Texts as an array of dtype object, (batch,)."""
-    return np.array([t.encode() if isinstance(t, str) else t for t in texts], dtype=object)
-
-
 def _ends(model: keras.Model) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Inputs and outputs by name; none where the model is not functional or has no names."""
+    """Returns inputs and outputs by name; none if the model has no dicts of them."""
     inputs: Any = getattr(model, "input", None)  # a subclassed model has none
     outputs: Any = getattr(model, "output", None)
     named = isinstance(inputs, dict) and isinstance(outputs, dict)

@@ -1,4 +1,4 @@
-"""Translation: text in, text out, the beam search in the graph."""
+"""Translation: text in, text out, with beam search in the graph."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -22,37 +22,36 @@ _STRINGS = tf.TensorSpec([None], tf.string)
 class Translator(Pipeline):
     """Translates texts.
 
-    Sources are cut at `max_sequence_length`. A text without tokens (empty, or only spaces)
-    translates to the empty text with score 0.
+    Sources longer than `max_sequence_length` lose their end. A text without tokens (empty, or only
+    spaces) translates to the empty text with score 0.
 
-    Signatures of its export, where `batch` may be 0 and a text may be empty or any bytes:
+    Signatures of the export, where `batch` may be 0 and a text may be empty or any bytes:
 
     - serving_default(text string (batch,)) -> translation string (batch,), score float32 (batch,).
     - n_best(text) -> translations string (batch, num_beams), scores float32 (batch, num_beams).
     - attend(text, translation string (batch,)) -> source_tokens string (batch, source),
-      target_tokens string (batch, target), attention float32 (batch, target, source). Only of
+      target_tokens string (batch, target), attention float32 (batch, target, source). Only for
       models with attention.
 
     Args:
         model: an encoder-decoder of `models.transformer` or `models.seq2seq`, or another with
             their `start_decoding`.
-        tokenizer: of both languages, such as a `tokenizers.SentencePieceTokenizer`.
-        target_tokenizer: of the translations, where they have another one; its special tokens have
+        tokenizer: for both languages, such as a `tokenizers.SentencePieceTokenizer`.
+        target_tokenizer: for the translations, if they have their own; its special tokens must have
             the same ids.
-        max_sequence_length: tokens of a source or a translation, end token included. The model's
-            number of positions by default; required where it has none.
-        num_beams: 1 is greedy search; the paper takes 4.
-        length_penalty: the paper's alpha, see `decoding.beam_search`.
-        extra_length: a translation has at most this many tokens more than its source (the paper:
-            50).
-        min_length: of a translation in tokens, end token included.
+        max_sequence_length: most tokens in a source or a translation, end token included. Defaults
+            to the model's number of positions; required if it has none.
+        num_beams: 1 is greedy search; the paper uses 4.
+        length_penalty: the paper's alpha; see `decoding.beam_search`.
+        extra_length: how many tokens longer than its source a translation may be (50 in the paper).
+        min_length: fewest tokens in a translation, end token included.
 
     Attributes:
-        has_attention: whether `attend` has anything to show; recurrent models may have none.
+        has_attention: whether the model has the attention that `attend` shows.
 
     Raises:
-        ValueError: the model is no encoder-decoder, model, tokenizers and length do not fit each
-            other, or an option is out of its range.
+        ValueError: the model is no encoder-decoder; model, tokenizers and length do not match; or
+            an option is out of range.
     """
 
     task = "translation"
@@ -87,11 +86,11 @@ class Translator(Pipeline):
         self.min_length = min_length
 
     def translate_all(self, texts: Sequence[str], *, batch_size: int = 64) -> list[str]:
-        """The translations of many texts as plain strings, for metrics such as BLEU."""
+        """Returns translations as plain strings, for metrics such as BLEU."""
         return [row["translation"] for row in self.rows({"text": texts}, batch_size=batch_size)]
 
     def answer(self, **texts: Any) -> dict[str, Any]:
-        """The best translation of each text, in the graph.
+        """Finds the best translation of each text, in the graph.
 
         Args:
             **texts: `text`, strings (batch,).
@@ -104,39 +103,38 @@ class Translator(Pipeline):
         return {"translation": self._texts(found)[:, 0], "score": found.scores[:, 0]}
 
     def answer_specs(self) -> dict[str, Any]:
-        """The outputs of `answer`: name -> tf.TensorSpec (None,)."""
+        """Returns the outputs of `answer`: name -> tf.TensorSpec (None,)."""
         return {"translation": _STRINGS, "score": tf.TensorSpec([None], tf.float32)}
 
     def n_best(self, text: Any) -> dict[str, Any]:
-        """The translations that all beams found, best first, in the graph.
+        """Returns the translations of all beams, best first, in the graph.
 
         Args:
             text: strings (batch,).
 
         Returns:
-            `translations`, strings (batch, num_beams), and `scores`, float32 (batch, num_beams);
-            -inf where there are fewer possible texts than beams.
+            `translations`, strings (batch, num_beams), and `scores`, float32 (batch, num_beams),
+            -inf where fewer translations than beams are possible.
         """
         found = self._search(text, num_hypotheses=self.num_beams)
         return {"translations": self._texts(found), "scores": found.scores}
 
     def attend(self, text: Any, translation: Any) -> dict[str, Any]:
-        """Which source tokens each token of a translation looked at, in the graph.
+        """Returns how each token of a translation attends to the source, in the graph.
 
         Args:
             text: strings (batch,).
-            translation: strings (batch,), their translations, from here or from anywhere.
+            translation: strings (batch,), their translations, by this model or not.
 
         Returns:
             `source_tokens` strings (batch, source), `target_tokens` strings (batch, target), both
             padded with empty strings, and `attention` float32 (batch, target, source): the
-            cross-attention of the last layer, averaged over its heads, when the token was
-            predicted.
+            cross-attention of the last layer when it predicts the token, averaged over heads.
 
         Raises:
             ValueError: the model has no attention.
         """
-        with tf.device("CPU:0"):  # strings live nowhere else
+        with tf.device("CPU:0"):  # string ops run only there
             source = self._source(text)
             ids = self.target_tokenizer.tokenize(translation, add_start=True, add_end=True)
             ids = ids[:, : self.max_sequence_length + 1].to_tensor(self.tokenizer.pad_token_id)
@@ -151,12 +149,12 @@ class Translator(Pipeline):
             }
 
     def example_batches(self, examples: Sequence[Any] | None) -> list[dict[str, np.ndarray]]:
-        """The examples, awkward texts (one beyond the length) and an empty batch."""
-        long = self.max_sequence_length
-        return text_batches(examples, self.text_names, long=long, plain=_EXAMPLES)
+        """Returns the examples, awkward texts (one too long) and an empty batch."""
+        examples = _EXAMPLES if examples is None else examples
+        return text_batches(examples, self.text_names, long=self.max_sequence_length)
 
     def other_signatures(self, batches: Sequence[Mapping[str, np.ndarray]]) -> dict[str, Signature]:
-        """`n_best`, and of a model with attention `attend`."""
+        """Returns `n_best`, and `attend` for a model with attention."""
         n_best = {
             "translations": tf.TensorSpec([None, self.num_beams], tf.string),
             "scores": tf.TensorSpec([None, self.num_beams], tf.float32),
@@ -164,7 +162,7 @@ class Translator(Pipeline):
         found = {"n_best": Signature(self.n_best, {"text": _STRINGS}, n_best, batches[:1])}
         if not self.has_attention:
             return found
-        # Not the long text, whose attention alone would take half a megabyte of the description.
+        # Not the long text: its attention alone would add half a megabyte to the metadata.
         translated = [
             {
                 "text": text,
@@ -182,7 +180,7 @@ class Translator(Pipeline):
         return found | {"attend": Signature(self.attend, inputs, attended, translated)}
 
     def config(self) -> dict[str, Any]:
-        """The keyword arguments that make this pipeline again, as JSON values."""
+        """Returns the keyword arguments that rebuild this pipeline, as JSON values."""
         return {
             **self.metadata(),
             "extra_length": self.extra_length,
@@ -190,7 +188,7 @@ class Translator(Pipeline):
         }
 
     def metadata(self) -> dict[str, Any]:
-        """What an export tells of this pipeline beside its model and vocabulary."""
+        """Returns what an export records besides the model and the vocabulary."""
         return {
             "max_sequence_length": self.max_sequence_length,
             "num_beams": self.num_beams,
@@ -199,7 +197,7 @@ class Translator(Pipeline):
 
     @property
     def tokenizers(self) -> dict[str, Any]:
-        """The tokenizers by the names of the arguments that take them."""
+        """The tokenizers, keyed by the names of their arguments."""
         found = {"tokenizer": self.tokenizer}
         if self.target_tokenizer is not self.tokenizer:
             found["target_tokenizer"] = self.target_tokenizer
@@ -207,7 +205,7 @@ class Translator(Pipeline):
 
     @property
     def tolerance(self) -> float:
-        """At least 1e-4: scores are sums over tens of tokens, and graphs round differently."""
+        """At least 1e-4: graphs round differently, and scores are sums over tens of tokens."""
         return max(1e-4, super().tolerance)
 
     def _search(self, text: Any, num_hypotheses: int) -> Hypotheses:
@@ -233,7 +231,7 @@ class Translator(Pipeline):
         )
 
     def _source(self, text: Any) -> Any:
-        """Token ids (batch, source) with the end token, cut at the maximum length."""
+        """Returns token ids (batch, source) with the end token, trimmed to the maximum length."""
         tokens = self.tokenizer.tokenize(text)[:, : self.max_sequence_length - 1]
         ends = tf.fill([tokens.nrows(), 1], self.tokenizer.end_token_id)
         return tf.concat([tokens, ends], axis=1).to_tensor(self.tokenizer.pad_token_id)
@@ -253,8 +251,8 @@ def check_encoder_decoder(model: keras.Model) -> None:
 
 
 def _check_vocabularies(model: keras.Model, source: Any, target: Any) -> None:
-    """Raises ValueError unless the model embeds the source's tokens and writes the target's."""
-    matrix = {"token_embedding", "source_token_embedding"}  # one for both sides, or the source's
+    """Raises ValueError unless the model reads the source's tokens and writes the target's."""
+    matrix = {"token_embedding", "source_token_embedding"}  # shared by both sides, or the source's
     embedding = next(layer for layer in model.layers if layer.name in matrix)
     for side, tokenizer, size in (
         ("source", source, embedding.vocabulary_size),
@@ -280,7 +278,7 @@ def _check_vocabularies(model: keras.Model, source: Any, target: Any) -> None:
 
 
 def _checked_length(model: keras.Model, length: int | None) -> int:
-    """The maximum length, by default the model's; ValueError where it does not fit."""
+    """Returns the maximum length, by default the model's; ValueError if it does not fit."""
     sides = ("source_position_embedding", "target_position_embedding")
     positions = [layer.max_sequence_length for layer in model.layers if layer.name in sides]
     length = min(positions, default=None) if length is None else length
@@ -299,5 +297,5 @@ def _checked_length(model: keras.Model, length: int | None) -> int:
 
 
 def _tokens(tokenizer: Any, token_ids: Any) -> Any:
-    """The strings of token ids, empty ones for padding."""
+    """Returns the strings of token ids, empty for padding."""
     return tf.where(token_ids == tokenizer.pad_token_id, "", tokenizer.tokens(token_ids))

@@ -1,4 +1,4 @@
-"""Word vectors of ELMo: a text in, its words out, each with a vector of every layer."""
+"""ELMo word vectors: a text in, its words out, each with a vector per layer."""
 
 import functools
 from collections.abc import Mapping, Sequence
@@ -9,33 +9,33 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers.pipelines.base import Pipeline, Signature
-from keras_transformers.pipelines.token_inputs import in_chunks, layer, strings, text_batches
+from keras_transformers.pipelines.results import strings
+from keras_transformers.pipelines.token_inputs import in_chunks, layer, text_batches
 from keras_transformers.tokenizers.characters import CharacterTokenizer
 
 __all__ = ["WordEmbedder"]
 
-_LONG = ("a" + "é" * 60 + " and short", "x" * 48 + " " + "x" * 49)  # around what a word may have
-# Spelled words that go through the convolutions at once: these take thousands of numbers for every
-# character of a word.
+_LONG = ("a" + "é" * 60 + " and short", "x" * 48 + " " + "x" * 49)  # around the longest words
+# Words per call of the convolutions, which take thousands of numbers for each character.
 _CHUNK = 256
 
 
 class WordEmbedder(Pipeline):
     """Turns words into vectors that depend on the words around them.
 
-    A word is spelled by its first `max_characters` - 2 bytes, 48 as a rule: longer words that begin
-    alike have the same vectors. `tokens` returns them whole. Each text is read from its first word
-    to its last, however long it is, and by itself.
+    The model reads the first `max_characters` - 2 bytes of a word, usually 48: longer words that
+    share them have the same vectors, but `tokens` has all their characters. Texts may have any
+    length, and none affects the vectors of another.
 
-    Signatures of its export, where `batch` may be 0, a text may be empty or any bytes, and `words`
-    is the largest of `num_tokens`; beyond a row's own, tokens are "" and vectors 0:
+    Signatures of the export, where `batch` may be 0, a text may be empty or any bytes, and `words`
+    is the largest of `num_tokens`; beyond a row's own `num_tokens`, tokens are "" and vectors 0:
 
     - serving_default(text string (batch,)) -> tokens string (batch, words), vectors float32
-      (batch, words, layers, dim), num_tokens int32 (batch,). Tokens are what is between white
-      space: give punctuation apart from words, as the training had it. Layer 0 is the word alone,
-      twice; then come the LSTMs, forward and backward side by side.
-    - words(words string (batch, words)) -> vectors, num_tokens: for words that are cut already,
-      rows filled up with "" after their last word. "" before it is a word without characters.
+      (batch, words, layers, dim), num_tokens int32 (batch,). Texts are split at white space:
+      separate punctuation from words, as in training. Layer 0 is the word alone, twice; the LSTM
+      layers follow, each with its forward and backward states side by side.
+    - words(words string (batch, words)) -> vectors, num_tokens: for texts already split into words,
+      rows padded with "" after the last word. A "" before it is a word without characters.
 
     Args:
         model: from `models.elmo`.
@@ -75,30 +75,30 @@ class WordEmbedder(Pipeline):
         self.model = model
         self.tokenizer = CharacterTokenizer(max_characters=inputs["character_ids"].shape[-1])
         words = find("layer_0").input[0]  # (batch, words, projection_dim)
-        # From characters to a vector for each word alone, and from there to `layer_outputs`.
+        # The first model turns characters into a vector per word; the second one adds the context.
         self._spelled = keras.Model(inputs, {"words": words})
         self._in_context = keras.Model(
             [words, find("padding_mask").output], {"layer_outputs": outputs["layer_outputs"]}
         )
 
     def answer(self, **texts: Any) -> dict[str, Any]:
-        """Strings to words and their vectors, in the graph."""
-        with tf.device("CPU:0"):  # strings live nowhere else
+        """Splits texts into words and computes their vectors, in the graph."""
+        with tf.device("CPU:0"):  # string ops run only there
             words = self.tokenizer.words(texts["text"])
             tokens = words.to_tensor("")
         return {"tokens": tokens, **self._embedded(words)}
 
     def answer_words(self, words: Any) -> dict[str, Any]:
-        """Words that are cut already, strings (batch, words), to their vectors, in the graph."""
+        """Computes the vectors of words, strings (batch, words), in the graph."""
         with tf.device("CPU:0"):
             place = tf.range(1, tf.shape(words)[1] + 1)
             lengths = tf.reduce_max(tf.where(words == "", 0, place), axis=1)  # (batch,)
-            # Of no places TensorFlow takes the least number for the largest.
+            # The maximum over no places is the smallest int32.
             cut = tf.RaggedTensor.from_tensor(words, tf.maximum(lengths, 0))
         return self._embedded(cut)
 
     def answer_specs(self) -> dict[str, Any]:
-        """The outputs of `answer`: name -> tf.TensorSpec (None, ...)."""
+        """Returns the outputs of `answer`: name -> tf.TensorSpec (None, ...)."""
         return {
             "tokens": tf.TensorSpec([None, None], tf.string),
             "vectors": tf.TensorSpec([None, None, *self._vector_shape], tf.float32),
@@ -106,22 +106,22 @@ class WordEmbedder(Pipeline):
         }
 
     def other_signatures(self, batches: Sequence[Mapping[str, np.ndarray]]) -> dict[str, Signature]:
-        """`words`, for words that are cut already."""
+        """Returns `words`, for texts already split into words."""
         outputs = self.answer_specs()
         inputs = {"words": outputs.pop("tokens")}
         examples = [_as_words(batch["text"]) for batch in batches]
         return {"words": Signature(self.answer_words, inputs, outputs, examples)}
 
     def example_batches(self, examples: Sequence[Any] | None) -> list[dict[str, np.ndarray]]:
-        """The examples, awkward texts, an empty batch, and words of about the longest length."""
+        """Returns the examples, awkward texts, an empty batch, and words near maximum length."""
         return [*text_batches(examples, self.text_names, long=20), {"text": strings(_LONG)}]
 
     def config(self) -> dict[str, Any]:
-        """Empty: the model says everything."""
+        """Returns nothing: the model is enough to rebuild this pipeline."""
         return {}
 
     def metadata(self) -> dict[str, Any]:
-        """What an export tells of this pipeline beside its model."""
+        """Returns what an export records besides the model."""
         num_layers, width = self._vector_shape
         return {
             "num_layers": num_layers,
@@ -132,20 +132,20 @@ class WordEmbedder(Pipeline):
 
     @property
     def _vector_shape(self) -> tuple[int, int]:
-        """Layers, and the width of a vector."""
+        """The number of layers and the width of a vector."""
         num_layers, width = self.model.output["layer_outputs"].shape[2:]
         return num_layers, width
 
     def _embedded(self, words: tf.RaggedTensor) -> dict[str, Any]:
-        """Words (batch, None) to their vectors, and how many they are."""
+        """Returns the vectors and the number of words (batch, None)."""
         with tf.device("CPU:0"):
-            # Each different word is spelled once. The two markers come before all.
+            # The characters of each distinct word, once, after those of the two markers.
             spellings, index = tf.unique(words.values)
             markers = self.tokenizer(tf.constant([""]))["character_ids"][0]
             character_ids = tf.concat([markers, self.tokenizer.encode_words(spellings)], axis=0)
             begin, end = (tf.fill([words.nrows(), 1], marker) for marker in (0, 1))
             rows = tf.concat([begin, words.with_values(index + 2), end], axis=1).to_tensor(-1)
-            missing = tf.maximum(0, 2 - tf.shape(rows)[1])  # a batch of no texts has no markers
+            missing = tf.maximum(0, 2 - tf.shape(rows)[1])  # an empty batch has no markers
             rows = tf.pad(rows, [[0, 0], [0, missing]], constant_values=-1)  # (batch, words + 2)
             num_tokens = tf.cast(words.row_lengths(), tf.int32)
         vectors = self._vectors(character_ids, rows)[:, 1:-1]  # (batch, words, layers, dim)
@@ -153,7 +153,12 @@ class WordEmbedder(Pipeline):
         return {"vectors": tf.where(is_real, vectors, 0.0), "num_tokens": num_tokens}
 
     def _vectors(self, character_ids: Any, rows: Any) -> Any:
-        """Of words by their row in `character_ids`, -1 at padding: (batch, words, layers, dim)."""
+        """Returns vectors (batch, words, layers, dim).
+
+        Args:
+            character_ids: (distinct words, characters).
+            rows: (batch, words), indices into `character_ids`, -1 for padding.
+        """
         width = self._spelled.output["words"].shape[-1]
         spec = {"words": tf.TensorSpec([None, width], tf.float32)}
         alone = in_chunks(self._spell, {"character_ids": character_ids}, spec, size=_CHUNK)
@@ -166,7 +171,7 @@ class WordEmbedder(Pipeline):
 
 
 def _as_words(column: np.ndarray) -> dict[str, np.ndarray]:
-    """Texts cut at white space, each with an empty word before it, as examples of words."""
+    """Splits texts into words, after an empty one, as examples of the signature `words`."""
     rows = [[b"", *text.split()] for text in column]
     width = max(map(len, rows), default=0)
     cells = [row + [b""] * (width - len(row)) for row in rows]

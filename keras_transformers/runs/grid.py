@@ -12,7 +12,7 @@ import keras
 from keras_transformers import files
 from keras_transformers.runs.guardrails import NonFiniteLossError
 from keras_transformers.runs.options import MAY_DIFFER
-from keras_transformers.runs.run import CONFIG, METRICS, NoBestEpochError, check_new, check_same
+from keras_transformers.runs.run import CONFIG, METRICS, NoBestEpochError, check_new_run, check_same
 
 # Devlin et al. 2019, appendix A.3.
 LEARNING_RATES = (5e-5, 3e-5, 2e-5)
@@ -39,7 +39,7 @@ def run_grid(execute: Callable[[Any], dict[str, Any]], config: Any) -> dict[str,
         if len(names) > 1:
             check_same(folder, config, may_differ=MAY_DIFFER)
         else:
-            check_new(folder).mkdir(parents=True, exist_ok=True)
+            check_new_run(folder).mkdir(parents=True, exist_ok=True)
             files.write_json(folder / CONFIG, dataclasses.asdict(config))
     except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)

@@ -31,7 +31,7 @@ from keras_transformers.training.averaging import CheckpointAveraging
 from keras_transformers.training.distributed import prepare
 from keras_transformers.training.strategies import Shard, create, shard
 
-__all__ = ["NoBestEpochError", "Run", "check_new", "check_same"]
+__all__ = ["NoBestEpochError", "Run", "check_new_run", "check_same"]
 
 BEST_WEIGHTS = "best.weights.h5"
 LAST_WEIGHTS = "last.weights.h5"
@@ -84,7 +84,7 @@ class Run:
         if config.resume and (self.folder / CONFIG).is_file():
             check_same(self.folder, config, may_differ=MAY_DIFFER)
         elif is_chief():
-            check_new(self.folder)
+            check_new_run(self.folder)
             if config.resume:  # one command for a scheduler, the first time and all others
                 print(f"{self.folder}: nothing to resume, so the run starts")
         if config.export and is_chief():
@@ -317,7 +317,7 @@ class Run:
         return metrics
 
 
-def check_new(folder: Path) -> Path:
+def check_new_run(folder: Path) -> Path:
     """The folder of a new run, not yet created.
 
     Raises:

@@ -1,4 +1,4 @@
-"""A pipeline as a SavedModel, and everything done with such a folder."""
+"""Exports pipelines as SavedModels, and checks, describes and publishes such folders."""
 
 from keras_transformers.rooms import open_room
 

@@ -1,6 +1,6 @@
-"""`keras-transformers check`: whether stock TF Serving can serve an export.
+"""`keras-transformers check`: finds out whether stock TF Serving can serve an export.
 
-It looks at the ops of the graph, and at what the signatures do when they are called.
+It looks at the ops of the graph, and calls the signatures.
 """
 
 import os
@@ -26,10 +26,10 @@ class Audit:
     Attributes:
         path: the version folder.
         ops: op -> how often it occurs in the graph and its functions.
-        text_ops: those of tensorflow-text, each with the oldest tensorflow-text and TF Serving
-            known to have it (None where unknown) and the sources.
-        refused_ops: those that no stock TF Serving can run -> why.
-        findings: the outcomes of the trials, see `trials.Finding`.
+        text_ops: the ops of tensorflow-text, each with the oldest tensorflow-text and TF Serving
+            known to have it (None if unknown) and the sources.
+        refused_ops: op that no stock TF Serving can run -> why.
+        findings: the outcomes of the trials; see `trials.Finding`.
     """
 
     path: Path
@@ -40,12 +40,12 @@ class Audit:
 
     @property
     def passed(self) -> bool:
-        """No op is refused and no trial failed."""
+        """Whether no op is refused and no trial failed."""
         return not self.refused_ops and all(f.outcome != "failed" for f in self.findings)
 
     @property
     def oldest_serving(self) -> str | None:
-        """The oldest TF Serving known to have all ops of tensorflow-text; None where unknown."""
+        """The oldest TF Serving known to have all these ops of tensorflow-text; None if unknown."""
         found = [entry["serving"] for entry in self.text_ops.values()]
         return None if None in found else max(found, key=_numbers, default=None)
 
@@ -58,7 +58,7 @@ class Audit:
         return f"unknown for {', '.join(unknown)}{least}"
 
     def as_json(self) -> dict[str, Any]:
-        """The audit as JSON values."""
+        """Returns the audit as JSON values."""
         return asdict(self) | {
             "path": str(self.path),
             "oldest_serving": self.oldest_serving,
@@ -66,7 +66,7 @@ class Audit:
         }
 
     def lines(self) -> Iterator[str]:
-        """The audit for people, one line at a time."""
+        """Yields the audit as lines of text."""
         yield f"{self.path}: {len(self.ops)} different ops"
         for op, why in self.refused_ops.items():
             yield f"refused  {op}: {why}"
@@ -87,19 +87,19 @@ class Audit:
 
 
 def audit(path: str | os.PathLike[str], *, max_batch_size: int = 8) -> Audit:
-    """Examines any SavedModel, whoever made it.
+    """Examines a SavedModel, made by this package or not.
 
     Its signatures run on the examples stored in it, in a process that can import neither Keras nor
-    this package. Their outputs must be those stored with the examples: floats within
-    `tolerance * max(1, |value|)`, the tolerance being the export's own, and all else exactly.
-    Without examples the inputs are made up and answers are compared with each other.
+    this package. Their outputs must equal the stored ones: floats within the export's `tolerance *
+    max(1, |value|)`, everything else exactly. Without stored examples, the inputs are made up and
+    the answers compared with each other.
 
     Args:
-        path: an export, or the BASE of its versions, of which the newest is taken.
-        max_batch_size: tries batches of 1 row to this many.
+        path: an export, or the BASE of its versions, of which the newest is used.
+        max_batch_size: batches of 1 to this many rows are tried.
 
     Raises:
-        FileNotFoundError: no export there.
+        FileNotFoundError: there is no export.
         ValueError: it cannot be read, or `max_batch_size` is below 1.
     """
     if max_batch_size < 1:
@@ -116,7 +116,7 @@ def audit(path: str | os.PathLike[str], *, max_batch_size: int = 8) -> Audit:
 
 
 def graph_ops(folder: Path) -> dict[str, int]:
-    """The ops of an export's graph and of all its functions, sorted, with their number.
+    """Counts the ops of an export's graph and all its functions, sorted by name.
 
     Raises:
         ValueError: saved_model.pb is damaged, or not for serving.
@@ -130,7 +130,7 @@ def graph_ops(folder: Path) -> dict[str, int]:
 
 
 def _refusal(op: str) -> str:
-    """Why no stock TF Serving runs this op; empty where one does."""
+    """Returns why no stock TF Serving can run this op; "" if one can."""
     if op in PYTHON_OPS:
         return "calls Python, which a server lacks; write it with TensorFlow's own ops"
     if op in TEXT_OPS or hasattr(tf.raw_ops, op):

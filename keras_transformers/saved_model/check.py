@@ -1,10 +1,9 @@
-"""The self-check of an export: load it without any of our code and repeat its examples.
+"""The self-check of an export: loads it without any of our code and repeats its examples.
 
-`self_check` works in a fresh process, where Keras and this package cannot be imported and only
-tensorflow-text's op libraries are loaded, as in TF Serving. Every signature runs on the examples
-stored with the export, once after `tf.saved_model.load` and once after the V1 session loader: only
-the second restores variables as saved_model_cli and TF Serving do, and an export can pass the first
-and fail there.
+`self_check` works in a fresh process that can import neither Keras nor this package and only loads
+tensorflow-text's op libraries, like TF Serving. Every signature runs on the examples stored in the
+export, first with `tf.saved_model.load`, then with the V1 session loader. Only the second restores
+variables as saved_model_cli and TF Serving do, so an export may pass the first and fail there.
 """
 
 import base64
@@ -42,8 +41,8 @@ def self_check(folder: Path) -> None:
         found = in_fresh_process("keras_transformers.saved_model.check", str(folder))
     except TimeoutError as error:
         raise RuntimeError(
-            f"the check of the export {error}, so it was not published; check=False exports "
-            "without it, at your own risk"
+            f"the check of the export {error}, so it was not published; check=False skips the "
+            "check, at your own risk"
         ) from error
     except ChildProcessError as error:
         raise RuntimeError(f"the check of the export {error}, so it was not published") from error
@@ -58,9 +57,9 @@ def in_fresh_process(module: str, *arguments: str) -> Any:
     """Runs a module's `main` in a new process and returns the JSON that it prints.
 
     Args:
-        module: one of ours that works without Keras; its `main` takes the arguments, calls
-            `forget_ourselves` first, and prints JSON in its last line.
-        arguments: of `main`.
+        module: a module of this package that works without Keras; its `main` first calls
+            `forget_ourselves`, and prints JSON as its last line.
+        arguments: passed to `main`.
 
     Raises:
         TimeoutError: it took too long.
@@ -70,7 +69,7 @@ def in_fresh_process(module: str, *arguments: str) -> Any:
     paths = [package_root, *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = {
         "PYTHONPATH": os.pathsep.join(paths),
-        "CUDA_VISIBLE_DEVICES": "-1",  # a GPU belongs to the process that asks
+        "CUDA_VISIBLE_DEVICES": "-1",  # the calling process owns the GPU
         "TF_CPP_MIN_LOG_LEVEL": "2",
     }
     code = f"import sys; from {module} import main; main(*sys.argv[1:])"
@@ -96,21 +95,21 @@ def in_fresh_process(module: str, *arguments: str) -> Any:
 def forget_ourselves() -> None:
     """Makes Keras and this package impossible to import, and registers tensorflow-text's ops."""
     ours = {name for name in sys.modules if name.partition(".")[0] == "keras_transformers"}
-    # None in sys.modules makes an import fail. Code that runs here keeps the functions it has.
+    # None in sys.modules makes an import fail. Code that already runs keeps its functions.
     sys.modules.update(dict.fromkeys({*ours, "keras", "keras_transformers"}))  # type: ignore[arg-type]
     _load_text_ops()
 
 
 def failures(folder: str) -> Iterator[str]:
-    """Runs every stored example after both loaders and says what fails or differs.
+    """Runs every stored example after both loaders and yields what fails or differs.
 
-    It works in this process, which may have loaded more than the export needs; see `self_check`.
+    It runs in this process, which may have loaded more than the export needs; see `self_check`.
     """
     metadata = json.loads(Path(folder, METADATA_FILE).read_text(encoding="utf-8"))
     for loader, load in LOADERS.items():
         try:
             run = load(folder, metadata["signatures"])
-        except Exception as error:  # whatever the runtime raises is a finding
+        except Exception as error:  # any error of the runtime is a finding
             yield f"{loader}: {first_words(error)}"
             continue
         for name in metadata["signatures"]:
@@ -119,7 +118,7 @@ def failures(folder: str) -> Iterator[str]:
 
 
 def example_failures(run: Runner, metadata: Mapping[str, Any], name: str) -> Iterator[str]:
-    """Runs the stored examples of one signature and says what fails or differs."""
+    """Runs the stored examples of one signature and yields what fails or differs."""
     for index, example in enumerate(stored_examples(metadata, name)):
         try:
             outputs = run(name, example["inputs"])
@@ -133,9 +132,9 @@ def example_failures(run: Runner, metadata: Mapping[str, Any], name: str) -> Ite
 def stored_examples(
     metadata: Mapping[str, Any], name: str
 ) -> Iterator[dict[str, dict[str, np.ndarray]]]:
-    """The examples of a signature, each {"inputs": name -> array, "outputs": name -> array}.
+    """Yields a signature's examples, each {"inputs": name -> array, "outputs": name -> array}.
 
-    They have the signature's types; our first exports stored some in wider ones.
+    The arrays are cast to the signature's types: our first exports stored some in wider ones.
     """
     signature = metadata["signatures"][name]
     for example in signature["examples"]:
@@ -149,12 +148,12 @@ def stored_examples(
 
 
 def num_rows(arrays: Arrays) -> int:
-    """Rows of a batch: the length of the first dimension, the smallest if they differ."""
+    """Returns the rows of a batch: the length of the first dimension, the smallest if they vary."""
     return min((len(value) if value.ndim else 0 for value in arrays.values()), default=0)
 
 
 def encode_array(array: np.ndarray) -> dict[str, Any]:
-    """An array as JSON: dtype, shape, flat values; bytes that are not UTF-8 as {"b64": ...}."""
+    """Encodes an array as JSON: dtype, shape, flat values; non-UTF-8 bytes as {"b64": ...}."""
     strings, values = array.dtype == object, array.ravel().tolist()
     return {
         "dtype": "string" if strings else array.dtype.name,
@@ -164,7 +163,7 @@ def encode_array(array: np.ndarray) -> dict[str, Any]:
 
 
 def decode_array(encoded: Mapping[str, Any]) -> np.ndarray:
-    """The inverse of `encode_array`; strings are bytes in an array of dtype object."""
+    """Inverts `encode_array`; strings become bytes in an array of dtype object."""
     strings, values = encoded["dtype"] == "string", encoded["values"]
     if strings:
         values = [_decode_string(value) for value in values]
@@ -173,7 +172,7 @@ def decode_array(encoded: Mapping[str, Any]) -> np.ndarray:
 
 
 def differences(actual: Arrays, expected: Arrays, tolerance: float) -> Iterator[str]:
-    """Says where outputs differ.
+    """Yields where outputs differ, one sentence per output.
 
     Floats may differ by `tolerance * max(1, |expected|)`; names, shapes, types, strings and
     integers may not differ.
@@ -190,7 +189,7 @@ def differences(actual: Arrays, expected: Arrays, tolerance: float) -> Iterator[
             continue
         if got.dtype.kind == "f":
             difference = np.abs(got - wanted) / np.maximum(1.0, np.abs(wanted))
-            wrong = ~(difference <= tolerance)  # written so that NaN is wrong
+            wrong = ~(difference <= tolerance)  # true for NaN, unlike >
         else:
             difference, wrong = np.zeros(got.shape), got != wanted
         if wrong.any():
@@ -219,7 +218,7 @@ def _decode_string(value: str | Mapping[str, str]) -> bytes:
 
 
 def _load_text_ops() -> None:
-    """Registers tensorflow-text's ops as a C++ server does: its Python package imports Keras."""
+    """Registers tensorflow-text's ops without its Python package, which imports Keras."""
     spec = importlib.util.find_spec("tensorflow_text")
     if spec is None or spec.origin is None:
         raise RuntimeError("the check needs tensorflow-text: pip install tensorflow-text")
@@ -258,7 +257,7 @@ def _v1_load(folder: str, signatures: Mapping[str, Any]) -> Runner:
 
 
 def first_words(error: Exception) -> str:
-    """An error's type and the start of its message."""
+    """Returns an error's type and the start of its message."""
     return f"{type(error).__name__}: {str(error)[:500]}"
 
 

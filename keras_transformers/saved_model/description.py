@@ -1,4 +1,4 @@
-"""What an export is, read from its files alone: `keras-transformers show`."""
+"""`keras-transformers show`: describes an export from its files alone."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -14,19 +14,19 @@ WARM_UP_FILE = "assets.extra/tf_serving_warmup_requests"
 
 
 def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Collects what is known of an export.
+    """Collects what is known about an export.
 
     Args:
-        path: an export, or the BASE of its versions, of which the newest is taken.
+        path: an export, or the BASE of its versions, of which the newest is used.
 
     Returns:
-        JSON values: what `assets.extra/keras_transformers.json` says, with the number of each
-        signature's `examples` in place of them; `path`; `num_bytes` of all files; `warm_up`,
-        whether it has warm-up requests; and `provenance`, its entry in the manifest beside it, if
-        there is one. For a SavedModel that is not ours only the signatures, read from the graph.
+        JSON values: the contents of `assets.extra/keras_transformers.json`, but with the number of
+        each signature's `examples`; `path`; `num_bytes` of all files; `warm_up`, whether it has
+        warm-up requests; and `provenance`, its entry in the manifest beside it, if there is one.
+        For a SavedModel that is not ours, only the signatures are known, from its graph.
 
     Raises:
-        FileNotFoundError: no export there.
+        FileNotFoundError: there is no export.
         ValueError: its metadata are damaged.
     """
     folder = resolve(path)
@@ -46,7 +46,7 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def read_metadata(folder: Path) -> dict[str, Any]:
-    """What the export says about itself; empty for a SavedModel that is not ours.
+    """Reads the export's metadata; empty for a SavedModel that is not ours.
 
     Raises:
         ValueError: the file is damaged.
@@ -64,7 +64,7 @@ def read_metadata(folder: Path) -> dict[str, Any]:
 
 
 def graph_signatures(folder: Path) -> dict[str, dict[str, Any]]:
-    """The signatures of any SavedModel in the form of our metadata: method, inputs and outputs.
+    """Returns a SavedModel's signatures in the form of our metadata: method, inputs and outputs.
 
     Raises:
         ValueError: saved_model.pb is damaged, or not for serving.
@@ -76,12 +76,12 @@ def graph_signatures(folder: Path) -> dict[str, dict[str, Any]]:
             "outputs": {key: _tensor(info) for key, info in sorted(signature.outputs.items())},
         }
         for name, signature in sorted(meta_graph(folder).signature_def.items())
-        if not name.startswith("__")  # where TensorFlow notes what initializes the graph
+        if not name.startswith("__")  # those are TensorFlow's own, to initialize the graph
     }
 
 
 def meta_graph(folder: Path) -> Any:
-    """The tensorflow.MetaGraphDef that servers load.
+    """Returns the tensorflow.MetaGraphDef that servers load.
 
     Raises:
         ValueError: saved_model.pb is damaged, or has no graph whose only tag is "serve".
@@ -102,10 +102,10 @@ def meta_graph(folder: Path) -> Any:
 
 
 def shape_of(info: Any) -> tuple[int | None, ...] | None:
-    """The shape in a tensorflow.TensorInfo.
+    """Returns the shape in a tensorflow.TensorInfo.
 
     Returns:
-        The dimensions, None for an unknown one; None as a whole for an unknown rank.
+        The dimensions, None for unknown ones; or None if the rank is unknown.
     """
     if info.tensor_shape.unknown_rank:
         return None
@@ -113,7 +113,7 @@ def shape_of(info: Any) -> tuple[int | None, ...] | None:
 
 
 def lines(description: Mapping[str, Any]) -> Iterator[str]:
-    """A description for people, one line at a time."""
+    """Yields a description as lines of text."""
     model = description.get("model", {})
     yield f"{description['path']}: {description.get('task', 'not an export of this package')}"
     yield f"  files              {description['num_bytes']:,} bytes" + (
@@ -140,7 +140,7 @@ def lines(description: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _provenance(folder: Path) -> dict[str, Any]:
-    """The fields of the manifest beside the export, without the hashes of its files."""
+    """Returns the export's entry in the manifest beside it, without the hashes of its files."""
     folder = folder.absolute()
     manifest = folder.parent.parent / MANIFEST
     entries = read(manifest) if manifest.is_file() else {}

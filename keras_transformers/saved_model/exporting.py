@@ -1,4 +1,4 @@
-"""The one export: a pipeline's signatures as a SavedModel, written, checked, published."""
+"""Exports a pipeline's signatures as a SavedModel: writes, checks and publishes it."""
 
 import json
 import os
@@ -38,21 +38,21 @@ def export(
 ) -> Path:
     """Exports a pipeline as a SavedModel for TF Serving that gives the same answers.
 
-    The class of the pipeline lists the signatures. The version folder appears whole or not at all,
-    after its answers were checked in a fresh process.
+    The pipeline's class documents the signatures. The version folder appears complete, after its
+    answers passed a check in a fresh process, or not at all.
 
     Args:
         pipeline: what to export, such as a `pipelines.TextClassifier`.
         path: BASE/<number> writes that version; anything else is a BASE and gets the next one.
-        examples: as a call of the pipeline takes them, one or a tuple per row, to check the export
-            with. They are stored in it with their answers, so give none that are secret. Plain ones
-            by default.
-        scores: what the model reached, stored in the export: figure -> value, the data in the
-            figure's name, such as {"accuracy on SST-2 dev": 0.91}.
-        check: reload the export in a fresh process and compare before it is published, see
-            `saved_model.check`.
-        weights_dtype: "bfloat16" stores matrices in half the space, see `saved_model.storage`; the
-            answers that the export must repeat are then those of the rounded weights.
+        examples: arguments of the pipeline's call, one string or tuple per row, to check the export
+            with; default ones if None. The export stores them with their answers, so give no
+            secrets.
+        scores: measured scores to store in the export: name -> value, where the name says which
+            data were used, such as {"accuracy on SST-2 dev": 0.91}.
+        check: whether to reload the export in a fresh process and compare its answers before it is
+            published; see `saved_model.check`.
+        weights_dtype: "bfloat16" stores matrices in half the space; see `saved_model.storage`. The
+            check then expects the answers of the rounded weights.
 
     Returns:
         The version folder, BASE/<number>.
@@ -61,12 +61,12 @@ def export(
         FileExistsError: the version exists.
         ValueError: Keras runs on another backend than TensorFlow, an example does not fit the
             pipeline, or the model's outputs or a score are not finite.
-        RuntimeError: the written export does not repeat the pipeline's answers. Of a bfloat16
-            model, whose graph rounds elsewhere, answers of nearly equal score may change places.
+        RuntimeError: the written export does not repeat the pipeline's answers. A bfloat16 model's
+            graph rounds differently, so answers with nearly equal scores may swap.
     """
     if keras.backend.backend() != "tensorflow":
         raise ValueError(
-            f"export needs Keras on TensorFlow, and it runs on {keras.backend.backend()!r}: save "
+            f"export needs Keras on TensorFlow, but it runs on {keras.backend.backend()!r}: save "
             "the pipeline and export it in a process with KERAS_BACKEND=tensorflow"
         )
     base, version = split_target(path)
@@ -99,10 +99,10 @@ def export(
 
 
 def _module(variables: Sequence[Any], trackables: Sequence[Any]) -> Any:
-    """The root of the SavedModel's object graph.
+    """Returns the root of the SavedModel's object graph.
 
-    It holds TensorFlow variables, those inside the Keras ones. If it held the Keras model, the V1
-    loader, hence TF Serving, would restore copies that the graph never reads.
+    It holds the TensorFlow variables inside the Keras ones. If it held the Keras model, the V1
+    loader, and so TF Serving, would restore copies that the graph never reads.
     """
     module = tf.Module()
     module.raw_variables = list(variables)
@@ -111,7 +111,7 @@ def _module(variables: Sequence[Any], trackables: Sequence[Any]) -> Any:
 
 
 def _trace(name: str, signature: Signature) -> Any:
-    """The signature as a concrete function, with its declared outputs enforced."""
+    """Traces the signature to a concrete function that enforces its declared outputs."""
 
     def call(**inputs: Any) -> dict[str, Any]:
         outputs = signature.function(**inputs)
@@ -122,7 +122,7 @@ def _trace(name: str, signature: Signature) -> Any:
             for key, spec in declared.items()
         ):
             raise ValueError(f"signature {name!r} returns {found} and declares {declared}")
-        with tf.device("CPU:0"):  # strings live nowhere else
+        with tf.device("CPU:0"):  # string ops run only there
             return {
                 key: tf.ensure_shape(value, declared[key].shape) for key, value in outputs.items()
             }
@@ -135,7 +135,7 @@ def _trace(name: str, signature: Signature) -> Any:
 
 
 def _describe(name: str, signature: Signature) -> dict[str, Any]:
-    """A signature as JSON, with its examples and the pipeline's answers to them."""
+    """Returns a signature as JSON, with its examples and the pipeline's answers to them."""
     return {
         "method_name": signature.method_name,
         "inputs": {key: _describe_spec(spec) for key, spec in signature.inputs.items()},
@@ -152,7 +152,7 @@ def _describe_spec(spec: Any) -> dict[str, Any]:
 
 
 def _as_declared(signature: Signature, example: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The example in the signature's types; servers do not convert."""
+    """Casts the example to the signature's types, as servers will not."""
     return {
         key: np.asarray(array, signature.inputs[key].dtype.as_numpy_dtype)
         for key, array in example.items()
@@ -166,7 +166,7 @@ def _encode(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
 def _answer(
     name: str, signature: Signature, example: Mapping[str, np.ndarray]
 ) -> dict[str, np.ndarray]:
-    """Runs the signature's function eagerly, on the CPU as the check will."""
+    """Runs the signature's function eagerly, on the CPU like the check."""
     with tf.device("CPU:0"):
         inputs = {
             key: tf.constant(array, signature.inputs[key].dtype) for key, array in example.items()
@@ -182,7 +182,7 @@ def _answer(
 
 
 def _set_method_names(folder: Path, signatures: Mapping[str, Signature]) -> None:
-    """tf.saved_model.save names every method "predict"; TF Serving's Classify wants its own."""
+    """Renames methods, which tf.saved_model.save all calls "predict", for Classify and Regress."""
     changed = {name: s.method_name for name, s in signatures.items() if s.method_name != PREDICT}
     if not changed:
         return
@@ -190,7 +190,7 @@ def _set_method_names(folder: Path, signatures: Mapping[str, Signature]) -> None
     for name, method_name in changed.items():
         updater.replace_method_name(name, method_name, tags="serve")
     updater.save()
-    # It was computed before the change, and TensorFlow has no public function to renew it. Loaders
+    # The fingerprint is out of date, and TensorFlow has no public function to recompute it. Loaders
     # do not need it.
     (folder / "fingerprint.pb").unlink(missing_ok=True)
 

@@ -1,12 +1,12 @@
-"""Where trained exports come from, how good they are, and the hash of each of their files.
+"""Records where trained exports come from, how good they are, and the hashes of their files.
 
-`manifest.json` lies beside the exports, in the folder that holds their names:
+`manifest.json` is in the folder of the exports:
 
     saved_models/manifest.json
     saved_models/translate_de_en/1/saved_model.pb
 
-and maps "translate_de_en/1" to the fields of `Provenance` and to `files`, name -> SHA-256.
-`keras-transformers verify saved_models` checks that a folder is what was published.
+It maps "translate_de_en/1" to the fields of `Provenance` and to `files`, name -> SHA-256.
+`keras-transformers verify saved_models` checks that a folder is unchanged since its publication.
 """
 
 import dataclasses
@@ -25,12 +25,12 @@ class Provenance:
     """Where an export comes from.
 
     Attributes:
-        command: what trains and exports it again.
-        commit: of the source that the command ran.
-        scores: figure -> value, the data in the figure's name.
-        training_data: what it learned from.
-        data_licence: of the training data.
-        notes: what else a user should know.
+        command: the command that trains and exports it again.
+        commit: the commit of the source that the command ran.
+        scores: name -> value, where the name says which data were used.
+        training_data: what it was trained on.
+        data_licence: the licence of the training data.
+        notes: anything else that users should know.
     """
 
     command: str
@@ -52,7 +52,7 @@ def record(version: str | os.PathLike[str], provenance: Provenance) -> Path:
         FOLDER/manifest.json.
 
     Raises:
-        FileNotFoundError: no export there.
+        FileNotFoundError: there is no export.
         ValueError: the manifest is damaged.
     """
     version = Path(version).absolute()
@@ -67,10 +67,10 @@ def record(version: str | os.PathLike[str], provenance: Provenance) -> Path:
 
 
 def read(path: str | os.PathLike[str]) -> dict[str, dict[str, Any]]:
-    """The entries of a manifest, "NAME/<number>" -> fields.
+    """Reads the entries of a manifest, "NAME/<number>" -> fields.
 
     Raises:
-        FileNotFoundError: there is none.
+        FileNotFoundError: the file does not exist.
         ValueError: it is not a manifest.
     """
     path = Path(path)
@@ -89,10 +89,10 @@ def read(path: str | os.PathLike[str]) -> dict[str, dict[str, Any]]:
 
 
 def verify(folder: str | os.PathLike[str]) -> dict[str, list[str]]:
-    """Compares the exports of a folder with its manifest.
+    """Compares the exports in a folder with its manifest.
 
     Returns:
-        "NAME/<number>" -> what is wrong with it, one sentence per file; empty if nothing is.
+        "NAME/<number>" -> what is wrong, one sentence per file; an empty list if nothing is.
 
     Raises:
         FileNotFoundError: the folder has no manifest.
@@ -118,7 +118,7 @@ def _differences(version: Path, expected: dict[str, str]) -> list[str]:
 
 
 def _hashes(version: Path) -> dict[str, str]:
-    """Path within the version folder -> SHA-256, of every file."""
+    """Returns path within the version folder -> SHA-256, for every file."""
     hashes = {}
     for path in sorted(p for p in version.rglob("*") if p.is_file()):
         with path.open("rb") as file:

@@ -1,4 +1,4 @@
-"""What every export says about itself, whatever its task: `keras-transformers show` prints it."""
+"""The metadata that exports have for every task; `keras-transformers show` prints them."""
 
 import hashlib
 import importlib.metadata
@@ -17,11 +17,10 @@ _GIT_TIMEOUT_S = 10
 
 
 def of_model(model: keras.Model) -> dict[str, Any]:
-    """Name, exact parameter count and configuration, as the fields of `model`.
+    """Returns name, exact parameter count and configuration, as the fields of `model`.
 
-    The configuration has an entry for each kind of layer: its class, how many of them have exactly
-    these options, and those options that are numbers, strings or booleans. Where and how often they
-    are called is in the graph.
+    The configuration has an entry for each set of identical layers: their class, their number, and
+    those of their options that are numbers, strings or booleans. The graph has their calls.
     """
     counts: dict[str, dict[str, Any]] = {}
     for layer in model.layers:
@@ -40,12 +39,12 @@ def of_model(model: keras.Model) -> dict[str, Any]:
 
 
 def of_vocabulary(tokenizers: Sequence[Any]) -> dict[str, Any]:
-    """Size and SHA-256 of the vocabulary that answers are written in: the last tokenizer's.
+    """Returns size and SHA-256 of the last tokenizer's vocabulary, in which answers are written.
 
-    The checksum is that of a file with one token per line, as `sha256sum vocab.txt` prints it.
+    The checksum is the one `sha256sum vocab.txt` prints for a file with one token per line.
     """
     tokenizer = tokenizers[-1] if tokenizers else None
-    if tokenizer is None or not hasattr(tokenizer, "vocabulary"):  # of characters, or of images
+    if tokenizer is None or not hasattr(tokenizer, "vocabulary"):  # characters, or images
         return {}
     tokens: Sequence[str] = tokenizer.vocabulary
     lines = "".join(f"{token}\n" for token in tokens)
@@ -56,16 +55,16 @@ def of_vocabulary(tokenizers: Sequence[Any]) -> dict[str, Any]:
 
 
 def of_environment() -> dict[str, Any]:
-    """Versions of the libraries that made the export, and the commit of this package if known.
+    """Returns the versions of the libraries that made the export, and this package's commit.
 
-    The commit is known if the package runs from a checkout of its repository, and ends in "-dirty"
-    if files differ from it; else it is None.
+    The commit is None unless the package runs from a checkout of its repository; it ends in
+    "-dirty" if files differ from it.
     """
     installed = ("keras", "tensorflow-text", "keras-transformers")
     return {
         "library_versions": {
             "python": platform.python_version(),
-            "tensorflow": tf.__version__,  # its distribution has several names
+            "tensorflow": tf.__version__,  # its distribution may have other names
             **{name: importlib.metadata.version(name) for name in installed},
         },
         "commit": _commit(Path(__file__).parent),
@@ -73,7 +72,7 @@ def of_environment() -> dict[str, Any]:
 
 
 def checked_scores(scores: Mapping[str, float] | None) -> dict[str, float]:
-    """The scores of an export, copied; ValueError if one has no name or is not a finite number."""
+    """Returns a copy of the scores; ValueError if one has no name or is not a finite number."""
     for name, value in (scores or {}).items():
         number = isinstance(value, int | float) and not isinstance(value, bool)
         if not isinstance(name, str) or not name or not number or not math.isfinite(value):
@@ -94,7 +93,7 @@ def _options(layer: Any) -> dict[str, Any]:
 
 
 def _commit(folder: Path) -> str | None:
-    """The commit of a tracked folder; None without git or a repository."""
+    """Returns the commit of a tracked folder; None without git or a repository."""
 
     def git(*arguments: str) -> str:
         return subprocess.run(
@@ -106,7 +105,7 @@ def _commit(folder: Path) -> str | None:
         ).stdout.strip()
 
     try:
-        # An installed copy may lie in somebody else's repository, whose commit says nothing.
+        # An installed copy may be inside another repository, whose commit says nothing about it.
         git("ls-files", "--error-unmatch", "__init__.py")
         return git("describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
     except (OSError, subprocess.SubprocessError):

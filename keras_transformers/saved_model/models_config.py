@@ -1,8 +1,8 @@
 """TF Serving's model config file: which models it serves, which versions, under which labels.
 
 The file is a text proto, `tensorflow.serving.ModelServerConfig`, that TF Serving polls with
-`--model_config_file FILE --model_config_file_poll_wait_seconds 60`. Entries that are not ours to
-change are kept; comments are lost.
+`--model_config_file FILE --model_config_file_poll_wait_seconds 60`. Writing keeps the entries of
+other models but loses comments.
 """
 
 import os
@@ -20,7 +20,7 @@ class VersionPolicy:
     """Which of a model's versions are served.
 
     Attributes:
-        kind: "latest" the highest `num_versions`, "all", or "specific" those of `versions`.
+        kind: "latest" for the highest `num_versions`, "all", or "specific" for `versions`.
         num_versions: for "latest".
         versions: for "specific".
     """
@@ -31,7 +31,7 @@ class VersionPolicy:
 
     @classmethod
     def of(cls, entry: Any) -> "VersionPolicy":
-        """The policy of a ModelConfig; as in TF Serving, `latest` means at least one version."""
+        """Returns a ModelConfig's policy; as in TF Serving, `latest` means at least one version."""
         policy = entry.model_version_policy
         kind = policy.WhichOneof("policy_choice")
         if kind == "specific":
@@ -41,7 +41,7 @@ class VersionPolicy:
         return cls(num_versions=max(1, policy.latest.num_versions))
 
     def choose(self, found: Sequence[int]) -> list[int]:
-        """The versions to serve among those found, ascending.
+        """Returns the versions to serve among those found, ascending.
 
         >>> VersionPolicy().choose([3, 1, 2])
         [3]
@@ -57,10 +57,10 @@ class VersionPolicy:
 
 
 class ModelsConfig:
-    """The file, to read, change and write.
+    """Reads, changes and writes the file.
 
     Args:
-        path: of the file, which need not exist.
+        path: the file, which need not exist.
 
     Raises:
         ValueError: the file is not a model config, or it has a `custom_model_config`.
@@ -87,15 +87,15 @@ class ModelsConfig:
         return self._proto.model_config_list.config
 
     def entry(self, base: Path) -> Any | None:
-        """The ModelConfig of the model whose folder of versions is named as `base` is."""
+        """Returns the ModelConfig of the model named like the folder `base`; None if missing."""
         return next((found for found in self.entries if found.name == base.name), None)
 
     def add(self, base: Path, server_path: str | None = None) -> Any:
-        """The ModelConfig of a model, a new one if it has none.
+        """Returns the ModelConfig of a model, a new one if it has none.
 
         Args:
             base: the model's folder of versions.
-            server_path: `base` as TF Serving sees it; by default what the file says, or `base`.
+            server_path: `base` as TF Serving sees it; by default the path in the file, or `base`.
         """
         found = self.entry(base)
         if found is None:
@@ -107,12 +107,12 @@ class ModelsConfig:
         return found
 
     def labels(self, base: Path) -> dict[str, int]:
-        """Label -> version; empty for a model that is not in the file."""
+        """Returns label -> version; empty for a model that is not in the file."""
         found = self.entry(base)
         return dict(found.version_labels) if found is not None else {}
 
     def served(self, base: Path) -> set[int]:
-        """The versions that TF Serving serves by this file; the newest where it does not tell."""
+        """Returns the versions that TF Serving serves with this file: by default the newest."""
         found = self.entry(base)
         policy = VersionPolicy() if found is None else VersionPolicy.of(found)
         return set(policy.choose(versions(base)))
@@ -134,13 +134,13 @@ class ModelsConfig:
         found.model_version_policy.specific.versions.extend(sorted(set(labels.values())))
 
     def text(self) -> str:
-        """What `write` writes."""
+        """Returns the text that `write` writes."""
         from google.protobuf import text_format
 
         return text_format.MessageToString(self._proto)
 
     def write(self) -> None:
-        """Replaces the file; whoever reads it sees the old one or the new one, whole."""
+        """Replaces the file; readers see all of the old one or all of the new one."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with replaced(self.path) as scratch:
             scratch.write_text(self.text(), "utf-8")

@@ -1,7 +1,7 @@
-"""Which release first had each op of tensorflow-text, as far as release notes and issues tell.
+"""Which release first had each op of tensorflow-text, according to release notes and issues.
 
-TF Serving links its own tensorflow-text, which is older than the current one: a server may lack an
-op that the SavedModel and today's tensorflow-text have. None means that no source tells.
+TF Serving links its own, older tensorflow-text: a server may lack an op that the SavedModel and
+today's tensorflow-text have. None means that no source says.
 """
 
 from dataclasses import dataclass
@@ -10,8 +10,8 @@ _TEXT = "https://github.com/tensorflow/text/releases/tag"
 _SERVING = "https://github.com/tensorflow/serving"
 _NOTES_2_4 = "https://newreleases.io/project/github/tensorflow/serving/release/2.4.0-rc4"
 
-# TF Serving -> the tensorflow-text that it embeds, and the source. From 2.12 to at least 2.18 it
-# stayed the same; the source code of a later release, of 2026, names 2.20.0.
+# TF Serving -> the tensorflow-text that it embeds, and the source. It stayed the same from 2.12 to
+# at least 2.18; the source code of a later release, from 2026, has 2.20.0.
 EMBEDDED: dict[str, tuple[str, str]] = {
     "2.4": ("2.3.0", _NOTES_2_4),
     "2.12": ("2.12", f"{_SERVING}/pull/2119"),
@@ -24,10 +24,10 @@ class Origin:
     """When an op first appeared.
 
     Attributes:
-        text: the oldest tensorflow-text known to have it; None: unknown.
-        serving: the oldest TF Serving known to have it, by its own notes or by what it embeds;
-            None: unknown.
-        sources: of this.
+        text: the oldest tensorflow-text known to have it; None if unknown.
+        serving: the oldest TF Serving known to have it, from its release notes or the
+            tensorflow-text that it embeds; None if unknown.
+        sources: URLs.
     """
 
     text: str | None = None
@@ -39,9 +39,9 @@ _SENTENCEPIECE = Origin("2.0.0", "2.4", (f"{_TEXT}/v2.0.0-rc0", _NOTES_2_4))
 _DETOKENIZE = Origin(
     "2.0.0", "2.4", ("https://github.com/tensorflow/text/issues/76", _NOTES_2_4)
 )  # "we recently added Sentencepiece [...] and includes a detokenize method", 2019-10-19
-# 2.11.0 lacks it, and the nightly image of December 2022 has it.
+# 2.11.0 lacks it; the nightly image of December 2022 has it.
 _FAST_BERT = Origin("2.9.0", "2.12", (f"{_TEXT}/v2.9.0", f"{_SERVING}/issues/2064"))
-# The notes of 2.8.1 mention it as something that exists; TF Serving has it from 2.12 at the latest.
+# The notes of 2.8.1 mention it as an existing op; TF Serving has it from 2.12 at the latest.
 _FAST_WORDPIECE = Origin("2.8.1", "2.12", (f"{_TEXT}/v2.8.1", f"{_SERVING}/pull/2119"))
 # Not in 2.12.1, which TF Serving embeds up to 2.18 at least.
 _TRIM = Origin("2.13.0", None, (f"{_TEXT}/v2.13.0-rc0", f"{_SERVING}/pull/4057"))
@@ -89,5 +89,5 @@ TEXT_OPS: dict[str, Origin] = {
     "WordpieceTokenizeWithOffsets": _OLD_TOKENIZER,
 }
 
-# In every TensorFlow, but the Python process that made the graph does their work.
+# Every TensorFlow has these ops, but they call the Python process that made the graph.
 PYTHON_OPS = ("EagerPyFunc", "PyFunc", "PyFuncStateless")

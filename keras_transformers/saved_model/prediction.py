@@ -1,6 +1,6 @@
 """Runs an export with tensorflow and tensorflow-text alone, as anyone could without this package.
 
-`keras-transformers predict` is this; for a service use TF Serving.
+`keras-transformers predict` uses this; for a service, use TF Serving.
 """
 
 import os
@@ -21,12 +21,12 @@ class Predictor:
     """A loaded export, called with columns of inputs.
 
     Args:
-        path: an export, or the BASE of its versions, of which the newest is taken.
+        path: an export, or the BASE of its versions, of which the newest is used.
         signature: which of its signatures to run.
 
     Raises:
-        FileNotFoundError: no export there.
-        ValueError: no such signature.
+        FileNotFoundError: there is no export.
+        ValueError: it has no such signature.
 
     Attributes:
         path: the version folder that was loaded.
@@ -37,7 +37,7 @@ class Predictor:
 
     def __init__(self, path: str | os.PathLike[str], *, signature: str = "serving_default") -> None:
         self.path = resolve(path)
-        # The signatures hold no reference to what was loaded, and their variables go with it.
+        # The signatures hold no reference to the loaded object, which owns their variables.
         self._loaded = tf.saved_model.load(str(self.path))
         if signature not in self._loaded.signatures:
             raise ValueError(
@@ -60,12 +60,12 @@ class Predictor:
         """Answers rows of inputs.
 
         Args:
-            inputs: name -> one value per row; a string may be str or bytes, and a str may carry
-                undecodable bytes as surrogates, as Python's `surrogateescape` reads them.
+            inputs: name -> one value per row. Strings may be str or bytes; a str may contain
+                undecodable bytes as surrogates, as with Python's `surrogateescape`.
             batch_size: rows in one call of the graph.
 
         Returns:
-            One dict per row, output name -> str, number or nested list: JSON values, see
+            One dict per row, output name -> str, number or nested list: JSON values; see
             `pipelines.results.rows`.
 
         Raises:
@@ -91,12 +91,7 @@ class Predictor:
     def _column(self, name: str, values: Sequence[Any]) -> np.ndarray:
         if name in self.inputs and self.inputs[name].dtype != tf.string:
             return np.asarray(values, self.inputs[name].dtype.as_numpy_dtype)
-        if isinstance(values, str | bytes) or not all(isinstance(v, str | bytes) for v in values):
-            raise ValueError(f"input {name!r} must be a list of strings, not {values!r:.200}")
-        return np.array(
-            [v.encode("utf-8", "surrogateescape") if isinstance(v, str) else v for v in values],
-            dtype=object,
-        )
+        return results.string_column(name, values)
 
 
 def predict(
@@ -106,5 +101,5 @@ def predict(
     signature: str = "serving_default",
     batch_size: int = 32,
 ) -> list[dict[str, Any]]:
-    """Loads an export and answers rows of inputs once; see `Predictor`."""
+    """Loads an export and answers rows of inputs; see `Predictor`."""
     return Predictor(path, signature=signature)(inputs, batch_size=batch_size)

@@ -1,12 +1,12 @@
 """Puts exports where TF Serving looks for them, and takes them away again.
 
-Every change is one rename, of a complete folder or of the model config file. A process killed
-between any two steps thus leaves what is served as it was before or as it should be afterwards.
-Whatever else it leaves has a name that starts with a dot, which TF Serving ignores.
+Every change is one rename, of a complete folder or of the model config file. A process killed at
+any moment leaves either the old or the new versions served; its leftovers have names that start
+with a dot, which TF Serving ignores.
 
-Without labels TF Serving serves the newest version of a folder. With labels, the model config file
-keeps them and says which versions are served (see `models_config`). Requests that name neither a
-version nor a label get the newest version that is served, even a canary: ask for label `stable`.
+Without labels, TF Serving serves the newest version in a folder. With labels, the model config file
+has the labels and the versions to serve (see `models_config`). Requests with neither a version nor
+a label get the newest version that is served, even a canary: ask for label `stable`.
 """
 
 import contextlib
@@ -38,14 +38,14 @@ def publish(
     """Copies an export into a model's folder of versions, as a new version.
 
     Args:
-        export: a version folder, or a folder of versions, of which the newest is taken.
-        base_path: the model's folder of versions, made if it is missing; takes the next number.
-            BASE_PATH/7 asks for that number.
-        label: for the new version; the version that had it loses it. When a model gets its first
-            label, and that is not "stable", the version served until then becomes "stable". For a
-            model with labels the default is "stable".
-        config: TF Serving's model config file, which keeps labels; `models.config` beside
-            `base_path` by default. The first label creates it.
+        export: a version folder, or a folder of versions, of which the newest is used.
+        base_path: the model's folder of versions, created if missing. The export gets the next
+            number; BASE_PATH/7 asks for 7.
+        label: the label of the new version, taken from the version that had it. If a model's first
+            label is not "stable", the version served until then becomes "stable". The default is
+            "stable" for a model with labels, else no label.
+        config: TF Serving's model config file, which has the labels; by default `models.config`
+            beside `base_path`. The first label creates it.
         server_path: `base_path` as TF Serving sees it, for the config file.
         warm_up: adds warm-up requests with batches of these numbers of rows.
 
@@ -64,7 +64,7 @@ def publish(
     base.parent.mkdir(parents=True, exist_ok=True)
     config = _config_path(base, config)
     with _locked(config.parent):
-        # Errors in the file are reported before anything changes.
+        # Parsed first, so that errors in the file are reported before anything changes.
         models = ModelsConfig(config) if label or config.is_file() else None
         served = models.served(base) if models else set()
         with folders.staging_folder(base) as folder:
@@ -92,22 +92,22 @@ def rollback(
 ) -> tuple[Path, Path]:
     """Withdraws a version, so that the one before it is served again.
 
-    For a model with labels the config file changes: every label of the version moves to the one
-    before it. For a model without, the folder is renamed to `.withdrawn-<number>`; its number is
-    never used again.
+    For a model with labels, the config file changes: all labels of the version move to the version
+    before it. For a model without labels, the folder is renamed to `.withdrawn-<number>`, and its
+    number is never used again.
 
     Args:
         base_path: the model's folder of versions.
-        label: withdraw the version with this label; the newest that is served by default.
-        config: as for `publish`.
+        label: the label of the version to withdraw; by default the newest version that is served.
+        config: see `publish`.
 
     Returns:
-        The version that was withdrawn and the one that serves in its place.
+        The version that was withdrawn and the version that replaces it.
 
     Raises:
         FileNotFoundError: there is no version.
-        ValueError: no version is served or has the label, or there is none before it; also as for
-            `publish`.
+        ValueError: no version is served or has the label, or there is no version before it. See
+            also `publish`.
     """
     base = Path(base_path).absolute()
     config = _config_path(base, config)
@@ -146,18 +146,18 @@ def prune(
     keep: int,
     config: str | os.PathLike[str] | None = None,
 ) -> list[Path]:
-    """Removes old versions, and withdrawn ones.
+    """Removes old and withdrawn versions.
 
     Args:
         base_path: the model's folder of versions.
-        keep: how many of the newest stay; all that are served or have a label stay too.
-        config: as for `publish`.
+        keep: how many of the newest versions to keep; those served or labelled also stay.
+        config: see `publish`.
 
     Returns:
-        The folders removed.
+        The folders that were removed.
 
     Raises:
-        ValueError: `keep` is below 1; also as for `publish`.
+        ValueError: `keep` is below 1. See also `publish`.
     """
     if keep < 1:
         raise ValueError(f"keep={keep}: give 1 or more; the version that is served stays")
@@ -170,13 +170,13 @@ def prune(
             models = ModelsConfig(config)
             stay |= models.served(base) | set(models.labels(base).values())
         removed = [base / str(number) for number in existing if number not in stay]
-        newest = max(existing, default=0)  # keeps the numbers below it from being used again
+        newest = max(existing, default=0)  # ensures that lower numbers are never used again
         removed += [base / name for number, name in folders.withdrawn(base) if number < newest]
         for folder in removed:
-            # A server must not see a version that is half removed.
+            # Renamed first: a server must not see half a version.
             os.rename(folder, base / f"{_REMOVED_PREFIX}{folder.name}-{uuid.uuid4().hex}")
         sync(base)
-        for folder in base.glob(f"{_REMOVED_PREFIX}*"):  # and those that a killed process left
+        for folder in base.glob(f"{_REMOVED_PREFIX}*"):  # also those a killed process left
             shutil.rmtree(folder)
     return removed
 
@@ -187,7 +187,7 @@ def _config_path(base: Path, config: str | os.PathLike[str] | None) -> Path:
 
 @contextlib.contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Keeps other processes from changing the config file; the lock dies with its process."""
+    """Locks out other processes that change the config file; the lock ends with its process."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)

@@ -35,20 +35,20 @@ def write_serving_config(
     """Writes the configuration files for a TF Serving that serves these models.
 
     Args:
-        base_paths: the models' folders of versions; a model has the name of its folder.
+        base_paths: the models' folders of versions; each model is named like its folder.
         output: the folder to write to. An existing `models.config` keeps its models, with their
             versions and labels, and gets the new ones.
         server_root: the folder of `base_paths` as TF Serving sees it, such as "/models" in a
-            container; by default where they are.
-        batch_sizes: writes `batching.config`: requests are collected into batches of at most the
-            largest of these numbers of rows, padded to the next one. Give those of the warm-up
-            requests.
-        batch_timeout_micros: microseconds that a batch waits for more requests.
-        num_batch_threads: batches that are computed at the same time, usually one per core.
-        monitoring: write `monitoring.config`: metrics for Prometheus.
+            container; by default their actual folders.
+        batch_sizes: writes `batching.config`: the server collects requests into batches of at most
+            the largest of these numbers of rows, and pads them to the next one. Give the batch
+            sizes of the warm-up requests.
+        batch_timeout_micros: how long a batch waits for more requests, in microseconds.
+        num_batch_threads: how many batches are computed at once, usually one per core.
+        monitoring: whether to write `monitoring.config`: metrics for Prometheus.
 
     Returns:
-        Each file written, with the flags of `tensorflow_model_server` for it.
+        Each file written, with the flags that pass it to `tensorflow_model_server`.
 
     Raises:
         FileNotFoundError: a folder has no version.
@@ -92,7 +92,7 @@ def _check(bases: Sequence[Path], numbers: Sequence[int]) -> None:
 
 
 def _batching(batch_sizes: Sequence[int], timeout_micros: int, num_threads: int) -> str:
-    """A BatchingParameters message. The last of allowed_batch_sizes must be max_batch_size."""
+    """Returns a BatchingParameters message; max_batch_size must be the last of the sizes."""
     sizes = sorted(set(batch_sizes))
     values = {
         "max_batch_size": sizes[-1],

@@ -1,4 +1,4 @@
-"""How an export stores its weights: as they are, or its matrices in half the space."""
+"""Stores the weights of an export unchanged, or its matrices in half the space."""
 
 import functools
 from collections.abc import Callable, Iterable, Mapping
@@ -11,18 +11,18 @@ WeightsDtype = Literal["float32", "bfloat16"]
 
 
 class StoredWeights:
-    """The variables of an export, and functions changed to read them.
+    """Holds the variables of an export, and makes functions read them.
 
-    With "bfloat16" every float32 matrix is stored in bfloat16, rounded to 8 bits of mantissa, and
+    With "bfloat16", every float32 matrix is stored in bfloat16, rounded to 8 bits of mantissa, and
     cast back to float32 once per call, before any loop. The computation stays in float32; norms and
     biases, which are small, stay exact.
 
     Args:
-        variables: of the model.
-        weights_dtype: "float32" stores them as they are.
+        variables: the model's variables.
+        weights_dtype: "float32" stores them unchanged; "bfloat16" halves the matrices' space.
 
     Raises:
-        ValueError: another dtype.
+        ValueError: `weights_dtype` is neither of these.
 
     Attributes:
         variables: the TensorFlow variables to save.
@@ -44,7 +44,7 @@ class StoredWeights:
     def reading(
         self, function: Callable[..., Mapping[str, Any]]
     ) -> Callable[..., Mapping[str, Any]]:
-        """The function with the stored weights in place of the model's."""
+        """Returns the function with the stored weights in place of the model's."""
         if not self._halved:
             return function
 

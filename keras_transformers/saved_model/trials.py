@@ -1,7 +1,7 @@
-"""What servers do to an export, tried in a process that can import neither Keras nor our code.
+"""Tries an export as servers use it, in a process that can import neither Keras nor our code.
 
-It tries the stored examples, batches of every size, concurrent calls, strings that are not text,
-and empty batches; `keras_transformers.saved_model.audit` starts it and reports the outcome.
+It tries the stored examples, batches of different sizes, concurrent calls, strings that are not
+text, and empty batches; `keras_transformers.saved_model.audit` starts it and reports the outcome.
 """
 
 import concurrent.futures
@@ -30,7 +30,7 @@ from keras_transformers.saved_model.warm_up import MAX_REQUESTS, read_requests
 
 NUM_THREADS = 8
 _CALLS_PER_THREAD = 2
-_UNKNOWN_TOLERANCE = 1e-4  # of exports that do not state one
+_UNKNOWN_TOLERANCE = 1e-4  # for exports that state none
 _WARM_UP = "warm-up requests"
 _AWKWARD = (b"", b"\xff\xfe is no UTF-8 \x00")
 
@@ -44,10 +44,10 @@ class Finding:
 
     Attributes:
         trial: what was tried.
-        signature: the signature it was tried on; "" for the export as a whole.
-        outcome: "refused" if the graph answered INVALID_ARGUMENT, as it may if the input makes no
-            sense; "skipped" if it could not be tried.
-        detail: how often or how far, or what went wrong.
+        signature: the signature it was tried on; "" for the whole export.
+        outcome: "refused" if the graph answered INVALID_ARGUMENT, as it may for input that makes no
+            sense; "skipped" if the trial was not possible.
+        detail: counts and tolerances, or what went wrong.
     """
 
     trial: str
@@ -57,11 +57,11 @@ class Finding:
 
 
 def findings(folder: str, max_batch_size: int) -> Iterator[Finding]:
-    """Tries everything.
+    """Runs all trials.
 
     Args:
         folder: the SavedModel.
-        max_batch_size: tries batches of 1 row to this many.
+        max_batch_size: batches of 1 to this many rows are tried.
     """
     metadata = read_metadata(Path(folder))
     signatures = metadata.get("signatures") or graph_signatures(Path(folder))
@@ -69,7 +69,7 @@ def findings(folder: str, max_batch_size: int) -> Iterator[Finding]:
     for loader, load in LOADERS.items():
         try:
             run = load(folder, signatures)
-        except Exception as error:  # whatever the runtime raises is a finding
+        except Exception as error:  # any error of the runtime is a finding
             yield Finding(loader, "", "failed", first_words(error))
             run = None
             continue
@@ -102,7 +102,7 @@ def _examples(run: Runner, metadata: Mapping[str, Any], name: str, loader: str) 
 
 
 def _warm_up(run: Runner, folder: Path, signatures: Mapping[str, Any]) -> Finding:
-    """Answers the warm-up requests: TF Serving does not serve a version that fails one."""
+    """Runs the warm-up requests: TF Serving does not serve a version that fails one of them."""
     number = 0
     try:
         for name, inputs in read_requests(folder):
@@ -120,7 +120,7 @@ def _warm_up(run: Runner, folder: Path, signatures: Mapping[str, Any]) -> Findin
 def _fitting(
     inputs: Arrays | list[bytes], name: str, signatures: Mapping[str, Any]
 ) -> Mapping[str, np.ndarray]:
-    """The inputs of a request, checked: Python's session would convert other types."""
+    """Returns a request's inputs after a check of their types, which a session would convert."""
     if name not in signatures:
         raise ValueError(f"the export has no signature {name!r}")
     wanted = {key: spec["dtype"] for key, spec in signatures[name]["inputs"].items()}
@@ -146,7 +146,7 @@ class _Trials:
         self.tolerance: float = metadata.get("tolerance", _UNKNOWN_TOLERANCE)
         stored = list(stored_examples(metadata, name)) if metadata else []
         rows = [example for example in stored if num_rows(example["inputs"]) > 0]
-        # Without a stored example these are made up, and their outputs come from the first call.
+        # Without a stored example, inputs are made up, and the first call gives their outputs.
         self.inputs: Arrays = rows[0]["inputs"] if rows else made_up(signature["inputs"])
         self.outputs: Arrays = rows[0]["outputs"] if rows else {}
 
@@ -180,14 +180,14 @@ class _Trials:
             )
             return self._finding(trial, outcome, first_words(error))
         except UnicodeDecodeError:
-            # The graph's error message quotes the bytes it was given, and Python cannot decode it.
+            # The graph's error message quotes its input, which Python cannot decode.
             return self._finding(trial, "refused", "with a message that is not UTF-8")
         except Exception as error:
             return self._finding(trial, "failed", first_words(error))
         return self._finding(trial, "failed" if failures else "passed", "; ".join(failures[:3]))
 
     def _answer_made_up(self) -> Finding:
-        """Answers the made-up inputs; other answers are compared with this one."""
+        """Runs the made-up inputs, to compare later answers with these."""
         trial = "made-up inputs"
         try:
             self.outputs = self.call(self.inputs)
@@ -217,7 +217,7 @@ class _Trials:
                 yield from call.result()
 
     def _awkward(self, value: bytes) -> Iterator[str]:
-        """A row whose strings are all `value`, next to rows that it must not change."""
+        """Calls with a row whose strings are all `value`, and rows that it must not change."""
         index = np.append(np.arange(num_rows(self.inputs)), 0)
         mixed = {}
         for name, column in self.inputs.items():
@@ -235,10 +235,10 @@ class _Trials:
                 yield f"output {name!r} has shape {value.shape}, not 0 rows"
 
     def _differing(self, inputs: Arrays, index: np.ndarray) -> Iterator[str]:
-        """Calls with rows of inputs, the first of which are the example's rows at `index`.
+        """Calls with rows of inputs that start with the example's rows at `index`.
 
-        Yields how their answers differ from the example's. How far they are padded may differ: it
-        depends on the longest row of the batch.
+        Yields how their answers differ from the example's, except in padding, which depends on the
+        longest row of the batch.
         """
         outputs = self.call(inputs)
         rows = num_rows(inputs)
@@ -252,11 +252,11 @@ class _Trials:
 
 
 def level(left: Arrays, right: Arrays) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """Brings outputs of the same names to the same shapes.
+    """Brings outputs with the same names to the same shapes.
 
-    The longest row of a batch decides how far the others are padded. Here strings, integers and
-    booleans are padded with "", 0 or False, as the graph must pad them; floats are cut, because
-    some mean nothing beyond the end of their row.
+    A graph pads rows to the longest one in their batch. Here strings, integers and booleans are
+    padded further with "", 0 or False, as the graph must do; floats are cut, because some mean
+    nothing beyond the end of their row.
     """
     sides: tuple[dict[str, np.ndarray], ...] = (dict(left), dict(right))
     for name in set(left) & set(right):
@@ -275,7 +275,7 @@ def level(left: Arrays, right: Arrays) -> tuple[dict[str, np.ndarray], dict[str,
 
 
 def made_up(specs: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """Two rows of texts and zeros that fit a signature; empty if a shape is unknown."""
+    """Returns two rows of texts and zeros that fit a signature; empty if a shape is unknown."""
     rows = {}
     for name, spec in specs.items():
         if not spec["shape"] or spec["shape"][0] is not None:

@@ -1,7 +1,7 @@
-"""Version folders as TF Serving's model_base_path wants them: BASE/1, BASE/2, ...
+"""Version folders in the layout of TF Serving's model_base_path: BASE/1, BASE/2, ...
 
-A version is written to a hidden folder in BASE and then renamed, so that whoever watches BASE sees
-it whole or not at all. TF Serving skips names that are not numbers.
+A version is written to a hidden folder in BASE and then renamed, so that a server that watches BASE
+sees all of it or nothing. TF Serving skips names that are not numbers.
 """
 
 import contextlib
@@ -17,20 +17,20 @@ from keras_transformers.files import sync, sync_tree
 
 _STAGING_PREFIX = ".exporting-"
 WITHDRAWN_PREFIX = ".withdrawn-"  # before the number of a version that is no longer served
-_STALE_AFTER_S = 24 * 3600  # no export takes a day: such a folder was left by a killed process
+_STALE_AFTER_S = 24 * 3600  # no export takes a day: a killed process left an older folder
 
 _logger = logging.getLogger(__name__)
 
 
 def split_target(path: str | os.PathLike[str]) -> tuple[Path, int | None]:
-    """Where an export to `path` goes: BASE/<number> names a version, anything else is a BASE.
+    """Splits an export's target: BASE/<number> names a version, anything else is a BASE.
 
     Returns:
-        BASE and the version, None for the next free one.
+        BASE and the version; None for the next free one.
 
     Raises:
         FileExistsError: the version exists, or BASE is a file or itself an export.
-        ValueError: the version is written with leading zeros, which TF Serving would not see.
+        ValueError: the version has leading zeros, which exports never write.
     """
     target = Path(path).absolute()
     named = _is_number(target.name)
@@ -50,17 +50,17 @@ def split_target(path: str | os.PathLike[str]) -> tuple[Path, int | None]:
 
 
 def versions(base: Path) -> list[int]:
-    """The version numbers in `base`, ascending; none if it does not exist."""
+    """Returns the version numbers in `base`, ascending; none if it does not exist."""
     if not base.is_dir():
         return []
     return sorted(int(child.name) for child in base.iterdir() if _is_number(child.name))
 
 
 def version_folders(base: Path) -> dict[int, Path]:
-    """The versions that TF Serving finds under `base`: number -> folder, ascending.
+    """Returns the versions that TF Serving finds in `base`: number -> folder, ascending.
 
-    As there, a name with leading zeros counts. `versions` also has numbers that are taken by
-    something else, such as a file.
+    Like TF Serving, it accepts names with leading zeros. `versions` also returns numbers taken by
+    something other than a folder.
     """
     found: dict[int, Path] = {}
     for child in sorted(base.iterdir()) if base.is_dir() else ():
@@ -71,17 +71,17 @@ def version_folders(base: Path) -> dict[int, Path]:
 
 
 def withdrawn(base: Path) -> list[tuple[int, str]]:
-    """The number and the folder's name of each version that a rollback withdrew, ascending."""
+    """Returns number and folder name of each version that a rollback withdrew, ascending."""
     names = [path.name for path in base.glob(f"{WITHDRAWN_PREFIX}*")]
     numbers = [(name.removeprefix(WITHDRAWN_PREFIX), name) for name in names]
     return sorted((int(number), name) for number, name in numbers if _is_number(number))
 
 
 def resolve(path: str | os.PathLike[str]) -> Path:
-    """The export that `path` means: itself, or the newest version under it.
+    """Returns `path` if it is an export, else the newest version in it.
 
     Raises:
-        FileNotFoundError: there is no such path, or no version with a saved_model.pb.
+        FileNotFoundError: the path does not exist, or has no version with a saved_model.pb.
     """
     folder = Path(path)
     if (folder / "saved_model.pb").is_file():
@@ -95,15 +95,14 @@ def resolve(path: str | os.PathLike[str]) -> Path:
 
 @contextlib.contextmanager
 def staging_folder(base: Path) -> Iterator[Path]:
-    """A new hidden folder in `base`, on the same file system as the versions; removed at the end.
+    """Yields a new hidden folder in `base`, on the same file system as the versions.
 
-    `publish` moves it to its place; a block that ends before that leaves `base` as it was.
+    `publish` moves it to its place; a block that ends before that leaves `base` unchanged.
     """
     created = not base.exists()
     base.mkdir(parents=True, exist_ok=True)
     _remove_stale(base)
-    # Not tempfile.mkdtemp: that makes the folder mode 0700, and a server that runs as another
-    # user could not read the version.
+    # Not tempfile.mkdtemp: a server that runs as another user could not read its mode 0700.
     folder = base / f"{_STAGING_PREFIX}{uuid.uuid4().hex}"
     folder.mkdir()
     try:
@@ -116,12 +115,12 @@ def staging_folder(base: Path) -> Iterator[Path]:
 
 
 def publish(folder: Path, base: Path, version: int | None) -> Path:
-    """Renames a finished staging folder to its version, after everything in it is on the disk.
+    """Flushes a finished staging folder to disk and renames it to its version.
 
     Args:
         folder: from `staging_folder(base)`.
-        base: of the model.
-        version: the number; None takes the one after the highest in `base`, withdrawn or not.
+        base: the model's folder of versions.
+        version: its number; None uses the one after the highest in `base`, withdrawn or not.
 
     Returns:
         BASE/<version>.
@@ -134,19 +133,19 @@ def publish(folder: Path, base: Path, version: int | None) -> Path:
         number = _next(base) if version is None else version
         target = base / str(number)
         try:
-            os.rename(folder, target)  # which the system refuses if the version exists
+            os.rename(folder, target)  # fails if the version exists
         except OSError:
             if not os.path.lexists(target):
                 raise
             if version is not None:
                 raise _taken(target) from None
-            continue  # another export has just taken the number: take the next
+            continue  # another export has just taken the number: try the next
         sync(base)
         return target
 
 
 def _next(base: Path) -> int:
-    """The number after all that were ever taken."""
+    """Returns the number after all that were ever used."""
     return max([*versions(base), *(number for number, _ in withdrawn(base))], default=0) + 1
 
 

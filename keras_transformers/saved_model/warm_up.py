@@ -1,4 +1,4 @@
-"""Requests that TF Serving runs through a new version before it serves it.
+"""Warm-up requests, which TF Serving runs through a new version before it serves it.
 
 The first call of a graph is slow: functions are optimized, kernels chosen, memory allocated. While
 a version loads, TF Serving replays `assets.extra/tf_serving_warmup_requests`, a TFRecord file of at
@@ -33,16 +33,16 @@ def add_warm_up(
     """Adds warm-up requests to an export.
 
     Args:
-        path: an export, or the BASE of its versions, of which the newest is taken.
-        batch_sizes: rows of the batches; each signature gets a request of each size.
+        path: an export, or the BASE of its versions, of which the newest is used.
+        batch_sizes: numbers of rows; each signature gets a request of each size.
 
     Returns:
         The file and the number of requests in it.
 
     Raises:
-        FileNotFoundError: no export there.
-        FileExistsError: it has warm-up requests.
-        ValueError: a manifest lists the files of the export; also as for `write_requests`.
+        FileNotFoundError: there is no export.
+        FileExistsError: it already has warm-up requests.
+        ValueError: a manifest lists the export's files. See also `write_requests`.
     """
     folder = resolve(path).absolute()
     manifest = folder.parent.parent / MANIFEST
@@ -60,14 +60,14 @@ def write_requests(folder: Path, *, batch_sizes: Sequence[int], model_name: str)
 
     Args:
         folder: the export, with stored examples.
-        batch_sizes: rows of the batches, ascending in the file.
-        model_name: the name that the model is served under.
+        batch_sizes: numbers of rows; the file has them in ascending order.
+        model_name: the name under which the model is served.
 
     Returns:
         How many were written: one for each signature and size.
 
     Raises:
-        FileExistsError: it has warm-up requests.
+        FileExistsError: it already has warm-up requests.
         ValueError: a size is below 1, the export has no examples, there would be more than 1000
             requests, or the extra `serving` is missing.
     """
@@ -92,27 +92,27 @@ def write_requests(folder: Path, *, batch_sizes: Sequence[int], model_name: str)
 
 
 def read_requests(folder: Path) -> Iterator[Request]:
-    """The warm-up requests of any export, in their order.
+    """Yields the warm-up requests of any export, in order.
 
     Args:
-        folder: the export; without the file there are none.
+        folder: the export; without a warm-up file there are none.
 
     Yields:
         The signature, and its inputs: name -> array for Predict, serialized tf.Examples for
-        Classify and Regress. A record for several signatures (MultiInference) gives one for each.
+        Classify and Regress. A MultiInference record yields one request per signature.
 
     Raises:
-        ValueError: a record is of another kind; and as `read_logs`.
+        ValueError: a record is of another kind. See also `read_logs`.
     """
     for log in read_logs(folder):
         yield from _requests(log)
 
 
 def read_logs(folder: Path) -> Iterator[Any]:
-    """The records of an export's warm-up file, tensorflow.serving.PredictionLog messages.
+    """Yields the records of an export's warm-up file, tensorflow.serving.PredictionLog messages.
 
     Args:
-        folder: the export; without the file there are none.
+        folder: the export; without a warm-up file there are none.
 
     Raises:
         ValueError: the file is damaged, or the extra `serving` is missing.
@@ -154,17 +154,17 @@ def _requests(log: Any) -> Iterator[Request]:
 
 
 def examples_of(message: Any) -> list[bytes]:
-    """The serialized examples of a tensorflow.serving.Input, each merged with its context."""
+    """Returns the serialized examples of a tensorflow.serving.Input, merged with its context."""
     if message.WhichOneof("kind") == "example_list_with_context":
         with_context = message.example_list_with_context
-        # Concatenated messages merge when they are parsed, and the later values win.
+        # Parsing merges concatenated messages; later values win.
         context = with_context.context.SerializeToString()
         return [context + example.SerializeToString() for example in with_context.examples]
     return [example.SerializeToString() for example in message.example_list.examples]
 
 
 def _write_records(file: Path, records: Sequence[bytes]) -> None:
-    """Writes a TFRecord file, whole or not at all."""
+    """Writes a TFRecord file, completely or not at all."""
     import tensorflow as tf
 
     file.parent.mkdir(exist_ok=True)
@@ -183,7 +183,7 @@ def _logs(metadata: Mapping[str, Any], sizes: Sequence[int], model_name: str) ->
 
 
 def _log(method: str, rows: Mapping[str, np.ndarray], signature: str, model_name: str) -> Any:
-    """One tensorflow.serving.PredictionLog."""
+    """Returns a tensorflow.serving.PredictionLog with one request."""
     import tensorflow as tf
 
     log = _messages().PredictionLog()

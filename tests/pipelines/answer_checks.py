@@ -1,4 +1,4 @@
-"""Plain checks of what pipelines answer."""
+"""Checks of pipelines' answers."""
 
 import numpy as np
 import tensorflow as tf
@@ -8,7 +8,7 @@ from keras_transformers.pipelines import results
 
 
 def same_answers(found, wanted, *, tolerance=1e-5):
-    """Lists of results are of the same types, alike in floats, equal in all else."""
+    """Checks that results have the same types, close floats, and equal other values."""
     for one, other in zip(found, wanted, strict=True):
         assert type(one) is type(other)
         for name, value in vars(one).items():
@@ -19,13 +19,13 @@ def same_answers(found, wanted, *, tolerance=1e-5):
 
 
 def typed_answers(outputs, pipeline):
-    """Arrays that an export returned, as the pipeline's type of result."""
+    """Returns an export's arrays as results of the pipeline's type."""
     padded = [name for name, spec in pipeline.answer_specs().items() if None in spec.shape[1:]]
     return [results.typed(row) for row in results.rows(outputs, padded)]
 
 
 def restored(pipeline, folder, *texts):
-    """What `kt.load` makes of what `save` wrote: the same in everything, and in its answers."""
+    """Saves and loads a pipeline, checks that nothing changed, and returns it."""
     pipeline.save(folder)
     other = kt.load(folder)
     assert type(other) is type(pipeline)
@@ -48,5 +48,5 @@ def restored(pipeline, folder, *texts):
 
 
 def texts_by_name(pipeline, texts):
-    """Columns of texts by the names of a pipeline's inputs."""
+    """Returns name of a pipeline's input -> column of texts."""
     return dict(zip(pipeline.text_names, texts, strict=True))

@@ -1,4 +1,4 @@
-"""A tiny pipeline of each text task and its export, each made once and only where a test asks."""
+"""A tiny pipeline of each text task and its export, each made once and only on demand."""
 
 import functools
 import os
@@ -21,11 +21,11 @@ def tokenizer():
 
 @pytest.fixture(scope="session")
 def pipelines(tokenizer):
-    """Name in `PIPELINES` -> the pipeline: not to be changed."""
+    """Name in `PIPELINES` -> the pipeline: read only."""
 
     @functools.cache
     def make(name):
-        random.seed(0)  # of the initializers, whichever test comes first
+        random.seed(0)  # for the initializers, in any order of tests
         return PIPELINES[name](tokenizer)
 
     return make
@@ -33,7 +33,7 @@ def pipelines(tokenizer):
 
 @pytest.fixture(scope="session")
 def exports(pipelines, tmp_path_factory):
-    """Name in `PIPELINES` -> its export, not yet checked: read only."""
+    """Name in `PIPELINES` -> its unchecked export: read only."""
 
     @functools.cache
     def make(name):

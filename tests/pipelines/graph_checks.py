@@ -1,14 +1,14 @@
-"""Plain checks of an export's graph that many tests share."""
+"""Checks of an export's graph that many tests share."""
 
 from tensorflow.core.framework import types_pb2
 from tensorflow.core.protobuf import saved_model_pb2
 
-# These pass strings along between the outside and the functions.
+# These only pass strings between callers and functions.
 _PLUMBING = {"Placeholder", "Identity", "StatefulPartitionedCall", "PartitionedCall"}
 
 
 def meta_graph(folder):
-    """The only one of the export."""
+    """Returns the export's only meta graph."""
     parsed = saved_model_pb2.SavedModel()
     parsed.ParseFromString((folder / "saved_model.pb").read_bytes())
     (found,) = parsed.meta_graphs
@@ -16,7 +16,7 @@ def meta_graph(folder):
 
 
 def nodes(folder):
-    """All of the export, its functions' too."""
+    """Yields all nodes of the export, including its functions'."""
     graph = meta_graph(folder).graph_def
     yield from graph.node
     for function in graph.library.function:
@@ -24,7 +24,7 @@ def nodes(folder):
 
 
 def only_ops_that_stock_tf_serving_has(folder):
-    """Core ops and the two of the tokenizer."""
+    """Checks that the ops are TensorFlow's and the tokenizer's two."""
     found = {node.op for node in nodes(folder)}
     core = {op for op in found if not op.startswith(("Fast", "TFText", "Sentencepiece"))}
     assert found - core == {"FastBertNormalize", "FastWordpieceTokenizeWithOffsets"}
@@ -32,7 +32,7 @@ def only_ops_that_stock_tf_serving_has(folder):
 
 
 def string_nodes(folder):
-    """Those that take or make strings and do something with them."""
+    """Yields the nodes that process strings."""
     for node in nodes(folder):
         attributes = node.attr.values()
         types = {a.type for a in attributes} | {t for a in attributes for t in a.list.type}
@@ -41,7 +41,7 @@ def string_nodes(folder):
 
 
 def strings_are_pinned_to_the_cpu(folder):
-    """Nodes that take or make strings say where they run."""
+    """Checks that nodes that process strings say where they run."""
     found = list(string_nodes(folder))
     assert len(found) > 5
     for node in found:

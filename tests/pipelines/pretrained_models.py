@@ -1,7 +1,4 @@
-"""Tiny models for the tests of pipelines, with weights far from zero so that every input matters.
-
-And a tiny pipeline of each text task.
-"""
+"""Tiny models and pipelines of each text task, with weights so large that every input matters."""
 
 import keras
 import numpy as np
@@ -23,7 +20,7 @@ VOCABULARY = [
 
 
 def lively_encoder(*, vocabulary_size=14, num_positions=16, seed=3):
-    """A BERT of one layer."""
+    """Returns a BERT with one layer."""
     encoder = bert.bert(
         vocabulary_size=vocabulary_size,
         num_layers=1,
@@ -35,17 +32,17 @@ def lively_encoder(*, vocabulary_size=14, num_positions=16, seed=3):
 
 
 def lively_classifier(num_classes=2, *, seed=22, **arguments):
-    """A classifier on it."""
+    """Returns a classifier on it."""
     return enlivened(heads.classifier(lively_encoder(**arguments), num_classes), seed)
 
 
 def lively_pretrainer(**arguments):
-    """Both pretraining heads on it."""
+    """Returns it with both pretraining heads."""
     return enlivened(heads.pretrainer(lively_encoder(**arguments)), seed=4)
 
 
 def in_bfloat16(make):
-    """What `make` returns, computing in bfloat16 with weights in float32."""
+    """Returns the result of `make`, computing in bfloat16 with weights in float32."""
     keras.config.set_dtype_policy("mixed_bfloat16")
     try:
         return make()
@@ -54,7 +51,7 @@ def in_bfloat16(make):
 
 
 def enlivened(model: keras.Model, seed: int) -> keras.Model:
-    """The model, its matrices redrawn; vectors move a little too."""
+    """Returns the model with new random matrices and slightly changed vectors."""
     generator = np.random.default_rng(seed)
     for variable in model.trainable_variables:
         scale = 0.7 if len(variable.shape) == 2 else 0.1
@@ -63,7 +60,7 @@ def enlivened(model: keras.Model, seed: int) -> keras.Model:
 
 
 def fasttext_tokenizer():
-    """Of three words, with n-grams of words and of characters."""
+    """Returns a tokenizer of three words, with n-grams of words and of characters."""
     return NgramTokenizer(
         ["</s>", "a", "good", "film"],
         num_buckets=500,
@@ -98,7 +95,7 @@ def _regressor(tokenizer):
     return TextRegressor(model, tokenizer, pair=True, max_sequence_length=9, scale=2.5, offset=-1.0)
 
 
-# Name -> makes it with the tokenizer of `VOCABULARY`.
+# Name -> function from the tokenizer of `VOCABULARY` to the pipeline.
 PIPELINES = {
     "classification": _classifier,
     "bfloat16": _bfloat16,

@@ -1,4 +1,4 @@
-"""What a call of any pipeline takes and gives."""
+"""What a call of any pipeline takes and returns."""
 
 import subprocess
 import sys

@@ -22,7 +22,7 @@ POSITIONS = 24
 
 @pytest.fixture(scope="module")
 def pipeline():
-    """With texts of 4 tokens."""
+    """A pipeline that draws 4 tokens per text."""
     return tiny.pipeline("generation")
 
 
@@ -38,7 +38,7 @@ def model(pipeline):
 
 @pytest.fixture(scope="module")
 def generate(pipeline):
-    """`TextGenerator.generate` in a graph, with the plain options where none are given."""
+    """Runs `TextGenerator.generate` in a graph, with default options where none are given."""
     specs = [tf.TensorSpec([None], DTYPES.get(name, tf.int32)) for name in PLAIN]
     graph = tf.function(
         pipeline.generate, input_signature=[tf.TensorSpec([None], tf.string), *specs]
@@ -63,7 +63,7 @@ def exported():
 
 
 def log_probabilities(model, bpe, text):
-    """Of each token of a text after the start token, by the model's own call."""
+    """Scores each token of a text after the start token by calling the model itself."""
     ids = [bpe.start_token_id, *bpe.tokenize([text]).to_list()[0]]
     logits = model({"token_ids": np.array([ids], "int32")}, training=False)["logits"][0]
     log_probs = tf.nn.log_softmax(logits).numpy()
@@ -124,7 +124,7 @@ def test_extreme_temperatures_keep_the_likeliest_token(generate, options):
 
 
 def test_an_extremely_low_temperature_draws_among_equals(bpe):
-    """Each of 270 log-probabilities, -5.6, divided by so little is beyond all floats."""
+    """Each of 270 log-probabilities, -5.6, overflows when divided by so small a number."""
     flat = gpt(vocabulary_size=270, num_layers=1, num_heads=1, hidden_dim=4, max_sequence_length=4)
     flat.set_weights([np.zeros_like(weight) for weight in flat.get_weights()])
     columns = {"max_length": 1, "temperature": 1.2e-38, "top_k": 0, "top_p": 1.0}
@@ -140,7 +140,7 @@ def test_seeds_decide(generate):
 
 
 def test_tokens_come_as_often_as_the_model_says(model, bpe, generate):
-    """The first token of many texts, against the filtered distribution."""
+    """Compares the first tokens of many texts with the filtered distribution."""
     ids = np.array([[bpe.start_token_id, *bpe.tokenize(["two"]).to_list()[0]]], "int32")
     scores = model({"token_ids": ids}, training=False)["logits"].numpy()[0, -1] / 1.5
     order = np.argsort(-scores)
@@ -154,7 +154,7 @@ def test_tokens_come_as_often_as_the_model_says(model, bpe, generate):
     found = generate(
         ["two"] * number, max_length=1, temperature=1.5, top_k=20, top_p=0.8, seed=range(number)
     )
-    log_probs = tf.nn.log_softmax(scores * 1.5).numpy()  # tells the tokens apart
+    log_probs = tf.nn.log_softmax(scores * 1.5).numpy()  # so that tokens differ clearly
     drawn = np.abs(found["log_probability"].numpy()[:, None] - log_probs[kept]).argmin(1)
     np.testing.assert_allclose(
         found["log_probability"], log_probs[kept][drawn], atol=1e-4
@@ -193,7 +193,7 @@ def test_a_models_documents_are_all_one(bpe):
 
 
 def test_the_text_ends_where_the_positions_do(generate):
-    prompt = "z" * (POSITIONS - 3)  # and the start token
+    prompt = "z" * (POSITIONS - 3)  # plus the start token
     found = generate([prompt], max_length=50, top_k=1)
     assert found["num_new_tokens"][0] <= 3
     assert generate(["z" * (POSITIONS - 1)], max_length=50)["num_new_tokens"][0] == 1
@@ -201,7 +201,7 @@ def test_the_text_ends_where_the_positions_do(generate):
 
 @pytest.mark.parametrize("lengths", [[50, 20], [0, 20]])
 def test_a_row_without_positions_left_stops_no_other(generate, lengths):
-    """It is complete, and fed on until the other one is."""
+    """A complete text is fed on until the other one is complete."""
     prompts = ["z" * (POSITIONS - 3), "two"]
     together = generate(prompts, max_length=lengths, top_k=1)
     for row, (prompt, length) in enumerate(zip(prompts, lengths, strict=True)):

@@ -1,4 +1,4 @@
-"""Encoded images of any kind to pixels."""
+"""Decoding images of any kind to pixels."""
 
 import numpy as np
 import pytest
@@ -60,7 +60,7 @@ def test_resizing_antialiases_and_leaves_the_right_size_alone():
     pixels = picture(8, 8, 1)
     means = pixels.reshape(2, 4, 2, 4).mean(axis=(1, 3))
     found = decoded(png(pixels), (2, 2), 1)[..., 0]
-    # Each pixel draws on those around it as well, but most on its own sixteen.
+    # Each pixel also depends on its surroundings, but mostly on its own sixteen.
     assert np.abs(found - means).max() < np.abs(pixels[::4, ::4, 0] - means).max()
     flat = np.full((5, 31, 3), 77, np.uint8)
     np.testing.assert_allclose(decoded(png(flat), (9, 4), 3), 77.0, atol=1e-4)
@@ -74,7 +74,7 @@ def test_batches_of_images_of_different_sizes_and_no_images():
 
 
 def huge_png():
-    """A file of some bytes that says it has 60,000 x 60,000 pixels."""
+    """A file of a few bytes whose header says 60,000 x 60,000 pixels."""
     data = bytearray(png(np.zeros((1, 1, 1), np.uint8)))
     data[16:24] = (60_000).to_bytes(4, "big") * 2
     return bytes(data)

@@ -22,7 +22,7 @@ from keras_transformers.saved_model.prediction import Predictor
 
 LABELS = ["circle", "square", "star"]
 
-# What a stranger would write: nothing of ours, no Keras model, files' bytes in.
+# A stranger's program: none of our code, no Keras model, the bytes of files in.
 STRANGER = """
 import json, sys
 import tensorflow as tf
@@ -46,7 +46,7 @@ def make_model(channels=3, seed=2):
     )
     model = heads.classifier(encoder, 3)
     random = np.random.default_rng(seed)
-    for variable in model.trainable_variables:  # far from zero, so that every input matters
+    for variable in model.trainable_variables:  # so large that every input matters
         if len(variable.shape) > 1:
             variable.assign(random.normal(0.0, 0.7, variable.shape))
     return model
@@ -97,7 +97,7 @@ def test_a_process_without_this_package_gets_the_models_answers(exported, model,
         [sys.executable, "-I", "-c", STRANGER, exported, *files], capture_output=True, check=True
     )
     answer = json.loads(process.stdout.splitlines()[-1])
-    # The pixels themselves, as training has them.
+    # Pixels, as in training.
     logits = model({"images": np.stack(pixels).astype("float32")}, training=False)["logits"]
     probabilities = tf.nn.softmax(logits).numpy()
     np.testing.assert_allclose(answer["probabilities"], probabilities, atol=1e-5)
@@ -107,7 +107,7 @@ def test_a_process_without_this_package_gets_the_models_answers(exported, model,
 
 @pytest.fixture(scope="module")
 def images():
-    """Of all sizes and kinds."""
+    """Returns images of all sizes and kinds."""
     return [
         png(picture(5, 30)),
         tf.io.encode_jpeg(picture(40, 9)).numpy(),
@@ -145,7 +145,7 @@ def test_both_signatures_agree_on_images_of_all_sizes_and_kinds(loaded, images):
 
 def test_grey_is_the_same_as_rgb_of_equal_colours(loaded):
     grey = picture(channels=1)
-    # One by one: rows of one batch may be summed in different orders.
+    # One by one: the rows of a batch may be summed in another order.
     one, other = (
         loaded.signatures["serving_default"](image_bytes=tf.constant([image]))["probabilities"]
         for image in (png(grey), png(np.repeat(grey, 3, axis=-1)))
@@ -189,7 +189,7 @@ def test_an_example_without_an_image_is_refused(loaded):
 
 
 def test_the_v1_loader_refuses_them_too(exported):
-    """That is the one of TF Serving, which makes INVALID_ARGUMENT of it."""
+    """TF Serving uses that loader, and turns the error into INVALID_ARGUMENT."""
     image = png(picture())
     with tf.Graph().as_default() as graph, tf.compat.v1.Session(graph=graph) as session:
         definition = tf.compat.v1.saved_model.load(session, ["serve"], str(exported)).signature_def[

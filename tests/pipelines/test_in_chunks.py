@@ -1,4 +1,4 @@
-"""Rows through a function, so many at a time."""
+"""Calling a function on chunks of rows."""
 
 import numpy as np
 import pytest

@@ -1,7 +1,7 @@
 """Windows, taggers and span extractors with a tokenizer as unlike WordPiece as can be.
 
-RoBERTa's rows, <s> a </s></s> b </s>, no segment ids, and tokens that know nothing of words: they
-take white space along, end amid characters and reach from one word into the next.
+Rows are RoBERTa's, <s> a </s></s> b </s>, without segment ids. Tokens ignore words: they include
+white space, end within characters and reach from one word into the next.
 """
 
 import keras
@@ -32,7 +32,7 @@ WORDS = ["the", "(U.N.", "naïve", "中国", "xx", "🎬!", "officials", "of"]  
 
 
 class ThreeBytes(tf.Module):
-    """Each three bytes of a text are a token."""
+    """Makes a token of every three bytes of a text."""
 
     vocabulary_size = 40
 
@@ -66,7 +66,7 @@ class ThreeBytes(tf.Module):
 
 
 def encoder():
-    """Each token sees two on either side."""
+    """A model in which each token sees two on either side."""
     inputs = {
         "token_ids": keras.Input((None,), dtype="int32", name="token_ids"),
         "padding_mask": keras.Input((None,), dtype="bool", name="padding_mask"),
@@ -227,7 +227,7 @@ def test_answers_are_the_best_spans_of_all_pairs(ask):
 
 
 def _best_tokens(batches, outputs, asked):
-    """First token, last token and score of each question's best span, by all pairs."""
+    """Finds first token, last token and score of each question's best span among all pairs."""
     best = [() for _ in asked]
     rows, firsts, lengths = (part.numpy() for part in batches.windows)
     logits = [
@@ -258,7 +258,7 @@ def test_training_targets_are_the_tokens_of_the_answer(ask, three_bytes):
     assert targets["start_logits"].numpy().tolist() == [0, 0, 7]  # of <s> q q </s></s> c c c c </s>
     assert targets["end_logits"].numpy().tolist() == [0, 0, 7]
     assert inputs["token_ids"][2, 7] == wanted[0]
-    # The best span of a model that knows it.
+    # The best span of a model that knows the answer.
     logits = {name: np.eye(10)[at.numpy()] for name, at in targets.items()}
     (prediction,) = answers_from_logits(batches.of(questions), [logits])
     assert prediction.spans[0].text == "xyz"

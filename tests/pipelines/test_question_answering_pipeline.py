@@ -40,13 +40,13 @@ def model():
 
 @pytest.fixture(scope="module")
 def ask(model, tokenizer):
-    """It always answers."""
+    """A pipeline that always answers."""
     return QuestionAnswerer(model, tokenizer, **LENGTHS, max_answer_length=4)
 
 
 @pytest.fixture(scope="module")
 def exported(ask, tmp_path_factory):
-    """Read only."""
+    """The pipeline's export: read only."""
     return kt.export(ask, tmp_path_factory.mktemp("answerer"), check=False)
 
 
@@ -57,7 +57,7 @@ def signatures(exported):
 
 
 def questions():
-    """Contexts of a few and of many windows, and questions that are cut, short, empty."""
+    """Contexts of few and many windows; questions that are trimmed, short and empty."""
     random = np.random.default_rng(1)
     known = ["a", "film", "films", "good", "bad", "long", "very", "unknown", ".", "!"]
     drawn = [" ".join(known[i] for i in random.integers(0, 10, n)) for n in (30, 150, 11, 12)]
@@ -70,16 +70,16 @@ def questions():
 
 
 def columns():
-    """Questions, and the context of each."""
+    """The questions, and the context of each."""
     asked = questions()
     return list(asked.questions), [asked.contexts[i] for i in asked.context_of]
 
 
 @pytest.fixture(scope="module")
 def predictions(ask):
-    """What evaluation makes of the model's logits."""
+    """Returns the answers that evaluation finds in the model's logits."""
     batches = QuestionBatches(questions(), ask, batch_size=16, shuffle=False, targets=False)
-    assert batches.num_rows > 64  # more windows than go through the graph at once
+    assert batches.num_rows > 64  # more windows than two chunks
     return answers_from_logits(batches, outputs_of(ask.model, batches))
 
 

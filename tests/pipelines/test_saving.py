@@ -1,4 +1,4 @@
-"""Pipelines in folders; that each task comes back as it was is tested with the task."""
+"""Pipelines in folders; the tests of each task check that it is restored exactly."""
 
 import json
 import shutil
@@ -12,7 +12,7 @@ from pretrained_models import lively_classifier
 import keras_transformers as kt
 from keras_transformers.pipelines import TextClassifier, saving
 
-# Nothing else is imported that loading might need.
+# It imports nothing else that loading might need.
 LOADED = """
 import json, sys
 import keras_transformers as kt

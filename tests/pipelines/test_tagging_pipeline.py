@@ -1,4 +1,4 @@
-"""Taggers: words, labels, exact offsets, and texts of any length."""
+"""Tagging: words, labels, exact offsets, and texts of any length."""
 
 import json
 
@@ -34,7 +34,7 @@ def tag(model, tokenizer):
 
 @pytest.fixture(scope="module")
 def exported(tag, tmp_path_factory):
-    """Read only."""
+    """The pipeline's export: read only."""
     return kt.export(tag, tmp_path_factory.mktemp("tagger"), check=False)
 
 
@@ -52,7 +52,7 @@ def run(exported):
 def sentences_of_words():
     random = np.random.default_rng(0)
     known = ["a", "film", "films", "good", "bads", "long", "very", "unknown"]
-    # 500 words take more windows than go through the model at once.
+    # 500 words need more windows than one chunk has.
     return [[known[i] for i in random.integers(0, 8, count)] for count in (3, 1, 40, 500, 14)]
 
 

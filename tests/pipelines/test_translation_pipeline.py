@@ -119,7 +119,7 @@ def test_saved_and_loaded_it_translates_alike(translate, tmp_path):
 
 @pytest.mark.slow
 def test_matrices_in_bfloat16(translate, exported, tmp_path):
-    """The search's loops read the rounded weights too; checked by reloading."""
+    """The loops of the search read the rounded weights too; the self-check reloads them."""
     halved = kt.export(translate, tmp_path, examples=TEXTS[:2], weights_dtype="bfloat16")
     size, half = (
         (path / "variables/variables.data-00000-of-00001").stat().st_size
@@ -154,13 +154,13 @@ def recurrent(attention):
 
 @pytest.fixture(scope="module")
 def pronounce():
-    """Without attention."""
+    """A pipeline whose model has no attention."""
     options = {"max_sequence_length": 6, "extra_length": 2, "num_beams": 2}
     return Translator(recurrent(None), *spelling(), **options)
 
 
 def test_two_tokenizers_and_a_model_without_attention(pronounce, tmp_path):
-    """What nothing attended to is no signature."""
+    """Without attention, there is no signature `attend`."""
     folder = kt.export(pronounce, tmp_path, examples=["hi", "Bah"], check=False)
     assert list(check.failures(str(folder))) == []
     signatures = tf.saved_model.load(str(folder)).signatures

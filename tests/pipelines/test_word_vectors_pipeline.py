@@ -20,7 +20,7 @@ from keras_transformers.saved_model.description import METADATA_FILE
 from keras_transformers.saved_model.prediction import Predictor
 from keras_transformers.tokenizers.characters import CharacterTokenizer
 
-# What a stranger would write: nothing of ours, no tensorflow-text.
+# A stranger's program: none of our code, no tensorflow-text.
 STRANGER = """
 import json, sys
 import tensorflow as tf
@@ -49,7 +49,7 @@ def model():
         character_dim=4,
     )
     generator = np.random.default_rng(0)
-    for weight in model.weights:  # lively, so that every word matters
+    for weight in model.weights:  # so large that every word matters
         weight.assign(generator.normal(0, 0.5, weight.shape))
     return model
 
@@ -61,7 +61,7 @@ def embed(model):
 
 @pytest.fixture(scope="module")
 def exported(embed, tmp_path_factory):
-    """Read only."""
+    """The pipeline's export: read only."""
     return kt.export(embed, tmp_path_factory.mktemp("base"), check=False)
 
 
@@ -77,7 +77,7 @@ def run(exported):
 
 
 def vectors_of(model, text):
-    """Of one text's words, by the model itself: (words, layers, dim)."""
+    """Returns the model's own vectors of a text's words: (words, layers, dim)."""
     ids = CharacterTokenizer()(tf.constant([text]))
     return model(ids, training=False)["layer_outputs"][0, 1:-1].numpy()
 
@@ -95,7 +95,7 @@ def test_vectors_are_the_models(model, run):
         np.testing.assert_allclose(answer["vectors"][row, :length], expected, atol=1e-5)
         assert not answer["vectors"][row, length:].any()
     assert np.abs(answer["vectors"]).max() > 0.1
-    # The same word in two places: alike alone, not in context.
+    # The same word in two places: equal alone, different in context.
     first, second = answer["vectors"][0, 0], answer["vectors"][0, 4]
     np.testing.assert_array_equal(first[0], second[0])
     assert np.abs(first[1:] - second[1:]).max() > 1e-3
@@ -133,7 +133,7 @@ def test_words_longer_than_48_bytes_are_read_by_their_beginning(embed):
     np.testing.assert_allclose(vectors[1], vectors[2], atol=1e-6)
     np.testing.assert_allclose(vectors[0], vectors[1], atol=1e-6)
     assert np.abs(vectors[0] - vectors[3]).max() > 1e-3
-    assert found[2].tokens == [begin + "other"]  # returned whole
+    assert found[2].tokens == [begin + "other"]  # not trimmed
 
 
 def test_words_that_are_cut_already(model, run):
@@ -156,7 +156,7 @@ def test_words_that_are_cut_already(model, run):
 def test_rows_do_not_see_each_other_and_chunks_change_nothing(run):
     texts = [" ".join(f"word{i * j}" for j in range(1 + 30 * i)) for i in range(12)]
     together = run(text=tf.constant(texts))
-    assert len(np.unique(together["tokens"])) > 700  # more than two chunks of spelled words
+    assert len(np.unique(together["tokens"])) > 700  # more than two chunks
     for row in (0, 5, 11):
         alone = run(text=tf.constant(texts[row : row + 1]))
         length = alone["num_tokens"][0]

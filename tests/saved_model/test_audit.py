@@ -38,7 +38,7 @@ def test_our_export_passes(passed, exported):
         assert (name, "an empty batch") in tried
     assert ("serving_default", "invalid UTF-8") in tried
     assert ("tokens", "invalid UTF-8") not in tried
-    # Bytes that are no record are refused; the text signature answers them.
+    # The tf.Example signature refuses bytes that are no record; the text signature answers them.
     refused = {f.signature for f in passed.findings if f.outcome == "refused"}
     assert refused == {"classify"}
 
@@ -160,7 +160,7 @@ def test_the_process_of_its_own_imports_neither_keras_nor_us(tmp_path, monkeypat
     names = ("keras", "keras_transformers", "keras_transformers.saved_model.check", "tensorflow")
     found = in_fresh_process("probe", *names)
     assert found == dict.fromkeys(names[:3], "blocked")
-    assert callable(forget_ourselves)  # imported here, where it blocks nothing
+    assert callable(forget_ourselves)  # importing it here blocks nothing
 
 
 def test_every_op_of_tensorflow_text_is_in_the_table():
@@ -184,7 +184,7 @@ def test_impossible_arguments(tmp_path):
 
 
 def documented() -> dict[tuple[str, str], list[str]]:
-    """(pipeline, signature) -> API, inputs and outputs, from docs/exports.md."""
+    """Reads (pipeline, signature) -> API, inputs and outputs from docs/exports.md."""
     rows, pipeline = {}, ""
     text = (Path(__file__).parents[2] / "docs" / "exports.md").read_text("utf-8")
     for line in text.splitlines():

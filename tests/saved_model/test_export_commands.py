@@ -75,7 +75,7 @@ def test_publish_label_prune_and_roll_back(capsys, exported, tmp_path):
 
 
 def test_an_installed_command_publishes_without_tensorflow(exported, tmp_path):
-    """Copying folders must not take the seconds that importing TensorFlow takes."""
+    """Copying folders must not take the seconds of importing TensorFlow."""
     code = (
         "import sys; from keras_transformers.cli.main import main\n"
         "status = main(['publish', *sys.argv[1:]])\n"

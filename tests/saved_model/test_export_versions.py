@@ -66,7 +66,7 @@ def test_the_next_version_follows_the_highest_number(tmp_path):
 
 
 def test_what_a_server_sees_as_versions(tmp_path):
-    for name in ("7", "00000123"):  # the latter as in TF Serving's own test data
+    for name in ("7", "00000123"):  # the second as in TF Serving's own test data
         make_version(tmp_path, name)
     for name in ("x", "1.5", "-1", "9" * 30, str(2**63), ".exporting-1", "٣"):
         (tmp_path / name).mkdir()

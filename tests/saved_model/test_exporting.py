@@ -73,7 +73,7 @@ def test_weights_of_another_training_fail_the_check(tmp_path):
 
 
 def test_trap_a_a_module_that_holds_the_keras_model_fails_the_check(tmp_path, monkeypatch):
-    """tf.saved_model.load notices nothing; the V1 loader, hence TF Serving, would fail."""
+    """tf.saved_model.load notices nothing; the V1 loader, and so TF Serving, would fail."""
     pipeline = doubling(function=lambda x: {"y": pipeline.model(x[:, None])[:, 0]})
 
     def export():

@@ -1,4 +1,4 @@
-"""The manifest of exports, and the exports that stand in the repository."""
+"""The manifest of exports, and the exports in the repository."""
 
 import pytest
 

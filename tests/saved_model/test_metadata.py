@@ -24,7 +24,7 @@ def test_a_model_is_described_by_its_layers_and_their_options():
 
 def test_a_vocabularys_checksum_is_that_of_a_file_with_a_token_per_line(classify, tmp_path):
     tokenizer = classify.tokenizer
-    told = metadata.of_vocabulary([object(), tokenizer])  # answers are in the last one's tokens
+    told = metadata.of_vocabulary([object(), tokenizer])  # the last one writes the answers
     (tmp_path / "vocab.txt").write_text("".join(f"{t}\n" for t in tokenizer.vocabulary), "utf-8")
     output = subprocess.run(
         ["sha256sum", str(tmp_path / "vocab.txt")], capture_output=True, text=True, check=True
@@ -66,7 +66,7 @@ def test_the_commit_is_that_of_a_tracked_folder_alone(tmp_path):
     (tmp_path / "other").write_text("")
     git(tmp_path, "add", "other")
     git(tmp_path, "commit", "-q", "-m", "one")
-    assert metadata._commit(package) is None  # installed into somebody else's repository
+    assert metadata._commit(package) is None  # installed inside another repository
     git(tmp_path, "add", "package")
     git(tmp_path, "commit", "-q", "-m", "two")
     commit = git(tmp_path, "rev-parse", "HEAD")

@@ -17,7 +17,7 @@ def predictor(exported):
 
 @pytest.fixture(scope="module")
 def exported_pair(tmp_path_factory):
-    """An export of pair classification in three classes: read only."""
+    """An export of pair classification with three classes: read only."""
     pipeline = kt.pipelines.TextClassifier(
         tiny.lively(heads.classifier(tiny.encoder(), 3)),
         tiny.wordpiece(),
@@ -54,7 +54,7 @@ def test_the_same_rows_as_the_pipelines(predictor, classify):
 
 
 def test_lists_are_cut_to_the_length_of_their_row(tmp_path):
-    """Of anybody's SavedModel, by the names of its outputs."""
+    """In any SavedModel, the names of the outputs decide."""
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="text")])
     def words(text):

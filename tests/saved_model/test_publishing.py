@@ -1,4 +1,4 @@
-"""Publishing, rolling back and pruning, whole and interrupted at every step."""
+"""Publishing, rolling back and pruning, completely and interrupted at every step."""
 
 import builtins
 import os
@@ -78,7 +78,7 @@ def test_a_canary_is_served_beside_the_stable_version(export, base):
     entry = found.entry(base)
     assert (entry.name, entry.base_path) == ("sentiment", "/models/sentiment")
     assert entry.model_platform == "tensorflow"
-    # A plain one is stable from now on; the path of the server stays.
+    # Versions without a label are now stable; the server's path stays.
     publish(export, base)
     assert config_of(base).labels(base) == {"stable": 3, "canary": 2}
     publish(export, base, label="canary")
@@ -160,7 +160,7 @@ def test_rollback_without_labels_takes_the_newest_away_for_good(export, base):
     assert rollback(base) == (base / "3", base / "2")
     assert numbers(base) == [1, 2]
     assert (base / ".withdrawn-3" / "saved_model.pb").is_file()
-    assert publish(export, base) == base / "4"  # 3 is not given again
+    assert publish(export, base) == base / "4"  # 3 is not reused
     rollback(base)
     rollback(base)
     with pytest.raises(ValueError, match="no version before 1"):
@@ -176,7 +176,7 @@ def test_rollback_with_labels_moves_them(export, base):
     assert config_of(base).served(base) == {2}
     assert rollback(base) == (base / "2", base / "1")
     assert config_of(base).labels(base) == {"stable": 1, "canary": 1}
-    assert numbers(base) == [1, 2, 3]  # what is not in the config is not served
+    assert numbers(base) == [1, 2, 3]  # versions outside the config are not served
     with pytest.raises(ValueError, match=r"no label 'beta'; it has canary, stable"):
         rollback(base, label="beta")
     with pytest.raises(FileNotFoundError, match="no version folder"):
@@ -212,14 +212,14 @@ def test_pruning_removes_what_was_withdrawn_once_its_number_is_safe(export, base
     publish(export, base)
     publish(export, base)
     rollback(base)
-    assert prune(base, keep=1) == []  # or 2 would be given again
+    assert prune(base, keep=1) == []  # or 2 would be reused
     publish(export, base)
     assert prune(base, keep=5) == [base / ".withdrawn-2"]
     assert sorted(os.listdir(base)) == ["1", "3"]
 
 
 def assert_valid(base: Path) -> None:
-    """What a server sees: whole versions, and a config that names no other."""
+    """Checks what a server sees: complete versions, and a config that names no others."""
     existing = numbers(base)
     assert existing
     for number in existing:
@@ -230,12 +230,12 @@ def assert_valid(base: Path) -> None:
     assert set(models.labels(base).values()) <= models.served(base)
 
 
-# What a step is: whatever changes the disk, and what flushes it.
+# A step is whatever changes or flushes the disk.
 STEPS = ("mkdir", "rename", "replace", "fsync", "unlink", "rmdir", "open")
 
 
 def killed_at(step: int, change) -> bool:
-    """Runs a change in a child that dies before its `step`-th step; whether it came that far."""
+    """Runs a change in a child that dies before step `step`; returns whether it got that far."""
     child = os.fork()
     if child == 0:
         taken = 0
@@ -244,7 +244,7 @@ def killed_at(step: int, change) -> bool:
             def call(*arguments, **keywords):
                 nonlocal taken
                 if taken == step:
-                    os._exit(9)  # as SIGKILL: nothing is tidied up
+                    os._exit(9)  # like SIGKILL: no cleanup
                 taken += 1
                 return function(*arguments, **keywords)
 
@@ -292,11 +292,11 @@ def test_a_kill_at_any_step_leaves_the_served_set_valid(export, base, change, la
     step = 0
     while killed_at(step, lambda: change(export, base)):
         assert_valid(base)
-        # A config that was cut off would tell of no model at all.
+        # A truncated config might have no model at all.
         assert set(labels) <= set(config_of(base).labels(base))
         if change in (publish_canary, prune_all):
             assert before <= set(numbers(base))
-        # The next change finds its way.
+        # The next change works.
         change(export, base)
         assert_valid(base)
         shutil.rmtree(base.parent)
@@ -325,7 +325,7 @@ def test_a_real_kill_leaves_the_served_set_valid(export, base):
     )
     try:
         assert process.stdout.readline() == b"begun\n"
-        time.sleep(0.2)  # among the copies and renames of some versions
+        time.sleep(0.2)  # while versions are copied and renamed
     finally:
         process.kill()
         process.wait()

@@ -1,4 +1,4 @@
-"""Weights stored in bfloat16: half the space, the numbers of the rounded weights."""
+"""Weights stored in bfloat16: half the space, the answers of the rounded weights."""
 
 import keras
 import numpy as np

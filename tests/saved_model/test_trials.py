@@ -1,4 +1,4 @@
-"""The trials on functions of numpy: each fault is found by the trial that is there for it."""
+"""The trials, run on NumPy functions: each fault is found by the trial meant for it."""
 
 import threading
 import time
@@ -24,7 +24,7 @@ def strings(*values):
 
 
 def answer(inputs):
-    """The length of each text, and its words, filled up to the most."""
+    """Returns the length of each text, and its words, padded to the longest text."""
     rows = [text.split() for text in inputs["text"]]
     width = max(map(len, rows), default=0)
     words = [row + [b""] * (width - len(row)) for row in rows]
@@ -125,7 +125,7 @@ def test_what_is_refused_as_invalid_is_no_failure():
     found = outcomes(strict)["empty strings"]
     assert (found.outcome, "an empty text" in found.detail) == ("refused", True)
 
-    def quoting(inputs):  # as TensorFlow's Python does with a message that quotes such bytes
+    def quoting(inputs):  # as TensorFlow does for a message that quotes such bytes
         [text.decode() for text in inputs["text"]]
         return answer(inputs)
 

@@ -44,7 +44,7 @@ def test_each_signature_gets_a_request_of_each_size(copy, exported):
     assert kinds == ["predict_log"] * 4 + ["classify_log"] * 2
     assert sizes == [1, 4] * 3
     assert describe(copy)["warm_up"]
-    # The other files are untouched.
+    # The other files have not changed.
     for file in exported.rglob("*"):
         if file.is_file():
             assert (copy / file.relative_to(exported)).read_bytes() == file.read_bytes()

@@ -1,4 +1,4 @@
-"""The least that `keras_transformers.export` takes: a model and hand-made signatures."""
+"""The minimum that `keras_transformers.export` takes: a model and hand-made signatures."""
 
 import keras
 import numpy as np
@@ -35,7 +35,7 @@ class Toy(Pipeline):
 
 
 def doubling(factor=2.0, **changes):
-    """A pipeline x -> {"y": factor * x} with one example; `changes` are the signature's."""
+    """Returns a pipeline x -> {"y": factor * x} with one example; `changes` go to its signature."""
     inputs = keras.Input((1,))
     model = keras.Model(inputs, keras.layers.Dense(1, use_bias=False)(inputs), name="doubling")
     model.set_weights([np.array([[factor]])])
@@ -50,5 +50,5 @@ def doubling(factor=2.0, **changes):
 
 
 def export_doubling(path, factor=2.0, **changes):
-    """Exports it, not checked."""
+    """Exports it without a check."""
     return kt.export(doubling(factor, **changes), path, check=False)

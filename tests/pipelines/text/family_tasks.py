@@ -1,4 +1,4 @@
-"""Every task's pipeline on the encoder of a family, as plain checks."""
+"""Checks of every task's pipeline on a family's encoder."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +11,7 @@ import keras_transformers as kt
 from keras_transformers import pipelines
 from keras_transformers.pipelines.base import Pipeline
 
-# Task -> the head on an encoder, and the pipeline on the head.
+# Task -> functions that put the head on an encoder, and the pipeline on the head.
 TASKS: dict[str, Callable[[keras.Model, Any], Pipeline]] = {
     "classification": lambda encoder, tokenizer: pipelines.TextClassifier(
         kt.heads.classifier(encoder, 3), tokenizer, ["a", "b", "c"], pair=True
@@ -37,7 +37,7 @@ TASKS: dict[str, Callable[[keras.Model, Any], Pipeline]] = {
 
 
 def lively(model: keras.Model, seed: int = 3) -> keras.Model:
-    """The model, its matrices redrawn, so that every input matters."""
+    """Returns the model with new random matrices, so large that every input matters."""
     generator = np.random.default_rng(seed)
     for variable in model.trainable_variables:
         scale = 0.5 if len(variable.shape) > 1 else 0.1
@@ -46,14 +46,14 @@ def lively(model: keras.Model, seed: int = 3) -> keras.Model:
 
 
 def texts(pipeline: Pipeline) -> list[list[str]]:
-    """As many columns of texts as the pipeline takes; some empty, some long, some with masks."""
+    """Returns a column of texts per input; some are empty, some long, some have masks."""
     mask = getattr(pipeline.tokenizer, "mask_token", "")
     column = ["a good film", "", f"two {mask} run", "very good " * 30]
     return [column, column[::-1]][: len(pipeline.text_names)]
 
 
 def answers_do_not_depend_on_the_batch(pipeline: Pipeline) -> None:
-    """Each row's answer alone equals its answer in company."""
+    """Checks that a row has the same answer alone and in a batch."""
     columns = texts(pipeline)
     together = pipeline(*columns)
     for row, expected in zip(zip(*columns, strict=True), together, strict=True):
@@ -68,13 +68,13 @@ def answers_do_not_depend_on_the_batch(pipeline: Pipeline) -> None:
 
 
 def it_comes_back(pipeline: Pipeline, folder: Path) -> None:
-    """`save` and `load` give the same answers, exactly."""
+    """Checks that the saved and loaded pipeline gives exactly the same answers."""
     pipeline.save(folder / "saved")
     assert kt.load(folder / "saved")(*texts(pipeline)) == pipeline(*texts(pipeline))
 
 
 def its_export_answers_alike(pipeline: Pipeline, folder: Path) -> None:
-    """The export passes its own check, and repeats the pipeline's rows."""
+    """Checks that the export passes its self-check and repeats the pipeline's rows."""
     version = kt.export(pipeline, folder / "export")
     named = dict(zip(pipeline.text_names, texts(pipeline), strict=True))
     for found, expected in zip(

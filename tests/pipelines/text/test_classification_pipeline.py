@@ -60,7 +60,7 @@ def test_all_signatures_agree(run):
         segment_ids=tf.zeros([1, 5], tf.int32),
         padding_mask=tf.ones([1, 5], tf.bool),
     )
-    # Not to the last bit: above, the row was padded and its sums were added in another order.
+    # Not bit for bit: above, the row was padded, which changed the order of its sums.
     np.testing.assert_allclose(tokens["probabilities"], text["probabilities"][:1], atol=1e-5)
     assert tokens["label"][0] == text["label"][0]
 
@@ -140,7 +140,7 @@ def test_no_stale_fingerprint(exported):
 
 
 def test_many_nodes_handle_strings(exported):
-    assert len(list(string_nodes(exported))) > 10  # that all are on the CPU is tested for all tasks
+    assert len(list(string_nodes(exported))) > 10  # another test checks that all are on the CPU
 
 
 def test_metadata_tell_what_was_exported(exported, classify, tmp_path):
@@ -165,7 +165,7 @@ def test_pairs(pipelines, tokenizer):
     expected = tf.nn.softmax(classify.model(tokens, training=False)["logits"]).numpy()
     found = [answer.probabilities for answer in classify(text, text_b)]
     np.testing.assert_allclose(found, expected, atol=1e-5)
-    assert abs(expected[0] - expected[1]).max() > 1e-3  # which text comes first matters
+    assert abs(expected[0] - expected[1]).max() > 1e-3  # the order of the texts matters
     example = tf.train.Example()
     for name, value in (("text", b"a film"), ("text_b", b"good")):
         example.features.feature[name].bytes_list.value.append(value)

@@ -1,4 +1,4 @@
-"""Classification with fastText: the same signatures, the hashing in the graph."""
+"""Classification with fastText: the same signatures, with the hashing in the graph."""
 
 import graph_checks
 import numpy as np
@@ -44,7 +44,7 @@ def test_core_ops_alone_and_strings_on_the_cpu(exports):
     assert not {
         op for op in found if op.startswith(("Fast", "Sentencepiece")) or "Py" in op or ">" in op
     }
-    # A loader makes the dictionary's table, and fills it: no device but the CPU could.
+    # A loader makes and fills the dictionary's table, which is possible only on the CPU.
     unpinned = [
         node.op for node in graph_checks.string_nodes(folder) if "device:CPU" not in node.device
     ]

@@ -26,12 +26,12 @@ def fill(pipelines):
 
 @pytest.fixture(scope="module")
 def answer(run):
-    """Texts -> what the export answers."""
+    """Texts -> the export's answers."""
     return lambda texts: run("fill_mask", text=tf.constant(texts, tf.string))
 
 
 def expected_answers(model, tokenizer, rows, top_k):
-    """Of rows of token ids that are full, each mask by itself: [(tokens, probabilities), ...]."""
+    """Fills each mask in full rows of token ids by itself: [(tokens, probabilities), ...]."""
     answers = []
     for token_ids in rows:
         places = [i for i, token in enumerate(token_ids) if token == tokenizer.mask_token_id]
@@ -184,7 +184,7 @@ def test_masks_in_texts_are_those_of_hugging_face(mask_tokens):
     model = heads.masked_lm(lively_encoder(vocabulary_size=len(vocabulary), num_positions=32))
     for length, expected in golden.items():
         fill = MaskFiller(model, tokenizer, max_sequence_length=int(length))
-        in_graph = [tf.function(fill.encode)] if length == "8" else []  # one tells as much as all
+        in_graph = [tf.function(fill.encode)] if length == "8" else []  # one is enough
         for encode in (fill.encode, *in_graph):
             packed = encode(tf.constant(texts))
             rows = tf.ragged.boolean_mask(packed["token_ids"], packed["padding_mask"]).to_list()

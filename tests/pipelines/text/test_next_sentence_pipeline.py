@@ -15,14 +15,14 @@ def expected_probability(pretrainer, tokenizer, text, text_b, length=16):
     tokens = tokenizer(text, text_b, max_sequence_length=length)
     positions = tf.zeros((len(text), 1), tf.int32)
     logits = pretrainer({**tokens, "mask_positions": positions})["next_sentence_logits"].numpy()
-    return 1 / (1 + np.exp(logits[:, 1] - logits[:, 0]))  # class 0: is next
+    return 1 / (1 + np.exp(logits[:, 1] - logits[:, 0]))  # class 0: text_b follows
 
 
 def test_probabilities_are_the_models(pretrainer, tokenizer):
     follows = NextSentenceClassifier(pretrainer, tokenizer)
     texts = ["a film", "good"], ["good", "a film"]
     expected = expected_probability(pretrainer, tokenizer, *texts)
-    assert abs(expected[0] - expected[1]) > 1e-3  # which text comes first matters
+    assert abs(expected[0] - expected[1]) > 1e-3  # the order of the texts matters
     found = [answer.probability for answer in follows(*texts)]
     np.testing.assert_allclose(found, expected, atol=1e-5)
     assert follows("a film", "good").probability == pytest.approx(expected[0], abs=1e-5)

@@ -29,7 +29,7 @@ def test_scores_are_the_models_in_the_range_asked_for(score, run, tokenizer):
     wanted = 2.5 * score.model(tokens, training=False)["score"].numpy() - 1.0
     np.testing.assert_allclose(answer["score"], wanted, atol=1e-5)
     assert np.ptp(wanted) > 0.05
-    assert abs(wanted[0] - wanted[1]) > 1e-3  # which text comes first matters
+    assert abs(wanted[0] - wanted[1]) > 1e-3  # the order of the texts matters
     found = [one.score for one in score(text, text_b)]
     assert found == pytest.approx(wanted.tolist(), abs=1e-5)
 

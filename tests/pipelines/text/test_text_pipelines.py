@@ -1,4 +1,4 @@
-"""What the text pipelines have in common, whatever their task."""
+"""What all text pipelines have in common."""
 
 import json
 import subprocess
@@ -48,13 +48,13 @@ RESULTS = {
     "embedding": Embedding,
     "fill_mask": MaskedTokens,
 }
-EXPORTED = [name for name in PIPELINES if name != "pairs"]  # others show pairs in an export
+EXPORTED = [name for name in PIPELINES if name != "pairs"]  # other exports take pairs
 TEXTS = [
     *("a good [MASK]", "", b"\xff\xfe\x00", "long " * 3000),
     *("very bad films!", "[MASK] [MASK]", "a film", "good"),
 ]
-# What a stranger would write: nothing of ours, no Keras model, strings in. Then, still without this
-# package's models and without Keras, every export repeats its stored examples.
+# A stranger's program: none of our code, no Keras model, strings in. Then every export repeats its
+# stored examples, still without Keras and our models.
 STRANGER = """
 import json, sys
 import tensorflow as tf, tensorflow_text
@@ -88,7 +88,7 @@ print(json.dumps([answers, {name: [*failures(folder)] for name, folder in folder
 
 @pytest.fixture(scope="module")
 def stranger(pipelines, exports):
-    """Answers of a process without this package, texts that it was given, and failures."""
+    """The answers of a process without this package, its texts, and its failures."""
     given = {}
     for name in ("classification", "fill_mask"):
         texts = columns(pipelines(name), ["a [MASK] film", "", "very [MASK] [MASK]!", "good"])
@@ -105,7 +105,7 @@ def stranger(pipelines, exports):
 
 
 def columns(pipeline, texts=TEXTS):
-    """The texts, and for pairs the same in another order."""
+    """Returns the texts, and for pairs also the same texts in another order."""
     return [texts, texts[1:] + texts[:1]][: len(pipeline.text_names)]
 
 
@@ -143,7 +143,7 @@ def test_stored_examples_are_repeated_by_both_loaders(exports, stranger, name):
     metadata = json.loads((exports(name) / METADATA_FILE).read_text())
     for signature in metadata["signatures"].values():
         sizes = [next(iter(e["inputs"].values()))["shape"][0] for e in signature["examples"]]
-        assert 0 in sizes  # the empty batch is among them
+        assert 0 in sizes  # the empty batch
         assert max(sizes) >= 3
 
 
@@ -162,7 +162,7 @@ def test_saving_and_loading_change_nothing(pipelines, tmp_path, name):
         assert (tmp_path / "once more" / file.name).read_bytes() == file.read_bytes()
 
 
-# What each pipeline leaves out of the model that it is given.
+# What each pipeline removes from its model.
 PARTS = {
     NextSentenceClassifier: ("masked_lm_dense", "masked_lm_norm", "mask_logits"),
     Embedder: ("pooler",),
@@ -205,14 +205,14 @@ def test_an_embedder_in_bfloat16_too(tokenizer, tmp_path):
     assert list(check.failures(str(folder))) == []
 
 
-# --- What does not fit is refused when the pipeline is made ---------------------------------------
+# --- the constructor refuses what does not match -------------------------------------------------
 
 
 def classifier(model, tokenizer, **options):
     return TextClassifier(model, tokenizer, ["a", "b"], **options)
 
 
-# Each with a model that it takes, of a vocabulary of any size, and what that must return.
+# Each with a model that it takes, for any vocabulary size, and the output it needs.
 MAKERS = {
     classifier: (lively_classifier, "logits"),
     TextRegressor: (
