@@ -28,7 +28,7 @@ def run_grid(execute: Callable[[Any], dict[str, Any]], config: Any) -> dict[str,
 
     Args:
         execute: runs the recipe with a configuration and returns its metrics.
-        config: a `FineTuning` or the like, with `grid` set.
+        config: a `Tuning` with `grid` set.
     """
     folder = config.runs_dir / config.name
     try:
