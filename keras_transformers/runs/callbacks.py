@@ -14,7 +14,7 @@ from keras_transformers.runs.telemetry import JsonLines, Telemetry, TensorBoard
 from keras_transformers.runs.weights_files import SaveWeights
 from keras_transformers.runs.workers import is_chief
 
-_PROFILED_STEPS = (10, 14)  # after those that compile and fill caches
+_PROFILED_STEPS = (10, 14)  # past those that compile and fill caches
 
 
 def standard_callbacks(
@@ -27,21 +27,22 @@ def standard_callbacks(
     tokens_per_step: float | None = None,
     flops_per_step: float | None = None,
 ) -> list[keras.callbacks.Callback]:
-    """What every `fit` takes.
+    """Returns the callbacks that every `fit` takes.
 
-    They stop on a loss that is NaN; add gradient norm, learning rate and rates to the logs; write
-    these for TensorBoard and as JSON; keep the newest weights, and those of the best epoch. Of
-    several workers only the chief writes and shows progress.
+    They stop training when the loss is NaN, add gradient norm, learning rate and speed to the logs,
+    write the logs for TensorBoard and as JSON, and save the newest and the best weights. Among
+    several workers, only the chief writes files and shows progress.
 
     Args:
-        folder: the run's.
+        folder: the run's folder.
         log: what to report.
-        last: name of the file of the newest weights.
-        best: of those of the best epoch.
-        monitor: the figure that decides which epoch is best, the higher the better; None: none is.
-        tokens_per_step: real tokens of an update, of all replicas; gives tokens per second.
-        flops_per_step: of such an update; with `log.peak_flops` it gives the utilisation. Both are
-            those of `inspection.update_cost`.
+        last: file name of the newest weights.
+        best: file name of the best epoch's weights.
+        monitor: the figure that decides which epoch is best, the higher the better. None saves no
+            best weights.
+        tokens_per_step: real tokens per update, over all replicas; gives tokens per second.
+        flops_per_step: FLOPs per update; gives the utilisation if `log.peak_flops` is set. See
+            `inspection.update_cost` for both.
 
     Raises:
         ValueError: `log_every` or `peak_flops` is not above 0.
@@ -68,9 +69,9 @@ def standard_callbacks(
 def update_costs(
     callbacks: Sequence[keras.callbacks.Callback], *, tokens_per_step: float, flops_per_step: float
 ) -> None:
-    """Tells `callbacks` the cost of an update from the next `fit` on.
+    """Sets the cost of an update, from the next `fit` on.
 
-    For a training in phases of different lengths, each a `fit`; see `inspection.update_cost`.
+    Needed when each phase of a training has its own sequence length; see `inspection.update_cost`.
     """
     for callback in callbacks:
         if isinstance(callback, Telemetry):
@@ -83,7 +84,7 @@ def update_costs(
 def _reports(
     folder: Path, log: Logging, facts: Mapping[str, Any]
 ) -> Iterator[keras.callbacks.Callback]:
-    """What writes the logs, and shows progress."""
+    """Yields the callbacks that write logs and show progress."""
     yield TensorBoard(
         str(folder / "tensorboard"),
         update_freq=log.log_every,
@@ -98,5 +99,5 @@ def _reports(
 
 
 def verbosity() -> int:
-    """Keras' `verbose`: one line per epoch in a log; on a terminal the callbacks show a bar."""
+    """Returns Keras' `verbose`: one line per epoch in a log; callbacks draw a terminal's bar."""
     return 1 if sys.stdout.isatty() else 2

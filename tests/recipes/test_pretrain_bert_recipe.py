@@ -170,7 +170,7 @@ def test_records_of_another_run_to_an_export(folder, tmp_path, capsys):
             {"weights": "none", "num_layers": None, "hidden_dim": None},
             "none: no such file; check the path",
         ),
-        ({"accumulate": 0}, "--accumulate 0: not 1 or more"),
+        ({"accumulate": 0}, "--accumulate 0: must be 1 or more"),
         ({"phase_2_epochs": 4}, "--phase-2-epochs 4: not in 0 to 3"),
         ({"dev_fraction": 1}, "held_out_share"),
         ({"dev_fraction": 1e-9}, "42 and 0 documents"),

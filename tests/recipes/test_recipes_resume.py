@@ -201,7 +201,7 @@ def test_a_run_that_was_stopped_ends_with_the_same_bits(
         error = error_of(recipe, capsys, **changed)
         assert "learning_rate was 0.001, is 0.5, seed was 0, is 1;" in error
     resumed = run(recipe, "--quiet", "--resume", **options)
-    assert f"going on after 1 epochs and {3 if by_signal else 1} batches" in resumed.printed
+    assert f"resuming after 1 epochs and {3 if by_signal else 1} batches" in resumed.printed
     assert figures(folder) == figures(whole)
     expected, found = newest_state(whole), newest_state(folder)
     assert expected.keys() == found.keys()

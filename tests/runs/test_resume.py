@@ -258,7 +258,7 @@ def test_a_damaged_checkpoint_is_left_out_with_a_warning(tmp_path, whole, caplog
     resume = Resume(tmp_path / "checkpoints")
     position = resume.restore(compiled(), [*others(tmp_path), resume])
     assert position == Position(0, 2, 2)
-    assert f"{newest} is damaged and left out" in caplog.text
+    assert f"{newest} is damaged and skipped" in caplog.text
     found = train(tmp_path, every=2)
     assert same(found["weights"], whole["weights"])
     assert not before.exists()
@@ -359,7 +359,7 @@ def test_what_cannot_be_restored_is_named(tmp_path):
         ValueError, match=r"another model: 5 variables.*kernel was \(8, 2\), is \(8, 3"
     ):
         restore(compiled(units=3), [CheckpointAveraging()])
-    with pytest.raises(ValueError, match="optimizer: Adam before, SGD now; go on with the same"):
+    with pytest.raises(ValueError, match="optimizer: Adam before, SGD now; resume with the same"):
         restore(compiled(optimizer=keras.optimizers.SGD(0.1)), [CheckpointAveraging()])
     with pytest.raises(ValueError, match=r"a state: \['CheckpointAveraging'\] before, \[\] now"):
         restore(compiled())
@@ -372,7 +372,7 @@ def test_what_cannot_be_restored_is_named(tmp_path):
 def test_a_wrong_use_is_refused(tmp_path):
     with pytest.raises(ValueError, match="every=0: 1 batch or more"):
         Resume(tmp_path, every=0)
-    with pytest.raises(ValueError, match="keep=0: 1 checkpoint or more"):
+    with pytest.raises(ValueError, match="keep=0: keep 1 checkpoint or more"):
         Resume(tmp_path, keep=0)
     resume = Resume(tmp_path / "checkpoints")
     with pytest.raises(ValueError, match="must be the last of the callbacks"):

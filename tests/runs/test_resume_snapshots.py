@@ -98,7 +98,7 @@ def test_a_damaged_file_is_not_used(tmp_path, caplog, damage):
     else:
         bad.write_bytes(b"")
     assert snapshots.newest() == good
-    assert caplog.messages == [f"{bad} is damaged and left out: the one before it is used"]
+    assert caplog.messages == [f"{bad} is damaged and skipped: using the one before it"]
     # Training continues from step 1: later snapshots are gone, and step 2 comes again.
     again = snapshots.write(2, {"other": np.ones(3)}.items())
     assert [*snapshots.paths()] == [again, good]

@@ -147,7 +147,7 @@ def test_rates_leave_out_the_first_step_and_validation(clock, caplog):
     assert history["mfu"] == pytest.approx([0.5, 0.5])
     assert history["learning_rate"] == pytest.approx([0.6, 0.2], rel=1e-5)
     assert [batch for batch, logs in seen.items() if "mfu" in logs] == [1, 3]
-    assert "mfu: 1e+09 FLOPs an update, as a share of 1 x 4e+09 FLOP/s" in caplog.text
+    assert "mfu: 1e+09 FLOPs per update, as a share of 1 x 4e+09 FLOP/s" in caplog.text
 
 
 def test_without_a_peak_there_is_no_utilisation(caplog):
