@@ -189,5 +189,5 @@ def test_xla_refuses_rows_that_are_not_static():
     model = build()
     model.compile(keras.optimizers.SGD(0.1), losses, jit_compile=True)
     prepare(model, accumulate=3)
-    with pytest.raises(ValueError, match=f"a multiple of 3 on each replica: found {ROWS}"):
+    with pytest.raises(ValueError, match=f"a multiple of 3 on each replica; found {ROWS}"):
         model.fit(batch(model, losses), verbose=0)
