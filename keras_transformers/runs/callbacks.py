@@ -38,8 +38,7 @@ def standard_callbacks(
         log: what to report.
         last: file name of the newest weights.
         best: file name of the best epoch's weights.
-        monitor: the figure that decides which epoch is best, the higher the better. None saves no
-            best weights.
+        monitor: the figure that decides the best epoch, the higher the better; None saves none.
         tokens_per_step: real tokens per update, over all replicas; gives tokens per second.
         flops_per_step: FLOPs per update; gives the utilisation if `log.peak_flops` is set. See
             `inspection.update_cost` for both.

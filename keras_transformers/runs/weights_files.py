@@ -23,8 +23,7 @@ class SaveWeights(keras.callbacks.Callback):
 
     Args:
         path: the file, which must end in ".weights.h5".
-        monitor: write only if this figure of the logs is the highest so far; None writes after
-            every epoch.
+        monitor: write only if this figure is the highest so far; None writes after every epoch.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, monitor: str | None = None) -> None:
