@@ -30,6 +30,7 @@ import keras
 import numpy as np
 
 import keras_transformers as kt
+from keras_transformers import runs
 from keras_transformers.data.text import (
     Examples,
     GlueTask,
@@ -44,11 +45,10 @@ from keras_transformers.data.text import (
     write_submission,
 )
 from keras_transformers.evaluation import glue_scores
-from keras_transformers.runs import EncoderTuning, Run, command_line, is_chief, outputs_of
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Config(EncoderTuning):
+class Config(runs.EncoderTuning):
     """Fine-tunes an encoder on a task of GLUE, or on SICK."""
 
     task: str  # cola sst2 mrpc qqp stsb mnli qnli rte wnli sick_relatedness sick_entailment
@@ -76,7 +76,7 @@ class Config(EncoderTuning):
         return train, dev, load(self.submit_file, labelled=False) if self.submit_file else None
 
 
-def main(config: Config, run: Run) -> dict[str, Any]:
+def main(config: Config, run: runs.Run) -> dict[str, Any]:
     """Trains, measures, exports; returns what it writes to runs/<name>/metrics.json."""
     task = glue_task(config.task)
     train, dev, unlabelled = config.read()
@@ -101,7 +101,7 @@ def main(config: Config, run: Run) -> dict[str, Any]:
     measures: dict[str, Any] = {"score": scores, "monitor": f"val_{task.metrics[0]}"}
     model.fit(**run.fit_arguments(model, batches, **measures))
     best = run.load_best()
-    if unlabelled is not None and is_chief():
+    if unlabelled is not None and runs.is_chief():
         found = predictions(model, batches.of(unlabelled))
         answers = found if task.is_regression else [task.labels[i] for i in found]
         path = run.folder / f"{task.title}.tsv"
@@ -115,6 +115,7 @@ def build(config: Config, task: GlueTask) -> tuple[Any, keras.losses.Loss, str]:
     encoder, tokenizer = kt.convert.load_encoder(**config.encoder_source())
     options = {**config.pick("max_sequence_length"), "pair": task.text_b is not None}
     if task.is_regression:
+        runs.check_installed("scipy", extra="evaluation")  # for the correlations
         model = kt.heads.regressor(encoder, dropout=config.dropout)
         pipeline = kt.pipelines.TextRegressor(model, tokenizer, **options)
         return pipeline, keras.losses.MeanSquaredError(), "mse"
@@ -125,10 +126,10 @@ def build(config: Config, task: GlueTask) -> tuple[Any, keras.losses.Loss, str]:
 
 def predictions(model: keras.Model, batches: TextBatches) -> np.ndarray:
     """Label ids, or scores: (examples,)."""
-    (found,) = zip(*(output.values() for output in outputs_of(model, batches)), strict=True)
+    (found,) = zip(*(output.values() for output in runs.outputs_of(model, batches)), strict=True)
     joined = np.concatenate(found)
     return joined.argmax(axis=-1) if joined.ndim == 2 else joined
 
 
 if __name__ == "__main__":
-    command_line(main, Config)
+    runs.command_line(main, Config)

@@ -1,5 +1,6 @@
 """The recipes of tagging, question answering and GLUE, from files to figures."""
 
+import importlib.util
 import json
 import math
 
@@ -140,6 +141,16 @@ def test_a_correlation_that_is_never_a_number_has_no_best_epoch(folder, monkeypa
     error = capsys.readouterr().err.splitlines()[-1]
     assert error.startswith("error: val_pearson was NaN in all of 1 epochs")
     assert "the last weights are in" in error
+
+
+def test_a_missing_package_is_seen_before_the_training(folder, tmp_path, monkeypatch, capsys):
+    def without_scipy(name, package=None, find=importlib.util.find_spec):
+        return None if name == "scipy" else find(name, package)
+
+    monkeypatch.setattr(importlib.util, "find_spec", without_scipy)
+    changed = glue_options(folder, "sick_relatedness", "sick.txt", runs_dir=tmp_path)
+    message = "scipy not installed: pip install 'keras-transformers[evaluation]'"
+    assert message in error_of("glue", capsys, **changed)
 
 
 @pytest.mark.parametrize(
