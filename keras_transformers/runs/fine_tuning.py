@@ -59,7 +59,7 @@ class EncoderSource(Training):
     """The options that choose the encoder."""
 
     weights: Path | None = None  # Hugging Face's layout: config.json, model.safetensors, vocabulary
-    model: str | None = None  # instead: a name from `keras-transformers list`, random weights
+    model: str | None = None  # instead: one of `keras-transformers list`, random weights
     vocabulary: Path | None = None  # vocab.txt for --model; --weights brings its own
     lowercase: bool = True  # False for cased vocabularies
 
