@@ -18,6 +18,8 @@ from typing import IO, Any
 
 import numpy as np
 
+from keras_transformers import files
+
 logger = logging.getLogger(__name__)
 
 _NAME = re.compile(r"step-(\d{9,})-([0-9a-f]{16})\.npz")
@@ -93,7 +95,7 @@ class Snapshots:
             digest = _write_npz(scratch, arrays)
             path = self.folder / f"step-{step:09d}-{digest}.npz"
             scratch.replace(path)
-            _sync(self.folder)  # or a loss of power could undo the rename
+            files.sync(self.folder)  # or a loss of power could undo the rename
         except OSError as error:
             raise CheckpointError(self._complaint(error)) from error
         finally:
@@ -205,12 +207,3 @@ class _Hashing(io.RawIOBase):
 
 def _new_digest() -> "hashlib.blake2b":
     return hashlib.blake2b(digest_size=8)
-
-
-def _sync(folder: Path) -> None:
-    """Flushes a folder's list of names to the disk."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
