@@ -24,8 +24,6 @@ def standard_callbacks(
     last: str,
     best: str,
     monitor: str | None,
-    tokens_per_step: float | None = None,
-    flops_per_step: float | None = None,
 ) -> list[keras.callbacks.Callback]:
     """Returns the callbacks that every `fit` takes.
 
@@ -39,28 +37,15 @@ def standard_callbacks(
         last: file name of the newest weights.
         best: file name of the best epoch's weights.
         monitor: the figure that decides the best epoch, the higher the better; None saves none.
-        tokens_per_step: real tokens per update, over all replicas; gives tokens per second.
-        flops_per_step: FLOPs per update; gives the utilisation if `log.peak_flops` is set. See
-            `inspection.update_cost` for both.
 
     Raises:
         ValueError: `log_every` or `peak_flops` is not above 0.
     """
-    telemetry = Telemetry(
-        every=log.log_every,
-        tokens_per_step=tokens_per_step,
-        flops_per_step=flops_per_step,
-        peak_flops=log.peak_flops,
-    )
+    telemetry = Telemetry(every=log.log_every, peak_flops=log.peak_flops)
     saved = [SaveWeights(folder / last)]
     if monitor is not None:
         saved.append(SaveWeights(folder / best, monitor=monitor))
-    facts = {
-        "run": str(folder),
-        "tokens_per_step": tokens_per_step,
-        "flops_per_step": flops_per_step,
-        "peak_flops": log.peak_flops,
-    }
+    facts = {"run": str(folder), "peak_flops": log.peak_flops}
     reports = _reports(folder, log, facts) if is_chief() else [NoProgress()]
     return [StopOnNonFiniteLoss(folder / last), telemetry, *reports, *saved]
 
@@ -68,9 +53,12 @@ def standard_callbacks(
 def update_costs(
     callbacks: Sequence[keras.callbacks.Callback], *, tokens_per_step: float, flops_per_step: float
 ) -> None:
-    """Sets the cost of an update, from the next `fit` on.
+    """Sets the cost of an update, from the next `fit` on; adds tokens per second and utilisation.
 
-    Needed when each phase of a training has its own sequence length; see `inspection.update_cost`.
+    Args:
+        callbacks: what `standard_callbacks` returned.
+        tokens_per_step: real tokens per update, over all replicas; see `inspection.update_cost`.
+        flops_per_step: FLOPs per update; gives the utilisation if `peak_flops` is known.
     """
     for callback in callbacks:
         if isinstance(callback, Telemetry):

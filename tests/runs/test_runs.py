@@ -210,7 +210,8 @@ def test_what_an_export_tells():
 def test_the_cost_of_updates_may_change_between_phases(tmp_path):
     log = Logging(log_json=str(tmp_path / "log.jsonl"))
     files = {"last": "last.weights.h5", "best": "best.weights.h5"}
-    callbacks = standard_callbacks(tmp_path, log, **files, monitor="loss", tokens_per_step=1)
+    callbacks = standard_callbacks(tmp_path, log, **files, monitor="loss")
+    update_costs(callbacks, tokens_per_step=1.0, flops_per_step=1.0)
     update_costs(callbacks, tokens_per_step=20.0, flops_per_step=3e9)
     (told,) = (c for c in callbacks if isinstance(c, Telemetry))
     assert (told.tokens_per_step, told.flops_per_step) == (20.0, 3e9)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from keras_transformers.runs import telemetry
-from keras_transformers.runs.callbacks import standard_callbacks
+from keras_transformers.runs.callbacks import standard_callbacks, update_costs
 from keras_transformers.runs.options import Logging
 from keras_transformers.runs.telemetry import JsonLines, Telemetry, TensorBoard
 from keras_transformers.training import optimizers
@@ -233,7 +233,8 @@ def test_curves_go_on_where_they_stopped(tmp_path):
 
 def test_a_run_writes_its_figures_everywhere(tmp_path, monkeypatch):
     log = Logging(quiet=True, log_json=str(tmp_path / "log.jsonl"), log_every=2)
-    callbacks = standard_callbacks(tmp_path, log, **FILES, tokens_per_step=7)
+    callbacks = standard_callbacks(tmp_path, log, **FILES)
+    update_costs(callbacks, tokens_per_step=7, flops_per_step=1)
     score = keras.callbacks.LambdaCallback(on_epoch_end=lambda e, logs: logs.update(val_score=1.0))
     x, y = rows(16)
     make_model().fit(x, y, batch_size=4, callbacks=[score, *callbacks])
