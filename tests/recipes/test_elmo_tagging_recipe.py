@@ -1,4 +1,4 @@
-"""Tagging by ELMo's features, from saved weights to a score, and what it says to wrong input."""
+"""Tagging with ELMo's features, from saved weights to a score, and its errors on wrong input."""
 
 import runpy
 

@@ -21,7 +21,7 @@ WORDS = ["good", "great", "fine", "warm", "bad", "dull", "poor", "cold"]
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    """A tiny language model's folder, and sentences whose last word tells the label."""
+    """Writes a tiny language model, and sentences whose last word determines the label."""
     path = tmp_path_factory.mktemp("gpt")
     rows = [
         f"{'the ' * (i % 4)}film was {word}\t{'yes' if w < 4 else 'no'}"
@@ -95,7 +95,7 @@ def test_what_is_refused(data, tmp_path, capsys, changes, said):
 
 
 def test_its_help_speaks_of_gpt(monkeypatch, capsys):
-    """What recipes share must not tell it of BERT's files, nor of case, which byte pairs keep."""
+    """Shared options must not mention BERT's files, nor case, which byte pairs keep."""
     monkeypatch.setattr(sys, "argv", [str(FILE), "--help"])
     with pytest.raises(SystemExit) as ended:
         runpy.run_path(str(FILE), run_name="__main__")

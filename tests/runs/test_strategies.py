@@ -1,4 +1,4 @@
-"""The options that say where a training runs, as far as this machine goes."""
+"""The options for where a training runs, as far as this machine allows."""
 
 import dataclasses
 import importlib.util
