@@ -1,4 +1,4 @@
-"""Classification of texts, or pairs, by a GPT that keeps learning to model language too.
+"""Classification of texts, or pairs of texts, by a GPT that also trains as a language model.
 
 Paper:   Radford et al. 2018, "Improving Language Understanding by Generative Pre-Training",
          sections 3.2 and 4.1: the last token's vector, with the language model's loss as auxiliary
@@ -35,7 +35,7 @@ class Config(LabelledFiles, Tuning):
     model: str | None = None  # instead: one of `keras-transformers list 'gpt*'`, random weights
     vocabulary: Path | None = None  # folder with vocab.json, merges.txt; --weights has its own
 
-    learning_rate: float = 6.25e-5  # the highest, after the warm-up; this and the next: paper
+    learning_rate: float = 6.25e-5  # the highest; this and the next as in the paper
     warmup_fraction: float = 0.002
     language_model_weight: float = 0.5  # of its loss, beside 1 for the classifier's; 0 omits it
 

@@ -101,7 +101,7 @@ def build(config: Config, image_shape: tuple[int, int, int], num_classes: int) -
         raise ValueError("give either --weights FOLDER or --model NAME")
     if config.weights:
         encoder = kt.models.vit.vit(**(kt.convert.read_vit_config(config.weights) | shape))
-        others = ["classifier.*", "vit.pooler.*"]  # left from its own training
+        others = ["classifier.*", "vit.pooler.*"]  # from its earlier training
         kt.convert.load_vit(encoder, config.weights, ignore=others, interpolation="bilinear")
     elif config.model:
         encoder = kt.create_model(config.model, **shape)

@@ -21,7 +21,7 @@ _BYTES = {
     "int64": 8,
     "double": 8,
 }
-# Errors that writing the same file again may not raise, once there is room.
+# Errors that go away once there is room or access.
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 _UNITS = {"": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 

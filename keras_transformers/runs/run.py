@@ -329,7 +329,7 @@ def check_new(folder: Path) -> Path:
 
 
 def check_same(folder: Path, config: Any, *, may_differ: Collection[str] = ()) -> Path:
-    """Returns a run's folder, once it is sure that the run was started with this configuration.
+    """Returns a run's folder, after checking that the run was started with this configuration.
 
     Args:
         folder: the run's folder.
