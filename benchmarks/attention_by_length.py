@@ -1,11 +1,10 @@
-"""What attention is for: BLEU by the length of the source, two or more runs side by side.
+"""What attention is good for: BLEU by the length of the source, runs side by side.
 
     python benchmarks/attention_by_length.py runs/attention runs/none --output by_length.png
 
-Takes runs of recipes/translation.py, such as those of --model seq2seq_multi30k and of --model
-seq2seq_multi30k_no_attention, and reads what the recipe wrote to their metrics.json. Prints a
-table, each run's difference from the first in brackets, and draws one curve per run (Bahdanau et
-al. 2014, figure 2).
+Reads metrics.json from runs of recipes/translation.py, such as one with --model seq2seq_multi30k
+and one with --model seq2seq_multi30k_no_attention. Prints a table, with each run's difference from
+the first in brackets, and draws one curve per run (Bahdanau et al. 2014, figure 2).
 """
 
 import argparse
@@ -18,10 +17,10 @@ Rows = list[dict[str, Any]]  # see `evaluation.bleu_by_length`
 
 
 def read(folder: Path) -> tuple[str, Rows]:
-    """What a run measured, and its classes of length.
+    """Returns what a run measured, and its classes of length.
 
     Raises:
-        FileNotFoundError: the run has no figures: it is not finished, or does not exist.
+        FileNotFoundError: the run does not exist or is not finished.
         ValueError: its figures have no BLEU by length.
     """
     path = folder / "metrics.json"
@@ -49,7 +48,7 @@ def check_same_sentences(runs: dict[str, tuple[str, Rows]]) -> None:
 
 
 def table(runs: dict[str, Rows]) -> str:
-    """One row per class of length, one column per run."""
+    """Returns a table with one row per class of length and one column per run."""
     first, *others = runs
     width = max(15, *map(len, runs))
     lines = ["words  sentences  " + "  ".join(name.rjust(width) for name in runs)]
@@ -63,7 +62,7 @@ def table(runs: dict[str, Rows]) -> str:
 
 
 def draw(title: str, runs: dict[str, Rows], path: Path) -> None:
-    """Writes the curves as a picture; the name's ending decides its format."""
+    """Draws the curves to a picture, in the format of the file's suffix."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

@@ -60,12 +60,12 @@ class Point:
 
 @dataclasses.dataclass(frozen=True)
 class Subject:
-    """A layer, and what theory says about it, up to a factor.
+    """A layer, and what theory says about it, up to a constant factor.
 
     Attributes:
-        make: the layer at a point, a function of (batch, n, d).
+        make: returns the layer for a point, a function of (batch, n, d).
         operations: multiplications and additions of a forward pass.
-        floats: what the backward pass needs of the forward pass.
+        floats: floats that the forward pass keeps for the backward pass.
     """
 
     make: Callable[[Point], Callable[[Any], Any]]
@@ -89,7 +89,7 @@ class Sweep:
 
     @property
     def theory(self) -> float:
-        """The exponent that follows from the subject's count."""
+        """The exponent fitted to the subject's count."""
         subject = SUBJECTS[self.subject]
         count = subject.operations if self.figure == "time" else subject.floats
         return fitted_exponent(self.sizes, [count(point) for point in self.points])
@@ -141,7 +141,7 @@ SUBJECTS = {
 
 
 def sweeps() -> list[Sweep]:
-    """All sweeps, at sizes where the work outweighs the overhead of a call or a loop step."""
+    """Returns all sweeps, at sizes where the work outweighs a call's or loop step's overhead."""
     found = []
 
     def add(subject: str, figure: Figure, axis: Axis, sizes: Sequence[int], **fixed: int) -> None:
@@ -165,13 +165,13 @@ def sweeps() -> list[Sweep]:
 
 
 def fitted_exponent(sizes: Sequence[float], values: Sequence[float]) -> float:
-    """The slope b of values = a * sizes^b, by least squares on the logarithms."""
+    """Returns b of values = a * sizes^b, by least squares on the logarithms."""
     slope, _ = np.polyfit(np.log(sizes), np.log(values), 1)
     return float(slope)
 
 
 def training_step(subject: str, point: Point) -> Callable[[], Any]:
-    """A compiled step of one layer: gradients of a sum of squares for its inputs and weights."""
+    """Returns a compiled step of a layer: gradients of a sum of squares by inputs and weights."""
     inputs = tf.random.stateless_normal((BATCH, point.n, point.d), (0, 1))
     layer = SUBJECTS[subject].make(point)
     layer(inputs)  # makes the weights
@@ -187,7 +187,7 @@ def training_step(subject: str, point: Point) -> Callable[[], Any]:
 
 
 def seconds(measured: Sequence[tuple[str, Point]], rounds: int) -> dict[tuple[str, Point], float]:
-    """CPU time of a step, the median of `rounds`, which visit all steps in changing order."""
+    """Returns each step's CPU time, the median of `rounds` that visit all in random order."""
     steps = {key: training_step(*key) for key in measured}
     times: dict[tuple[str, Point], list[float]] = {key: [] for key in steps}
     order = list(steps)
@@ -203,8 +203,8 @@ def seconds(measured: Sequence[tuple[str, Point]], rounds: int) -> dict[tuple[st
 
 
 def memory(subject: str, point: Point) -> float:
-    """Bytes by which a step raises the resident memory of the process."""
-    # Large blocks come from the system and go back to it, however many came before (mallopt(3)).
+    """Returns the bytes by which a step raises the resident memory of the process."""
+    # Always take large blocks from the system and return them to it (mallopt(3)).
     ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, 64 * 1024)
     step = training_step(subject, point)
     step()  # what only the first step allocates
@@ -216,21 +216,21 @@ def memory(subject: str, point: Point) -> float:
 
 
 def memories(measured: Sequence[tuple[str, Point]]) -> list[float]:
-    """`memory` of each, in separate processes, without oneDNN, whose pool hides memory."""
+    """Returns `memory` of each point, in new processes without oneDNN, whose pool hides memory."""
     spawn, without_pool = multiprocessing.get_context("spawn"), {"TF_ENABLE_ONEDNN_OPTS": "0"}
     with mock.patch.dict(os.environ, without_pool), spawn.Pool(1, maxtasksperchild=1) as pool:
         return pool.starmap(memory, measured, chunksize=1)
 
 
 def resident(figure: Literal["VmRSS", "VmHWM"]) -> float:
-    """Bytes of this process' memory, now or at its peak."""
+    """Returns the bytes of this process's memory, now or at its peak."""
     with open("/proc/self/status", encoding="ascii") as file:
         (line,) = (line for line in file if line.startswith(figure))
     return int(line.split()[1]) * 1024.0
 
 
 def table(found: Sequence[tuple[Sweep, list[float]]]) -> str:
-    """One line per sweep."""
+    """Returns a table with one line per sweep."""
     lines = [f"{'layer':16}{'figure':8}{'over':6}{'fitted':>7}{'theory':>8}  measured"]
     for sweep, values in found:
         unit, factor = ("ms", 1e3) if sweep.figure == "time" else ("MB", 1e-6)
@@ -253,7 +253,7 @@ def table(found: Sequence[tuple[Sweep, list[float]]]) -> str:
 
 
 def plot(found: Sequence[tuple[Sweep, list[float]]], path: str) -> None:
-    """Plots time and memory over n and d on logarithmic axes; dashed: the slopes of theory."""
+    """Plots time and memory over n and d on logarithmic axes, with theory as dashed lines."""
     from matplotlib.figure import Figure as Canvas
 
     canvas = Canvas(figsize=(10, 8), layout="constrained")

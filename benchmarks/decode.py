@@ -4,8 +4,8 @@
     python benchmarks/decode.py
 
 Transformer-base shapes (6 + 6 layers, 512 wide, 8 heads, feed-forward 2048), V = 32,000, float32,
-the same random weights in all three; 25 source tokens, 25 target tokens forced, token ids in and
-out; one thread, CPU time. The engines take turns; each cell is the median of the rounds in target
+the same random weights in all three; 25 source tokens, 25 forced target tokens, token ids in and
+out; CPU time on one thread. The engines take turns. Each cell is the median of the rounds in target
 tokens per second and core, with the ratio to CTranslate2 in parentheses (above 1 is faster).
 PyTorch's float32 products are slow on AMD processors, so CTranslate2 is the peer that counts.
 
@@ -35,11 +35,11 @@ from keras_transformers.decoding import beam_search  # noqa: E402
 
 VOCABULARY_SIZE, LENGTH, POSITIONS = 32_000, 25, 128
 PAD, START, END = 0, 2, 3
-Engine = Callable[[np.ndarray, int], np.ndarray]  # (source ids (batch, LENGTH), beams) -> the best
+Engine = Callable[[np.ndarray, int], np.ndarray]  # (source ids (batch, LENGTH), beams) -> best ids
 
 
 def search_graph(model: Any, num_beams: int) -> Any:
-    """Encoder and search in one graph, as in an export."""
+    """Returns encoder and search in one graph, as in an export."""
 
     @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32)])
     def translate(source: Any) -> Any:
@@ -62,18 +62,18 @@ def search_graph(model: Any, num_beams: int) -> Any:
 
 
 def ours(model: Any) -> Engine:
-    """Our engine."""
+    """Returns our engine."""
     graphs = {num_beams: search_graph(model, num_beams) for num_beams in (1, 4)}
     return lambda source, num_beams: graphs[num_beams](tf.constant(source)).numpy()
 
 
 def weights_of(model: Any) -> dict[str, np.ndarray]:
-    """The model's weights by path, without the model's name."""
+    """Returns the model's weights by path, without the model's name."""
     return {weight.path.removeprefix(f"{model.name}/"): weight.numpy() for weight in model.weights}
 
 
 def ctranslate2_engine(model: Any) -> Engine:
-    """CTranslate2 with the model's weights, in its own format."""
+    """Returns CTranslate2 with the model's weights."""
     import ctranslate2
     from ctranslate2.specs import TransformerSpec
 
@@ -134,7 +134,7 @@ def ctranslate2_engine(model: Any) -> Engine:
 
 
 def marian_engine(model: Any) -> Engine:
-    """Hugging Face's MarianMTModel with the model's weights."""
+    """Returns Hugging Face's MarianMTModel with the model's weights."""
     import torch
     from transformers import MarianConfig, MarianMTModel
 
@@ -203,9 +203,9 @@ def marian_engine(model: Any) -> Engine:
 
 
 def profile(model: Any, source: np.ndarray, num_beams: int) -> list[tuple[str, float]]:
-    """Kinds of operation with their share of a translation's time, largest first.
+    """Returns kinds of operation with their share of a translation's time, largest first.
 
-    Read from a session's trace of the exported graph, which names every kernel.
+    They come from a session's trace of the exported graph, which names every kernel.
     """
     v1 = tf.compat.v1
     module = tf.Module()

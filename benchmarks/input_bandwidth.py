@@ -1,11 +1,11 @@
-"""How fast one core feeds `fit`, against how fast a node of accelerators reads.
+"""Compares how fast one core feeds `fit` with how fast a node of accelerators reads.
 
     python benchmarks/input_bandwidth.py VOCAB.txt TEXT SOURCE TARGET
         > benchmarks/results/input_bandwidth.txt
 
-VOCAB.txt is BERT's, TEXT the text of its examples in --text-format; SOURCE and TARGET are the two
-sides of parallel text, one sentence per line. All figures are CPU time on one thread, hence of one
-core; bytes are those of the arrays that `fit` receives. What a node needs comes from
+VOCAB.txt is BERT's vocabulary, TEXT the text for its examples in --text-format; SOURCE and TARGET
+are the two sides of parallel text, one sentence per line. All figures are CPU time on one thread,
+so per core; bytes are those of the arrays that `fit` receives. What a node needs comes from
 `benchmarks/scaling.py`: eight accelerators that compute at their assumed utilisation and never wait
 for an all-reduce, which is the most they can read.
 """
@@ -35,9 +35,9 @@ LENGTH, MASKED, BATCH_SIZE, BATCH_TOKENS, STEPS = 128, 20, 64, 8192, 200
 
 
 def rate(batches: Iterable[Any], steps: int) -> float:
-    """Bytes of arrays per second of CPU time, of all threads; the best of three epochs of steps.
+    """Returns bytes of arrays per second of all threads' CPU time, the best of three epochs.
 
-    The first epoch is left out: it includes what is made only once.
+    Another epoch comes first and does not count: it includes what is made only once.
     """
     remaining = iter(batches)
 
@@ -53,7 +53,7 @@ def rate(batches: Iterable[Any], steps: int) -> float:
 def bert_pipelines(
     vocabulary: Path, text: Path, text_format: TextFormat, folder: Path
 ) -> dict[str, Callable[[], float]]:
-    """Reading examples as stored, and masking them anew."""
+    """Returns pipelines that read examples as stored, and that mask them anew."""
     tokenizer = WordPieceTokenizer(vocabulary)
     options = pretraining.PretrainingOptions(
         max_sequence_length=LENGTH, max_predictions=MASKED, dupe_factor=1, num_shards=1
@@ -77,12 +77,12 @@ def bert_pipelines(
 def translation_pipelines(
     source: Path, target: Path, folder: Path
 ) -> dict[str, Callable[[], float]]:
-    """Batches by length, of pairs tokenized once, and of pairs cut anew by BPE-dropout."""
+    """Returns batches by length: of pairs tokenized once, and with BPE-dropout in each epoch."""
     tokenizer = SentencePieceTokenizer.train(
         [source, target], folder / "vocabulary.model", vocabulary_size=8000
     )
     pairs = list(zip(read_lines(source), read_lines(target), strict=True))
-    # What batches need of a `pipelines.Translator`.
+    # The part of a `pipelines.Translator` that batches need.
     pipeline = SimpleNamespace(
         tokenizer=tokenizer, target_tokenizer=tokenizer, max_sequence_length=256
     )
@@ -95,7 +95,7 @@ def translation_pipelines(
 
 
 def need(job: Job, cluster: Cluster) -> float:
-    """Bytes per second for a node whose accelerators compute all the time."""
+    """Returns the bytes per second for a node whose accelerators never wait."""
     compute = job.flops / cluster.peak_flops / cluster.utilisation
     return cluster.per_node * job.input_bytes / compute
 

@@ -1,19 +1,18 @@
-"""Kills a training at random moments, again and again: are its weights as if nothing had happened?
+"""Kills a training at random moments, and checks that its weights are as if it had not been killed.
 
     python benchmarks/kill_and_resume.py
     python benchmarks/kill_and_resume.py --signal TERM
 
-Trains a tiny classifier twice with `runs.Run`: once undisturbed, and once with a number of kill -9,
-each at a random moment of a random step, even while a checkpoint is written. It has dropout, an
-optimizer with moments and averaged weights, a learning rate schedule, a shuffled dataset, metrics,
-validation and early stopping. If there are several workers, all are killed. With `--signal TERM`
-one or all of them are told to stop instead, every third time before training starts; all must exit
-with status 75, and no finished step may be lost.
+Trains a tiny classifier twice with `runs.Run`: once undisturbed, and once with several kill -9,
+each at a random moment of a random step, even while a checkpoint is written. The training has
+dropout, an optimizer with moments and averaged weights, a learning rate schedule, a shuffled
+dataset, metrics, validation and early stopping. If there are several workers, all are killed. With
+`--signal TERM` one or all of them get SIGTERM instead, every third time before training starts; all
+must exit with status 75, and no finished step may be lost.
 
 Prints where each training resumed and was killed, and how far the weights, the optimizer's
-variables and the figures of the epochs differ at the end; the exit status is 1 if they do.
-Operations are deterministic; the replicas are two logical CPUs, the workers two processes on this
-machine.
+variables and the epochs' figures differ at the end; the exit status is 1 if they differ. Operations
+are deterministic; the replicas are two logical CPUs, the workers two processes on this machine.
 """
 
 import argparse
@@ -44,9 +43,9 @@ PATIENCE = 300  # seconds without a batch until a training counts as stuck
 class Stop:
     """When a training is stopped."""
 
-    step: int  # after so many; or JOINED
-    delay: float  # seconds from then to the signal
-    workers: tuple[int, ...]  # those that get it
+    step: int  # after this number of steps, or JOINED
+    delay: float  # seconds from that step to the signal
+    workers: tuple[int, ...]  # workers that get the signal
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,12 +54,12 @@ class Job:
 
     strategy: Any  # a key of NUM_WORKERS
     folder: Path
-    workers: tuple[str, ...] = ()  # host:port of each, of multi_worker
+    workers: tuple[str, ...] = ()  # host:port of each, for multi_worker
     index: int = 0
 
 
 def run_alone(job: Job, progress: Any) -> None:
-    """`train` as a program: multiprocessing does not pass errors to Python's hook."""
+    """Runs `train` as a program would: multiprocessing does not pass errors to Python's hook."""
     try:
         train(job, progress)
     except Exception as error:
@@ -74,7 +73,7 @@ def train(job: Job, progress: Any) -> None:
     Args:
         job: what to do.
         progress: two integers, shared with the parent: the steps done, -1 until this process has
-            joined the others; and the step at which it resumed, -1 until it does.
+            joined the others; and the step at which it resumed, -1 until then.
     """
     import keras
     import tensorflow as tf
@@ -127,7 +126,7 @@ def train(job: Job, progress: Any) -> None:
             **{
                 f"{name} of the epochs": np.array(values)
                 for name, values in model.history.history.items()
-                if name != "tokens_per_second"  # of the clock
+                if name != "tokens_per_second"  # depends on the clock
             },
         }
         scratch = job.folder / "scratch.npz"
@@ -136,7 +135,7 @@ def train(job: Job, progress: Any) -> None:
 
 
 def build() -> Any:
-    """A compiled classifier of token ids, small because it is traced anew after each kill."""
+    """Returns a compiled classifier of token ids, small since each kill means a new trace."""
     import keras
 
     from keras_transformers.training.optimizers import adam
@@ -158,7 +157,7 @@ def build() -> Any:
 
 
 def make_batches() -> Any:
-    """Random texts; their labels follow from them. The last batch of a pass is smaller."""
+    """Returns random texts with labels that depend on them. The last batch of a pass is smaller."""
     import tensorflow as tf
 
     from keras_transformers.data.batching import LengthBatches
@@ -183,10 +182,10 @@ def make_batches() -> Any:
 class Trainings:
     """Starts trainings, each in new processes.
 
-    They are forked from one that has imported what they need, which takes longer than training.
+    The processes are forked from one with all imports done, which take longer than training.
 
     Args:
-        terminate: stop them by SIGTERM, not SIGKILL.
+        terminate: stop them with SIGTERM, not SIGKILL.
     """
 
     def __init__(self, *, terminate: bool) -> None:
@@ -199,11 +198,11 @@ class Trainings:
 
         Args:
             strategy: a key of NUM_WORKERS.
-            folder: of the checkpoints.
+            folder: the folder of the run.
             stop: None to let it finish.
 
         Returns:
-            The step where it resumed, -1 if it did not get there, and the steps done at the end.
+            The step where it resumed, or -1 if it did not, and the steps done at the end.
 
         Raises:
             SystemExit: the training failed, hung, or ended before it was stopped.
@@ -240,7 +239,7 @@ class Trainings:
 
     @staticmethod
     def _wait(processes: Any, shared: Any, steps: int | None) -> None:
-        """Waits until all processes have done so many steps, or have ended."""
+        """Waits until all processes have done `steps` steps, or have ended."""
         last, since = None, time.monotonic()
         needed = any if steps is None else all
         while needed(process.is_alive() for process in processes):
@@ -257,7 +256,7 @@ class Trainings:
 
 
 def free_ports(count: int) -> list[int]:
-    """Free ports of this machine."""
+    """Returns free ports of this machine."""
     sockets = [socket.socket() for _ in range(count)]
     try:
         for each in sockets:
@@ -269,14 +268,14 @@ def free_ports(count: int) -> list[int]:
 
 
 def differences(left: Path, right: Path) -> dict[str, float]:
-    """The largest difference at the end of two trainings, by kind (weight, optimizer, figures).
+    """Returns the largest difference after two trainings, by kind (weight, optimizer, figures).
 
-    Values whose bits differ count as different, equal or not.
+    Values whose bits differ count as different, even if they are equal.
     """
     found: dict[str, float] = {}
     with np.load(left) as a, np.load(right) as b:
         if sorted(a) != sorted(b):
-            sys.exit(f"error: {sorted(set(a) ^ set(b))}: in one of the trainings alone")
+            sys.exit(f"error: only one of the trainings has {sorted(set(a) ^ set(b))}")
         for name in a:
             kind = name.split()[0] if "of the epochs" not in name else "figures of the epochs"
             difference = 0.0
@@ -288,7 +287,7 @@ def differences(left: Path, right: Path) -> dict[str, float]:
 
 
 def stops(strategy: str, kills: int, *, terminate: bool, seed: int) -> list[Stop]:
-    """Random moments, in order."""
+    """Returns random stops, in order."""
     numbers = random.Random(f"{seed} {strategy}")
     everyone = tuple(range(NUM_WORKERS[strategy]))
     found = []
@@ -318,13 +317,13 @@ def compare(trainings: Trainings, strategy: str, stops: list[Stop], folder: Path
 
 
 def main() -> None:
-    """Runs the strategies asked for."""
+    """Runs the chosen strategies."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument(
         "--strategies", nargs="+", choices=NUM_WORKERS, default=list(NUM_WORKERS), metavar="NAME"
     )
     parser.add_argument("--kills", type=int, default=10, help=f"below {EPOCHS * STEPS - 1}")
-    parser.add_argument("--seed", type=int, default=0, help="of the moments of the kills")
+    parser.add_argument("--seed", type=int, default=0, help="for the moments of the kills")
     parser.add_argument("--signal", choices=("KILL", "TERM"), default="KILL")
     options = parser.parse_args()
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")

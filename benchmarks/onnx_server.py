@@ -1,9 +1,9 @@
-"""A minimal server of a text embedder in ONNX, for `serving_onnx.py` to compare with.
+"""A minimal server for a text embedder in ONNX, which `serving_onnx.py` compares with.
 
     python benchmarks/onnx_server.py MODEL.onnx tokenizer.json
 
-Starlette and uvicorn, as in the local server, and a thread pool for the runs. It answers TF
-Serving's predict in rows and nothing else: no batching, no limits, no versions, no other format.
+It uses Starlette and uvicorn, as the local server does, and a thread pool for the runs. It answers
+only TF Serving's predict in rows: no batching, no limits, no versions, no other format.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ Embed = Callable[[Sequence[str]], np.ndarray]  # texts -> (text, hidden)
 
 
 def onnx_embed(model: Path, tokenizer: Path) -> Embed:
-    """Hugging Face's tokenizer and ONNX Runtime."""
+    """Returns an embedder of Hugging Face's tokenizer and ONNX Runtime."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = int(os.environ.get("TF_NUM_INTRAOP_THREADS", "1"))
     session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
@@ -63,8 +63,8 @@ def serve(model: Path, tokenizer: Path) -> None:
         return JSONResponse({"predictions": vectors.tolist()})
 
     app = Starlette(routes=[Route(f"/v1/models/{MODEL}:predict", predict, methods=["POST"])])
-    # The lines by which these benchmarks know that a server is ready.
-    # Knowing that this is TCP, asyncio does not hold back a body until its head is acknowledged.
+    # These lines tell the benchmarks that a server is ready.
+    # If asyncio knows that this is TCP, it sends a body before its head is acknowledged.
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listening:
         listening.bind(("127.0.0.1", 0))
         server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False))

@@ -1,12 +1,12 @@
-"""BERT's pretraining data: examples made and read per second, against what training consumes.
+"""BERT's pretraining data: how fast examples are made and read, against what training consumes.
 
     python benchmarks/pretraining_data.py VOCAB.txt TEXT [TEXT ...]
 
-All figures are CPU time on one thread, hence of one core. First the text becomes shards, with each
-token once (dupe factor 1); then the shards are read in batches of 32, as they are and masked anew,
-the best of three passes. Training is bert_tiny with both heads and AdamW, the best of five batches;
-or, with --training, a rate that you measured elsewhere. The ratios say how many such trainings one
-core feeds.
+All figures are CPU time on one thread, so per core. First the text becomes shards, with each token
+once (dupe factor 1). Then the shards are read in batches of 32, as stored and masked anew, the best
+of three passes. Training is bert_tiny with both heads and AdamW, the best of five batches, or with
+--training a rate that you measured elsewhere. The ratios say how many such trainings one core
+feeds.
 """
 
 import os
@@ -38,14 +38,14 @@ BATCH_SIZE = 32
 
 
 def seconds(function: Callable[[], object]) -> float:
-    """CPU time of one call, of all threads."""
+    """Returns the CPU time of one call, over all threads."""
     started = time.process_time()
     function()
     return time.process_time() - started
 
 
 def training_rate(shards: Path, vocabulary_size: int, max_sequence_length: int) -> float:
-    """Examples that bert_tiny trains on per second of CPU time."""
+    """Returns how many examples bert_tiny trains on per second of CPU time."""
     encoder = kt.create_model(
         "bert_tiny", vocabulary_size=vocabulary_size, max_sequence_length=max_sequence_length
     )

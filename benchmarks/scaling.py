@@ -1,22 +1,22 @@
-"""What an update costs at which scale: FLOPs, bytes between workers, bytes of input.
+"""What an update costs at each scale: FLOPs, bytes between workers, bytes of input.
 
     python benchmarks/scaling.py > benchmarks/results/scaling.txt
 
 Four parts, each with its basis:
 
-1. Models. Parameters by formula; FLOPs counted from layers (`keras_transformers.inspection`), from
-   models of one and two layers, since each layer adds the same; bytes of the gradients, float32
-   and dense, as `keras_transformers.training` sums them; bytes of a batch as `fit` receives it.
+1. Models. Parameters by formula; FLOPs counted by `keras_transformers.inspection` in models of one
+   and two layers, since each layer adds the same; bytes of the gradients, float32 and dense, as
+   `keras_transformers.training` sums them; bytes of a batch as `fit` receives it.
 2. Processes on this machine: 1, 2 and 4 workers of MultiWorkerMirroredStrategy on loopback, one
    thread each, the shortest of 20 rounds. All-reduces of several sizes give latency and bandwidth
-   by least squares; from them and the time of a step without all-reduce, the time of a step with
-   it is predicted, and measured. The workers share this machine's cores and memory: this tests the
-   form of the model of time, and says nothing about a network.
-3. The model of time, with the assumptions printed beside it (options change them), up to 1,024
-   accelerators: ring and hierarchical all-reduce, accumulation, input.
+   by least squares. They and the time of a step without all-reduce predict the time with it, which
+   is also measured. The workers share this machine's cores and memory, so this tests the form of
+   the time model, but says nothing about a network.
+3. The time model for up to 1,024 accelerators: ring and hierarchical all-reduce, accumulation,
+   input. It prints its assumptions, which options change.
 4. How often so many accelerators stop, and what checkpoints cost.
 
-With --assume-only: parts 1, 3 and 4, which measure nothing.
+--assume-only leaves out part 2, the only one that measures.
 """
 
 import argparse
@@ -39,7 +39,7 @@ os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 
 import numpy as np  # noqa: E402
 
-GRADIENT_BYTES = 4  # float32, under mixed precision too: the weights are
+GRADIENT_BYTES = 4  # float32 like the weights, even under mixed precision
 STATE_BYTES = 12  # weights and Adam's two moments
 SIZES = (2**16, 2**18, 2**20, 2**22)  # numbers that the workers sum
 ROUNDS = 20
@@ -50,12 +50,12 @@ class Job:
     """A model and the batch of one accelerator.
 
     Attributes:
-        name: of the model.
-        parameters: trainable.
-        batch: as words.
-        tokens: in it; of pairs, the target's.
-        flops: of an update on it, forward and backward.
-        input_bytes: of the arrays that `fit` receives.
+        name: name of the model.
+        parameters: number of trainable parameters.
+        batch: description of the batch.
+        tokens: tokens in the batch; of pairs, target tokens only.
+        flops: FLOPs of an update, forward and backward.
+        input_bytes: bytes of the arrays that `fit` receives.
     """
 
     name: str
@@ -79,15 +79,15 @@ class Cluster:
     network_latency: float
 
     def ring(self, workers: int, size: float) -> float:
-        """One ring through all accelerators, node by node: its slowest link is the network's."""
+        """Returns the seconds of one ring through all nodes; the network is its slowest link."""
         if workers <= self.per_node:
             return ring_time(workers, size, self.node_bandwidth, self.node_latency)
         return ring_time(workers, size, self.network_bandwidth, self.network_latency)
 
     def hierarchical(self, workers: int, size: float) -> float:
-        """Sums within nodes, then each part between nodes, then back: 2-D, or NCCL's trees.
+        """Returns the seconds of sums within nodes, between nodes, and back: 2-D, or NCCL's trees.
 
-        The parts of a node's accelerators leave at the same time and share its network.
+        A node's accelerators send their parts at the same time and share its network.
         """
         inside = min(workers, self.per_node)
         nodes = math.ceil(workers / self.per_node)
@@ -96,7 +96,7 @@ class Cluster:
 
 
 def assumptions() -> dict[str, Any]:
-    """The arguments of `Cluster`, by default."""
+    """Returns the default arguments of `Cluster`."""
     return {
         "peak_flops": 312e12,  # A100, bfloat16
         "utilisation": 0.4,
@@ -109,12 +109,12 @@ def assumptions() -> dict[str, Any]:
 
 
 def ring_time(workers: int, size: float, bandwidth: float, latency: float) -> float:
-    """Patarasuk & Yuan 2009: 2 (p - 1) messages, each of 1 / p of the bytes."""
+    """Returns seconds for 2 (p - 1) messages of 1 / p of the bytes (Patarasuk & Yuan 2009)."""
     return 2 * (workers - 1) * (latency + size / workers / bandwidth)
 
 
 def jobs() -> Iterator[Job]:
-    """The three models of the papers that were trained at scale."""
+    """Yields the papers' three models that were trained at scale."""
     from keras_transformers.models import bert as berts
     from keras_transformers.models import heads
     from keras_transformers.models import transformer as transformers
@@ -159,7 +159,7 @@ def jobs() -> Iterator[Job]:
 def flops(
     build: Callable[[int], Any], num_layers: int, input_shapes: dict[str, tuple[int, ...]]
 ) -> int:
-    """FLOPs of an update: all layers are alike, so two small models give the line."""
+    """Returns the FLOPs of an update, extrapolated from one and two layers, which are all alike."""
     from keras_transformers.inspection import training_flops
 
     one, two = (training_flops(build(count), input_shapes) for count in (1, 2))
@@ -170,7 +170,7 @@ def flops(
 
 
 def run_workers(num_workers: int) -> list[dict[str, Any]]:
-    """The measurements of one cluster's workers, the chief's first."""
+    """Returns the measurements of one cluster's workers, the chief's first."""
     ports = [free_port() for _ in range(num_workers)]
     addresses = [f"localhost:{port}" for port in ports]
     processes = []
@@ -198,7 +198,7 @@ def free_port() -> int:
 
 
 def work() -> None:
-    """One worker: the times of all-reduces, and of a small model's steps with and without them."""
+    """Runs one worker: times all-reduces, and a small model's steps with and without them."""
     import tensorflow as tf
 
     options = tf.distribute.experimental.CommunicationOptions(
@@ -227,7 +227,7 @@ def work() -> None:
 
 
 def small_model(strategy: Any, total: Callable[[Any], Any]) -> tuple[Callable[[bool], Any], int]:
-    """A step of a small BERT by gradient descent, and its number of parameters."""
+    """Returns a step of a small BERT by gradient descent, and its number of parameters."""
     import tensorflow as tf
 
     from keras_transformers.models import bert as berts
@@ -259,9 +259,9 @@ def small_model(strategy: Any, total: Callable[[Any], Any]) -> tuple[Callable[[b
 
 
 def timed(calls: Mapping[str, Callable[[], Any]], wait: Callable[[], Any]) -> dict[str, float]:
-    """The shortest time of each call in seconds; all workers start each together, in turns.
+    """Returns the shortest time of each call in seconds; all workers start each call together.
 
-    Whatever else the machine does can only add to a time.
+    The shortest counts because whatever else the machine does can only add to a time.
     """
     least = dict.fromkeys(calls, math.inf)
     for round_number in range(ROUNDS + 1):
@@ -276,7 +276,7 @@ def timed(calls: Mapping[str, Callable[[], Any]], wait: Callable[[], Any]) -> di
 
 
 def fitted(measured: Sequence[tuple[int, int, float]]) -> tuple[float, float]:
-    """Latency and bandwidth from (workers, bytes, seconds), by relative least squares."""
+    """Fits latency and bandwidth to (workers, bytes, seconds), by relative least squares."""
     rows = [(2 * (p - 1) / t, 2 * (p - 1) / p * size / t) for p, size, t in measured]
     latency, per_byte = np.linalg.lstsq(np.array(rows), np.ones(len(rows)), rcond=None)[0]
     return float(latency), float(1 / per_byte)

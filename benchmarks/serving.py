@@ -1,16 +1,16 @@
-"""How fast the local server answers.
+"""Measures how fast the local server answers.
 
     pip install -e '.[serving]'
     python benchmarks/serving.py saved_models/translate_de_en TEXTS
 
 TEXTS is a file with one text per line, plain or .gz. Sends one text per request, from 1, 8 and 64
-clients at a time, short texts (at most 8 words) and all lengths mixed, with batching and without,
-by REST and gRPC: requests per second, p50 and p99, and the servers' memory before and after.
+clients at a time: short texts (at most 8 words) or all lengths mixed, with and without batching, by
+REST and gRPC. Prints requests per second, p50 and p99, and the servers' memory before and after.
 
 The servers are separate processes; the clients are threads of this one and use the same cores. Each
 round calls the SavedModel in this process, text by text, and then asks each server, so whatever
 else the machine does affects all of them; ratios are to the direct calls of the same rounds. A
-model runs on TF_NUM_INTRAOP_THREADS threads, 1 unless it is set.
+model runs on TF_NUM_INTRAOP_THREADS threads, 1 by default.
 
 `serving_soak.py` tests whether the server lasts; `serving_onnx.py` compares with ONNX Runtime.
 """
@@ -47,7 +47,7 @@ from keras_transformers.serving import Client
 
 SHORT_WORDS = 8
 
-Ask = Callable[[str], Any]  # a text to its answer
+Ask = Callable[[str], Any]  # text -> answer
 Connect = Callable[[], AbstractContextManager[Ask]]
 
 
@@ -60,7 +60,7 @@ class Running:
     grpc: str = ""
 
     def rss_mib(self) -> float:
-        """Its resident memory in MiB."""
+        """Returns its resident memory in MiB."""
         status = Path(f"/proc/{self.process.pid}/status").read_text("utf-8")
         return int(re.search(r"VmRSS:\s+(\d+)", status)[1]) / 1024
 
@@ -70,8 +70,8 @@ def started(*command: str) -> Iterator[Running]:
     """Runs a server until the block ends.
 
     Args:
-        command: starts it; its stderr says "REST on URL", perhaps "gRPC on TARGET", and then
-            ": ready:".
+        command: starts the server, whose stderr says "REST on URL", perhaps "gRPC on TARGET", and
+            then ": ready:".
     """
     process = subprocess.Popen([sys.executable, *command], stderr=subprocess.PIPE, text=True)
     told = ""
@@ -83,7 +83,7 @@ def started(*command: str) -> Iterator[Running]:
         found = [re.search(rf"{protocol} on (\S+)", told) for protocol in ("REST", "gRPC")]
         if found[0] is None or ": ready:" not in told:
             raise SystemExit(f"the server did not start:\n{told}")
-        # Its output must be read from now on, or it would block on a full pipe.
+        # Keep reading its output, or it would block on a full pipe.
         threading.Thread(target=process.stderr.read, daemon=True).start()
         yield Running(process, *(match[1] for match in found if match))
     finally:
@@ -95,7 +95,7 @@ def started(*command: str) -> Iterator[Running]:
 
 
 def serving(*bases: Path, options: Sequence[str] = ()) -> AbstractContextManager[Running]:
-    """The local server on some base paths."""
+    """Runs the local server on some base paths."""
     ports = ("--rest-port", "0", "--grpc-port", "0")
     command = ("-m", "keras_transformers.cli.main", "serve", *map(str, bases))
     return started(*command, *ports, "--timeout", "120", *options)
@@ -103,7 +103,7 @@ def serving(*bases: Path, options: Sequence[str] = ()) -> AbstractContextManager
 
 @contextlib.contextmanager
 def both_ways(base: Path) -> Iterator[dict[str, Running]]:
-    """The local server on a base path, with batching and without."""
+    """Runs the local server on a base path, with batching and without."""
     limits = ("--max-requests", "128")
     with (
         serving(base, options=limits) as batching,
@@ -113,7 +113,7 @@ def both_ways(base: Path) -> Iterator[dict[str, Running]]:
 
 
 def called_directly(base: Path) -> Ask:
-    """The newest version, run in this process: a text to output name -> value."""
+    """Returns the newest version, run in this process: text -> output name -> value."""
     loaded = tf.saved_model.load(str(resolve(base)))
     function = loaded.signatures["serving_default"]
     (name,) = function.structured_input_signature[1]
@@ -138,7 +138,7 @@ class Tally:
         return len(self.seconds) / self.wall
 
     def row(self, name: str, reference: "Tally") -> str:
-        """A line of the table: what was timed, its rate, the ratio to another's, p50 and p99."""
+        """Returns a line of the table: title, rate, ratio to `reference`, p50 and p99."""
         ordered = sorted(self.seconds)
         p99 = ordered[min(len(ordered) - 1, int(0.99 * len(ordered)))]
         return (
@@ -189,13 +189,13 @@ def timed(
 
 @contextlib.contextmanager
 def client(target: str, model: str) -> Iterator[Ask]:
-    """A client of the package."""
+    """Opens a client of the package."""
     with Client(target, timeout_s=120) as connected:
         yield lambda text: connected.ask([text], model=model)
 
 
 def kinds_of(texts: Sequence[str], count: int) -> dict[str, list[str]]:
-    """`count` texts of each kind, repeated if there are fewer."""
+    """Returns `count` texts of each kind, repeated if there are fewer."""
     kinds = {"short": [t for t in texts if len(t.split()) <= SHORT_WORDS], "mixed": texts}
     if not kinds["short"]:
         raise SystemExit(f"no text of at most {SHORT_WORDS} words")
@@ -207,7 +207,7 @@ def kinds_of(texts: Sequence[str], count: int) -> dict[str, list[str]]:
 def compare(
     contestants: Mapping[str, Connect], texts: Sequence[str], *, clients: int, rounds: int
 ) -> dict[str, Tally]:
-    """Times each contestant in turn, round after round; only the first always has one client."""
+    """Times each contestant in turn, round after round; the first always has one client."""
     tallies = {name: Tally() for name in contestants}
     for _ in range(rounds):
         for number, (name, connect) in enumerate(contestants.items()):
@@ -243,11 +243,11 @@ def memory_told(servers: Mapping[str, Running]) -> Iterator[None]:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """The options for what is asked, and how often."""
+    """Adds the options for what is asked, and how often."""
     parser.add_argument("texts", type=Path)
-    parser.add_argument("--requests", type=int, default=128, help="of a round (128)")
-    parser.add_argument("--rounds", type=int, default=3, help="of each cell (3)")
-    parser.add_argument("--lines", type=int, default=200, help="of the texts, at most (200)")
+    parser.add_argument("--requests", type=int, default=128, help="per round (128)")
+    parser.add_argument("--rounds", type=int, default=3, help="per cell (3)")
+    parser.add_argument("--lines", type=int, default=200, help="lines of TEXTS, at most (200)")
     parser.add_argument("--clients", type=int, nargs="+", default=[1, 8, 64])
 
 

@@ -1,21 +1,21 @@
-"""The local server beside an ONNX Runtime server of the same model: texts to MiniLM's embeddings.
+"""Compares the local server with an ONNX Runtime server: texts to MiniLM's embeddings.
 
     pip install -e '.[serving,reference]' onnx onnxruntime
     python benchmarks/serving_onnx.py MINILM TEXTS
 
-MINILM is a folder with config.json, model.safetensors, vocab.txt and tokenizer.json, as sentence-
-transformers/all-MiniLM-L6-v2 has them; TEXTS is a file with one text per line, plain or .gz.
+MINILM is a folder with config.json, model.safetensors, vocab.txt and tokenizer.json, such as
+sentence-transformers/all-MiniLM-L6-v2; TEXTS is a file with one text per line, plain or .gz.
 
 One side is the export of a `pipelines.Embedder` with these weights. The other is what PyTorch users
-make of them: Hugging Face's tokenizer, its model through torch.onnx.export, and `onnx_server.py`,
-unbatched. Nothing is timed unless both give the same vectors.
+would build: Hugging Face's tokenizer, its model through torch.onnx.export, and `onnx_server.py`,
+without batching. Nothing is timed unless both give the same vectors.
 
 First both run in this process, in batches of 1, 8 and 32 rows of mixed lengths; then the same plain
-HTTP client asks the servers over REST. Contestants take turns round after round, so that whatever
-else the machine does affects both; ratios are to the first of each list. A model runs on one thread
-on both sides, unless TF_NUM_INTRAOP_THREADS says otherwise.
+HTTP client asks the servers over REST. Contestants take turns round after round, so whatever else
+the machine does affects both; ratios are to the first of each list. A model runs on one thread on
+both sides, unless TF_NUM_INTRAOP_THREADS says otherwise.
 
-onnx has the Apache 2.0 licence, onnxruntime the MIT licence.
+onnx is under the Apache 2.0 licence, onnxruntime under the MIT licence.
 """
 
 import argparse

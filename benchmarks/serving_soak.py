@@ -1,4 +1,4 @@
-r"""Does the local server last? Many requests, versions swapped, hostile requests in between.
+r"""Does the local server last? Many requests, new versions, and hostile requests in between.
 
     pip install -e '.[serving]'
     python benchmarks/serving_soak.py TEXTS saved_models/fill_mask_en ANOTHER_BASE_PATH \
@@ -6,12 +6,12 @@ r"""Does the local server last? Many requests, versions swapped, hostile request
 
 TEXTS is a file with one text per line, plain or .gz. One server, in a separate process, serves a
 copy of each export; clients in threads of this process ask all of them by REST and gRPC. Meanwhile
-the same export is published under one number after another; a tenth of the requests are hostile.
+each export is published again and again as a new version. A tenth of the requests are hostile.
 Every answer is compared with the SavedModel's own, computed here beforehand.
 
 Memory is read before each swap, when one version of each model is loaded. The exit status is 1 if
-an answer is wrong or missing, or if the last quarter's median is 5 % above the second quarter's
-(not the first's: the first runs of a graph allocate memory that is kept).
+an answer is wrong or missing, or if the median memory of the last quarter is 5 % above that of the
+second (not the first: the first runs of a graph allocate memory that is kept).
 """
 
 import argparse
@@ -45,7 +45,7 @@ MAX_GROWTH = 0.05
 
 
 def bodies(generator: random.Random) -> list[bytes]:
-    """Bodies of Predict requests that must be refused."""
+    """Returns bodies of Predict requests that must be refused."""
     return [
         b"",
         b"[" * 10_000,
@@ -75,7 +75,7 @@ def hostile(
         call = channel.unary_unary("/tensorflow.serving.PredictionService/Predict")
         error = call.future(b"\xff" + generator.randbytes(100), timeout=120).exception()
         return "gRPC message", error is not None and error.code() in (
-            grpc.StatusCode.INTERNAL,  # gRPC's own, for what it cannot parse
+            grpc.StatusCode.INTERNAL,  # from gRPC itself, for what it cannot parse
             grpc.StatusCode.INVALID_ARGUMENT,
         )
     with contextlib.suppress(httpx.HTTPError):  # leaves before the answer arrives
@@ -84,7 +84,7 @@ def hostile(
 
 
 def same(found: Any, expected: Any) -> bool:
-    """Whether an answer is the model's own; in batches the last digits of floats may differ."""
+    """Returns whether an answer is the model's; in batches a float's last digits may differ."""
     if isinstance(expected, dict):
         return found.keys() == expected.keys() and all(same(found[k], expected[k]) for k in found)
     if isinstance(expected, np.ndarray):
@@ -117,7 +117,7 @@ class Soak:
     def work(self, target: str, seed: int) -> None:
         """Asks until all requests are sent or time is up."""
         generator = random.Random(seed)
-        # A connection for each: a kept one might be closed when the next request comes.
+        # One connection per request: a kept one might be closed before the next request.
         alone = httpx.Limits(max_keepalive_connections=0)
         with (
             Client(target, timeout_s=120) as client,
@@ -142,7 +142,7 @@ class Soak:
         self.memory.append((self.counts.total(), self.server.rss_mib()))
 
     def growth(self) -> float:
-        """How far the last quarter's median is above the second quarter's."""
+        """Returns how far the last quarter's median is above the second quarter's."""
         values = [mib for _, mib in self.memory]
         quarter = len(values) // 4
         if not quarter:
@@ -175,7 +175,7 @@ class Soak:
 def swap_versions(
     bases: Mapping[Path, Path], run: Soak, stop: threading.Event, seconds: float
 ) -> int:
-    """Publishes each source under one number after another; returns how often."""
+    """Publishes each source as one new version after another; returns how often."""
     for number in itertools.count(2):
         if stop.wait(seconds):
             run.remember()
@@ -185,14 +185,14 @@ def swap_versions(
             staging = base / f".staging-{number}"
             shutil.copytree(source, staging)
             staging.rename(base / str(number))
-            # Removes only what was unloaded long ago.
+            # Removes only versions that were unloaded long ago.
             shutil.rmtree(base / str(number - 5), ignore_errors=True)
     raise AssertionError("unreachable")
 
 
 @contextlib.contextmanager
 def copies(sources: Mapping[str, Path]) -> Iterator[dict[Path, Path]]:
-    """A new base path for each export, with it as version 1."""
+    """Copies each export to a new base path as version 1; returns the paths."""
     with tempfile.TemporaryDirectory() as folder:
         bases = {Path(folder, name): source for name, source in sources.items()}
         for base, source in bases.items():
@@ -233,7 +233,7 @@ def main() -> int:
     parser.add_argument("--requests", type=int, default=200_000, help="at most")
     parser.add_argument("--seconds", type=float, default=3600.0, help="at most")
     parser.add_argument("--swap-seconds", type=float, default=60.0, help="between two versions")
-    parser.add_argument("--lines", type=int, default=200, help="of the texts, at most")
+    parser.add_argument("--lines", type=int, default=200, help="lines of TEXTS, at most")
     parser.add_argument("--clients", type=int, default=8)
     parsed = parser.parse_args()
     run = soak(parsed)

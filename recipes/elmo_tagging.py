@@ -1,10 +1,10 @@
-"""Tagging of words by ELMo's features: a BiLSTM reads the layers of a frozen encoder.
+"""Tagging of words with ELMo's features: a BiLSTM reads the layers of a frozen encoder.
 
 Paper:   Peters et al. 2018, https://arxiv.org/abs/1802.05365, sections 3.3 and 4
 Data:    CoNLL-2003's eng.train and eng.testa, or any file with one word and its label per line
 Command: python recipes/elmo_tagging.py --train-file eng.train.gz --dev-file eng.testa.gz
              --weights runs/pretrain_elmo/weights [--random-weights]
-Cost:    3 to 5 minutes on one thread beside other work
+Cost:    3 to 5 minutes on one thread of a busy machine
 Score:   entity F1 on testa, which also chose the epoch, seeds 0, 1, 2 (88e91e4), with the weights
          of pretrain_elmo's command: 0.7110, 0.6962, 0.6972, mean 0.7015; with random weights:
          0.3881, 0.3863, 0.3577, mean 0.3774. Share of the layers, characters first, seed 0:
@@ -30,10 +30,10 @@ from keras_transformers.training import TokenCrossentropy
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Config(TaggedFiles, Training):
-    """Trains a BiLSTM to tag words by the layers of a frozen ELMo."""
+    """Trains a BiLSTM to tag words from the layers of a frozen ELMo."""
 
-    weights: Path  # folder of options.json and weights.hdf5, as recipes/pretrain_elmo.py writes it
-    random_weights: bool = False  # to compare: an encoder of that shape that was never trained
+    weights: Path  # folder with options.json and weights.hdf5, from recipes/pretrain_elmo.py
+    random_weights: bool = False  # for comparison: the same encoder, untrained
 
     units: int = 64  # of the BiLSTM, each direction
     dropout: float = 0.5  # on the mixed layers and in the head
@@ -46,7 +46,7 @@ class Config(TaggedFiles, Training):
 def main(config: Config, run: Run) -> dict[str, Any]:
     """Trains and measures; returns what it writes to runs/<name>/metrics.json."""
     train, dev, test, labels = config.read()
-    # What is frozen belongs to the data, so it stays outside of the scope.
+    # The frozen encoder is part of the data, so it stays outside of the scope.
     encoder = load(config)
     with run.scope():
         model = build(config, encoder, len(labels))
@@ -79,9 +79,9 @@ def main(config: Config, run: Run) -> dict[str, Any]:
 
 
 def load(config: Config) -> keras.Model:
-    """The encoder."""
+    """Returns the encoder."""
     if config.export:
-        raise ValueError("--export: there is no pipeline of a tagger on ELMo; leave it out")
+        raise ValueError("--export: there is no pipeline for a tagger on ELMo; leave it out")
     options = kt.convert.read_elmo_options(config.weights / "options.json")
     encoder = kt.models.elmo.elmo(**options, dropout=0.0)
     if not config.random_weights:
@@ -90,7 +90,7 @@ def load(config: Config) -> keras.Model:
 
 
 def build(config: Config, encoder: keras.Model, num_labels: int) -> keras.Model:
-    """What is trained: the mix of the layers, the BiLSTM and the tagger on it."""
+    """Returns what is trained: the mix of the layers, the BiLSTM and the tagger."""
     *_, num_layers, width = encoder.output["layer_outputs"].shape
     reader = kt.models.features.feature_reader(
         num_layers,
@@ -103,7 +103,7 @@ def build(config: Config, encoder: keras.Model, num_labels: int) -> keras.Model:
 
 
 def features_of(encoder: keras.Model) -> Callable[..., Any]:
-    """From a batch of characters to a batch of the encoder's layers, markers left out."""
+    """Returns a function from character batches to the encoder's layers, without markers."""
 
     def features(inputs: dict[str, Any], *targets: Any) -> Any:
         # Word i is real if position i + 2 is: its successor, or the end marker.
@@ -115,7 +115,7 @@ def features_of(encoder: keras.Model) -> Callable[..., Any]:
 
 
 def scores(model: keras.Model, batches: CachedBatches) -> EntityScores:
-    """How many entities the model finds, in all and by type."""
+    """Returns how many entities the model finds, in total and by type."""
     found = batches.source.word_labels(outputs_of(model, batches))
     return entity_scores(found, batches.source.sentences.labels)
 

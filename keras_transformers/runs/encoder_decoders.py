@@ -1,4 +1,4 @@
-"""The options of training an encoder-decoder, and what they make."""
+"""The options for training an encoder-decoder, and what is made from them."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ __all__ = ["EncoderDecoderTraining"]
 
 Option = None | bool | int | float | str
 
-# Better on some ten thousand pairs than the papers' settings, which are the factories' defaults.
+# With tens of thousands of pairs, these beat the papers' settings, which the factories default to.
 _OPTIONS_OF_FAMILY: dict[str, dict[str, Option]] = {
     "transformer": {"norm_position": "pre", "attention_dropout": 0.0, "feed_forward_dropout": 0.0}
 }
@@ -23,24 +23,24 @@ _OPTIONS_OF_FAMILY: dict[str, dict[str, Option]] = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EncoderDecoderTraining(Options):
-    """The options of training any encoder-decoder; they mean the same in all recipes."""
+    """The options for training any encoder-decoder, the same in all recipes."""
 
-    model: str = "transformer_tiny"  # an encoder-decoder of `keras-transformers list`
-    # More arguments of its factory, each a name and a value: attention additive context input.
+    model: str = "transformer_tiny"  # an encoder-decoder from `keras-transformers list`
+    # More arguments for its factory, as names and values: attention additive context input.
     model_options: dict[str, Option] = dataclasses.field(default_factory=dict)
     max_sequence_length: int = 128  # tokens; longer pairs are dropped and counted
     dropout: float = 0.3  # on embeddings and sub-layers
-    teacher_forcing: float = 1.0  # ratio, of recurrent models; below 1 they train token by token
-    teacher_forcing_decay: ForcingDecay = "constant"  # or from 1 down to it, during all epochs
+    teacher_forcing: float = 1.0  # ratio for recurrent models; below 1 they train token by token
+    teacher_forcing_decay: ForcingDecay = "constant"  # or from 1 down to it over all epochs
 
     epochs: int = 30
-    batch_tokens: int = 8192  # source and target together, padding included
-    decay: Decay = "inverse_sqrt"  # of the learning rate, after the warm-up
+    batch_tokens: int = 8192  # source and target, padding included
+    decay: Decay = "inverse_sqrt"  # of the learning rate after the warm-up
     learning_rate: float = 5e-3  # the highest, after the warm-up
     warmup_steps: int = 2000
     label_smoothing: float = 0.1
     clip_norm: float | None = 1.0
-    average: int = 5  # epochs; their mean is the model if it does better on val than the last
+    average: int = 5  # epochs whose weights are averaged; kept if better on val than the last
     patience: int = 10  # epochs without a better figure on val before training stops
 
     num_beams: int = 4
@@ -48,19 +48,19 @@ class EncoderDecoderTraining(Options):
     name: str = "encoder_decoder"  # the run's folder in runs_dir
 
     def model_arguments(self, vocabulary_size: int) -> dict[str, Any]:
-        """The arguments of the model's factory.
+        """Returns the arguments for the model's factory.
 
-        A Transformer has its norms before the sub-layers and no dropout but `dropout`, unless
-        `model_options` say otherwise; the rest is the factory's own default.
+        By default a Transformer normalizes before each sub-layer and has no dropout except
+        `dropout`; `model_options` can change that. The factory's defaults apply to the rest.
 
         Raises:
-            ValueError: `model_options` repeat another option, or teacher forcing decays to 1.
+            ValueError: `model_options` repeats another option, or teacher forcing decays to 1.
         """
         own: dict[str, Any] = {
             "vocabulary_size": vocabulary_size,
             **self.pick("max_sequence_length", "dropout"),
         }
-        # Built with 1 a recurrent model trains on the fast path, and others know no other ratio.
+        # With a ratio of 1 recurrent models train on the fast path; other models know no ratio.
         if self.teacher_forcing != 1:
             own["teacher_forcing"] = self.teacher_forcing
         elif self.teacher_forcing_decay != "constant":
@@ -75,13 +75,13 @@ class EncoderDecoderTraining(Options):
         return defaults | self.model_options | own
 
     def batching(self) -> dict[str, Any]:
-        """The arguments of the training batches in these options."""
+        """Returns the options for the training batches."""
         return self.pick("batch_tokens", "accumulate", "seed")
 
     def optimizer(
         self, steps_per_epoch: int, *, ema: float | None = None
     ) -> keras.optimizers.Optimizer:
-        """Adam with the schedule of these options; `ema` as for `training.adam`."""
+        """Returns Adam with a warm-up and `decay`. For `ema`, see `training.adam`."""
         schedule = warmup_schedule(
             self.decay,
             self.learning_rate,
@@ -96,14 +96,14 @@ class EncoderDecoderTraining(Options):
         steps_per_epoch: int,
         callbacks: Sequence[keras.callbacks.Callback] = (),
     ) -> dict[str, Any]:
-        """The arguments of `Run.fit_arguments` in these options.
+        """Returns arguments for `Run.fit_arguments`.
 
-        Training ends when `patience` epochs in a row brought no higher figure.
+        Training ends after `patience` epochs in a row without a higher figure.
 
         Args:
-            monitor: that figure, which also decides the best epoch.
-            steps_per_epoch: updates.
-            callbacks: others of the recipe.
+            monitor: the figure that must rise, and that decides the best epoch.
+            steps_per_epoch: updates per epoch.
+            callbacks: other callbacks of the recipe.
         """
         forcing = []
         if self.teacher_forcing != 1:

@@ -1,4 +1,4 @@
-"""The options of fine-tuning, and what they make."""
+"""The options for fine-tuning, and what is made from them."""
 
 import dataclasses
 from pathlib import Path
@@ -15,7 +15,7 @@ __all__ = ["EncoderSource", "EncoderTuning", "Training", "Tuning"]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Training(Options):
-    """The options of training by AdamW; they mean the same in all recipes."""
+    """The options for training with AdamW, the same in all recipes."""
 
     epochs: int = 3
     batch_size: int = 32
@@ -26,11 +26,11 @@ class Training(Options):
     dropout: float = 0.1  # in the model, its attention and the head
 
     def batching(self) -> dict[str, Any]:
-        """The arguments of the training batches in these options."""
+        """Returns the options for the training batches."""
         return self.pick("batch_size", "accumulate", "seed")
 
     def schedule(self, steps_per_epoch: int) -> keras.optimizers.schedules.LearningRateSchedule:
-        """A warm-up, then linear decay to 0 at the last update."""
+        """Returns a warm-up, then linear decay to 0 after the last update."""
         num_updates = self.epochs * steps_per_epoch
         return WarmupLinearDecay(
             self.learning_rate,
@@ -39,16 +39,16 @@ class Training(Options):
         )
 
     def optimizer(self, steps_per_epoch: int) -> keras.optimizers.Optimizer:
-        """AdamW with that schedule, which BERT was fine-tuned with."""
+        """Returns AdamW with `schedule`, as BERT was fine-tuned."""
         schedule = self.schedule(steps_per_epoch)
         return adamw(schedule, weight_decay=self.weight_decay, clip_norm=self.clip_norm)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Tuning(Training):
-    """The options of fine-tuning any model."""
+    """The options for fine-tuning any model."""
 
-    max_sequence_length: int = 128  # tokens of an input, special ones included
+    max_sequence_length: int = 128  # tokens per input, special ones included
     grid: bool = False  # one run per learning rate and batch size of BERT's appendix A.3
 
     name: str = "fine_tuning"  # the run's folder in runs_dir
@@ -56,18 +56,18 @@ class Tuning(Training):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EncoderSource(Training):
-    """The options that say which encoder to take."""
+    """The options that choose the encoder."""
 
     weights: Path | None = None  # Hugging Face's layout: config.json, model.safetensors, vocabulary
-    model: str | None = None  # instead: a name of `keras-transformers list`, random weights
+    model: str | None = None  # instead: one of `keras-transformers list`, random weights
     vocabulary: Path | None = None  # vocab.txt for --model; --weights brings its own
     lowercase: bool = True  # False for cased vocabularies
 
     def encoder_source(self) -> dict[str, Any]:
-        """The arguments of `convert.load_encoder` in these options."""
+        """Returns the arguments for `convert.load_encoder`."""
         return self.pick("weights", "model", "vocabulary", "lowercase", "dropout")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EncoderTuning(EncoderSource, Tuning):
-    """The options of fine-tuning an encoder."""
+    """The options for fine-tuning an encoder."""

@@ -1,4 +1,4 @@
-"""A run for each learning rate and batch size of BERT's appendix A.3."""
+"""One run per learning rate and batch size of BERT's appendix A.3."""
 
 import dataclasses
 import itertools
@@ -20,21 +20,21 @@ BATCH_SIZES = (16, 32)
 
 
 def run_grid(execute: Callable[[Any], dict[str, Any]], config: Any) -> dict[str, Any]:
-    """Executes a recipe for each point; returns what it writes to grid.json.
+    """Executes a recipe for each point of the grid; returns what it writes to grid.json.
 
-    The runs are folders in the run's folder, such as `learning_rate_5e-05_batch_size_16`, and
-    `grid.json` beside them has all their figures. A grid that was stopped continues where it was,
-    also within a run, without `--resume`.
+    Each run has its own folder in the grid's folder, such as `learning_rate_5e-05_batch_size_16`;
+    `grid.json` beside them has all their figures. A stopped grid continues where it was, even in
+    the middle of a run, without `--resume`.
 
     Args:
         execute: runs the recipe with a configuration and returns its metrics.
-        config: a `FineTuning` or the like, with `grid` set.
+        config: a `Tuning` with `grid` set.
     """
     folder = config.runs_dir / config.name
     try:
         _check(config)
         names = [path.name for path in folder.glob("*")]
-        if names == [CONFIG]:  # of a grid whose first run found no input
+        if names == [CONFIG]:  # left by a grid whose first run found no input
             (folder / CONFIG).unlink()
         if len(names) > 1:
             check_same(folder, config, may_differ=MAY_DIFFER)
@@ -76,6 +76,6 @@ def run_grid(execute: Callable[[Any], dict[str, Any]], config: Any) -> dict[str,
 
 def _check(config: Any) -> None:
     if config.export:
-        raise ValueError("--export with --grid: export the one you choose, by its own command")
+        raise ValueError("--export with --grid: export the one you choose, with its own command")
     if config.strategy == "multi_worker":
         raise ValueError("--grid with --strategy multi_worker: give each point its own command")

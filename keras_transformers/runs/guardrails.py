@@ -1,4 +1,4 @@
-"""Stops a training that has gone wrong before it costs more, or spoils what it had."""
+"""Stops a training that has gone wrong before it wastes more time or overwrites good weights."""
 
 import errno
 import math
@@ -21,31 +21,31 @@ _BYTES = {
     "int64": 8,
     "double": 8,
 }
-# Why a file cannot be written that could be in the same place later.
+# Errors that go away once there is room or access.
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 _UNITS = {"": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 
 
 class NonFiniteLossError(ArithmeticError):
-    """The loss became NaN or infinite, or a weight did."""
+    """A loss or a weight became NaN or infinite."""
 
 
 class StopOnNonFiniteLoss(keras.callbacks.Callback):
-    """Raises at the batch whose loss is NaN or infinite, or the epoch that ends with such weights.
+    """Raises an error when a batch's loss, or a weight after an epoch, is NaN or infinite.
 
-    Keras' TerminateOnNaN ends `fit` as if all were well: what follows would average, score and
-    export weights that are NaN. Put this in front of the callbacks that save: what they wrote at
-    the end of an earlier epoch is then good, and stays.
+    Keras' TerminateOnNaN ends `fit` as if all were well, and the program would go on to average,
+    score and export NaN weights. Put this before the callbacks that save, so that the files from
+    earlier epochs stay good.
 
-    The loss in Keras' logs is the mean since the epoch began, of all replicas and of all parts of
-    an accumulated batch; it turns NaN or infinite with the batch that is, and stays so. Keras reads
-    it after each batch whatever the callbacks do, so looking at it costs nothing.
+    The loss in Keras' logs is the mean since the epoch began, over all replicas and all parts of an
+    accumulated batch. It becomes NaN or infinite at the first such batch and stays so. Keras reads
+    it after each batch anyway, so checking it costs nothing.
 
     Args:
-        checkpoint: file that the error names as the last good one, if it exists.
+        checkpoint: the file that the error names as the last good one, if it exists.
 
     Raises:
-        NonFiniteLossError: from `fit`; it names the step, the batch and the epoch. With
+        NonFiniteLossError: from `fit`, naming the step, the batch and the epoch. With
             `steps_per_execution` above 1 it names the batches that ran together.
     """
 
@@ -60,11 +60,11 @@ class StopOnNonFiniteLoss(keras.callbacks.Callback):
         self._epoch = epoch + 1
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-        """Remembers the batch, the first of several that run together."""
+        """Remembers the batch, or the first of several that run together."""
         self._first_batch = batch + 1
 
     def on_train_batch_end(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
-        """Looks at the loss."""
+        """Checks the loss."""
         last = batch + 1
         batches = f"batch {last}"
         if self._first_batch < last:
@@ -72,9 +72,9 @@ class StopOnNonFiniteLoss(keras.callbacks.Callback):
         self._check("loss", logs, f"{batches} of epoch {self._epoch}")
 
     def on_epoch_end(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
-        """Looks at the validation loss and at the weights, which the last update may have spoiled.
+        """Checks the validation loss and the weights.
 
-        That update's own loss was measured before it.
+        The last update may have spoiled the weights: its own loss was measured before it.
         """
         place = f"the end of epoch {self._epoch}"
         self._check("val_loss", logs, place)
@@ -99,9 +99,9 @@ class StopOnNonFiniteLoss(keras.callbacks.Callback):
 
 
 def non_finite_weights(model: keras.Model) -> list[str]:
-    """The paths of the trainable weights that hold a NaN or an infinity.
+    """Returns the paths of the trainable weights that contain NaN or infinity.
 
-    One pass over the weights: worth its time before each write of a checkpoint.
+    This takes one pass over the weights, so it is cheap enough to run before each checkpoint.
     """
     variables = model.trainable_variables
     if not variables:
@@ -114,11 +114,11 @@ def non_finite_weights(model: keras.Model) -> list[str]:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an accelerator, or TensorFlow on the CPU, had no memory left for a tensor.
+    """Returns whether an accelerator, or TensorFlow on the CPU, had no memory left for a tensor.
 
-    TensorFlow raises `tf.errors.ResourceExhaustedError`, XLA that or its own error with
-    RESOURCE_EXHAUSTED in its text. Where Linux runs out of memory it kills the process instead, and
-    nobody is told. Of a disk without room TensorFlow says the same: see `no_room`.
+    TensorFlow raises `tf.errors.ResourceExhaustedError`; XLA raises the same or its own error, with
+    RESOURCE_EXHAUSTED in the text. TensorFlow also raises it for a full disk: see `no_room`. If
+    Linux itself runs out of memory, it kills the process without an error.
     """
     names = f"{type(error).__name__} {error}"
     is_exhausted = "ResourceExhaustedError" in names or "RESOURCE_EXHAUSTED" in names
@@ -126,9 +126,9 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def no_room(error: BaseException) -> str:
-    """Why a file could not be written; "" if the error is of another kind.
+    """Returns why there was no room for a file, or "" for any other error.
 
-    That is "No space left on device" and such, as Python, HDF5 or TensorFlow tell it.
+    The reason is "No space left on device" or similar, whether Python, HDF5 or TensorFlow raised.
     """
     reasons = [os.strerror(number) for number in _NO_ROOM]
     if isinstance(error, OSError) and error.errno in _NO_ROOM:
@@ -145,24 +145,23 @@ def out_of_memory_message(
     accumulate: int | None = None,
     bytes_in_use: int | None = None,
 ) -> str:
-    """What to try after memory ran out: a batch that would fit.
+    """Returns a message that suggests a batch size that would fit into memory.
 
-    An allocation of r bytes failed beside u bytes in use, so the whole batch needs u + r at least,
-    and what grows with the batch must shrink to u: of B examples at most B u / (u + r) fit, and
-    fewer where the weights take their share of u or more was still to come. Hence halves are
-    tried until they are below that bound; where u or r is not known, one half.
+    If an allocation of r bytes failed with u bytes in use, the whole batch needs at least u + r.
+    What grows with the batch must shrink to u, so at most B u / (u + r) of B examples fit; fewer if
+    weights are part of u, or if more allocations were to follow. The batch is halved until it is
+    below that bound, or once if u or r is unknown.
 
     Args:
-        error: one of which `is_out_of_memory` is true.
-        batch_size: what went through the model at once; None where it is not known.
-        unit: what is counted: "examples" or "tokens".
-        option: of the command line, that sets it.
-        accumulate: of how many such batches an update was made; None where that is no option.
-        bytes_in_use: the most that were allocated; by default TensorFlow is asked for its first
-            GPU.
+        error: an error for which `is_out_of_memory` is true.
+        batch_size: how many examples or tokens went through the model at once; None if unknown.
+        unit: "examples" or "tokens".
+        option: the command line option that sets `batch_size`.
+        accumulate: batches per update; None if the program has no such option.
+        bytes_in_use: the peak of allocated bytes; by default that of TensorFlow's first GPU.
 
     Returns:
-        One or two sentences; the first says what is known, the second what to try.
+        One or two sentences: what is known, and what to try.
 
     Example:
         >>> error = MemoryError("RESOURCE_EXHAUSTED: trying to allocate 3.0GiB")
@@ -199,7 +198,7 @@ def out_of_memory_message(
 
 
 def _requested_bytes(message: str) -> int | None:
-    """The size of the allocation that failed, as TensorFlow or XLA tell it."""
+    """Returns the size of the failed allocation from TensorFlow's or XLA's message."""
     amount = re.search(r"allocate (\d+(?:\.\d+)?) ?(KiB|MiB|GiB)?", message)
     if amount:
         return int(float(amount[1]) * _UNITS[amount[2] or ""])
@@ -210,7 +209,7 @@ def _requested_bytes(message: str) -> int | None:
 
 
 def _gpu_bytes_in_use() -> int | None:
-    """The most that TensorFlow had allocated on its first GPU; None without one."""
+    """Returns the peak of TensorFlow's allocations on its first GPU; None without a GPU."""
     if keras.backend.backend() != "tensorflow":
         return None
     import tensorflow as tf

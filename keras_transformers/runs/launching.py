@@ -1,4 +1,4 @@
-"""From a recipe's command line to its run, and how the user's mistakes end: with one line."""
+"""Runs a recipe from its command line, and reports the user's mistakes in one line."""
 
 import importlib.util
 import logging
@@ -21,10 +21,10 @@ Main = Callable[[Any, Run], dict[str, Any]]
 
 
 def command_line(main: Main, config_class: type) -> None:
-    """Calls a recipe's `main` with its configuration, made from the command line, and its run.
+    """Parses the command line, and calls a recipe's `main` with its configuration and its run.
 
-    What this package logs is printed. A loss that is NaN, a run without a best epoch, a batch that
-    does not fit into memory, or a full disk ends the program with one line and status 1.
+    Prints what this package logs. A NaN loss, a run without a best epoch, a batch that does not fit
+    into memory or a full disk ends the program with one line and status 1.
 
     Args:
         main: takes the configuration and a `Run`, and returns the run's metrics.
@@ -56,8 +56,8 @@ def command_line(main: Main, config_class: type) -> None:
 def execute(main: Main, config: Options) -> dict[str, Any]:
     """Runs a recipe, or one run per point of its grid, and returns its metrics.
 
-    Until training starts, a ValueError, an OSError or a missing package is the user's to mend: one
-    line and status 2. Later it is ours, and deserves its traceback.
+    Before training starts, a ValueError, an OSError or a missing package is the user's to fix, and
+    ends the program with one line and status 2. Later it is a bug, and keeps its traceback.
     """
     if getattr(config, "grid", False):
         return grid.run_grid(lambda point: execute(main, point), config)
@@ -73,10 +73,10 @@ def execute(main: Main, config: Options) -> dict[str, Any]:
 
 
 def check_installed(*packages: str, extra: str) -> None:
-    """Finds out at the start what would be missed after an epoch.
+    """Checks for packages at the start that a run would otherwise miss after an epoch.
 
     Raises:
-        ImportError: a package of the extra is not installed.
+        ImportError: a package is not installed; the message names the extra that brings it.
     """
     missing = [package for package in packages if importlib.util.find_spec(package) is None]
     if missing:
@@ -86,7 +86,7 @@ def check_installed(*packages: str, extra: str) -> None:
 
 
 def _memory_message(error: Exception, config: Any) -> str:
-    """What to try, in the options of this recipe."""
+    """Returns what to try, in terms of this recipe's options."""
     by_tokens = hasattr(config, "batch_tokens")
     return guardrails.out_of_memory_message(
         error,
@@ -98,7 +98,7 @@ def _memory_message(error: Exception, config: Any) -> str:
 
 
 class _Printer(logging.Handler):
-    """Prints to what is standard output at that moment."""
+    """Prints to the current standard output."""
 
     def emit(self, record: logging.LogRecord) -> None:
         print(self.format(record), flush=True)

@@ -1,4 +1,4 @@
-"""The options of every recipe; they mean the same in all of them."""
+"""The options that all recipes share."""
 
 import dataclasses
 from pathlib import Path
@@ -16,14 +16,14 @@ __all__ = ["Options", "Pretraining"]
 class Scaling:
     """Where a run trains.
 
-    A batch size is that of all replicas together, and of one part of an accumulated batch.
+    The batch size counts all replicas together, but only one part of an accumulated batch.
     """
 
     strategy: StrategyName = "default"  # default: one device; see docs/distributed_training.md
-    workers: tuple[str, ...] = ()  # of multi_worker: host:port of each, the same list everywhere
-    worker_index: int | None = None  # which of them this process is
+    workers: tuple[str, ...] = ()  # for multi_worker: host:port of each, the same list everywhere
+    worker_index: int | None = None  # the place of this process in that list, from 0
     precision: Precision = "float32"  # under a strategy, prefer mixed_bfloat16
-    accumulate: int = 1  # batches per update; the update equals that of one batch as large
+    accumulate: int = 1  # batches per update, which equals the update of one large batch
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -33,31 +33,31 @@ class Logging:
     quiet: bool = False  # no progress on standard output, for batch jobs
     log_json: str | None = None  # also one JSON object per line, to this file or to stdout
     log_every: int = 100  # steps between figures in TensorBoard and JSON
-    profile: bool = False  # steps 10 to 14, for TensorBoard
-    peak_flops: float | None = None  # of one accelerator per second, such as 312e12
+    profile: bool = False  # profiles steps 10 to 14 for TensorBoard
+    peak_flops: float | None = None  # per second of one accelerator, such as 312e12
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(Scaling, Logging):
-    """What the configuration of every recipe starts with."""
+    """The base of every recipe's configuration."""
 
     resume: bool = False  # continue a stopped run as if it had not stopped; or start a new one
-    checkpoint_every: int | None = None  # steps between checkpoints, beside the ends of epochs
+    checkpoint_every: int | None = None  # steps between checkpoints, besides those after epochs
 
-    seed: int = 0  # of new weights, dropout and the order of the examples
+    seed: int = 0  # for new weights, dropout and the order of the examples
     name: str = "run"  # the run's folder in runs_dir
     runs_dir: Path = Path("runs")
-    export: Path | None = None  # write a SavedModel there, such as saved_models/sentiment/1
-    weights_dtype: Literal["float32", "bfloat16"] = "float32"  # of the matrices in that file
+    export: Path | None = None  # write a SavedModel here, such as saved_models/sentiment/1
+    weights_dtype: Literal["float32", "bfloat16"] = "float32"  # of the exported matrices
 
     def pick(self, *names: str) -> dict[str, Any]:
-        """Some of the options, as keyword arguments."""
+        """Returns some of the options as keyword arguments."""
         return {name: getattr(self, name) for name in names}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Pretraining(Options):
-    """What a pretraining starts with: its text has no end, so an epoch is a number of updates."""
+    """The base of a pretraining's configuration: an epoch is a number of updates, not of texts."""
 
     epochs: int = 10
     steps_per_epoch: int = 1000  # updates until the next validation and checkpoint
@@ -66,7 +66,7 @@ class Pretraining(Options):
     clip_norm: float = 1.0
 
     def schedule(self) -> keras.optimizers.schedules.LearningRateSchedule:
-        """A warm-up, then linear decay to 0 at the last update."""
+        """Returns a warm-up, then linear decay to 0 after the last update."""
         num_updates = self.epochs * self.steps_per_epoch
         return WarmupLinearDecay(
             self.learning_rate,
@@ -75,7 +75,7 @@ class Pretraining(Options):
         )
 
 
-# Options that leave the weights as they are: a resumed run may have others. `workers` and
+# Options that do not affect the weights, so a resumed run may change them. `workers` and
 # `worker_index` also differ between the workers of one run.
 MAY_DIFFER = frozenset(
     {

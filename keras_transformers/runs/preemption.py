@@ -13,31 +13,30 @@ from typing import Any, NoReturn
 logger = logging.getLogger(__name__)
 
 PREEMPTED_STATUS = 75
-"""Exit status of a training that is to be started again, and loses nothing that it had saved.
+"""Exit status that asks for a restart; no saved state is lost.
 
-It was told to stop, and saved its state where it was training; or it cannot go on, for another of
-its workers is gone: which of them failed by itself, and why, the status of that one tells. It is
-EX_TEMPFAIL of sysexits.h, "the user is invited to retry". 143, what a shell reports of a process
-that SIGTERM killed, would not tell one that has saved from one that has not. Slurm requeues it by
-`RequeueExit=75` in slurm.conf, or `scontrol requeue` in the batch script; Kubernetes by an `Ignore`
-rule on exit code 75 in a Job's `podFailurePolicy`.
+Either the process was told to stop, and saved its state if it was training; or another worker is
+gone, whose own status tells why. 75 is EX_TEMPFAIL of sysexits.h, "the user is invited to retry".
+143, which a shell reports after SIGTERM, would not tell whether the process saved its state. To
+start the job again, Slurm needs `RequeueExit=75` in slurm.conf or `scontrol requeue` in the batch
+script; Kubernetes needs an `Ignore` rule for exit code 75 in the Job's `podFailurePolicy`.
 """
 
 
 class Preempted(SystemExit):
-    """Ends the program with `PREEMPTED_STATUS`; the state is saved."""
+    """Ends the program with `PREEMPTED_STATUS`, after the state was saved."""
 
     def __init__(self) -> None:
         super().__init__(PREEMPTED_STATUS)
 
 
 class TerminationNotice:
-    """Remembers that SIGTERM came, so that training can stop where its state is whole.
+    """Remembers that SIGTERM came, so that training can stop between two batches.
 
     A second SIGTERM ends the process at once.
 
     Attributes:
-        came: whether it did.
+        came: whether SIGTERM came.
     """
 
     def __init__(self) -> None:
@@ -46,17 +45,17 @@ class TerminationNotice:
         self._is_listening = False
 
     def listen(self) -> None:
-        """From now on SIGTERM is a notice."""
+        """Treats SIGTERM as a notice from now on."""
         if not _in_main_thread():
-            logger.warning("SIGTERM saves no state: training runs in another than the main thread")
+            logger.warning("SIGTERM will save no state: training does not run in the main thread")
         elif not self._is_listening:
             self._previous = signal.signal(signal.SIGTERM, self._receive)
             self._is_listening = True
 
     def stop(self) -> None:
-        """From now on SIGTERM does what it did before; one that came, and was not heard, does it.
+        """Restores SIGTERM's earlier effect, and applies it to a SIGTERM that is still pending.
 
-        It may have come behind the last epoch, when training had ended by itself.
+        That one may have come after the last epoch, when training ended by itself.
         """
         if not self._is_listening:
             return
@@ -69,8 +68,8 @@ class TerminationNotice:
     def obey(self) -> NoReturn:
         """Ends the program.
 
-        SIGTERM is ignored from now on: this process may have been told by another worker, and its
-        own signal come when Python has put away its handlers, and kill it.
+        Ignores SIGTERM from now on: if another worker passed on the notice, this process's own
+        signal may still come, and would kill it once Python has removed its handlers.
 
         Raises:
             Preempted: always.
@@ -87,25 +86,24 @@ class TerminationNotice:
 
 
 def leave_on_termination() -> None:
-    """From now on SIGTERM ends the program at once, with `PREEMPTED_STATUS`.
+    """Makes SIGTERM end the program at once, with `PREEMPTED_STATUS`.
 
-    For all that comes before and after the training itself, where nothing is left to save. What is
-    on disk is whole at any moment, and no pool of processes is waited for. A SIGTERM that somebody
-    handles already is left to them.
+    This is for the time before and after training, when there is nothing to save: files on disk are
+    whole at any moment. It does not wait for process pools, and keeps any other SIGTERM handler.
     """
     if not _in_main_thread():
         return
     notice = getattr(signal.getsignal(signal.SIGTERM), "__self__", None)
-    if isinstance(notice, TerminationNotice):  # of a training that failed, where a grid goes on
+    if isinstance(notice, TerminationNotice):  # from a run of a grid that failed
         notice.stop()
     if signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
         signal.signal(signal.SIGTERM, _leave_at_once)
 
 
 def leave_with_the_others() -> None:
-    """From now on an error that tells of another worker's end is not this program's failure.
+    """Makes the program exit with `PREEMPTED_STATUS` if it ends because another worker is gone.
 
-    If nothing catches it, it is printed, and the status is `PREEMPTED_STATUS`.
+    This applies to uncaught errors, which are still printed.
     """
     previous = sys.excepthook
 
@@ -116,7 +114,7 @@ def leave_with_the_others() -> None:
         if is_lost_worker(error):
             logger.warning(
                 "another worker is gone, and this one cannot train without it: start all of them "
-                "again, and they go on from the last checkpoint"
+                "again to continue from the last checkpoint"
             )
             _exit()
 
@@ -124,13 +122,13 @@ def leave_with_the_others() -> None:
 
 
 def is_lost_worker(error: BaseException) -> bool:
-    """Whether an error of TensorFlow says that another worker is gone."""
+    """Returns whether a TensorFlow error says that another worker is gone."""
     return type(error).__name__ == "UnavailableError" or "Collective ops is aborted" in str(error)
 
 
 @contextlib.contextmanager
 def others_may_be_gone() -> Iterator[None]:
-    """Passes over an error that tells of another worker's end: nothing is wanted of it any more."""
+    """Ignores errors that say that another worker is gone, for when it is no longer needed."""
     try:
         yield
     except Exception as error:
@@ -146,7 +144,7 @@ def _leave_at_once(number: int, frame: FrameType | None) -> None:
 
 
 def _exit() -> NoReturn:
-    """Without what Python does in the end: TensorFlow may wait there for workers that are gone."""
+    """Skips Python's shutdown, where TensorFlow may wait for workers that are gone."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError, RuntimeError):
             stream.flush()

@@ -1,4 +1,4 @@
-"""How far a training is, with the time that is left for all of its epochs."""
+"""Shows how far a training is, and the time left for all of its epochs."""
 
 import atexit
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ class NoProgress(keras.callbacks.ProgbarLogger):
     """Takes the place of the progress bar that `fit` would add, and shows nothing."""
 
     def set_params(self, params: Mapping[str, Any]) -> None:
-        """Remembers what `fit` is about to do: `epochs` and `steps`, None where not known."""
+        """Remembers the numbers of `epochs` and `steps`, each None if unknown."""
         self.params = params
 
     def on_train_begin(self, logs: Any = None) -> None:
@@ -43,10 +43,10 @@ class NoProgress(keras.callbacks.ProgbarLogger):
 
 
 class _Pace:
-    """How far all epochs are, and the time that is left at the pace so far.
+    """Progress over all epochs, and the time left at the pace so far.
 
-    Validation and checkpoints are included. Where the number of steps is unknown, the time is known
-    from the second epoch on.
+    The time includes validation and checkpoints. If the number of steps is unknown, the time left
+    is known from the second epoch on.
     """
 
     def __init__(self, params: Mapping[str, Any]) -> None:
@@ -59,32 +59,32 @@ class _Pace:
         self._started = monotonic()
 
     def start_epoch(self, epoch: int) -> None:
-        """The first may not be the training's first, where it was resumed."""
+        """Starts an epoch; in a resumed training, the first one seen may be a later one."""
         if self._first_epoch is None:
             self._first_epoch = epoch
         self.epoch, self.in_epoch = epoch, 0
 
     def start_batch(self, batch: int) -> None:
-        """An interrupted epoch resumes with a later batch than its first."""
+        """Starts a batch; in a resumed epoch, the first one seen may be a later one."""
         if self._first_batch is None:
             self._first_batch = batch
 
     def end_epoch(self) -> None:
-        """Now the number of steps is known."""
+        """Ends the epoch; its number of steps is known now."""
         self.steps = self.steps or self.in_epoch
 
     @property
     def done(self) -> int:
-        """Steps of all epochs so far."""
+        """Steps done so far, over all epochs."""
         return self.epoch * (self.steps or 0) + self.in_epoch
 
     @property
     def total(self) -> int | None:
-        """Steps of all epochs."""
+        """Steps of all epochs; None if unknown."""
         return self.epochs * self.steps if self.steps else None
 
     def left(self, now: float) -> str:
-        """The time left, such as "3:00 left"; empty while it is unknown."""
+        """Returns the time left, such as "3:00 left", or "" while it is unknown."""
         first = (self._first_epoch or 0) * (self.steps or 0) + (self._first_batch or 0)
         if not self.total or self.done <= first:
             return ""
@@ -94,14 +94,14 @@ class _Pace:
 
 
 class LineProgress(keras.callbacks.Callback):
-    """A line every few seconds with the time left, for logs: beside Keras' line per epoch."""
+    """Prints a line with the time left every few seconds, for logs; Keras adds one per epoch."""
 
     def on_train_begin(self, logs: Any = None) -> None:
         """Starts the clock."""
         self._pace, self._printed = _Pace(self.params), monotonic()
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-        """Names the epoch."""
+        """Starts the epoch."""
         self._pace.start_epoch(epoch)
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
@@ -109,7 +109,7 @@ class LineProgress(keras.callbacks.Callback):
         self._pace.start_batch(batch)
 
     def on_train_batch_end(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
-        """Prints, if it is time."""
+        """Prints a line if one is due."""
         pace, now = self._pace, monotonic()
         pace.in_epoch = batch + 1
         if now - self._printed < _SECONDS_BETWEEN_LINES:
@@ -125,12 +125,12 @@ class LineProgress(keras.callbacks.Callback):
 
 
 class RichProgress(NoProgress):
-    """A bar over all epochs with the time left, and above it a line for each epoch that is done.
+    """Shows a bar over all epochs with the time left, and above it a line per finished epoch.
 
-    The bar is drawn at most ten times a second, between batches: no thread is started.
+    The bar is drawn between batches, at most ten times a second, without a thread.
 
     Args:
-        console: where to draw; rich's own, standard output, by default.
+        console: where to draw; standard output by default.
     """
 
     def __init__(self, console: Console | None = None) -> None:
@@ -146,7 +146,7 @@ class RichProgress(NoProgress):
         )
 
     def on_train_begin(self, logs: Any = None) -> None:
-        """Draws the empty bar, and makes sure that the terminal is given back in any case."""
+        """Draws the empty bar, and makes sure that the terminal is restored even after an error."""
         self._task = self._progress.add_task("", total=None, left="", figures="")
         self._pace, self._drawn = _Pace(self.params), monotonic()
         self._progress.start()
@@ -174,7 +174,7 @@ class RichProgress(NoProgress):
         self._draw(logs)
 
     def on_train_end(self, logs: Any = None) -> None:
-        """Leaves the bar full, or where it got to."""
+        """Leaves the bar where it is."""
         self._draw(logs)
         self._progress.stop()
         atexit.unregister(self._progress.stop)
@@ -198,7 +198,7 @@ def _text(logs: Mapping[str, Any] | None) -> str:
 
 
 def _clock(seconds: float) -> str:
-    """3725 seconds as 1:02:05.
+    """Returns 3725 seconds as 1:02:05.
 
     >>> _clock(3725), _clock(59.6)
     ('1:02:05', '1:00')

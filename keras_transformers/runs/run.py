@@ -1,7 +1,7 @@
-"""A run: what surrounds `model.fit` in every recipe, and the folder where it leaves its files.
+"""A run: what surrounds `model.fit` in every recipe, and the folder of its files.
 
-A run lives in `runs/<name>/`: `config.json`, `tensorboard/`, `best.weights.h5` of the best epoch
-and `last.weights.h5` of the newest, `checkpoints/` to resume from, `metrics.json`.
+The folder `runs/<name>/` holds `config.json`, `tensorboard/`, `best.weights.h5` from the best
+epoch, `last.weights.h5` from the newest, `checkpoints/` to resume from, and `metrics.json`.
 """
 
 import contextlib
@@ -41,7 +41,7 @@ CONFIG = "config.json"
 
 
 class NoBestEpochError(ArithmeticError):
-    """The figure that decides which epoch is best was NaN in all of them."""
+    """The figure that decides which epoch is best was NaN in every epoch."""
 
 
 class Run:
@@ -54,21 +54,21 @@ class Run:
         run.load_best()
         run.finish(pipeline, {"dev_accuracy": ...})
 
-    Making one sets strategy, precision and seed and joins the other workers, so it comes before
-    anything else TensorFlow does.
+    The constructor joins the other workers and sets the strategy, precision and seed, so create the
+    run before TensorFlow does any work.
 
     Args:
         config: the recipe's options.
 
     Attributes:
-        config: as given.
-        folder: of the run; `make_folder` creates it.
-        is_prepared: whether `fit_arguments` was called: before that, errors are the user's.
+        config: the recipe's options.
+        folder: the run's folder; `make_folder` creates it.
+        is_prepared: whether `fit_arguments` was called: earlier errors are the user's.
 
     Raises:
-        FileExistsError: the run exists and does not resume, or the export exists.
-        ValueError: it resumes with other options (the message lists the differences), an option is
-            wrong, or there is no such device.
+        FileExistsError: the run exists and `resume` is not set, or the export exists.
+        ValueError: a resumed run has other options (the message lists the differences), an option
+            is wrong, or the strategy's device is missing.
     """
 
     def __init__(self, config: Options) -> None:
@@ -85,7 +85,7 @@ class Run:
             check_same(self.folder, config, may_differ=MAY_DIFFER)
         elif is_chief():
             check_new_run(self.folder)
-            if config.resume:  # one command for a scheduler, the first time and all others
+            if config.resume:  # a scheduler gives the same command every time
                 print(f"{self.folder}: nothing to resume, so the run starts")
         if config.export and is_chief():
             split_target(config.export)
@@ -93,30 +93,30 @@ class Run:
 
     @property
     def epochs(self) -> list[dict[str, float]]:
-        """The logs of every epoch so far, each with its number from 1, `epoch`."""
+        """The logs of every epoch so far; `epoch` is its number, from 1."""
         return self._resume.epochs if self._resume else []
 
     @property
     def seconds(self) -> float:
-        """Since the run started or was resumed."""
+        """Seconds since the run started or was resumed."""
         return time.time() - self._started
 
     @property
     def position(self) -> Position:
-        """How far the training is; a resumed one does not start at zero."""
+        """How far the training is; a resumed run does not start at zero."""
         return self._resume.position if self._resume else Position()
 
     def scope(self) -> contextlib.AbstractContextManager[Any]:
-        """Where the model is built and compiled."""
+        """Returns the scope in which to build and compile the model."""
         if self.config.strategy == "default":
             return contextlib.nullcontext()
         return create(self.config.strategy).scope()
 
     def make_folder(self) -> Path:
-        """Creates the run's folder with the configuration, and returns it.
+        """Creates the run's folder, writes the configuration there, and returns the folder.
 
-        `fit_arguments` does so; call it only if files go there earlier. All options should be known
-        to be sound by then.
+        `fit_arguments` does so too; call this only to put files there earlier, and only after all
+        options were checked.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         if is_chief():
@@ -133,10 +133,10 @@ class Run:
         callbacks: Sequence[keras.callbacks.Callback] = (),
         last_callbacks: Sequence[keras.callbacks.Callback] = (),
     ) -> Position:
-        """Prepares the model for the options, and continues where a stopped run was.
+        """Prepares the model, restores the state of a stopped run, and returns its position.
 
         Weights, optimizer, random numbers and metrics are restored bit for bit. `fit_arguments`
-        does all this; call it only if `position` is needed before, with the same arguments.
+        does so too; call this only if you need `position` earlier, and pass the same arguments.
         """
         config = self.config
         prepare(model, accumulate=config.accumulate)
@@ -169,23 +169,24 @@ class Run:
         shard_by: Shard = "element",
         flops_rules: Mapping[type, Any] | None = None,
     ) -> dict[str, Any]:
-        """What `model.fit` takes: batches, callbacks, and where to start.
+        """Returns the arguments for `model.fit`: batches, callbacks, and where to start.
 
-        A stopped run continues bit for bit; the batches that are done are skipped.
+        A stopped run continues bit for bit and skips the batches that are done.
 
         Args:
             model: built and compiled in `scope`.
-            batches: to train on.
-            validation: measured by Keras after each epoch.
-            score: measured after each epoch as well; its figures get the prefix "val_" in the logs.
-            score_every: epochs between calls of `score`; the others repeat its last figures, and
+            batches: the batches to train on.
+            validation: batches that Keras evaluates after each epoch.
+            score: a function that returns more figures after each epoch; the logs prefix them with
+                "val_".
+            score_every: epochs between calls of `score`. In between its last figures are repeated;
                 before the first call `monitor` is 0.
-            monitor: the figure that decides which epoch is best, the higher the better; None keeps
-                the weights of the last epoch only.
-            callbacks: of the recipe, called before `score` and the standard ones.
-            last_callbacks: of the recipe, called after them.
-            epochs: of this call, for a training in phases; all of `config.epochs` by default.
-            shard_by: how several workers share the batches, see `training.shard`.
+            monitor: the figure that decides which epoch is best, the higher the better. None keeps
+                only the weights of the last epoch.
+            callbacks: the recipe's callbacks, called before `score` and the standard ones.
+            last_callbacks: the recipe's callbacks, called after the standard ones.
+            epochs: the epochs of this phase; all of `config.epochs` by default.
+            shard_by: how several workers share the batches; see `training.shard`.
             flops_rules: how to count the FLOPs of layers that `inspection` does not know.
 
         Raises:
@@ -232,10 +233,10 @@ class Run:
         """Gives the model the weights of its best epoch.
 
         Returns:
-            The monitored figure there, `best`, and the epoch's number from 1, `best_epoch`.
+            `best`, the monitored figure in that epoch, and `best_epoch`, its number from 1.
 
         Raises:
-            NoBestEpochError: the figure was NaN in all epochs, as a correlation is where the model
+            NoBestEpochError: the figure was NaN in all epochs, as a correlation is if the model
                 gives every example the same answer.
         """
         monitor = str(self._monitor)
@@ -243,9 +244,9 @@ class Run:
         numbers = [number for number, value in found.items() if not math.isnan(value)]
         if not numbers:
             raise NoBestEpochError(
-                f"{monitor} was NaN in all of {len(found)} epochs, so none is the best: the "
-                "model gives all examples the same answer, or the dev set has only one. Train "
-                f"longer or at another learning rate; the last weights are in "
+                f"{monitor} was NaN in all of {len(found)} epochs, so no epoch is best: the "
+                "model gives all examples the same answer, or the dev set has only one answer. "
+                "Train longer or change the learning rate; the last weights are in "
                 f"{self.folder / LAST_WEIGHTS}"
             )
         best = max(numbers, key=lambda number: found[number])  # the first of equals
@@ -253,18 +254,18 @@ class Run:
         return {"best": float(found[best]), "best_epoch": best}
 
     def load_last(self) -> None:
-        """Gives the model the weights that it had at the end of the last epoch."""
+        """Gives the model the weights from the end of the last epoch."""
         load_weights(self._model, self.folder / LAST_WEIGHTS)
 
     def keep_better(self, averaging: CheckpointAveraging, score: Callable[[str], float]) -> str:
         """Gives the model its last weights or their average, and writes `chosen.weights.h5`.
 
         Args:
-            averaging: was a callback of the training.
+            averaging: a callback of the training.
             score: see `CheckpointAveraging.keep_better`.
 
         Returns:
-            The name of the weights that stay: "last", or "average of 5".
+            The name of the weights that were kept: "last", or "average of 5".
         """
         chosen = averaging.keep_better(score)
         if is_chief():
@@ -279,17 +280,16 @@ class Run:
         scores: Collection[str] = ("dev_", "test_"),
         examples: Sequence[Any] | None = None,
     ) -> dict[str, Any]:
-        """Reports the figures, writes `metrics.json`, and exports the pipeline if asked to.
+        """Prints the figures, writes `metrics.json`, and exports the pipeline if asked to.
 
         Args:
-            pipeline: with the weights that are the result of the run.
+            pipeline: the pipeline, with the run's final weights.
             figures: name -> number, string or list.
-            scores: the export tells those figures whose names have one of these in them.
-            examples: what the export is checked with, and stores; see `export`.
+            scores: the export records the figures whose names contain one of these.
+            examples: inputs that the export is checked with and stores; see `export`.
 
         Returns:
-            The figures, with `epochs`, the logs of each, and `seconds` since the run started or
-            was resumed.
+            The figures, plus `epochs`, the logs of each epoch, and `seconds`.
         """
         metrics = {
             **figures,
@@ -329,20 +329,20 @@ def check_new_run(folder: Path) -> Path:
 
 
 def check_same(folder: Path, config: Any, *, may_differ: Collection[str] = ()) -> Path:
-    """The folder of a run that was started with the same configuration.
+    """Returns a run's folder, after checking that the run was started with this configuration.
 
     Args:
-        folder: of the run.
+        folder: the run's folder.
         config: a dataclass.
-        may_differ: its fields that do not matter.
+        may_differ: the fields that may differ.
 
     Raises:
         FileNotFoundError: no run was started there.
-        ValueError: it was started with another configuration; the message lists the differences.
+        ValueError: the run has another configuration; the message lists the differences.
     """
     path = folder / CONFIG
     if not path.is_file():
-        raise FileNotFoundError(f"{folder}: no run to resume; check --name, or leave --resume out")
+        raise FileNotFoundError(f"{folder}: no run to resume; check --name, or leave out --resume")
     before = files.read_json(path)
     now = json.loads(json.dumps(dataclasses.asdict(config), default=str))  # as it was written
     differences = [
@@ -359,7 +359,7 @@ def check_same(folder: Path, config: Any, *, may_differ: Collection[str] = ()) -
 
 
 def _told(metrics: Mapping[str, Any], parts: Collection[str]) -> dict[str, float]:
-    """The finite numbers among the metrics whose names have one of `parts` in them."""
+    """Returns the finite numbers among the metrics whose names contain one of `parts`."""
     return {
         name: value
         for name, value in metrics.items()
@@ -368,13 +368,13 @@ def _told(metrics: Mapping[str, Any], parts: Collection[str]) -> dict[str, float
 
 
 def _begin_strategy(config: Options) -> None:
-    """Joins the other workers, and sets the precision, before TensorFlow has work to do.
+    """Joins the other workers and sets the precision, before TensorFlow does any work.
 
-    From now on the process ends with status 75 if it is told to stop, or if another worker is gone;
-    see `preemption`.
+    From now on the process ends with status 75 if it gets SIGTERM or another worker is gone; see
+    `preemption`.
     """
     if config.accumulate < 1:
-        raise ValueError(f"--accumulate {config.accumulate}: not 1 or more")
+        raise ValueError(f"--accumulate {config.accumulate}: must be 1 or more")
     if config.strategy == "multi_worker":
         clusters.join(config.workers, config.worker_index)
         preemption.leave_with_the_others()
@@ -388,6 +388,6 @@ def _begin_strategy(config: Options) -> None:
             f"alone under --strategy {config.strategy}: give --strategy multi_worker, or unset it"
         )
     create(config.strategy)
-    # Not before: while TensorFlow waits for the other workers Python hears no signal.
+    # Not earlier: while TensorFlow waits for the other workers, Python handles no signals.
     preemption.leave_on_termination()
     keras.config.set_dtype_policy(config.precision)

@@ -1,6 +1,6 @@
-"""Figures of a run beside its loss: gradient norm, learning rate, tokens a second, utilisation.
+"""Figures beside the loss: gradient norm, learning rate, tokens per second and utilisation.
 
-They enter Keras' logs, and so the history, TensorBoard and the JSON lines alike.
+They are added to Keras' logs, and so reach the history, TensorBoard and the JSON lines.
 """
 
 import datetime
@@ -28,34 +28,33 @@ _LOGGER = logging.getLogger(__name__)
 
 
 class Telemetry(keras.callbacks.Callback):
-    """Adds figures to the logs, every so many steps and at the end of each epoch.
+    """Adds figures to the logs, every few steps and at the end of each epoch.
 
-    Put it in front of the callbacks that write logs. The figures:
+    Put it before the callbacks that write logs. The figures:
 
-    - `gradient_norm`: of the newest update, over all weights and replicas, before it is clipped;
-    - `learning_rate`: of the update that comes next;
-    - `loss_scale`: the newest, where the optimizer has one (float16);
-    - `tokens_per_second`: of all replicas, where `tokens_per_step` is given;
-    - `mfu`: model FLOP utilisation, 0 to 1, where `flops_per_step` and `peak_flops` are given:
-      FLOPs per update, times updates per second, by the peak of all replicas (Chowdhery et al.
+    - `gradient_norm`: of the newest update, over all weights and replicas, before clipping;
+    - `learning_rate`: of the next update;
+    - `loss_scale`: the current one, if the optimizer has one (float16);
+    - `tokens_per_second`: over all replicas, if `tokens_per_step` is given;
+    - `mfu`: model FLOP utilisation, 0 to 1, if `flops_per_step` and `peak_flops` are given: FLOPs
+      per update times updates per second, divided by the peak of all replicas (Chowdhery et al.
       2022, "PaLM", appendix B).
 
-    Rates are those since the figures before, or of the epoch; the first step of `fit`, which
-    compiles, is left out, and so is validation. Waiting for data counts.
+    Rates cover the time since the last figures, or the epoch. They include waiting for data, but
+    neither validation nor the first step of `fit`, which compiles.
 
-    The norm is computed on the device in the step itself, which reads the gradients once more, and
-    kept in a variable there. It is fetched when it is logged and at no other step; Keras waits for
-    each step's loss anyway. It is left out with backends other than TensorFlow, with gradients that
-    are sparse (`keras.optimizers.SGD` on embeddings), and on several replicas without
-    `distributed.prepare`.
+    The step itself computes the norm on the device, which reads the gradients once more. The norm
+    is fetched only when it is logged; Keras waits for each step's loss anyway. There is no norm
+    with backends other than TensorFlow, with sparse gradients (`keras.optimizers.SGD` on
+    embeddings), or on several replicas without `distributed.prepare`.
 
     Args:
         every: steps between figures.
-        tokens_per_step: real tokens of an update, of all replicas; a mean where batches differ.
-        flops_per_step: floating-point operations of such an update, see
+        tokens_per_step: real tokens per update, over all replicas; a mean if batches differ.
+        flops_per_step: floating-point operations per update; see
             `keras_transformers.inspection.training_flops`.
-        peak_flops: the most a replica's accelerator does in a second, as its maker states it for
-            the precision used, without sparsity: 312e12 for an A100 with bfloat16, for one.
+        peak_flops: peak operations per second of one replica's accelerator, as its maker states
+            them for the precision used, without sparsity; 312e12 for an A100 with bfloat16.
 
     Raises:
         ValueError: a figure is not above 0.
@@ -86,16 +85,16 @@ class Telemetry(keras.callbacks.Callback):
         self._gradient_norm: Callable[[], float | None] = _unknown
 
     def set_model(self, model: keras.Model) -> None:
-        """Has the optimizer keep the norm, unless it does already."""
+        """Makes the optimizer keep the gradient norm, unless it already does."""
         super().set_model(model)
         self._gradient_norm = watch_gradient_norm(model)
 
     def on_train_begin(self, logs: Any = None) -> None:
-        """Says what utilisation will be a share of."""
+        """Logs the peak that utilisation is measured against."""
         self._is_first_batch = True
         if self.peak_flops and self.flops_per_step:
             _LOGGER.info(
-                "mfu: %.4g FLOPs an update, as a share of %d x %.4g FLOP/s",
+                "mfu: %.4g FLOPs per update, as a share of %d x %.4g FLOP/s",
                 self.flops_per_step,
                 _num_replicas(self.model),
                 self.peak_flops,
@@ -109,7 +108,7 @@ class Telemetry(keras.callbacks.Callback):
         self._epoch_mark = self._mark = self._now = (monotonic(), 0)
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
-        """Adds the figures, when it is time."""
+        """Adds the figures if they are due."""
         before, self._steps = self._steps, batch + 1
         self._now = (monotonic(), self._steps)
         if self._is_first_batch:
@@ -120,7 +119,7 @@ class Telemetry(keras.callbacks.Callback):
             self._mark = self._now
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        """Adds the figures; the rates are those of the epoch."""
+        """Adds the figures, with rates over the epoch."""
         if logs is not None:
             logs.update(self._figures(self._epoch_mark))
 
@@ -132,7 +131,7 @@ class Telemetry(keras.callbacks.Callback):
             "loss_scale": _number(getattr(optimizer, "dynamic_scale", None)),
         }
         seconds, steps = self._now[0] - since[0], self._now[1] - since[1]
-        # Of a single step, which compiled, there is no rate; a key of the history must stay.
+        # A single step, which compiled, gives no rate; NaN keeps the key in the history.
         pace = steps / seconds if steps and seconds > 0 else math.nan
         if self.tokens_per_step:
             figures["tokens_per_second"] = self.tokens_per_step * pace
@@ -143,10 +142,11 @@ class Telemetry(keras.callbacks.Callback):
 
 
 class TensorBoard(keras.callbacks.TensorBoard):
-    """Keras' callback with the steps of the training: Keras counts those of each `fit` from 0.
+    """Keras' callback, but with steps counted over the whole training.
 
-    So the curves of a run that goes on, or has several phases, stand behind each other. The
-    arguments are Keras'; the steps to profile are counted from the start of each `fit`.
+    Keras counts from 0 in each `fit`, so the curves of a resumed run or of several phases would
+    overlap. The steps to profile still count from the start of each `fit`. See Keras for the
+    arguments.
     """
 
     def __init__(
@@ -160,27 +160,27 @@ class TensorBoard(keras.callbacks.TensorBoard):
         self._profiled = profiled_batches(self)
 
     def on_train_begin(self, logs: Any = None) -> None:
-        """Begins behind the updates that are done."""
+        """Starts counting after the updates that are done."""
         super().on_train_begin(logs)
         done = int(ops.convert_to_numpy(self.model.optimizer.iterations))
         set_first_batch(self, done, self._profiled)
 
 
 class JsonLines(keras.callbacks.Callback):
-    """Writes the logs as JSON, a line for each of some steps and for each epoch.
+    """Writes the logs as lines of JSON, every few steps and after each epoch.
 
-    Every line has `time` (UTC), `event` ("begin", "step", "epoch" or "end"), and from the first
-    step on `epoch` from 1 and `step`, the optimizer's count of updates; "begin" has `facts`, the
-    others the logs. Numbers that are not finite are null. A file is appended to, line by line. On
-    standard output there may be other lines between them; those of JSON start with "{".
+    Every line has `time` (UTC) and `event`: "begin", "step", "epoch" or "end". The "begin" line has
+    `facts`; the others have `epoch` (from 1), `step` (the optimizer's number of updates) and the
+    logs. Numbers that are not finite become null. Lines are appended to the file. On standard
+    output, other lines may come between them; those of JSON start with "{".
 
     Args:
-        path: a file; "stdout" is standard output.
+        path: a file, or "stdout" for standard output.
         every: steps between lines.
-        facts: what the first line tells of the run.
+        facts: facts about the run, for the first line.
 
     Raises:
-        OSError: the file cannot be written to.
+        OSError: the file cannot be written.
     """
 
     def __init__(
@@ -195,12 +195,12 @@ class JsonLines(keras.callbacks.Callback):
         self.every = every
         self.facts = dict(facts or {})
         if self.path != "stdout":
-            with open(self.path, "a"):  # now, not when training begins
+            with open(self.path, "a"):  # fail now, not when training begins
                 pass
 
     def on_train_begin(self, logs: Any = None) -> None:
         """Writes the facts."""
-        self._epoch = 0  # of a run that is done already no epoch begins
+        self._epoch = 0  # stays 0 if the run is already done
         self._write("begin", {"parameters": self.model.count_params()} | self.facts)
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
@@ -209,7 +209,7 @@ class JsonLines(keras.callbacks.Callback):
         self._steps = 0
 
     def on_train_batch_end(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
-        """Writes a step's logs, when it is time."""
+        """Writes a step's logs if they are due."""
         before, self._steps = self._steps, batch + 1
         if is_due(before, self._steps, self.every):
             self._write("step", self._place() | dict(logs or {}))
@@ -219,7 +219,7 @@ class JsonLines(keras.callbacks.Callback):
         self._write("epoch", self._place() | dict(logs or {}))
 
     def on_train_end(self, logs: Mapping[str, Any] | None = None) -> None:
-        """Writes the last epoch's logs once more: a file without this line was cut short."""
+        """Writes the last epoch's logs once more; a file without this line is incomplete."""
         self._write("end", self._place() | dict(logs or {}))
 
     def _place(self) -> dict[str, Any]:
@@ -239,35 +239,34 @@ class JsonLines(keras.callbacks.Callback):
 
 
 def is_due(before: int, after: int, every: int) -> bool:
-    """Whether a multiple of `every` lies in the steps after `before` up to `after`."""
+    """Returns whether a multiple of `every` lies in the steps `before` + 1 to `after`."""
     return after // every > before // every
 
 
 def watch_gradient_norm(model: keras.Model) -> Callable[[], float | None]:
-    """Has a compiled model's optimizer keep the norm of its newest gradient.
+    """Makes a compiled model's optimizer keep the norm of its newest gradient, before clipping.
 
-    It is what the optimizer is given, before it clips; under a strategy, where
-    `distributed.prepare` sums the gradients before that, the norm of the sum over replicas.
+    Under a strategy it is the norm of the sum over replicas, which `distributed.prepare` passes to
+    the optimizer.
 
     Returns:
-        How to read it, a function without arguments: the norm; NaN before the first update; None
-        where it is not known.
+        A function that returns the norm: NaN before the first update, None if it is unknown.
     """
     if keras.backend.backend() != "tensorflow":
         return _unknown
     optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)
     if _num_replicas(model) > 1 and not skips_gradient_sum(optimizer):
-        return _unknown  # not prepared: each replica's optimizer has its own gradient
+        return _unknown  # without `prepare` each replica's optimizer has its own gradient
     clip = gradient_clipping(optimizer)
     if not isinstance(clip, _KeepsNorm):
         clip = _KeepsNorm(clip, model.distribute_strategy)
         set_gradient_clipping(optimizer, clip)
-        model.train_function = None  # one that an earlier `fit` made
+        model.train_function = None  # traced by an earlier `fit`
     return clip.norm
 
 
 class _KeepsNorm:
-    """An optimizer's `_clip_gradients` that keeps the norm of what it is given on the device."""
+    """Replaces an optimizer's `_clip_gradients`, and keeps the gradient norm on the device."""
 
     def __init__(self, clip: Callable[[Any], Any], strategy: Any) -> None:
         import tensorflow as tf
@@ -275,7 +274,7 @@ class _KeepsNorm:
         self._clip = clip
         self._is_known = True
         with strategy.scope():
-            # Each replica writes its own copy, all of them alike: nothing is communicated.
+            # Each replica writes the same value to its own copy, without communication.
             self._variable = tf.Variable(
                 math.nan,
                 trainable=False,
@@ -286,7 +285,7 @@ class _KeepsNorm:
     def __call__(self, gradients: Sequence[Any]) -> Any:
         import tensorflow as tf
 
-        # The parts of a sparse gradient may be of one row: their sum has the norm, not they.
+        # Parts of a sparse gradient may belong to one row, and would have to be summed first.
         self._is_known = not any(isinstance(g, tf.IndexedSlices) for g in gradients)
         if self._is_known:
             squares = [tf.reduce_sum(tf.square(tf.cast(g, tf.float32))) for g in gradients]
@@ -294,7 +293,7 @@ class _KeepsNorm:
         return self._clip(gradients)
 
     def norm(self) -> float | None:
-        """The newest; NaN before the first update, None where gradients are sparse."""
+        """Returns the newest norm: NaN before the first update, None for sparse gradients."""
         return float(self._variable.read_value()) if self._is_known else None
 
 
@@ -312,7 +311,7 @@ def _number(value: Any) -> float | None:
 
 
 def _json(value: Any) -> Any:
-    """What JSON can hold."""
+    """Returns the value, or None for a float that is not finite, which JSON cannot hold."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     return value

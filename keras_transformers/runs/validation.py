@@ -1,4 +1,4 @@
-"""Measuring a model after each epoch of its training in ways that Keras does not know."""
+"""Measures a model after each epoch in ways that Keras cannot."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -18,8 +18,8 @@ def outputs_of(model: keras.Model, batches: Batches) -> Iterator[Any]:
     """Yields the model's outputs for each batch, as NumPy arrays.
 
     Args:
-        model: with the weights of the moment.
-        batches: one pass in order, as `Batches.of` makes them; their targets are ignored.
+        model: called with its current weights.
+        batches: one pass in order, as `Batches.of` returns; their targets are ignored.
     """
     for batch in batches.dataset():
         inputs, *_ = keras.utils.unpack_x_y_sample_weight(batch)
@@ -27,14 +27,14 @@ def outputs_of(model: keras.Model, batches: Batches) -> Iterator[Any]:
 
 
 class Validation(keras.callbacks.Callback):
-    """Adds figures to the logs of each epoch, under `val_` and their names.
+    """Adds figures to the logs of each epoch, prefixed with `val_`.
 
     Put it before the callbacks that use them.
 
     Args:
-        score: measures the model with the weights of the moment: figure -> value.
-        every: epochs between calls; the others repeat the last figures.
-        monitor: the figure in the logs that other callbacks go by: 0 until it is measured.
+        score: measures the model with its current weights; returns figure -> value.
+        every: epochs between calls; in between the last figures are repeated.
+        monitor: the figure in the logs that other callbacks follow; 0 until it is measured.
     """
 
     def __init__(
@@ -46,14 +46,14 @@ class Validation(keras.callbacks.Callback):
     ) -> None:
         super().__init__()
         if every < 1:
-            raise ValueError(f"every={every}: measure after 1 epoch or more")
+            raise ValueError(f"every={every}: must be 1 epoch or more")
         self.score = score
         self.every = every
         self.monitor = monitor
         self._last: dict[str, float] = {}
 
     def state(self) -> list[np.ndarray]:
-        """The last figures, for `runs.resume`."""
+        """Returns the last figures, for `runs.resume`."""
         return [np.array(list(self._last)), np.array(list(self._last.values()))]
 
     def load_state(self, arrays: Sequence[np.ndarray]) -> None:
@@ -62,7 +62,7 @@ class Validation(keras.callbacks.Callback):
         self._last = dict(zip(names.tolist(), values.tolist(), strict=True))
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        """Measures and logs."""
+        """Measures if it is due, and adds the figures to the logs."""
         if (epoch + 1) % self.every == 0:
             self._last = {f"val_{name}": float(value) for name, value in self.score().items()}
         if logs is not None:
@@ -72,16 +72,16 @@ class Validation(keras.callbacks.Callback):
 
 
 class ValidationBleu:
-    """Translates a validation set: the `score` of `Run.fit_arguments` for translation.
+    """Measures BLEU on a validation set; a `score` for `Run.fit_arguments`.
 
-    Each call measures the model with the weights of the moment, and writes samples for TensorBoard
-    to `tensorboard/samples` in the run's folder.
+    Each call translates with the current weights, and writes samples for TensorBoard to
+    `tensorboard/samples` in the run's folder.
 
     Args:
         run: the `Run`.
         pairs: (source, reference) texts.
         translator: a `pipelines.Translator` of the model.
-        num_samples: the first so many pairs are samples.
+        num_samples: how many of the first pairs become samples.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class ValidationBleu:
         self._writer = tf.summary.create_file_writer(str(run.folder / "tensorboard" / "samples"))
 
     def __call__(self) -> dict[str, float]:
-        """`bleu`, cased, 0 to 100."""
+        """Returns `bleu`: cased, 0 to 100."""
         translations = self._translator.translate_all(self._sources)
         self._write_samples(translations)
         return {"bleu": corpus_bleu(translations, self._references).score}
@@ -110,7 +110,7 @@ class ValidationBleu:
         ]
         table = ["| source | reference | translation |", "|---|---|---|"]
         table += [f"| {' | '.join(row)} |" for row in rows]
-        # Keras' TensorBoard callback lets nothing be recorded between its own steps.
+        # Keras' TensorBoard callback turns recording off between its own steps.
         with self._writer.as_default(self._run.position.epoch), tf.summary.record_if(True):
             tf.summary.text("translations", "\n".join(table))
             if self._translator.has_attention:

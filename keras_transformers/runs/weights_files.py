@@ -1,4 +1,4 @@
-"""Weights on disk while a model trains."""
+"""Saves weights while a model trains."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -16,14 +16,14 @@ __all__ = ["SaveWeights", "write_weights"]
 
 
 class SaveWeights(keras.callbacks.Callback):
-    """Writes the weights at the end of an epoch, whole or not at all.
+    """Saves the weights at the end of an epoch, completely or not at all.
 
-    Keras' ModelCheckpoint writes over the file that it replaces, so that a run killed at that
-    moment leaves neither; this writes beside it and renames. Of several workers the chief writes.
+    Keras' ModelCheckpoint overwrites the old file, so a run killed at that moment loses both. This
+    writes a new file and renames it. Among several workers, the chief writes.
 
     Args:
-        path: ends in ".weights.h5".
-        monitor: write only when this figure of the logs is higher than ever; None: every epoch.
+        path: the file, which must end in ".weights.h5".
+        monitor: write only if this figure is the highest so far; None writes after every epoch.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, monitor: str | None = None) -> None:
@@ -33,19 +33,19 @@ class SaveWeights(keras.callbacks.Callback):
         self.best = -float("inf")
 
     def state(self) -> list[np.ndarray]:
-        """The best figure so far, for `resume.Resume`."""
+        """Returns the best figure so far, for `resume.Resume`."""
         return [np.array(self.best)]
 
     def load_state(self, arrays: Sequence[np.ndarray]) -> None:
-        """Puts back what `state` gave."""
+        """Restores what `state` returned."""
         self.best = float(arrays[0])
 
     def on_epoch_end(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
-        """Writes, if it is time.
+        """Saves the weights if they are due.
 
         Raises:
             ValueError: the logs lack `monitor`.
-            CheckpointError: the disk is full, for example.
+            CheckpointError: the file cannot be written; the disk may be full.
         """
         if self.monitor is not None:
             value = (logs or {}).get(self.monitor)
@@ -63,35 +63,35 @@ class SaveWeights(keras.callbacks.Callback):
 
 
 def write_weights(model: keras.Model, path: Path) -> None:
-    """Writes the weights to a file, whole or not at all; over what it was, if it is there.
+    """Replaces a file by a model's weights, completely or not at all.
 
     Args:
-        model: built.
-        path: ends in ".weights.h5".
+        model: a built model.
+        path: the file, which must end in ".weights.h5".
 
     Raises:
-        CheckpointError: the disk is full, for example.
+        CheckpointError: the file cannot be written; the disk may be full.
     """
-    scratch = path.with_name(f".part-{path.name}")  # over one of a killed process
+    scratch = path.with_name(f".part-{path.name}")  # replaces what a killed process left
     try:
         _reserve(scratch, 4 * model.count_params() + 8192 * (1 + len(model.variables)))
         model.save_weights(scratch)
         scratch.replace(path)
     except OSError as error:
-        kept = "what was written before is kept" if path.exists() else "there were none"
+        kept = "what was written before is kept" if path.exists() else "there were none before"
         raise CheckpointError(
             f"{path}: the weights could not be written ({no_room(error) or error}); {kept}. Make "
-            "room or allow writing there, then let the training go on"
+            "room or allow writing there, then resume the training"
         ) from error
     finally:
         scratch.unlink(missing_ok=True)
 
 
 def _reserve(path: Path, size: int) -> None:
-    """Sees whether there is room for a file of so many bytes, quotas included.
+    """Raises an OSError unless the disk and quotas have room for a file of `size` bytes.
 
-    HDF5 that could not write the end of a file tries again as the process ends, which then dies of
-    a segmentation fault, whatever its status was to be.
+    If HDF5 cannot write the end of a file, it tries again when the process ends, and crashes with a
+    segmentation fault.
     """
     with path.open("wb") as file:
         if hasattr(os, "posix_fallocate"):  # not on macOS

@@ -1,4 +1,4 @@
-"""One update per batch, however the batch is divided: into parts, among replicas, or both.
+"""One update per batch, whether it is divided into parts, among replicas, or both.
 
 Keras averages a loss over what a replica sees at once and then averages these means. Here sums are
 divided by the weights of the whole batch, over all parts and all replicas, so that every token
@@ -16,13 +16,13 @@ from keras_transformers.private_api import compile_loss
 
 @dataclasses.dataclass(frozen=True)
 class _Batch:
-    """A replica's share of a batch, and what weighs it against the other shares.
+    """A replica's share of a batch, and the totals that weigh it against the other shares.
 
     Attributes:
-        data: inputs, targets, sample weights: trees of tensors, rows first; None for no weights.
-        rows: their number; an int if it is known before the data come.
-        all_rows: float32, the number of rows on all replicas.
-        totals: for each loss that divides by weights, their sum over all replicas, float32.
+        data: inputs, targets and sample weights (or None): trees of tensors, rows first.
+        rows: number of rows; an int if it is static.
+        all_rows: number of rows on all replicas, float32.
+        totals: sum of the weights over all replicas, float32, for each loss that divides by them.
     """
 
     data: tuple[Any, Any, Any]
@@ -32,17 +32,17 @@ class _Batch:
 
 
 class WholeBatchSteps:
-    """What a replica does with its share of a batch, in training and in evaluation.
+    """Trains and evaluates on a replica's share of a batch.
 
     Logged losses, metrics and the number of updates are those of the whole batch; only dropout
-    draws different masks. Losses see outputs and weights as they are: masks that Keras passes from
-    layer to layer have no effect. A share without rows is skipped.
+    draws different masks. Masks that Keras passes from layer to layer do not affect the losses. A
+    share without rows is skipped.
 
     Args:
         model: compiled, with `loss` a dict from outputs to `keras.losses.Loss` objects that
             average: by `sample_weight` ("mean_with_sample_weight") or over all values
             ("sum_over_batch_size", Keras' default).
-        num_parts: into how many parts a share is divided in training; the last may be smaller.
+        num_parts: number of parts of a share in training; the last one may be smaller.
 
     Raises:
         ValueError: the losses are not such a dict.
@@ -114,7 +114,7 @@ class WholeBatchSteps:
     def _in_parts(
         self, batch: _Batch, num_parts: int, add: Callable[..., Any], start: list[Any]
     ) -> tuple[list[Any], list[Any]]:
-        """Calls `add` for each part, with what it returned for the previous one."""
+        """Calls `add` for each part, passing on what it returned for the previous one."""
         import tensorflow as tf
 
         values = [tf.zeros(())] * (1 + len(self.losses.names))
@@ -147,13 +147,13 @@ class WholeBatchSteps:
         return found[0], found[1]
 
     def _losses_of(self, part: _Batch, outputs: Any) -> list[Any]:
-        """What a part adds to the loss of the whole batch, and to the loss of each output."""
+        """Returns what a part adds to the whole batch's loss, and to the loss of each output."""
         import tensorflow as tf
 
         _, targets, weights = part.data
         share = tf.cast(part.rows, tf.float32) / part.all_rows
         found = self.losses(targets, outputs, weights, part.totals, share)
-        # The losses that layers add, such as regularization.
+        # Losses that layers add, such as regularization.
         own = [share * tf.cast(loss, tf.float32) for loss in self.model.losses]
         return [tf.add_n([*self.losses.weighted(found), *own]), *found]
 
@@ -169,7 +169,7 @@ class WholeBatchSteps:
         import tensorflow as tf
 
         rows = tf.cast(batch.rows, tf.float32)
-        # Keras' own, which it resets; it has losses of outputs only if there are several.
+        # Keras' own metrics, which it resets; it has one per output only if there are several.
         means = {metric.name: metric for metric in self.model.metrics}
         for name, value in zip(["loss", *self.losses.names], values, strict=True):
             if name in means:
@@ -202,11 +202,11 @@ class _Losses:
         self.names = [f"{name}_loss" for name in by_output]
 
     def weighted(self, values: list[Any]) -> list[Any]:
-        """The losses, each times its factor in `loss_weights`."""
+        """Returns the losses, each times its factor in `loss_weights`."""
         return [self.factors[n] * value for n, value in zip(self.losses, values, strict=True)]
 
     def totals(self, weights: Any) -> dict[str, Any]:
-        """The sum of these rows' weights, for each loss that divides by it."""
+        """Returns the sum of these rows' weights, for each loss that divides by it."""
         return {
             name: keras.ops.sum(keras.ops.cast(_of(weights, name), "float32"))
             for name, loss in self.losses.items()
@@ -216,7 +216,7 @@ class _Losses:
     def __call__(
         self, targets: Any, outputs: Any, weights: Any, totals: Mapping[str, Any], share: Any
     ) -> list[Any]:
-        """What a part with this share of the batch's rows adds to each loss."""
+        """Returns what a part with this share of the batch's rows adds to each loss."""
         found = []
         for name, loss in self.losses.items():
             values = keras.ops.cast(loss.call(targets[name], outputs[name]), "float32")
@@ -241,7 +241,7 @@ def _expand(weight: Any, rank: int) -> Any:
 
 
 def _slice(tensor: Any, first: Any, rows: Any) -> Any:
-    """`rows` rows from `first`; their number is static if `rows` is an int."""
+    """Returns `rows` rows from `first`; their number is static if `rows` is an int."""
     import tensorflow as tf
 
     others = [-1 if size is None else size for size in tensor.shape[1:]]
@@ -249,7 +249,7 @@ def _slice(tensor: Any, first: Any, rows: Any) -> Any:
 
 
 def _sum_over_replicas(tensors: list[Any]) -> list[Any]:
-    """Sums each tensor over all replicas, which all get the sums."""
+    """Sums each tensor over all replicas; all of them get the sums."""
     import tensorflow as tf
 
     context = tf.distribute.get_replica_context()

@@ -1,11 +1,10 @@
-"""Averages of the last checkpoints of a run, during training or from files.
+"""Averages the last checkpoints of a run, during training or from files.
 
 Averaging the weights of the last few checkpoints (Vaswani et al. 2017, section 6.1: 5 for the base
-model, 20 for the big one, ten minutes apart) gives most of what an ensemble of them would.
+model, 20 for the big one, ten minutes apart) gives most of the gain of an ensemble.
 
-The alternative is an exponential moving average, which Keras offers: compile with
-`optimizers.adam(..., ema=0.999)` and pass `fit` the callback `SwapAverageWeights()`, before any
-that evaluates or saves.
+Keras also offers an exponential moving average: compile with `optimizers.adam(..., ema=0.999)` and
+pass `fit` the callback `SwapAverageWeights()`, before any callback that evaluates or saves.
 """
 
 import contextlib
@@ -32,7 +31,7 @@ _SUFFIXES = (".weights.h5", ".keras")
 
 
 class CheckpointAveraging(keras.callbacks.Callback):
-    """Keeps the weights of the last few checkpoints in memory and can apply their average.
+    """Keeps the weights of the last few checkpoints in memory, and averages them on request.
 
         averaging = CheckpointAveraging(num_checkpoints=5)
         model.fit(..., callbacks=[averaging])
@@ -69,16 +68,16 @@ class CheckpointAveraging(keras.callbacks.Callback):
         self._num_batches = 0
 
     def __len__(self) -> int:
-        """The number of checkpoints kept so far."""
+        """Returns the number of checkpoints kept so far."""
         return len(self._checkpoints)
 
     def state(self) -> list[np.ndarray]:
-        """The checkpoints, for `runs.resume.Resume`."""
+        """Returns the checkpoints, for `runs.resume.Resume`."""
         counts = np.array([self._num_batches, len(self._checkpoints)])
         return [counts, *(array for weights in self._checkpoints for array in weights)]
 
     def load_state(self, arrays: Sequence[np.ndarray]) -> None:
-        """Puts back what `state` gave."""
+        """Restores what `state` returned."""
         counts, *weights = arrays
         self._num_batches, num_checkpoints = map(int, counts)
         self._checkpoints.clear()
@@ -99,7 +98,7 @@ class CheckpointAveraging(keras.callbacks.Callback):
 
     @contextlib.contextmanager
     def averaged_weights(self) -> Iterator[None]:
-        """Gives the model the average inside a `with` block, and its own weights back after it.
+        """Gives the model the average inside a `with` block; afterwards it has its own weights.
 
         Raises:
             ValueError: no checkpoint has been kept yet.
@@ -126,14 +125,14 @@ class CheckpointAveraging(keras.callbacks.Callback):
         self.model.set_weights([_mean(values) for values in zip(*self._checkpoints, strict=True)])
 
     def keep_better(self, score: Callable[[str], float]) -> str:
-        """Leaves in the model its last weights or the average, whichever scores higher.
+        """Gives the model its last weights or the average, whichever scores higher.
 
         Args:
-            score: called with the name of the weights that the model has at that moment, "last" or
-                "average of 5". Score the validation set: choosing by the test set would spoil it.
+            score: called with the name of the model's current weights, "last" or "average of 5".
+                It must use the validation set: choosing by the test set would bias its score.
 
         Returns:
-            The name of the weights that stay; of equals, "last".
+            The name of the weights that were kept; "last" if both score the same.
 
         Raises:
             ValueError: no checkpoint has been kept yet.
@@ -153,19 +152,19 @@ class SwapAverageWeights(keras.callbacks.SwapEMAWeights):
 
     Between epochs the model has the averages and the optimizer keeps the training weights: a
     resumed run must swap them back first, or it would train the averages. If training stops before
-    its last epoch, Keras restores the training weights when `fit` returns: take those that a
-    `SaveWeights` after this callback wrote.
+    its last epoch, Keras restores the training weights when `fit` returns: to get the averages,
+    load the file of a `SaveWeights` after this callback.
     """
 
     def __init__(self) -> None:
         super().__init__(swap_on_epoch=True)
 
     def state(self) -> list[np.ndarray]:
-        """Whether the model has the averages, for `runs.resume.Resume`."""
+        """Returns whether the model has the averages, for `runs.resume.Resume`."""
         return [np.array(has_averages(self))]
 
     def load_state(self, arrays: Sequence[np.ndarray]) -> None:
-        """Puts back what `state` gave."""
+        """Restores what `state` returned."""
         set_has_averages(self, bool(arrays[0]))
 
 
@@ -174,8 +173,8 @@ def average_checkpoints(
 ) -> Path:
     """Averages `.weights.h5` or `.keras` files that Keras wrote into one of the same kind.
 
-    Floating-point weights are averaged in float64. All else (configuration, integers, the
-    optimizer's state) comes from the last file. The output appears whole or not at all.
+    Floating-point weights are averaged in float64. Everything else (configuration, integers, the
+    optimizer's state) comes from the last file. The output is written completely or not at all.
 
     Args:
         paths: checkpoints of one model, the newest last.
@@ -186,10 +185,10 @@ def average_checkpoints(
 
     Raises:
         FileExistsError: the output exists.
-        FileNotFoundError: a checkpoint does not.
-        ValueError: there are no paths, a file is no Keras checkpoint, their kinds differ, or a
-            weight is missing from one of them, differs in shape or is not finite. The message names
-            all of these.
+        FileNotFoundError: a checkpoint does not exist.
+        ValueError: there are no paths, a file is not a Keras checkpoint, their kinds differ, or a
+            weight is missing from a file, differs in shape or is not finite. The message lists all
+            such weights.
     """
     files = [Path(path) for path in paths]
     output = Path(output)
@@ -208,7 +207,7 @@ def average_checkpoints(
 
 
 def _mean(values: Sequence[np.ndarray]) -> np.ndarray:
-    """The mean of floating-point arrays, in their type; the last of other arrays."""
+    """Returns the mean of floating-point arrays, in their type; of other arrays, the last one."""
     last = values[-1]
     if not keras.backend.is_float_dtype(last.dtype.name):
         return last
@@ -248,7 +247,7 @@ def _open(file: Path) -> h5py.File:
 
 
 def _h5_bytes(file: Path) -> bytes:
-    """The HDF5 file with the weights of a checkpoint."""
+    """Returns the HDF5 file with the weights of a checkpoint."""
     if _suffix(file) == ".weights.h5":
         return file.read_bytes()
     with zipfile.ZipFile(file) as archive:
@@ -256,7 +255,7 @@ def _h5_bytes(file: Path) -> bytes:
 
 
 def _common_weights(checkpoints: dict[Path, h5py.File]) -> list[str]:
-    """The names of the weights, such as "layers/dense/vars/0", which all files must share."""
+    """Returns the weights' names, such as "layers/dense/vars/0", which all files must share."""
     (first, expected), *others = ((file, _shapes(h5)) for file, h5 in checkpoints.items())
     for file, shapes in others:
         differences = [
@@ -267,7 +266,7 @@ def _common_weights(checkpoints: dict[Path, h5py.File]) -> list[str]:
         ]
         if differences:
             raise ValueError(
-                f"{file} and {first} are not of one model: {'; '.join(differences)}; give "
+                f"{file} and {first} are of different models: {'; '.join(differences)}; give "
                 "checkpoints of one run"
             )
     if not expected:
@@ -276,7 +275,7 @@ def _common_weights(checkpoints: dict[Path, h5py.File]) -> list[str]:
 
 
 def _shapes(h5: h5py.File) -> dict[str, tuple[int, ...]]:
-    """Name -> shape of the model's weights, without the optimizer's variables."""
+    """Returns name -> shape of the model's weights, without the optimizer's variables."""
     shapes = {}
 
     def visit(name: str, item: Any) -> None:
@@ -288,12 +287,12 @@ def _shapes(h5: h5py.File) -> dict[str, tuple[int, ...]]:
 
 
 def _layer(dataset: h5py.Dataset) -> str:
-    """The layer's name, an attribute in the file: Keras numbers layers by class in paths."""
+    """Returns the layer's name from its attribute: paths have only the class and a number."""
     return f"layer {dataset.parent.attrs.get('name')!r}"
 
 
 def _read(file: Path, dataset: h5py.Dataset) -> np.ndarray:
-    """An array as it was saved: Keras writes bfloat16 as two bytes and notes so in an attribute."""
+    """Returns an array with its type: Keras writes bfloat16 as two bytes and an attribute."""
     array = np.asarray(dataset[...])
     if dataset.attrs.get("dtype") == "bfloat16":
         array = array.view(ml_dtypes.bfloat16)
@@ -306,7 +305,7 @@ def _read(file: Path, dataset: h5py.Dataset) -> np.ndarray:
 
 
 def _write(path: Path, weights: bytes, *, like: Path) -> None:
-    """Writes a checkpoint like another one, with these weights."""
+    """Writes a copy of a checkpoint, with other weights."""
     if _suffix(like) == ".weights.h5":
         path.write_bytes(weights)
         return

@@ -1,14 +1,14 @@
-"""`model.fit` under tf.distribute: corrects, for one model, what Keras 3 gets wrong there.
+"""Corrects what Keras 3 gets wrong in `model.fit` under tf.distribute, for one model.
 
-A model on one replica, without accumulation, stays as Keras made it. Otherwise `prepare` replaces
-methods of this one model:
+A model on one replica, without accumulation, is left alone. Otherwise `prepare` replaces methods of
+this one model:
 
 - Losses, gradients and metrics are those of the whole batch (`accumulation`). Keras averages the
   means of the replicas, and cannot accumulate gradients under a strategy (keras#20582).
 - Gradients are summed over the replicas before the optimizer sees them. Keras clips them first
   (tensorflow#33929), and checks only one replica for fp16 overflow (keras#18666).
-- Logged figures are computed across replicas, from sums and counts. Keras averages the figures of
-  the replicas, NaN if one of them had nothing to count, and fails under several workers
+- Logged figures are computed across replicas, from sums and counts. Keras averages the replicas'
+  figures, which gives NaN if one of them had nothing to count, and fails under several workers
   (keras#20585).
 - Metrics are built from the data's element spec, not from a first batch, which Keras reduces over
   the replicas in a way that fails (keras#20585).
@@ -39,8 +39,8 @@ from keras_transformers.training.accumulation import WholeBatchSteps
 def prepare(model: keras.Model, *, accumulate: int = 1) -> None:
     """Makes `fit` and `evaluate` correct under the strategy that the model was built in.
 
-    Call it after each `compile`. The batch size is that of all replicas together. Each takes its
-    share; some shares may have one row more, or none.
+    Call it after each `compile`. The batch size counts all replicas together. Each replica takes a
+    share; some shares may be one row larger, or empty.
 
         with strategy.scope():
             model = ...
@@ -51,8 +51,8 @@ def prepare(model: keras.Model, *, accumulate: int = 1) -> None:
     Args:
         model: compiled, with `loss` a dict from outputs to `keras.losses.Loss` objects that average
             (see `accumulation.WholeBatchSteps`).
-        accumulate: into how many parts a replica divides its share. It takes them one after the
-            other, for one update by the whole batch, in which all tokens count the same. (Keras'
+        accumulate: number of parts of a replica's share. The replica processes them in turn, for
+            one update by the whole batch, in which all tokens count the same. (Keras'
             `gradient_accumulation_steps` gives each part the same weight, and counts each as an
             update.)
 
@@ -84,7 +84,7 @@ def prepare(model: keras.Model, *, accumulate: int = 1) -> None:
     model.make_test_function = functools.partial(_make_function, model, "test_function", steps.test)
     model.predict_on_batch = functools.partial(_predict_on_batch, _forward(model))
     set_symbolic_build(model, functools.partial(_build, model))
-    # They are summed already. An optimizer that scales the loss contains another one.
+    # The gradients are already summed. An optimizer that scales the loss wraps another one.
     optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)
     skip_gradient_sum(optimizer)
 
@@ -125,14 +125,14 @@ def _make_function(
     def function(iterator: Any) -> dict[str, Any]:
         if isinstance(iterator, (tf.data.Iterator, tf.distribute.DistributedIterator)):
             return on_iterator(iterator)
-        return on_batch(next(iterator))  # of `train_on_batch`
+        return on_batch(next(iterator))  # from `train_on_batch`
 
     setattr(model, attribute, function)
     return function
 
 
 def _build(model: Any, iterator: Any = None, data_batch: Any = None) -> None:
-    """Replaces `_maybe_symbolic_build`, and takes no batch away from a shuffled dataset."""
+    """Replaces `_maybe_symbolic_build`, without taking a batch from a shuffled dataset."""
     import tensorflow as tf
 
     if iterator is not None:
@@ -151,7 +151,7 @@ def _forward(model: Any) -> Callable[[Any], Any]:
 
 
 def _predict_on_batch(forward: Callable[[Any], Any], x: Any) -> Any:
-    """Replaces `predict_on_batch`; runs on this worker's first device alone."""
+    """Replaces `predict_on_batch`; runs only on this worker's first device."""
     import tensorflow as tf
 
     inputs = tf.nest.map_structure(tf.convert_to_tensor, x)
@@ -159,11 +159,11 @@ def _predict_on_batch(forward: Callable[[Any], Any], x: Any) -> Any:
 
 
 def _reseed(generators: list[Any], step: Any) -> None:
-    """Sets the counters of the random generators from the numbers of update and replica.
+    """Sets the random generators' counters from the step and the replica.
 
-    A generator's state is a seed and a counter, and each replica has a copy. The seed stays the
-    same on all replicas, so that a checkpoint needs only one: what a replica draws follows from the
-    seed, the step and the replica, however many rows it has had so far.
+    A generator's state is a seed and a counter, and each replica has a copy. The seed is the same
+    on all replicas, so a checkpoint needs only one. What a replica draws depends only on the seed,
+    the step and the replica, not on how many rows it has processed.
     """
     import tensorflow as tf
 

@@ -16,10 +16,10 @@ _PACKAGE = "keras_transformers"
 
 
 def token_crossentropy(targets: Any, logits: Any, *, label_smoothing: float = 0.0) -> Any:
-    """Cross-entropy of each token, in nats.
+    """Returns the cross-entropy of each token, in nats.
 
     With V tokens and e = `label_smoothing`, the target distribution has 1 - e + e / V on the right
-    token and e / V on each other one (Szegedy et al. 2016, section 7; Vaswani et al. 2017 use
+    token and e / V on every other (Szegedy et al. 2016, section 7; Vaswani et al. 2017 use
     e = 0.1). This equals `keras.losses.CategoricalCrossentropy(from_logits=True,
     label_smoothing=e)` on one-hot targets.
 
@@ -52,14 +52,14 @@ def token_crossentropy(targets: Any, logits: Any, *, label_smoothing: float = 0.
 
 
 def _row_crossentropy(logits: Any, ids: Any, label_smoothing: float) -> Any:
-    """Cross-entropy (rows,) of float32 logits (rows, vocabulary) and ids (rows, 1)."""
+    """Returns the cross-entropy (rows,) of logits (rows, vocabulary), float32, at ids (rows, 1)."""
     right, uniform = 1.0 - label_smoothing, label_smoothing / logits.shape[-1]
 
     @ops.custom_gradient
     def crossentropy(logits: Any) -> tuple[Any, Any]:
         # On a CPU one softmax kernel costs a third of max, subtract, exp and sum. It also gives the
-        # logarithm of the sum: logsumexp = largest - log(p of the largest), and this p cannot
-        # underflow, because it is at least 1 / V.
+        # logarithm of the sum: logsumexp = largest - log(p of the largest). This p is at least
+        # 1 / V, so it cannot underflow.
         probabilities = ops.softmax(logits, axis=-1)  # (rows, vocabulary): kept for the gradient
         largest = ops.max(logits, axis=-1)
         losses = right * (largest - _at(logits, ids)) - ops.log(ops.max(probabilities, axis=-1))
@@ -81,7 +81,7 @@ def _row_crossentropy(logits: Any, ids: Any, label_smoothing: float) -> Any:
 
 
 def _at(values: Any, ids: Any) -> Any:
-    """Picks the value at ids (rows, 1) from each row of (rows, vocabulary): (rows,)."""
+    """Returns the values (rows,) at ids (rows, 1) of (rows, vocabulary)."""
     return ops.squeeze(ops.take_along_axis(values, ids, axis=-1), axis=-1)
 
 
@@ -90,20 +90,20 @@ class TokenCrossentropy(keras.losses.Loss):
     """Label-smoothed cross-entropy, averaged over the tokens that count.
 
     The loss of a batch is sum(weight * crossentropy) / sum(weight) over all positions, with the
-    data's `sample_weight` (batch, length). It is 0 at padding, so that padding changes nothing and
-    all real tokens of the batch weigh the same, however long their rows are. Without
+    data's `sample_weight` (batch, length). The weight of padding is 0, so padding changes nothing
+    and all real tokens of the batch count the same, however long their rows are. Without
     `sample_weight` all positions count. If all weights are 0, so is the loss. Under `tf.distribute`
-    each replica divides by its own tokens, or, after `distributed.prepare`, by those of all.
+    each replica divides by its own tokens or, after `distributed.prepare`, by those of all.
 
         model.compile(optimizer, loss=TokenCrossentropy(label_smoothing=0.1),
                       weighted_metrics=[Perplexity(), TokenAccuracy()])
         model.fit(dataset)  # of (inputs, target ids, sample_weight)
 
     Args:
-        label_smoothing: the share of the probability that is spread evenly over the vocabulary;
-            from 0 to below 1. See `token_crossentropy`.
-        reduction: as in Keras; "mean_with_sample_weight" is described above.
-        name: of the loss.
+        label_smoothing: share of the probability that is spread evenly over the vocabulary, from 0
+            to below 1. See `token_crossentropy`.
+        reduction: see Keras; "mean_with_sample_weight" is described above.
+        name: name of the loss.
 
     Raises:
         ValueError: `label_smoothing` is out of range.
@@ -117,17 +117,17 @@ class TokenCrossentropy(keras.losses.Loss):
         name: str = "token_crossentropy",
     ) -> None:
         _check_label_smoothing(label_smoothing)
-        # float32 whatever floatx is: Keras also casts the ids. float32 represents all integers up
-        # to 16,777,216, bfloat16 only up to 256.
+        # Always float32, because Keras also casts the ids: float32 represents all integers up to
+        # 16,777,216, bfloat16 only those up to 256.
         super().__init__(name=name, reduction=reduction, dtype="float32")
         self.label_smoothing = label_smoothing
 
     def call(self, y_true: Any, y_pred: Any) -> Any:
-        """Ids (batch, length) and logits (batch, length, V) to cross-entropies (batch, length)."""
+        """Returns (batch, length) from ids (batch, length) and logits (batch, length, V)."""
         return token_crossentropy(y_true, y_pred, label_smoothing=self.label_smoothing)
 
     def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments."""
+        """Returns the constructor's arguments."""
         return super().get_config() | {"label_smoothing": self.label_smoothing}
 
 

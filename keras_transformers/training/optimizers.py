@@ -16,7 +16,7 @@ _NOT_DECAYED = (r"bias(:0)?$", r"(^|/)(gamma|beta|scale)(:0)?$")
 
 
 class _SumsRepeatedRows(keras.optimizers.Optimizer):
-    """Sums the gradients of an embedding's row that was looked up repeatedly before using them."""
+    """Sums the gradients of an embedding row that was looked up several times, then uses them."""
 
     def apply(self, grads: list[Any], trainable_variables: list[Any] | None = None) -> None:
         """Updates the variables by their gradients."""
@@ -40,7 +40,7 @@ class _SparesBiasesAndNorms(_SumsRepeatedRows):
 class _OneKernelAdam(keras.optimizers.Adam):
     """Takes Adam's step in TensorFlow's kernel: one pass over the memory instead of Keras' ten.
 
-    On other backends, and for AMSGrad, it takes Keras' step, by the same formula.
+    On other backends, and for AMSGrad, it takes Keras' step, which uses the same formula.
     """
 
     def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
@@ -83,8 +83,8 @@ class AdamW(_SparesBiasesAndNorms, _OneKernelAdam, keras.optimizers.AdamW):
 class Lamb(_SparesBiasesAndNorms, NoSeparateWeightDecay, keras.optimizers.Lamb):
     """`keras.optimizers.Lamb`, with its arguments and defaults, and the paper's weight decay.
 
-    Keras decays the weights before the step, so that the ratio of norms neither includes nor scales
-    the decay; in the paper the decay is part of the update whose norm is measured. Biases and norms
+    Keras decays the weights before the step, so the ratio of norms neither includes nor scales the
+    decay; in the paper the decay is part of the update whose norm is measured. Biases and norms
     have neither decay nor ratio, as in the authors' code. See `lamb`.
     """
 
@@ -114,14 +114,14 @@ def adam(
     clip_norm: float | None = None,
     ema: float | None = None,
 ) -> Adam:
-    """Adam with the Transformer's defaults (Vaswani et al. 2017, section 5.3).
+    """Returns Adam with the Transformer's defaults (Vaswani et al. 2017, section 5.3).
 
     Args:
         learning_rate: a number or a schedule.
-        beta_1: decay of the gradient's average.
-        beta_2: decay of the squared gradient's average.
+        beta_1: decay rate of the gradient's average.
+        beta_2: decay rate of the squared gradient's average.
         epsilon: added to the root of the squared gradient's average.
-        clip_norm: the largest norm of all gradients together, which are scaled down to it; None
+        clip_norm: the largest global norm of the gradients, which are scaled down to it; None
             leaves them alone.
         ema: the momentum of an exponential moving average of the weights, which
             `averaging.SwapAverageWeights` puts into the model; None keeps none.
@@ -150,7 +150,7 @@ def adamw(
     epsilon: float = 1e-6,
     clip_norm: float | None = 1.0,
 ) -> AdamW:
-    """AdamW with BERT's defaults: no decay on biases and norms, gradients clipped by global norm.
+    """Returns AdamW with BERT's defaults: no decay of biases and norms, gradients clipped by norm.
 
     Loshchilov & Hutter 2019; Devlin et al. 2019, appendix A.2. With t the update from 1, g the
     clipped gradient and w a weight, in this order:
@@ -164,11 +164,10 @@ def adamw(
     Args:
         learning_rate: a number or a schedule.
         weight_decay: the share of a weight, times the learning rate, that each update removes.
-        beta_1: decay of the gradient's average.
-        beta_2: decay of the squared gradient's average.
-        epsilon: added to the root of the squared gradient's average.
-        clip_norm: the largest norm of all gradients together, which are scaled down to it; None
-            leaves them alone.
+        beta_1: see `adam`.
+        beta_2: see `adam`.
+        epsilon: see `adam`.
+        clip_norm: see `adam`.
 
     Raises:
         ValueError: `clip_norm` is not above 0; Keras would reverse the gradients.
@@ -193,7 +192,7 @@ def lamb(
     epsilon: float = 1e-6,
     clip_norm: float | None = 1.0,
 ) -> Lamb:
-    """LAMB, for pretraining BERT on large batches: each matrix moves in proportion to its norm.
+    """Returns LAMB, for large batches: each matrix moves in proportion to its norm.
 
     You et al. 2020, "Large Batch Optimization for Deep Learning", arXiv:1904.00962, algorithm 2,
     with phi(z) = z. With t the update from 1, g the clipped gradient and w a variable:
@@ -203,18 +202,17 @@ def lamb(
         w <- w - learning_rate * norm(w) / norm(u) * u
 
     If a norm is 0, the ratio is 1. Biases and norms have no weight decay and the ratio 1, as in the
-    authors' code (`exclude_from_layer_adaptation`, which defaults to what is not decayed): they
-    move as by Adam. The learning rate is relative to a matrix's norm, and so larger than AdamW's:
-    in the paper 0.005 for 32,768 sequences per update, scaled by the root of their number.
+    authors' code (`exclude_from_layer_adaptation`, by default what is not decayed), so they move as
+    with Adam. The learning rate is relative to a matrix's norm, and so larger than AdamW's: in the
+    paper 0.005 for 32,768 sequences per update, scaled by the root of their number.
 
     Args:
         learning_rate: a number or a schedule.
         weight_decay: the paper's lambda: the share of a weight in its update.
-        beta_1: decay of the gradient's average.
-        beta_2: decay of the squared gradient's average.
-        epsilon: added to the root of the squared gradient's average.
-        clip_norm: the largest norm of all gradients together, which are scaled down to it; None
-            leaves them alone.
+        beta_1: see `adam`.
+        beta_2: see `adam`.
+        epsilon: see `adam`.
+        clip_norm: see `adam`.
 
     Raises:
         ValueError: `clip_norm` is not above 0; Keras would reverse the gradients.
@@ -231,17 +229,17 @@ def lamb(
 
 
 def _trust_ratio(variable: Any, update: Any) -> Any:
-    """norm(variable) / norm(update), a scalar; 1 where either is 0."""
+    """Returns norm(variable) / norm(update), a scalar; 1 if either is 0."""
     variable_norm, update_norm = (ops.sqrt(ops.sum(ops.square(x))) for x in (variable, update))
     defined = ops.logical_and(variable_norm > 0, update_norm > 0)
     return ops.where(defined, variable_norm / ops.where(defined, update_norm, 1.0), 1.0)
 
 
 def _dense(gradient: Any) -> Any:
-    """The gradient as one array.
+    """Returns the gradient as one array.
 
     TensorFlow returns an embedding's gradient as `tf.IndexedSlices`, with one slice per id looked
-    up. Keras squares the slices, for the norm to clip by and for the second moments, before it sums
+    up. Keras squares the slices, to clip by their norm and for the second moments, before it sums
     those of the same id.
     """
     if gradient is None or keras.backend.backend() != "tensorflow":

@@ -12,9 +12,9 @@ _PACKAGE = "keras_transformers"
 
 
 def log_uniform_log_probability(word_ids: Any, vocabulary_size: int) -> Any:
-    """The log of the probability of drawing a word: log((k + 2) / (k + 1)) / log(V + 1).
+    """Returns the log of the probability of drawing word k: log((k + 2) / (k + 1)) / log(V + 1).
 
-    This is close to Zipf's law if ids go from frequent to rare; TensorFlow's
+    The probability is close to Zipf's law if ids go from frequent to rare. TensorFlow's
     `log_uniform_candidate_sampler` uses it too.
     """
     ranks = ops.cast(word_ids, "float32")
@@ -22,7 +22,7 @@ def log_uniform_log_probability(word_ids: Any, vocabulary_size: int) -> Any:
 
 
 def draw_log_uniform(num_draws: int, vocabulary_size: int, seed: Any) -> Any:
-    """Draws word ids, int32 (num_draws,), with replacement."""
+    """Draws word ids with replacement; returns int32 (num_draws,)."""
     draws = keras.random.uniform((num_draws,), dtype="float32", seed=seed)
     ids = ops.cast(ops.exp(draws * math.log(vocabulary_size + 1)), "int32") - 1
     return ops.clip(ids, 0, vocabulary_size - 1)  # rounding may exceed it by one
@@ -31,12 +31,12 @@ def draw_log_uniform(num_draws: int, vocabulary_size: int, seed: Any) -> Any:
 def sampled_crossentropy(
     hidden: Any, target_ids: Any, kernel: Any, bias: Any, sampled_ids: Any
 ) -> Any:
-    """Cross-entropy of each token, with the sum over the vocabulary estimated from a sample.
+    """Estimates each token's cross-entropy, with the sum over the vocabulary from a sample.
 
     The target's term is exact. The exp(logit) of every other word counts once per draw, divided by
-    the expected number of its draws. This estimate of the sum is unbiased (Bengio and Senécal
-    2003); its logarithm is a little low, less so for larger samples. All tokens share the sample;
-    draws of a token's target do not count.
+    its expected number of draws. This estimate of the sum is unbiased (Bengio and Senécal 2003);
+    its logarithm is a little low, less so for larger samples. All tokens share the sample; draws of
+    a token's target do not count.
 
     Args:
         hidden: (tokens, features).
@@ -74,7 +74,7 @@ class SampledSoftmax(keras.layers.Layer):
     Args:
         vocabulary_size: the number of words, whose ids must go from frequent to rare.
         num_sampled: the number of draws in each training call (bilm-tf: 8192).
-        seed: of the draws.
+        seed: seed of the draws.
 
     Raises:
         ValueError: there are no draws, or fewer than two words to draw from.
@@ -95,7 +95,7 @@ class SampledSoftmax(keras.layers.Layer):
         self.seed_generator = keras.random.SeedGenerator(seed)
 
     def build(self, hidden_shape: Any, target_ids_shape: Any) -> None:
-        """Makes the output embeddings and biases, which stay float32 in mixed precision."""
+        """Creates the output embeddings and biases, which stay float32 in mixed precision."""
         width = hidden_shape[-1]
         self.kernel = self.add_weight(
             name="kernel",
@@ -108,7 +108,7 @@ class SampledSoftmax(keras.layers.Layer):
         )
 
     def call(self, hidden: Any, target_ids: Any, training: bool | None = None) -> Any:
-        """Vectors (batch, tokens, features), ids (batch, tokens) to losses (batch, tokens).
+        """Returns losses (batch, tokens) of vectors (batch, tokens, features) and their target ids.
 
         Logits and losses are float32 under every policy.
         """
@@ -125,17 +125,17 @@ class SampledSoftmax(keras.layers.Layer):
         return ops.reshape(losses, ops.shape(target_ids))
 
     def training_flops(self, hidden: Any, target_ids: Any) -> int:
-        """Operations of a training pass: scores of each word and, beside it, of those drawn."""
+        """Returns the operations of a training pass: scores of the target and the drawn words."""
         return 2 * math.prod(hidden.shape) * (self.num_sampled + 1)
 
     def compute_output_spec(
         self, hidden: Any, target_ids: Any, training: bool | None = None
     ) -> Any:
-        """Shape and dtype of `call`'s result."""
+        """Returns the shape and type of `call`'s result."""
         return keras.KerasTensor(target_ids.shape, dtype="float32")
 
     def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments."""
+        """Returns the constructor's arguments."""
         return super().get_config() | {
             "vocabulary_size": self.vocabulary_size,
             "num_sampled": self.num_sampled,
@@ -145,9 +145,9 @@ class SampledSoftmax(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(_PACKAGE)
 class OutputIsLoss(keras.losses.Loss):
-    """The loss of a model that outputs its loss per token; averaged over `sample_weight`.
+    """The loss of a model whose output is its loss per token, averaged with `sample_weight`.
 
-    It ignores the targets that `fit` asks for: give zeros of the output's shape.
+    It ignores the targets, which `fit` still requires: pass zeros of the output's shape.
     """
 
     def __init__(
@@ -156,5 +156,5 @@ class OutputIsLoss(keras.losses.Loss):
         super().__init__(name=name, reduction=reduction, dtype="float32")
 
     def call(self, y_true: Any, y_pred: Any) -> Any:
-        """The output as it is."""
+        """Returns the output unchanged."""
         return y_pred

@@ -1,7 +1,7 @@
 """Learning rates that warm up and then decay, per update, for any Keras optimizer.
 
-They count updates from 1, as the papers do: the first update already moves the weights (Keras calls
-it step 0), and update `warmup_steps` uses the peak. All figures are per update, not per epoch.
+They count updates from 1, as the papers do: the first update, which Keras calls step 0, already
+moves the weights, and update `warmup_steps` uses the peak. All figures count updates, not epochs.
 """
 
 import math
@@ -36,7 +36,7 @@ class _Warmup(keras.optimizers.schedules.LearningRateSchedule):
         self.warmup_steps = int(warmup_steps)
 
     def __call__(self, step: Any) -> Any:
-        """The learning rate, float32, of the update after `step` updates."""
+        """Returns the learning rate, float32, of the update after `step` updates."""
         update = ops.cast(step, "float32") + 1.0
         # Without warm-up the first update uses the peak, like the end of a warm-up of one step.
         peak_update = float(max(self.warmup_steps, 1))
@@ -44,11 +44,11 @@ class _Warmup(keras.optimizers.schedules.LearningRateSchedule):
         return ops.where(update <= peak_update, rising, self._decay(update, peak_update))
 
     def _decay(self, update: Any, peak_update: float) -> Any:
-        """The learning rate at `update`, a float32 above `peak_update`, where it is the peak."""
+        """Returns the learning rate at `update`, a float32 above `peak_update`."""
         raise NotImplementedError
 
     def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments."""
+        """Returns the constructor's arguments."""
         return {"peak_learning_rate": self.peak_learning_rate, "warmup_steps": self.warmup_steps}
 
 
@@ -84,11 +84,11 @@ class _WarmupToEnd(_Warmup):
         return self.final_learning_rate + span * left
 
     def _left(self, done: Any) -> Any:
-        """The share of the peak that is left, 1 to 0, when a share `done` of the decay is over."""
+        """Returns the share of the decay's span that is left, 1 to 0, at a share `done` of it."""
         raise NotImplementedError
 
     def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments."""
+        """Returns the constructor's arguments."""
         return super().get_config() | {
             "total_steps": self.total_steps,
             "final_learning_rate": self.final_learning_rate,
@@ -97,7 +97,7 @@ class _WarmupToEnd(_Warmup):
 
 @keras.saving.register_keras_serializable(package=_PACKAGE)
 class WarmupLinearDecay(_WarmupToEnd):
-    """Linear warm-up, then linear decay: BERT's.
+    """BERT's schedule: linear warm-up, then linear decay.
 
     Devlin et al. 2019, appendix A.2. Google's optimization.py starts the decay at step 0, so that
     the learning rate drops a little right after the warm-up; here the decay starts from the peak.
@@ -109,7 +109,7 @@ class WarmupLinearDecay(_WarmupToEnd):
     Args:
         peak_learning_rate: the highest learning rate, at update `warmup_steps`.
         warmup_steps: updates of linear warm-up; 0 starts at the peak.
-        total_steps: updates in all, warm-up included.
+        total_steps: number of updates, warm-up included.
         final_learning_rate: where the decay ends, one update after `total_steps`.
     """
 
@@ -128,7 +128,7 @@ class WarmupCosineDecay(_WarmupToEnd):
     Args:
         peak_learning_rate: the highest learning rate, at update `warmup_steps`.
         warmup_steps: updates of linear warm-up; 0 starts at the peak.
-        total_steps: updates in all, warm-up included.
+        total_steps: number of updates, warm-up included.
         final_learning_rate: where the decay ends, one update after `total_steps`.
     """
 
@@ -159,11 +159,11 @@ class WarmupInverseSqrt(_Warmup):
 
 
 def noam(*, hidden_dim: int, warmup_steps: int = 4000, factor: float = 1.0) -> WarmupInverseSqrt:
-    """The Transformer's learning rate (Vaswani et al. 2017, section 5.3, equation 3).
+    """Returns the Transformer's learning rate (Vaswani et al. 2017, section 5.3, equation 3).
 
         factor * hidden_dim^-0.5 * min(update^-0.5, update * warmup_steps^-1.5)
 
-    It peaks at factor * (hidden_dim * warmup_steps)^-0.5, for the base model at 7e-4.
+    It peaks at factor * (hidden_dim * warmup_steps)^-0.5, which is 7e-4 for the base model.
 
     >>> round(noam(hidden_dim=512).peak_learning_rate, 6)
     0.000699
@@ -194,7 +194,7 @@ def warmup_schedule(
         decay: "inverse_sqrt" (the Transformer's, without an end), "cosine" or "linear".
         peak_learning_rate: the highest learning rate.
         warmup_steps: updates of linear warm-up.
-        total_steps: updates in all; ignored for "inverse_sqrt".
+        total_steps: number of updates; ignored for "inverse_sqrt".
 
     Raises:
         ValueError: the name is unknown, or a number is out of range.

@@ -1,4 +1,4 @@
-"""What a training runs on: one device, all devices of a machine, several machines, or TPUs."""
+"""Where a training runs: one device, all devices of a machine, several machines, or TPUs."""
 
 import functools
 import os
@@ -35,14 +35,14 @@ def create(name: StrategyName) -> tf.distribute.Strategy:
     if name == "parameter_server":
         raise ValueError(
             "--strategy parameter_server: Keras' fit does not run under it, and its stale updates "
-            "would train differently from what these recipes were measured with; take "
-            "--strategy multi_worker, in which all machines share each update"
+            "would change the recipes' results; take --strategy multi_worker, in which all "
+            "machines share each update"
         )
     raise ValueError(f"no strategy {name!r}: there are {', '.join(StrategyName.__args__)}")
 
 
 def _tpu_strategy() -> tf.distribute.Strategy:
-    """All cores of the TPU that TPU_NAME names, or of this machine's."""
+    """Returns a strategy for all cores of the TPU that TPU_NAME names, or of this machine's."""
     place = os.environ.get("TPU_NAME", "local")
     try:
         resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu=place)
@@ -62,13 +62,13 @@ def shard(dataset: tf.data.Dataset, by: Shard = "element") -> tf.data.Dataset:
     """Sets how several workers share a dataset of whole batches; each example goes to one worker.
 
     "element": each worker makes all batches and takes its share of each. The updates are those of
-    one worker, and each worker pays for the whole input pipeline.
-    "file": each worker reads its own files and makes its share of a batch only from these. This is
-    cheap, but the batches differ from those of one worker. There must be at least one file per
-    worker, and the dataset's number of batches must be unknown, as after `repeat`.
+    one worker, but each worker runs the whole input pipeline.
+    "file": each worker makes its share of a batch only from its own files. This is cheap, but the
+    batches differ from those of one worker. There must be at least one file per worker, and the
+    dataset's number of batches must be unknown, as after `repeat`.
 
     Args:
-        dataset: of batches for all workers together.
+        dataset: batches for all workers together.
         by: "element" or "file".
     """
     options = tf.data.Options()

@@ -31,7 +31,7 @@ class TeacherForcingSchedule(keras.callbacks.Callback):
 
     Args:
         decay: "constant", "linear" or "inverse_sigmoid".
-        final_ratio: 0 to 1.
+        final_ratio: the ratio at the end, 0 to 1.
         total_steps: updates until the final ratio is reached; ignored for "constant".
 
     Raises:
@@ -61,7 +61,7 @@ class TeacherForcingSchedule(keras.callbacks.Callback):
         self._k = _solve_k(total_steps / 2)
 
     def ratio(self, step: int) -> float:
-        """The ratio of the update after `step` updates."""
+        """Returns the ratio for the update after `step` updates."""
         done = min(step / self.total_steps, 1.0)
         left = {
             "constant": 0.0,
@@ -91,9 +91,9 @@ class TeacherForcingSchedule(keras.callbacks.Callback):
 
 
 def _solve_k(half: float) -> float:
-    """The k above 1 with k ln k = half, by Newton's method on ln k."""
+    """Returns the k above 1 with k ln k = half, by Newton's method on ln k."""
     log_k = math.log1p(half)
-    for _ in range(50):  # converges in a few; convex, and the start is not below
+    for _ in range(50):  # converges in a few: convex, and the start is not too low
         excess = log_k * math.exp(log_k) - half
         log_k -= excess / (math.exp(log_k) * (1.0 + log_k))
     return math.exp(log_k)

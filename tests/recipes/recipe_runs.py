@@ -1,4 +1,4 @@
-"""Recipes run as commands in this process, on toys; a module runs each once and inspects it."""
+"""Runs recipes as commands in this process, on toys; a test module inspects each run."""
 
 import contextlib
 import dataclasses
@@ -27,11 +27,11 @@ SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """What a run left.
+    """The results of a run.
 
     Attributes:
-        folder: the run's.
-        printed: to standard output.
+        folder: the run's folder.
+        printed: the run's standard output.
     """
 
     folder: Path
@@ -46,12 +46,12 @@ class Outcome:
 
 
 def run(recipe: str, *flags: str, **options: Any) -> Outcome:
-    """Runs a recipe's command; its export is not loaded again to be checked.
+    """Runs a recipe's command, without checking its export.
 
     Args:
         recipe: the name of its file.
-        flags: words of the command as they are.
-        options: the others; those that are None are left out.
+        flags: words of the command.
+        options: options with values; None leaves one out.
     """
     words = [
         f"--{name.replace('_', '-')}={value}"
@@ -69,7 +69,7 @@ def run(recipe: str, *flags: str, **options: Any) -> Outcome:
 
 
 def error_of(recipe: str, capsys: pytest.CaptureFixture[str], **options: Any) -> str:
-    """The line with which a recipe ends that the user's options do not allow, with status 2."""
+    """Returns the line with which a recipe refuses the user's options, with status 2."""
     module = runpy.run_path(str(RECIPES / f"{recipe}.py"))
     given = {name: value for name, value in options.items() if value is not None}
     with pytest.raises(SystemExit) as stopped:
@@ -81,7 +81,7 @@ def error_of(recipe: str, capsys: pytest.CaptureFixture[str], **options: Any) ->
 
 
 def save_encoder(folder: Path, words: list[str]) -> Path:
-    """Writes a BERT of one layer with random weights, as Hugging Face does; returns its folder."""
+    """Writes a one-layer BERT with random weights in Hugging Face's format; returns its folder."""
     keras.utils.set_random_seed(0)
     vocabulary = [*SPECIAL, *words]
     encoder = bert(
@@ -100,7 +100,7 @@ def save_encoder(folder: Path, words: list[str]) -> Path:
 
 
 def save_sentences(folder: Path) -> None:
-    """Writes train.tsv and dev.tsv, whose first words tell the labels."""
+    """Writes train.tsv and dev.tsv, where a text's first word determines its label."""
     rows = [
         f"{word} {' '.join(['a film', 'the plot'][i % 2 :])} {'a ' * i}\t{'yes' if w < 4 else 'no'}"
         for w, word in enumerate(OPINIONS)
@@ -116,11 +116,11 @@ SENTENCE_WORDS = [*OPINIONS, "a", "film", "the", "plot"]
 
 @contextlib.contextmanager
 def killed_after(*epochs: int, folder: Path) -> Iterator[None]:
-    """Keeps what kill -9 would leave of a run once the state of an epoch is on disk.
+    """Copies what kill -9 would leave of a run after the checkpoint of an epoch.
 
     Args:
-        epochs: numbers, from 1.
-        folder: the run's; it is copied to `killed-<epoch>` beside it.
+        epochs: epoch numbers, from 1.
+        folder: the run's folder, copied to `killed-<epoch>` beside it.
     """
     write = Resume.on_epoch_end
 

@@ -1,4 +1,4 @@
-"""The classification recipe, from files to an export, and what it says to wrong input."""
+"""The classification recipe, from files to an export, and its errors on wrong input."""
 
 import json
 import subprocess
@@ -18,7 +18,7 @@ from recipe_runs import (
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """An encoder, and sentences whose first word tells the label."""
+    """Writes an encoder, and sentences whose first word determines the label."""
     folder = tmp_path_factory.mktemp("classification")
     save_encoder(folder, SENTENCE_WORDS)
     save_sentences(folder)
@@ -38,7 +38,7 @@ def options(folder, **changes):
 
 @pytest.fixture(scope="module")
 def outcome(folder):
-    """A run on as many replicas as this process has; tests/training/test_distributed.py has two."""
+    """A run on this process's replicas; tests/training/test_distributed.py has two."""
     return run(
         "classification",
         **options(
@@ -59,7 +59,7 @@ def test_a_run_learns_and_measures_its_best_epoch(outcome):
     assert metrics["labels"] == ["no", "yes"]
     assert metrics["dev_accuracy"] > 0.9 > metrics["dev_majority"]
     assert metrics["epochs"][-1]["loss"] < 0.8 * metrics["epochs"][0]["loss"]
-    # The best epoch's weights are the ones that are measured.
+    # The best epoch's weights are measured.
     assert metrics["test_accuracy"] == pytest.approx(metrics["dev_accuracy"])
     assert metrics["dev_accuracy"] == max(e["val_accuracy"] for e in metrics["epochs"])
     assert [e["epoch"] for e in metrics["epochs"]] == [1, 2, 3, 4]

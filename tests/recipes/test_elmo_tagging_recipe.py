@@ -1,4 +1,4 @@
-"""Tagging by ELMo's features, from saved weights to a score, and what it says to wrong input."""
+"""Tagging with ELMo's features, from saved weights to a score, and its errors on wrong input."""
 
 import runpy
 
@@ -72,7 +72,7 @@ def test_random_weights_need_no_file(folder):
     [
         ({"weights": "none"}, "none/options.json: no such file"),
         ({"dev_file": "none.txt"}, "none.txt: no such file"),
-        ({"export": "saved"}, "there is no pipeline of a tagger on ELMo"),
+        ({"export": "saved"}, "there is no pipeline for a tagger on ELMo"),
     ],
 )
 def test_wrong_input_ends_with_one_line_and_status_2(folder, tmp_path, capsys, changes, message):

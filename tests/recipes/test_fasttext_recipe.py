@@ -1,4 +1,4 @@
-"""The fastText recipe, from files to an export, and what it says to wrong input."""
+"""The fastText recipe, from files to an export, and its errors on wrong input."""
 
 import json
 
@@ -40,7 +40,7 @@ def test_characters_a_tree_and_smoothed_labels(folder):
         **options(folder, epochs=30, learning_rate=16, name="tree", **changes),
     )
     assert outcome.metrics["dev_accuracy"] > 0.9
-    # What a loss with this smoothing cannot go below: the entropy of (0.9, 0.1).
+    # The least loss with this smoothing: the entropy of (0.9, 0.1).
     assert 0.325 < outcome.metrics["epochs"][-1]["loss"] < 0.5
 
 

@@ -21,7 +21,7 @@ WORDS = ["good", "great", "fine", "warm", "bad", "dull", "poor", "cold"]
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    """A tiny language model's folder, and sentences whose last word tells the label."""
+    """Writes a tiny language model, and sentences whose last word determines the label."""
     path = tmp_path_factory.mktemp("gpt")
     rows = [
         f"{'the ' * (i % 4)}film was {word}\t{'yes' if w < 4 else 'no'}"
@@ -79,7 +79,7 @@ def test_it_learns_both_and_is_served(data, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"language_model_weight": -1.0}, "--language-model-weight -1.0: 0 or more"),
+        ({"language_model_weight": -1.0}, "--language-model-weight -1.0: give 0 or more"),
         ({"model": "gpt2_small"}, "either --weights FOLDER, or --model NAME"),
         ({"weights": None, "model": "bert_tiny", "vocabulary": Path("v")}, "take one of gpt_base,"),
         ({"max_sequence_length": 25}, "at most 24, the positions"),
@@ -95,7 +95,7 @@ def test_what_is_refused(data, tmp_path, capsys, changes, said):
 
 
 def test_its_help_speaks_of_gpt(monkeypatch, capsys):
-    """What recipes share must not tell it of BERT's files, nor of case, which byte pairs keep."""
+    """Shared options must not mention BERT's files, nor case, which byte pairs keep."""
     monkeypatch.setattr(sys, "argv", [str(FILE), "--help"])
     with pytest.raises(SystemExit) as ended:
         runpy.run_path(str(FILE), run_name="__main__")

@@ -1,4 +1,4 @@
-"""The image classification recipe, from images to an export, and what it says to wrong input."""
+"""The image classification recipe, from images to an export, and its errors on wrong input."""
 
 import functools
 import json
@@ -29,7 +29,7 @@ def idx(array):
 
 @pytest.fixture(scope="module")
 def idx_folder(tmp_path_factory):
-    """Images of 4 x 4 whose brighter half tells the class."""
+    """Images of 4 x 4 whose brighter half determines the class."""
     random = np.random.default_rng(0)
     folder = tmp_path_factory.mktemp("idx")
     for name, count in (("train", 160), ("t10k", 40)):
@@ -44,7 +44,7 @@ def idx_folder(tmp_path_factory):
 
 @pytest.fixture
 def class_folder(tmp_path):
-    """Pictures of two classes in train/ and test/, of different sizes and kinds."""
+    """Pictures of two classes in train/ and test/, of different sizes and formats."""
     for part, count in (("train", 8), ("test", 4)):
         for name, shade in (("dark", 20), ("light", 220)):
             folder = tmp_path / "pictures" / part / name
@@ -131,7 +131,7 @@ def test_weights_of_another_resolution_are_fine_tuned_on_a_folder(class_folder, 
     given = {"data": class_folder, "weights": weights, "image_size": 12, "dev_fraction": 0.2}
     metrics = run(**options(tmp_path, **given)).metrics
     assert metrics["labels"] == ["dark", "light"]
-    # 16 patches' worth of weights, and positions for 9 and the class token.
+    # A kernel for patches of 4 x 4, and positions for 9 patches and the class token.
     assert metrics["num_parameters"] == 4 * 4 * 3 * 8 + 8 + 8 + 10 * 8 + 872 + 16 + 8 * 2 + 2
 
 
@@ -175,7 +175,7 @@ def test_the_same_seed_gives_the_same_figures(idx_folder, tmp_path):
 def test_wrong_input_ends_with_one_line_and_status_2(
     idx_folder, tmp_path, monkeypatch, capsys, changes, message
 ):
-    monkeypatch.chdir(tmp_path)  # where "none" is not
+    monkeypatch.chdir(tmp_path)  # where "none" does not exist
     paths = {"weights": Path(changes["weights"])} if "weights" in changes else {}
     changed = options(tmp_path, data=str(idx_folder)) | changes | paths
     assert message in error_of(capsys, **changed)

@@ -1,4 +1,4 @@
-"""The language model recipe, from text to weights, and what it says to wrong input."""
+"""The language model recipe, from text to weights, and its errors on wrong input."""
 
 import functools
 import json
@@ -19,7 +19,7 @@ NAMES = ["cat", "dog", "bird", "ship", "rain", "tree", "house"]
 
 @pytest.fixture(scope="module")
 def text(tmp_path_factory):
-    """Three hundred lines that a model can learn: what is near the one is far from the other."""
+    """Writes three hundred lines that a model can learn."""
     random = np.random.default_rng(0)
     pairs = [random.permutation(NAMES)[:2] for _ in range(300)]
     lines = [f"the {a} is near the {b} and the {b} is near the {a} .\n" for a, b in pairs]
@@ -47,7 +47,7 @@ def train(text, runs_dir, **changes):
 
 @pytest.fixture(scope="module")
 def trained(text, tmp_path_factory):
-    """The figures of a run that was stopped after its first epoch and resumed, and its folder."""
+    """Returns the figures of a run that was stopped after an epoch and resumed, and its folder."""
     runs_dir = tmp_path_factory.mktemp("runs")
     write = Resume.on_epoch_end
 
@@ -76,7 +76,7 @@ def test_text_to_figures_with_a_stop_in_between(trained):
             < metrics[f"{name}, perplexity per word"] * 2
         )
         assert 0 < metrics[f"{name}, bits per byte"] < 3
-    # The three figures are of one number.
+    # All three figures follow from one number.
     bits, per_token = (
         metrics[f"GPT, {unit}"] for unit in ("bits per byte", "perplexity per token")
     )

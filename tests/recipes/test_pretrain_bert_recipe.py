@@ -1,4 +1,4 @@
-"""The pretraining recipe, from text to weights, and what it says to wrong input."""
+"""The pretraining recipe, from text to weights, and its errors on wrong input."""
 
 import functools
 
@@ -50,7 +50,7 @@ def options(folder, **changes):
 
 @pytest.fixture(scope="module")
 def outcome(folder):
-    """A run of two phases; what a kill between them leaves lies beside it."""
+    """A run of two phases, and beside it what a kill between them leaves."""
     with killed_after(2, folder=folder / "runs/pretrain_bert"):
         return run(**options(folder))
 
@@ -72,7 +72,7 @@ def test_a_run_learns_in_two_phases(outcome):
 
 
 def test_the_weights_go_into_a_model_built_by_what_lies_beside_them(outcome):
-    """And are the last ones."""
+    """The weights are those of the last epoch."""
     weights = outcome.folder / "weights"
     shape = kt.convert.read_bert_config(weights)
     assert (shape["num_layers"], shape["hidden_dim"], shape["max_sequence_length"]) == (1, 32, 32)
@@ -88,7 +88,7 @@ def test_the_weights_go_into_a_model_built_by_what_lies_beside_them(outcome):
 
 
 def resume(folder, whole, killed, **changes):
-    """Continues in `folder` what was killed; the run that was not lies in `whole` afterwards."""
+    """Continues a killed run in `folder`; moves the undisturbed one to `whole`."""
     if not whole.exists():
         folder.rename(whole)
     else:
@@ -99,7 +99,7 @@ def resume(folder, whole, killed, **changes):
     expected, found = newest_state(whole), newest_state(folder)
     assert expected.keys() == found.keys()
     for name in expected.keys() - {"state"}:
-        # Not bit by bit: TensorFlow's sums depend on threads and addresses.
+        # Not bit for bit: TensorFlow's sums depend on threads and addresses.
         np.testing.assert_allclose(expected[name], found[name], rtol=0, atol=1e-6)
     return resumed
 
@@ -165,13 +165,13 @@ def test_records_of_another_run_to_an_export(folder, tmp_path, capsys):
         ({"corpora": ("brown",)}, "brown.zip"),
         ({"data": None, "records": "none"}, "none/vocab.txt: no such file"),
         ({"model": "bert_tinny"}, "--model bert_tinny: take one of bert_tiny"),
-        ({"weights": "w", "vocabulary": "v"}, "--weights bring their own vocabulary and shape"),
+        ({"weights": "w", "vocabulary": "v"}, "--weights has its own vocabulary and shape"),
         (
             {"weights": "none", "num_layers": None, "hidden_dim": None},
             "none: no such file; check the path",
         ),
-        ({"accumulate": 0}, "--accumulate 0: not 1 or more"),
-        ({"phase_2_epochs": 4}, "--phase-2-epochs 4: not in 0 to 3"),
+        ({"accumulate": 0}, "--accumulate 0: must be 1 or more"),
+        ({"phase_2_epochs": 4}, "--phase-2-epochs 4: give 0 to 3"),
         ({"dev_fraction": 1}, "held_out_share"),
         ({"dev_fraction": 1e-9}, "42 and 0 documents"),
         ({"vocabulary_size": 10}, "vocabulary_size=10 is too small"),
@@ -200,7 +200,7 @@ def test_wrong_input_ends_with_one_line_and_status_2(folder, tmp_path, capsys, c
 def test_options_of_the_training_are_checked_too(
     outcome, folder, tmp_path, capsys, changes, message
 ):
-    """Here with the records of a run, which take longest to make."""
+    """Uses the records of a run, which take longest to make."""
     given = {"data": None, "records": outcome.folder / "records", "phase_2_epochs": 0}
     given["runs_dir"] = tmp_path
     assert message in error_of(capsys, **options(folder, **given) | changes)

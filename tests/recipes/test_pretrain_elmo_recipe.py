@@ -1,4 +1,4 @@
-"""ELMo's pretraining recipe, from text to weights, and what it says to wrong input."""
+"""ELMo's pretraining recipe, from text to weights, and its errors on wrong input."""
 
 import functools
 
@@ -57,13 +57,13 @@ def trained(*flags, **given):
 
 @pytest.fixture(scope="module")
 def outcome(folder):
-    """A run; what a kill after its second epoch leaves lies beside it."""
+    """A run, and beside it what a kill after its second epoch leaves."""
     with killed_after(2, folder=folder / "runs/pretrain_elmo"):
         return trained(**options(folder, export=folder / "saved/1"))
 
 
 def test_a_run_learns_in_both_directions(outcome):
-    assert "42 documents" not in outcome.printed  # both parts are counted apart
+    assert "42 documents" not in outcome.printed  # each part is counted separately
     metrics = outcome.metrics
     assert [epoch["epoch"] for epoch in metrics["epochs"]] == [1, 2, 3]
     assert metrics["steps"] == 36
@@ -73,14 +73,14 @@ def test_a_run_learns_in_both_directions(outcome):
         assert metrics[name] == last[f"val_{direction}_loss_perplexity"]
         assert 1 < metrics[name] < first[f"val_{direction}_loss_perplexity"]
         assert metrics[name] < metrics["dev_perplexity, unigram"]
-        # A text this simple is known from three words.
+        # Three words determine a text this simple.
         assert 1 < metrics[f"{name}, Kneser-Ney"] < 0.5 * metrics["dev_perplexity, unigram"]
     assert last["val_log_probability"] > first["val_log_probability"]
     assert metrics["dev_unknown_words"] == 0
 
 
 def test_weights_and_export_are_those_of_the_last_epoch(outcome, folder):
-    """They load into a model that is built by what lies beside them, and answer as the export."""
+    """They load into a model built from the files beside them, and answer like the export."""
     weights = outcome.folder / "weights"
     assert WordVocabulary.read(weights / "vocabulary.txt").words[3:5] == ["the", "."]
     encoder = elmo(**kt.convert.read_elmo_options(weights / "options.json"), dropout=0.0)
@@ -103,7 +103,7 @@ def test_a_run_that_was_killed_ends_as_one_that_was_not(outcome, folder, capsys)
     whole, stopped = newest_state(runs / "whole"), newest_state(outcome.folder)
     assert whole.keys() == stopped.keys()
     for name in whole.keys() - {"state"}:
-        # Not bit by bit: TensorFlow's sums depend on threads and addresses.
+        # Not bit for bit: TensorFlow's sums depend on threads and addresses.
         np.testing.assert_allclose(whole[name], stopped[name], rtol=0, atol=1e-5)
     changed = options(folder, filters=FILTERS, learning_rate=1e-3, resume=True)
     assert "learning_rate was 0.02, is 0.001; give the same" in error_of(capsys, **changed)

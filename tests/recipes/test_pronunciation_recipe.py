@@ -1,4 +1,4 @@
-"""The pronunciation recipe, from a dictionary to an export, and what it says to wrong input."""
+"""The pronunciation recipe, from a dictionary to an export, and its errors on wrong input."""
 
 import itertools
 import json
@@ -19,7 +19,7 @@ RECIPE = runpy.run_path(str(Path(__file__).parents[2] / "recipes" / "pronunciati
 SOUNDS = {"a": "AE1", "e": "EH1", "k": "K", "l": "L", "s": "S", "t": "T"}
 
 
-# Of a Transformer: each layer takes a second to trace.
+# One layer only: each takes a second to trace.
 TINY = {
     "num_encoder_layers": 1,
     "num_decoder_layers": 1,
@@ -31,7 +31,7 @@ TINY = {
 
 @pytest.fixture(scope="module")
 def dictionary(tmp_path_factory):
-    """All words of three letters of a language spelled as it is spoken; some with two ways."""
+    """All three-letter words of a language with regular spelling; some have two pronunciations."""
     lines = []
     for letters in itertools.product(SOUNDS, repeat=3):
         sounds = [SOUNDS[letter] for letter in letters]
@@ -60,7 +60,7 @@ def train(path, runs_dir, **changes):
 
 @pytest.fixture(scope="module")
 def trained(dictionary, tmp_path_factory):
-    """The figures of a run of two epochs, and its folder."""
+    """Returns the figures of a run of two epochs, and its folder."""
     runs_dir = tmp_path_factory.mktemp("runs")
     return train(dictionary, runs_dir, model_options=TINY), runs_dir / "pronunciation"
 
@@ -68,7 +68,7 @@ def trained(dictionary, tmp_path_factory):
 def test_a_dictionary_to_figures(trained):
     metrics, _ = trained
     assert sum(metrics["words"].values()) == 216
-    # Letters and phonemes, without stress, and the four special tokens share one matrix.
+    # Letters, phonemes without stress and the four special tokens share one matrix.
     shape = {name: value for name, value in TINY.items() if name != "num_heads"}
     assert metrics["parameters"] == num_parameters(
         vocabulary_size=6 + 6 + 4, norm_position="pre", **shape
@@ -117,7 +117,7 @@ def test_the_language_is_learned_and_served(dictionary, tmp_path, model):
 
 @pytest.mark.slow
 def test_a_stopped_run_goes_on(dictionary, tmp_path, monkeypatch):
-    """As if it had not stopped: the same weights in the end."""
+    """The final weights are the same as without a stop."""
     options = {"model_options": TINY}
     train(dictionary, tmp_path, name="whole", **options)
     with monkeypatch.context() as patch:

@@ -1,4 +1,4 @@
-"""The quickstart's own steps; what it runs is tested with the classification recipe."""
+"""The quickstart's own steps; the classification recipe, which it runs, has its own tests."""
 
 import csv
 import runpy
@@ -15,7 +15,7 @@ RECIPE = Path(__file__).parents[2] / "recipes" / "quickstart.py"
 
 @pytest.fixture
 def quickstart(tmp_path):
-    """The recipe's names; its data go to a temporary folder."""
+    """Returns the recipe's globals; its data go to a temporary folder."""
     names = runpy.run_path(str(RECIPE))
     names["main"].__globals__["DATA"] = tmp_path / "quickstart"
     return names

@@ -1,4 +1,4 @@
-"""Recipes as commands on two replicas, of one process and of two: the figures of one replica."""
+"""Recipes on two replicas, in one process and in two, give the figures of one replica."""
 
 import functools
 import json
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-# Two devices in one process, then the recipe as if it were the command.
+# Makes two devices in one process, then runs the recipe like a command.
 ON_TWO_DEVICES = """
 import runpy, sys
 import tensorflow as tf
@@ -25,7 +25,7 @@ WORDS = ["good", "great", "fine", "warm", "bad", "dull", "poor", "cold"]
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Sentences whose first word tells the label, and text for pretraining."""
+    """Sentences whose first word determines the label, and text for pretraining."""
     tmp_path = tmp_path_factory.mktemp("recipes")
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     (tmp_path / "vocab.txt").write_text(
@@ -92,7 +92,7 @@ def start(recipe, options, *, devices):
 
 
 def figures(recipe, folder, name, *, devices=1, workers=0, **changes):
-    """What a run writes to metrics.json, each figure of its epochs included."""
+    """Returns the losses and accuracies of each epoch of a run, from its metrics.json."""
     options = recipe(folder) | {"name": name, "runs_dir": folder / "runs"} | changes
     processes = []
     if workers:
@@ -119,7 +119,7 @@ def figures(recipe, folder, name, *, devices=1, workers=0, **changes):
             process.kill()
             process.wait()
     metrics = json.loads((folder / "runs" / name / "metrics.json").read_text())
-    # Figures of speed are none of the model; losses of single outputs are as Keras weighs batches.
+    # Figures of speed are left out.
     return [
         {k: v for k, v in epoch.items() if "loss" in k or "accuracy" in k}
         for epoch in metrics["epochs"]
@@ -128,7 +128,7 @@ def figures(recipe, folder, name, *, devices=1, workers=0, **changes):
 
 @pytest.fixture(scope="module")
 def of_one(folder):
-    """A recipe's figures on one replica, trained once for all strategies."""
+    """Returns a recipe's figures on one replica, trained once for all strategies."""
     return functools.cache(lambda recipe: figures(recipe, folder, f"{recipe.__name__}_on_one"))
 
 
@@ -138,7 +138,7 @@ def of_one(folder):
 def test_two_replicas_have_the_figures_of_one(folder, of_one, recipe, strategy):
     name = f"{recipe.__name__}_{strategy}"
     if strategy == "multi_worker":
-        export = folder / "exported" / recipe.__name__ / "1"  # by the chief, the other waits
+        export = folder / "exported" / recipe.__name__ / "1"  # by the chief; the other waits
         several = figures(recipe, folder, name, workers=2, strategy=strategy, export=export)
         assert (export / "saved_model.pb").is_file()
     else:

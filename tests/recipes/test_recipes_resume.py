@@ -1,4 +1,4 @@
-"""Recipes that fine-tune, stopped in the middle of an epoch: the bits of a run that was not."""
+"""Fine-tuning recipes, stopped in the middle of an epoch, resume bit for bit."""
 
 import json
 import shutil
@@ -16,12 +16,12 @@ from keras_transformers.runs.resume.callback import Resume
 from keras_transformers.tokenizers import BytePairTokenizer
 
 PEOPLE = [(w, v, c) for w in ("ann", "bob") for v in ("lives", "works") for c in ("bonn", "rome")]
-STOPPED_AT = 8  # updates; the second epoch of five or so has begun
+STOPPED_AT = 8  # updates, early in the second epoch
 
 
 @pytest.fixture(autouse=True)
 def deterministic_operations():
-    """`Resume` asks for them where bits are compared."""
+    """Operations must be deterministic, as bits are compared."""
     from tensorflow.python.util import _pywrap_determinism
 
     tf.config.experimental.enable_op_determinism()
@@ -126,7 +126,7 @@ def image_classification(folder):
 
 
 def stop(patch, *, by_signal, folder):
-    """Ends training as a scheduler does; or keeps what kill -9 would leave at that moment."""
+    """Ends training as a scheduler does, or copies what kill -9 would leave at that moment."""
     continue_training = Resume.on_train_batch_end
 
     def end(self, batch, logs=None):
@@ -141,7 +141,7 @@ def stop(patch, *, by_signal, folder):
 
 
 def figures(folder):
-    """What the run says of its model; times left out."""
+    """Returns the run's figures without times."""
     metrics = json.loads((folder / "metrics.json").read_text())
     del metrics["seconds"]
     for epoch in metrics["epochs"]:
@@ -201,7 +201,7 @@ def test_a_run_that_was_stopped_ends_with_the_same_bits(
         error = error_of(recipe, capsys, **changed)
         assert "learning_rate was 0.001, is 0.5, seed was 0, is 1;" in error
     resumed = run(recipe, "--quiet", "--resume", **options)
-    assert f"going on after 1 epochs and {3 if by_signal else 1} batches" in resumed.printed
+    assert f"resuming after 1 epochs and {3 if by_signal else 1} batches" in resumed.printed
     assert figures(folder) == figures(whole)
     expected, found = newest_state(whole), newest_state(folder)
     assert expected.keys() == found.keys()

@@ -1,4 +1,4 @@
-"""The models of the recipes under XLA with static shapes, as TPUs want them, in two parts."""
+"""The recipes' models under XLA with static shapes, as TPUs need them, in two parts."""
 
 import keras
 import numpy as np
@@ -121,12 +121,12 @@ RECIPES = {
     ),
 }
 ALWAYS = ("pretrain_bert", "translation", "feature_based, elmo_tagging")
-# The sampled softmax draws anew for each part, and other floats under XLA.
+# The sampled softmax draws again for each part, and draws other floats under XLA.
 TOLERANCES = {"pretrain_elmo": 1e-2}
 
 
 def batch(model, losses):
-    """A batch that a model takes, of one shape."""
+    """Returns a batch of static shape for a model."""
     rng = np.random.default_rng(0)
     sizes = {"mask_positions": 2}
 
@@ -170,7 +170,7 @@ def test_xla_with_static_shapes_trains_alike(recipe):
 
 
 def test_upstream_scan_still_does_not_train_under_xla():
-    """When this fails, and scan takes inputs of unknown length, layers.recurrent can use it."""
+    """When this fails, `scan` accepts inputs of unknown length, and layers.recurrent can use it."""
     one = tf.ones(())
 
     @tf.function(jit_compile=True)

@@ -1,5 +1,6 @@
 """The recipes of tagging, question answering and GLUE, from files to figures."""
 
+import importlib.util
 import json
 import math
 
@@ -14,7 +15,7 @@ PEOPLE = [(w, v, c) for w in ("ann", "bob") for v in ("lives", "works") for c in
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """An encoder, and the files of each task."""
+    """Writes an encoder, and the files of each task."""
     folder = tmp_path_factory.mktemp("tasks")
     save_encoder(folder, WORDS)
     blocks = [f"{w} B-PER\n{v} O\nin O\n{c} B-LOC\n. O\n" for w, v, c in PEOPLE]
@@ -35,7 +36,7 @@ def folder(tmp_path_factory):
 
 
 def questions():
-    """Where each one lives or works; every second question has no answer."""
+    """Returns questions about where people live or work; every second one has no answer."""
     paragraphs = []
     for number, (w, v, c) in enumerate(PEOPLE * 12):
         context = f"{w} {v} in {c} ."
@@ -131,7 +132,7 @@ def test_a_regression_task(folder):
 
 @pytest.mark.slow
 def test_a_correlation_that_is_never_a_number_has_no_best_epoch(folder, monkeypatch, capsys):
-    # As where the model gives all examples the same answer.
+    # As if the model gave all examples the same answer.
     monkeypatch.setitem(glue.METRICS, "pearson", lambda *answers: math.nan)
     nothing = glue_options(folder, "sick_relatedness", "sick.txt", epochs=1, name="nothing")
     with pytest.raises(SystemExit) as stopped:
@@ -140,6 +141,16 @@ def test_a_correlation_that_is_never_a_number_has_no_best_epoch(folder, monkeypa
     error = capsys.readouterr().err.splitlines()[-1]
     assert error.startswith("error: val_pearson was NaN in all of 1 epochs")
     assert "the last weights are in" in error
+
+
+def test_a_missing_package_is_seen_before_the_training(folder, tmp_path, monkeypatch, capsys):
+    def without_scipy(name, package=None, find=importlib.util.find_spec):
+        return None if name == "scipy" else find(name, package)
+
+    monkeypatch.setattr(importlib.util, "find_spec", without_scipy)
+    changed = glue_options(folder, "sick_relatedness", "sick.txt", runs_dir=tmp_path)
+    message = "scipy not installed: pip install 'keras-transformers[evaluation]'"
+    assert message in error_of("glue", capsys, **changed)
 
 
 @pytest.mark.parametrize(
@@ -167,7 +178,7 @@ def test_wrong_input_ends_with_one_line_and_status_2(
 
 
 def test_a_grid_is_for_fine_tuning(folder, capsys):
-    """Its learning rates are too low for a new BiLSTM."""
+    """The grid's learning rates are too low for a new BiLSTM."""
     with pytest.raises(SystemExit) as stopped:
         run("feature_based", "--grid", **tagged(folder))
     assert stopped.value.code == 2

@@ -1,4 +1,4 @@
-"""The translation recipe, from files to an export, and what it says to wrong input."""
+"""The translation recipe, from files to an export, and its errors on wrong input."""
 
 import gzip
 import importlib.util
@@ -29,7 +29,7 @@ WORDS = {
 }
 
 
-# Of a Transformer: each layer takes a second to trace.
+# One layer only: each takes a second to trace.
 TINY = {
     "num_encoder_layers": 1,
     "num_decoder_layers": 1,
@@ -41,7 +41,7 @@ TINY = {
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    """Sentences of a language of six words, and their translations word by word."""
+    """Sentences of a six-word language, with word-by-word translations."""
     folder = tmp_path_factory.mktemp("translation")
     german = list(WORDS)
     sources = [
@@ -73,7 +73,7 @@ def train(folder, runs_dir, **changes):
 
 @pytest.fixture(scope="module")
 def trained(data, tmp_path_factory):
-    """The figures of a run of two epochs, and its folder."""
+    """Returns the figures of a run of two epochs, and its folder."""
     runs_dir = tmp_path_factory.mktemp("runs")
     return train(data, runs_dir, model_options=TINY), runs_dir / "translation"
 
@@ -142,7 +142,7 @@ def test_files_to_an_export(data, tmp_path):
     ids=["attention", "none"],
 )
 def test_recurrent_models(data, tmp_path, model, signatures):
-    """The same recipe, the same export; pictures only of what there is to see."""
+    """The same recipe and export; attention pictures only for models with attention."""
     export = tmp_path / "saved" / "1"
     train(data, tmp_path, epochs=1, num_beams=3, export=export, model=model)
     described = json.loads((export / "assets.extra" / "keras_transformers.json").read_text())
@@ -165,7 +165,7 @@ def test_teacher_forcing_decays_over_all_epochs(data, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"ema": 0.9}], ids=["plain", "ema"])
 def test_a_stopped_run_goes_on(data, tmp_path, monkeypatch, options):
-    """As if it had not stopped: the same weights in the end, the same BLEU between its epochs."""
+    """Same final weights and BLEU between epochs as without a stop."""
     options = options | {"epochs": 3, "bleu_every": 2, "model_options": TINY}
     whole = train(data, tmp_path, name="whole", **options)
     write = Resume.on_epoch_end
@@ -191,7 +191,7 @@ def test_a_stopped_run_goes_on(data, tmp_path, monkeypatch, options):
 
 
 def refused(capsys, *arguments, **changes):
-    """The one line that a program ends with that cannot start."""
+    """Returns the one line with which a program that cannot start ends."""
     with pytest.raises(SystemExit) as stopped:
         train(*arguments, **changes)
     assert stopped.value.code == 2

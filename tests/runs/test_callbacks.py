@@ -1,4 +1,4 @@
-"""Callbacks: the guard against NaN, saved weights, BLEU while training."""
+"""Callbacks: the guard against NaN, saved weights, and BLEU during training."""
 
 import errno
 import os
@@ -49,7 +49,7 @@ def test_a_loss_that_is_nan_stops_at_its_step_and_keeps_the_last_good_weights(mo
 
 def test_weights_that_the_last_batch_spoiled_are_not_saved(model, tmp_path):
     path = tmp_path / "last.weights.h5"
-    # The loss is fine before the update, the weights are not after it.
+    # The loss is finite before the update, but the weights are not after it.
     model.optimizer.learning_rate = np.inf
     x, y = rows(4)
     with pytest.raises(NonFiniteLossError, match=r"val_loss is .* \(the end of epoch 1"):
@@ -91,7 +91,7 @@ def test_a_write_that_fails_leaves_the_older_weights(model, tmp_path, monkeypatc
     saved.on_epoch_end(0)
     before = saved.path.read_bytes()
 
-    def half(path):  # as h5py tells it
+    def half(path):  # with h5py's error
         path.write_bytes(b"half")
         raise OSError(errno.ENOSPC, "Can't synchronously write data (file write failed: time")
 
@@ -104,7 +104,7 @@ def test_a_write_that_fails_leaves_the_older_weights(model, tmp_path, monkeypatc
 
 
 def test_where_there_is_no_room_the_program_ends_as_it_says(tmp_path):
-    """HDF5 alone would have it die of a segmentation fault; the operating system itself refuses."""
+    """HDF5 alone would crash with a segmentation fault; the operating system refuses the write."""
     code = f"""
         import resource, keras
         from pathlib import Path
@@ -135,7 +135,7 @@ def test_where_there_is_no_room_the_program_ends_as_it_says(tmp_path):
 
 
 class Translator:
-    """One that answers in capitals, or what it is told to."""
+    """A translator that answers in capitals, or with given answers."""
 
     has_attention = True
 
@@ -154,7 +154,7 @@ class Translator:
 
 
 def test_bleu_enters_the_logs_of_each_epoch(tmp_path):
-    """It is 0 until it is measured, and a resumed run repeats the last figure."""
+    """The figure is 0 until it is measured; a resumed run repeats the last one."""
     pytest.importorskip("sacrebleu", reason="needs sacrebleu: pip install -e .[translation]")
     references = ["the dog sleeps in the warm sun", "a man runs over the green hill"]
     translator = Translator([["", ""], references])

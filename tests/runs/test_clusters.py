@@ -13,7 +13,7 @@ WORKERS = ("node1:2222", "node2:2222", "node3:2222")
 
 @pytest.fixture(autouse=True)
 def environment(monkeypatch):
-    """Without a cluster; what `join` sets goes with the test."""
+    """Starts without a cluster, and undoes what `join` sets."""
     names = ("SLURM_PROCID", "SLURM_STEP_NODELIST", "JOB_COMPLETION_INDEX")
     for name in names:
         monkeypatch.delenv(name, raising=False)

@@ -1,4 +1,4 @@
-"""The options that recipes of encoder-decoders share."""
+"""The options that encoder-decoder recipes share."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""The options of fine-tuning, and the grid over two of them."""
+"""The options for fine-tuning, and the grid over two of them."""
 
 import dataclasses
 import json
@@ -20,7 +20,7 @@ def small_grid(monkeypatch):
 
 
 def recipe(calls, *, fails=()):
-    """A `main` that scores 1 over the learning rate, and writes as recipes do."""
+    """Returns a `main` that scores 1 / learning rate, and writes files as recipes do."""
 
     def main(config, run):
         calls.append((config.learning_rate, config.batch_size))
@@ -44,7 +44,7 @@ def test_a_run_for_each_point(tmp_path, capsys):
 
 
 def test_a_stopped_grid_continues(tmp_path):
-    """What is done is not done again; a run that was stopped midway is."""
+    """Finished runs are not repeated; a run that was stopped midway is continued."""
     calls = []
     config = Config(grid=True, runs_dir=tmp_path)
     main = recipe(calls)
@@ -90,7 +90,7 @@ def test_an_export_of_a_grid_is_refused(tmp_path, capsys):
 
 def test_the_optimizer_decays_to_nothing():
     optimizer = Config(epochs=2, learning_rate=1e-3).optimizer(steps_per_epoch=10)
-    # Asked after so many updates: the second one, of 20, has the peak.
+    # The argument is the number of updates done: the second of 20 has the peak.
     rates = [float(optimizer._learning_rate(step)) for step in (0, 1, 20)]
     assert rates[1] == pytest.approx(1e-3)
     assert rates[0] < 1e-3

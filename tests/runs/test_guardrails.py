@@ -1,4 +1,4 @@
-"""Losses that are no numbers however the logs came about, and memory that runs out."""
+"""Losses that are not finite, and memory that runs out."""
 
 import dataclasses
 import errno
@@ -33,10 +33,10 @@ def make_model(**compile_arguments):
 
 
 def batches(wrong=None, count=6):
-    """Batches of 4 rows, of which one has a NaN; batches are counted from 1."""
+    """Returns batches of 4 rows, with a NaN in batch `wrong`, counted from 1."""
     x, y = np.ones((4 * count, 2), "float32"), np.ones((4 * count, 1), "float32")
     if wrong is not None:
-        x[4 * (wrong - 1) + 3] = np.nan  # in the last row: in another part than the first
+        x[4 * (wrong - 1) + 3] = np.nan  # in the last row, not in the first part
     return tf.data.Dataset.from_tensor_slices(({"x": x}, {"y": y})).batch(4)
 
 
@@ -67,7 +67,7 @@ def test_several_steps_an_execution():
 def test_weights_that_the_last_update_spoiled_are_not_saved(tmp_path):
     path = tmp_path / "last.weights.h5"
     model = make_model()
-    model.optimizer.learning_rate = np.inf  # no validation would notice
+    model.optimizer.learning_rate = np.inf  # validation would not notice
     callbacks = [StopOnNonFiniteLoss(path), SaveWeights(path)]
     with pytest.raises(NonFiniteLossError, match=r"2 weights \(y/kernel, \.\.\.\) are not finite"):
         model.fit(batches(count=1), verbose=0, callbacks=callbacks)
@@ -103,19 +103,19 @@ def test_the_batch_that_would_fit():
         "OOM when allocating tensor with shape[64,128,30522] and type float on /job:localhost/"
         "replica:0/task:0/device:GPU:0 by allocator GPU_0_bfc"
     )
-    # 1.0002 GB beside 7 GB: 55 of 64 at most; the half fits under that.
+    # 1.0002 GB beside 7 GB: at most 55 of 64 fit, so half does.
     message = out_of_memory_message(tensor, batch_size=64, accumulate=2, bytes_in_use=7 * 10**9)
     assert "1.00 GB more than the 7.00 GB in use" in message
     assert "at most 55 of 64 examples" in message
     assert "--batch-size 32 --accumulate 4, which makes the same updates" in message
-    # 6 GiB beside 1: at most 9 of 64, so a half is not enough.
+    # 6 GiB beside 1: at most 9 of 64 fit, so half is too much.
     xla = RuntimeError(
         "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 6442450944 bytes"
     )
     message = out_of_memory_message(xla, batch_size=64, accumulate=1, bytes_in_use=2**30)
     assert "at most 9 of 64" in message
     assert "--batch-size 8 --accumulate 8" in message
-    # Nothing known: the half.
+    # Nothing is known: half.
     message = out_of_memory_message(exhausted("OOM"), batch_size=24, accumulate=1)
     assert message == (
         "out of memory: 24 examples at once were too many. Take --batch-size 12 --accumulate 2, "

@@ -1,4 +1,4 @@
-"""What a program answers when it is told to stop, or left alone; in programs of their own."""
+"""How a program ends when it gets SIGTERM or other workers are gone, in separate programs."""
 
 import os
 import signal
@@ -43,7 +43,7 @@ def start(code):
 
 
 def run(code):
-    """A program's exit status, and what it printed."""
+    """Returns a program's exit status and output."""
     process = start(code)
     output, _ = process.communicate()
     return process.returncode, output
@@ -83,24 +83,24 @@ def test_the_second_one_does_not():
 
 
 def test_a_notice_that_nobody_heard_is_passed_on():
-    """It came behind the last epoch."""
+    """The signal came after the last epoch."""
     code = LISTEN + "terminate()\nnotice.stop()\n"
     assert run("preemption.leave_on_termination()\n" + code)[0] == PREEMPTED_STATUS
     assert run(code) == (-signal.SIGTERM, "")
 
 
-ANOTHER = "preemption.leave_on_termination()\n"  # as each training's beginning calls it
+ANOTHER = "preemption.leave_on_termination()\n"  # called at the start of each training
 
 
 @pytest.mark.parametrize("code", ["terminate()\n" + ANOTHER, ANOTHER + "terminate()\n"])
 def test_a_training_that_failed_takes_no_notice_from_the_next_one(code):
-    """As in a grid, which goes on: nobody would read what the first one was told."""
+    """As in a grid: no one would read a notice that the first training got."""
     found = run(ANOTHER + LISTEN + code + "print('never')\n")
     assert found == (PREEMPTED_STATUS, "SIGTERM: there is nothing to save\n")
 
 
 def test_a_program_that_obeys_is_not_killed_by_signals_that_come_late():
-    """All workers may get one, and this one have been told by another before."""
+    """All workers may get SIGTERM, and another may have passed it on to this one before."""
     code = "try:\n    notice.obey()\nfinally:\n    print('obeying', flush=True)\n"
     process = start(LISTEN + code)
     assert process.stdout.readline() == "obeying\n"

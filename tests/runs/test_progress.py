@@ -1,4 +1,4 @@
-"""The progress bar: what it shows, and that nothing else shows one beside it."""
+"""The progress bar: what it shows, and that there is no second one."""
 
 import io
 
@@ -51,7 +51,7 @@ def test_the_time_left_is_that_of_all_epochs(monkeypatch):
     bar.on_train_begin()
     bar.on_epoch_begin(1)  # resumed after the first epoch
     Clock.now = 60.0
-    bar.on_train_batch_end(4, {"loss": 1.5})  # 5 of the 20 steps to come
+    bar.on_train_batch_end(4, {"loss": 1.5})  # 5 of the 20 remaining steps
     assert "3:00 left" in console.file.getvalue()
     assert "loss 1.5" in console.file.getvalue()
     bar.on_train_end()

@@ -1,4 +1,4 @@
-"""Stopped at any moment and gone on with: as if nothing had happened."""
+"""A training stopped at any moment resumes as if nothing had happened."""
 
 import signal
 from pathlib import Path
@@ -23,7 +23,7 @@ LABELS = (INPUTS.sum(axis=1) > 0).astype("int32")[:, None]
 
 
 class Stop(keras.callbacks.Callback):
-    """Ends `fit` as a crash would, after so many updates."""
+    """Ends `fit` as a crash would, after a number of updates."""
 
     def __init__(self, step, *, at_epoch_end=False):
         super().__init__()
@@ -39,7 +39,7 @@ class Stop(keras.callbacks.Callback):
 
 
 class Batches(keras.callbacks.Callback):
-    """Writes down the number and the logs of each batch."""
+    """Records the number and the logs of each batch."""
 
     def __init__(self):
         super().__init__()
@@ -50,7 +50,7 @@ class Batches(keras.callbacks.Callback):
 
 
 def compiled(units=2, *, optimizer=None, dropout=0.5, name=None):
-    """A model with its own random numbers, each time from the same seed."""
+    """Returns a model with its own random numbers, always from the same seed."""
     keras.utils.set_random_seed(0)
     model = keras.Sequential(
         [
@@ -72,14 +72,14 @@ def compiled(units=2, *, optimizer=None, dropout=0.5, name=None):
 
 
 def batches(skip=0):
-    """Shuffled anew in each epoch, by the seed alone; weights make each batch's mean another."""
+    """Returns batches, shuffled in each epoch by the seed alone, with weights."""
     weights = np.linspace(0.5, 1.5, len(INPUTS), dtype="float32")[:, None]
     dataset = tf.data.Dataset.from_tensor_slices((INPUTS, LABELS, weights))
     return dataset.shuffle(len(INPUTS), seed=3).batch(BATCH).repeat().skip(skip)
 
 
 def others(folder):
-    """Callbacks with a state, of ours and of Keras."""
+    """Returns callbacks with a state, ours and Keras'."""
     return [
         SwapAverageWeights(),
         CheckpointAveraging(num_checkpoints=2, frequency=2),
@@ -90,7 +90,7 @@ def others(folder):
 
 
 def train(folder, *, every=None, stop=None, model=None, epochs=EPOCHS, callbacks=None, **options):
-    """Trains from where the folder says; returns all that may not differ."""
+    """Trains from the folder's checkpoint; returns all that must not differ."""
     model = model or compiled()
     folder.mkdir(exist_ok=True)
     callbacks = others(folder) if callbacks is None else callbacks
@@ -125,7 +125,7 @@ def train(folder, *, every=None, stop=None, model=None, epochs=EPOCHS, callbacks
 
 
 def same(left, right):
-    """Whether two values are equal bit for bit."""
+    """Returns whether two values are equal bit for bit."""
     if isinstance(left, np.ndarray):
         return left.dtype == right.dtype and left.tobytes() == right.tobytes()
     if isinstance(left, dict):
@@ -195,7 +195,7 @@ def test_callbacks_hear_of_each_batch_once_and_by_its_number(tmp_path):
 
 
 def test_a_dataset_that_repeats_goes_on_like_one_that_is_iterated_again():
-    """`repeat().skip(step)` gives the batches that `fit` takes from a dataset of one pass."""
+    """`repeat().skip(step)` gives the batches that `fit` takes from a one-pass dataset."""
 
     def shuffled():
         return tf.data.Dataset.range(7).shuffle(7, seed=1).batch(2)
@@ -213,7 +213,7 @@ def test_a_dataset_that_repeats_goes_on_like_one_that_is_iterated_again():
 
 
 def test_early_stopping_is_not_forgotten(tmp_path):
-    """Stopped for good, then killed before the run was over: no epoch is trained any more."""
+    """If a callback stopped training and the run was killed later, no further epoch is trained."""
 
     def stopping():
         return [keras.callbacks.EarlyStopping("loss", patience=1, mode="max")]
@@ -258,7 +258,7 @@ def test_a_damaged_checkpoint_is_left_out_with_a_warning(tmp_path, whole, caplog
     resume = Resume(tmp_path / "checkpoints")
     position = resume.restore(compiled(), [*others(tmp_path), resume])
     assert position == Position(0, 2, 2)
-    assert f"{newest} is damaged and left out" in caplog.text
+    assert f"{newest} is damaged and skipped" in caplog.text
     found = train(tmp_path, every=2)
     assert same(found["weights"], whole["weights"])
     assert not before.exists()
@@ -266,7 +266,7 @@ def test_a_damaged_checkpoint_is_left_out_with_a_warning(tmp_path, whole, caplog
 
 
 class Terminate(keras.callbacks.Callback):
-    """Has the process told to stop, once, at a moment of a step: a callback with a state."""
+    """Sends SIGTERM to the process once, at a given moment of a step; has a state."""
 
     def __init__(self, moment="", step=0):
         super().__init__()
@@ -359,7 +359,7 @@ def test_what_cannot_be_restored_is_named(tmp_path):
         ValueError, match=r"another model: 5 variables.*kernel was \(8, 2\), is \(8, 3"
     ):
         restore(compiled(units=3), [CheckpointAveraging()])
-    with pytest.raises(ValueError, match="optimizer: Adam before, SGD now; go on with the same"):
+    with pytest.raises(ValueError, match="optimizer: Adam before, SGD now; resume with the same"):
         restore(compiled(optimizer=keras.optimizers.SGD(0.1)), [CheckpointAveraging()])
     with pytest.raises(ValueError, match=r"a state: \['CheckpointAveraging'\] before, \[\] now"):
         restore(compiled())
@@ -372,7 +372,7 @@ def test_what_cannot_be_restored_is_named(tmp_path):
 def test_a_wrong_use_is_refused(tmp_path):
     with pytest.raises(ValueError, match="every=0: 1 batch or more"):
         Resume(tmp_path, every=0)
-    with pytest.raises(ValueError, match="keep=0: 1 checkpoint or more"):
+    with pytest.raises(ValueError, match="keep=0: keep 1 checkpoint or more"):
         Resume(tmp_path, keep=0)
     resume = Resume(tmp_path / "checkpoints")
     with pytest.raises(ValueError, match="must be the last of the callbacks"):

@@ -1,4 +1,4 @@
-"""kill -9 and SIGTERM, in processes of their own: benchmarks/kill_and_resume.py in small."""
+"""kill -9 and SIGTERM in separate processes: a small benchmarks/kill_and_resume.py."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Files that are whole or not there."""
+"""Checkpoint files are complete or absent."""
 
 import os
 import subprocess
@@ -98,8 +98,8 @@ def test_a_damaged_file_is_not_used(tmp_path, caplog, damage):
     else:
         bad.write_bytes(b"")
     assert snapshots.newest() == good
-    assert caplog.messages == [f"{bad} is damaged and left out: the one before it is used"]
-    # Training continues from step 1: later snapshots are gone, and step 2 comes again.
+    assert caplog.messages == [f"{bad} is damaged and skipped: using the one before it"]
+    # Training continues from step 1: later snapshots are removed, and step 2 is written again.
     again = snapshots.write(2, {"other": np.ones(3)}.items())
     assert [*snapshots.paths()] == [again, good]
 
@@ -135,7 +135,7 @@ def _interrupted():
 
 
 def test_a_file_that_may_not_grow_is_a_clear_error(tmp_path):
-    """The operating system itself refuses, in the middle of an array."""
+    """The operating system refuses the write, in the middle of an array."""
     good = Snapshots(tmp_path).write(1, ARRAYS.items())
     code = f"""
         import resource, numpy as np
@@ -153,7 +153,7 @@ def test_a_file_that_may_not_grow_is_a_clear_error(tmp_path):
 
 @pytest.fixture
 def folder():
-    """One that all users may read; pytest's own is closed to others."""
+    """Makes a folder that all users may read; pytest's own is closed to others."""
     with tempfile.TemporaryDirectory() as name:
         yield Path(name)
         Path(name).chmod(0o755)
@@ -187,7 +187,7 @@ def test_a_file_in_place_of_the_folder_is_named(tmp_path):
 
 
 def python(code: str) -> str:
-    """What a program prints."""
+    """Returns what a program prints."""
     root = Path(__file__).parents[2]
     result = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(code)],

@@ -1,4 +1,4 @@
-"""A run's folder, its best epoch, what it leaves, and how a user's mistakes end."""
+"""A run's folder, its best epoch, its files, and how a user's mistakes end."""
 
 import dataclasses
 import json
@@ -68,7 +68,7 @@ def test_an_export_is_never_overwritten(tmp_path):
 
 def test_a_run_begins_once_and_resumes_alike(tmp_path, capsys):
     config = Task(runs_dir=tmp_path)
-    first = dataclasses.replace(config, resume=True)  # a scheduler's command, the first time
+    first = dataclasses.replace(config, resume=True)  # a scheduler's first command
     runs.Run(first)
     assert "nothing to resume, so the run starts" in capsys.readouterr().out
     assert not (tmp_path / "task").exists()
@@ -98,7 +98,7 @@ def test_only_the_same_configuration_resumes(tmp_path):
 
 
 class Numbers(LengthBatches):
-    """Three examples: a batch of two, and one of one."""
+    """Three examples: a batch of two and a batch of one."""
 
     def __init__(self, shuffle=True):
         super().__init__(np.ones(3, np.int32), batch_size=2, shuffle=shuffle, seed=0)
@@ -185,7 +185,7 @@ def test_a_program_without_a_best_epoch_ends_with_one_line(monkeypatch, capsys, 
 
 
 def test_a_program_ends_with_those_of_the_other_workers(monkeypatch, tmp_path):
-    """Where the chief fails the others must not have ended well before."""
+    """If the chief fails, the others must not have exited with success before."""
     called = []
     monkeypatch.setattr(launching, "leave_together", lambda: called.append("left"))
     monkeypatch.setattr(sys, "argv", ["task", "--runs-dir", str(tmp_path)])
@@ -210,7 +210,8 @@ def test_what_an_export_tells():
 def test_the_cost_of_updates_may_change_between_phases(tmp_path):
     log = Logging(log_json=str(tmp_path / "log.jsonl"))
     files = {"last": "last.weights.h5", "best": "best.weights.h5"}
-    callbacks = standard_callbacks(tmp_path, log, **files, monitor="loss", tokens_per_step=1)
+    callbacks = standard_callbacks(tmp_path, log, **files, monitor="loss")
+    update_costs(callbacks, tokens_per_step=1.0, flops_per_step=1.0)
     update_costs(callbacks, tokens_per_step=20.0, flops_per_step=3e9)
     (told,) = (c for c in callbacks if isinstance(c, Telemetry))
     assert (told.tokens_per_step, told.flops_per_step) == (20.0, 3e9)

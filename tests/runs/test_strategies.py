@@ -1,4 +1,4 @@
-"""The options that say where a training runs, as far as this machine goes."""
+"""The options for where a training runs, as far as this machine allows."""
 
 import dataclasses
 import importlib.util
@@ -60,7 +60,7 @@ def test_a_run_answers_a_signal_with_another_try(monkeypatch, tmp_path):
         ({"strategy": "parameter_server"}, "fit does not run under it.*--strategy multi_worker"),
         ({"strategy": "tpu"}, "--strategy tpu: no TPU at TPU_NAME='local'.*tensorflow-tpu"),
         ({"strategy": "sharded"}, "no strategy 'sharded': there are default, mirrored"),
-        ({"accumulate": 0}, "--accumulate 0: not 1 or more"),
+        ({"accumulate": 0}, "--accumulate 0: must be 1 or more"),
         ({"worker_index": 0}, "--worker-index are for --strategy multi_worker, not default"),
         ({"strategy": "multi_worker"}, "which machines\\?"),
     ],

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from keras_transformers.runs import telemetry
-from keras_transformers.runs.callbacks import standard_callbacks
+from keras_transformers.runs.callbacks import standard_callbacks, update_costs
 from keras_transformers.runs.options import Logging
 from keras_transformers.runs.telemetry import JsonLines, Telemetry, TensorBoard
 from keras_transformers.training import optimizers
@@ -23,7 +23,7 @@ FILES = {"last": "last.weights.h5", "best": "best.weights.h5", "monitor": "val_s
 
 @pytest.fixture
 def clock(monkeypatch):
-    """Time that passes only where a test says so."""
+    """A clock that only a test advances."""
 
     class Clock:
         now = 100.0
@@ -33,7 +33,7 @@ def clock(monkeypatch):
 
 
 class Passing(keras.callbacks.Callback):
-    """A batch takes 0.5 seconds, the first 60; what stands between epochs 30."""
+    """A batch takes 0.5 seconds, the first one 60, and the time between epochs is 30."""
 
     def __init__(self, clock):
         super().__init__()
@@ -61,7 +61,7 @@ def make_model(optimizer="sgd"):
 
 
 def norms_by_hand(model, x, y, learning_rate):
-    """Norms of the full gradient of "mse" along a descent in float64."""
+    """Returns the norms of the full gradient of "mse" along a descent in float64."""
     kernel, bias = (np.asarray(w, "float64") for w in model.get_weights())
     norms = []
     for features, targets in zip(x, y, strict=True):
@@ -121,7 +121,7 @@ def test_the_loss_scale_of_float16_is_told():
     assert history["loss_scale"] == [8.0]
     assert history["gradient_norm"][0] == pytest.approx(
         norms_by_hand(make_model(), x[None], y[None], 0.0)[0], rel=1e-4
-    )  # of the gradient itself, not of 8 times it
+    )  # of the gradient itself, not of 8 times the gradient
 
 
 def test_rates_leave_out_the_first_step_and_validation(clock, caplog):
@@ -147,7 +147,7 @@ def test_rates_leave_out_the_first_step_and_validation(clock, caplog):
     assert history["mfu"] == pytest.approx([0.5, 0.5])
     assert history["learning_rate"] == pytest.approx([0.6, 0.2], rel=1e-5)
     assert [batch for batch, logs in seen.items() if "mfu" in logs] == [1, 3]
-    assert "mfu: 1e+09 FLOPs an update, as a share of 1 x 4e+09 FLOP/s" in caplog.text
+    assert "mfu: 1e+09 FLOPs per update, as a share of 1 x 4e+09 FLOP/s" in caplog.text
 
 
 def test_without_a_peak_there_is_no_utilisation(caplog):
@@ -183,7 +183,7 @@ def test_json_lines(tmp_path, capsys):
     path = tmp_path / "log.jsonl"
     x, y = rows(16)
     model = make_model()
-    for epochs in (1, 2):  # a run that goes on adds to what it wrote
+    for epochs in (1, 2):  # a resumed run appends to the file
         callbacks = [Telemetry(every=2), JsonLines(path, every=2, facts={"run": "a"})]
         model.fit(
             x,
@@ -233,7 +233,8 @@ def test_curves_go_on_where_they_stopped(tmp_path):
 
 def test_a_run_writes_its_figures_everywhere(tmp_path, monkeypatch):
     log = Logging(quiet=True, log_json=str(tmp_path / "log.jsonl"), log_every=2)
-    callbacks = standard_callbacks(tmp_path, log, **FILES, tokens_per_step=7)
+    callbacks = standard_callbacks(tmp_path, log, **FILES)
+    update_costs(callbacks, tokens_per_step=7, flops_per_step=1)
     score = keras.callbacks.LambdaCallback(on_epoch_end=lambda e, logs: logs.update(val_score=1.0))
     x, y = rows(16)
     make_model().fit(x, y, batch_size=4, callbacks=[score, *callbacks])
@@ -245,7 +246,7 @@ def test_a_run_writes_its_figures_everywhere(tmp_path, monkeypatch):
     cluster = {"worker": ["localhost:1", "localhost:2"]}
     task = {"type": "worker", "index": 1}
     monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": cluster, "task": task}))
-    others = standard_callbacks(tmp_path, log, **FILES)  # those of another worker
+    others = standard_callbacks(tmp_path, log, **FILES)  # on another worker
     assert not any(isinstance(c, keras.callbacks.TensorBoard | JsonLines) for c in others)
 
 
@@ -259,7 +260,7 @@ def test_a_profile_is_written(tmp_path):
 
 
 def test_the_figures_cost_no_wait():
-    """The variable is read where figures are due, nowhere else."""
+    """The variable is read only when figures are due."""
     model = make_model()
     reads = []
     told = Telemetry(every=5)
@@ -268,7 +269,7 @@ def test_the_figures_cost_no_wait():
     told.set_model = lambda model: None
     x, y = rows(24)
     model.fit(x, y, batch_size=2, verbose=0, callbacks=[told])
-    assert len(reads) == 2 + 1  # of 12 steps two, and the epoch's end
+    assert len(reads) == 2 + 1  # two of 12 steps, and the end of the epoch
 
 
 REPLICAS = """
@@ -322,7 +323,7 @@ def test_on_two_replicas(tmp_path):
     assert done.returncode == 0, done.stderr[-3000:]
     norms, not_prepared, error = done.stdout.splitlines()
     assert norms == "norms"
-    assert not_prepared == "[None, None, None]"  # each replica's own would be wrong
+    assert not_prepared == "[None, None, None]"  # a single replica's norm would be wrong
     assert "loss is nan at step 2 (batch 2 of epoch 1)" in error
     steps = [json.loads(line)["step"] for line in path.read_text().splitlines()[1:4]]
     assert steps == [1, 2, 3]

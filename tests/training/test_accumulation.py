@@ -1,4 +1,4 @@
-"""Accumulated gradients: the update of the whole batch, however it is cut."""
+"""Accumulated gradients: the update of the whole batch, however it is divided."""
 
 import functools
 
@@ -15,7 +15,7 @@ from keras_transformers.training.optimizers import adamw
 RNG = np.random.default_rng(0)
 ROWS, LENGTH, VOCABULARY = 7, 5, 11
 TOKENS = RNG.integers(0, VOCABULARY, (ROWS, LENGTH))
-LENGTHS = np.array([5, 1, 4, 2, 5, 1, 3])  # so that parts hold different numbers of tokens
+LENGTHS = np.array([5, 1, 4, 2, 5, 1, 3])  # so parts have different numbers of tokens
 WEIGHTS = (np.arange(LENGTH) < LENGTHS[:, None]).astype("float32")
 
 
@@ -61,7 +61,7 @@ OPTIONS = {
 
 @functools.cache
 def fitted(num_parts, optimizer):
-    """A model after three updates, and the logs of each; not to be changed."""
+    """Returns a model after three updates, and the logs of each; do not change them."""
     model = build(OPTIMIZERS[optimizer](), **OPTIONS)
     prepare(model, accumulate=num_parts)
     logs = model.fit(data(), epochs=3, verbose=0).history
@@ -72,7 +72,7 @@ def fitted(num_parts, optimizer):
     ("num_parts", "optimizer"), [(2, "sgd"), (3, "adamw"), (7, "sgd"), (9, "adamw")]
 )
 def test_the_update_is_that_of_the_whole_batch(num_parts, optimizer):
-    """Seven rows in 2, 3, 7 parts; in 9 there is one row a part and two are left out."""
+    """Seven rows in 2, 3 or 7 parts; of 9 parts two are left out."""
     whole, expected = fitted(1, optimizer)
     parts, found = fitted(num_parts, optimizer)
     assert int(parts.optimizer.iterations) == 3
@@ -84,7 +84,7 @@ def test_the_update_is_that_of_the_whole_batch(num_parts, optimizer):
 
 
 def test_equal_weights_for_parts_would_be_wrong():
-    """What `gradient_accumulation_steps` of Keras does, in small: the test above could tell."""
+    """Keras' `gradient_accumulation_steps` in small: the test above would notice it."""
     whole, _ = fitted(1, "sgd")
     model = build(OPTIMIZERS["sgd"](), **OPTIONS)
     for _ in range(3):
@@ -114,7 +114,7 @@ def test_a_batch_without_weight_changes_nothing():
 
 
 def test_without_weights_and_with_a_layer_that_no_loss_sees():
-    """As Keras does: what has no gradient is not decayed either."""
+    """Variables without a gradient are not decayed, as in Keras."""
     results = []
     for num_parts in (1, 3):
         keras.utils.set_random_seed(0)

@@ -1,4 +1,4 @@
-"""The average of checkpoints: in memory beside `fit`, and from files."""
+"""The average of checkpoints: in memory during `fit`, and from files."""
 
 import zipfile
 from pathlib import Path
@@ -20,7 +20,7 @@ Weights = list[np.ndarray]
 
 
 def small_model(units: int = 3) -> keras.Model:
-    """Kernels in float32 and bfloat16, and a moving average that is no trainable weight."""
+    """Returns a model with float32 and bfloat16 kernels, and a moving average (not trainable)."""
     model = keras.Sequential(
         [
             keras.Input((4,)),
@@ -63,7 +63,7 @@ def assert_same(actual: Weights, expected: Weights) -> None:
 
 
 def epochs(averaging: CheckpointAveraging, count: int, batches: int = 4) -> list[Weights]:
-    """Calls the callback as `fit` does, over random weights; returns those after each batch."""
+    """Calls the callback as `fit` does, with random weights; returns those of each batch."""
     averaging.set_model(small_model())
     weights = []
     for epoch in range(count):
@@ -238,7 +238,7 @@ def test_bad_paths(tmp_path: Path) -> None:
 
 
 class StopAfter(keras.callbacks.Callback):
-    """Stops training behind an epoch, as early stopping does."""
+    """Stops training after an epoch, as early stopping does."""
 
     def __init__(self, epoch: int) -> None:
         super().__init__()
@@ -256,7 +256,7 @@ def with_average() -> keras.Model:
 
 
 def test_averages_outlive_an_early_stop_on_disk_alone(tmp_path):
-    """Keras' `fit` puts the weights that train back; if it no longer does, recipes need no mend."""
+    """Keras' `fit` restores the training weights; if this fails, recipes need no workaround."""
     inputs, targets = np.eye(2, dtype="float32"), np.ones((2, 1), "float32")
     saved = tmp_path / "last.weights.h5"
     model = with_average()
@@ -268,7 +268,7 @@ def test_averages_outlive_an_early_stop_on_disk_alone(tmp_path):
     assert np.abs(after_fit[0] - averages[0]).max() > 1e-3
 
     training = with_average()
-    training.fit(inputs, targets, epochs=2, verbose=0)  # without the swap it ends with averages
+    training.fit(inputs, targets, epochs=2, verbose=0)  # without the swap: ends with averages
     assert_same(training.get_weights(), averages)
 
 

@@ -1,4 +1,4 @@
-"""Trainings on two replicas, in one process and in two, against the same on one replica."""
+"""Trainings on two replicas, in one process and in two, against one replica."""
 
 import contextlib
 import os
@@ -13,12 +13,12 @@ import pytest
 
 PROGRAM = Path(__file__).parents[1] / "replicas.py"
 OPTIMIZERS = ("sgd", "adamw", "lamb")
-TOLERANCE = {"rtol": 2e-5, "atol": 2e-6}  # sums in another order
+TOLERANCE = {"rtol": 2e-5, "atol": 2e-6}  # for sums in another order
 IDS = {"ids-0.txt": range(4), "ids-1.txt": range(4, 9), "ids-2.txt": range(9, 12)}
 
 
 def run(kind, *arguments):
-    """Runs the program; nothing it started outlives the time that it has."""
+    """Runs the program; nothing that it starts outlives its time limit."""
     process = subprocess.Popen(
         [sys.executable, str(PROGRAM), kind, *map(str, arguments)],
         stdout=subprocess.PIPE,
@@ -53,7 +53,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def results(folder):
-    """What the programs found: "mirrored", "worker0" and "worker1" -> name -> array."""
+    """Returns the programs' results: "mirrored", "worker0" and "worker1" -> name -> array."""
     run("all", folder, *free_addresses(2))
     return {path.stem: dict(np.load(path)) for path in folder.glob("*.npz")}
 
@@ -61,7 +61,7 @@ def results(folder):
 @pytest.mark.parametrize("process", ["mirrored", "worker0", "worker1"])
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_two_replicas_train_as_one(results, process, optimizer):
-    """Weights, losses, metrics, predictions; uneven batches; adamw in three parts a replica."""
+    """Weights, losses, metrics, predictions; uneven batches; adamw in three parts per replica."""
     one, several = f"one/{optimizer}/", f"several/{optimizer}/"
     expected = {
         name.removeprefix(one): value
@@ -69,7 +69,7 @@ def test_two_replicas_train_as_one(results, process, optimizer):
         if name.startswith(one)
     }
     assert expected["updates"] == 6
-    if optimizer == OPTIMIZERS[0]:  # evaluation and prediction have none
+    if optimizer == OPTIMIZERS[0]:  # evaluation and prediction use none
         assert expected["predictions"].shape == (17, 2)
         assert {"score loss", "log val_loss", "on batch"} <= expected.keys()
     for name, value in expected.items():
@@ -94,12 +94,12 @@ def test_workers_wait_for_what_the_chief_writes_last(results):
 
 
 def test_replicas_drop_other_units(results):
-    """Half of a row is kept: a quarter by both replicas, half by one of them, a quarter by none."""
+    """Half of a row is kept: a quarter by both replicas, half by one replica, a quarter by none."""
     np.testing.assert_allclose(results["mirrored"]["masks"], [0.25, 0.5, 0.25], atol=0.08)
 
 
 def test_what_is_dropped_follows_from_seed_step_and_replica(results):
-    """So that what one process saves is enough to go on exactly, after uneven shares too."""
+    """So one process's checkpoint is enough to resume exactly, even after uneven shares."""
     whole, resumed = results["mirrored"]["resumed_masks"]
     assert len(np.unique(whole)) > 3
     np.testing.assert_array_equal(whole, resumed)
@@ -115,7 +115,7 @@ def test_a_batch_is_predicted_once(results):
 
 
 def test_replicas_agree_on_what_overflows(results):
-    """Three steps without an update, each of which halves the scale of both."""
+    """Three steps without an update; each halves both replicas' scale."""
     np.testing.assert_array_equal(results["mirrored"]["overflown"], [0, 2**12, 2**12])
 
 
@@ -128,7 +128,7 @@ def test_replicas_agree_on_what_overflows(results):
     ],
 )
 def test_replicas_share_each_batch(results, kind, batches):
-    """Each row goes to one of them, and the batches are those of a training on one replica."""
+    """Each row goes to one worker, and the batches are the same as on one replica."""
     pairs = [[number, row] for number, rows in enumerate(batches) for row in rows]
     of_workers = [results[f"worker{index}"][f"rows/{kind}"] for index in range(2)]
     assert results["mirrored"][f"rows/{kind}"].tolist() == pairs
@@ -145,12 +145,12 @@ def test_workers_read_their_own_files(results):
     assert results["mirrored"]["rows/file"][:, 1].tolist() == list(range(12))
 
 
-# What follows fails when Keras mends what `distributed.prepare` works around: then it can go.
+# A failure below means that Keras fixed a bug: remove its workaround in `distributed.prepare`.
 
 
 @pytest.fixture(scope="module")
 def stock(folder):
-    """What stock Keras makes of two replicas in one process, and of two workers."""
+    """Returns what stock Keras does on two replicas in one process, and on two workers."""
     run("stock", folder, *free_addresses(2))
     return {path.stem: dict(np.load(path)) for path in folder.glob("stock*.npz")}
 
@@ -195,7 +195,7 @@ def test_stock_keras_does_not_train_on_several_workers(stock):
 @pytest.mark.slow
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
 def test_lower_precision_stays_near(folder, policy):
-    """The drift from float32 of a small model, on two replicas with accumulation."""
+    """Tests how far a small model drifts from float32, on two replicas with accumulation."""
     if not (folder / "precision.npz").is_file():
         run("precision", folder)
     found = dict(np.load(folder / "precision.npz"))

@@ -28,7 +28,7 @@ def targets() -> np.ndarray:
 
 
 def one_hot_definition(targets: Any, logits: Any, label_smoothing: float) -> Any:
-    """Cross-entropy with dense targets, in float64 and one formula."""
+    """Returns cross-entropy with dense targets, in float64, by one formula."""
     wanted = tf.one_hot(targets, VOCABULARY, dtype="float64") * (1 - label_smoothing)
     wanted += label_smoothing / VOCABULARY
     return -tf.reduce_sum(wanted * tf.nn.log_softmax(tf.cast(logits, "float64")), axis=-1)
@@ -39,7 +39,7 @@ def value_and_gradient(function: Any, logits: Any) -> tuple[np.ndarray, Any]:
     with tf.GradientTape() as tape:
         tape.watch(logits)
         losses = function(logits)
-        # Unequal weights, so that an upstream gradient that is lost shows.
+        # Unequal weights, so that a lost upstream gradient shows.
         weights = tf.cast(tf.range(1, tf.size(losses) + 1), losses.dtype)
         total = tf.reduce_sum(tf.reshape(losses, [-1]) * weights)
     return losses.numpy(), tape.gradient(total, logits)
@@ -101,7 +101,7 @@ def test_extreme_logits() -> None:
 
 
 def test_nan_logits_give_a_nan_loss(targets: np.ndarray, logits: np.ndarray) -> None:
-    """Whoever watches for NaN must see it, in that token and no other."""
+    """NaN must reach the loss of that token, and of no other."""
     logits[1, 2, 3] = np.nan
     losses = ops.convert_to_numpy(token_crossentropy(targets, logits))
     np.testing.assert_array_equal(np.argwhere(np.isnan(losses)), [[1, 2]])
@@ -133,7 +133,7 @@ def test_a_token_beyond_the_vocabulary_fails(logits: np.ndarray) -> None:
 
 
 def test_padding_and_uneven_batches_change_nothing(targets: np.ndarray, logits: np.ndarray) -> None:
-    """One batch of three lengths, padded, is the mean over its nine real tokens."""
+    """The loss of a padded batch of three lengths is the mean over its nine real tokens."""
     loss = TokenCrossentropy(label_smoothing=0.1)
     lengths = np.array([5, 1, 3])
     weights = (np.arange(LENGTH) < lengths[:, None]).astype("float32")
@@ -162,7 +162,7 @@ def test_ids_above_256_survive_bfloat16() -> None:
 
 
 def dictionary_model() -> keras.Model:
-    """Token ids to {"logits"}, as our models have it."""
+    """Returns a model from token ids to {"logits"}, like ours."""
     token_ids = keras.Input((None,), dtype="int32", name="token_ids")
     hidden = keras.layers.Embedding(VOCABULARY, 4)(token_ids)
     outputs = {"logits": keras.layers.Dense(VOCABULARY, name="logits")(hidden)}

@@ -1,4 +1,4 @@
-"""Adam, AdamW and LAMB: what they decay, and one update after another against float64."""
+"""Adam, AdamW and LAMB: what they decay, and each update against float64."""
 
 import keras
 import numpy as np
@@ -20,7 +20,7 @@ def small_model():
 
 
 def decayed_names(model, make):
-    """Names of the variables that a zero gradient still moves."""
+    """Returns the names of the variables that a zero gradient still moves."""
     model.optimizer = make(1.0, weight_decay=0.5)
     model.optimizer.build(model.trainable_variables)
     for variable in model.trainable_variables:
@@ -55,7 +55,7 @@ BETA_1, BETA_2, EPSILON, DECAY, CLIP_NORM = 0.8, 0.9, 1e-3, 0.2, 1.5
 
 
 def start():
-    """A kernel, a kernel of zeros, a norm's gain and a bias."""
+    """Returns a kernel, a kernel of zeros, a norm's gain and a bias."""
     random = np.random.default_rng(0)
     return {
         "kernel": random.normal(size=(3, 2)),
@@ -66,7 +66,7 @@ def start():
 
 
 def gradients_of(step):
-    """From far beyond the norm that clips to within it; one variable has none at first."""
+    """Returns gradients from far above the clipping norm to below; the kernel's is 0 at first."""
     random = np.random.default_rng(step)
     scale = {1: 10.0, 2: 1.0}.get(step, 0.05)
     found = {name: scale * random.normal(size=w.shape) for name, w in start().items()}
@@ -147,7 +147,7 @@ def test_updates_equal_the_formula_in_float64(make, update, scheduled):
 
 
 def test_keras_own_lamb_is_not_the_papers():
-    """Should this fail, Keras counts the decay in the ratio of norms: ours may be dropped."""
+    """If this fails, Keras includes the decay in the ratio of norms: drop our class."""
     results = []
     for optimizer in (lamb(0.1, weight_decay=0.5), keras.optimizers.Lamb(0.1, weight_decay=0.5)):
         kernel = keras.Variable(np.arange(1.0, 5.0, dtype="float32"), name="kernel")
@@ -167,7 +167,7 @@ def test_lamb_moves_a_matrix_by_its_share_of_the_norm_whatever_the_gradient():
 @pytest.mark.parametrize("clip_norm", [None, 0.5])
 @pytest.mark.parametrize("make", [adam, adamw, lamb])
 def test_a_row_that_is_looked_up_twice_has_one_gradient(make, clip_norm):
-    """Rows looked up, against the same rows as a product with one-hot vectors."""
+    """Looked-up rows, against the same rows from a product with one-hot vectors."""
     ids = np.array([[1, 1, 2, 1]])
     table = np.random.default_rng(0).normal(size=(4, 2)).astype("float32")
     factors = np.random.default_rng(1).normal(size=(1, 4, 2)).astype("float32")

@@ -42,7 +42,7 @@ def test_draws_follow_their_chances():
 
 
 def test_the_estimated_sum_is_right_on_average():
-    """exp(loss) is the sum over the vocabulary by the target's term: its mean is the exact one."""
+    """exp(loss) is the estimated sum over the target's term: its mean is the exact value."""
     draws = tf.reshape(draw_log_uniform(600 * 8, 20, keras.random.SeedGenerator(1)), (600, 8))
     loss = tf.function(lambda sample: sampled_crossentropy(HIDDEN, TARGETS, KERNEL, BIAS, sample))
     estimates = np.exp([loss(sample) for sample in draws])
@@ -63,7 +63,7 @@ def test_a_large_sample_gives_the_exact_loss_and_gradient():
 
 
 def test_the_target_is_no_draw_against_itself():
-    """With nothing drawn but the target, only its own term is left, and the loss is 0."""
+    """If only the target is drawn, only its own term is left, and the loss is 0."""
     losses = sampled_crossentropy(HIDDEN[:1], np.array([3]), KERNEL, BIAS, np.array([3, 3]))
     np.testing.assert_allclose(losses, 0, atol=1e-6)
 
@@ -99,7 +99,7 @@ STEP = {"mixed_bfloat16": 2.0**-8, "mixed_float16": 2.0**-11}
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("policy", STEP)
 def test_logits_and_losses_are_float32_under_a_mixed_policy(policy, training):
-    """Of vectors that 16 bits hold exactly, the losses are those of float32."""
+    """For vectors that 16 bits represent exactly, the losses are those of float32."""
     hidden = np.round(HIDDEN * 8) / 8
     exact = layer(1)(hidden[None], TARGETS[None], training=training)
     mixed = layer(1, dtype=policy)(hidden[None], TARGETS[None], training=training)
@@ -109,7 +109,7 @@ def test_logits_and_losses_are_float32_under_a_mixed_policy(policy, training):
 
 @functools.cache
 def losses_of_updates(policy):
-    """Of a model that predicts each next word from the word before, on the same batch each time."""
+    """Returns losses of a model that predicts each next word from the last, on one batch."""
     before = keras.config.dtype_policy()
     keras.config.set_dtype_policy(policy)
     keras.utils.set_random_seed(0)

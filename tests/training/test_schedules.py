@@ -24,7 +24,7 @@ def test_linear_rises_to_the_peak_and_falls_to_the_end():
     expected = [2e-5 * (u / 10 if u <= 10 else max(0.0, (101 - u) / 91)) for u in range(1, 121)]
     np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-12)
     assert got.argmax() == 9
-    assert got[99] > 0  # the last update still moves
+    assert got[99] > 0  # the last update still moves the weights
     assert got[100] == 0
 
 

@@ -1,4 +1,4 @@
-"""The ratio of teacher forcing by the update, and the callback that sets it."""
+"""The teacher forcing ratio at each update, and the callback that sets it."""
 
 import math
 
@@ -25,7 +25,7 @@ def test_constant_and_linear():
 def test_the_inverse_sigmoid_is_the_papers_with_its_middle_in_the_middle(total_steps):
     found = ratios("inverse_sigmoid", range(0, total_steps, max(1, total_steps // 20)),
                    total_steps=total_steps)  # fmt: skip
-    # The paper tells k, and from the first ratio, k / (k + 1), it can be had back.
+    # The paper gives k, which follows from the first ratio, k / (k + 1).
     k = found[0] / (1 - found[0])
     steps = range(0, total_steps, max(1, total_steps // 20))
     assert found == pytest.approx([k / (k + math.exp(i / k)) for i in steps])
@@ -67,7 +67,7 @@ def regression(*, ratio):
 
 
 class Watch(keras.callbacks.Callback):
-    """Notes what each update is made with."""
+    """Records the ratio of each update."""
 
     def __init__(self):
         super().__init__()
@@ -99,7 +99,7 @@ def test_each_update_has_its_ratio_and_so_after_a_stop():
     assert logged == pytest.approx([expected[3], expected[7]])
     model = regression(ratio=0.5)
     fit(model, 1)
-    stopped = regression(ratio=0.5)  # a new process: all it has is what the optimizer counted
+    stopped = regression(ratio=0.5)  # a new process, with only the optimizer's number of updates
     stopped.optimizer.iterations.assign(model.optimizer.iterations)
     assert fit(stopped, 2, initial_epoch=1)[0] == pytest.approx(expected[4:])
 

@@ -1,4 +1,4 @@
-"""Going on with a training that was stopped at any moment, as if nothing had happened."""
+"""Resumes a training that was stopped at any moment, as if nothing had happened."""
 
 import logging
 import os
@@ -22,14 +22,14 @@ logger = logging.getLogger(__name__)
 
 
 class Resume(keras.callbacks.Callback):
-    """Keeps on disk what it takes to go on from the last batches, or the last epoch.
+    """Saves checkpoints after epochs, and within them, from which a training can resume.
 
-    That is the model's weights and the states of its random numbers, the optimizer's variables
-    (moments, averages of weights, learning rate, number of updates, scale of the loss), the sums of
-    the epoch's metrics, the place in the data, what the other callbacks remember, and the figures
-    of all epochs. A training that goes on has the same weights, bit for bit, as one that was never
-    stopped, where the same operations give the same bits each time, as after
-    `tf.config.experimental.enable_op_determinism()`: `benchmarks/kill_and_resume.py` shows it.
+    A checkpoint holds the model's weights and random states, the optimizer's variables (moments,
+    averages of weights, learning rate, number of updates, loss scale), the epoch's metrics so far,
+    the position in the data, the states of the other callbacks, and the figures of all epochs. If
+    operations are deterministic, as after `tf.config.experimental.enable_op_determinism()`, a
+    resumed training ends with the same weights, bit for bit, as one that was never stopped:
+    `benchmarks/kill_and_resume.py` shows it.
 
         resume = Resume("run/checkpoints", every=500)
         callbacks = [SaveWeights("best.weights.h5", monitor="val_accuracy"), resume]
@@ -39,29 +39,29 @@ class Resume(keras.callbacks.Callback):
             initial_epoch=position.epoch, epochs=10, callbacks=callbacks, ...
         )
 
-    The dataset is made afresh, and its first `position.step` batches are skipped; its order must
-    depend on its seed alone. In an epoch that was interrupted `fit` counts through the batches that
-    are done, without work, without data, and without a word to the other callbacks: the numbers of
-    the others, the progress bar and the epoch's length are right.
+    The dataset is made anew and its first `position.step` batches are skipped, so its order must
+    depend only on its seed. In an interrupted epoch `fit` counts through the batches that are done
+    without computing, reading data or calling the other callbacks. This keeps the batch numbers,
+    the progress bar and the epoch's length right.
 
-    SIGTERM saves at the end of the batch (during validation: of the epoch) and ends the program
-    with status 75, see `preemption`. Weights that are not finite are never saved. Under a strategy
-    of several workers the chief writes and all read: they must share the folder's storage. Any of
-    them may get the signal, and all stop behind the same batch.
+    After SIGTERM it saves at the end of the batch (of the epoch, during validation) and ends the
+    program with status 75; see `preemption`. Weights that are not finite are never saved. With
+    several workers, the chief writes and all read, so they must share the folder's storage. Any of
+    them may get the signal; all stop after the same batch.
 
     Args:
-        folder: of the checkpoints, and of nothing else.
-        every: batches between checkpoints; those at the ends of epochs are written always. None:
-            no others. TensorFlow only.
-        keep: how many stay on disk.
+        folder: a folder for the checkpoints only.
+        every: batches between checkpoints within an epoch, on TensorFlow only; None writes
+            checkpoints only after epochs.
+        keep: how many checkpoints to keep.
 
     Attributes:
         position: how far the training is.
-        epochs: a dict for each epoch that is done: its number from 1, `epoch`, and Keras' logs.
+        epochs: a dict for each finished epoch: `epoch`, its number from 1, and Keras' logs.
 
     Raises:
-        ValueError: `every` or `keep` is below 1, or `every` is not for this backend.
-        CheckpointError: from `fit`: a checkpoint could not be written.
+        ValueError: `every` or `keep` is below 1, or `every` is set with another backend.
+        CheckpointError: from `fit`, if a checkpoint cannot be written.
     """
 
     def __init__(
@@ -69,10 +69,10 @@ class Resume(keras.callbacks.Callback):
     ) -> None:
         super().__init__()
         if every is not None and every < 1:
-            raise ValueError(f"every={every}: 1 batch or more, or None for the ends of epochs")
+            raise ValueError(f"every={every}: 1 batch or more, or None to save only after epochs")
         if every is not None and keras.backend.backend() != "tensorflow":
             raise ValueError(
-                f"every={every}: within an epoch a state is saved on TensorFlow only; leave it out"
+                f"every={every}: saving within an epoch needs TensorFlow; leave it out"
             )
         self.every = every
         self.position = Position()
@@ -81,27 +81,27 @@ class Resume(keras.callbacks.Callback):
         self._notice = TerminationNotice()
         self._callbacks: list[tuple[str, Stateful]] = []
         self._replicas: Any = None
-        self._restored: Any = None  # a State until all of it is back
+        self._restored: Any = None  # a State until all of it is restored
         self._others: list[keras.callbacks.Callback] = []
-        self._undo: Callable[[], None] = _nothing  # ends the counting through what is done
+        self._undo: Callable[[], None] = _nothing  # ends `_pass_by`
 
     def restore(
         self, model: keras.Model, callbacks: Sequence[keras.callbacks.Callback]
     ) -> Position:
-        """Puts back what the newest checkpoint holds that is whole; to be called before `fit`.
+        """Restores the newest undamaged checkpoint; call it before `fit`.
 
         Args:
-            model: as it was made and compiled when the training began.
-            callbacks: all that `fit` gets, this one the last.
+            model: built and compiled as when the training began.
+            callbacks: all callbacks of `fit`, with this one last.
 
         Returns:
-            Where to go on; zeros if there is no checkpoint.
+            Where to resume; zeros if there is no checkpoint.
 
         Raises:
-            CheckpointError: the folder cannot be written to.
-            ValueError: the state is of another model, optimizer, other callbacks or another number
-                of replicas; all checkpoints are damaged; this callback is not the last; the model
-                is not built; a worker does not see the chief's checkpoint.
+            CheckpointError: the folder cannot be written.
+            ValueError: the checkpoint has another model, optimizer, number of replicas or other
+                callbacks; all checkpoints are damaged; this callback is not the last; the model is
+                not built; or a worker does not see the chief's checkpoint.
         """
         if not callbacks or callbacks[-1] is not self:
             raise ValueError("Resume must be the last of the callbacks: it saves their states")
@@ -110,7 +110,7 @@ class Resume(keras.callbacks.Callback):
 
     def _restore(self, model: keras.Model, callbacks: Sequence[Any]) -> None:
         if not model.built:
-            raise ValueError(f"model {model.name!r} has no variables yet: build it before")
+            raise ValueError(f"model {model.name!r} has no variables yet: build it first")
         known = ((type(callback).__name__, stateful(callback)) for callback in callbacks)
         self._callbacks = [(name, state) for name, state in known if state is not None]
         self._others = [callback for callback in callbacks if callback is not self]
@@ -124,11 +124,11 @@ class Resume(keras.callbacks.Callback):
         self._restored = restore(path, model, self._callbacks, self._replicas)
         self.position, self.epochs = self._restored.position, self._restored.epochs
         logger.info(
-            "going on after %d epochs and %d batches", self.position.epoch, self.position.batch
+            "resuming after %d epochs and %d batches", self.position.epoch, self.position.batch
         )
 
     def _agreed_checkpoint(self) -> Path | None:
-        """The one that the chief finds to be the newest, for all workers."""
+        """Returns the checkpoint that the chief finds newest, for all workers to restore."""
         path, replicas = None, self._replicas
         if replicas.is_chief:
             self._snapshots.check_writable()
@@ -142,12 +142,12 @@ class Resume(keras.callbacks.Callback):
         if replicas.any_worker(path is None):
             raise ValueError(
                 f"{self._snapshots.folder}: not all workers see the chief's checkpoint of step "
-                f"{step}: give a folder on storage that they share"
+                f"{step}: use a folder on shared storage"
             )
         return path
 
     def on_train_begin(self, logs: Any = None) -> None:
-        """Gives the other callbacks and the history what they had."""
+        """Restores the other callbacks and the history."""
         if self._replicas is None:
             raise ValueError("call Resume.restore(model, callbacks) before fit")
         self._notice.listen()
@@ -169,7 +169,7 @@ class Resume(keras.callbacks.Callback):
             return
         if epoch != self.position.epoch:
             raise ValueError(
-                f"fit began with epoch {epoch}, and the state is of epoch {self.position.epoch}: "
+                f"fit began with epoch {epoch}, the checkpoint is of epoch {self.position.epoch}: "
                 "pass initial_epoch=position.epoch"
             )
         self.model.history.epoch = list(range(epoch))
@@ -179,7 +179,7 @@ class Resume(keras.callbacks.Callback):
             self._restored = None
 
     def _pass_by(self) -> None:
-        """Skips the batches that are done: Keras' `fit` can only start at the first one."""
+        """Makes `fit` skip the batches that are done: it can only start at the first one."""
         model, train_function, muted = self.model, self.model.train_function, Muted(self._others)
 
         def undo() -> None:
@@ -190,11 +190,11 @@ class Resume(keras.callbacks.Callback):
         model.train_function = self._done_batch
 
     def _done_batch(self, iterator: Any) -> dict[str, float]:
-        """What replaces Keras' `train_function`: gives the logs of the last batch that is done."""
+        """Replaces Keras' `train_function`: returns the logs of the last batch that was done."""
         state, model = self._restored, self.model
         if state.metrics:
             if len(model.metrics_variables) != len(state.metrics):
-                # Without a strategy Keras makes them as it traces the first step: too late here.
+                # Without a strategy Keras makes them when it traces the first step: too late here.
                 import tensorflow as tf
 
                 tf.function(model.train_step).get_concrete_function(iterator.element_spec)
@@ -203,21 +203,21 @@ class Resume(keras.callbacks.Callback):
             check_shapes(self._snapshots.folder, shapes, variables, self._replicas)
             self._replicas.assign(variables, state.metrics)
             state.metrics = []
-            # Other callbacks add to the logs; Keras compares them with its metrics by their names.
+            # Keras expects the names of its own metrics, without what other callbacks added.
             names = model.get_metrics_result()
             if all(name in state.logs for name in names):
                 state.logs = {name: state.logs[name] for name in names}
         return state.logs
 
     def on_train_batch_end(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
-        """Counts the batch, and saves when it is time."""
+        """Counts the batch, and saves if a checkpoint is due."""
         epoch, before, step = self.position
         if self._restored is not None:
             if batch + 1 >= before:
                 self._undo()
                 self._restored = None
             return
-        # `batch` is the last of those that Keras' `steps_per_execution` took at once.
+        # With `steps_per_execution` above 1, `batch` is the last of those that ran together.
         self.position = Position(epoch, batch + 1, step + batch + 1 - before)
         is_told = self._is_told_to_stop()
         if self.model.stop_training:  # the end of the epoch is next
@@ -228,7 +228,7 @@ class Resume(keras.callbacks.Callback):
             self._leave()
 
     def on_epoch_end(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
-        """Saves."""
+        """Saves a checkpoint."""
         self.epochs.append({"epoch": epoch + 1} | _figures(logs))
         self.position = Position(epoch + 1, 0, self.position.step)
         self._save(None)
@@ -236,7 +236,7 @@ class Resume(keras.callbacks.Callback):
             self._leave()
 
     def on_train_end(self, logs: Any = None) -> None:
-        """Leaves the process and the model as they were found."""
+        """Leaves the process and the model as they were before training."""
         self._replicas.wait_to_leave()
         self._notice.stop()
         if self._restored is not None:  # no epoch was left
@@ -245,9 +245,9 @@ class Resume(keras.callbacks.Callback):
             self._restored = None
 
     def _save(self, logs: Mapping[str, Any] | None) -> None:
-        """Writes a checkpoint; all workers know whether it went well before they go on."""
+        """Writes a checkpoint; all workers learn whether it succeeded before they continue."""
         spoiled = non_finite_weights(self.model)
-        if spoiled:  # the loss of the next batch will tell, and training go on from an earlier one
+        if spoiled:  # the next batch's loss will stop training; an earlier checkpoint stays
             logger.warning(
                 "not saved: %d weights (%s, ...) are not finite", len(spoiled), spoiled[0]
             )
@@ -263,10 +263,10 @@ class Resume(keras.callbacks.Callback):
                 error = caught
         if self._replicas.any_worker(error is not None):
             self._replicas.wait_to_leave()
-            raise error or CheckpointError("the chief could not write its checkpoint: see its log")
+            raise error or CheckpointError("the chief could not write the checkpoint: see its log")
 
     def _is_told_to_stop(self) -> bool:
-        """Whether SIGTERM came, to any of the workers."""
+        """Returns whether any worker got SIGTERM."""
         return self._replicas.any_worker(self._notice.came)
 
     def _leave(self) -> NoReturn:

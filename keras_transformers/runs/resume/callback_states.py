@@ -1,4 +1,4 @@
-"""What callbacks have to remember when a training goes on in another process."""
+"""The states of callbacks, for a training that resumes in another process."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -10,18 +10,18 @@ import numpy as np
 
 @runtime_checkable
 class Stateful(Protocol):
-    """A callback with a state to remember."""
+    """A callback with a state to save."""
 
     def state(self) -> list[np.ndarray]:
-        """All of it."""
+        """Returns the whole state."""
         ...
 
     def load_state(self, arrays: Sequence[np.ndarray]) -> None:
-        """Puts back what `state` gave."""
+        """Restores what `state` returned."""
         ...
 
 
-# Keras' callbacks with a memory, and the attributes that hold it.
+# Keras' callbacks that have a state, and the attributes that hold it.
 _OF_KERAS: dict[type, tuple[str, ...]] = {
     keras.callbacks.EarlyStopping: ("wait", "stopped_epoch", "best", "best_epoch", "best_weights"),
     keras.callbacks.ReduceLROnPlateau: ("wait", "best", "cooldown_counter"),
@@ -31,7 +31,7 @@ _OF_KERAS: dict[type, tuple[str, ...]] = {
 
 
 def stateful(callback: keras.callbacks.Callback) -> Stateful | None:
-    """The callback as one with a state; None if it has none that is known."""
+    """Returns the callback, or a wrapper for one of Keras', that has its state; None if unknown."""
     if isinstance(callback, Stateful):
         return callback
     for kind, attributes in _OF_KERAS.items():
@@ -41,12 +41,12 @@ def stateful(callback: keras.callbacks.Callback) -> Stateful | None:
 
 
 class Muted:
-    """Callbacks that hear nothing of batches until `undo`."""
+    """Hides batches from callbacks until `undo`."""
 
     _METHODS = ("on_train_batch_begin", "on_train_batch_end")
 
     def __init__(self, callbacks: Iterable[keras.callbacks.Callback]) -> None:
-        # LambdaCallback, for one, has attributes of these names; others have the class's methods.
+        # LambdaCallback, for one, has instance attributes with these names; others have methods.
         self._own = [
             (callback, {name: vars(callback).get(name) for name in self._METHODS})
             for callback in callbacks
@@ -55,7 +55,7 @@ class Muted:
             vars(callback).update(dict.fromkeys(methods, _ignore))
 
     def undo(self) -> None:
-        """Lets them hear again."""
+        """Shows batches to the callbacks again."""
         for callback, methods in self._own:
             for name, method in methods.items():
                 if method is None:
@@ -69,7 +69,7 @@ def _ignore(batch: int, logs: Any = None) -> None:
 
 
 class _Attributes:
-    """Attributes of an object as a state: figures and None as JSON, lists of arrays as they are."""
+    """Saves attributes as a state: numbers and None as JSON, lists of arrays as arrays."""
 
     def __init__(self, owner: Any, names: Sequence[str]) -> None:
         self._owner = owner

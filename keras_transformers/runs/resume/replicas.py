@@ -1,4 +1,4 @@
-"""A model's variables where several replicas train it, in one process or in several workers."""
+"""A model's variables when several replicas train it, in one process or on several workers."""
 
 import contextlib
 import functools
@@ -13,20 +13,20 @@ from keras_transformers.runs.preemption import others_may_be_gone
 
 
 class Replicas:
-    """The replicas of a model that train in step, one of them or more.
+    """The one or more replicas that train a model in step.
 
-    Most variables are equal on all replicas. Those that each replica adds to by itself, and that
-    are added up when they are read (the sums of metrics, moving means of batch normalization), are
-    read and written replica by replica: their sum alone would not give back the same bits.
+    Most variables are equal on all replicas. Some differ, and are only combined when they are read:
+    the sums of metrics, and moving means of batch normalization. They are read and written replica
+    by replica, because their sum alone would not restore the same bits.
 
-    What says "together" is a collective operation: all workers must call it at the same point.
+    A method marked "collective" must be called by all workers at the same point.
 
     Args:
-        model: made under its `tf.distribute` strategy, if it has one.
+        model: a model, built under its `tf.distribute` strategy if it has one.
     """
 
     def __init__(self, model: keras.Model) -> None:
-        # On other backends than TensorFlow a model has no strategy.
+        # Only on TensorFlow does a model have a strategy.
         self._strategy: Any = getattr(model, "distribute_strategy", None)
         self.number: int = self._strategy.num_replicas_in_sync if self._strategy else 1
         self._gathers: dict[tuple[int, ...], Any] = {}  # traced once for the same variables
@@ -34,33 +34,33 @@ class Replicas:
 
     @property
     def is_chief(self) -> bool:
-        """Whether this process is the one that writes."""
+        """Whether this process writes the files."""
         return not self.several_workers or bool(self._strategy.extended.should_checkpoint)
 
     def scope(self) -> Any:
-        """Where variables are made."""
+        """Returns the scope in which to create variables."""
         return self._strategy.scope() if self._strategy else contextlib.nullcontext()
 
     def of_chief(self, value: int) -> int:
-        """The number that the chief has; together."""
+        """Returns the chief's `value`; collective."""
         return int(self._sum(value, True)) if self.several_workers else value
 
     def any_worker(self, flag: bool) -> bool:
-        """Whether it is true of any worker; together."""
+        """Returns whether `flag` is true on any worker; collective."""
         return int(self._sum(int(flag), False)) > 0 if self.several_workers else flag
 
     def wait_to_leave(self) -> None:
-        """Returns when all workers are here, or gone; together, the last thing of all.
+        """Waits until all workers are here or gone; collective, and the last such call.
 
-        The first to end its process would cut off what others have still to get of the operation
-        before. Here they need nothing any more.
+        The first process to end may cut off the others in the operation before. They need nothing
+        from this one, so they ignore the error.
         """
         with others_may_be_gone():
             self.any_worker(False)
 
     @functools.cached_property
     def _sum(self) -> Any:
-        """Adds up an integer over all replicas, or takes that of the chief's first one."""
+        """Sums an integer over all replicas, or takes the value of the chief's first replica."""
         import tensorflow as tf
 
         def own(value: Any, of_chief: Any) -> Any:
@@ -78,7 +78,7 @@ class Replicas:
         return total
 
     def is_apart(self, variable: Any) -> bool:
-        """Whether each replica has its own value."""
+        """Returns whether each replica has its own value."""
         if self.number == 1 or variable.synchronization != "on_read":
             return False
         import tensorflow as tf
@@ -86,7 +86,7 @@ class Replicas:
         return isinstance(variable.value, tf.distribute.DistributedValues)
 
     def gather(self, variables: Iterable[Any]) -> dict[int, np.ndarray]:
-        """By id, the values (replicas, ...) of those variables that are apart; together."""
+        """Returns the values (replicas, ...) of variables that are apart, by id; collective."""
         apart = tuple(variable for variable in variables if self.is_apart(variable))
         if not apart:
             return {}
@@ -109,7 +109,7 @@ class Replicas:
         return gather
 
     def assign(self, variables: Sequence[Any], arrays: Iterable[np.ndarray]) -> None:
-        """Puts values back, those of variables that are apart replica by replica."""
+        """Restores values, replica by replica for variables that are apart."""
         apart = []
         for variable, array in zip(variables, arrays, strict=True):
             array = _typed(array, variable.dtype)
@@ -131,20 +131,20 @@ class Replicas:
         tf.function(lambda: self._strategy.run(own), autograph=False)()
 
     def shape(self, variable: Any) -> tuple[int, ...]:
-        """Of what is written for a variable."""
+        """Returns the shape of what is saved for a variable."""
         apart = (self.number,) if self.is_apart(variable) else ()
         return (*apart, *(int(size) for size in variable.shape))
 
 
 def values(variables: Iterable[Any], apart: dict[int, np.ndarray]) -> Iterator[np.ndarray]:
-    """The variables' values one at a time, with what `Replicas.gather` gave."""
+    """Yields the variables' values, those in `apart` as `Replicas.gather` returned them."""
     for variable in variables:
         known = apart.get(id(variable))
         yield np.asarray(variable.numpy()) if known is None else known
 
 
 def _num_workers(strategy: Any) -> int:
-    """Processes that each run the program; a TPU's hosts are driven by one."""
+    """Returns how many processes run the program; one process drives all hosts of a TPU."""
     import tensorflow as tf
 
     if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
@@ -154,5 +154,5 @@ def _num_workers(strategy: Any) -> int:
 
 
 def _typed(array: np.ndarray, dtype: str) -> np.ndarray:
-    """An array as it was before `snapshots` wrote its bytes."""
+    """Returns an array with the type it had before `snapshots` wrote it as bytes."""
     return array.view(getattr(ml_dtypes, dtype)) if array.dtype.kind == "V" else array

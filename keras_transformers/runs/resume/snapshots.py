@@ -1,7 +1,7 @@
-"""A training's state on disk: files that are whole or not there, the last few of them.
+"""The last few states of a training on disk, each file complete or absent.
 
-A file is a plain `.npz`, whose name has the step and a checksum of its bytes, such as
-`step-000001200-3fa9c1d2e4b5a697.npz`: what was damaged later does not fit its name.
+A file is a plain `.npz`. Its name has the step and a checksum, such as
+`step-000001200-3fa9c1d2e4b5a697.npz`, so later damage shows.
 """
 
 import contextlib
@@ -18,15 +18,17 @@ from typing import IO, Any
 
 import numpy as np
 
+from keras_transformers import files
+
 logger = logging.getLogger(__name__)
 
 _NAME = re.compile(r"step-(\d{9,})-([0-9a-f]{16})\.npz")
-_PART = ".part-"  # how the name of a file begins that is being written
+_PART = ".part-"  # prefix of a file that is being written
 _CHUNK = 1 << 20  # bytes
 
 
 class CheckpointError(OSError):
-    """A checkpoint could not be written; those before it are as they were."""
+    """A checkpoint could not be written; earlier ones are unchanged."""
 
 
 class Snapshots:
@@ -35,8 +37,8 @@ class Snapshots:
     One process writes; any number may read.
 
     Args:
-        folder: created when it is needed.
-        keep: how many stay; 2 or more leave one to go on from when the newest is damaged.
+        folder: the folder, created when needed.
+        keep: how many to keep; with 2 or more, one is left if the newest is damaged.
 
     Raises:
         ValueError: `keep` is below 1.
@@ -44,46 +46,45 @@ class Snapshots:
 
     def __init__(self, folder: str | os.PathLike[str], *, keep: int = 2) -> None:
         if keep < 1:
-            raise ValueError(f"keep={keep}: 1 checkpoint or more")
+            raise ValueError(f"keep={keep}: keep 1 checkpoint or more")
         self.folder = Path(folder)
         self.keep = keep
 
     def paths(self) -> list[Path]:
-        """All files, sound or not, the newest first."""
+        """Returns all files, damaged or not, the newest first."""
         if not self.folder.is_dir():
             return []
         found = [path for path in self.folder.iterdir() if _NAME.fullmatch(path.name)]
         return sorted(found, key=step_of, reverse=True)
 
     def newest(self) -> Path | None:
-        """The newest sound file; None where none was ever written.
+        """Returns the newest undamaged file; None if there are no files.
 
-        A damaged one is skipped with a warning.
+        Damaged files are skipped with a warning.
 
         Raises:
-            ValueError: there are files, and all are damaged.
+            ValueError: all files are damaged.
         """
         paths = self.paths()
         for path in paths:
             if is_whole(path):
                 return path
-            logger.warning("%s is damaged and left out: the one before it is used", path)
+            logger.warning("%s is damaged and skipped: using the one before it", path)
         if paths:
             raise ValueError(
-                f"{self.folder}: all {len(paths)} checkpoints are damaged; remove the folder, and "
-                "the training starts anew"
+                f"{self.folder}: all {len(paths)} checkpoints are damaged; remove the folder to "
+                "start training again"
             )
         return None
 
     def write(self, step: int, arrays: Iterable[tuple[str, np.ndarray]]) -> Path:
-        """Writes a file, whole or not at all, and forgets what is older than the last few.
+        """Writes a file, completely or not at all, and removes all but the last few.
 
-        When the call returns, the file has reached the disk: it outlives a loss of power too.
+        When the call returns, the file is on the disk and survives a loss of power.
 
         Args:
-            step: a number that grows.
-            arrays: names and values; taken one at a time, so that they need not be in memory
-                together.
+            step: a number that grows from call to call.
+            arrays: names and values, taken one at a time to save memory.
 
         Raises:
             CheckpointError: the disk is full or the folder is read-only, for example.
@@ -94,7 +95,7 @@ class Snapshots:
             digest = _write_npz(scratch, arrays)
             path = self.folder / f"step-{step:09d}-{digest}.npz"
             scratch.replace(path)
-            _sync(self.folder)  # or a loss of power could take the new name
+            files.sync(self.folder)  # or a loss of power could undo the rename
         except OSError as error:
             raise CheckpointError(self._complaint(error)) from error
         finally:
@@ -104,10 +105,10 @@ class Snapshots:
         return path
 
     def check_writable(self) -> None:
-        """Sees at the beginning what would stop the training at its first checkpoint.
+        """Checks at the start what would otherwise fail at the first checkpoint.
 
         Raises:
-            CheckpointError: nothing can be written there.
+            CheckpointError: the folder cannot be written.
         """
         probe = self.folder / f"{_PART}{uuid.uuid4().hex}"
         try:
@@ -122,14 +123,14 @@ class Snapshots:
         kept = f"the last checkpoint is {paths[0]}" if paths else "no checkpoint was written before"
         return (
             f"{self.folder}: no checkpoint could be written ({error.strerror or error}); {kept}. "
-            "Make room or allow writing there, then let the training go on"
+            "Make room or allow writing there, then resume the training"
         )
 
     def _forget(self, newest: Path) -> None:
-        """Removes old files, what a killed process left, and a future that did not happen.
+        """Removes old files, unfinished files of a killed process, and abandoned later states.
 
-        The last is a file of the same or a later step than the newest: it was damaged, and
-        training went on from one before it.
+        A file of the same or a later step than the newest was damaged, and training resumed from
+        one before it.
         """
         kept = [path for path in self.paths() if path == newest or step_of(path) < step_of(newest)]
         kept = kept[: self.keep]
@@ -139,15 +140,15 @@ class Snapshots:
 
 
 def step_of(path: Path) -> int:
-    """The step in a file's name."""
+    """Returns the step in a file's name."""
     match = _NAME.fullmatch(path.name)
     if match is None:
-        raise ValueError(f"{path}: no name of a checkpoint")
+        raise ValueError(f"{path}: not the name of a checkpoint")
     return int(match[1])
 
 
 def is_whole(path: Path) -> bool:
-    """Whether a file has the bytes that were written."""
+    """Returns whether a file still has the bytes that were written."""
     match = _NAME.fullmatch(path.name)
     digest = _new_digest()
     try:
@@ -161,19 +162,19 @@ def is_whole(path: Path) -> bool:
 
 @contextlib.contextmanager
 def reading(path: Path) -> Iterator["np.lib.npyio.NpzFile"]:
-    """The arrays of a file that is whole, each read when it is asked for."""
+    """Opens an undamaged file, whose arrays are read on access."""
     with np.load(path, allow_pickle=False) as arrays:
         yield arrays
 
 
 def _write_npz(path: Path, arrays: Iterable[tuple[str, np.ndarray]]) -> str:
-    """Writes the file to the disk, and returns its checksum.
+    """Writes the file to the disk and returns its checksum.
 
-    `np.savez` wants all arrays at once, and goes back in the file, which no checksum could follow.
+    `np.savez` needs all arrays at once and seeks back in the file, which would break the checksum.
     """
     with path.open("xb") as file:
         stream = _Hashing(file)
-        # The archive's times are constant: equal states have equal files.
+        # ZipInfo's default time is constant, so equal states give equal files.
         with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
             for name, array in arrays:
                 member = zipfile.ZipInfo(f"{name}.npy")
@@ -185,13 +186,13 @@ def _write_npz(path: Path, arrays: Iterable[tuple[str, np.ndarray]]) -> str:
 
 
 def _plain(array: np.ndarray) -> np.ndarray:
-    """The array, as bytes where numpy's format has no name for its type, bfloat16 for one."""
+    """Returns the array, as bytes if NumPy's format cannot name its type, such as bfloat16."""
     array = np.asarray(array)
     return array.view(f"V{array.dtype.itemsize}") if array.dtype.kind == "V" else array
 
 
 class _Hashing(io.RawIOBase):
-    """What `zipfile` writes to: it cannot go back, and each byte counts for the checksum."""
+    """A stream for `zipfile` that cannot seek, and adds each byte to a checksum."""
 
     def __init__(self, file: IO[bytes]) -> None:
         super().__init__()
@@ -199,19 +200,10 @@ class _Hashing(io.RawIOBase):
         self.digest = _new_digest()
 
     def write(self, data: Any) -> int:
-        """To the file, and to the checksum."""
+        """Writes to the file and updates the checksum."""
         self.digest.update(data)
         return self._file.write(data)
 
 
 def _new_digest() -> "hashlib.blake2b":
     return hashlib.blake2b(digest_size=8)
-
-
-def _sync(folder: Path) -> None:
-    """Brings a folder's names to the disk."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

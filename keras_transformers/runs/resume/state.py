@@ -1,4 +1,4 @@
-"""What a checkpoint holds: all that changes as a model trains, as arrays with names."""
+"""The contents of a checkpoint: all that changes as a model trains, as named arrays."""
 
 import dataclasses
 import json
@@ -14,16 +14,16 @@ from keras_transformers.runs.resume.callback_states import Stateful
 from keras_transformers.runs.resume.replicas import Replicas, values
 from keras_transformers.runs.resume.snapshots import reading
 
-Callbacks = Sequence[tuple[str, Stateful]]  # name of the class, and what has its state
+Callbacks = Sequence[tuple[str, Stateful]]  # class name, and the object with the state
 
 
 class Position(NamedTuple):
     """How far a training is.
 
     Attributes:
-        epoch: number of epochs that are done.
-        batch: number of batches that are done of the epoch that is not.
-        step: number of batches that are done since the training began.
+        epoch: number of finished epochs.
+        batch: number of finished batches in the current epoch.
+        step: number of finished batches since the training began.
     """
 
     epoch: int = 0
@@ -33,15 +33,15 @@ class Position(NamedTuple):
 
 @dataclasses.dataclass
 class State:
-    """What a checkpoint holds beside variables.
+    """What a checkpoint holds besides the model's and the optimizer's variables.
 
     Attributes:
         position: how far the training is.
-        is_finished: whether a callback has stopped it for good.
-        epochs: the figures of each epoch that is done.
-        logs: of the last batch, for an epoch that is not done.
-        metrics: the values of the epoch's metrics; read alone, and empty where there are none.
-        callbacks: the state of each callback; read alone.
+        is_finished: whether a callback has stopped the training for good.
+        epochs: the figures of each finished epoch.
+        logs: the logs of the last batch, within an epoch.
+        metrics: the values of the metrics' variables; set by `restore` only.
+        callbacks: the state of each callback; set by `restore` only.
     """
 
     position: Position
@@ -55,9 +55,9 @@ class State:
 def arrays(
     state: State, model: keras.Model, callbacks: Callbacks, replicas: Replicas
 ) -> Iterator[tuple[str, np.ndarray]]:
-    """What to write, one array at a time; to be called by all workers together."""
+    """Returns the named arrays to write, one at a time; all workers must call this together."""
     groups = _groups(model)
-    if state.position.batch:  # between epochs the metrics start anew
+    if state.position.batch:  # an epoch starts by resetting the metrics
         groups["metric"] = model.metrics_variables
     apart = replicas.gather(variable for group in groups.values() for variable in group)
     described = {
@@ -86,11 +86,11 @@ def arrays(
 
 
 def restore(path: Path, model: keras.Model, callbacks: Callbacks, replicas: Replicas) -> State:
-    """Puts the variables' values back, and returns the rest.
+    """Restores the variables and returns the rest of the state.
 
     Raises:
-        ValueError: the state is of another model or optimizer, of other callbacks or of another
-            number of replicas; nothing has been changed then.
+        ValueError: the checkpoint has another model, optimizer, number of replicas or other
+            callbacks; in this case nothing is changed.
     """
     with reading(path) as file:
         described = json.loads(str(file["state"]))
@@ -115,12 +115,12 @@ def restore(path: Path, model: keras.Model, callbacks: Callbacks, replicas: Repl
 
 
 def _groups(model: keras.Model) -> dict[str, list[Any]]:
-    """What changes as a model trains, but for its metrics."""
+    """Returns the variables that change as a model trains, except its metrics."""
     return {"variable": model.variables, "optimizer": model.optimizer.variables}
 
 
 def _numbered(file: Mapping[str, np.ndarray], kind: str) -> list[np.ndarray]:
-    """The arrays kind_0, kind_1, ... of a file."""
+    """Returns the arrays kind_0, kind_1, ... of a file."""
     count = sum(name.rpartition("_")[0] == kind for name in file)
     return [file[f"{kind}_{index}"] for index in range(count)]
 
@@ -128,14 +128,14 @@ def _numbered(file: Mapping[str, np.ndarray], kind: str) -> list[np.ndarray]:
 def _check_same(path: Path, what: str, before: Any, now: Any) -> None:
     if before != now:
         raise ValueError(
-            f"{path}: {what}: {before} before, {now} now; go on with the same training"
+            f"{path}: {what}: {before} before, {now} now; resume with the same training"
         )
 
 
 def check_shapes(
     path: Path, found: Sequence[Sequence[int]], variables: Sequence[Any], replicas: Replicas
 ) -> None:
-    """Raises ValueError, with the first differences, unless what was written fits variables."""
+    """Raises a ValueError with the first differences unless the saved shapes fit the variables."""
     before = [tuple(shape) for shape in found]
     now = [replicas.shape(variable) for variable in variables]
     if before == now:
@@ -146,7 +146,7 @@ def check_shapes(
         if old != new
     ]
     raise ValueError(
-        f"{path}: the state of another model: {len(before)} variables, of "
-        f"{sum(map(math.prod, before)):,} numbers, for {len(now)}, of "
+        f"{path}: the state of another model: {len(before)} variables with "
+        f"{sum(map(math.prod, before)):,} numbers, but this model has {len(now)} with "
         f"{sum(map(math.prod, now)):,}{'; '.join(['', *differences[:3]])}"
     )
