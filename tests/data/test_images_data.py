@@ -283,7 +283,7 @@ def test_a_folder_of_classes(folder, caplog):
     (folder / "README").write_text("no class")
     with caplog.at_level(logging.WARNING):
         images = load_folder(folder, ImageDecoder((5, 5), 1))
-    assert "2 entries are no images of a class, left out" in caplog.text
+    assert "skipped 2 entries that are not images of a class" in caplog.text
     assert (len(images), images.shape) == (7, (5, 5, 1))
     assert list(images.label_names) == ["black", "white"]
     (found, targets), (more, _) = batches(images)
@@ -307,8 +307,8 @@ def test_folders_that_hold_no_classes(folder):
     decoder = ImageDecoder((5, 5))
     with pytest.raises(FileNotFoundError, match="none: no such folder"):
         load_folder(folder / "none", decoder)
-    with pytest.raises(ValueError, match="black: 0 folders, a classifier needs two"):
+    with pytest.raises(ValueError, match="black: 0 folders, but a classifier needs at least two"):
         load_folder(folder / "black", decoder)
     (folder / "grey").mkdir()
-    with pytest.raises(ValueError, match=r"grey: a class without .png, .jpg, .jpeg"):
+    with pytest.raises(ValueError, match=r"grey: no .png, .jpg, .jpeg files in this class"):
         load_folder(folder, decoder)
