@@ -83,7 +83,7 @@ def test_what_is_unknown_or_cut_is_counted(text, caplog):
     assert (counts.num_unknown, counts.num_cut) == (unknown, 1)
     with caplog.at_level(logging.INFO, "keras_transformers"):
         encode(cut([["the"]]), VOCABULARY)
-    assert "1 documents, 1 sentences, 1 words, 0 of them (0.0%) unknown" in caplog.text
+    assert "1 documents, 1 sentences, 1 words, 0 of them (0.0%) not in" in caplog.text
 
 
 @pytest.mark.parametrize("length", [2, 3, 5, 100])
@@ -194,7 +194,7 @@ def test_documents_to_both_texts_and_their_vocabulary(tmp_path):
 def test_what_cannot_be_is_refused(text):
     with pytest.raises(ValueError, match="no sentences in 0 documents"):
         cut([])
-    with pytest.raises(ValueError, match="window_length=1: one token is read"):
+    with pytest.raises(ValueError, match="window_length=1: nothing to predict"):
         WindowBatches(text, batch_size=2, window_length=1)
     with pytest.raises(ValueError, match="batch_size is 0"):
         WindowBatches(text, batch_size=0, window_length=4)

@@ -194,10 +194,10 @@ def test_bad_numbers_are_refused(stream):
     for shuffle in (True, False):
         with pytest.raises(ValueError, match="length=0 and batch_size=4"):
             RowBatches(stream, length=0, batch_size=4, shuffle=shuffle)
-    with pytest.raises(ValueError, match="has no row of 500 at every cut"):
+    with pytest.raises(ValueError, match="is too short for rows of 500 at every cut"):
         RowBatches(stream, length=500, batch_size=4)
     for stride in (0, 8):
-        with pytest.raises(ValueError, match=f"stride={stride}: give from 1 to length=7"):
+        with pytest.raises(ValueError, match=f"stride={stride}: must be from 1 to length=7"):
             RowBatches(stream, length=7, batch_size=4).of(stream, stride=stride)
 
 
