@@ -262,7 +262,7 @@ def test_a_file_that_was_cut_off_is_named(folder: Path, tmp_path: Path, size: in
     data = next(folder.glob("*.tfrecord")).read_bytes()
     cut = tmp_path / "cut.tfrecord"
     cut.write_bytes(data[:size])
-    with pytest.raises(ValueError, match=r"cut\.tfrecord: cut off within record \d+"):
+    with pytest.raises(ValueError, match=r"cut\.tfrecord: truncated within record \d+"):
         pretraining_dataset(cut, batch_size=2)
     cut.write_bytes(data)
     assert len(tokens(pretraining_dataset(cut, batch_size=2))) > 10

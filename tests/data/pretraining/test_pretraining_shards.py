@@ -102,7 +102,7 @@ def test_the_report_counts_what_is_in_text_and_records(
     assert report.num_chosen_tokens == sum(sum(r["masked_lm_weights"]) for r in records)
     sentence = str(report)
     assert (
-        f"60 documents (0 empty, left out; 0 of one sentence, only used as random next ones), "
+        f"60 documents (0 empty, skipped; 0 of one sentence, only used as random next ones), "
         f"{len(lines)} sentences" in sentence
     )
     assert f"{report.num_examples} examples, " in sentence
@@ -237,7 +237,7 @@ def test_a_changed_configuration_is_refused_with_the_differences(
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("a b\nc d\ne f g h i j a b c d e f g h i j a b c d e f g h i j", "only one document, and"),
+        ("a b\nc d\ne f g h i j a b c d e f g h i j a b c d e f g h i j", "only one document, but"),
         ("a b c d e f g h\n\n" * 10, "each of the 10 documents has only one sentence, so none"),
         ("a\nb\n\nc\nd", "4 tokens in all, too few to fill one example of max_sequence_length=32"),
         ("", "0 tokens in all, too few"),
