@@ -146,7 +146,7 @@ def test_arrays_of_any_integer_type_and_nothing_to_ask():
 
 def test_what_cannot_be_is_refused():
     for discounts in ([0.5, 1, 3.5], [-0.1, 1, 1], [0.5]):
-        with pytest.raises(ValueError, match="give three, for counts of 1, 2 and more"):
+        with pytest.raises(ValueError, match="give three, from 0 to 1, 2 and 3"):
             KneserNey(order=2, discounts=discounts)
     with pytest.raises(ValueError, match="order=0: an n-gram has at least 1 token"):
         KneserNey(order=0)
@@ -155,7 +155,7 @@ def test_what_cannot_be_is_refused():
     for nothing in ([], [[]], [[], []]):
         with pytest.raises(ValueError, match="no tokens to fit"):
             KneserNey(order=2).fit(nothing, 3)
-    with pytest.raises(ValueError, match="token ids are 0 to 3, the vocabulary has 0 to 2"):
+    with pytest.raises(ValueError, match="token ids are 0 to 3, but the vocabulary has 0 to 2"):
         KneserNey(order=2).fit([[0, 3]], 3)
     model = KneserNey(order=2).fit([[0, 1]], 3)
     with pytest.raises(ValueError, match="token ids are -1 to 0"):
