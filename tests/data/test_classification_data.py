@@ -165,10 +165,10 @@ def test_unlabelled(tmp_path):
         ("a.tsv", "", {}, r"a\.tsv: no examples"),
         ("a.csv", "text,label\n", {}, r"a\.csv: no examples"),
         ("a.csv", 'a,1\n"b,0\n', {}, r"a\.csv:2: not comma-separated values"),
-        ("a.tsv", "a\t1\n", {"label_column": 2}, r"a\.tsv:1: no column 2, the file has 2"),
-        ("a.tsv", "a\t1\n", {"label_column": "y"}, r"a\.tsv:1: no column 'y' among \['a', '1'\]"),
-        ("a.tsv", "y\ty\na\t1\n", {"label_column": "y"}, r"2 times the column 'y'"),
-        ("a.jsonl", '{"t": "a"}\n', {}, r"give the key's name"),
+        ("a.tsv", "a\t1\n", {"label_column": 2}, r"a\.tsv:1: no column 2 of 0 to 1"),
+        ("a.tsv", "a\t1\n", {"label_column": "y"}, r"a\.tsv:1: 0 columns named 'y' among \['a'"),
+        ("a.tsv", "y\ty\na\t1\n", {"label_column": "y"}, r"2 columns named 'y'"),
+        ("a.jsonl", '{"t": "a"}\n', {}, r"give the name of a key"),
         ("a.jsonl", '{"t": "a"}\n', {"text_column": "t", "label_column": "y"}, r":1: no key 'y'"),
         ("a.jsonl", '{"t": 1\n', {"text_column": "t", "label_column": None}, r":1: not JSON"),
         ("a.jsonl", "[1]\n", {"text_column": "t", "label_column": None}, r":1: a JSON list"),
@@ -196,15 +196,15 @@ def test_missing_and_damaged_files(tmp_path):
 
 def test_headers_stated_wrongly_are_refused(tmp_path):
     data = write(tmp_path / "data.tsv", "a\t1\nb\t0\nc\t1\nd\t0\n")
-    with pytest.raises(ValueError, match=r"data\.tsv:1: said to be a header.*'1'"):
+    with pytest.raises(ValueError, match=r"data\.tsv:1: given as a header.*'1'"):
         load(data, header="present")
     odd = write(tmp_path / "odd.tsv", "phrase\tpolarity\na\t1\nb\t0\nc\t1\nd\t0\n")
-    with pytest.raises(ValueError, match=r"odd\.tsv:1: the label 'polarity' occurs in this row"):
+    with pytest.raises(ValueError, match=r"odd\.tsv:1: the label 'polarity' occurs only in"):
         load(odd)
     assert len(load(odd, header="present")) == 4
     assert len(load(odd, header="absent")) == 5
     plain = write(tmp_path / "plain.tsv", "text\tlabel\na\t1\nb\t0\nc\t1\nd\t0\n")
-    with pytest.raises(ValueError, match="the label 'label' occurs in this row"):
+    with pytest.raises(ValueError, match="the label 'label' occurs only in this row"):
         load(plain, header="absent")
     with pytest.raises(ValueError, match="header='absent', but the columns"):
         load(plain, header="absent", text_column="text")
@@ -284,7 +284,7 @@ def test_split_is_the_same_under_another_hash_seed():
 def test_empty_splits_and_wrong_shares_are_refused():
     with pytest.raises(ValueError, match="the dev split is empty: 2 examples are too few"):
         split(toy(2), {"train": 0.9, "dev": 0.1}, seed=0)
-    with pytest.raises(ValueError, match="each must be above 0, together 1"):
+    with pytest.raises(ValueError, match="each must be above 0, and their sum 1"):
         split(toy(), {"train": 0.9, "dev": 0.2}, seed=0)
 
 

@@ -117,7 +117,7 @@ def test_every_task_has_its_metrics_and_labels():
         assert set(task.metrics) <= set(METRICS)
         assert task.is_regression == ("pearson" in task.metrics)
     assert glue_task("mnli").labels == ("contradiction", "entailment", "neutral")
-    with pytest.raises(ValueError, match="there is no task 'sst-2', there are cola, sst2"):
+    with pytest.raises(ValueError, match="there is no task 'sst-2'; the tasks are cola, sst2"):
         glue_task("sst-2")
 
 
@@ -125,7 +125,7 @@ def test_every_task_has_its_metrics_and_labels():
     ("name", "change", "message"),
     [
         ("cola", lambda rows: [["source", "label", "mark", "sentence"], *rows],
-         r"x\.tsv:1: .*have no header.*remove the header"),
+         r"x\.tsv:1: .*have no header.*remove this row"),
         ("cola", lambda rows: [["index", "sentence"], ["0", "a"]],
          r"x\.tsv:1: 2 columns, expected source, label, mark, sentence.*labelled=False"),
         ("sst2", lambda rows: rows[1:], r"x\.tsv:1: 0 columns named 'sentence'.*the header"),

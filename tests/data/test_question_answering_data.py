@@ -138,10 +138,10 @@ def test_what_cannot_be_batched(tokenizer):
     with pytest.raises(ValueError, match="no questions"):
         batches_of(Questions([], [], [], []), tokenizer)
     lost = Questions(["1"], ["?"], ["a"], [0], [[Answer("b", None)]])
-    with pytest.raises(ValueError, match="no question has an answer that was found"):
+    with pytest.raises(ValueError, match="found no answer to any question"):
         batches_of(lost, tokenizer)
     bare = Questions(["1"], ["?"], ["a"], [0])
-    with pytest.raises(ValueError, match="questions without answers, no targets"):
+    with pytest.raises(ValueError, match="no answers, so targets must be False"):
         batches_of(bare, tokenizer)
     assert len(batches_of(bare, tokenizer, targets=False)) == 1
 
@@ -272,9 +272,9 @@ def test_a_context_without_tokens_has_no_answer(tokenizer):
 @pytest.mark.parametrize(
     ("shape", "fill", "message"),
     [
-        ((1, 16), 0.0, "logits of 1 windows, there are 2"),
-        ((3, 16), 0.0, "logits of more windows than the 2"),
-        ((2, 6), 0.0, "window 0 has 7 tokens, its logits 6"),
+        ((1, 16), 0.0, "logits of 1 windows, but there are 2"),
+        ((3, 16), 0.0, "logits of more than the 2 windows"),
+        ((2, 6), 0.0, "window 0 has 7 tokens, but its logits 6"),
         ((2, 7), np.nan, "window 0: NaN among the logits"),
     ],
 )

@@ -67,8 +67,8 @@ def test_answers_that_are_not_at_their_offsets(tmp_path, caplog):
     assert starts == [[None, 2], [None], [None], [None]]
     assert questions.references()["2"] == ["x"]  # still what the official script compares with
     assert "4 of 5 answers are not at their answer_start" in caplog.text
-    assert "1: 'b' at 1, where ' ' is" in caplog.text
-    assert "4: 'c' at -1, where '' is" in caplog.text
+    assert "1: 'b' at 1, found ' '" in caplog.text
+    assert "4: 'c' at -1, found ''" in caplog.text
     with pytest.raises(ValueError, match=r"(?s)4 of 5 answers.*2: 'x' at 0.*mismatched='skip'"):
         load_squad(path, mismatched="refuse")
 
@@ -102,9 +102,9 @@ def test_questions_without_answers(tmp_path):
         ),
         (
             content(("a", question("1", answer("a", 0), is_impossible=True))),
-            "1 answers, and is_impossible is True",
+            "1 answers, but is_impossible is True",
         ),
-        (content(("a", question("1", is_impossible=False))), "0 answers, and is_impossible is Fa"),
+        (content(("a", question("1", is_impossible=False))), "0 answers, but is_impossible is Fa"),
         (content(("a \ud83c", question("1"))), r"context: half a surrogate pair at character 2"),
     ],
 )
@@ -152,7 +152,7 @@ def test_split_keeps_contexts_apart():
     )
     with pytest.raises(ValueError, match="dev split is empty: 1 contexts"):
         split_questions(some_questions(1), {"train": 0.9, "dev": 0.1}, seed=0)
-    with pytest.raises(ValueError, match="together 1"):
+    with pytest.raises(ValueError, match="and their sum 1"):
         split_questions(questions, {"train": 0.9, "dev": 0.2}, seed=0)
 
 
