@@ -98,7 +98,7 @@ def test_wrong_fractions_are_named(val_fraction, test_fraction):
 
 
 def test_a_dictionary_too_short_for_three_parts_is_refused():
-    with pytest.raises(ValueError, match="of 1 words none is for "):
+    with pytest.raises(ValueError, match="none of the 1 words are in "):
         pronunciation.split_words(words(1))
 
 

@@ -57,7 +57,7 @@ def test_unequal_files_are_refused_with_both_counts(
 ) -> None:
     german = write(tmp_path / "a.de", "Hund\n" * sources)
     english = write(tmp_path / "a.en.gz", "dog\n" * targets)
-    message = rf"a\.de has {sources} lines, .*a\.en\.gz has {targets}: each line"
+    message = rf"a\.de has {sources} lines, .*a\.en\.gz has {targets}: the files must match"
     with pytest.raises(ValueError, match=message):
         list(read_parallel(german, english))
 
@@ -398,13 +398,13 @@ def test_bad_batches() -> None:
     for options, message in (
         ({"batch_tokens": 40}, r"batch_tokens is 40, but the longest pair takes \d+"),
         ({"batch_tokens": 59, "num_shapes": 2}, "batch_tokens is 59, .* takes 60 positions"),
-        ({"batch_tokens": 100, "num_shapes": 0}, "0 classes of length"),
+        ({"batch_tokens": 100, "num_shapes": 0}, "0 length classes: must be 1"),
     ):
         for shuffle in (True, False):
             with pytest.raises(ValueError, match=message):
                 PairBatches(pairs, NUMBERS, shuffle=shuffle, **options)
     lengths = np.array([30, 2])
-    with pytest.raises(ValueError, match=r"a pair of length 30 for shape_lengths=\[29\]"):
+    with pytest.raises(ValueError, match=r"a pair of length 30 exceeds shape_lengths=\[29\]"):
         plan_batches(lengths, lengths, batch_tokens=100, seed=0, shape_lengths=[29])
 
 
