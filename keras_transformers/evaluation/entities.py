@@ -5,7 +5,7 @@ type, first word and last word are all correct.
 """
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 __all__ = ["Entity", "EntityScores", "entity_scores"]
@@ -87,19 +87,17 @@ def entities(labels: Sequence[str]) -> list[Entity]:
     Raises:
         ValueError: a label is not O, B-TYPE or I-TYPE.
     """
-    return list(_entities(labels))
-
-
-def _entities(labels: Sequence[str]) -> Iterator[Entity]:
+    found: list[Entity] = []
     start, kind = 0, ""  # of the open entity; "" if none is open
     for i, label in enumerate([*labels, _OUTSIDE]):
         if label != _OUTSIDE and (label[:2] not in ("B-", "I-") or len(label) < 3):
             raise ValueError(f"label {label!r} of word {i}: expected O, B-TYPE or I-TYPE")
         if kind and (label[2:] != kind or label.startswith("B-")):
-            yield Entity(kind, start, i)
+            found.append(Entity(kind, start, i))
             kind = ""
         if not kind and label != _OUTSIDE:
             start, kind = i, label[2:]
+    return found
 
 
 def entity_scores(
@@ -131,8 +129,8 @@ def entity_scores(
             raise ValueError(
                 f"sentence {i}: {len(predicted)} predicted labels for {len(reference)} words"
             )
-        found |= {(i, entity) for entity in _entities(predicted)}
-        expected |= {(i, entity) for entity in _entities(reference)}
+        found |= {(i, entity) for entity in entities(predicted)}
+        expected |= {(i, entity) for entity in entities(reference)}
     types = sorted({entity.type for _, entity in found | expected})
     return EntityScores(
         _counts(found, expected),
