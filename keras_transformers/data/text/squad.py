@@ -20,7 +20,7 @@ __all__ = ["Answer", "Questions", "load_squad", "split_questions", "write_predic
 
 _logger = logging.getLogger(__name__)
 
-_TYPE_NAMES = {str: "string", list: "list", int: "whole number", dict: "object"}
+_TYPE_NAMES = {str: "string", list: "list", int: "whole number"}
 
 
 class Answer(NamedTuple):
