@@ -99,8 +99,7 @@ class KneserNey:
         self._given = None if discounts is None else tuple(discounts)
         if self._given is not None and not _are_discounts(self._given):
             raise ValueError(
-                f"discounts={discounts}: give three, from 0 to 1, 2 and 3, for counts of 1, 2 and "
-                "more"
+                f"discounts={discounts}: give D_1, D_2 and D_3, from 0 to at most 1, 2 and 3"
             )
         self.discounts: list[tuple[float, ...]] = []
         self.vocabulary_size = 0

@@ -118,8 +118,7 @@ def squad_v2_scores(
         threshold: answers with a higher null score count as empty. None keeps all answers.
 
     Raises:
-        ValueError: there are no questions, the ids differ, or there is a threshold without null
-            scores.
+        ValueError: there are no questions, the ids differ, or null scores are missing.
 
     Example:
         >>> scores = squad_v2_scores({"a": "Rhine", "b": "Bonn"}, {"a": ["the Rhine"], "b": []},

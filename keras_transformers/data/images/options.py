@@ -48,8 +48,7 @@ class ImageFiles:
         Raises:
             FileNotFoundError: there is no such folder.
             ImportError: `data` is "digits" and scikit-learn is not installed.
-            ValueError: a file is damaged, or training and test images have different classes or
-                shapes.
+            ValueError: a file is damaged, or training and test images differ in class or shape.
         """
         folder, test = Path(self.data), None
         if self.data == "digits":

@@ -23,8 +23,7 @@ class TokenStream:
 
     Attributes:
         token_ids: int32 (tokens,).
-        document_ids: the document that each token, start tokens included, belongs to, int32
-            (tokens,).
+        document_ids: the document of each token, start tokens included, int32 (tokens,).
         num_words: words of the texts between white space plus line ends, as is usual for WikiText
             and the Penn Treebank.
         num_bytes: bytes of the texts in UTF-8.

@@ -36,8 +36,7 @@ class CharacterInputs:
     ) -> None:
         if max_sequence_length < 3:
             raise ValueError(
-                f"max_sequence_length={max_sequence_length}: must be 3 or more, for a word between "
-                "two markers"
+                f"max_sequence_length={max_sequence_length}: must be 3 or more (two are markers)"
             )
         self.labels = list(labels)
         self.max_sequence_length = max_sequence_length
@@ -69,8 +68,7 @@ class WordBatches(LengthBatches):
 
     Like `TaggedBatches`, for words instead of tokens. The input is `character_ids` int32 (batch,
     words + 2, max_characters), markers included. Label ids, int32, and weights, float32, 1 at each
-    word, are (batch, words), since `models.elmo.features` drops the markers. Sentences are never
-    truncated.
+    word, are (batch, words): `models.elmo.features` drops the markers. No sentence is truncated.
 
     Args:
         sentences: sentences to batch; without labels the batches contain only inputs.

@@ -73,8 +73,7 @@ def pretraining_dataset(
         `next_sentence_logits`, int32 (batch,): 0 is next, 1 random.
       - sample_weights: `mask_logits` float32 (batch, chosen), 1 at masked tokens and 0 after
         them, and `next_sentence_logits` float32 (batch,), all 1. For a mean over masked tokens,
-        set the loss's `reduction="mean_with_sample_weight"`; the Keras default also counts the
-        zeros.
+        set the loss's `reduction="mean_with_sample_weight"`; Keras's default counts zeros too.
 
     Batches depend only on the arguments: with `repeat`, a run that stopped after n batches
     continues with `skip_batches=n` as if it had not stopped. Each iteration over the dataset draws

@@ -29,8 +29,7 @@ class PretrainingOptions:
     """Options for making examples; the defaults are those of Google's create_pretraining_data.
 
     Attributes:
-        max_sequence_length: tokens per example, [CLS] and [SEP]s included; examples are padded to
-            it.
+        max_sequence_length: padded length of examples in tokens, [CLS] and [SEP]s included.
         max_predictions: maximum number of tokens to predict per example. The paper's 15 % are 20 of
             128 and 77 of 512.
         mask_probability: share of an example's tokens to predict; at least one token.

@@ -195,9 +195,8 @@ def make_sets(
     documents are used once.
 
     Args:
-        documents: documents to split with `split_documents`; None if the folder already has
-            `vocab.txt` and records, from `make_pretraining_data` or Google's
-            create_pretraining_data.
+        documents: documents to split with `split_documents`; None if the folder has `vocab.txt` and
+            records from `make_pretraining_data` or Google's create_pretraining_data.
         folder: output folder; created if missing.
         lengths: lengths of the examples, in tokens.
         dev_fraction: probability that a document is held out, above 0 and below 1.

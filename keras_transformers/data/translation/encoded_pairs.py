@@ -146,8 +146,7 @@ def _keep(
     indices: np.ndarray | None = None,
 ) -> EncodedPairs:
     """Drops and counts the pairs with an empty side or a side that is too long."""
-    # An empty source is just the end token, an empty target start and end token. Of those two only
-    # one counts towards the length.
+    # An empty source is just an end token. An empty target has start and end, of which one counts.
     is_empty = (source.lengths <= 1) | (target.lengths <= 2)
     too_long = np.maximum(source.lengths, target.lengths - 1) > max_sequence_length
     kept = np.flatnonzero(~is_empty & ~too_long)
