@@ -1,4 +1,4 @@
-"""ELMo's features under the same heads: what the data gives them, and that they learn from it."""
+"""Data for the heads on ELMo features, and that the heads learn from it."""
 
 import keras
 import numpy as np

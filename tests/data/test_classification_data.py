@@ -1,4 +1,4 @@
-"""Files to examples, examples to batches."""
+"""Files to examples, and examples to batches."""
 
 import collections
 import gzip
@@ -28,7 +28,7 @@ ROOT = Path(__file__).parents[2]
 
 
 class WordTokenizer:
-    """A token is a word, its id its length; [CLS] and [SEP] are 101 and 102."""
+    """Tokens are words and ids their lengths; [CLS] and [SEP] are 101 and 102."""
 
     def tokenize(self, text):
         words = tf.strings.split(text)
@@ -132,7 +132,7 @@ def test_pairs_of_mrpc(data_dir):
         text_b_column=4,
         label_column="Quality",
     )
-    # 4,076 rows in the corpus' own figures; the byte order mark hides no column.
+    # The corpus states 4,076 rows; the byte order mark hides no column.
     assert (len(examples), len(examples.texts_b)) == (4076, 4076)
     assert label_set(examples) == ["0", "1"]
     assert any(text.count('"') % 2 for text in examples.texts)
@@ -249,7 +249,7 @@ def test_split_is_stratified_and_complete():
     assert counts["dev"] == counts["test"] == {"common": 9, "rare": 1}
     together = [text for part in parts.values() for text in part.texts]
     assert sorted(together) == sorted(toy().texts)
-    # Labels are mixed within a part, so that unshuffled batches are too.
+    # Labels are mixed within a part, and so in unshuffled batches.
     assert list(parts["train"].labels) != sorted(parts["train"].labels)
 
 
@@ -332,7 +332,7 @@ def test_each_pass_sees_every_example_once_in_another_order():
         assert sorted(np.concatenate(ids)) == list(range(1001))
     first, second = (np.concatenate(ids).tolist() for ids in passes)
     assert first != second
-    # Not only are the batches in another order: their members are others.
+    # Not only the order of the batches differs, but also which examples they contain.
     assert {frozenset(i) for i in passes[0]}.isdisjoint({frozenset(i) for i in passes[1]})
 
 
@@ -361,7 +361,7 @@ def test_statistics_count_what_is_trimmed_and_padded():
             assert counted.num_padding == padding > 0.5 * counted.num_tokens
         assert counted.num_trimmed == sum(len(t.split()) + 2 > 50 for t in examples.texts) > 0
         assert abs(counted.num_padding - padding) < 0.02 * counted.num_tokens
-    assert counted.num_padding < 0.05 * counted.num_tokens  # batches of about the same length
+    assert counted.num_padding < 0.05 * counted.num_tokens  # similar lengths in a batch
     assert f"{counted.num_trimmed} inputs trimmed" in str(counted)
 
 

@@ -1,4 +1,4 @@
-"""GLUE's files by the name of the task, SICK, the PASCAL challenges, and files to submit."""
+"""GLUE files by task name, SICK, the PASCAL challenges, and submission files."""
 
 import collections
 import gzip
@@ -30,7 +30,7 @@ def write(path, *rows):
     return path
 
 
-# Header (none: CoLA) and two rows, as the official files have them.
+# Header (none in CoLA) and two rows, as in the official files.
 NLI = [f"x{i}" for i in range(8)]
 FILES = {
     "cola": (None, ["gj04", "1", "", "Good one."], ["gj04", "0", "*", "Bad one."]),
@@ -177,7 +177,7 @@ def test_where_the_files_are(tmp_path):
     assert glue_file("ax", tmp_path, "test").name == "diagnostic.tsv"
 
 
-# --- files to submit -------------------------------------------------------------------------
+# --- submission files ------------------------------------------------------------------------
 
 
 def test_submissions(tmp_path):
@@ -212,7 +212,7 @@ def test_names_of_submissions():
         glue_task("mnli").submission_name()
 
 
-# --- the files at hand -----------------------------------------------------------------------
+# --- real files ------------------------------------------------------------------------------
 
 
 def test_mrpc_and_sick(data_dir):

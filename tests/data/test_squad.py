@@ -1,4 +1,4 @@
-"""SQuAD's JSON to questions: both versions, splits, and what is wrong with a file."""
+"""SQuAD's JSON to questions: both versions, splits, and bad files."""
 
 import gzip
 import json
@@ -65,7 +65,7 @@ def test_answers_that_are_not_at_their_offsets(tmp_path, caplog):
     questions = load_squad(path)
     starts = [[found.start for found in answers] for answers in questions.answers]
     assert starts == [[None, 2], [None], [None], [None]]
-    assert questions.references()["2"] == ["x"]  # still what the official script compares with
+    assert questions.references()["2"] == ["x"]  # still a reference, as in the official script
     assert "4 of 5 answers are not at their answer_start" in caplog.text
     assert "1: 'b' at 1, found ' '" in caplog.text
     assert "4: 'c' at -1, found ''" in caplog.text
@@ -143,7 +143,7 @@ def test_split_keeps_contexts_apart():
     for part in parts.values():
         for i, question_id in enumerate(part.ids):
             assert part.contexts[part.context_of[i]] == f"context {int(question_id) // 2}"
-    # The order of the file changes nothing; the seed does.
+    # The order of the file makes no difference, but the seed does.
     backwards = questions.select(reversed(range(40)))
     again = split_questions(backwards, {"train": 0.7, "dev": 0.3}, seed=0)
     assert set(again["dev"].ids) == set(parts["dev"].ids)

@@ -1,4 +1,4 @@
-"""CoNLL files to sentences, sentences to batches, logits to labels."""
+"""CoNLL files to sentences, sentences to batches, and logits to labels."""
 
 import gzip
 import logging
@@ -161,9 +161,9 @@ def test_conll2003(data_dir, caplog):
     starts = [
         sum(label.startswith("B-") for row in part.labels for label in row) for part in (train, dev)
     ]
-    assert starts == [23499, 5942]  # entities, as in the corpus' own figures
+    assert starts == [23499, 5942]  # numbers of entities stated by the corpus
     assert len(entity_labels(train)) == 9
-    # Two B- of the original file stand where IOB1 has none.
+    # The original file has two B- where IOB1 has none.
     assert "in IOB1 with 2 exceptions, 23427 converted to IOB2; 946 documents" in caplog.text
     assert "in IOB1 with 0 exceptions, 5938 converted to IOB2; 216 documents" in caplog.text
 
@@ -207,10 +207,10 @@ def test_every_word_counts_once(tokenizer, length):
         assert inputs["token_ids"].shape == weights["logits"].shape
         assert inputs["token_ids"].shape[1] <= length
         total += weights["logits"].numpy().sum()
-        # A model that is right where it counts, and says something else wherever it does not.
+        # A model that is right where the weight is 1, and wrong everywhere else.
         right = np.where(weights["logits"] > 0, targets["logits"], 2)
         outputs.append({"logits": np.eye(len(LABELS))[right]})
-    assert total == 9  # words, but for the one without tokens
+    assert total == 9  # all words except the one without tokens
     assert batches.word_labels(outputs) == SENTENCES.labels
     assert batches.statistics.num_split == (0 if length == 16 else 1 + (length < 7))
 
@@ -219,7 +219,7 @@ def test_words_of_long_sentences_have_context(tokenizer):
     batches = batches_of(Sentences([["a"] * 50], [["O"] * 50]), tokenizer, 18, batch_size=9)
     ((_, _, weights),) = batches.dataset()
     counted = [np.flatnonzero(row).tolist() for row in weights["logits"].numpy()]
-    # Windows of 16 words, 8 apart, behind [CLS]; each word counts in one of them.
+    # Windows of 16 words after [CLS], 8 apart; each word counts in one of them.
     assert [(row[0], row[-1]) for row in counted] == [(1, 12), *[(5, 12)] * 4, (5, 10)]
     assert [len(row) for row in counted] == [12, 8, 8, 8, 8, 6]
 

@@ -1,4 +1,4 @@
-"""BLEU of a corpus and by the length of the source, and the benchmark that draws it."""
+"""BLEU of a corpus and by source length, and the benchmark that plots it."""
 
 import json
 import runpy

@@ -1,4 +1,4 @@
-"""GLUE's metrics, equal to scikit-learn and SciPy."""
+"""The GLUE metrics match scikit-learn and SciPy."""
 
 import json
 import math

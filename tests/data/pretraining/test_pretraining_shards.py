@@ -1,4 +1,4 @@
-"""From text to shards: the same bytes by any number of processes and after a stop; bad input."""
+"""Text to shards: the same bytes with any number of processes and after a stop; bad input."""
 
 import hashlib
 import json
@@ -109,7 +109,7 @@ def test_the_report_counts_what_is_in_text_and_records(
 
 
 def test_records_have_googles_features(made: tuple[Path, PretrainingReport]) -> None:
-    """Names, types, lengths and padding as create_pretraining_data.py writes them."""
+    """Names, types, lengths and padding match create_pretraining_data.py."""
     for record in examples(made[0]):
         assert {name: len(values) for name, values in record.items()} == {
             "input_ids": 32,
@@ -251,7 +251,7 @@ def test_a_changed_configuration_is_refused_with_the_differences(
 def test_text_that_makes_no_examples(
     content: str, message: str, tokenizer: WordPieceTokenizer, tmp_path: Path
 ) -> None:
-    """Once the text is mended the same folder will do."""
+    """After fixing the text, the same folder can be used."""
     bad = tmp_path / "bad.txt"
     bad.write_text(content, "utf-8")
     with pytest.raises(ValueError, match=message) as info:
@@ -263,7 +263,7 @@ def test_text_that_makes_no_examples(
 
 
 def test_what_cannot_be_used_is_counted(tokenizer: WordPieceTokenizer, tmp_path: Path) -> None:
-    """Here U+FFFD is a sentence without tokens, and x is unknown."""
+    """U+FFFD makes a sentence without tokens, and x is unknown."""
     lines = text(20, 1) + "\n\nx y a\n\n\ufffd\n\n\ufffd\na b\n"
     (tmp_path / "a.txt").write_text(lines, "utf-8")
     report = make_pretraining_data(tmp_path / "a.txt", tmp_path / "data", tokenizer, OPTIONS)
