@@ -254,7 +254,7 @@ def write_submission(name: str, predictions: Sequence[str | float], path: str | 
             lines.append(f"{i}\t{min(max(score, low), high):.3f}")
         elif prediction not in found.labels:
             raise ValueError(
-                f"prediction {i} is {prediction!r}, expected one of the labels {found.labels}"
+                f"prediction {i} is {prediction!r}, expected one of {name}'s labels {found.labels}"
             )
         else:
             lines.append(f"{i}\t{prediction}")
