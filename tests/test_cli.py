@@ -296,7 +296,7 @@ def test_make_pretraining_data(capsys, tmp_path):
         capsys, *command, "--max-sequence-length", "16", "--num-shards", "2", "--whole-words"
     )
     assert status == 0
-    assert out.startswith(f"{output}: 5 documents (0 empty, left out;")
+    assert out.startswith(f"{output}: 5 documents (0 empty, skipped;")
     manifest = json.loads((tmp_path / "data" / "manifest.json").read_text("utf-8"))
     expected = {"max_sequence_length": 16, "num_shards": 2, "whole_words": True}
     expected |= {"dupe_factor": 10, "max_predictions": 20, "text_format": "lines"}

@@ -1,4 +1,4 @@
-"""From files to batches: one sub-room per kind of data."""
+"""Turns files into batches: one sub-package per kind of data."""
 
 from keras_transformers.rooms import open_room
 

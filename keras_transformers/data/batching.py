@@ -1,4 +1,4 @@
-"""Which examples share a batch: those of about the same length, in another order each pass."""
+"""Groups examples of similar length into batches, in a new order on each pass."""
 
 import abc
 import functools
@@ -11,18 +11,18 @@ import tensorflow as tf
 
 __all__ = ["Batches", "CachedBatches", "LengthBatches", "index_batches", "num_positions"]
 
-# How many batches of similar length are cut out of one pool of shuffled examples. More batches
-# give less padding; fewer mix the examples better.
+# Batches cut from one pool of shuffled examples. More batches mean less padding; fewer mix the
+# examples better.
 _BATCHES_PER_POOL = 50
 
 
 class Batches(abc.ABC):
-    """Examples in batches, as `runs.Run.fit_arguments` takes them.
+    """Examples in batches, for `runs.Run.fit_arguments`.
 
     Attributes:
-        num_rows: rows of all batches of an epoch together.
-        mean_lengths: tokens of a row on average; where inputs differ, by the name of the input.
-        other_lengths: of inputs that do not hold tokens, such as positions of masks.
+        num_rows: number of rows in an epoch.
+        mean_lengths: mean number of tokens per row; a mapping from input names if inputs differ.
+        other_lengths: the same for inputs that hold no tokens, such as mask positions.
     """
 
     num_rows: int
@@ -31,32 +31,29 @@ class Batches(abc.ABC):
 
     @abc.abstractmethod
     def __len__(self) -> int:
-        """Batches of an epoch."""
+        """Returns the number of batches in an epoch."""
 
     @abc.abstractmethod
     def dataset(self, *, skip: int = 0) -> tf.data.Dataset:
-        """The batches: endless where they are shuffled, else one pass in order.
+        """Returns the batches: endless if shuffled, otherwise one pass in order.
 
         Args:
-            skip: batches to leave out at the start, without making them.
+            skip: number of batches to skip at the start without computing them.
         """
 
     @abc.abstractmethod
     def of(self, examples: Any) -> Self:
-        """Batches of other examples, made the same way but in order: for validation and tests."""
+        """Returns batches of other examples, made the same way but in order, for evaluation."""
 
 
 class LengthBatches(Batches):
-    """Batches of examples of about the same length, so that little is padded.
-
-    Every pass sees every example once, in another order, and the order of the n-th pass depends on
-    the seed alone. Unshuffled batches keep the order.
+    """Batches of examples of similar length, which keeps padding low.
 
     Args:
-        lengths: (rows,), in tokens.
-        batch_size: rows of a batch; the last one may be smaller.
-        shuffle: whether to shuffle, anew in each pass.
-        seed: of the shuffling.
+        lengths: lengths of the examples in tokens, (rows,).
+        batch_size: rows per batch; the last batch may be smaller.
+        shuffle: see `index_batches`.
+        seed: seed for shuffling.
 
     Raises:
         ValueError: there are no rows, or the batch size is below 1.
@@ -76,17 +73,17 @@ class LengthBatches(Batches):
 
     @property
     def num_positions(self) -> int:
-        """Positions of one pass, padding included; of shuffled passes it differs a little."""
+        """Positions in one pass, padding included; varies slightly between shuffled passes."""
         return num_positions(
             self.lengths, batch_size=self.batch_size, shuffle=self.shuffle, seed=self.seed
         )
 
     @abc.abstractmethod
     def batch(self, indices: tf.Tensor) -> Any:
-        """The rows at `indices` int32 (batch,), in the graph: what `fit` takes as one batch."""
+        """Returns the rows at `indices`, int32 (batch,), as one batch for `fit`; runs in graphs."""
 
     def dataset(self, *, skip: int = 0) -> tf.data.Dataset:
-        """The batches: endless where they are shuffled, else one pass in order."""
+        """Returns the batches: endless if shuffled, otherwise one pass in order."""
         indices = index_batches(
             self.lengths, batch_size=self.batch_size, shuffle=self.shuffle, seed=self.seed
         )
@@ -99,22 +96,22 @@ class LengthBatches(Batches):
 
     @functools.cached_property
     def _graph(self) -> Callable[[tf.Tensor], Any]:
-        """`batch`, traced once for all datasets: a validation makes one in each epoch."""
+        """`batch`, traced once and shared by all datasets: validation makes one per epoch."""
         indices = tf.TensorSpec([None], tf.int32)
         return tf.function(self.batch, autograph=False, input_signature=[indices])
 
 
 class CachedBatches(Batches):
-    """Batches that are computed once and then stay in memory, such as a frozen encoder's features.
+    """Batches that are computed once and then kept in memory, such as a frozen encoder's features.
 
-    Where `batches` are shuffled, every pass takes the same batches in another order.
+    If `batches` are shuffled, every pass has the same batches in a new order.
 
     Args:
-        batches: whose first pass is kept.
-        function: what to compute, in the graph, from the parts of a batch: inputs, targets ...
+        batches: batches to compute from; their first pass is kept.
+        function: maps the parts of a batch (inputs, targets, ...) to a new batch; runs in graphs.
 
     Attributes:
-        source: `batches`, as given.
+        source: the `batches` argument.
     """
 
     def __init__(self, batches: LengthBatches, function: Callable[..., Any]) -> None:
@@ -127,10 +124,10 @@ class CachedBatches(Batches):
         return len(self.source)
 
     def dataset(self, *, skip: int = 0) -> tf.data.Dataset:
-        """The batches: endless where they are shuffled, else one pass in order.
+        """Returns the batches: endless if shuffled, otherwise one pass in order.
 
         Args:
-            skip: batches to leave out at the start; they are computed all the same, to be kept.
+            skip: number of batches to skip at the start; they are still computed and cached.
         """
         batches = self._kept
         if self.source.shuffle:
@@ -138,24 +135,23 @@ class CachedBatches(Batches):
         return batches.skip(skip)
 
     def of(self, examples: Any) -> Self:
-        """Batches of other examples, made the same way but in order."""
+        """Returns batches of other examples, made the same way but in order."""
         return type(self)(self.source.of(examples), self._function)
 
 
 def index_batches(
     lengths: np.ndarray, *, batch_size: int, shuffle: bool, seed: int
 ) -> tf.data.Dataset:
-    """Batches of indices of examples, int32 (batch,); one pass over all of them.
+    """Returns one pass over all examples as batches of their indices, int32 (batch,).
 
-    Shuffled batches hold examples of about the same length, so that little is padded; every pass
-    sees every example once, in another order, and the order of the n-th pass depends on `seed`
-    alone. Unshuffled batches keep the order.
+    Shuffled batches group examples of similar length. Each pass has a new order, and the order of
+    the n-th pass depends only on `seed`. Unshuffled batches keep the order of the examples.
 
     Args:
-        lengths: (examples,), in tokens.
-        batch_size: examples per batch; the last one may be smaller.
-        shuffle: whether to shuffle, anew in each pass.
-        seed: of the shuffling.
+        lengths: lengths of the examples in tokens, (examples,).
+        batch_size: examples per batch; the last batch may be smaller.
+        shuffle: whether to reshuffle on each pass.
+        seed: seed for shuffling.
 
     Raises:
         ValueError: there are no examples, or the batch size is below 1.
@@ -168,7 +164,7 @@ def index_batches(
         slices = tf.data.Dataset.from_tensor_slices(starts)
         return slices.map(lambda start: order[start : start + batch_size])
 
-    # One number per pass, another in each pass over the same dataset object, as with `shuffle`.
+    # One number, drawn anew on each pass over the same dataset object, as `shuffle` does.
     passes = tf.data.Dataset.random(seed=seed, rerandomize_each_iteration=True).take(1)
     num_batches = -(-len(lengths) // batch_size)
     return passes.flat_map(batches_of_pass).apply(
@@ -177,7 +173,7 @@ def index_batches(
 
 
 def num_positions(lengths: np.ndarray, *, batch_size: int, shuffle: bool, seed: int) -> int:
-    """Positions, padding included, of all batches of one pass of `index_batches`."""
+    """Returns the number of positions, padding included, in one pass of `index_batches`."""
     _check(lengths, batch_size)
     order, starts = _plan(
         tf.constant(lengths, tf.int32), batch_size, shuffle, tf.constant([seed, 0], tf.int64)
@@ -197,10 +193,10 @@ def _check(lengths: np.ndarray, batch_size: int) -> None:
 def _plan(
     lengths: tf.Tensor, batch_size: int, shuffle: bool, seed: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """The order of the examples (n,), and where in it each batch starts (batches,).
+    """Returns the order of the examples (n,) and the index where each batch starts (batches,).
 
-    Shuffled: cut a random order into pools, sort each pool by length, cut it into batches, and
-    take the batches in random order.
+    To shuffle: cut a random order into pools, sort each pool by length, cut it into batches, and
+    shuffle the batches.
     """
     count = len(lengths)
     order = tf.range(count)

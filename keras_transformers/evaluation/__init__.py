@@ -1,4 +1,4 @@
-"""Metrics and baselines, one subject per file. Knows no model."""
+"""Metrics and baselines that are independent of models, one subject per file."""
 
 from keras_transformers.rooms import open_room
 

@@ -1,4 +1,4 @@
-"""BLEU of translations, by sacrebleu (the extra `evaluation`): of a whole corpus, and by length."""
+"""BLEU of a corpus, whole or by sentence length, with sacrebleu (the extra `evaluation`)."""
 
 import bisect
 import dataclasses
@@ -9,21 +9,21 @@ from keras_transformers.extras import optional
 
 __all__ = ["BleuResult", "bleu_by_length", "corpus_bleu"]
 
-# Each of the six classes has 75 to 234 of Multi30k's German test sentences (2016).
+# On Multi30k's German test set of 2016, each of the six classes has 75 to 234 sentences.
 _LIMITS = (7, 9, 11, 13, 16)
 
 
 @dataclasses.dataclass(frozen=True)
 class BleuResult:
-    """A corpus BLEU score and what a comparison with another one needs.
+    """A corpus BLEU score and what is needed to compare it with others.
 
     Attributes:
         score: BLEU, 0 to 100.
-        signature: sacrebleu's, which names tokenizer, case, smoothing and version.
-        precisions: of n-grams, n = 1 to 4, each 0 to 100.
+        signature: sacrebleu's signature: tokenizer, case, smoothing and version.
+        precisions: n-gram precisions for n = 1 to 4, each 0 to 100.
         brevity_penalty: 1 if the hypotheses are at least as long as the references.
-        hypothesis_length: in the metric's tokens.
-        reference_length: in the metric's tokens.
+        hypothesis_length: length of the hypotheses in the metric's tokens.
+        reference_length: length of the references in the metric's tokens.
     """
 
     score: float
@@ -47,13 +47,13 @@ def corpus_bleu(
     """Computes the corpus BLEU of detokenized translations, with sacrebleu's tokenizer 13a.
 
     Args:
-        hypotheses: one translation per sentence; it may be empty.
+        hypotheses: one translation per sentence; may be empty strings.
         references: one reference per sentence.
-        lowercase: ignore case.
+        lowercase: whether to ignore case.
 
     Raises:
         ModuleNotFoundError: sacrebleu is not installed.
-        ValueError: there are no sentences, or not as many hypotheses as references.
+        ValueError: there are no sentences, or the numbers of hypotheses and references differ.
 
     Example:
         >>> corpus_bleu(["a dog runs on grass"], ["a dog runs on grass"]).score.__round__(4)
@@ -87,17 +87,16 @@ def bleu_by_length(
     *,
     limits: Sequence[int] = _LIMITS,
 ) -> list[dict[str, Any]]:
-    """Computes the corpus BLEU of short sentences, of longer ones, and so on.
+    """Computes the corpus BLEU separately for each class of source length.
 
-    Attention pays off in long sentences (Bahdanau et al. 2014, figure 2). The length counts words
-    between spaces, so that models with different vocabularies compare.
+    Attention pays off in long sentences (Bahdanau et al. 2014, figure 2). Length is the number of
+    words between spaces, so that models with different vocabularies can be compared.
 
     Args:
         sources: detokenized sentences.
-        translations: of the sources.
-        references: of the sources.
-        limits: ascending; the most words in a source of each class, except the last, which has no
-            limit.
+        translations: one translation per source.
+        references: one reference per source.
+        limits: ascending maximum word counts of the classes; a last class has no maximum.
 
     Returns:
         For each class with sentences: "words" ("8-9", "17+"), "mean_words" of its sources,
@@ -108,7 +107,7 @@ def bleu_by_length(
         ValueError: the limits do not ascend, or the numbers of sentences differ.
     """
     if list(limits) != sorted(set(limits)) or not all(limit > 0 for limit in limits):
-        raise ValueError(f"limits={list(limits)}: give numbers of words that ascend from 1")
+        raise ValueError(f"limits={list(limits)}: must be ascending numbers of words from 1")
     lengths = [len(source.split()) for source in sources]
     rows = list(zip(lengths, translations, references, strict=True))
     found = []

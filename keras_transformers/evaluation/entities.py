@@ -1,11 +1,11 @@
 """Precision, recall and F1 of entities, as conlleval and seqeval compute them.
 
-Tjong Kim Sang and De Meulder 2003, https://aclanthology.org/W03-0419: an entity is right if its
-type, its first word and its last word are.
+Tjong Kim Sang and De Meulder 2003, https://aclanthology.org/W03-0419: an entity is correct if its
+type, first word and last word are all correct.
 """
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 __all__ = ["Entity", "EntityScores", "entity_scores"]
@@ -14,7 +14,7 @@ _OUTSIDE = "O"
 
 
 class Entity(NamedTuple):
-    """Words `start` to `end` (exclusive) of a sentence."""
+    """An entity: words `start` to `end` (exclusive) of a sentence."""
 
     type: str
     start: int
@@ -23,12 +23,12 @@ class Entity(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Counts:
-    """How many entities there are.
+    """Counts of entities.
 
     Attributes:
-        correct: predicted and expected.
-        predicted: in the predictions.
-        expected: in the references.
+        correct: number of entities in both predictions and references.
+        predicted: number in the predictions.
+        expected: number in the references.
     """
 
     correct: int
@@ -47,7 +47,7 @@ class Counts:
 
     @property
     def f1(self) -> float:
-        """Harmonic mean of precision and recall, 0 to 1."""
+        """The harmonic mean of precision and recall, 0 to 1."""
         total = self.predicted + self.expected
         return 2 * self.correct / total if total else 0.0
 
@@ -57,7 +57,7 @@ class EntityScores:
     """Counts of all entities (the micro average) and of each type.
 
     Attributes:
-        overall: all types together.
+        overall: counts over all types.
         types: type -> counts, sorted by type.
     """
 
@@ -79,7 +79,7 @@ class EntityScores:
 def entities(labels: Sequence[str]) -> list[Entity]:
     """Returns the entities of a sentence labelled in IOB2 or IOB1.
 
-    B- starts an entity; so does I- after O, after another type and at the start of a sentence.
+    B- starts an entity; so does I- after O, after another type or at the start of the sentence.
 
     >>> entities(["I-PER", "I-PER", "O", "B-LOC", "B-LOC", "I-ORG"])  # doctest: +ELLIPSIS
     [Entity(type='PER', start=0, end=2), Entity(type='LOC', start=3, end=4), ...]
@@ -87,33 +87,31 @@ def entities(labels: Sequence[str]) -> list[Entity]:
     Raises:
         ValueError: a label is not O, B-TYPE or I-TYPE.
     """
-    return list(_entities(labels))
-
-
-def _entities(labels: Sequence[str]) -> Iterator[Entity]:
+    found: list[Entity] = []
     start, kind = 0, ""  # of the open entity; "" if none is open
     for i, label in enumerate([*labels, _OUTSIDE]):
         if label != _OUTSIDE and (label[:2] not in ("B-", "I-") or len(label) < 3):
             raise ValueError(f"label {label!r} of word {i}: expected O, B-TYPE or I-TYPE")
         if kind and (label[2:] != kind or label.startswith("B-")):
-            yield Entity(kind, start, i)
+            found.append(Entity(kind, start, i))
             kind = ""
         if not kind and label != _OUTSIDE:
             start, kind = i, label[2:]
+    return found
 
 
 def entity_scores(
     predictions: Sequence[Sequence[str]], references: Sequence[Sequence[str]]
 ) -> EntityScores:
-    """Compares the entities of labelled sentences.
+    """Compares the predicted entities of sentences with the expected ones.
 
     Args:
-        predictions: one label per word of each sentence.
-        references: likewise.
+        predictions: the predicted label of each word of each sentence.
+        references: the expected labels, in the same form.
 
     Raises:
-        ValueError: the numbers of sentences or of words differ, there are no sentences, or a label
-            is unknown.
+        ValueError: there are no sentences, the numbers of sentences or words differ, or a label is
+            unknown.
 
     Example:
         >>> entity_scores([["B-PER", "O", "O"]], [["B-PER", "O", "B-LOC"]]).overall.recall
@@ -122,7 +120,7 @@ def entity_scores(
     if len(predictions) != len(references) or not references:
         raise ValueError(
             f"{len(predictions)} predicted sentences for {len(references)} references: give one "
-            "for each, at least one"
+            "prediction per reference, and at least one"
         )
     found: set[tuple[int, Entity]] = set()
     expected: set[tuple[int, Entity]] = set()
@@ -131,8 +129,8 @@ def entity_scores(
             raise ValueError(
                 f"sentence {i}: {len(predicted)} predicted labels for {len(reference)} words"
             )
-        found |= {(i, entity) for entity in _entities(predicted)}
-        expected |= {(i, entity) for entity in _entities(reference)}
+        found |= {(i, entity) for entity in entities(predicted)}
+        expected |= {(i, entity) for entity in entities(reference)}
     types = sorted({entity.type for _, entity in found | expected})
     return EntityScores(
         _counts(found, expected),

@@ -1,7 +1,7 @@
-"""The metrics of GLUE: accuracy, F1, Matthews, Pearson and Spearman correlation.
+"""The GLUE metrics: accuracy, F1, and Matthews, Pearson and Spearman correlation.
 
-Wang et al. 2018, arXiv:1804.07461. Equal to scikit-learn's and SciPy's; the correlations need SciPy
-(the extra `evaluation`).
+Wang et al. 2018, arXiv:1804.07461. Results equal those of scikit-learn and SciPy; Pearson and
+Spearman need SciPy (the extra `evaluation`).
 """
 
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ MetricName = Literal["accuracy", "f1", "matthews", "pearson", "spearman"]
 
 
 def accuracy(predictions: Any, references: Any) -> float:
-    """The share of equal labels, 0 to 1.
+    """Returns the share of correct labels, 0 to 1.
 
     Args:
         predictions: label ids (n,).
@@ -28,7 +28,7 @@ def accuracy(predictions: Any, references: Any) -> float:
 
 
 def f1(predictions: Any, references: Any) -> float:
-    """F1 of label 1 among labels 0 and 1; 0 if label 1 is on neither side.
+    """Returns the F1 of label 1 among labels 0 and 1; 0 if label 1 never occurs.
 
     Args:
         predictions: label ids (n,).
@@ -40,16 +40,16 @@ def f1(predictions: Any, references: Any) -> float:
     predictions, references = _checked(predictions, references)
     others = np.setdiff1d(np.union1d(predictions, references), [0, 1])
     if len(others):
-        raise ValueError(f"labels {others.tolist()}: F1 compares label 1 with label 0 only")
+        raise ValueError(f"labels {others.tolist()}: F1 takes only labels 0 and 1")
     num_positive = np.sum(predictions == 1) + np.sum(references == 1)
     num_correct = np.sum((predictions == 1) & (references == 1))
     return float(2 * num_correct / num_positive) if num_positive else 0.0
 
 
 def matthews(predictions: Any, references: Any) -> float:
-    """Matthews correlation coefficient, -1 to 1, of two or more classes (Gorodkin 2004).
+    """Returns the Matthews correlation of two or more classes, -1 to 1 (Gorodkin 2004).
 
-    0 where it is undefined: all predictions, or all references, are the same label.
+    Returns 0 if it is undefined, because all predictions or all references have the same label.
 
     Args:
         predictions: label ids (n,).
@@ -66,7 +66,7 @@ def matthews(predictions: Any, references: Any) -> float:
 
 
 def pearson(predictions: Any, references: Any) -> float:
-    """Pearson correlation, -1 to 1; NaN if either side is constant.
+    """Returns the Pearson correlation, -1 to 1; NaN if either side is constant.
 
     Args:
         predictions: scores (n,).
@@ -80,9 +80,9 @@ def pearson(predictions: Any, references: Any) -> float:
 
 
 def spearman(predictions: Any, references: Any) -> float:
-    """Spearman rank correlation, -1 to 1; NaN if either side is constant.
+    """Returns the Spearman rank correlation, -1 to 1; NaN if either side is constant.
 
-    Equal scores share the mean of their ranks.
+    Equal scores get the mean of their ranks.
 
     Args:
         predictions: scores (n,).
@@ -107,23 +107,23 @@ METRICS: dict[MetricName, Callable[[Any, Any], float]] = {
 def glue_scores(
     metrics: Sequence[MetricName], predictions: Any, references: Any
 ) -> dict[MetricName, float]:
-    """Computes the metrics of a task, such as those that `data.text.GlueTask.metrics` names.
+    """Computes the metrics of a task.
 
     >>> glue_scores(["accuracy", "f1"], [1, 1, 0], [1, 0, 0])["accuracy"].__round__(4)
     0.6667
 
     Args:
-        metrics: names.
-        predictions: label ids, or scores (n,).
-        references: likewise.
+        metrics: names of metrics, such as `data.text.GlueTask.metrics`.
+        predictions: label ids or scores (n,).
+        references: label ids or scores (n,).
 
     Returns:
         Metric -> value, in the order of `metrics`.
 
     Raises:
-        ModuleNotFoundError: a correlation is wanted and SciPy is not installed.
-        ValueError: a name is unknown; or there are no predictions, not as many as references, not
-            one dimension, or NaN among them.
+        ModuleNotFoundError: a metric needs SciPy, which is not installed.
+        ValueError: a name is unknown, or predictions or references are empty, differ in number,
+            are not one-dimensional or not finite.
     """
     unknown = [name for name in metrics if name not in METRICS]
     if unknown:
@@ -134,10 +134,10 @@ def glue_scores(
 def _correlation(function: str, predictions: Any, references: Any) -> float:
     predictions, references = _checked(predictions, references)
     if len(references) < 2:
-        raise ValueError("a correlation needs at least two scores, there is 1")
+        raise ValueError("a correlation needs at least two scores, but there is only 1")
     x, y = (side.astype(np.float64) for side in (predictions, references))
     if np.ptp(x) == 0 or np.ptp(y) == 0:
-        return float("nan")  # as SciPy, which warns too
+        return float("nan")  # like SciPy, but without its warning
     correlate = getattr(optional("scipy.stats", extra="evaluation"), function)
     return float(correlate(x, y).statistic)
 

@@ -1,6 +1,6 @@
-"""N-gram language models with Kneser-Ney smoothing: how far counting alone gets.
+"""N-gram language models with Kneser-Ney smoothing: a baseline of counts alone.
 
-A neural language model should beat it on the same tokens, and `unigrams` even more so.
+A neural language model should beat it on the same tokens, and beat `unigrams` by more.
 """
 
 import dataclasses
@@ -11,7 +11,7 @@ import numpy as np
 
 __all__ = ["KneserNey"]
 
-# For an order whose counts of counts allow no estimate; KenLM's `--discount_fallback`.
+# Used if the counts of counts of an order allow no estimate; as KenLM's `--discount_fallback`.
 FALLBACK_DISCOUNTS = (0.5, 1.0, 1.5)
 
 
@@ -19,14 +19,14 @@ FALLBACK_DISCOUNTS = (0.5, 1.0, 1.5)
 class _Grams:
     """All n-grams of one length that occur, numbered in the order of their keys.
 
-    An n-gram's key combines its first word with the number of its other words, an (n-1)-gram.
+    The key of an n-gram combines its first word with the number of the (n-1)-gram of the rest.
 
     Attributes:
         keys: int64 (grams,), ascending.
-        num_rests: how many (n-1)-grams there are.
+        num_rests: number of (n-1)-grams.
         ids: the n-gram that ends at each position of the text, int64 (positions,).
         counts: how often each n-gram occurs, int64 (grams,).
-        contexts: the (n-1)-gram of each n-gram's first words, int64 (grams,).
+        contexts: the (n-1)-gram that each n-gram starts with, int64 (grams,).
         is_predicted: False for n-grams that end in a start mark, bool (grams,).
     """
 
@@ -40,14 +40,14 @@ class _Grams:
 
 @dataclasses.dataclass(frozen=True)
 class _Level:
-    """What an order adds to the probability of the order below: `found[gram] + left[context] * p`.
+    """Extends the probability p of the order below: `found[gram] + left[context] * p`.
 
     Attributes:
         keys, num_rests: see `_Grams`.
         found: the discounted share of each n-gram in its context, float64 (grams + 1,); the last
             entry, 0, is for n-grams that never occurred.
-        left: what each context leaves to the order below, float64 (contexts + 1,); the last entry,
-            1, is for contexts that never occurred.
+        left: the share that each context leaves to the order below, float64 (contexts + 1,); the
+            last entry, 1, is for contexts that never occurred.
     """
 
     keys: np.ndarray
@@ -59,28 +59,28 @@ class _Level:
 class KneserNey:
     """Interpolated modified Kneser-Ney (Chen & Goodman 1998, "An Empirical Study of Smoothing").
 
-    With u the `order` - 1 tokens before w, u' the same without the first, c(u w) how often it
-    occurs, and N_r(u) how many different tokens follow u exactly r times:
+    Let u be the `order` - 1 tokens before w, u' the same without the first token, c(u w) the count
+    of u w, and N_r(u) the number of different tokens that follow u exactly r times. Then:
 
         p(w | u) = (c(u w) - D(c(u w))) / c(u .) + gamma(u) p(w | u')
         gamma(u) = (D_1 N_1(u) + D_2 N_2(u) + D_3 N_3+(u)) / c(u .)
 
-    and p(w | u) = p(w | u') where u never occurred. Below the highest order c(u w) is the number of
+    and p(w | u) = p(w | u') if u never occurred. Below the highest order, c(u w) is the number of
     different tokens that precede u w. The lowest order falls back on 1 / vocabulary_size, so that
     no token is impossible. D_1, D_2 and D_3 (for counts of 3 and more) are estimated for each order
-    from the numbers n_r of n-grams with count r: with Y = n_1 / (n_1 + 2 n_2) they are
-    r - (r + 1) Y n_{r+1} / n_r. If an n_r is 0 or a discount is not between 0 and r, as in tiny
-    texts, the order takes `FALLBACK_DISCOUNTS`.
+    from the numbers n_r of n-grams with count r: D_r = r - (r + 1) Y n_{r+1} / n_r, with
+    Y = n_1 / (n_1 + 2 n_2). If an n_r is 0 or a discount is not between 0 and r, as in tiny texts,
+    the order uses `FALLBACK_DISCOUNTS`.
 
-    `order` - 1 start marks precede each sequence; they are never predicted, and they keep sequences
-    independent of each other. For a model that reads backwards, fit and score reversed sequences.
+    `order` - 1 start marks precede each sequence. They are never predicted, and they keep sequences
+    independent of each other. For a backward model, fit and score reversed sequences.
 
     Args:
-        order: n, the length of the longest n-grams in tokens; 1 looks at no context.
-        discounts: D_1, D_2 and D_3 for all orders, instead of estimates.
+        order: n, the length of the longest n-grams in tokens; 1 uses no context.
+        discounts: D_1, D_2 and D_3 for all orders; None estimates them.
 
     Attributes:
-        discounts: after `fit`, a tuple of three for each order from 1.
+        discounts: after `fit`, three discounts for each order from 1.
 
     Raises:
         ValueError: the order is below 1, or the discounts are not three numbers, the r-th from 0
@@ -99,7 +99,7 @@ class KneserNey:
         self._given = None if discounts is None else tuple(discounts)
         if self._given is not None and not _are_discounts(self._given):
             raise ValueError(
-                f"discounts={discounts}: give three, for counts of 1, 2 and more, up to 1, 2 and 3"
+                f"discounts={discounts}: give D_1, D_2 and D_3, from 0 to at most 1, 2 and 3"
             )
         self.discounts: list[tuple[float, ...]] = []
         self.vocabulary_size = 0
@@ -110,7 +110,7 @@ class KneserNey:
 
         Args:
             sequences: token ids, each an array or list of ints (length,).
-            vocabulary_size: the number of tokens; ids are below it.
+            vocabulary_size: number of different tokens; ids must be below it.
 
         Returns:
             The model itself.
@@ -127,7 +127,7 @@ class KneserNey:
         self.discounts, self._levels = [], []
         for number, grams in enumerate(orders):
             counts = grams.counts
-            if number + 1 < len(orders):  # the number of different tokens before each n-gram
+            if number + 1 < len(orders):  # count the different tokens before each n-gram
                 longer = orders[number + 1]
                 rests = longer.keys[longer.is_predicted] % longer.num_rests
                 counts = np.bincount(rests, minlength=len(grams.keys))
@@ -135,10 +135,10 @@ class KneserNey:
         return self
 
     def log_probabilities(self, token_ids: Any) -> np.ndarray:
-        """The log probability of each token of a sequence, given the tokens before it.
+        """Returns the log probability of each token of a sequence given the tokens before it.
 
         Args:
-            token_ids: ints (length,), a whole sequence.
+            token_ids: a whole sequence, ints (length,).
 
         Returns:
             float64 (length,), in nats. The perplexity is exp(-mean).
@@ -158,7 +158,7 @@ class KneserNey:
         return np.log(probabilities[self.order - 1 :])
 
     def _marked(self, token_ids: Any) -> np.ndarray:
-        """A sequence after its start marks, whose id is the first beyond the vocabulary."""
+        """Puts start marks, whose id is `vocabulary_size`, before a sequence."""
         words = np.asarray(token_ids)
         if words.ndim != 1 or (words.size and words.dtype.kind not in "iu"):
             raise ValueError(
@@ -166,20 +166,20 @@ class KneserNey:
             )
         if words.size and not 0 <= words.min() <= words.max() < self.vocabulary_size:
             raise ValueError(
-                f"token ids are {words.min()} to {words.max()}, the vocabulary has 0 to "
+                f"token ids are {words.min()} to {words.max()}, but the vocabulary has 0 to "
                 f"{self.vocabulary_size - 1}"
             )
         marks = np.full(self.order - 1, self.vocabulary_size)
         return np.concatenate([marks, words]).astype(np.int64)
 
     def _firsts(self, words: np.ndarray, distance: int) -> np.ndarray:
-        """The word `distance` before each position; before a mark there are only marks."""
+        """Returns the word `distance` before each position; only marks precede a mark."""
         mark = self.vocabulary_size
         shifted = np.concatenate([np.full(distance, mark), words])[: len(words)]
         return np.where(words == mark, mark, shifted)
 
     def _count(self, words: np.ndarray) -> list[_Grams]:
-        """All n-grams of 1 to `order` tokens."""
+        """Counts all n-grams of 1 to `order` tokens."""
         orders: list[_Grams] = []
         ids, num_rests = np.zeros(len(words), np.int64), 1
         for number in range(self.order):
@@ -191,7 +191,7 @@ class KneserNey:
                 return_counts=True,
             )
             is_predicted = words[positions] < self.vocabulary_size
-            # Position 0 of the text holds a mark, or a 1-gram, which has no context.
+            # Position 0 of the text has a mark or, for order 1, needs no context.
             contexts = ids_before[positions - 1] if number else np.zeros(len(keys), np.int64)
             orders.append(_Grams(keys, num_rests, ids, counts, contexts, is_predicted))
             num_rests = len(keys)
@@ -214,14 +214,14 @@ class KneserNey:
 
 
 def _find(level: _Level, firsts: np.ndarray, rests: np.ndarray) -> np.ndarray:
-    """The numbers of n-grams; -1 for those that never occurred."""
+    """Returns the numbers of n-grams; -1 for those that never occurred."""
     keys = firsts * level.num_rests + rests
     ids = np.minimum(np.searchsorted(level.keys, keys), len(level.keys) - 1)
     return np.where((rests >= 0) & (level.keys[ids] == keys), ids, -1)
 
 
 def _estimated_discounts(counts: np.ndarray) -> tuple[float, ...]:
-    """D_1, D_2 and D_3 by Chen & Goodman's equation 26."""
+    """Estimates D_1, D_2 and D_3 with equation 26 of Chen & Goodman."""
     n1, n2, n3, n4 = (int(np.sum(counts == r)) for r in range(1, 5))
     if not (n1 and n2 and n3 and n4):
         return FALLBACK_DISCOUNTS

@@ -1,4 +1,4 @@
-"""How well a language or translation model knows a text: perplexity and token accuracy."""
+"""Perplexity and token accuracy of language and translation models."""
 
 import dataclasses
 import math
@@ -23,8 +23,8 @@ _PACKAGE = "keras_transformers"
 class _TokenMean(keras.metrics.Metric):
     """Weighted mean over tokens: sum(weight * value) / sum(weight) since the last reset.
 
-    `keras.metrics.Mean` averages each sequence over its padded length first, so that a token of a
-    short batch counts for more than one of a long batch.
+    `keras.metrics.Mean` would first average each sequence over its padded length, so that tokens of
+    short batches count for more than those of long ones.
     """
 
     def __init__(self, name: str, dtype: Any = None) -> None:
@@ -38,7 +38,7 @@ class _TokenMean(keras.metrics.Metric):
         Args:
             y_true: token ids (batch, length).
             y_pred: logits (batch, length, vocabulary).
-            sample_weight: (batch, length), 0 at padding; None counts every position once.
+            sample_weight: (batch, length), 0 at padding; None means 1 everywhere.
         """
         targets, logits = ops.convert_to_tensor(y_true), ops.convert_to_tensor(y_pred)
         values = ops.cast(self._values(targets, logits), self.dtype)
@@ -58,21 +58,21 @@ class _TokenMean(keras.metrics.Metric):
         return self.total / self.count
 
     def _values(self, targets: Any, logits: Any) -> Any:
-        """What is averaged: (batch, length)."""
+        """Returns the values to average: (batch, length)."""
         raise NotImplementedError
 
 
 @keras.saving.register_keras_serializable(_PACKAGE)
 class Perplexity(_TokenMean):
-    """exp of the mean cross-entropy of a token, without label smoothing.
+    """Exponential of the mean cross-entropy of a token, without label smoothing.
 
-    The mean is over all tokens since the last reset, each with its `sample_weight`; how they are
-    cut into batches does not matter. Pass it to `compile` as one of the `weighted_metrics`: Keras
-    ignores the weights of plain `metrics`, and padding would count as text.
+    The mean is over all tokens since the last reset, weighted by `sample_weight` and independent of
+    batching. Pass it to `compile` in `weighted_metrics`: in plain `metrics` Keras ignores weights,
+    and padding would count as text.
 
     Args:
-        name: of the metric.
-        dtype: of its sums; float32 by default.
+        name: name of the metric.
+        dtype: dtype of its sums; float32 by default.
 
     Example:
         >>> perplexity = Perplexity()
@@ -96,8 +96,8 @@ class Perplexity(_TokenMean):
 class OutputPerplexity(Perplexity):
     """Perplexity of a model that outputs its loss, such as `models.elmo.language_model`.
 
-    Like `Perplexity`, for outputs (batch, length): the cross-entropy of each token, in nats. During
-    training a sampled loss, and so this figure, is a little low; in evaluation it is exact.
+    Outputs are (batch, length), the cross-entropy of each token in nats. In training, a sampled
+    loss makes this figure a little low; in evaluation it is exact.
 
     Example:
         >>> perplexity = OutputPerplexity()
@@ -113,21 +113,21 @@ class OutputPerplexity(Perplexity):
 
 @keras.saving.register_keras_serializable(_PACKAGE)
 class TokenAccuracy(_TokenMean):
-    """The share of tokens with the largest logit, each token with its `sample_weight`.
+    """Share of tokens with the largest logit, weighted by `sample_weight`.
 
-    Pass it to `compile` as one of the `weighted_metrics`, like `Perplexity`. If logits are equal,
-    the first counts as the largest.
+    Like `Perplexity`, it belongs in `weighted_metrics`. Of equal logits, the first counts as the
+    largest.
 
     Args:
-        name: of the metric.
-        dtype: of its sums; float32 by default.
+        name: name of the metric.
+        dtype: dtype of its sums; float32 by default.
     """
 
     def __init__(self, name: str = "token_accuracy", dtype: Any = None) -> None:
         super().__init__(name, dtype)
 
     def _values(self, targets: Any, logits: Any) -> Any:
-        # On a CPU this takes a fifth of the time of `ops.argmax`, which handles negative zeros.
+        # On a CPU, five times as fast as `ops.argmax`, which handles negative zeros.
         _, largest = ops.top_k(logits, k=1)  # (batch, length, 1)
         return ops.equal(ops.cast(targets, "int32"), ops.cast(largest[..., 0], "int32"))
 
@@ -136,14 +136,14 @@ class TokenAccuracy(_TokenMean):
 class TextPerplexity:
     """The cost of a text per token, per word and per byte.
 
-    Perplexities per token compare only models with the same tokens. Perplexity per word and bits
-    per byte compare any models on the same text.
+    Perplexity per token only compares models with the same tokens. Perplexity per word and bits per
+    byte compare any models on the same text.
 
     Attributes:
-        nats: the negative log-probability of all tokens together.
-        num_tokens: how many were predicted, ends of documents included.
-        num_words: in the text, see `data.language_models.causal.TokenStream`.
-        num_bytes: of the text in UTF-8.
+        nats: negative log-probability of all tokens together.
+        num_tokens: number of predicted tokens, document ends included.
+        num_words: words in the text; see `data.language_models.TokenStream`.
+        num_bytes: bytes of the text in UTF-8.
 
     Raises:
         ValueError: a count is below 1.
@@ -163,7 +163,7 @@ class TextPerplexity:
         counts = (self.num_tokens, self.num_words, self.num_bytes)
         if min(counts) < 1:
             raise ValueError(
-                f"{counts} tokens, words and bytes: a text to measure has at least 1 of each"
+                f"{counts} tokens, words and bytes: the text must have at least 1 of each"
             )
 
     @property
@@ -183,7 +183,7 @@ class TextPerplexity:
         return self.nats / self.num_bytes / math.log(2)
 
     def figures(self, name: str) -> dict[str, float]:
-        """All three, labelled for a recipe's report."""
+        """Returns all three figures, labelled for a recipe's report."""
         return {
             f"{name}, perplexity per token": self.per_token,
             f"{name}, perplexity per word": self.per_word,
@@ -192,12 +192,12 @@ class TextPerplexity:
 
 
 class LogProbabilityOfTokens(keras.callbacks.Callback):
-    """Adds `val_log_probability` to the logs: the mean per token, in nats; higher is better.
+    """Adds `val_log_probability` to the logs: the mean per token in nats; higher is better.
 
     Put it before callbacks that keep the weights with the highest figure.
 
     Args:
-        perplexity: its name in the logs.
+        perplexity: name of the perplexity in the logs.
     """
 
     def __init__(self, perplexity: str = "val_perplexity") -> None:

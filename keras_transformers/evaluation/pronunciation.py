@@ -1,4 +1,4 @@
-"""Error rates of pronunciations, from edit distances."""
+"""Phoneme and word error rates of pronunciations, from edit distances."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -10,12 +10,12 @@ __all__ = ["PronunciationErrors", "pronunciation_errors"]
 
 @dataclasses.dataclass(frozen=True)
 class PronunciationErrors:
-    """Counts over words, each compared with its pronunciation closest to the hypothesis.
+    """Error counts; each hypothesis is compared with the closest pronunciation of its word.
 
     Attributes:
-        num_words: all words.
-        num_wrong_words: words whose hypothesis is none of their pronunciations.
-        num_phonemes: in the closest pronunciations.
+        num_words: number of words.
+        num_wrong_words: words whose hypothesis matches none of their pronunciations.
+        num_phonemes: phonemes in the closest pronunciations.
         num_edits: insertions, deletions and substitutions from these to the hypotheses.
     """
 
@@ -26,7 +26,7 @@ class PronunciationErrors:
 
     @property
     def phoneme_error_rate(self) -> float:
-        """Edits per phoneme, from 0; above 1 if the hypotheses are much too long."""
+        """Edits per phoneme, 0 or more; above 1 if the hypotheses are much too long."""
         return self.num_edits / self.num_phonemes
 
     @property
@@ -41,14 +41,14 @@ def pronunciation_errors(
     """Compares pronunciations with those of a dictionary, by Levenshtein distance.
 
     Args:
-        hypotheses: one pronunciation per word, phonemes separated by spaces; it may be empty.
-        references: all pronunciations of each word. The one with the fewest edits counts; the
-            first of these, if several have as few.
+        hypotheses: one pronunciation per word, phonemes separated by spaces; may be empty strings.
+        references: all pronunciations of each word. The one with the fewest edits counts; of equal
+            ones, the first.
 
     Raises:
         ModuleNotFoundError: rapidfuzz is not installed (the extra `evaluation`).
-        ValueError: there are no words, not as many hypotheses as references, or a word has no
-            pronunciation or an empty one.
+        ValueError: there are no words, the numbers of hypotheses and references differ, or a word
+            has no pronunciation or an empty one.
 
     Example:
         >>> errors = pronunciation_errors(["T UW", "K AE"], [["T AH", "T UW"], ["K AE T"]])
@@ -69,7 +69,7 @@ def pronunciation_errors(
         if not sequences or not all(sequences):
             raise ValueError(
                 f"word {index} has the pronunciations {list(pronunciations)}: give at least one, "
-                "each of at least one phoneme"
+                "each with at least one phoneme"
             )
         found = hypothesis.split()
         distances = [distance(found, sequence) for sequence in sequences]

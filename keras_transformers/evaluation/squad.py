@@ -17,12 +17,12 @@ _PUNCTUATION = str.maketrans("", "", string.punctuation)  # ASCII only
 
 @dataclasses.dataclass(frozen=True)
 class AnswerScores:
-    """Means over questions, 0 to 100.
+    """Mean scores over questions, 0 to 100.
 
     Attributes:
-        exact_match: the share of answers that equal a reference, after normalization.
-        f1: the mean overlap of words with the closest reference.
-        total: the number of questions.
+        exact_match: share of answers that equal a reference after normalization.
+        f1: mean word overlap with the closest reference.
+        total: number of questions.
     """
 
     exact_match: float
@@ -32,7 +32,7 @@ class AnswerScores:
 
 @dataclasses.dataclass(frozen=True)
 class Threshold:
-    """A score, and the no-answer threshold that reaches it."""
+    """A score and the no-answer threshold that reaches it."""
 
     score: float
     threshold: float
@@ -43,12 +43,12 @@ class SquadV2Scores:
     """Scores of questions, some of which have no answer.
 
     Attributes:
-        overall: over all questions.
-        has_answer: over those with an answer; None if there are none.
-        no_answer: over those without; None if there are none.
-        best_exact_match: the highest that any threshold on the null scores reaches on these
-            questions; None without null scores.
-        best_f1: likewise.
+        overall: scores over all questions.
+        has_answer: scores over questions with an answer; None if there are none.
+        no_answer: scores over questions without one; None if there are none.
+        best_exact_match: the highest exact match that any threshold on the null scores reaches on
+            these questions; None without null scores.
+        best_f1: the same for F1.
     """
 
     overall: AnswerScores
@@ -59,7 +59,7 @@ class SquadV2Scores:
 
 
 def normalize_answer(text: str) -> str:
-    """Lowers the case; drops ASCII punctuation, articles (a, an, the) and repeated white space.
+    """Lowercases; drops ASCII punctuation, articles (a, an, the) and repeated white space.
 
     >>> normalize_answer("The  U.S. «dollar»!")
     'us «dollar»'
@@ -73,12 +73,12 @@ def squad_scores(
     """Computes the scores of SQuAD 1.1.
 
     Args:
-        predictions: id -> answer; it may be empty.
-        references: id -> right answers, at least one; the closest counts.
+        predictions: id -> answer; may be an empty string.
+        references: id -> correct answers, at least one; the closest counts.
 
     Raises:
-        ValueError: the ids differ (the official script scores missing ids 0 and ignores unknown
-            ones), there are none, or a question has no reference.
+        ValueError: there are no questions, a question has no reference, or the ids differ (the
+            official script scores missing ids 0 and ignores unknown ones).
 
     Example:
         >>> squad_scores({"a": "the Rhine", "b": ""}, {"a": ["Rhine", "a river"], "b": ["Bonn"]})
@@ -88,8 +88,8 @@ def squad_scores(
     unanswered = [i for i, texts in references.items() if not texts]
     if unanswered:
         raise ValueError(
-            f"{len(unanswered)} questions have no reference, such as {unanswered[0]!r}: score "
-            "SQuAD 2.0 with squad_v2_scores"
+            f"{len(unanswered)} questions have no reference, such as {unanswered[0]!r}: for SQuAD "
+            "2.0 use squad_v2_scores"
         )
     exact = {
         i: max(_exact_match(predictions[i], text) for text in texts)
@@ -111,14 +111,14 @@ def squad_v2_scores(
     """Computes the scores of SQuAD 2.0.
 
     Args:
-        predictions: id -> answer; empty for none.
-        references: id -> right answers; none for questions without an answer.
-        null_scores: id -> a number that is higher the less likely the question has an answer, such
-            as `data.text.answer_spans` computes; the official script's na_prob.
-        threshold: answers whose null score is above it count as empty. None keeps all answers.
+        predictions: id -> answer; an empty string for no answer.
+        references: id -> correct answers; an empty list for unanswerable questions.
+        null_scores: id -> score that is higher the less likely the question has an answer, from
+            `data.text.null_differences`; na_prob in the official script.
+        threshold: answers with a higher null score count as empty. None keeps all answers.
 
     Raises:
-        ValueError: the ids differ, there are none, or there is a threshold without null scores.
+        ValueError: there are no questions, the ids differ, or null scores are missing.
 
     Example:
         >>> scores = squad_v2_scores({"a": "Rhine", "b": "Bonn"}, {"a": ["the Rhine"], "b": []},
@@ -128,12 +128,12 @@ def squad_v2_scores(
     """
     _check_ids(predictions, references)
     if threshold is not None and null_scores is None:
-        raise ValueError(f"threshold={threshold} needs null_scores to compare with")
+        raise ValueError(f"threshold={threshold} needs null_scores: give both, or neither")
     exact, overlap = {}, {}
     for i, texts in references.items():
         expected = [text for text in texts if normalize_answer(text)] or [""]
         exact[i] = max(_exact_match(predictions[i], text) for text in expected)
-        # No answer is right where there is none: SQuAD 1.1 would count this overlap as 0.
+        # No answer is correct here if there is none; SQuAD 1.1 would score this overlap 0.
         overlap[i] = (
             exact[i] if expected == [""] else max(_f1(predictions[i], text) for text in expected)
         )
@@ -163,7 +163,7 @@ def _exact_match(answer: str, reference: str) -> float:
 
 
 def _f1(answer: str, reference: str) -> float:
-    """Harmonic mean of precision and recall of words; 0 if both texts are empty."""
+    """Returns the harmonic mean of word precision and recall; 0 if both texts are empty."""
     words, expected = normalize_answer(answer).split(), normalize_answer(reference).split()
     num_same = (Counter(words) & Counter(expected)).total()
     if not num_same:
@@ -178,11 +178,11 @@ def _best_threshold(
     null_scores: Mapping[str, float],
     answered: Mapping[str, bool],
 ) -> Threshold:
-    """The threshold with the highest sum of scores: the official sweep, ties and all.
+    """Finds the threshold with the highest total score, exactly as the official script does.
 
-    It starts without any answer and accepts the answers one by one, by rising null score. Equal
-    null scores are taken one after the other, in the order of `null_scores`, so the score may be
-    one that no threshold quite reaches.
+    It starts with all answers empty and accepts them one by one, by rising null score. Equal null
+    scores are taken one after the other, in the order of `null_scores`, so that the best score may
+    be one that no threshold quite reaches.
     """
     score: float = sum(not has_answer for has_answer in answered.values())
     best, threshold = score, 0.0
@@ -204,7 +204,7 @@ def _check_ids(found: Mapping[str, object], references: Mapping[str, Sequence[st
     for problem, ids in (("missing", missing), ("unknown", unknown)):
         if ids:
             raise ValueError(
-                f"{len(ids)} ids are {problem} in the predictions, such as {ids[0]!r}: predict "
+                f"{len(ids)} ids are {problem} in the predictions, such as {ids[0]!r}: answer "
                 f"exactly the {len(references)} questions"
             )
 

@@ -1,4 +1,4 @@
-"""The baseline of token frequencies: what a model scores that looks at no context."""
+"""The token-frequency baseline: scores of a model that ignores context."""
 
 import dataclasses
 
@@ -9,11 +9,11 @@ __all__ = ["UnigramBaseline", "unigram_baseline"]
 
 @dataclasses.dataclass(frozen=True)
 class UnigramBaseline:
-    """Scores of a language model that knows only how often each token occurs.
+    """Scores of a language model that only knows how often each token occurs.
 
     Attributes:
-        accuracy: the share of tokens that are the most frequent training token, 0 to 1.
-        perplexity: exp of the mean cross-entropy of a token under the training frequencies.
+        accuracy: share of tokens that are the most frequent training token, 0 to 1.
+        perplexity: exponential of the mean cross-entropy per token under the training frequencies.
     """
 
     accuracy: float
@@ -23,11 +23,11 @@ class UnigramBaseline:
 def unigram_baseline(train_counts: np.ndarray, dev_counts: np.ndarray) -> UnigramBaseline:
     """Scores the token frequencies of one text on another.
 
-    Each training count is raised by 1 (Laplace), so that no token is impossible.
+    Training counts get add-one (Laplace) smoothing, so that no token is impossible.
 
     Args:
         train_counts: how often each token occurs in training, (vocabulary,).
-        dev_counts: how often in the text to score, (vocabulary,).
+        dev_counts: how often each token occurs in the text to score, (vocabulary,).
 
     Raises:
         ValueError: the shapes differ, or the text to score has no tokens.
@@ -41,7 +41,7 @@ def unigram_baseline(train_counts: np.ndarray, dev_counts: np.ndarray) -> Unigra
     if train_counts.shape != dev_counts.shape or not dev_counts.sum():
         raise ValueError(
             f"counts of shapes {train_counts.shape} and {dev_counts.shape}, {dev_counts.sum()} "
-            "tokens to score: give one count per token of the vocabulary, not all 0"
+            "tokens to score: give one count per token of the vocabulary, and not all 0"
         )
     smoothed = train_counts + 1.0
     surprise = -np.log(smoothed / smoothed.sum())  # (vocabulary,), in nats

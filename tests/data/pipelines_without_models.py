@@ -1,15 +1,15 @@
-"""What batches need of a pipeline: tokenizer, lengths and labels, without a model."""
+"""A pipeline without a model, for batches: tokenizer, lengths and labels."""
 
 from keras_transformers.pipelines.token_inputs import TOKEN_INPUTS, TextPipeline
 
 
 class Reader(TextPipeline):
-    """Tokenizes and packs as the pipelines of texts do.
+    """Tokenizes and packs like the text pipelines.
 
     Args:
-        tokenizer: any.
-        max_sequence_length: to pack to.
-        attributes: of the pipeline, such as labels.
+        tokenizer: any tokenizer.
+        max_sequence_length: length to pack to.
+        attributes: attributes of the pipeline, such as labels.
     """
 
     answer_specs = None

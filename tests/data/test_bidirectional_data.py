@@ -23,7 +23,7 @@ DOCUMENTS = [
     ["the end"],
     ["a " * 7, "x" * 60 + " <S> </S> the"],
 ]
-# Cut as `tokenizers.words.spans` says; the last full stop of "U.S." follows a word.
+# As `tokenizers.words.spans` cuts them; the last full stop of "U.S." follows a word.
 WORDS = [
     ["The", "cat", "(", "a", "tom", ")", "sat", "."],
     ["It's", "the", "U.S", ".", "mat", ",", "3.5", "cm", "!"],
@@ -83,7 +83,7 @@ def test_what_is_unknown_or_cut_is_counted(text, caplog):
     assert (counts.num_unknown, counts.num_cut) == (unknown, 1)
     with caplog.at_level(logging.INFO, "keras_transformers"):
         encode(cut([["the"]]), VOCABULARY)
-    assert "1 documents, 1 sentences, 1 words, 0 of them (0.0%) unknown" in caplog.text
+    assert "1 documents, 1 sentences, 1 words, 0 of them (0.0%) not in" in caplog.text
 
 
 @pytest.mark.parametrize("length", [2, 3, 5, 100])
@@ -105,7 +105,7 @@ def test_windows_meet_in_one_token(length):
 
 
 def collect(dataset):
-    """(inputs, weights) of every window, padding cut off; and checks the shapes."""
+    """Returns (inputs, weights) of every window without padding, and checks the shapes."""
     found = []
     for inputs, targets, weights in dataset:
         characters, ids = inputs["character_ids"].numpy(), inputs["token_ids"].numpy()
@@ -134,7 +134,7 @@ def test_each_word_counts_once_in_each_direction(text, window_length):
             counted += targets[weights > 0].tolist()
         expected = [i for ids in expected_ids() for i in ids if i != mark]
         assert sorted(counted) == sorted(expected)
-    # Together, the windows are the text.
+    # Together, the windows make up the text.
     streams, stream = [], []
     for ids, *_ in rows:
         stream += ids.tolist() if not stream else ids[1:].tolist()
@@ -161,7 +161,7 @@ def test_passes_are_shuffled_and_the_same_again(text):
     for begin in (0, num_batches):  # every pass sees every window
         rows = [tuple(filter(None, r)) for b in one[begin : begin + num_batches] for r in b]
         assert len(rows) == len(plan_windows(text.documents.lengths, 3)[0])
-    # A run that continues sees what it would have seen.
+    # A resumed run sees the same batches as an uninterrupted one.
     assert passes(1, skip=num_batches + 3)[:20] == one[num_batches + 3 :][:20]
 
 
@@ -172,9 +172,9 @@ def test_batches_know_how_many_and_how_long_they_are(text):
     assert once.mean_lengths == windows.mean()
     endless = WindowBatches(text, batch_size=3, accumulate=2, window_length=4, steps_per_epoch=5)
     assert (endless.num_rows, len(endless)) == (30, 5)
-    # A pass ends with a smaller batch, somewhere.
+    # Each pass has one smaller batch, anywhere.
     assert max(len(inputs["token_ids"]) for inputs, *_ in endless.dataset().take(5)) == 6
-    dev = endless.of(text)  # in order, one pass, and not accumulated
+    dev = endless.of(text)  # one pass in order, without accumulation
     for ours, theirs in zip(dev.dataset(), once.dataset(), strict=True):
         np.testing.assert_array_equal(ours[0]["token_ids"], theirs[0]["token_ids"])
 
@@ -194,7 +194,7 @@ def test_documents_to_both_texts_and_their_vocabulary(tmp_path):
 def test_what_cannot_be_is_refused(text):
     with pytest.raises(ValueError, match="no sentences in 0 documents"):
         cut([])
-    with pytest.raises(ValueError, match="window_length=1: one token is read"):
+    with pytest.raises(ValueError, match="window_length=1: nothing to predict"):
         WindowBatches(text, batch_size=2, window_length=1)
     with pytest.raises(ValueError, match="batch_size is 0"):
         WindowBatches(text, batch_size=0, window_length=4)

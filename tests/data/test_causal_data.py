@@ -1,4 +1,4 @@
-"""Rows of a language model's text: nothing lost, nothing twice, the right token next."""
+"""Rows of language-model text: nothing lost or repeated, and the right next tokens."""
 
 import numpy as np
 import pytest
@@ -37,7 +37,7 @@ def take(dataset, count):
 def test_the_stream_holds_all_documents(stream, tokenizer):
     start = tokenizer.start_token_id
     starts = np.flatnonzero(stream.token_ids == start)
-    assert len(starts) == 4  # of three documents, and the last one's end
+    assert len(starts) == 4  # three documents, and the end of the last one
     assert starts[0] == 0
     assert starts[-1] == len(stream.token_ids) - 1 == stream.num_targets
     np.testing.assert_array_equal(
@@ -46,7 +46,7 @@ def test_the_stream_holds_all_documents(stream, tokenizer):
     text = tokenizer.detokenize([stream.token_ids]).numpy()[0].decode()
     assert text == "".join(TEXTS)
     assert stream.num_bytes == len(text.encode())
-    assert stream.num_words == (30 + 4 + 4) + (5 + 1 + 2)  # words, and line ends
+    assert stream.num_words == (30 + 4 + 4) + (5 + 1 + 2)  # words and line ends
     documents = stream.documents()
     assert len(documents) == 3
     assert sum(map(len, documents)) == stream.num_targets
@@ -89,7 +89,7 @@ def test_training_rows_are_pieces_of_the_text(stream, separate_documents):
                 starts.append(places)
         assert len(starts) == batches.num_rows
         cuts.add(min(min(places) for places in starts) % length)
-    assert len(cuts) > 1  # another cut each epoch
+    assert len(cuts) > 1  # each epoch cuts elsewhere
 
 
 def test_training_resumes_at_any_batch(stream):
@@ -104,7 +104,7 @@ def test_training_resumes_at_any_batch(stream):
 
 
 def test_accumulated_batches_are_so_many_parts(stream):
-    """For training alone: what is only evaluated goes through the model part by part."""
+    """Accumulation is for training only: evaluation uses the smaller batches."""
     parts = RowBatches(stream, length=7, batch_size=2, accumulate=3)
     whole = RowBatches(stream, length=7, batch_size=6)
     (((one, _),), ((other, _),)) = (take(batches.dataset(), 1) for batches in (parts, whole))
@@ -158,13 +158,13 @@ def test_texts_of_files(tmp_path):
 
 def test_wikitext_has_its_articles(data_dir):
     found = read_texts([data_dir / "text/wikitext2.valid.txt.gz"], text_format="wikitext")
-    assert len(found) == 60  # of WikiText-2's validation set
+    assert len(found) == 60  # articles in WikiText-2's validation set
 
 
 def test_the_tail_is_split_off_at_a_line():
     lines = [f"line {i:03}\n" for i in range(100)]
     kept, held_out = split_tail(["".join(lines)], held_out_fraction=0.1)
-    assert kept == ["".join(lines[:91])]  # to the end of the line in which the border falls
+    assert kept == ["".join(lines[:91])]  # up to the end of the line with the border
     assert held_out == ["".join(lines[91:])]
     kept, held_out = split_tail(lines, held_out_fraction=0.25)
     assert kept + held_out == lines
@@ -194,10 +194,10 @@ def test_bad_numbers_are_refused(stream):
     for shuffle in (True, False):
         with pytest.raises(ValueError, match="length=0 and batch_size=4"):
             RowBatches(stream, length=0, batch_size=4, shuffle=shuffle)
-    with pytest.raises(ValueError, match="has no row of 500 at every cut"):
+    with pytest.raises(ValueError, match="is too short for rows of 500 at every cut"):
         RowBatches(stream, length=500, batch_size=4)
     for stride in (0, 8):
-        with pytest.raises(ValueError, match=f"stride={stride}: give from 1 to length=7"):
+        with pytest.raises(ValueError, match=f"stride={stride}: must be from 1 to length=7"):
             RowBatches(stream, length=7, batch_size=4).of(stream, stride=stride)
 
 

@@ -1,4 +1,4 @@
-"""ELMo's features under the same heads: what the data gives them, and that they learn from it."""
+"""Data for the heads on ELMo features, and that the heads learn from it."""
 
 import keras
 import numpy as np
@@ -117,12 +117,12 @@ def test_what_cannot_be_is_refused():
     pairs = Examples(["a"], ["b"], ["x"])
     with pytest.raises(ValueError, match="ELMo reads one text at a time"):
         TextBatches(pairs, inputs, batch_size=1)
-    with pytest.raises(ValueError, match="max_sequence_length=2: two markers and a word take 3"):
+    with pytest.raises(ValueError, match="max_sequence_length=2: must be 3 or more"):
         CharacterInputs(["x"], max_sequence_length=2)
     with pytest.raises(ValueError, match="no sentences"):
         word_batches(Sentences([], []), batch_size=1)
     with pytest.raises(ValueError, match=r"unknown labels \['B-L'\], expected \['O', 'B-P'\]"):
         WordBatches(SENTENCES, LABELS[:2], batch_size=1)
     for logits in (np.zeros((2, 5, 3)), np.zeros((3, 4, 3))):
-        with pytest.raises(ValueError, match="expected those of all sentences in order"):
+        with pytest.raises(ValueError, match="expected the logits of all sentences in order"):
             word_batches(batch_size=3).word_labels([{"logits": logits}])

@@ -1,4 +1,4 @@
-"""Files to examples, examples to batches."""
+"""Files to examples, and examples to batches."""
 
 import collections
 import gzip
@@ -28,7 +28,7 @@ ROOT = Path(__file__).parents[2]
 
 
 class WordTokenizer:
-    """A token is a word, its id its length; [CLS] and [SEP] are 101 and 102."""
+    """Tokens are words and ids their lengths; [CLS] and [SEP] are 101 and 102."""
 
     def tokenize(self, text):
         words = tf.strings.split(text)
@@ -132,7 +132,7 @@ def test_pairs_of_mrpc(data_dir):
         text_b_column=4,
         label_column="Quality",
     )
-    # 4,076 rows in the corpus' own figures; the byte order mark hides no column.
+    # The corpus states 4,076 rows; the byte order mark hides no column.
     assert (len(examples), len(examples.texts_b)) == (4076, 4076)
     assert label_set(examples) == ["0", "1"]
     assert any(text.count('"') % 2 for text in examples.texts)
@@ -165,10 +165,10 @@ def test_unlabelled(tmp_path):
         ("a.tsv", "", {}, r"a\.tsv: no examples"),
         ("a.csv", "text,label\n", {}, r"a\.csv: no examples"),
         ("a.csv", 'a,1\n"b,0\n', {}, r"a\.csv:2: not comma-separated values"),
-        ("a.tsv", "a\t1\n", {"label_column": 2}, r"a\.tsv:1: no column 2, the file has 2"),
-        ("a.tsv", "a\t1\n", {"label_column": "y"}, r"a\.tsv:1: no column 'y' among \['a', '1'\]"),
-        ("a.tsv", "y\ty\na\t1\n", {"label_column": "y"}, r"2 times the column 'y'"),
-        ("a.jsonl", '{"t": "a"}\n', {}, r"give the key's name"),
+        ("a.tsv", "a\t1\n", {"label_column": 2}, r"a\.tsv:1: no column 2 of 0 to 1"),
+        ("a.tsv", "a\t1\n", {"label_column": "y"}, r"a\.tsv:1: 0 columns named 'y' among \['a'"),
+        ("a.tsv", "y\ty\na\t1\n", {"label_column": "y"}, r"2 columns named 'y'"),
+        ("a.jsonl", '{"t": "a"}\n', {}, r"give the name of a key"),
         ("a.jsonl", '{"t": "a"}\n', {"text_column": "t", "label_column": "y"}, r":1: no key 'y'"),
         ("a.jsonl", '{"t": 1\n', {"text_column": "t", "label_column": None}, r":1: not JSON"),
         ("a.jsonl", "[1]\n", {"text_column": "t", "label_column": None}, r":1: a JSON list"),
@@ -196,15 +196,15 @@ def test_missing_and_damaged_files(tmp_path):
 
 def test_headers_stated_wrongly_are_refused(tmp_path):
     data = write(tmp_path / "data.tsv", "a\t1\nb\t0\nc\t1\nd\t0\n")
-    with pytest.raises(ValueError, match=r"data\.tsv:1: said to be a header.*'1'"):
+    with pytest.raises(ValueError, match=r"data\.tsv:1: given as a header.*'1'"):
         load(data, header="present")
     odd = write(tmp_path / "odd.tsv", "phrase\tpolarity\na\t1\nb\t0\nc\t1\nd\t0\n")
-    with pytest.raises(ValueError, match=r"odd\.tsv:1: the label 'polarity' occurs in this row"):
+    with pytest.raises(ValueError, match=r"odd\.tsv:1: the label 'polarity' occurs only in"):
         load(odd)
     assert len(load(odd, header="present")) == 4
     assert len(load(odd, header="absent")) == 5
     plain = write(tmp_path / "plain.tsv", "text\tlabel\na\t1\nb\t0\nc\t1\nd\t0\n")
-    with pytest.raises(ValueError, match="the label 'label' occurs in this row"):
+    with pytest.raises(ValueError, match="the label 'label' occurs only in this row"):
         load(plain, header="absent")
     with pytest.raises(ValueError, match="header='absent', but the columns"):
         load(plain, header="absent", text_column="text")
@@ -249,7 +249,7 @@ def test_split_is_stratified_and_complete():
     assert counts["dev"] == counts["test"] == {"common": 9, "rare": 1}
     together = [text for part in parts.values() for text in part.texts]
     assert sorted(together) == sorted(toy().texts)
-    # Labels are mixed within a part, so that unshuffled batches are too.
+    # Labels are mixed within a part, and so in unshuffled batches.
     assert list(parts["train"].labels) != sorted(parts["train"].labels)
 
 
@@ -284,7 +284,7 @@ def test_split_is_the_same_under_another_hash_seed():
 def test_empty_splits_and_wrong_shares_are_refused():
     with pytest.raises(ValueError, match="the dev split is empty: 2 examples are too few"):
         split(toy(2), {"train": 0.9, "dev": 0.1}, seed=0)
-    with pytest.raises(ValueError, match="each must be above 0, together 1"):
+    with pytest.raises(ValueError, match="each must be above 0, and their sum 1"):
         split(toy(), {"train": 0.9, "dev": 0.2}, seed=0)
 
 
@@ -332,7 +332,7 @@ def test_each_pass_sees_every_example_once_in_another_order():
         assert sorted(np.concatenate(ids)) == list(range(1001))
     first, second = (np.concatenate(ids).tolist() for ids in passes)
     assert first != second
-    # Not only are the batches in another order: their members are others.
+    # Not only the order of the batches differs, but also which examples they contain.
     assert {frozenset(i) for i in passes[0]}.isdisjoint({frozenset(i) for i in passes[1]})
 
 
@@ -361,7 +361,7 @@ def test_statistics_count_what_is_trimmed_and_padded():
             assert counted.num_padding == padding > 0.5 * counted.num_tokens
         assert counted.num_trimmed == sum(len(t.split()) + 2 > 50 for t in examples.texts) > 0
         assert abs(counted.num_padding - padding) < 0.02 * counted.num_tokens
-    assert counted.num_padding < 0.05 * counted.num_tokens  # batches of about the same length
+    assert counted.num_padding < 0.05 * counted.num_tokens  # similar lengths in a batch
     assert f"{counted.num_trimmed} inputs trimmed" in str(counted)
 
 

@@ -1,4 +1,4 @@
-"""GLUE's files by the name of the task, SICK, the PASCAL challenges, and files to submit."""
+"""GLUE files by task name, SICK, the PASCAL challenges, and submission files."""
 
 import collections
 import gzip
@@ -30,7 +30,7 @@ def write(path, *rows):
     return path
 
 
-# Header (none: CoLA) and two rows, as the official files have them.
+# Header (none in CoLA) and two rows, as in the official files.
 NLI = [f"x{i}" for i in range(8)]
 FILES = {
     "cola": (None, ["gj04", "1", "", "Good one."], ["gj04", "0", "*", "Bad one."]),
@@ -117,7 +117,7 @@ def test_every_task_has_its_metrics_and_labels():
         assert set(task.metrics) <= set(METRICS)
         assert task.is_regression == ("pearson" in task.metrics)
     assert glue_task("mnli").labels == ("contradiction", "entailment", "neutral")
-    with pytest.raises(ValueError, match="there is no task 'sst-2', there are cola, sst2"):
+    with pytest.raises(ValueError, match="there is no task 'sst-2'; the tasks are cola, sst2"):
         glue_task("sst-2")
 
 
@@ -125,7 +125,7 @@ def test_every_task_has_its_metrics_and_labels():
     ("name", "change", "message"),
     [
         ("cola", lambda rows: [["source", "label", "mark", "sentence"], *rows],
-         r"x\.tsv:1: .*have no header.*remove the header"),
+         r"x\.tsv:1: .*have no header.*remove this row"),
         ("cola", lambda rows: [["index", "sentence"], ["0", "a"]],
          r"x\.tsv:1: 2 columns, expected source, label, mark, sentence.*labelled=False"),
         ("sst2", lambda rows: rows[1:], r"x\.tsv:1: 0 columns named 'sentence'.*the header"),
@@ -177,7 +177,7 @@ def test_where_the_files_are(tmp_path):
     assert glue_file("ax", tmp_path, "test").name == "diagnostic.tsv"
 
 
-# --- files to submit -------------------------------------------------------------------------
+# --- submission files ------------------------------------------------------------------------
 
 
 def test_submissions(tmp_path):
@@ -212,7 +212,7 @@ def test_names_of_submissions():
         glue_task("mnli").submission_name()
 
 
-# --- the files at hand -----------------------------------------------------------------------
+# --- real files ------------------------------------------------------------------------------
 
 
 def test_mrpc_and_sick(data_dir):

@@ -26,14 +26,14 @@ SEED = tf.constant([3, 4], tf.int64)
 
 
 def some_images(count=10, height=5, width=6, channels=1):
-    """Each image is filled with its number, which tells its label too."""
+    """Each image is filled with its number, which also determines its label."""
     numbers = np.arange(count, dtype=np.uint8)
     pixels = np.broadcast_to(numbers[:, None, None, None], (count, height, width, channels))
     return Images(pixels, (numbers % 3).astype(np.int32), ["a", "b", "c"], "memory")
 
 
 def batches(images, *, skip=0, **options):
-    """Those of a pass; of shuffled ones, of two passes."""
+    """Returns the batches of one pass, or of two passes if they are shuffled."""
     options = {"mean_length": 1, "batch_size": 4, "shuffle": False} | options
     made = ImageBatches(images, **options)
     passes = 2 if made.shuffle else 1
@@ -138,7 +138,7 @@ def test_crops_move_images_and_fill_with_black():
         ]
         assert len(found) == 1
         moves.update(found)
-    assert len(moves) == 9  # all of them come
+    assert len(moves) == 9  # all of them occur
 
 
 def test_flips_mirror_about_half_of_the_images():
@@ -194,7 +194,7 @@ def idx(array):
 
 @pytest.fixture
 def idx_folder(tmp_path):
-    """Four files as MNIST's, the training images packed."""
+    """Four files like MNIST's, the training images gzipped."""
     pixels = np.arange(5 * 3 * 4, dtype=np.uint8).reshape(5, 3, 4)
     packed = gzip.compress(idx(pixels), mtime=0)
     (tmp_path / "train-images-idx3-ubyte.gz").write_bytes(packed)
@@ -283,7 +283,7 @@ def test_a_folder_of_classes(folder, caplog):
     (folder / "README").write_text("no class")
     with caplog.at_level(logging.WARNING):
         images = load_folder(folder, ImageDecoder((5, 5), 1))
-    assert "2 entries are no images of a class, left out" in caplog.text
+    assert "skipped 2 entries that are not images of a class" in caplog.text
     assert (len(images), images.shape) == (7, (5, 5, 1))
     assert list(images.label_names) == ["black", "white"]
     (found, targets), (more, _) = batches(images)
@@ -307,8 +307,8 @@ def test_folders_that_hold_no_classes(folder):
     decoder = ImageDecoder((5, 5))
     with pytest.raises(FileNotFoundError, match="none: no such folder"):
         load_folder(folder / "none", decoder)
-    with pytest.raises(ValueError, match="black: 0 folders, a classifier needs two"):
+    with pytest.raises(ValueError, match="black: 0 folders, but a classifier needs at least two"):
         load_folder(folder / "black", decoder)
     (folder / "grey").mkdir()
-    with pytest.raises(ValueError, match=r"grey: a class without .png, .jpg, .jpeg"):
+    with pytest.raises(ValueError, match=r"grey: no .png, .jpg, .jpeg files in this class"):
         load_folder(folder, decoder)

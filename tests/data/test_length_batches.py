@@ -1,4 +1,4 @@
-"""Batches that are computed once and kept."""
+"""Batches that are computed once and cached."""
 
 import numpy as np
 import tensorflow as tf
@@ -7,7 +7,7 @@ from keras_transformers.data import CachedBatches, LengthBatches
 
 
 class Numbers(LengthBatches):
-    """Rows 0, 1, ... as inputs, their doubles as targets."""
+    """Rows 0, 1, ... as inputs, twice their values as targets."""
 
     def __init__(self, count, *, batch_size, shuffle=True, seed=0):
         super().__init__(np.ones(count, int), batch_size=batch_size, shuffle=shuffle, seed=seed)
@@ -41,7 +41,7 @@ def test_cached_batches_are_computed_once():
     assert all(sorted(part) == sorted(passes[0]) for part in passes)
     assert len({tuple(part) for part in passes}) > 1
     assert sorted(np.concatenate(passes[0])) == [i * i for i in range(10)]
-    # What a resumed run does: the same order from anywhere on.
+    # Like a resumed run: the same order from any point on.
     again = squares_of(10, tf.Variable(0), batch_size=2)
     assert rows(again.dataset(skip=7).take(13)) == found[7:]
 

@@ -1,4 +1,4 @@
-"""Pronouncing dictionaries: their format, and parts that share no word."""
+"""Pronouncing dictionaries: their format, and splits without common words."""
 
 import gzip
 
@@ -73,7 +73,7 @@ def test_no_word_is_in_two_parts_and_none_is_lost():
     splits = pronunciation.split_words(dictionary, val_fraction=0.05, test_fraction=0.1)
     assert sum(map(len, splits)) == 4000
     assert splits.train | splits.val | splits.test == dictionary
-    assert len(splits.val) == pytest.approx(200, abs=60)  # four deviations
+    assert len(splits.val) == pytest.approx(200, abs=60)  # four standard deviations
     assert len(splits.test) == pytest.approx(400, abs=80)
 
 
@@ -85,7 +85,7 @@ def test_a_words_part_depends_on_word_and_seed_alone():
     for part, other in zip(splits, again, strict=True):
         assert part.keys() - {"word7"} == other.keys()
     assert splits.test.keys() != pronunciation.split_words(words(1000), seed=1).test.keys()
-    # Frozen: another version of this package must hold out the same words.
+    # Frozen: other versions of this package must hold out the same words.
     assert list(splits.val)[:4] == ["word25", "word57", "word209", "word228"]
 
 
@@ -98,7 +98,7 @@ def test_wrong_fractions_are_named(val_fraction, test_fraction):
 
 
 def test_a_dictionary_too_short_for_three_parts_is_refused():
-    with pytest.raises(ValueError, match="of 1 words none is for "):
+    with pytest.raises(ValueError, match="none of the 1 words are in "):
         pronunciation.split_words(words(1))
 
 

@@ -1,4 +1,4 @@
-"""Questions to windows, logits to exact spans of the text."""
+"""Questions to windows, and logits to exact spans of the text."""
 
 import logging
 
@@ -22,7 +22,7 @@ from keras_transformers.tokenizers import WordPieceTokenizer, windows
 
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghijklmnopqrstuvwxyz.?"]
 VOCABULARY += [f"##{letter}" for letter in "abcdefghijklmnopqrstuvwxyz"]
-# Windows of four tokens beside the question "q?", two apart.
+# Windows of four tokens after the question "q?", with a stride of two.
 NARROW = {"max_sequence_length": 9, "doc_stride": 2, "max_question_length": 4}
 
 
@@ -35,7 +35,7 @@ def tokenizer():
 
 
 def batches_of(questions, tokenizer, *, targets=True, batch_size=8, **lengths):
-    """Batches in order."""
+    """Returns batches in order."""
     answer = {"max_answer_length": lengths.pop("max_answer_length", 30)}
     windows = {"max_sequence_length": 384, "doc_stride": 128, "max_question_length": 64} | lengths
     length = windows["max_sequence_length"]
@@ -44,7 +44,7 @@ def batches_of(questions, tokenizer, *, targets=True, batch_size=8, **lengths):
 
 
 def located(context, *answers, text="who ?"):
-    """One question for each answer, which is where it is first found."""
+    """Makes one question per answer; the answer starts where it first occurs."""
     return Questions(
         [str(i) for i in range(len(answers))],
         [text] * len(answers),
@@ -58,7 +58,7 @@ def test_targets_are_tokens_of_the_window(tokenizer):
     questions = located("a b c d e f", "c d", "f", None, text="q?")
     batches = batches_of(questions, tokenizer, **NARROW)
     ((inputs, targets),) = batches.dataset()
-    # [CLS] q ? [SEP] and four tokens; windows begin at a and at c.
+    # [CLS] q ? [SEP] and four tokens; windows start at a and at c.
     assert inputs["token_ids"][:2].numpy().tolist() == [
         [2, 21, 32, 3, 5, 6, 7, 8, 3],
         [2, 21, 32, 3, 7, 8, 9, 10, 3],
@@ -138,10 +138,10 @@ def test_what_cannot_be_batched(tokenizer):
     with pytest.raises(ValueError, match="no questions"):
         batches_of(Questions([], [], [], []), tokenizer)
     lost = Questions(["1"], ["?"], ["a"], [0], [[Answer("b", None)]])
-    with pytest.raises(ValueError, match="no question has an answer that was found"):
+    with pytest.raises(ValueError, match="found no answer to any question"):
         batches_of(lost, tokenizer)
     bare = Questions(["1"], ["?"], ["a"], [0])
-    with pytest.raises(ValueError, match="questions without answers, no targets"):
+    with pytest.raises(ValueError, match="no answers, so targets must be False"):
         batches_of(bare, tokenizer)
     assert len(batches_of(bare, tokenizer, targets=False)) == 1
 
@@ -150,7 +150,7 @@ def test_what_cannot_be_batched(tokenizer):
 
 
 def perfect(batches):
-    """Logits of a model that knows the targets."""
+    """Returns the logits of a model that knows the targets."""
     for inputs, targets in batches.dataset():
         length = inputs["token_ids"].shape[1]
         yield {name: np.eye(length)[at.numpy()] * 9 for name, at in targets.items()}
@@ -171,7 +171,7 @@ def test_spans_come_back_exactly(minilm_dir, context, lowercase):
     _, starts, ends = tokenizer.tokenize_with_offsets([context])
     raw = context.encode()
     bounds = list(zip(starts[0].numpy().tolist(), ends[0].numpy().tolist(), strict=True))
-    # Every span of one to three tokens, in characters, as an answer.
+    # Every span of one to three tokens as an answer, in characters.
     answers = []
     for i in range(len(bounds)):
         for j in range(i, min(i + 3, len(bounds))):
@@ -204,7 +204,7 @@ def test_xquad_comes_back(data_dir, minilm_dir):
     batches = batches_of(questions, tokenizer, batch_size=64, **lengths)
     predictions = answers_from_logits(batches, perfect(batches))
     scores = squad_scores(answer_texts(predictions), questions.references())
-    # One answer of the file ends inside a number: "(2,70" of "(2,700,000".
+    # One answer in the file ends inside a number: "(2,70" of "(2,700,000".
     assert batches.statistics.num_inexact == 1
     assert scores.exact_match == pytest.approx(100 * 1189 / 1190)
     assert batches.statistics.num_in_several > 500
@@ -220,7 +220,7 @@ def test_the_best_spans_by_all_pairs(tokenizer):
     batches = batches_of(located("a b c d e f", "a", text="q?"), tokenizer, **lengths)
     random = np.random.default_rng(0)
     start, end = random.normal(size=(2, 11))
-    start[4 + 5] = end[4 + 0] = 9  # the best pair runs backwards
+    start[4 + 5] = end[4 + 0] = 9  # the best pair ends before it starts
     (prediction,) = answers_from_logits(batches, [logits([start], [end])], num_best=5)
     context = "a b c d e f"
     pairs = sorted(
@@ -239,7 +239,7 @@ def test_windows_share_their_spans(tokenizer):
     batches = batches_of(located("a b c d e f", "a", text="q?"), tokenizer, **NARROW)
     first, second = np.zeros((2, 2, 9))
     first[:, 6] = [1.0, 1.0]  # c, in the first window
-    second[:, 4] = [2.0, 3.0]  # c too, in the second
+    second[:, 4] = [2.0, 3.0]  # also c, in the second
     first[:, 0], second[:, 0] = [4.0, 4.0], [1.0, 0.5]  # [CLS]
     padded = [np.pad(window, [(0, 0), (0, 3)], constant_values=99.0) for window in (first, second)]
     (prediction,) = answers_from_logits(
@@ -248,7 +248,7 @@ def test_windows_share_their_spans(tokenizer):
     best = prediction.spans[0]
     assert (best.text, best.score) == ("c", 5.0)
     assert sum(span.text == "c" for span in prediction.spans) == 1
-    assert prediction.null_score == 1.5  # the lowest of the windows'
+    assert prediction.null_score == 1.5  # the lowest over the windows
     assert prediction.null_difference == -3.5
     assert answer_texts([prediction]) == {"0": "c"}
     assert answer_texts([prediction], no_answer_threshold=-3.5) == {"0": "c"}
@@ -272,9 +272,9 @@ def test_a_context_without_tokens_has_no_answer(tokenizer):
 @pytest.mark.parametrize(
     ("shape", "fill", "message"),
     [
-        ((1, 16), 0.0, "logits of 1 windows, there are 2"),
-        ((3, 16), 0.0, "logits of more windows than the 2"),
-        ((2, 6), 0.0, "window 0 has 7 tokens, its logits 6"),
+        ((1, 16), 0.0, "logits of 1 windows, but there are 2"),
+        ((3, 16), 0.0, "logits of more than the 2 windows"),
+        ((2, 6), 0.0, "window 0 has 7 tokens, but its logits 6"),
         ((2, 7), np.nan, "window 0: NaN among the logits"),
     ],
 )

@@ -1,4 +1,4 @@
-"""SQuAD's JSON to questions: both versions, splits, and what is wrong with a file."""
+"""SQuAD's JSON to questions: both versions, splits, and bad files."""
 
 import gzip
 import json
@@ -65,10 +65,10 @@ def test_answers_that_are_not_at_their_offsets(tmp_path, caplog):
     questions = load_squad(path)
     starts = [[found.start for found in answers] for answers in questions.answers]
     assert starts == [[None, 2], [None], [None], [None]]
-    assert questions.references()["2"] == ["x"]  # still what the official script compares with
+    assert questions.references()["2"] == ["x"]  # still a reference, as in the official script
     assert "4 of 5 answers are not at their answer_start" in caplog.text
-    assert "1: 'b' at 1, where ' ' is" in caplog.text
-    assert "4: 'c' at -1, where '' is" in caplog.text
+    assert "1: 'b' at 1, found ' '" in caplog.text
+    assert "4: 'c' at -1, found ''" in caplog.text
     with pytest.raises(ValueError, match=r"(?s)4 of 5 answers.*2: 'x' at 0.*mismatched='skip'"):
         load_squad(path, mismatched="refuse")
 
@@ -102,9 +102,9 @@ def test_questions_without_answers(tmp_path):
         ),
         (
             content(("a", question("1", answer("a", 0), is_impossible=True))),
-            "1 answers, and is_impossible is True",
+            "1 answers, but is_impossible is True",
         ),
-        (content(("a", question("1", is_impossible=False))), "0 answers, and is_impossible is Fa"),
+        (content(("a", question("1", is_impossible=False))), "0 answers, but is_impossible is Fa"),
         (content(("a \ud83c", question("1"))), r"context: half a surrogate pair at character 2"),
     ],
 )
@@ -143,7 +143,7 @@ def test_split_keeps_contexts_apart():
     for part in parts.values():
         for i, question_id in enumerate(part.ids):
             assert part.contexts[part.context_of[i]] == f"context {int(question_id) // 2}"
-    # The order of the file changes nothing; the seed does.
+    # The order of the file makes no difference, but the seed does.
     backwards = questions.select(reversed(range(40)))
     again = split_questions(backwards, {"train": 0.7, "dev": 0.3}, seed=0)
     assert set(again["dev"].ids) == set(parts["dev"].ids)
@@ -152,7 +152,7 @@ def test_split_keeps_contexts_apart():
     )
     with pytest.raises(ValueError, match="dev split is empty: 1 contexts"):
         split_questions(some_questions(1), {"train": 0.9, "dev": 0.1}, seed=0)
-    with pytest.raises(ValueError, match="together 1"):
+    with pytest.raises(ValueError, match="and their sum 1"):
         split_questions(questions, {"train": 0.9, "dev": 0.2}, seed=0)
 
 

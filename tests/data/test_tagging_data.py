@@ -1,4 +1,4 @@
-"""CoNLL files to sentences, sentences to batches, logits to labels."""
+"""CoNLL files to sentences, sentences to batches, and logits to labels."""
 
 import gzip
 import logging
@@ -53,7 +53,7 @@ EXPECTED = [["B-ORG", "O", "B-PER", "B-PER"], ["B-LOC", "B-ORG"]]
 
 @pytest.mark.parametrize(
     ("text", "scheme"),
-    [(IOB1, "IOB1 but for 0, 4 made"), (IOB2, "IOB2 but for 0, 0 made")],
+    [(IOB1, "IOB1 with 0 exceptions, 4 con"), (IOB2, "IOB2 with 0 exceptions, 0 con")],
 )
 @pytest.mark.parametrize("name", ["eng.train", "eng.train.gz"])
 def test_both_schemes_are_read(tmp_path, caplog, text, scheme, name):
@@ -79,7 +79,7 @@ def test_columns_endings_and_odd_spaces(tmp_path):
 
 def test_a_file_of_both_schemes_is_told(tmp_path, caplog):
     load_conll(write(tmp_path / "a", "a I-PER\nb B-LOC\nc I-LOC\nd I-ORG\n"))
-    assert "labels in IOB1 but for 1, 2 made IOB2" in caplog.text
+    assert "labels in IOB1 with 1 exceptions, 2 converted to IOB2" in caplog.text
     assert caplog.records[0].levelno == logging.WARNING
 
 
@@ -113,8 +113,8 @@ def test_conversion(labels, expected):
             {"labels": ["O", "B-LOC", "I-LOC"]},
             r"x\.conll:5: unknown label 'B-PER', expected one of \['O'",
         ),
-        ("a O\n", {"label_column": 2}, r"x\.conll:1: no column 2 of 2, from 0"),
-        ("a O\n", {"word_column": -3}, r"x\.conll:1: no column -3 of 2"),
+        ("a O\n", {"label_column": 2}, r"x\.conll:1: no column 2 of 0 to 1"),
+        ("a O\n", {"word_column": -3}, r"x\.conll:1: no column -3 of 0 to 1"),
         ("", {}, r"x\.conll: no sentences"),
         ("-DOCSTART- -X- -X- O\n\n", {}, r"x\.conll: no sentences"),
         (b"a O\n\xff O\n", {}, r"x\.conll:2: not UTF-8"),
@@ -161,11 +161,11 @@ def test_conll2003(data_dir, caplog):
     starts = [
         sum(label.startswith("B-") for row in part.labels for label in row) for part in (train, dev)
     ]
-    assert starts == [23499, 5942]  # entities, as in the corpus' own figures
+    assert starts == [23499, 5942]  # numbers of entities stated by the corpus
     assert len(entity_labels(train)) == 9
-    # Two B- of the original file stand where IOB1 has none.
-    assert "labels in IOB1 but for 2, 23427 made IOB2; 946 documents" in caplog.text
-    assert "labels in IOB1 but for 0, 5938 made IOB2; 216 documents" in caplog.text
+    # The original file has two B- where IOB1 has none.
+    assert "in IOB1 with 2 exceptions, 23427 converted to IOB2; 946 documents" in caplog.text
+    assert "in IOB1 with 0 exceptions, 5938 converted to IOB2; 216 documents" in caplog.text
 
 
 # --- batches ---------------------------------------------------------------------------------
@@ -207,10 +207,10 @@ def test_every_word_counts_once(tokenizer, length):
         assert inputs["token_ids"].shape == weights["logits"].shape
         assert inputs["token_ids"].shape[1] <= length
         total += weights["logits"].numpy().sum()
-        # A model that is right where it counts, and says something else wherever it does not.
+        # A model that is right where the weight is 1, and wrong everywhere else.
         right = np.where(weights["logits"] > 0, targets["logits"], 2)
         outputs.append({"logits": np.eye(len(LABELS))[right]})
-    assert total == 9  # words, but for the one without tokens
+    assert total == 9  # all words except the one without tokens
     assert batches.word_labels(outputs) == SENTENCES.labels
     assert batches.statistics.num_split == (0 if length == 16 else 1 + (length < 7))
 
@@ -219,7 +219,7 @@ def test_words_of_long_sentences_have_context(tokenizer):
     batches = batches_of(Sentences([["a"] * 50], [["O"] * 50]), tokenizer, 18, batch_size=9)
     ((_, _, weights),) = batches.dataset()
     counted = [np.flatnonzero(row).tolist() for row in weights["logits"].numpy()]
-    # Windows of 16 words, 8 apart, behind [CLS]; each word counts in one of them.
+    # Windows of 16 words after [CLS], 8 apart; each word counts in one of them.
     assert [(row[0], row[-1]) for row in counted] == [(1, 12), *[(5, 12)] * 4, (5, 10)]
     assert [len(row) for row in counted] == [12, 8, 8, 8, 8, 6]
 
@@ -275,7 +275,7 @@ def test_what_cannot_be_batched(tokenizer):
 @pytest.mark.parametrize(
     ("shape", "message"),
     [
-        ((1, 7, 5), "logits of 1 windows, there are"),
+        ((1, 7, 5), "logits of 1 windows, but there are"),
         ((9, 7, 5), "windows 0 to 8 of"),
         ((2, 7, 4), r"expected \(batch, length, 5\)"),
     ],

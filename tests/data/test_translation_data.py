@@ -1,4 +1,4 @@
-"""Pairs of sentences: reading, encoding, batches of tokens, and what goes wrong with them."""
+"""Sentence pairs: reading, encoding, batching by tokens, and errors."""
 
 import gzip
 import itertools
@@ -57,7 +57,7 @@ def test_unequal_files_are_refused_with_both_counts(
 ) -> None:
     german = write(tmp_path / "a.de", "Hund\n" * sources)
     english = write(tmp_path / "a.en.gz", "dog\n" * targets)
-    message = rf"a\.de has {sources} lines, .*a\.en\.gz has {targets}: each line"
+    message = rf"a\.de has {sources} lines, .*a\.en\.gz has {targets}: the files must match"
     with pytest.raises(ValueError, match=message):
         list(read_parallel(german, english))
 
@@ -107,7 +107,7 @@ def test_multi30k_directions_and_plain_files(tmp_path: Path) -> None:
 
 
 def pipeline(tokenizer: Any, max_sequence_length: int = 99) -> Any:
-    """What batches need of a `pipelines.Translator`."""
+    """What batches need from a `pipelines.Translator`."""
     return SimpleNamespace(
         tokenizer=tokenizer,
         target_tokenizer=tokenizer,
@@ -149,7 +149,7 @@ def test_empty_and_too_long_pairs_are_dropped_and_counted(
 
 
 def test_the_longest_pair_that_fits(tokenizer: SentencePieceTokenizer) -> None:
-    """The limit is on positions: source with its end, target with its start or its end."""
+    """The limit includes the end token of a source, and the start or end token of a target."""
     pairs = [("Ein Mann geht", "man"), ("Mann", "Two dogs run")]
     source = len(tokenizer.tokenize([pairs[0][0]]).to_list()[0]) + 1
     target = len(tokenizer.tokenize([pairs[1][1]]).to_list()[0]) + 1
@@ -192,11 +192,11 @@ NUMBERS = pipeline(SymbolTokenizer([str(i) for i in range(3000)], cut_at_spaces=
 
 
 def random_pairs(count: int, seed: int = 0, max_length: int = 30) -> list[Pair]:
-    """Pairs of correlated lengths; each word of a pair is its number, so that it can be found."""
+    """Pairs with correlated lengths; each word is the number of its pair, to recognize it."""
     random = np.random.default_rng(seed)
     sources = random.integers(2, max_length + 1, count)
     targets = np.clip(sources + random.integers(-3, 4, count), 2, max_length)
-    return [  # with its end token a side has so many positions
+    return [  # positions of each side, end token included
         (" ".join([str(i)] * (source - 1)), " ".join([str(i)] * (target - 1)))
         for i, (source, target) in enumerate(zip(sources, targets, strict=True))
     ]
@@ -207,7 +207,7 @@ def elements(dataset: tf.data.Dataset) -> Iterator[tuple[dict[str, Any], ...]]:
 
 
 def epoch_of(batches: PairBatches, number: int = 0) -> list[Any]:
-    """The batches of an epoch."""
+    """Returns the batches of an epoch."""
     sizes = [len(batches.plan(epoch)) for epoch in range(number + 1)]
     return list(elements(batches.dataset(skip=sum(sizes[:-1])).take(sizes[-1])))
 
@@ -263,7 +263,7 @@ def test_every_pair_is_in_an_epoch_once_within_the_budget(num_shapes: int | None
 
 
 def test_accumulated_batches_are_so_many_parts() -> None:
-    """For training alone: what is only evaluated goes through the model part by part."""
+    """Accumulation is for training only: evaluation uses the smaller batches."""
     pairs = random_pairs(300)
     whole = PairBatches(pairs, NUMBERS, batch_tokens=600)
     parts = PairBatches(pairs, NUMBERS, batch_tokens=200, accumulate=3)
@@ -286,7 +286,7 @@ def test_batches_are_well_filled() -> None:
     batches = PairBatches(random_pairs(3000), NUMBERS, batch_tokens=1000)
     assert batches.statistics.num_padding / batches.statistics.num_positions < 0.1
     sizes = [targets["logits"].size for _, targets, _ in epoch_of(batches)]
-    assert np.median(sizes) > 400  # of about 500 on each side
+    assert np.median(sizes) > 400  # out of about 500 on each side
 
 
 def same(one: list[Any], other: list[Any]) -> bool:
@@ -314,7 +314,7 @@ def test_one_dataset_object_begins_anew_each_time() -> None:
 
 
 def test_batches_mix_lengths_and_pairs() -> None:
-    """Batches come in no order of length, and pairs meet others in the next epoch."""
+    """Batches are not ordered by length, and pairs get different neighbours in the next epoch."""
     batches = PairBatches(random_pairs(2000), NUMBERS, batch_tokens=400)
     lengths = [targets["logits"].shape[1] for _, targets, _ in epoch_of(batches)]
     assert abs(np.corrcoef(lengths, np.arange(len(lengths)))[0, 1]) < 0.5
@@ -331,7 +331,7 @@ def test_batches_mix_lengths_and_pairs() -> None:
 
 
 def test_epochs_of_fit_follow_each_other() -> None:
-    """`steps_per_epoch` cuts the endless dataset; the next epoch does not begin it again."""
+    """`steps_per_epoch` cuts the endless dataset; the next epoch continues it."""
     seen = []
 
     class Recorder(keras.Model):
@@ -367,7 +367,7 @@ def test_batches_in_order_have_every_pair_once_and_know_their_number() -> None:
 
 
 def test_plan_and_arrays_bring_outputs_back_into_order() -> None:
-    """How to decode in batches of like length: `indices` says whose row is whose."""
+    """Decoding in batches of similar length: `indices` maps rows to pairs."""
     batches = PairBatches(random_pairs(40), NUMBERS, batch_tokens=200, shuffle=False)
     for batch in batches.plan(0):
         arrays = batch_arrays(batches.pairs, batch, NUMBERS.tokenizer)
@@ -398,13 +398,13 @@ def test_bad_batches() -> None:
     for options, message in (
         ({"batch_tokens": 40}, r"batch_tokens is 40, but the longest pair takes \d+"),
         ({"batch_tokens": 59, "num_shapes": 2}, "batch_tokens is 59, .* takes 60 positions"),
-        ({"batch_tokens": 100, "num_shapes": 0}, "0 classes of length"),
+        ({"batch_tokens": 100, "num_shapes": 0}, "0 length classes: must be 1"),
     ):
         for shuffle in (True, False):
             with pytest.raises(ValueError, match=message):
                 PairBatches(pairs, NUMBERS, shuffle=shuffle, **options)
     lengths = np.array([30, 2])
-    with pytest.raises(ValueError, match=r"a pair of length 30 for shape_lengths=\[29\]"):
+    with pytest.raises(ValueError, match=r"a pair of length 30 exceeds shape_lengths=\[29\]"):
         plan_batches(lengths, lengths, batch_tokens=100, seed=0, shape_lengths=[29])
 
 
@@ -417,7 +417,7 @@ def test_what_is_dropped_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     assert "1 pairs in 1 batches of 1 shapes, 0.0% of 4 positions are padding" in caplog.text
 
 
-# Sub-words cut at random.
+# BPE dropout.
 
 TEXTS = [("Zwei Hunde rennen.", "Two dogs run."), ("Ein Mann geht.", "A man walks.")] * 20
 

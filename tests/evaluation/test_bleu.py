@@ -1,4 +1,4 @@
-"""BLEU of a corpus and by the length of the source, and the benchmark that draws it."""
+"""BLEU of a corpus and by source length, and the benchmark that plots it."""
 
 import json
 import runpy
@@ -74,7 +74,7 @@ def test_a_source_at_a_limit_is_below_it():
 
 @pytest.mark.parametrize("limits", [(5, 3), (3, 3), (0, 3)])
 def test_limits_must_ascend(limits):
-    with pytest.raises(ValueError, match="give numbers of words that ascend from 1"):
+    with pytest.raises(ValueError, match="must be ascending numbers of words from 1"):
         bleu_by_length([SHORT], [RIGHT], [RIGHT], limits=limits)
 
 

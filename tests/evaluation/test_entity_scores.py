@@ -1,4 +1,4 @@
-"""Entities and their scores, equal to seqeval."""
+"""Entities and their scores match seqeval."""
 
 import json
 import runpy

@@ -1,4 +1,4 @@
-"""GLUE's metrics, equal to scikit-learn and SciPy."""
+"""The GLUE metrics match scikit-learn and SciPy."""
 
 import json
 import math
@@ -63,7 +63,7 @@ def test_without_scipy_correlations_name_the_extra(monkeypatch):
         (["accuracy"], [], [], r"with n at least 1"),
         (["accuracy"], [[1, 0]], [[1, 0]], r"must be \(n,\)"),
         (["accuracy"], ["1", "0"], ["1", "0"], "for labels, their ids"),
-        (["f1"], [1, 2], [1, 0], r"labels \[2\]: F1 compares label 1"),
+        (["f1"], [1, 2], [1, 0], r"labels \[2\]: F1 takes only labels"),
         (["pearson"], [1.0], [1.0], "at least two scores"),
         (["spearman"], [1.0, math.nan], [1.0, 2.0], "NaN or infinity among the predictions"),
     ],

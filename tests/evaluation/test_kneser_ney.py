@@ -1,4 +1,4 @@
-"""Kneser-Ney against its formulas in plain Python, and against nltk's."""
+"""Kneser-Ney matches its formulas in plain Python, and nltk."""
 
 import collections
 import json
@@ -18,7 +18,7 @@ OTHERS = MAKE["sequences"](10, 1)
 
 
 class Plain:
-    """Chen & Goodman's formulas, an n-gram at a time."""
+    """Chen & Goodman's formulas, one n-gram at a time."""
 
     def __init__(self, sequences, order, vocabulary_size):
         self.order, self.vocabulary_size = order, vocabulary_size
@@ -28,7 +28,7 @@ class Plain:
             for end in range(order, len(words) + 1):
                 raw.update(tuple(words[end - n : end]) for n in range(1, order + 1))
         self.counts = {gram: count for gram, count in raw.items() if len(gram) == order}
-        for gram in raw:  # shorter ones count what may stand before them
+        for gram in raw:  # for shorter ones, count the tokens that precede them
             if len(gram) > 1:
                 self.counts.setdefault(gram[1:], 0)
                 self.counts[gram[1:]] += 1
@@ -108,7 +108,7 @@ def test_probabilities_sum_to_one_in_every_context(order):
 
 def test_sequences_know_nothing_of_each_other():
     model = KneserNey(order=3).fit([[0, 1, 2], [1, 2, 0]], 3)
-    # [2 1] would only occur across the border of the two.
+    # [2 1] would only occur across the border between the two.
     alone = KneserNey(order=3, discounts=model.discounts[0]).fit([[0, 1, 2], [1, 2, 0]][::-1], 3)
     np.testing.assert_array_equal(
         model.log_probabilities([2, 1, 0]), alone.log_probabilities([2, 1, 0])
@@ -120,7 +120,7 @@ def test_sequences_know_nothing_of_each_other():
 
 
 def test_longer_contexts_tell_more():
-    """A text whose next token is known from the last two, not from the last one."""
+    """Makes a text in which the last two tokens determine the next, but the last one does not."""
     random = np.random.default_rng(0)
     bits = [random.integers(0, 2, 2).tolist() for _ in range(40)]
     texts = [row + [0] * 48 for row in bits]
@@ -146,7 +146,7 @@ def test_arrays_of_any_integer_type_and_nothing_to_ask():
 
 def test_what_cannot_be_is_refused():
     for discounts in ([0.5, 1, 3.5], [-0.1, 1, 1], [0.5]):
-        with pytest.raises(ValueError, match="give three, for counts of 1, 2 and more"):
+        with pytest.raises(ValueError, match="give D_1, D_2 and D_3, from 0 to"):
             KneserNey(order=2, discounts=discounts)
     with pytest.raises(ValueError, match="order=0: an n-gram has at least 1 token"):
         KneserNey(order=0)
@@ -155,7 +155,7 @@ def test_what_cannot_be_is_refused():
     for nothing in ([], [[]], [[], []]):
         with pytest.raises(ValueError, match="no tokens to fit"):
             KneserNey(order=2).fit(nothing, 3)
-    with pytest.raises(ValueError, match="token ids are 0 to 3, the vocabulary has 0 to 2"):
+    with pytest.raises(ValueError, match="token ids are 0 to 3, but the vocabulary has 0 to 2"):
         KneserNey(order=2).fit([[0, 3]], 3)
     model = KneserNey(order=2).fit([[0, 1]], 3)
     with pytest.raises(ValueError, match="token ids are -1 to 0"):

@@ -1,4 +1,4 @@
-"""Perplexity and token accuracy, of tokens and of texts."""
+"""Perplexity and token accuracy of tokens and texts."""
 
 import math
 from typing import Any
@@ -21,7 +21,7 @@ VOCABULARY = 7
 
 
 def batches() -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Two batches (targets, logits, weights) of unequal shape and number of real tokens."""
+    """Two batches (targets, logits, weights) with different shapes and numbers of real tokens."""
     generator = np.random.default_rng(0)
     made = []
     for rows, length in ((2, 6), (4, 3)):
@@ -81,7 +81,7 @@ def test_one_weight_per_sentence_is_refused() -> None:
 
 
 def test_in_evaluate_they_agree_with_the_loss() -> None:
-    """Batches of different lengths; the smoothing of the loss does not reach the perplexity."""
+    """Batches have different lengths; label smoothing in the loss does not affect perplexity."""
     token_ids = keras.Input((None,), dtype="int32", name="token_ids")
     logits = keras.layers.Embedding(VOCABULARY, VOCABULARY, name="logits")(token_ids)
     model = keras.Model({"token_ids": token_ids}, {"logits": logits})
@@ -130,7 +130,7 @@ def test_output_perplexity_is_over_tokens_whatever_the_batches() -> None:
 
 
 def test_the_three_figures_of_a_text() -> None:
-    """A text whose every byte costs 2 bits: 100 bytes in 25 tokens and 20 words."""
+    """In this text every byte costs 2 bits: 100 bytes in 25 tokens and 20 words."""
     figures = TextPerplexity(200 * math.log(2), num_tokens=25, num_words=20, num_bytes=100)
     assert figures.figures("model") == pytest.approx(
         {

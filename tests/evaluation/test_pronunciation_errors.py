@@ -1,4 +1,4 @@
-"""Error rates against several pronunciations."""
+"""Error rates with several reference pronunciations."""
 
 import functools
 import sys
@@ -44,7 +44,7 @@ def test_each_word_is_judged_by_its_closest_pronunciation():
     references = [
         ["T AH M EY T OW", "T AH M AA T OW"],  # the second, exactly
         ["K AE T", "K AE T S AH N"],  # one edit from the first
-        ["B IY"],  # nothing was said: two deletions
+        ["B IY"],  # an empty hypothesis: two deletions
     ]
     found = pronunciation_errors(["T AH M AA T OW", "K AE D", ""], references)
     assert (found.num_words, found.num_wrong_words) == (3, 2)

@@ -1,4 +1,4 @@
-"""Scores of answers, equal to SQuAD's official scripts."""
+"""Answer scores match SQuAD's official scripts."""
 
 import json
 import runpy
@@ -28,7 +28,7 @@ def test_squad_v2_as_the_official_script(threshold):
     predictions, references, null_scores = (
         {str(i): case[part] for i, case in enumerate(MAKE["CASES"])} for part in range(3)
     )
-    # Without a threshold as with one that is never reached.
+    # No threshold gives the same scores as one that is never reached.
     expected = EXPECTED["v2"]["100.0" if threshold is None else str(threshold)]
     scores = squad_v2_scores(predictions, references, null_scores=null_scores, threshold=threshold)
     for prefix, part in (
@@ -45,7 +45,7 @@ def test_squad_v2_as_the_official_script(threshold):
 
 
 def test_the_best_threshold_reaches_its_score():
-    # Distinct null scores: then the threshold really gives what it promises.
+    # Null scores are distinct, so that the threshold really reaches its score.
     random = np.random.default_rng(0)
     ids = [str(i) for i in range(40)]
     references = {i: ["x y"] if random.random() < 0.5 else [] for i in ids}

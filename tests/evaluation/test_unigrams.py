@@ -1,4 +1,4 @@
-"""Models that look at nothing, by hand."""
+"""The unigram baseline against values computed by hand."""
 
 import numpy as np
 import pytest

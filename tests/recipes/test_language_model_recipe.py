@@ -134,7 +134,7 @@ def test_wikitext_documents_apart_and_an_export(text, tmp_path, monkeypatch, cap
         ({"vocabulary": Path("none")}, "none: no such folder"),
         ({"vocabulary_size": 5000}, "too little text for vocabulary_size=5000"),
         ({"num_heads": 3}, "multiple of num_heads"),
-        ({"length": 100_000}, "has no row of 100000"),
+        ({"length": 100_000}, "is too short for rows of 100000"),
         ({"learning_rate": 0.0}, "peak_learning_rate is 0.0"),
     ],
 )

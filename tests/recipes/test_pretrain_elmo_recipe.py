@@ -122,7 +122,7 @@ def test_a_run_that_was_killed_ends_as_one_that_was_not(outcome, folder, capsys)
         ({"projection_dim": 25}, "projection_dim=25 is above lstm_dim=24"),
         ({"num_sampled": 0}, "num_sampled=0"),
         ({"epochs": 0}, "total_steps is 0"),
-        ({"window_length": 1}, "window_length=1: one token is read"),
+        ({"window_length": 1}, "window_length=1: nothing to predict"),
         ({"batch_size": 0}, "batch_size is 0"),
     ],
 )

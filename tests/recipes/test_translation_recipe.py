@@ -204,7 +204,7 @@ def refused(capsys, *arguments, **changes):
     ("changes", "message"),
     [
         ({"data": Path("nowhere")}, "neither nowhere/train.de.gz nor nowhere/train.de exists"),
-        ({"test_split": "test_1999"}, "test_1999.de exists; check the directory"),
+        ({"test_split": "test_1999"}, "test_1999.de exists; check the folder"),
         ({"batch_tokens": 16}, "batch_tokens"),
         ({"model": "bert_tiny"}, "model 'bert_tiny' is no encoder-decoder: take a Transformer or"),
         ({"model_options": {"depth": 3}}, "transformer_tiny takes no argument 'depth'"),

@@ -1,4 +1,4 @@
-"""What training does to batches of images: crops, flips, mixtures, each told by a seed."""
+"""Seeded augmentation of image batches: random crops, flips and mixup."""
 
 import dataclasses
 from typing import Any
@@ -8,16 +8,16 @@ import tensorflow as tf
 
 @dataclasses.dataclass(frozen=True)
 class Augmentation:
-    """Changes a training batch at random, the same for the same seed.
+    """Changes a training batch at random; the same seed gives the same changes.
 
     Attributes:
-        crop_padding: pixels of black around each image before a part of its own size is cut out at
-            random; 0 does not.
-        flip: whether half of the images are mirrored, left to right. Not for digits and letters.
-        mixup: alpha of `mixup`; 0 does not mix.
+        crop_padding: black border in pixels to pad each image with before a random crop of the
+            original size; 0 disables cropping.
+        flip: whether to mirror half of the images left to right. Not for digits or letters.
+        mixup: alpha of `mixup`; 0 disables it.
 
     Raises:
-        ValueError: a value below 0.
+        ValueError: a value is below 0.
     """
 
     crop_padding: int = 0
@@ -28,18 +28,18 @@ class Augmentation:
         for name in ("crop_padding", "mixup"):
             value = getattr(self, name)
             if value < 0:
-                raise ValueError(f"{name}={value}: must be 0 (for none) or more")
+                raise ValueError(f"{name}={value}: must be 0 (off) or more")
 
     def __call__(self, images: Any, targets: Any, seed: Any) -> tuple[Any, Any]:
         """Augments a batch.
 
         Args:
             images: float32 (batch, height, width, channels).
-            targets: float32 (batch, classes), a distribution a row.
+            targets: float32 (batch, classes), one distribution per row.
             seed: int64 (2,).
 
         Returns:
-            Images and targets in the same shapes.
+            Images and targets of the same shapes.
         """
         crop_seed, flip_seed, mixup_seed = (
             tf.random.experimental.stateless_fold_in(seed, number) for number in range(3)
@@ -54,7 +54,7 @@ class Augmentation:
 
 
 def random_crop(images: Any, padding: int, seed: Any) -> Any:
-    """Moves each image by up to `padding` pixels in both directions, black coming in (0).
+    """Shifts each image by up to `padding` pixels in each direction and fills the gap with black.
 
     Args:
         images: (batch, height, width, channels).
@@ -72,7 +72,7 @@ def random_crop(images: Any, padding: int, seed: Any) -> Any:
 
 
 def random_flip(images: Any, seed: Any) -> Any:
-    """Mirrors each image, left to right, with probability 1/2.
+    """Mirrors each image left to right with probability 1/2.
 
     Args:
         images: (batch, height, width, channels).
@@ -83,20 +83,20 @@ def random_flip(images: Any, seed: Any) -> Any:
 
 
 def mixup(images: Any, targets: Any, alpha: float, seed: Any) -> tuple[Any, Any]:
-    """Mixes each example with the one after it: `share * this + (1 - share) * next`.
+    """Mixes each example with the next one: `share * this + (1 - share) * next`.
 
-    Zhang et al. 2018, "mixup: Beyond Empirical Risk Minimization", https://arxiv.org/abs/1710.09412;
-    each row draws its own share from Beta(alpha, alpha), and the last row's next is the first.
+    Zhang et al. 2018, "mixup: Beyond Empirical Risk Minimization", https://arxiv.org/abs/1710.09412.
+    Each row draws its own share from Beta(alpha, alpha); the last row is mixed with the first.
 
     Args:
         images: float (batch, height, width, channels).
-        targets: float32 (batch, classes), a distribution a row.
-        alpha: above 0; 0.2 mixes most rows little, 1 draws every share alike.
+        targets: float32 (batch, classes), one distribution per row.
+        alpha: above 0; 0.2 mixes most rows little, 1 draws shares uniformly.
         seed: int64 (2,).
     """
     # Beta(a, a) is x / (x + y) with both from Gamma(a).
     gammas = tf.random.stateless_gamma([2, tf.shape(images)[0]], seed, alpha)
-    # Two gammas that underflow to 0 leave the row alone.
+    # If both gammas underflow to 0, the row stays unchanged.
     share = 1.0 - tf.math.divide_no_nan(gammas[1], gammas[0] + gammas[1])
 
     def mix(values: Any, share: Any) -> Any:

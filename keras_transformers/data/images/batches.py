@@ -15,21 +15,21 @@ __all__ = ["ImageBatches"]
 class ImageBatches(LengthBatches):
     """Batches of ({"images": pixels}, {"logits": targets}).
 
-    Pixels are float32 (batch, height, width, channels), 0 to 255; targets are distributions over
-    the classes, float32 (batch, classes), for `keras.losses.CategoricalCrossentropy`, which also
-    smooths labels. The n-th pass, its order and its augmentation, depends on the seed alone.
+    Pixels are float32 (batch, height, width, channels), 0 to 255. Targets are distributions over
+    the classes, float32 (batch, classes), for `keras.losses.CategoricalCrossentropy`, which can
+    smooth them. The order and augmentation of the n-th pass depend only on the seed.
 
     Args:
-        images: what to batch.
-        mean_length: positions that the model makes of an image.
-        batch_size: images that go through the model at once.
-        accumulate: so many batches make one, for gradients that accumulate.
-        shuffle: whether to shuffle, anew in each pass.
-        augmentation: what changes the images, anew in each pass.
-        seed: of both.
+        images: images to batch.
+        mean_length: positions per image in the model.
+        batch_size: images per forward pass.
+        accumulate: forward passes per batch, for gradient accumulation.
+        shuffle: whether to reshuffle on each pass.
+        augmentation: random changes to the images, drawn anew on each pass.
+        seed: seed for shuffling and augmentation.
 
     Raises:
-        ValueError: a batch size below 1.
+        ValueError: the batch size is below 1.
     """
 
     def __init__(
@@ -57,12 +57,12 @@ class ImageBatches(LengthBatches):
         self._labels = tf.constant(images.labels)
 
     def batch(self, indices: tf.Tensor) -> Any:
-        """The images at `indices` int32 (batch,), in the graph."""
+        """Returns the images at `indices`, int32 (batch,); runs in graphs."""
         targets = tf.one_hot(tf.gather(self._labels, indices), len(self.images.label_names))
         return {"images": self._read(indices)}, {"logits": targets}
 
     def dataset(self, *, skip: int = 0) -> tf.data.Dataset:
-        """The batches: endless where they are shuffled, else one pass in order."""
+        """Returns the batches: endless if shuffled, otherwise one pass in order."""
         if self._augmentation is None:
             return super().dataset(skip=skip)
         augment = self._augmentation
@@ -86,7 +86,7 @@ class ImageBatches(LengthBatches):
         )
 
     def of(self, examples: Images) -> Self:
-        """Batches of other images, in order and unchanged: for validation and tests."""
+        """Returns batches of other images, in order and without augmentation, for evaluation."""
         return type(self)(
             examples,
             mean_length=self._mean_length,

@@ -2,7 +2,7 @@
 
     load_digits, load_idx or load_folder -> Images.split -> ImageBatches
 
-Pixels are 0 to 255 everywhere; the model scales them.
+Pixels range from 0 to 255; the model scales them.
 """
 
 import concurrent.futures
@@ -32,16 +32,16 @@ class Images:
     """Labelled images, in memory or in files.
 
     Attributes:
-        items: pixels, uint8 (images, height, width, channels); or with a `decoder` the paths of
-            encoded images (images,).
-        labels: int32 (images,), index into `label_names`.
+        items: pixels, uint8 (images, height, width, channels); with a `decoder`, paths of image
+            files (images,).
+        labels: int32 (images,), indices into `label_names`.
         label_names: names of the classes.
-        source: where they come from, for messages.
-        decoder: turns the files' bytes (batch,) into pixels of its `image_size` and
-            `num_channels`, such as a `pipelines.ImageDecoder`.
+        source: where the images come from, for messages.
+        decoder: decodes file contents (batch,) to pixels of its `image_size` and `num_channels`,
+            such as a `pipelines.ImageDecoder`.
 
     Raises:
-        ValueError: shapes or labels do not belong together, or there are no images.
+        ValueError: shapes or labels do not match, or there are no images.
     """
 
     items: np.ndarray
@@ -66,7 +66,7 @@ class Images:
         if self.labels.min() < 0 or self.labels.max() > last:
             raise ValueError(
                 f"{self.source}: labels from {self.labels.min()} to {self.labels.max()} for "
-                f"{last + 1} names: name every class, in the order of its number"
+                f"{last + 1} names: name every class, in the order of the labels"
             )
 
     def __len__(self) -> int:
@@ -86,8 +86,8 @@ class Images:
         return float(np.bincount(self.labels).max() / len(self))
 
     def reader(self) -> Callable[[Any], Any]:
-        """A function, for graphs, of indices (batch,): pixels, float32 (batch, height, ...)."""
-        items = tf.constant(self.items)  # made here, so that graphs share one copy
+        """Returns a graph function: indices (batch,) -> pixels, float32 (batch, height, ...)."""
+        items = tf.constant(self.items)  # here, so that all graphs share one copy
 
         def read(indices: Any) -> Any:
             chosen = tf.gather(items, indices)
@@ -100,11 +100,11 @@ class Images:
         return read
 
     def split(self, fraction: float, *, seed: int) -> tuple["Images", "Images"]:
-        """Two parts, drawn at random: the second is `fraction` of the images, rounded.
+        """Splits the images at random into two parts.
 
         Args:
-            fraction: between 0 and 1.
-            seed: another seed, another split.
+            fraction: share of the images in the second part, between 0 and 1.
+            seed: different seeds give different splits.
 
         Raises:
             ValueError: a part would be empty.
@@ -113,7 +113,7 @@ class Images:
         if not 0 < count < len(self):
             raise ValueError(
                 f"{self.source}: a share of {fraction:g} is {count} of {len(self)} images, which "
-                "leaves a part empty: give another share, or more images"
+                "leaves one part empty: choose another share, or give more images"
             )
         order = np.random.default_rng(seed).permutation(len(self))
         return self._select(order[count:]), self._select(order[:count])
@@ -123,7 +123,7 @@ class Images:
 
 
 def load_digits() -> Images:
-    """The 1,797 handwritten digits of scikit-learn, 8 x 8 pixels, grey; 0 to 16 become 0 to 255.
+    """Loads scikit-learn's 1,797 handwritten digits, 8 x 8 pixels, grey, rescaled to 0 to 255.
 
     Raises:
         ImportError: scikit-learn is not installed.
@@ -142,22 +142,22 @@ def load_digits() -> Images:
 def load_idx(
     folder: str | os.PathLike[str], *, label_names: Sequence[str] = ()
 ) -> dict[str, Images]:
-    """MNIST and what is laid out like it: train-images-idx3-ubyte and so on, plain or `.gz`.
+    """Loads MNIST, or data in its layout: train-images-idx3-ubyte and so on, plain or `.gz`.
 
-    Fashion-MNIST is Debian's package `dataset-fashion-mnist`, which puts it in
+    Debian's package `dataset-fashion-mnist` installs Fashion-MNIST in
     /usr/share/datasets/fashion-mnist.
 
     Args:
-        folder: of the four files: images and labels, `train` and `t10k`.
-        label_names: of the classes in order, `FASHION_MNIST_LABELS` for one; their numbers by
-            default.
+        folder: folder with the four files: images and labels, `train` and `t10k`.
+        label_names: names of the classes in order, such as `FASHION_MNIST_LABELS`; by default
+            their numbers.
 
     Returns:
-        "train" and "test".
+        "train" and "test" images.
 
     Raises:
-        FileNotFoundError: a file is not there.
-        ValueError: a file is damaged, or the files do not belong together.
+        FileNotFoundError: a file is missing.
+        ValueError: a file is damaged, or the files do not match.
     """
     folder = Path(folder)
     found: dict[str, Images] = {}
@@ -171,15 +171,14 @@ def load_idx(
 
 
 def read_idx(path: str | os.PathLike[str], *, num_axes: int) -> np.ndarray:
-    """Reads a file in LeCun's IDX format, plain or `.gz`: uint8 in `num_axes` axes.
+    """Reads a uint8 array of `num_axes` axes from a file in LeCun's IDX format, plain or `.gz`.
 
-    Two zero bytes, the type (8: uint8), the number of axes, each axis' size in four bytes
-    (big-endian), the values: http://yann.lecun.com/exdb/mnist.
+    The format: two zero bytes, the type (8 for uint8), the number of axes, the size of each axis
+    in four bytes (big-endian), the values; see http://yann.lecun.com/exdb/mnist.
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: it is no IDX file of that kind, is cut or too long, or its gzip data are
-            damaged.
+        ValueError: the file is not an IDX file of that kind, or is damaged.
     """
     path = Path(path)
     if not path.is_file():
@@ -199,25 +198,25 @@ def read_idx(path: str | os.PathLike[str], *, num_axes: int) -> np.ndarray:
     if len(data) != start + math.prod(sizes):
         raise ValueError(
             f"{path}: {len(data)} bytes, but {sizes} values take {start + math.prod(sizes)}: the "
-            "file is cut or damaged, fetch it again"
+            "file is damaged, fetch it again"
         )
     return np.frombuffer(data, np.uint8, offset=start).reshape(sizes)
 
 
 def load_folder(folder: str | os.PathLike[str], decoder: Any) -> Images:
-    """Images in one folder per class: FOLDER/<class>/<any name>.png, .jpg or .jpeg.
+    """Loads images from one folder per class: FOLDER/<class>/<any name>.png, .jpg or .jpeg.
 
-    Every file is decoded once, so that damaged ones are found before training; the pixels are read
-    again in each pass. Files of other kinds are counted and reported.
+    Every file is decoded once to find damaged ones before training; pixels are read again on each
+    pass. Other files are skipped, counted and reported.
 
     Args:
-        folder: of the classes, which are numbered in the order of their names.
-        decoder: brings the images to one size, such as a `pipelines.ImageDecoder`.
+        folder: folder with one subfolder per class; classes are numbered by name.
+        decoder: decodes images to one size, such as a `pipelines.ImageDecoder`.
 
     Raises:
         FileNotFoundError: there is no such folder.
-        ValueError: fewer than two classes, a class without images, or files that do not decode,
-            which are named.
+        ValueError: there are fewer than two classes, a class has no images, or files do not
+            decode; the message names them.
     """
     folder = Path(folder)
     if not folder.is_dir():
@@ -226,8 +225,8 @@ def load_folder(folder: str | os.PathLike[str], decoder: Any) -> Images:
     classes = [path for path in entries if path.is_dir()]
     if len(classes) < 2:
         raise ValueError(
-            f"{folder}: {len(classes)} folders, a classifier needs two classes or more: put the "
-            "images in one folder per class"
+            f"{folder}: {len(classes)} folders, but a classifier needs at least two classes: put "
+            "the images into one folder per class"
         )
     paths: list[str] = []
     labels: list[int] = []
@@ -236,19 +235,19 @@ def load_folder(folder: str | os.PathLike[str], decoder: Any) -> Images:
         files = sorted(path.iterdir())
         images = [str(file) for file in files if file.suffix.lower() in _SUFFIXES]
         if not images:
-            raise ValueError(f"{path}: a class without {', '.join(_SUFFIXES)}")
+            raise ValueError(f"{path}: no {', '.join(_SUFFIXES)} files in this class")
         paths += images
         labels += [label] * len(images)
         others += len(files) - len(images)
     if others:
-        _logger.warning("%s: %d entries are no images of a class, left out", folder, others)
+        _logger.warning("%s: skipped %d entries that are not images of a class", folder, others)
     _check_files(folder, paths, decoder)
     names = [path.name for path in classes]
     return Images(np.array(paths), np.array(labels, np.int32), names, str(folder), decoder)
 
 
 def _check_files(folder: Path, paths: Sequence[str], decoder: Any) -> None:
-    """Decodes every file; ValueError with the names of those that cannot be."""
+    """Decodes every file and raises a ValueError that names those that fail."""
     decode = tf.function(
         decoder.__call__, input_signature=[tf.TensorSpec([1], tf.string)], autograph=False
     )
@@ -266,11 +265,11 @@ def _check_files(folder: Path, paths: Sequence[str], decoder: Any) -> None:
         more = f" and {len(troubles) - 5} more" if len(troubles) > 5 else ""
         raise ValueError(
             f"{folder}: {len(troubles)} of {len(paths)} files do not decode: "
-            f"{'; '.join(troubles[:5])}{more}. Mend or remove them"
+            f"{'; '.join(troubles[:5])}{more}. Repair or remove them"
         )
 
 
 def _idx_file(folder: Path, name: str) -> Path:
-    """The file, or the same with .gz where only that is there."""
+    """Returns the path of a file, with .gz if only that exists."""
     plain, packed = folder / name, folder / f"{name}.gz"
     return packed if packed.is_file() and not plain.is_file() else plain

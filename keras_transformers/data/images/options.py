@@ -1,4 +1,4 @@
-"""Labelled images as options of a recipe, and how they are read."""
+"""Recipe options that choose labelled images and read them."""
 
 import dataclasses
 from pathlib import Path
@@ -16,7 +16,7 @@ __all__ = ["ImageFiles"]
 
 
 class Splits(NamedTuple):
-    """Images to learn from, to watch, and to measure on."""
+    """Images for training, validation and testing."""
 
     train: Images
     dev: Images
@@ -25,30 +25,30 @@ class Splits(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ImageFiles:
-    """A recipe's configuration may start with these."""
+    """Image options; a base class for recipe configurations."""
 
     data: str = "digits"  # or a folder: of IDX files, of classes, or of train/ and test/ of classes
-    labels: tuple[str, ...] = ()  # of the classes in IDX files, in order; empty: their numbers
-    image_size: int = 224  # PNG and JPEG files are resized to it; digits and IDX stay as they are
-    num_channels: Literal[1, 3] = 3  # likewise; 1 is grey
-    test_fraction: float = 0.2  # drawn at random, by the seed, from data that has no test set
-    dev_fraction: float = 0.1  # of the rest; watched while training, it chooses nothing
+    labels: tuple[str, ...] = ()  # names of the classes in IDX files; empty: their numbers
+    image_size: int = 224  # size to resize PNG and JPEG files to; digits and IDX keep theirs
+    num_channels: Literal[1, 3] = 3  # channels of PNG and JPEG files; 1 is grey
+    test_fraction: float = 0.2  # share held out at random if the data has no test set
+    dev_fraction: float = 0.1  # share of the rest for validation; used for monitoring only
 
-    crop_padding: int = 1  # pixels by which an image is moved at most, in both directions
+    crop_padding: int = 1  # largest random shift in pixels, in each direction; 0: none
     flip: bool = False  # mirror half of the images; not for digits
-    mixup: float = 0.0  # alpha; 0 does not mix
+    mixup: float = 0.0  # alpha of mixup; 0: none
 
     def read_images(self, decoder: Any, *, seed: int) -> Splits:
         """Reads the images.
 
         Args:
-            decoder: of PNG and JPEG files, a `pipelines.ImageDecoder`.
-            seed: of the splits.
+            decoder: a `pipelines.ImageDecoder` for PNG and JPEG files.
+            seed: seed for the splits.
 
         Raises:
             FileNotFoundError: there is no such folder.
-            ImportError: the digits need scikit-learn.
-            ValueError: a file is damaged, or training and test images differ in kind.
+            ImportError: `data` is "digits" and scikit-learn is not installed.
+            ValueError: a file is damaged, or training and test images differ in class or shape.
         """
         folder, test = Path(self.data), None
         if self.data == "digits":
@@ -63,12 +63,12 @@ class ImageFiles:
             train, test = train.split(self.test_fraction, seed=seed)
         if (train.label_names, train.shape) != (test.label_names, test.shape):
             raise ValueError(
-                f"{train.source} has the classes {list(train.label_names)} and images of "
-                f"{train.shape}, {test.source} has {list(test.label_names)} and {test.shape}"
+                f"{train.source} has the classes {list(train.label_names)} and images of shape "
+                f"{train.shape}, but {test.source} has {list(test.label_names)} and {test.shape}"
             )
         train, dev = train.split(self.dev_fraction, seed=seed)
         return Splits(train, dev, test)
 
     def augmentation(self) -> Augmentation:
-        """What changes the training images."""
+        """Returns the augmentation of the training images."""
         return Augmentation(crop_padding=self.crop_padding, flip=self.flip, mixup=self.mixup)

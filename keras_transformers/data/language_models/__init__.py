@@ -1,4 +1,4 @@
-"""Running text for GPT and ELMo."""
+"""Running text for training GPT and ELMo."""
 
 from keras_transformers.rooms import open_room
 

@@ -1,17 +1,16 @@
-"""Running text for a language model that reads it in both directions, word by word: ELMo's.
+"""Running text for ELMo's bidirectional language model, word by word.
 
     read_documents -> make_texts -> WindowBatches
 
 A document is one stream, `<S> w w w </S> <S> w w </S>`, cut into windows that overlap by one token.
-So each token but the first is predicted from those before it exactly once, and each but the last
-from those after it. `<S>` in the one direction and `</S>` in the other follow with certainty: they
-do not count. What counts is each word, and one end of each sentence.
+Forwards, each token but the first is predicted exactly once; backwards, each but the last. `<S>` in
+the forward direction and `</S>` in the backward one are certain, so they do not count. Each
+direction counts every word and one mark per sentence.
 
-No state is carried from one window to the next, as bilm-tf carries it. It would have to go from the
-earlier window to the later for one direction, from the later to the earlier for the other; bilm-tf
-gives them different text at each step for that. And words of a single sentence, which a task shows
-the model, have no state before them either. So the first words of a window have little to go by,
-and the shorter the windows, the more this costs.
+Unlike bilm-tf, windows carry no state over to the next. The two directions would need it in
+opposite orders, for which bilm-tf gives them different text at each step, and the single sentences
+of downstream tasks have no earlier state either. The first words of a window therefore have little
+context, which costs more the shorter the windows are.
 """
 
 import dataclasses
@@ -40,22 +39,22 @@ __all__ = ["RunningText", "WindowBatches", "make_texts"]
 
 _logger = logging.getLogger(__name__)
 
-_SENTENCES_AT_ONCE = 4096  # that are cut together
-# The first rows of the tables of `RunningText`; words follow.
+_SENTENCES_AT_ONCE = 4096  # cut into words together
+# The first rows of the tables in `RunningText`; words follow.
 _PADDING, _BEGIN, _END = range(3)
 _NUM_MARKS = 3
 
 
 @dataclasses.dataclass(frozen=True)
 class Words:
-    """Documents in words, each different word written once.
+    """Documents as indices into a list of their distinct words.
 
     Attributes:
-        spellings: the different words.
+        spellings: the distinct words.
         counts: how often each occurs, int64 (spellings,).
-        indices: of each word of the text its spelling, int32 (words,).
-        sentence_lengths: in words, int64 (sentences,).
-        document_lengths: in sentences, int64 (documents,).
+        indices: index into `spellings` of each word of the text, int32 (words,).
+        sentence_lengths: words in each sentence, int64 (sentences,).
+        document_lengths: sentences in each document, int64 (documents,).
     """
 
     spellings: Sequence[str]
@@ -67,7 +66,7 @@ class Words:
 
 @dataclasses.dataclass(frozen=True)
 class Statistics:
-    """What encoding did: counts."""
+    """Counts of what was encoded."""
 
     num_documents: int
     num_sentences: int
@@ -79,8 +78,8 @@ class Statistics:
         share = 100 * self.num_unknown / max(1, self.num_words)
         return (
             f"{self.num_documents} documents, {self.num_sentences} sentences, {self.num_words} "
-            f"words, {self.num_unknown} of them ({share:.1f}%) unknown to the vocabulary, "
-            f"{self.num_cut} too long and cut"
+            f"words, {self.num_unknown} of them ({share:.1f}%) not in the vocabulary, "
+            f"{self.num_cut} too long and truncated"
         )
 
 
@@ -89,12 +88,11 @@ class RunningText:
     """Documents as streams of tokens, with tables of their spellings and ids.
 
     Attributes:
-        documents: rows of the tables, a list for each document.
-        character_ids: uint16 (rows, max_characters); row 0 is padding, then come the marks of
-            start and end.
-        token_ids: in the vocabulary, int32 (rows,).
-        vocabulary_size: of the vocabulary.
-        statistics: what to report.
+        documents: one list of table rows per document.
+        character_ids: uint16 (rows, max_characters); row 0 is padding, row 1 `<S>`, row 2 `</S>`.
+        token_ids: ids in the vocabulary, int32 (rows,).
+        vocabulary_size: number of words in the vocabulary.
+        statistics: counts for the log.
     """
 
     documents: TokenLists
@@ -106,12 +104,12 @@ class RunningText:
     end_id: ClassVar[int] = END_ID
 
     def sequences(self) -> list[np.ndarray]:
-        """The ids of each document's tokens, marks included: int32 (tokens,) each."""
+        """Returns the token ids of each document, marks included: int32 (tokens,) each."""
         ids = self.token_ids[self.documents.values]
         return np.split(ids, np.cumsum(self.documents.lengths)[:-1])
 
     def token_counts(self) -> np.ndarray:
-        """How often each token is to be predicted, reading forward: int64 (vocabulary_size,)."""
+        """Returns how often each token is a forward target: int64 (vocabulary_size,)."""
         ids = self.token_ids[self.documents.values]
         return np.bincount(ids[ids != BEGIN_ID], minlength=self.vocabulary_size)
 
@@ -125,19 +123,20 @@ def make_texts(
     min_frequency: int = 2,
     max_characters: int = 50,
 ) -> tuple[RunningText, RunningText, WordVocabulary]:
-    """Makes a text to train on, one to evaluate on, and the words that are predicted.
+    """Makes a training text, an evaluation text and the vocabulary of predicted words.
 
     Args:
-        documents: what to split, by `split_documents`.
-        dev_fraction: chance of a document to be held out, above 0 and below 1.
-        vocabulary: a file with one word per line; None: learned from the documents to train on.
-        vocabulary_size: of the one that is learned.
-        min_frequency: likewise; see `WordVocabulary.learn`.
+        documents: documents to split with `split_documents`.
+        dev_fraction: probability that a document is held out, above 0 and below 1.
+        vocabulary: a file with one word per line; None learns one from the training documents.
+        vocabulary_size: size of a learned vocabulary.
+        min_frequency: see `WordVocabulary.learn`.
         max_characters: see `encode`.
 
     Raises:
-        FileNotFoundError: there is no such vocabulary.
-        ValueError: too little text, a number out of range, or a file that is no vocabulary.
+        FileNotFoundError: the vocabulary file does not exist.
+        ValueError: there is too little text, a number is out of range, or the file is not a
+            vocabulary.
     """
     parts = split_documents(documents, held_out_share=dev_fraction)
     train, dev = (cut(part) for part in parts)
@@ -159,11 +158,8 @@ def make_texts(
 def cut(documents: Iterable[Document]) -> Words:
     """Cuts sentences into words, as `tokenizers.words.spans` does.
 
-    Args:
-        documents: sentences in order.
-
     Raises:
-        ValueError: there is no sentence.
+        ValueError: there are no sentences.
     """
     documents = list(documents)
     sentences = itertools.chain.from_iterable(documents)
@@ -188,21 +184,22 @@ def cut(documents: Iterable[Document]) -> Words:
 
 
 def encode(words: Words, vocabulary: WordVocabulary, *, max_characters: int = 50) -> RunningText:
-    """Spells words in character ids and looks up their ids. Logs the `statistics`.
+    """Converts words to character ids and token ids, and logs the `statistics`.
 
     Args:
-        words: of a text.
-        vocabulary: the words that the model predicts; others are `<UNK>`, but spelled in full.
-        max_characters: ids of a word, two marks included; longer words are cut.
+        words: words of a text.
+        vocabulary: words that the model predicts; others get the id of `<UNK>` but keep their
+            spelling.
+        max_characters: character ids per word, two marks included; longer words are truncated.
     """
     tokenizer = CharacterTokenizer(max_characters=max_characters)
     spellings = tf.constant(words.spellings, tf.string)
-    # An empty text has the two marks alone, and padding.
+    # An empty text yields just the two marks, and padding.
     marks = tokenizer(tf.constant([""]))["character_ids"][0].numpy()
     table = np.concatenate([np.zeros_like(marks[:1]), marks, tokenizer.encode_words(spellings)])
     ids = vocabulary.ids(words.spellings)
     num_sentences = len(words.sentence_lengths)
-    # A sentence's words follow the marks of all sentences before it, and its own <S>.
+    # The words of a sentence come after the marks of all earlier sentences and its own <S>.
     sentence = np.repeat(np.arange(num_sentences), words.sentence_lengths)
     ends = np.cumsum(words.sentence_lengths) + 2 * np.arange(num_sentences) + 1
     stream = np.full(len(words.indices) + 2 * num_sentences, _BEGIN, np.int32)
@@ -230,20 +227,20 @@ def encode(words: Words, vocabulary: WordVocabulary, *, max_characters: int = 50
 
 
 def plan_windows(lengths: np.ndarray, window_length: int) -> tuple[np.ndarray, np.ndarray]:
-    """Windows over lists laid end to end, each overlapping the one before by one token.
+    """Plans windows over lists laid end to end; each overlaps the previous one by one token.
 
     Args:
-        lengths: of the lists, int64 (lists,); those of less than two tokens have no window.
-        window_length: in tokens; the last window of a list may be shorter.
+        lengths: lengths of the lists, int64 (lists,); lists of fewer than two tokens get no window.
+        window_length: tokens per window; the last window of a list may be shorter.
 
     Returns:
-        Where each window starts among all tokens, and its length, int64 (windows,) each.
+        The start of each window among all tokens, and its length, int64 (windows,) each.
 
     Raises:
-        ValueError: a window has no token to predict.
+        ValueError: the window has no token to predict.
     """
     if window_length < 2:
-        raise ValueError(f"window_length={window_length}: one token is read, give at least 2")
+        raise ValueError(f"window_length={window_length}: nothing to predict, give at least 2")
     step = window_length - 1
     counts = np.maximum(0, -(-(lengths - 1) // step))  # rounded up
     number = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -253,26 +250,26 @@ def plan_windows(lengths: np.ndarray, window_length: int) -> tuple[np.ndarray, n
 
 
 class WindowBatches(LengthBatches):
-    """Batches for `fit` of a model that `models.elmo.language_model` made.
+    """Batches for training a model from `models.elmo.language_model`.
 
     An element is `(inputs, targets, sample_weights)`:
       - inputs: `character_ids` int32 (batch, length, max_characters), `token_ids` int32 (batch,
         length).
-      - targets: `forward_loss` and `backward_loss`, zeros (batch, length - 1), for the model's
-        outputs are the losses.
-      - sample_weights: the same names, float32 (batch, length - 1), 1 at what counts.
+      - targets: `forward_loss` and `backward_loss`, zeros (batch, length - 1), since the model
+        outputs its losses.
+      - sample_weights: the same names, float32 (batch, length - 1), 1 where a loss counts.
 
     Args:
-        text: what to batch.
-        window_length: in tokens.
-        batch_size: windows that go through the model at once.
-        accumulate: so many batches make one, for gradients that accumulate.
-        steps_per_epoch: batches after which an epoch ends, the text being read without end, windows
-            of about the same length together. None: one pass in order.
-        seed: of the shuffling.
+        text: text to batch.
+        window_length: tokens per window.
+        batch_size: windows per forward pass.
+        accumulate: forward passes per batch, for gradient accumulation.
+        steps_per_epoch: batches per epoch of endless, shuffled batches; windows of similar length
+            share a batch. None makes one pass in order.
+        seed: seed for shuffling.
 
     Raises:
-        ValueError: a batch size below 1, or windows of less than two tokens.
+        ValueError: the batch size is below 1, or the window length is below 2.
     """
 
     def __init__(
@@ -307,7 +304,7 @@ class WindowBatches(LengthBatches):
         return self._steps_per_epoch or super().__len__()
 
     def batch(self, indices: tf.Tensor) -> tuple[dict[str, tf.Tensor], ...]:
-        """The windows at `indices` int32 (batch,), in the graph."""
+        """Returns the windows at `indices`, int32 (batch,); runs in graphs."""
         length = tf.gather(self._lengths, indices)[:, None]  # (batch, 1)
         place = tf.range(tf.reduce_max(length))
         is_real = place < length  # (batch, length)
@@ -325,5 +322,5 @@ class WindowBatches(LengthBatches):
         return inputs, {name: tf.zeros_like(weight) for name, weight in weights.items()}, weights
 
     def of(self, examples: RunningText) -> Self:
-        """Windows of another text, in order: for validation."""
+        """Returns the windows of another text, in order, for evaluation."""
         return type(self)(examples, window_length=self._window_length, batch_size=self._row_size)

@@ -1,4 +1,4 @@
-"""Text for language models: documents end to end, cut into rows, each with the tokens that follow.
+"""Text for causal language models: documents laid end to end and cut into rows.
 
 TextFiles.read -> TokenStream.of -> RowBatches
 """
@@ -19,14 +19,14 @@ __all__ = ["RowBatches", "TokenStream"]
 
 @dataclasses.dataclass(frozen=True)
 class TokenStream:
-    """Documents end to end, each after the start token, with one more start token at the end.
+    """Documents end to end, each preceded by the start token, which also ends the stream.
 
     Attributes:
         token_ids: int32 (tokens,).
-        document_ids: the document of each token, its start token included, int32 (tokens,).
-        num_words: of the texts: what is between white space, and the end of each line, as is usual
-            for WikiText and the Penn Treebank.
-        num_bytes: of the texts, in UTF-8.
+        document_ids: the document of each token, start tokens included, int32 (tokens,).
+        num_words: words of the texts between white space plus line ends, as is usual for WikiText
+            and the Penn Treebank.
+        num_bytes: bytes of the texts in UTF-8.
     """
 
     token_ids: np.ndarray
@@ -36,10 +36,10 @@ class TokenStream:
 
     @classmethod
     def of(cls, texts: Sequence[str], tokenizer: BytePairTokenizer) -> Self:
-        """The stream of documents, as a tokenizer cuts them."""
+        """Tokenizes documents into a stream."""
         start = np.array([tokenizer.start_token_id], np.int32)
         parts: list[np.ndarray] = []
-        for text in texts:  # one by one, which takes less memory
+        for text in texts:  # one by one, to save memory
             parts += [start, tokenizer.tokenize([text]).values.numpy()]
         lengths = [len(text) + 1 for text in parts[1::2]]
         return cls(
@@ -51,11 +51,11 @@ class TokenStream:
 
     @property
     def num_targets(self) -> int:
-        """Tokens that are predicted: all but the first."""
+        """The number of predicted tokens: all but the first."""
         return len(self.token_ids) - 1
 
     def documents(self) -> list[np.ndarray]:
-        """The tokens of each document, with the start token of the next one, which ends it."""
+        """Returns the tokens of each document, ending with the start token of the next one."""
         starts = [0, *(np.flatnonzero(np.diff(self.document_ids)) + 1).tolist()]
         return [self.token_ids[s + 1 : end + 1] for s, end in itertools.pairwise(starts)]
 
@@ -67,33 +67,33 @@ class TokenStream:
 
 
 class RowBatches(Batches):
-    """Batches of rows of a text, each with the tokens that follow.
+    """Batches of text rows, with the next token of each position as its target.
 
-    An element is (inputs, {"logits": targets}), where inputs are `token_ids` int32 (batch, length)
-    and, with `separate_documents`, `document_ids` likewise; targets are the token that follows
-    each, int32 (batch, length).
+    An element is (inputs, {"logits": targets}). Inputs are `token_ids` int32 (batch, length) and,
+    with `separate_documents`, `document_ids` of the same type and shape. Targets are the next
+    tokens, int32 (batch, length).
 
-    Shuffled batches, for training, go on without end. Each epoch cuts the text at other places,
-    which the seed and the epoch's number decide, and shuffles the rows. What is left over at the
-    two ends, fewer than `length` tokens, waits for another epoch.
+    Shuffled batches, for training, are endless. Each epoch cuts the text at new places, which
+    depend only on the seed and the epoch, and shuffles the rows. Up to `length` - 1 tokens at the
+    two ends of the text are left out of an epoch.
 
-    In batches in order every token of the text counts once: they also have {"logits": weights},
-    float32 (batch, length), 1 where a token counts, which sum to `stream.num_targets`.
+    Unshuffled batches count every token exactly once. They add {"logits": weights}, float32 (batch,
+    length), 1 where a token counts; the weights sum to `stream.num_targets`.
 
     Args:
         stream: the text.
-        length: tokens of a row.
-        batch_size: rows that go through the model at once; the last batch may be smaller.
-        accumulate: so many batches make one, for gradients that accumulate.
-        separate_documents: adds `document_ids`, for a model that was built so.
-        shuffle: whether to cut and shuffle, anew in each epoch.
-        seed: of cuts and order.
-        stride: in order: by how much a row starts after the one before it, from 1 to `length`, the
-            cheapest and the default. Tokens that the row before has counted have weight 0: those
-            that count, except for the first row's, follow at least `length - stride` others.
+        length: tokens per row.
+        batch_size: rows per forward pass; the last batch may be smaller.
+        accumulate: forward passes per batch, for gradient accumulation.
+        separate_documents: whether to add `document_ids`, for models that take them.
+        shuffle: whether to cut and shuffle anew in each epoch.
+        seed: seed for cuts and order.
+        stride: for unshuffled batches, the distance between the starts of rows: 1 to `length`, by
+            default `length`, the cheapest. Tokens counted in an earlier row get weight 0, so that
+            beyond the first row each counted token has at least `length - stride` tokens before it.
 
     Raises:
-        ValueError: the text is too short for a row, or a number is out of its range.
+        ValueError: the text is too short for a row, or a number is out of range.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class RowBatches(Batches):
                 f"length={length} and batch_size={batch_size}: give at least 1 of each"
             )
         if not 1 <= stride <= length:
-            raise ValueError(f"stride={stride}: give from 1 to length={length}")
+            raise ValueError(f"stride={stride}: must be from 1 to length={length}")
         self.stream = stream
         self.length = length
         self.batch_size = batch_size * accumulate
@@ -129,8 +129,8 @@ class RowBatches(Batches):
             self.num_rows = 1 - (min(0, length - stream.num_targets) // stride)
         if not self.num_rows:
             raise ValueError(
-                f"a text of {stream.num_targets} tokens has no row of {length} at every cut: take "
-                "more text or shorter rows"
+                f"a text of {stream.num_targets} tokens is too short for rows of {length} at every "
+                "cut: give more text, or shorter rows"
             )
         self.mean_lengths = float(length)
 
@@ -138,7 +138,7 @@ class RowBatches(Batches):
         return -(-self.num_rows // self.batch_size)
 
     def dataset(self, *, skip: int = 0) -> tf.data.Dataset:
-        """The batches: endless where they are shuffled, else one pass in order."""
+        """Returns the batches: endless if shuffled, otherwise one pass in order."""
 
         def batches() -> Iterator[Any]:
             first, done = divmod(skip, len(self)) if self.shuffle else (0, skip)
@@ -160,7 +160,7 @@ class RowBatches(Batches):
         return dataset.prefetch(2)
 
     def of(self, examples: TokenStream, *, stride: int | None = None) -> Self:
-        """Batches of another text, made the same way but in order: for validation and tests."""
+        """Returns batches of another text, made the same way but in order, for evaluation."""
         return type(self)(
             examples,
             length=self.length,
@@ -171,14 +171,14 @@ class RowBatches(Batches):
         )
 
     def _starts(self, epoch: int) -> np.ndarray:
-        """Where the rows of an epoch start: (rows,)."""
+        """Returns the starts of an epoch's rows: (rows,)."""
         if not self.shuffle:
             return self.stride * np.arange(self.num_rows)
         random = np.random.default_rng((self.seed, epoch))
         return random.integers(self.length) + self.length * random.permutation(self.num_rows)
 
     def _batch(self, starts: np.ndarray) -> tuple[dict[str, np.ndarray], ...]:
-        """The rows that begin at `starts`; after the text its last token repeats."""
+        """Returns the rows that start at `starts`, filled up with the last token of the text."""
         targets_of = self.stream.num_targets
         places = np.minimum(starts[:, None] + np.arange(self.length + 1), targets_of)
         token_ids = self.stream.token_ids[places]  # (rows, length + 1)

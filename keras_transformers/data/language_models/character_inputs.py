@@ -1,4 +1,4 @@
-"""Texts and labelled words as character ids, for the heads on ELMo's features."""
+"""Texts and labelled words as character ids, for heads on ELMo features."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self
@@ -15,15 +15,15 @@ __all__ = ["CharacterInputs", "WordBatches"]
 
 
 class CharacterInputs:
-    """What `TextBatches` asks a pipeline for, where the model reads characters of words.
+    """Prepares texts for `TextBatches`, like a pipeline, for models that read characters.
 
     Args:
-        labels: name of each class, in the order of the logits.
-        max_sequence_length: words, and two markers; longer texts lose their end.
-        max_characters: as of the model; see `CharacterTokenizer`.
+        labels: names of the classes, in the order of the logits.
+        max_sequence_length: words per text, plus two markers; longer texts lose their end.
+        max_characters: must match the model; see `CharacterTokenizer`.
 
     Raises:
-        ValueError: a length without room for a word.
+        ValueError: the length leaves no room for a word.
 
     Example:
         >>> inputs = CharacterInputs(["no", "yes"], max_sequence_length=3, max_characters=6)
@@ -36,29 +36,29 @@ class CharacterInputs:
     ) -> None:
         if max_sequence_length < 3:
             raise ValueError(
-                f"max_sequence_length={max_sequence_length}: two markers and a word take 3"
+                f"max_sequence_length={max_sequence_length}: must be 3 or more (two are markers)"
             )
         self.labels = list(labels)
         self.max_sequence_length = max_sequence_length
         self._tokenizer = CharacterTokenizer(max_characters=max_characters)
 
     def tokenize(self, *texts: Any) -> list[tf.RaggedTensor]:
-        """Texts, strings (batch,), to words, strings (batch, None).
+        """Splits texts, strings (batch,), into words, strings (batch, None).
 
         Raises:
-            ValueError: a second text: ELMo reads one.
+            ValueError: there is a second text.
         """
         if len(texts) > 1:
-            raise ValueError("ELMo reads one text at a time: pairs need another encoder")
+            raise ValueError("ELMo reads one text at a time: use another encoder for pairs")
         return [self._tokenizer.words(tf.convert_to_tensor(text, tf.string)) for text in texts]
 
     def pack(self, segments: Sequence[tf.RaggedTensor]) -> dict[str, Any]:
-        """Words to `character_ids` int32 (batch, words + 2, max_characters)."""
+        """Converts words to `character_ids`, int32 (batch, words + 2, max_characters)."""
         (words,) = segments
         return {"character_ids": self._tokenizer.encode(words[:, : self.max_sequence_length - 2])}
 
     def lengths(self, segments: Sequence[tf.RaggedTensor]) -> tf.Tensor:
-        """Words and markers before anything is trimmed: int32 (batch,)."""
+        """Returns the number of words and markers before trimming: int32 (batch,)."""
         (words,) = segments
         return tf.cast(words.row_lengths(), tf.int32) + 2
 
@@ -66,21 +66,22 @@ class CharacterInputs:
 class WordBatches(LengthBatches):
     """Batches of (inputs, {"logits": label ids}, {"logits": weights}) for ELMo.
 
-    What `TaggedBatches` is for tokens. The input is `character_ids` int32 (batch, words + 2,
-    max_characters), with markers; label ids int32 and weights float32, 1 at each word, are
-    (batch, words), as `models.elmo.features` leaves the markers out. No sentence is cut.
+    Like `TaggedBatches`, for words instead of tokens. The input is `character_ids` int32 (batch,
+    words + 2, max_characters), markers included. Label ids, int32, and weights, float32, 1 at each
+    word, are (batch, words): `models.elmo.features` drops the markers. No sentence is truncated.
 
     Args:
-        sentences: what to batch; without labels the batches are the inputs alone.
-        labels: in the order of their ids.
-        batch_size: sentences that go through the model at once.
-        accumulate: so many batches make one, for gradients that accumulate.
-        max_characters: as of the model; see `CharacterTokenizer`.
-        shuffle: whether to shuffle, anew in each pass.
-        seed: of the shuffling.
+        sentences: sentences to batch; without labels the batches contain only inputs.
+        labels: label names in the order of their ids.
+        batch_size: sentences per forward pass.
+        accumulate: forward passes per batch, for gradient accumulation.
+        max_characters: must match the model; see `CharacterTokenizer`.
+        shuffle: whether to reshuffle on each pass.
+        seed: seed for shuffling.
 
     Raises:
-        ValueError: no sentences, a batch size below 1, or a label that is not in `labels`.
+        ValueError: there are no sentences, the batch size is below 1, or a label is not in
+            `labels`.
     """
 
     def __init__(
@@ -113,7 +114,7 @@ class WordBatches(LengthBatches):
         )
 
     def batch(self, indices: tf.Tensor) -> Any:
-        """The sentences at `indices` int32 (batch,), in the graph."""
+        """Returns the sentences at `indices`, int32 (batch,); runs in graphs."""
         inputs = {"character_ids": self._tokenizer.encode(tf.gather(self._words, indices))}
         if self._label_ids is None:
             return inputs
@@ -122,7 +123,7 @@ class WordBatches(LengthBatches):
         return inputs, {"logits": targets.to_tensor()}, {"logits": weights}
 
     def of(self, sentences: Sentences) -> Self:
-        """Batches of other sentences, made the same way but in order."""
+        """Returns batches of other sentences, made the same way but in order."""
         return type(self)(
             sentences,
             self.labels,
@@ -132,22 +133,21 @@ class WordBatches(LengthBatches):
         )
 
     def word_labels(self, outputs: Iterable[Mapping[str, Any]]) -> list[list[str]]:
-        """The most likely label of each word; needs batches in order.
+        """Returns the most likely label of each word; the batches must be in order.
 
         Args:
-            outputs: of the model, for each batch: `logits` (batch, words, labels). Padding may be
-                of any length.
+            outputs: model outputs for each batch: `logits` (batch, words, labels), padded to any
+                length.
 
         Raises:
-            ValueError: there are other sentences than logits, or more words than logits have
-                places for.
+            ValueError: the logits do not match the sentences in number, or are too short.
         """
         best = [row.argmax(axis=-1) for output in outputs for row in np.asarray(output["logits"])]
         lengths = [len(words) for words in self.sentences.words]
         pairs = list(zip(best, lengths, strict=False))
         if len(best) != len(lengths) or any(len(row) < length for row, length in pairs):
             raise ValueError(
-                f"logits of {len(best)} sentences for {len(lengths)}, or of too few words: "
-                "expected those of all sentences in order"
+                f"logits of {len(best)} sentences for {len(lengths)}, or for too few words: "
+                "expected the logits of all sentences in order"
             )
         return [[self.labels[i] for i in row[:length]] for row, length in pairs]

@@ -1,4 +1,4 @@
-"""Labelled texts for a classifier that goes on modelling language meanwhile."""
+"""Labelled texts for fine-tuning GPT with an auxiliary language-modelling loss."""
 
 from typing import Any
 
@@ -10,17 +10,17 @@ __all__ = ["NextTokenTextBatches"]
 
 
 class NextTokenTextBatches(TextBatches):
-    """What a `models.gpt.classifier` learns from; arguments and errors as for `TextBatches`.
+    """Batches of (inputs, targets, weights) for `models.gpt.classifier`; see `TextBatches`.
 
-    Batches of (inputs, targets, weights): `token_ids` and `padding_mask`; `logits`, the label ids
-    (batch,), and `token_logits`, the tokens that follow (batch, length); weights by the same names,
+    Inputs are `token_ids` and `padding_mask`. Targets are `logits`, the label ids (batch,), and
+    `token_logits`, the next tokens (batch, length). Weights have the names of the targets; they are
     0 where no real token follows.
     """
 
     def batch(self, indices: tf.Tensor) -> Any:
-        """The examples at `indices` int32 (batch,), in the graph."""
+        """Returns the examples at `indices`, int32 (batch,); runs in graphs."""
         found = super().batch(indices)
-        if not isinstance(found, tuple):  # without labels there is nothing to learn
+        if not isinstance(found, tuple):  # no labels, inputs only
             return found
         inputs, targets = found
         token_ids, mask = inputs["token_ids"], inputs["padding_mask"]

@@ -1,4 +1,4 @@
-"""Text in files, for language models: options of a recipe, and how the text is read and split."""
+"""Recipe options for language-model text, and functions that read and split it."""
 
 import dataclasses
 import re
@@ -12,26 +12,26 @@ __all__ = ["TextFiles", "TextFormat", "read_texts", "split_tail"]
 
 TextFormat = Literal["text", "wikitext"]
 
-# The title of a document; " = = Early life = = " is that of a section.
+# The title of a document, not of a section such as " = = Early life = = ".
 _WIKITEXT_TITLE = re.compile(r" = (?!=).* = ")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TextFiles:
-    """The text of a language model, as options of a recipe."""
+    """Text options; a base class for recipe configurations."""
 
     data: tuple[Path, ...]  # text files, plain or .gz
-    held_out: tuple[Path, ...] = ()  # what is measured; () the end of the data
-    held_out_fraction: float = 0.1  # of the data's characters, where `held_out` is ()
-    dev_fraction: float = 0.05  # of the rest, its end: it chooses the epoch, nothing learns from it
+    held_out: tuple[Path, ...] = ()  # files to measure on; (): the end of the data
+    held_out_fraction: float = 0.1  # share of the data's characters, if `held_out` is ()
+    dev_fraction: float = 0.05  # share of the rest, from its end, that chooses the best epoch
     text_format: TextFormat = "text"  # "wikitext": each article is a document
 
     def read(self) -> dict[str, list[str]]:
-        """The documents of each split: train, dev, held_out.
+        """Reads the documents of each split: train, dev, held_out.
 
         Raises:
-            FileNotFoundError: one of the files does not exist.
-            ValueError: as for `read_texts` and `split_tail`.
+            FileNotFoundError: a file does not exist.
+            ValueError: see `read_texts` and `split_tail`.
         """
         texts = read_texts(self.data, text_format=self.text_format)
         if self.held_out:
@@ -43,20 +43,20 @@ class TextFiles:
 
 
 def read_texts(files: Sequence[str | Path], *, text_format: TextFormat = "text") -> list[str]:
-    r"""The documents of files, with "\n" as their line end.
+    r"""Reads documents from text files; their lines end with "\n".
 
     Args:
-        files: UTF-8, plain or `.gz`.
-        text_format: "text": each file is a document; "wikitext": each article of a file, from its
-            title " = Title = " to the next one.
+        files: UTF-8 text files, plain or `.gz`.
+        text_format: "text": each file is a document; "wikitext": each article is a document, from
+            its title " = Title = " to the next title.
 
     Raises:
-        FileNotFoundError: one of the files does not exist.
-        ValueError: the format is unknown, a line is not UTF-8 (file and line are named), or there
-            is no text.
+        FileNotFoundError: a file does not exist.
+        ValueError: the format is unknown, a line is not UTF-8 (the message names file and line),
+            or there is no text.
     """
     if text_format not in ("text", "wikitext"):
-        raise ValueError(f"text_format={text_format!r}: take 'text' or 'wikitext'")
+        raise ValueError(f"text_format={text_format!r}: must be 'text' or 'wikitext'")
     texts: list[str] = []
     for file in files:
         lines: list[str] = []
@@ -77,17 +77,17 @@ def read_texts(files: Sequence[str | Path], *, text_format: TextFormat = "text")
 
 
 def split_tail(texts: Sequence[str], *, held_out_fraction: float) -> tuple[list[str], list[str]]:
-    """Splits off the end of a text, from the start of a line on.
+    """Splits off the end of a text, at the start of a line.
 
     Args:
-        texts: documents; the one across the border is cut in two.
+        texts: documents; the one at the border is cut in two.
         held_out_fraction: share of all characters, above 0 and below 1.
 
     Returns:
-        The documents to train on and those held out.
+        The training documents and the held-out ones.
 
     Raises:
-        ValueError: the fraction is out of range, or one of the parts stays empty.
+        ValueError: the fraction is out of range, or a part is empty.
     """
     if not 0 < held_out_fraction < 1:
         raise ValueError(f"held_out_fraction is {held_out_fraction}, must be above 0 and below 1")
@@ -103,6 +103,6 @@ def split_tail(texts: Sequence[str], *, held_out_fraction: float) -> tuple[list[
     if not all(parts):
         raise ValueError(
             f"held_out_fraction={held_out_fraction:g} leaves {len(parts[0])} documents to train on "
-            f"and {len(parts[1])} held out: take more text, or another fraction"
+            f"and {len(parts[1])} held out: give more text, or another fraction"
         )
     return parts[0], parts[1]

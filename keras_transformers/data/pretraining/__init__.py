@@ -1,4 +1,4 @@
-"""BERT's pretraining data, from raw text to masked batches."""
+"""BERT pretraining data, from raw text to masked batches."""
 
 from keras_transformers.rooms import open_room
 

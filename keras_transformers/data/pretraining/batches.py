@@ -1,10 +1,10 @@
-"""BERT's pretraining data: text to masked, paired examples in TFRecords, and these to batches.
+"""BERT pretraining data: text to masked sentence pairs in TFRecords, and TFRecords to batches.
 
     read_documents, read_nltk -> split_documents -> write_documents
     make_pretraining_data -> pretraining_dataset
 
-The files are those of Google's create_pretraining_data, so either project reads the other's.
-Pairs and masks are drawn when files are made; `pretraining_dataset` can mask anew in each epoch.
+The files have the format of Google's create_pretraining_data, so each project reads the other's.
+They contain fixed pairs and masks; `pretraining_dataset` can draw new masks in each epoch.
 """
 
 from typing import Any, Self
@@ -50,7 +50,7 @@ __all__ = [
     "write_documents",
 ]
 
-_FILES_AT_ONCE = 8  # that examples are taken from in turn
+_FILES_AT_ONCE = 8  # files to interleave
 
 
 def pretraining_dataset(
@@ -64,7 +64,7 @@ def pretraining_dataset(
     skip_batches: int = 0,
     shuffle_buffer: int = 10_000,
 ) -> tf.data.Dataset:
-    """Batches for `fit` of a model that `heads.pretrainer` made.
+    """Returns batches for training a model from `heads.pretrainer`.
 
     An element is `(inputs, targets, sample_weights)`:
       - inputs: `token_ids`, `segment_ids` int32 and `padding_mask` bool, (batch, seq) each, and
@@ -72,40 +72,40 @@ def pretraining_dataset(
       - targets: `mask_logits`, the ids of the masked tokens, int32 (batch, chosen), and
         `next_sentence_logits`, int32 (batch,): 0 is next, 1 random.
       - sample_weights: `mask_logits` float32 (batch, chosen), 1 at masked tokens and 0 after
-        them, and `next_sentence_logits` float32 (batch,), all 1. For a mean over masked tokens
-        give the loss `reduction="mean_with_sample_weight"`; Keras's default divides by all places.
+        them, and `next_sentence_logits` float32 (batch,), all 1. For a mean over masked tokens,
+        set the loss's `reduction="mean_with_sample_weight"`; Keras's default counts zeros too.
 
-    All of it depends on the arguments alone: with `repeat`, a run that has seen n batches continues
-    with `skip_batches=n` as if it had not stopped. Each iteration over a shuffled dataset has a new
-    order, over a masked one new masks.
+    Batches depend only on the arguments: with `repeat`, a run that stopped after n batches
+    continues with `skip_batches=n` as if it had not stopped. Each iteration over the dataset draws
+    a new order and new masks, where these are random.
 
     Args:
-        records: the folder that `make_pretraining_data` filled, or files of it, or of Google's
+        records: a folder made by `make_pretraining_data`, or files from it or from Google's
             create_pretraining_data; see `open_records`.
-        batch_size: examples per batch; without `repeat` the last one may be smaller.
-        masker: masks anew, in each epoch, what the files have masked; None leaves their masks.
-        shuffle: whether to shuffle files and examples, anew in each epoch.
-        repeat: whether the batches never end: give `fit` a `steps_per_epoch`, such as
-            `open_records(records).num_examples // batch_size`. Shapes are static then.
-        seed: of order and masks.
-        skip_batches: batches to leave out at the start.
-        shuffle_buffer: examples among which the next one is drawn.
+        batch_size: examples per batch; without `repeat` the last batch may be smaller.
+        masker: draws new masks in each epoch; None keeps the masks in the files.
+        shuffle: whether to reshuffle files and examples in each epoch.
+        repeat: whether batches are endless, with static shapes; then give `fit` a
+            `steps_per_epoch`, such as `open_records(records).num_examples // batch_size`.
+        seed: seed for order and masks.
+        skip_batches: batches to skip at the start.
+        shuffle_buffer: size of the shuffle buffer, in examples.
 
     Raises:
         FileNotFoundError: there is no such file or folder.
-        ValueError: a file is cut off, unfinished or of another kind (see `open_records`), the
+        ValueError: a file is truncated, unfinished or of another kind (see `open_records`), the
             masker's vocabulary differs from the folder's, or a number is out of range.
     """
     if batch_size < 1 or skip_batches < 0 or shuffle_buffer < 1:
         raise ValueError(
             f"batch_size={batch_size}, skip_batches={skip_batches}, shuffle_buffer="
-            f"{shuffle_buffer}: must be 1, 0 and 1 or more"
+            f"{shuffle_buffer}: must be at least 1, 0 and 1"
         )
     files = open_records(records)
     if masker and files.vocabulary_digest not in (None, masker.vocabulary_digest):
         raise ValueError(
-            f"{files.paths[0]}: made with another vocabulary than the masker's: give it the "
-            "vocabulary that make_pretraining_data had"
+            f"{files.paths[0]}: made with another vocabulary than the masker's: give the masker "
+            "the vocabulary used by make_pretraining_data"
         )
     dataset = tf.data.Dataset.from_tensor_slices(list(files.paths))
     if shuffle:
@@ -121,7 +121,7 @@ def pretraining_dataset(
     if repeat:
         dataset = dataset.repeat()
     dataset = dataset.batch(batch_size, drop_remainder=repeat)
-    # A number for each batch, others in each iteration.
+    # One number per batch, drawn anew in each iteration.
     numbers = tf.data.Dataset.random(seed=seed, rerandomize_each_iteration=True)
     dataset = tf.data.Dataset.zip(dataset, numbers).skip(skip_batches)
     dataset = dataset.map(
@@ -138,18 +138,18 @@ def pretraining_dataset(
 
 
 class PretrainingBatches(Batches):
-    """Batches of `pretraining_dataset`, as `runs.Run.fit_arguments` takes them.
+    """Batches of `pretraining_dataset`, for `runs.Run.fit_arguments`.
 
     Args:
-        files: of the records.
+        files: record files.
         batch_size: examples per batch.
-        steps_per_epoch: batches after which an epoch ends: the examples are shuffled, without end.
-            None: one pass in order, with the masks of the files.
-        masker: masks anew each time an example comes; None leaves the masks of the files.
-        seed: of order and masks.
+        steps_per_epoch: batches per epoch of endless, shuffled batches. None makes one pass in
+            order.
+        masker: draws new masks each time an example is used; None keeps the masks in the files.
+        seed: seed for order and masks.
 
     Raises:
-        ValueError: a batch size below 1; `dataset` raises what `pretraining_dataset` does.
+        ValueError: the batch size is below 1. `dataset` raises the errors of `pretraining_dataset`.
     """
 
     def __init__(
@@ -176,7 +176,7 @@ class PretrainingBatches(Batches):
         return self._steps_per_epoch or -(-self.num_rows // self._batch_size)
 
     def dataset(self, *, skip: int = 0) -> tf.data.Dataset:
-        """The batches: endless with `steps_per_epoch`, else one pass in order."""
+        """Returns the batches: endless with `steps_per_epoch`, otherwise one pass in order."""
         is_endless = self._steps_per_epoch is not None
         return pretraining_dataset(
             self._files.paths,
@@ -189,14 +189,14 @@ class PretrainingBatches(Batches):
         )
 
     def of(self, examples: RecordFiles) -> Self:
-        """Batches of other records, in order, with the masks of the files."""
+        """Returns batches of other records, in order, with the masks in the files."""
         return type(self)(examples, batch_size=self._batch_size)
 
 
 def _example(
     record: dict[str, tf.Tensor], masker: Masker | None, seed: tf.Tensor
 ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-    """A batch of records as inputs, targets and sample weights."""
+    """Converts a batch of records to inputs, targets and sample weights."""
     masked = {
         "token_ids": record["input_ids"],
         "mask_positions": record["masked_lm_positions"],

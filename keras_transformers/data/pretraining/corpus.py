@@ -1,4 +1,4 @@
-"""Text files as one corpus of token ids on disk, made by several processes and resumable."""
+"""Tokenizes text files into one corpus on disk, in parallel and resumable."""
 
 import collections
 import contextlib
@@ -17,7 +17,7 @@ from keras_transformers.data.pretraining.examples import TokenizedCorpus
 from keras_transformers.files import new_folder, read_json, write_json
 from keras_transformers.tokenizers.wordpiece import WordPieceTokenizer
 
-# Calls a function with each tuple of arguments, in this process or in others.
+# Calls a function with each tuple of arguments, in this process or in worker processes.
 Run = Callable[[Callable[..., Any], Sequence[tuple[Any, ...]]], list[Any]]
 
 _DOCUMENTS_AT_ONCE = 256  # tokenized together
@@ -31,13 +31,13 @@ _TOKENS, _SENTENCES, _DOCUMENTS, _COUNTS = (
 
 @dataclasses.dataclass(frozen=True)
 class CorpusFiles:
-    """A corpus of token ids in a folder, and how its text is read.
+    """A corpus of token ids in a folder, and the settings it is made with.
 
     Attributes:
-        work_dir: contains the corpus, or the parts that exist so far.
-        text_format: of the text files.
+        work_dir: contains the corpus, or the parts made so far.
+        text_format: format of the text files; see `read_documents`.
         vocabulary: the tokens, in the order of their ids.
-        lowercase: of the tokenizer.
+        lowercase: whether the tokenizer lowercases.
     """
 
     work_dir: Path
@@ -54,10 +54,10 @@ class CorpusFiles:
         return np.uint16 if len(self.vocabulary) <= 2**16 else np.int32
 
     def make(self, paths: Sequence[Path], run: Run) -> None:
-        """Tokenizes the remaining files and joins all of them, unless this is done already.
+        """Tokenizes the remaining files and joins them all, unless the corpus exists.
 
         Raises:
-            ValueError: the text is bad; see `read_documents`.
+            ValueError: the text is malformed; see `read_documents`.
         """
         parts = [self.work_dir / f"file-{number:05d}" for number in range(len(paths))]
         if not self._dir.is_dir():
@@ -70,11 +70,11 @@ class CorpusFiles:
             shutil.rmtree(part, ignore_errors=True)
 
     def counts(self) -> "collections.Counter[str]":
-        """Counts of what is in the text, with the names of `PretrainingReport`."""
+        """Returns counts of the text, named as in `PretrainingReport`."""
         return collections.Counter(read_json(self._dir / _COUNTS))
 
     def load(self) -> TokenizedCorpus:
-        """The corpus, of at least one token, mapped into memory."""
+        """Memory-maps the corpus, which must have at least one token."""
         return TokenizedCorpus(
             np.memmap(self._dir / _TOKENS, self._token_type, "r"),
             np.memmap(self._dir / _SENTENCES, np.int64, "r"),
@@ -82,7 +82,7 @@ class CorpusFiles:
         )
 
     def tokenize(self, path: Path, part: Path) -> None:
-        """Makes a folder with the tokens of a file and the lengths of sentences and documents."""
+        """Writes a file's tokens, sentence lengths and document lengths into a new folder."""
         tokenizer = _tokenizer(self.vocabulary, self.lowercase)
         counts: collections.Counter[str] = collections.Counter()
         documents = read_documents(path, text_format=self.text_format)
@@ -112,7 +112,7 @@ class CorpusFiles:
 
 
 def _join(parts: Sequence[Path], folder: Path) -> None:
-    """Joins all files into one corpus: their token ids, and where sentences and documents start."""
+    """Joins the parts into one corpus: token ids, and the starts of sentences and documents."""
     with (folder / _TOKENS).open("wb") as output:
         for part in parts:
             with (part / _TOKENS).open("rb") as tokens:

@@ -1,4 +1,4 @@
-"""Documents for pretraining, as sentences in order, from text files and from NLTK's corpora.
+"""Documents for pretraining, as lists of sentences, from text files and NLTK corpora.
 
     read_documents or read_nltk -> split_documents -> write_documents
 
@@ -20,7 +20,7 @@ from keras_transformers.files import check_new, read_lines, replaced
 Document = list[str]  # its sentences, none of them blank
 TextFormat = Literal["lines", "prose", "wikitext"]
 
-# The end of a sentence: marks and closing quotes before a space, or Chinese or Japanese marks.
+# Ends of sentences: punctuation and closing quotes before a space, or Chinese or Japanese marks.
 _END = re.compile(r"[.!?…]+[\"'”’)\]]*(?=\s)|[。！？]+[”’」』）]*")  # noqa: RUF001
 _NEXT = re.compile(r"[\s\"'“‘(\[]*(\S)")  # noqa: RUF001
 _DOTTED = re.compile(r"(?:[^\W\d_]\.)*[^\W\d_]")  # an initial, or letters such as U.S
@@ -39,33 +39,33 @@ def read_documents(
     """Yields the documents of a text file, or of all files in a folder and its subfolders.
 
     Args:
-        path: UTF-8 text, plain or with a name that ends in `.gz`; or a folder, whose files are
-            read in the order of their paths, except hidden ones.
-        text_format: "lines": one sentence per line and blank lines between documents, as Google's
-            create_pretraining_data expects; the end of a file also ends a document. "prose": each
+        path: UTF-8 text, plain or `.gz`; or a folder, whose files are read in the order of their
+            paths, except hidden ones.
+        text_format: "lines": one sentence per line and blank lines between documents, as in
+            Google's create_pretraining_data; the end of a file also ends a document. "prose": each
             file is a document, blank lines end paragraphs, and `split_sentences` splits these.
             "wikitext": articles of WikiText (Merity et al. 2016) start at their titles; headings
             and <unk> are dropped, and `@-@` and the like become the mark inside.
 
     Raises:
         FileNotFoundError: there is no such file or folder.
-        ValueError: the folder contains no file, or a line is not UTF-8 or contains a NUL byte, as
-            binary files do; the message names file and line.
+        ValueError: the folder contains no files, or a line is not UTF-8 or contains a NUL byte, as
+            in binary files; the message names file and line.
     """
     for file in text_files(path):
         yield from _READERS[text_format](_text_lines(file))
 
 
 def read_nltk(path: str | os.PathLike[str]) -> Iterator[Document]:
-    """Yields the documents of an NLTK corpus, one per file, in the order of their names.
+    """Yields the documents of an NLTK corpus, one per file, in the order of the file names.
 
     Args:
-        path: `brown.zip` (500 documents; its tags are removed), `movie_reviews.zip` (2,000) or
-            `state_union.zip` (65), as NLTK distributes them, under any name.
+        path: NLTK's `brown.zip` (500 documents; tags are removed), `movie_reviews.zip` (2,000) or
+            `state_union.zip` (65), under any name.
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: it is not a zip file, or is another corpus.
+        ValueError: the file is not a zip file, or contains another corpus.
     """
     path = Path(path)
     if not path.is_file():
@@ -89,18 +89,18 @@ def read_nltk(path: str | os.PathLike[str]) -> Iterator[Document]:
 def split_documents(
     documents: Iterable[Document], *, held_out_share: float, seed: int = 0
 ) -> tuple[list[Document], list[Document]]:
-    """Splits documents into those to train on and those to evaluate on.
+    """Splits documents into a training part and a held-out part.
 
-    Where a document goes depends only on its text and the seed, not on other documents or their
+    The part of a document depends only on its text and the seed, not on other documents or their
     order. Equal documents stay together.
 
     Args:
-        documents: what to split.
-        held_out_share: the probability that a document is held out, above 0 and below 1.
-        seed: a different seed gives a different split.
+        documents: documents to split.
+        held_out_share: probability that a document is held out, above 0 and below 1.
+        seed: different seeds give different splits.
 
     Returns:
-        The documents to train on and those held out, each in the given order.
+        The training documents and the held-out ones, in their original order.
 
     Raises:
         ValueError: the share is out of range, or a part is empty.
@@ -121,18 +121,18 @@ def split_documents(
 
 
 def write_documents(documents: Iterable[Document], path: str | os.PathLike[str]) -> int:
-    """Writes documents in the format "lines" of `read_documents`, whole or not at all.
+    """Writes documents atomically in the format "lines" of `read_documents`.
 
     Args:
-        documents: what to write.
-        path: of the file; it is compressed if the name ends in `.gz`.
+        documents: documents to write.
+        path: output file; compressed if its name ends in `.gz`.
 
     Returns:
         The number of documents.
 
     Raises:
         FileExistsError: `path` exists.
-        ValueError: a document has no sentences, or a blank one, and could not be read back.
+        ValueError: a document has no sentences or a blank one, so it could not be read back.
     """
     count = 0
     with replaced(check_new(path)) as scratch, _open_to_write(scratch) as file:
@@ -141,26 +141,23 @@ def write_documents(documents: Iterable[Document], path: str | os.PathLike[str])
             if not sentences or not all(sentences):
                 raise ValueError(
                     f"document {count} has {len(sentences)} sentences, {sentences.count('')} of "
-                    "them blank, and could not be read back: leave out the blank ones"
+                    "them blank, so it could not be read back: remove blank sentences and documents"
                 )
             file.write("\n" * (count > 1) + "\n".join(sentences) + "\n")
     return count
 
 
 def split_sentences(text: str) -> list[str]:
-    """Splits prose by a rule of thumb for languages that start sentences with a capital letter.
+    """Splits a paragraph by a rule of thumb for languages that capitalize sentence starts.
 
-    A sentence ends at `.`, `!`, `?` or an ellipsis, together with closing quotes and brackets, if a
-    space follows and then, after any quotes and opening brackets, a digit or a letter that is not
-    lower case. A single full stop after an initial ("J."), dotted letters ("U.S.") or a common
-    English abbreviation ("Mr.") does not end a sentence. Chinese and Japanese marks always do. Text
-    that is all lower case is not split: give it with one sentence per line.
-
-    Args:
-        text: a paragraph.
+    A sentence ends at `.`, `!`, `?` or an ellipsis, plus closing quotes and brackets, if a space
+    follows and then, after any quotes and opening brackets, a digit or a letter that is not lower
+    case. A single full stop after an initial ("J."), dotted letters ("U.S.") or a common English
+    abbreviation ("Mr.") does not end a sentence. Chinese and Japanese marks always do. Text all in
+    lower case is not split: supply it with one sentence per line.
 
     Returns:
-        Sentences without spaces around them.
+        Stripped sentences.
 
     Example:
         >>> split_sentences('Mr. J. Smith left. "Why?" He paid $3.50 to the U.S. Army.')
@@ -175,11 +172,11 @@ def split_sentences(text: str) -> list[str]:
 
 
 def text_files(path: str | os.PathLike[str]) -> list[Path]:
-    """The file itself, or all files in a folder and its subfolders, by path, except hidden ones.
+    """Returns the file itself, or a folder's files, subfolders included, hidden ones excluded.
 
     Raises:
         FileNotFoundError: there is no such file or folder.
-        ValueError: the folder contains no file.
+        ValueError: the folder contains no files.
     """
     path = Path(path)
     if path.is_file():
@@ -192,20 +189,20 @@ def text_files(path: str | os.PathLike[str]) -> list[Path]:
         if file.is_file() and not any(part[0] == "." for part in file.relative_to(path).parts)
     ]
     if not files:
-        raise ValueError(f"{path}: an empty folder; put text files into it, plain or .gz")
+        raise ValueError(f"{path}: an empty folder; add text files, plain or .gz")
     return files
 
 
 def _text_lines(path: Path) -> Iterator[str]:
-    """Lines without spaces around them."""
+    """Yields stripped lines."""
     for number, line in enumerate(read_lines(path), start=1):
         if "\0" in line:
-            raise ValueError(f"{path}:{number}: a NUL byte, so not text: remove the file")
+            raise ValueError(f"{path}:{number}: a NUL byte, so this is not text: remove it")
         yield line.strip()
 
 
 def _paragraphs(lines: Iterable[str]) -> Iterator[list[str]]:
-    """Runs of lines that are not blank."""
+    """Yields runs of lines that are not blank."""
     return (list(run) for is_text, run in itertools.groupby(lines, key=bool) if is_text)
 
 
@@ -233,7 +230,7 @@ _READERS = {"lines": _paragraphs, "prose": _read_prose, "wikitext": _read_wikite
 
 def _nltk_sentences(corpus: str, data: bytes, name: str) -> Iterator[str]:
     encoding = "utf-8"
-    if corpus == "state_union":  # six of the files have other encodings
+    if corpus == "state_union":  # six files have other encodings
         encoding = {"1954-Eisenhower.txt": "cp1252"}.get(name.split("/")[-1], encoding)
         encoding = "big5" if re.search(r"197\d-Nixon", name) else encoding
     for line in filter(None, map(str.strip, data.decode(encoding).split("\n"))):
@@ -247,7 +244,7 @@ def _nltk_sentences(corpus: str, data: bytes, name: str) -> Iterator[str]:
 
 
 def _is_boundary(text: str, start: int, end: re.Match[str]) -> bool:
-    """Whether the sentence from `start` ends where `end` matched."""
+    """Tells whether the sentence from `start` ends at the match `end`."""
     if end.group()[0] in "。！？":  # noqa: RUF001
         return True
     following = _NEXT.match(text, end.end())

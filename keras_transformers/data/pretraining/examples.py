@@ -1,7 +1,7 @@
-"""Pairs of segments, [CLS] A [SEP] B [SEP], drawn from a corpus of token ids.
+"""Segment pairs, [CLS] A [SEP] B [SEP], drawn from a corpus of token ids.
 
-The sentences of a document follow each other in memory, so a segment is a range of tokens. Drawing
-a pair yields a few numbers; the tokens are first read when whole blocks of pairs are packed.
+The sentences of a document are contiguous in memory, so a segment is a range of tokens. Drawing a
+pair yields only a few numbers; tokens are read when whole blocks of pairs are packed.
 """
 
 import bisect
@@ -15,7 +15,7 @@ import tensorflow as tf
 from keras_transformers.tokenizers import packing
 
 # A pair: the documents of A and B, their tokens [start, stop), whether B is random (otherwise it
-# follows A), and how many tokens were cut off both.
+# follows A), and how many tokens both lost to truncation.
 PAIR = np.dtype(
     [(name, np.int64) for name in ("document_a", "a_start", "a_stop")]
     + [(name, np.int64) for name in ("document_b", "b_start", "b_stop")]
@@ -26,18 +26,18 @@ MIN_SEQUENCE_LENGTH = 5  # [CLS], [SEP], [SEP], and a token in each segment
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PretrainingOptions:
-    """How examples are made from text; the defaults are those of Google's create_pretraining_data.
+    """Options for making examples; the defaults are those of Google's create_pretraining_data.
 
     Attributes:
-        max_sequence_length: in tokens, [CLS] and [SEP]s included; all examples are padded to it.
-        max_predictions: the most tokens to predict in an example. The paper's 15 % are 20 of 128
-            and 77 of 512.
-        mask_probability: the share of an example's tokens to predict; at least one token.
-        whole_words: choose all pieces of a word or none.
+        max_sequence_length: padded length of examples in tokens, [CLS] and [SEP]s included.
+        max_predictions: maximum number of tokens to predict per example. The paper's 15 % are 20 of
+            128 and 77 of 512.
+        mask_probability: share of an example's tokens to predict; at least one token.
+        whole_words: whether to mask whole words: all pieces of a word or none.
         dupe_factor: passes over the documents, each with different pairs and masks.
-        short_sequence_probability: of using a shorter target length for a whole document.
-        num_shards: the number of files.
-        seed: from 0. The files depend on it, but not on the number of processes.
+        short_sequence_probability: probability of a shorter target length for a whole document.
+        num_shards: number of files.
+        seed: 0 or more. The number of processes does not affect the files.
 
     Raises:
         ValueError: a value is out of range.
@@ -73,11 +73,11 @@ class TokenizedCorpus:
     """Documents as token ids, end to end.
 
     Attributes:
-        tokens: (tokens,), of all sentences; each has at least one.
+        tokens: token ids of all sentences, (tokens,). No sentence is empty.
         sentence_starts: int64 (sentences + 1,), the index in `tokens` at which each sentence
             starts, then the number of tokens.
         document_starts: int64 (documents + 1,), the index of each document's first sentence, then
-            the number of sentences. Each document has at least one.
+            the number of sentences. No document is empty.
     """
 
     tokens: np.ndarray
@@ -90,7 +90,7 @@ class TokenizedCorpus:
         return len(self.document_starts) - 1
 
     def documents_of_pairs(self) -> np.ndarray:
-        """The documents of at least two sentences; only these have a true next sentence."""
+        """Returns the documents with a true next sentence: those of at least two sentences."""
         return np.flatnonzero(np.diff(self.document_starts) > 1)
 
 
@@ -102,21 +102,21 @@ def draw_pairs(
     short_sequence_probability: float,
     seed: str,
 ) -> np.ndarray:
-    """Draws the pairs of documents: Devlin et al. 2018, appendix A.2, almost as Google does.
+    """Draws pairs from documents, following Devlin et al. 2018, appendix A.2.
 
     A document is cut into runs of sentences that fill an example, and each run is cut in two at
-    random. In half of the cases sentences of another document replace the second part, which
-    returns in the next run. There are two differences from Google's script. It makes every run of
-    one sentence a random pair, and so more than half of all pairs; here only a coin decides: if it
-    says "next", the run is extended by the following sentence, or at the end of the document by the
-    preceding one. And the other document is never the same one.
+    random. In half of the cases, sentences of another document replace the second part, which
+    returns in the next run. Two things differ from Google's script. It makes every one-sentence run
+    a random pair, and so more than half of all pairs; here a coin always decides, and for a true
+    pair the run gains the following sentence, or at the end of the document the preceding one. And
+    random sentences never come from the same document.
 
     Args:
-        corpus: at least two documents.
-        documents: which to use, each of at least two sentences.
+        corpus: a corpus of at least two documents.
+        documents: indices of the documents to use, each of at least two sentences.
         max_sequence_length: longer pairs lose tokens at random ends of the longer segment.
         short_sequence_probability: see `PretrainingOptions`.
-        seed: of all draws.
+        seed: seed for all draws.
 
     Returns:
         (pairs,) of type `PAIR`, in the order of the documents.
@@ -163,12 +163,12 @@ def _segments(corpus: TokenizedCorpus, start: np.ndarray, stop: np.ndarray) -> t
 @dataclasses.dataclass(frozen=True)
 class _PairDrawer:
     corpus: TokenizedCorpus
-    max_tokens: int  # of both segments together
+    max_tokens: int  # in both segments together
     short_sequence_probability: float
     random: random.Random
 
     def pairs_of(self, document: int) -> list[tuple[int | bool, ...]]:
-        """The pairs of one document; each a row of `PAIR`."""
+        """Draws the pairs of one document; each is a row of `PAIR`."""
         first, last = self.corpus.document_starts[document : document + 2].tolist()
         starts = self.corpus.sentence_starts[first : last + 1].tolist()  # then the document's end
         num_sentences = last - first
@@ -193,7 +193,7 @@ class _PairDrawer:
         return pairs
 
     def _random_segment(self, document: int, target: int) -> tuple[int, tuple[int, int]]:
-        """Sentences of another document, up to `target` tokens or its end: document and range."""
+        """Draws about `target` tokens of another document; returns the document and the range."""
         other = self._below(self.corpus.num_documents - 1)
         other += other >= document
         first, last = self.corpus.document_starts[other : other + 2].tolist()
@@ -210,7 +210,7 @@ class _PairDrawer:
         segment_b: tuple[int, int],
         is_random: bool,
     ) -> tuple[int | bool, ...]:
-        """Cuts tokens off the longer segment, or off B if they are equal, until both fit."""
+        """Truncates the longer segment, or B if they are equal, until both fit."""
         num_a, num_b = segment_a[1] - segment_a[0], segment_b[1] - segment_b[0]
         excess = max(0, num_a + num_b - self.max_tokens)
         first_cut = min(excess, abs(num_a - num_b))
@@ -219,7 +219,7 @@ class _PairDrawer:
         return (document_a, *a, document_b, *b, is_random, excess)
 
     def _cut(self, segment: tuple[int, int], count: int) -> tuple[int, int]:
-        """Cuts `count` tokens off, each at a random end."""
+        """Cuts off `count` tokens, each at a random end."""
         at_start = self.random.getrandbits(count).bit_count() if count else 0
         return segment[0] + at_start, segment[1] - (count - at_start)
 

@@ -1,4 +1,4 @@
-"""BERT's masks, drawn in the TensorFlow graph: when files are written, or again in each epoch."""
+"""BERT's masking, in the TensorFlow graph: when files are written, or anew in each epoch."""
 
 import hashlib
 from collections.abc import Sequence
@@ -15,22 +15,22 @@ _MASKED, _RANDOM = 0.8, 0.1  # shares of the chosen tokens; the others stay visi
 class Masker:
     """Chooses tokens to predict and hides them: Devlin et al. 2018, section 3.1.
 
-    round(0.15 n) of an example's n tokens are chosen, at least one: 80 % of them become [MASK],
+    Of an example's n tokens, round(0.15 n), at least one, are chosen: 80 % of them become [MASK],
     10 % become a random token and 10 % stay. Special tokens, including [UNK], are neither chosen
-    nor inserted. With whole words, words are taken in random order as long as all their pieces fit,
-    as in Google's create_pretraining_data; each piece is then hidden independently.
+    nor inserted. With `whole_words`, words are taken in random order as long as all their pieces
+    fit, as in Google's create_pretraining_data; each piece is then hidden independently.
 
-    Draws are stateless: the same tokens and seed give the same masks, on every device.
+    Draws are stateless: the same tokens and seed give the same masks on every device.
 
     Args:
         vocabulary: the tokens, in the order of their ids.
-        mask_probability: the share of tokens to choose.
-        max_predictions: the most tokens to choose in an example.
-        whole_words: choose all pieces of a word or none.
+        mask_probability: share of tokens to choose.
+        max_predictions: maximum number of tokens to choose per example.
+        whole_words: whether to choose all pieces of a word or none.
 
     Attributes:
-        max_predictions: as given.
-        vocabulary_digest: of the vocabulary, see `vocabulary_digest`.
+        max_predictions: the argument of that name.
+        vocabulary_digest: see `vocabulary_digest`.
 
     Raises:
         ValueError: a value is out of range, or the vocabulary lacks a special token.
@@ -63,7 +63,7 @@ class Masker:
         is_ordinary = np.array([token not in vocabularies.SPECIAL_TOKENS for token in tokens])
         if not is_ordinary.any():
             raise ValueError(
-                "the vocabulary has only special tokens, and nothing to predict: add words"
+                "the vocabulary has only special tokens, so there is nothing to predict: add words"
             )
         self.max_predictions = max_predictions
         self.vocabulary_digest = vocabulary_digest(tokens)
@@ -84,11 +84,11 @@ class Masker:
 
         Returns:
             token_ids int32 (batch, length), with the chosen tokens hidden; mask_positions int32,
-            mask_ids int32 and mask_weights float32, each (batch, max_predictions): the positions
-            of the chosen tokens, ascending, their original ids, and 1; then zeros.
+            mask_ids int32 and mask_weights float32, each (batch, max_predictions): the ascending
+            positions of the chosen tokens, their original ids, and 1, padded with zeros.
         """
         token_ids = tf.convert_to_tensor(token_ids, tf.int32)
-        seed = tf.cast(seed, tf.int64)  # draws depend on the type of the seed
+        seed = tf.cast(seed, tf.int64)  # the seed's type affects the draws
         choice, how, which = tf.unstack(tf.random.split(seed, 3, alg="philox"))
         is_chosen = self._choose(token_ids, choice)
         shape = tf.shape(token_ids)
@@ -109,10 +109,10 @@ class Masker:
         }
 
     def _choose(self, token_ids: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-        """Which tokens are chosen: bool (batch, length)."""
+        """Returns which tokens are chosen: bool (batch, length)."""
         may_be_chosen = tf.gather(self._is_ordinary, token_ids)
         num_tokens = tf.math.count_nonzero(token_ids != self._pad_token_id, axis=1)
-        # In float64 and half to even, as Google's Python script rounds.
+        # Round in float64 and half to even, like Google's Python script.
         share = tf.round(tf.cast(num_tokens, tf.float64) * self._mask_probability)
         budget = tf.clip_by_value(tf.cast(share, tf.int32), 1, self.max_predictions)  # (batch,)
 
@@ -128,16 +128,16 @@ class Masker:
         return may_be_chosen & tf.gather(is_taken, word, batch_dims=1)
 
     def _words(self, token_ids: tf.Tensor, may_be_chosen: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """The number of each token's word, and how many tokens of each word may be chosen.
+        """Returns the word index of each token, and how many tokens of each word may be chosen.
 
-        Both int32 (batch, length): there are at most as many words as tokens. Without whole words
-        each token is a word.
+        Both are int32 (batch, length), as there are at most as many words as tokens. Without
+        `whole_words` each token is a word.
         """
         sizes = tf.cast(may_be_chosen, tf.int32)
         rows, length = tf.unstack(tf.shape(token_ids))
         if not self._whole_words:
             return tf.tile(tf.range(length)[None], (rows, 1)), sizes
-        # Pieces that lost the start of their word, and so follow [CLS] or [SEP], are a word.
+        # After [CLS] or [SEP], pieces whose start was cut off count as a word.
         follows_text = tf.pad(may_be_chosen[:, :-1], [[0, 0], [1, 0]])
         starts_word = ~(tf.gather(self._continues_word, token_ids) & follows_text)
         word = tf.cumsum(tf.cast(starts_word, tf.int32), axis=1) - 1
@@ -146,19 +146,19 @@ class Masker:
         return word, tf.reshape(sizes, (rows, length))
 
     def _positions(self, is_chosen: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Positions of chosen tokens, ascending, then zeros; which are real: (batch, chosen)."""
+        """Returns ascending positions of chosen tokens, zero-padded, and which are real."""
         length = is_chosen.shape[1] or tf.shape(is_chosen)[1]
         keys = tf.where(is_chosen, length - tf.range(length), 0)  # largest for the first
         missing = tf.maximum(0, self.max_predictions - length)
         keys = tf.pad(keys, [[0, 0], [0, missing]])
-        top, positions = tf.math.top_k(keys, self.max_predictions)
+        top, positions = tf.math.top_k(keys, self.max_predictions)  # (batch, chosen)
         return tf.where(top > 0, positions, 0), top > 0
 
 
 def unmask(
     token_ids: tf.Tensor, mask_positions: tf.Tensor, mask_ids: tf.Tensor, mask_weights: tf.Tensor
 ) -> tf.Tensor:
-    """Restores the tokens that a `Masker`, or Google's create_pretraining_data, has hidden.
+    """Restores the tokens hidden by a `Masker` or Google's create_pretraining_data.
 
     Args:
         token_ids: int32 (batch, length).
@@ -169,14 +169,14 @@ def unmask(
     Returns:
         int32 (batch, length).
     """
-    used = tf.where(mask_weights > 0)  # (chosen in all, 2): row, number
+    used = tf.where(mask_weights > 0)  # (all chosen, 2): row, number
     positions = tf.cast(tf.gather_nd(mask_positions, used), tf.int64)
     indices = tf.stack([used[:, 0], positions], axis=1)
     return tf.tensor_scatter_nd_update(token_ids, indices, tf.gather_nd(mask_ids, used))
 
 
 def vocabulary_digest(tokens: Sequence[str]) -> str:
-    """SHA-256 of the tokens, one per line; it tells vocabularies apart."""
+    """Returns the SHA-256 of the tokens, one per line, to tell vocabularies apart."""
     return hashlib.sha256("\n".join(tokens).encode()).hexdigest()
 
 
@@ -184,8 +184,8 @@ def _fill(sizes: tf.Tensor, budget: tf.Tensor) -> tf.Tensor:
     """Takes words in order, skipping those that no longer fit.
 
     Args:
-        sizes: int32 (batch, word).
-        budget: int32 (batch,).
+        sizes: tokens in each word, int32 (batch, word).
+        budget: most tokens to take, int32 (batch,).
 
     Returns:
         Which words are taken: bool (batch, word).

@@ -1,4 +1,4 @@
-"""The text of a pretraining as options of a recipe: how it is read, and records made of it."""
+"""Recipe options for pretraining text, and for making records from it."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -12,25 +12,25 @@ __all__ = ["PretrainingFiles"]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PretrainingFiles:
-    """A recipe's configuration may start with these."""
+    """Pretraining-text options; a base class for recipe configurations."""
 
-    data: Path | None = None  # a text file, or a folder of them; with --corpora their folder
-    text_format: sets.TextFormat = "lines"  # of the files
-    corpora: tuple[sets.Corpus, ...] = ()  # read these there
-    records: Path | None = None  # with vocab.txt, train-128, dev-128, ..., or to be made of data
-    dev_fraction: float = 0.05  # of the documents, held out; the same for all seeds
+    data: Path | None = None  # a text file or a folder of them; with --corpora, their folder
+    text_format: sets.TextFormat = "lines"  # format of the text files
+    corpora: tuple[sets.Corpus, ...] = ()  # public corpora to read from the folder
+    records: Path | None = None  # folder of vocab.txt, train-128, dev-128, ...; made if missing
+    dev_fraction: float = 0.05  # share of the documents to hold out; the same for all seeds
     vocabulary: Path | None = None  # vocab.txt; None: learned from the text
-    vocabulary_size: int = 8000  # of the one that is learned
+    vocabulary_size: int = 8000  # size of a learned vocabulary
     lowercase: bool = True  # False for cased vocabularies
     whole_words: bool = False  # mask all pieces of a word or none
-    dupe_factor: int = 5  # passes over the text, each with other pairs and masks
+    dupe_factor: int = 5  # passes over the text, each with different pairs and masks
 
     def read(self) -> list[Document] | None:
-        """The documents; None where there are only records.
+        """Reads the documents; returns None if there are only records.
 
         Raises:
             FileNotFoundError: a file is missing.
-            ValueError: there is neither text nor records; and as `read_text`.
+            ValueError: there is neither text nor records, or see `read_text`.
         """
         if not (self.data or self.records):
             raise ValueError("give --data, or existing --records")
@@ -44,16 +44,16 @@ class PretrainingFiles:
         lengths: Sequence[int],
         vocabulary: Path | None,
     ) -> sets.PretrainingSets:
-        """Makes the records that are not there yet.
+        """Makes missing records.
 
         Args:
-            text: of `read`.
-            folder: of the records.
-            lengths: of their examples, in tokens.
-            vocabulary: vocab.txt; learned from the text by default.
+            text: documents from `read`.
+            folder: folder for the records.
+            lengths: lengths of their examples, in tokens.
+            vocabulary: vocab.txt; learned from the text if None.
 
         Raises:
-            FileNotFoundError, ValueError: as `make_sets`.
+            FileNotFoundError, ValueError: see `make_sets`.
         """
         return sets.make_sets(
             text,

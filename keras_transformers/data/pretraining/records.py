@@ -26,14 +26,14 @@ Records = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 @dataclasses.dataclass(frozen=True)
 class RecordFiles:
-    """Complete files of records of the same shape.
+    """Complete files whose records have the same shape.
 
     Attributes:
-        paths: of the files.
-        num_examples: in all of them.
-        sequence_length: of each example, padding included.
-        num_predictions: slots for predictions in each example.
-        vocabulary_digest: of the vocabulary, if there is a manifest.
+        paths: paths of the files.
+        num_examples: number of examples in all files.
+        sequence_length: tokens per example, padding included.
+        num_predictions: slots for predictions per example.
+        vocabulary_digest: digest of the vocabulary; None without a manifest.
     """
 
     paths: tuple[str, ...]
@@ -44,15 +44,15 @@ class RecordFiles:
 
 
 def open_records(records: Records) -> RecordFiles:
-    """Finds the files and checks that they are complete and belong together.
+    """Finds record files and checks that they are complete and match each other.
 
     Args:
-        records: a folder that `make_pretraining_data` filled, or any folder of files with
-            `.tfrecord` in their names; or at least one file.
+        records: a folder made by `make_pretraining_data`, any folder of files with `.tfrecord` in
+            their names, or one or more files.
 
     Raises:
         FileNotFoundError: there is no such file or folder.
-        ValueError: there is no file or no record, a file is truncated, the folder is unfinished, or
+        ValueError: there are no files or records, a file is truncated, the folder is unfinished, or
             records lack a feature or differ in length from those of the first file; the message
             names the file.
     """
@@ -68,11 +68,11 @@ def open_records(records: Records) -> RecordFiles:
     else:
         paths = list(map(Path, [records] if isinstance(records, str | os.PathLike) else records))
         if not paths:
-            raise ValueError("no TFRecord files given: name a folder, or at least one file")
+            raise ValueError("no TFRecord files given: give a folder, or at least one file")
     counts = [count_records(path, sizes and sizes[path.name]) for path in paths]
     lengths = [_lengths(path) for path, count in zip(paths, counts, strict=True) if count]
     if not lengths:
-        raise ValueError(f"{paths[0]}: no records here or in {len(paths) - 1} more files")
+        raise ValueError(f"{paths[0]}: no records in it, nor in {len(paths) - 1} more files")
     filled = [path for path, count in zip(paths, counts, strict=True) if count]
     for path, found in zip(filled, lengths, strict=True):
         if found != lengths[0]:
@@ -87,8 +87,8 @@ def count_records(path: str | os.PathLike[str], num_bytes: int | None = None) ->
     """Counts the records of a TFRecord file from their lengths, without reading them.
 
     Args:
-        path: of the file.
-        num_bytes: the expected size of the file, if known.
+        path: the file.
+        num_bytes: expected size of the file, if known.
 
     Raises:
         FileNotFoundError: there is no such file.
@@ -104,13 +104,13 @@ def count_records(path: str | os.PathLike[str], num_bytes: int | None = None) ->
         )
     count = offset = 0
     with path.open("rb") as file:
-        while offset < size:  # 8 bytes of length, 4 of checksum; the record, 4 of checksum
+        while offset < size:  # 8 bytes of length, 4 of checksum, the record, 4 of checksum
             header = file.read(12)
             offset += 16 + int.from_bytes(header[:8], "little")
             count += 1
             if offset > size or len(header) < 12:
                 raise ValueError(
-                    f"{path}: cut off within record {count} (the file has {size} bytes), or not a "
+                    f"{path}: truncated within record {count} (it has {size} bytes), or not a "
                     "TFRecord file: fetch or make it again"
                 )
             file.seek(offset)
@@ -118,7 +118,7 @@ def count_records(path: str | os.PathLike[str], num_bytes: int | None = None) ->
 
 
 def write_records(path: Path, batches: Iterable[Mapping[str, Any]]) -> None:
-    """Writes batches of arrays, keyed by feature, to one file, in their order."""
+    """Writes batches of arrays, keyed by feature, to one file, in order."""
     with tf.io.TFRecordWriter(str(path)) as writer:
         for batch in batches:
             arrays = {name: np.asarray(values).tolist() for name, values in sorted(batch.items())}
@@ -128,7 +128,7 @@ def write_records(path: Path, batches: Iterable[Mapping[str, Any]]) -> None:
 
 
 def parse_records(serialized: tf.Tensor, files: RecordFiles) -> dict[str, tf.Tensor]:
-    """Serialized examples (batch,) to arrays keyed by feature; integers become int32."""
+    """Parses serialized examples (batch,) to arrays keyed by feature; integers become int32."""
     shapes = dict.fromkeys(_SEQUENCE_FEATURES, files.sequence_length)
     shapes |= dict.fromkeys(_MASK_FEATURES, files.num_predictions) | {_LABELS: 1}
     spec = {name: tf.io.FixedLenFeature([size], tf.int64) for name, size in shapes.items()}
@@ -141,7 +141,7 @@ def parse_records(serialized: tf.Tensor, files: RecordFiles) -> dict[str, tf.Ten
 
 
 def read_manifest(directory: Path) -> dict[str, Any]:
-    """Reads the manifest that `make_pretraining_data` wrote into a folder.
+    """Reads the manifest of a folder made by `make_pretraining_data`.
 
     Raises:
         ValueError: the file is damaged.
@@ -160,8 +160,8 @@ def _finished_manifest(directory: Path) -> dict[str, Any]:
     manifest = read_manifest(directory)
     if manifest["shards"] is None:
         raise ValueError(
-            f"{directory}: not finished: run make_pretraining_data again with the same arguments, "
-            "and it continues where it stopped"
+            f"{directory}: not finished: run make_pretraining_data again with the same arguments "
+            "to continue"
         )
     return manifest
 
@@ -172,11 +172,11 @@ def _serialize(features: dict[str, Any]) -> bytes:
         feature = example.features.feature[name]
         kind = feature.float_list if name == _WEIGHTS else feature.int64_list
         kind.value.extend(values)
-    return example.SerializeToString(deterministic=True)  # sorts the map of features
+    return example.SerializeToString(deterministic=True)  # sorts the features
 
 
 def _lengths(path: Path) -> tuple[int, int]:
-    """The numbers of tokens and of predictions in a file's first record."""
+    """Returns the numbers of tokens and predictions in a file's first record."""
     try:
         record = next(iter(tf.data.TFRecordDataset(str(path)).take(1))).numpy()
         features = tf.train.Example.FromString(record).features.feature

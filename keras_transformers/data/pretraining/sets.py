@@ -1,4 +1,4 @@
-"""From documents to what pretraining reads: a vocabulary, records to train and to evaluate on."""
+"""Turns documents into a vocabulary and into training and evaluation records."""
 
 import dataclasses
 import itertools
@@ -34,16 +34,16 @@ Corpus = Literal["brown", "movie_reviews", "state_union", "wikitext2"]
 
 _VOCABULARY = "vocab.txt"
 _PARTS = ("train", "dev")
-_MASK_PROBABILITY = 0.15  # the paper's
+_MASK_PROBABILITY = 0.15  # as in the paper
 
 
 @dataclasses.dataclass(frozen=True)
 class PretrainingSets:
-    """Records in `train-<length>/` and `dev-<length>/`, and their `vocab.txt`, in one folder.
+    """Records in `train-<length>/` and `dev-<length>/` and their `vocab.txt`, in one folder.
 
     Attributes:
-        folder: that holds them.
-        tokenizer: of the vocabulary.
+        folder: the folder.
+        tokenizer: tokenizer with that vocabulary.
         whole_words: whether dynamic masking chooses all pieces of a word or none.
     """
 
@@ -52,15 +52,15 @@ class PretrainingSets:
     whole_words: bool = False
 
     def open(self, length: int) -> tuple[RecordFiles, RecordFiles]:
-        """The files to train and to evaluate on.
+        """Opens the training files and the evaluation files.
 
         Args:
-            length: of the examples, in tokens.
+            length: tokens per example.
 
         Raises:
-            FileNotFoundError: one of the folders is not there.
-            ValueError: records are damaged, not finished, of another length (see `open_records`),
-                or made with another vocabulary.
+            FileNotFoundError: a folder is missing.
+            ValueError: records are damaged or unfinished (see `open_records`), or have another
+                length or vocabulary.
         """
         found = []
         for part in _PARTS:
@@ -74,7 +74,7 @@ class PretrainingSets:
                     "the folder, or make the records again"
                 )
             if files.vocabulary_digest not in (None, self._masker(files).vocabulary_digest):
-                raise ValueError(f"{path}: made with another vocabulary than the one given")
+                raise ValueError(f"{path}: made with another vocabulary than the given one")
             found.append(files)
         return found[0], found[1]
 
@@ -88,19 +88,19 @@ class PretrainingSets:
         dynamic_masking: bool = False,
         seed: int = 0,
     ) -> tuple[PretrainingBatches, PretrainingBatches]:
-        """Batches to train `heads.pretrainer` on, shuffled and without end, and to evaluate it on.
+        """Returns shuffled, endless training batches and evaluation batches for `heads.pretrainer`.
 
         Args:
-            length: of the examples, in tokens.
-            batch_size: examples per batch.
-            accumulate: so many batches of the training make one.
-            steps_per_epoch: batches after which an epoch of the training ends.
-            dynamic_masking: whether training has other masks each time an example comes. For
-                evaluation the masks of the files stay.
-            seed: of order and masks.
+            length: tokens per example.
+            batch_size: examples per forward pass.
+            accumulate: forward passes per training batch, for gradient accumulation.
+            steps_per_epoch: training batches per epoch.
+            dynamic_masking: whether to draw new masks each time a training example is used.
+                Evaluation keeps the masks in the files.
+            seed: seed for order and masks.
 
         Raises:
-            FileNotFoundError, ValueError: as `open` and `pretraining_dataset`.
+            FileNotFoundError, ValueError: see `open` and `pretraining_dataset`.
         """
         train, dev = self.open(length)
         return PretrainingBatches(
@@ -112,16 +112,16 @@ class PretrainingSets:
         ), PretrainingBatches(dev, batch_size=batch_size)
 
     def token_counts(self, length: int) -> tuple[np.ndarray, np.ndarray]:
-        """How often each token is to be predicted in the files to train and to evaluate on.
+        """Counts how often each token is a masked target in training and in evaluation.
 
         Args:
-            length: of the examples, in tokens.
+            length: tokens per example.
 
         Returns:
             Two arrays, int64 (vocabulary,).
 
         Raises:
-            FileNotFoundError, ValueError: as `open`.
+            FileNotFoundError, ValueError: see `open`.
         """
         train, dev = (self._counts(files) for files in self.open(length))
         return train, dev
@@ -148,23 +148,23 @@ def read_text(
     text_format: TextFormat = "lines",
     corpora: Sequence[Corpus] = (),
 ) -> list[Document] | None:
-    """The documents of text files, or of public corpora.
+    """Reads the documents of text files or public corpora.
 
     Args:
-        path: a file, or a folder of files, as `read_documents` takes them. With `corpora` the
-            folder that holds `nltk/brown.zip`, `nltk/movie_reviews.zip` and `nltk/state_union.zip`
-            as NLTK distributes them, and WikiText-2's tokens as `text/wikitext2.valid.txt.gz` and
-            `text/wikitext2.test.txt.gz`; only those that are asked for need be there. None: there
-            is no text, only records.
-        text_format: of the files; without meaning for corpora.
-        corpora: their names, in the order in which they are read.
+        path: a file or folder for `read_documents`. With `corpora`, a folder with the corpora
+            asked for: NLTK's `nltk/brown.zip`, `nltk/movie_reviews.zip` and `nltk/state_union.zip`,
+            WikiText-2's tokens in `text/wikitext2.valid.txt.gz` and `text/wikitext2.test.txt.gz`.
+            None if there are only records.
+        text_format: format of the text files; ignored for corpora.
+        corpora: names of the corpora, in the order to read them.
 
     Returns:
         The documents; None without `path`.
 
     Raises:
-        FileNotFoundError: a file is not there.
-        ValueError: one is bad (see `read_nltk` and `read_documents`); `corpora` without `path`.
+        FileNotFoundError: a file is missing.
+        ValueError: a file is malformed (see `read_nltk` and `read_documents`), or there are
+            `corpora` but no `path`.
     """
     if path is None:
         if corpora:
@@ -188,30 +188,30 @@ def make_sets(
     dupe_factor: int = 10,
     num_processes: int = 1,
 ) -> PretrainingSets:
-    """Makes `train.txt.gz`, `dev.txt.gz`, `vocab.txt`, and of them `train-128/`, `dev-128/`, ...
+    """Makes `train.txt.gz`, `dev.txt.gz`, `vocab.txt`, and from them `train-128/`, `dev-128/`, ...
 
-    What is there already is kept, so that a call that was stopped goes on when it is made again
-    with the same arguments. Examples predict the paper's 15 % of their tokens, at most 20 of 128
-    and 77 of 512. Documents held out are gone through once.
+    Existing files are kept: after a stop, call this again with the same arguments to continue.
+    Examples predict the paper's 15 % of their tokens, at most 20 of 128 and 77 of 512. Held-out
+    documents are used once.
 
     Args:
-        documents: what to split, by `split_documents`; None where there are only `vocab.txt` and
-            records, of `make_pretraining_data` or Google's create_pretraining_data.
-        folder: made if it is not there.
-        lengths: of the examples, in tokens.
-        dev_fraction: chance of a document to be held out, above 0 and below 1.
-        vocabulary: a file with one token per line; None: that of the folder or, with documents,
-            learned from those to train on.
-        vocabulary_size: of the one that is learned.
-        lowercase: as for the tokenizer.
+        documents: documents to split with `split_documents`; None if the folder has `vocab.txt` and
+            records from `make_pretraining_data` or Google's create_pretraining_data.
+        folder: output folder; created if missing.
+        lengths: lengths of the examples, in tokens.
+        dev_fraction: probability that a document is held out, above 0 and below 1.
+        vocabulary: a file with one token per line. None takes the folder's vocabulary or, if it has
+            none, learns one from the training documents.
+        vocabulary_size: size of a learned vocabulary.
+        lowercase: whether the tokenizer lowercases.
         whole_words: see `PretrainingOptions`.
-        dupe_factor: of the documents to train on; see `PretrainingOptions`.
-        num_processes: that work at a time; see `make_pretraining_data`.
+        dupe_factor: for the training documents; see `PretrainingOptions`.
+        num_processes: see `make_pretraining_data`.
 
     Raises:
-        FileNotFoundError: an input is not there.
-        ValueError: the text is bad or too little, a number is out of range, or the folder's
-            records were made with others; see `make_pretraining_data`.
+        FileNotFoundError: an input is missing.
+        ValueError: the text is malformed or too short, a number is out of range, or the folder has
+            records made with other arguments; see `make_pretraining_data`.
     """
     folder = Path(folder)
     if documents is None:
@@ -252,12 +252,12 @@ def _corpus(folder: Path, corpus: Corpus) -> Iterator[Document]:
 
 
 def _hold_out(documents: Iterable[Document], folder: Path, dev_fraction: float) -> None:
-    """Writes the texts of both parts, unless they are there."""
+    """Writes the texts of both parts, unless they exist."""
     paths = [folder / f"{part}.txt.gz" for part in _PARTS]
     if not paths[-1].is_file():
         parts = split_documents(documents, held_out_share=dev_fraction)
         folder.mkdir(parents=True, exist_ok=True)
-        for path, part in zip(paths, parts, strict=True):  # dev last: with it, both are there
+        for path, part in zip(paths, parts, strict=True):  # dev last: if it exists, both do
             path.unlink(missing_ok=True)
             write_documents(part, path)
 
@@ -274,7 +274,7 @@ def _tokenizer(
         if not path.exists():
             shutil.copyfile(vocabulary, path)
         elif WordPieceTokenizer(path).vocabulary != tokenizer.vocabulary:
-            raise ValueError(f"{path}: another vocabulary than {vocabulary}; take another folder")
+            raise ValueError(f"{path}: another vocabulary than {vocabulary}; use another folder")
         return tokenizer
     if path.exists():
         return WordPieceTokenizer(path, lowercase=lowercase)

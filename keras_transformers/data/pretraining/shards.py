@@ -1,8 +1,7 @@
-"""From text files to shards of pretraining examples, by several processes and resumable.
+"""Makes shards of pretraining examples from text files, in parallel and resumable.
 
-First each file becomes token ids on disk. Then each shard depends only on these ids, the options
-and its number, so that every process makes the same shards, and existing ones need not be made
-again.
+First each file becomes token ids on disk. Each shard then depends only on these ids, the options
+and its number, so any process makes the same shard, and finished shards can be kept.
 """
 
 import contextlib
@@ -40,27 +39,27 @@ from keras_transformers.tokenizers.wordpiece import WordPieceTokenizer
 
 _logger = logging.getLogger(__name__)
 
-_PAIRS_AT_ONCE = 1024  # packed and masked together; masks depend on it
+_PAIRS_AT_ONCE = 1024  # packed and masked together; affects the masks
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PretrainingReport:
-    """What became of the text.
+    """Counts of the text and of the examples made from it.
 
     Attributes:
-        num_documents: all documents.
-        num_empty_documents: those without a token, which are left out.
-        num_single_sentence_documents: those of one sentence, which have no next sentence and only
-            serve as random ones.
-        num_sentences: all sentences.
-        num_empty_sentences: those without a token, which are left out.
-        num_tokens: of the text.
-        num_unknown_tokens: those that are not in the vocabulary.
-        num_examples: all examples, for all passes over the documents.
-        num_random_next: those with a random next sentence.
-        num_positions: tokens of all examples, with [CLS] and [SEP], without padding.
-        num_truncated_tokens: cut off pairs that were too long.
-        num_chosen_tokens: to be predicted.
+        num_documents: documents in the text.
+        num_empty_documents: documents without tokens, which are skipped.
+        num_single_sentence_documents: documents of one sentence, which have no next sentence and
+            are only used as random ones.
+        num_sentences: sentences in the text.
+        num_empty_sentences: sentences without tokens, which are skipped.
+        num_tokens: tokens in the text.
+        num_unknown_tokens: tokens that are not in the vocabulary.
+        num_examples: examples from all passes over the documents.
+        num_random_next: examples with a random next sentence.
+        num_positions: tokens in all examples, with [CLS] and [SEP], without padding.
+        num_truncated_tokens: tokens cut off pairs that were too long.
+        num_chosen_tokens: tokens to predict.
     """
 
     num_documents: int
@@ -78,14 +77,14 @@ class PretrainingReport:
 
     def __str__(self) -> str:
         return (
-            f"{self.num_documents} documents ({self.num_empty_documents} empty, left out; "
+            f"{self.num_documents} documents ({self.num_empty_documents} empty, skipped; "
             f"{self.num_single_sentence_documents} of one sentence, only used as random next "
-            f"ones), {self.num_sentences} sentences ({self.num_empty_sentences} empty, left out), "
+            f"ones), {self.num_sentences} sentences ({self.num_empty_sentences} empty, skipped), "
             f"{self.num_tokens} tokens ({100 * self.num_unknown_tokens / self.num_tokens:.2f}% "
             f"unknown); {self.num_examples} examples, "
             f"{100 * self.num_random_next / self.num_examples:.1f}% with a random next sentence, "
             f"{self.num_positions} tokens in them, {self.num_truncated_tokens} cut off, "
-            f"{100 * self.num_chosen_tokens / self.num_positions:.1f}% to be predicted"
+            f"{100 * self.num_chosen_tokens / self.num_positions:.1f}% to predict"
         )
 
 
@@ -100,24 +99,23 @@ def make_pretraining_data(
 ) -> PretrainingReport:
     """Makes TFRecord shards of [CLS] A [SEP] B [SEP] examples with masks and next-sentence labels.
 
-    The same files, vocabulary and options give the same bytes, with any number of processes. The
-    folder gets the shards `pretraining-00000-of-00016.tfrecord`, ... and `manifest.json` with
-    configuration, sizes and report. After a stop, call this again with the same arguments: it keeps
-    the token ids of finished files and the finished shards. If all is finished, it only returns the
-    report.
+    The same files, vocabulary and options give the same bytes with any number of processes. The
+    folder gets the shards `pretraining-00000-of-00016.tfrecord`, ... and a `manifest.json` with
+    configuration, sizes and report. After a stop, call this again with the same arguments to
+    continue: finished files and shards are kept. If all is finished, this only returns the report.
 
-    Google's script keeps all text and all examples in memory. Here a process keeps the pairs of one
-    shard, a few numbers each. Token ids and the starts of sentences stay on disk until all is done:
-    2 bytes per token (4 if the vocabulary exceeds 65,536), for a short time twice that.
+    Google's script keeps all text and examples in memory; here a process only keeps the pairs of
+    one shard, a few numbers each. Token ids and sentence starts are on disk until the end: 2 bytes
+    per token (4 if the vocabulary exceeds 65,536), briefly twice that.
 
     Args:
-        files: text files or folders of them, see `read_documents`.
-        output_dir: created if missing; otherwise empty, or of a run with the same arguments.
-        tokenizer: of the text.
-        options: of the examples.
-        text_format: of the files; see `read_documents`.
-        num_processes: how many work in parallel, each on a file or a shard. They import the
-            calling script, so above 1 it must start under `if __name__ == "__main__"`.
+        files: text files or folders; see `read_documents`.
+        output_dir: a missing or empty folder, or one started with the same arguments.
+        tokenizer: tokenizer for the text.
+        options: options for the examples.
+        text_format: format of the files; see `read_documents`.
+        num_processes: number of parallel processes, each working on a file or a shard. They import
+            the calling script, so above 1 it needs an `if __name__ == "__main__"` guard.
 
     Raises:
         FileNotFoundError: an input is missing.
@@ -131,7 +129,7 @@ def make_pretraining_data(
     inputs = [files] if isinstance(files, str | os.PathLike) else files
     paths = [path for given in inputs for path in text_files(given)]
     vocabulary, output_dir = tuple(tokenizer.vocabulary), Path(output_dir)
-    _masker(vocabulary, options)  # fails now if the options are wrong
+    _masker(vocabulary, options)  # fail early if the options are wrong
     corpus = CorpusFiles(output_dir / "work", text_format, vocabulary, tokenizer.lowercase)
     job = _Job(output_dir, corpus, options)
     report = _start(job, paths)
@@ -166,7 +164,7 @@ class _Job:
 
 
 def _start(job: _Job, paths: Sequence[Path]) -> PretrainingReport | None:
-    """Writes the configuration, or compares it; returns the report if all is done already."""
+    """Writes or compares the configuration; returns the report if everything is finished."""
     configuration: dict[str, Any] = {
         **dataclasses.asdict(job.options),
         "text_format": job.corpus.text_format,
@@ -178,7 +176,7 @@ def _start(job: _Job, paths: Sequence[Path]) -> PretrainingReport | None:
         job.output_dir.mkdir(parents=True, exist_ok=True)
         if any(path.name[0] != "." for path in job.output_dir.iterdir()):
             raise FileExistsError(
-                f"{job.output_dir} contains files, but no {MANIFEST}: give a new or empty folder"
+                f"{job.output_dir} contains files, but no {MANIFEST}: use a new or empty folder"
             )
         started = {"configuration": configuration, "shards": None, "report": None}
         write_json(job.output_dir / MANIFEST, started)
@@ -187,7 +185,7 @@ def _start(job: _Job, paths: Sequence[Path]) -> PretrainingReport | None:
     if manifest["configuration"] != configuration:
         raise ValueError(
             f"{job.output_dir} was started with another configuration: "
-            f"{_differences(manifest['configuration'], configuration)}; give another folder, or "
+            f"{_differences(manifest['configuration'], configuration)}; use another folder, or "
             "remove this one"
         )
     return PretrainingReport(**manifest["report"]) if manifest["report"] else None
@@ -226,7 +224,7 @@ def _make_corpus(job: _Job, paths: Sequence[Path], run: Run) -> None:
     try:
         job.corpus.make(paths, run)
         _check_corpus(job, paths)
-    except ValueError:  # the text must change, and the configuration with it: keep nothing
+    except ValueError:  # fixing the text changes the configuration: keep nothing
         shutil.rmtree(job.corpus.work_dir, ignore_errors=True)
         (job.output_dir / MANIFEST).unlink()
         raise
@@ -241,24 +239,25 @@ def _check_corpus(job: _Job, paths: Sequence[Path]) -> None:
     if counts["num_tokens"] < options.max_sequence_length - 3:
         raise ValueError(
             f"{where}: {counts['num_tokens']} tokens in all, too few to fill one example of "
-            f"max_sequence_length={options.max_sequence_length}: give more text, or lower it"
+            f"max_sequence_length={options.max_sequence_length}: give more text, or lower the "
+            "length"
         )
     if num_documents < 2:
         raise ValueError(
-            f"{where}: only one document, and a random next sentence must come from another one: "
+            f"{where}: only one document, but a random next sentence must come from another one: "
             "put blank lines between documents (text_format 'lines'), or give several files"
         )
     if not num_usable:
         raise ValueError(
             f"{where}: each of the {num_documents} documents has only one sentence, so none has a "
             "next sentence: put blank lines between documents only, not between sentences, or "
-            "split prose by text_format 'prose'"
+            "split prose with text_format 'prose'"
         )
     if num_usable * options.dupe_factor < options.num_shards:
         raise ValueError(
             f"{where}: {num_usable} documents of more than one sentence, used "
-            f"{options.dupe_factor} times each, cannot fill num_shards={options.num_shards}: lower "
-            "it"
+            f"{options.dupe_factor} times each, cannot fill num_shards={options.num_shards}: give "
+            "fewer shards"
         )
 
 
@@ -269,7 +268,7 @@ def _write_shard(job: _Job, number: int) -> str:
     dealt = []
     for copy in range(options.dupe_factor):
         shuffled = np.random.default_rng((options.seed, copy)).permutation(usable)
-        # Copies start at different shards, so that a few documents suffice for all shards.
+        # Copies start at different shards, so that even a few documents reach every shard.
         dealt.append(
             shuffled[(number - copy * len(usable)) % options.num_shards :: options.num_shards]
         )
@@ -288,7 +287,7 @@ def _write_shard(job: _Job, number: int) -> str:
         "num_positions": 0,
         "num_chosen_tokens": 0,
     }
-    # In the work folder, so that nothing is left of a shard whose process is killed.
+    # In the work folder, so that a killed process leaves no partial shard behind.
     scratch = job.corpus.work_dir / job.shard(number).name
     write_records(scratch, _batches(job, number, corpus, pairs, counts))
     sync(scratch)
@@ -301,7 +300,7 @@ def _write_shard(job: _Job, number: int) -> str:
 def _batches(
     job: _Job, number: int, corpus: TokenizedCorpus, pairs: np.ndarray, counts: dict[str, int]
 ) -> Iterator[dict[str, tf.Tensor]]:
-    """Yields the shard's examples with the names of records, and counts what is in them."""
+    """Yields the shard's examples, keyed by record feature, and updates the counts."""
     tokenizer_ids = {
         f"{name}_token_id": job.corpus.vocabulary.index(f"[{name.upper()}]")
         for name in ("cls", "sep", "pad")

@@ -1,4 +1,4 @@
-"""Labelled texts: classification, regression, tagging, question answering, GLUE."""
+"""Data for text classification, regression, tagging, question answering and GLUE."""
 
 from keras_transformers.rooms import open_room
 

@@ -1,4 +1,4 @@
-"""From a model's logits back to answers, which are exact spans of the context."""
+"""Turns a model's logits into answers that are exact spans of the context."""
 
 import dataclasses
 import math
@@ -14,7 +14,7 @@ __all__ = ["Prediction", "Span", "answer_texts", "answers_from_logits", "null_di
 
 @dataclasses.dataclass(frozen=True)
 class Span:
-    """A span of a context that may be the answer; positions in characters, the end exclusive."""
+    """A candidate answer: characters `start` to `end` (exclusive) of a context."""
 
     text: str
     start: int
@@ -24,12 +24,12 @@ class Span:
 
 @dataclasses.dataclass(frozen=True)
 class Prediction:
-    """What a model answers to a question.
+    """A model's answer to a question.
 
     Attributes:
-        id: of the question.
-        spans: the best ones, best first; none if the context has no tokens.
-        null_score: the score of there being no answer.
+        id: id of the question.
+        spans: the best spans, best first; empty if the context has no tokens.
+        null_score: score of the question having no answer.
     """
 
     id: str
@@ -38,33 +38,33 @@ class Prediction:
 
     @property
     def null_difference(self) -> float:
-        """How much better no answer scores than the best span; infinite without spans."""
+        """The null score minus the score of the best span; infinite without spans."""
         return self.null_score - self.spans[0].score if self.spans else math.inf
 
 
 def answers_from_logits(
     batches: QuestionBatches, outputs: Iterable[Mapping[str, Any]], *, num_best: int = 20
 ) -> list[Prediction]:
-    """The best spans of each question's context, over all its windows.
+    """Returns the best spans of each question's context over all its windows.
 
-    A span's score is the start logit of its first token plus the end logit of its last one, in the
-    window where that is highest. The score of no answer is that of the first token, [CLS], in the
-    window where it is lowest: no window may hold the answer.
+    The score of a span is the start logit of its first token plus the end logit of its last token,
+    in the window where the sum is highest. The null score is that of the first token, [CLS], in the
+    window where it is lowest, since there is no answer only if no window has one.
 
     >>> answers_from_logits(batches, outputs_of(model, batches))  # doctest: +SKIP
 
     Args:
-        batches: what the model was asked, as `QuestionBatches.of` makes them; spans are no longer
-            than the `max_answer_length` of their pipeline.
-        outputs: of the model, for each batch: `start_logits` and `end_logits`, each
-            (batch, length). Padding may be of any length.
-        num_best: spans to keep for each question.
+        batches: the model's inputs, from `QuestionBatches.of`. The `max_answer_length` of their
+            pipeline limits the length of spans.
+        outputs: model outputs for each batch: `start_logits` and `end_logits`, each
+            (batch, length), padded to any length.
+        num_best: number of spans to keep per question.
 
     Returns:
-        A prediction for each question, in order.
+        One prediction per question, in order.
 
     Raises:
-        ValueError: there are more windows than logits, or fewer; logits are too short or NaN.
+        ValueError: the numbers of logits and windows differ, or logits are too short or NaN.
     """
     questions, max_length = batches.questions, batches.answerer.max_answer_length
     spans: list[dict[tuple[int, int], float]] = [{} for _ in questions.ids]
@@ -98,12 +98,12 @@ def answers_from_logits(
 def answer_texts(
     predictions: Sequence[Prediction], *, no_answer_threshold: float | None = None
 ) -> dict[str, str]:
-    """Id -> answer, as the metrics and the official scripts take it.
+    """Returns id -> answer, for the metrics and the official scripts.
 
     Args:
-        predictions: of `answers_from_logits`.
-        no_answer_threshold: the answer is empty where the score of no answer is higher than that of
-            the best span by more than this (SQuAD 2.0). None: always the best span (SQuAD 1.1).
+        predictions: predictions from `answers_from_logits`.
+        no_answer_threshold: questions with a higher `null_difference` get an empty answer
+            (SQuAD 2.0). None always takes the best span (SQuAD 1.1).
     """
     threshold = math.inf if no_answer_threshold is None else no_answer_threshold
     return {
@@ -115,12 +115,12 @@ def answer_texts(
 
 
 def null_differences(predictions: Sequence[Prediction]) -> dict[str, float]:
-    """Id -> `null_difference`, as `evaluation.squad_v2_scores` takes it."""
+    """Returns id -> `null_difference`, for `evaluation.squad_v2_scores`."""
     return {prediction.id: prediction.null_difference for prediction in predictions}
 
 
 class _Contexts:
-    """Contexts as bytes, to find characters by byte offsets."""
+    """Maps byte offsets in contexts to characters."""
 
     def __init__(self, batches: QuestionBatches) -> None:
         self._texts = batches.questions.contexts
@@ -130,7 +130,7 @@ class _Contexts:
         self._character: dict[int, np.ndarray] = {}
 
     def span(self, context: int, tokens: tuple[int, int], score: float) -> Span:
-        """The text from the first token's start to the last one's end."""
+        """Returns the span from the start of the first token to the end of the last one."""
         if context not in self._character:
             self._character[context] = _characters_before(self._texts[context])
         character = self._character[context]
@@ -141,7 +141,7 @@ class _Contexts:
 
 
 def _characters_before(text: str) -> np.ndarray:
-    """How many characters start before each byte of the UTF-8 text, and in all: (bytes + 1,)."""
+    """Counts the characters before each byte of the UTF-8 text, and in all of it: (bytes + 1,)."""
     starts = (np.frombuffer(text.encode(), np.uint8) & 0xC0) != 0x80
     return np.concatenate([[0], np.cumsum(starts)])
 
@@ -149,38 +149,38 @@ def _characters_before(text: str) -> np.ndarray:
 def _logits_of_windows(
     batches: QuestionBatches, outputs: Iterable[Mapping[str, Any]]
 ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-    """Yields (window, start logits, end logits), checked."""
+    """Checks logits and yields (window, start logits, end logits)."""
     lengths = batches.lengths
     window = 0
     for output in outputs:
         pair = [np.asarray(output[name], np.float64) for name in ("start_logits", "end_logits")]
         for start_logits, end_logits in zip(*pair, strict=True):
             if window == len(lengths):
-                raise ValueError(f"logits of more windows than the {len(lengths)} there are")
+                raise ValueError(f"logits of more than the {len(lengths)} windows in the batches")
             length = lengths[window]
             if min(len(start_logits), len(end_logits)) < length:
                 raise ValueError(
-                    f"window {window} has {length} tokens, its logits {len(start_logits)}: give "
-                    "them for the batches in order"
+                    f"window {window} has {length} tokens, but its logits {len(start_logits)}: "
+                    "give the logits of the batches in order"
                 )
             if np.isnan(start_logits[:length]).any() or np.isnan(end_logits[:length]).any():
                 raise ValueError(f"window {window}: NaN among the logits; has training diverged?")
             yield window, start_logits, end_logits
             window += 1
     if window < len(lengths):
-        raise ValueError(f"logits of {window} windows, there are {len(lengths)}")
+        raise ValueError(f"logits of {window} windows, but there are {len(lengths)}")
 
 
 def _best_spans(
     start_logits: np.ndarray, end_logits: np.ndarray, num_best: int, max_length: int
 ) -> list[tuple[int, int, float]]:
-    """The best (first, last, score) of a window, best first; of equals the first, then shortest."""
+    """Returns the best (first, last, score) of a window; ties go to the first, then shortest."""
     if not len(start_logits):
         return []
     after = np.full(max_length - 1, -np.inf)
     last = np.lib.stride_tricks.sliding_window_view(
         np.concatenate([end_logits, after]), max_length
-    )  # (tokens, max_length): the end logits from each token on
+    )  # (tokens, max_length): the end logits starting at each token
     scores = (start_logits[:, None] + last).ravel()
     num_best = min(num_best, len(scores))
     least = np.partition(scores, -num_best)[-num_best]

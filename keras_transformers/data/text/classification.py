@@ -1,7 +1,4 @@
-"""Batches of texts, or pairs of texts, with one label each.
-
-Nothing is cut silently: what is trimmed and padded is counted and logged.
-"""
+"""Batches of texts, or pairs of texts, with one label each."""
 
 import dataclasses
 import logging
@@ -21,7 +18,7 @@ _logger = logging.getLogger(__name__)
 
 @dataclasses.dataclass(frozen=True)
 class Statistics:
-    """What batching did: counts of one pass."""
+    """Counts of one pass over the batches."""
 
     source: str
     num_examples: int
@@ -41,19 +38,20 @@ class Statistics:
 class TextBatches(LengthBatches):
     """Batches of (inputs, {"logits": label ids}).
 
-    Texts are tokenized once, when the batches are made. A batch is as long as its longest text.
-    What is trimmed and padded is logged: as a warning where inputs are trimmed.
+    The constructor tokenizes the texts. A batch is as long as its longest text. Trimming and
+    padding are counted and logged, as a warning if inputs are trimmed.
 
     Args:
-        examples: what to batch; without labels the batches are the inputs alone.
+        examples: examples to batch; without labels the batches contain only inputs.
         pipeline: a `pipelines.TextClassifier`, which tokenizes and packs the texts.
-        batch_size: examples that go through the model at once.
-        accumulate: so many batches make one, for gradients that accumulate.
-        shuffle: whether to shuffle, anew in each pass.
-        seed: of the shuffling.
+        batch_size: examples per forward pass.
+        accumulate: forward passes per batch, for gradient accumulation.
+        shuffle: whether to reshuffle on each pass.
+        seed: seed for shuffling.
 
     Raises:
-        ValueError: no examples, a batch size below 1, or a label that the pipeline does not know.
+        ValueError: there are no examples, the batch size is below 1, or the pipeline does not know
+            a label.
     """
 
     def __init__(
@@ -92,23 +90,23 @@ class TextBatches(LengthBatches):
         _logger.log(level, "%s", self.statistics)
 
     def targets(self, examples: Examples) -> dict[str, Any]:
-        """Output of the model -> its targets (examples, ...)."""
+        """Returns model output name -> targets (examples, ...)."""
         return {"logits": tf.constant(label_ids(examples, self.pipeline.labels))}
 
     def batch(self, indices: tf.Tensor) -> Any:
-        """The examples at `indices` int32 (batch,), in the graph."""
+        """Returns the examples at `indices`, int32 (batch,); runs in graphs."""
         inputs = self.pipeline.pack([tf.gather(part, indices) for part in self._segments])
         if self._targets is None:
             return inputs
         return inputs, {name: tf.gather(value, indices) for name, value in self._targets.items()}
 
     def of(self, examples: Examples) -> Self:
-        """Batches of other examples, made the same way but in order."""
+        """Returns batches of other examples, made the same way but in order."""
         return type(self)(examples, self.pipeline, batch_size=self._row_size, shuffle=False)
 
 
 def label_ids(examples: Examples, labels: Sequence[str]) -> np.ndarray:
-    """The labels' positions in `labels`: int32 (examples,)."""
+    """Returns each example's index in `labels`: int32 (examples,)."""
     if examples.labels is None:
         raise ValueError(f"{examples.source}: examples without labels cannot be targets")
     ids = {label: i for i, label in enumerate(labels)}

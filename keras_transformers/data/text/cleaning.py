@@ -1,7 +1,4 @@
-"""Preparing examples for training: deduplication, counts of leaks, reproducible splits.
-
-Nothing is dropped silently: removed examples are counted, and the count prints as a sentence.
-"""
+"""Prepares examples for training: deduplication, overlap counts, reproducible splits."""
 
 import dataclasses
 import hashlib
@@ -16,7 +13,7 @@ __all__ = ["deduplicate", "overlap", "split"]
 
 @dataclasses.dataclass(frozen=True)
 class Duplicates:
-    """How many examples `deduplicate` removed."""
+    """Counts of the examples removed by `deduplicate`."""
 
     source: str
     repeated: int
@@ -27,19 +24,19 @@ class Duplicates:
         text = f"{self.source}: {self.repeated} repeated examples removed"
         if self.conflicting:
             text += (
-                f", and {self.conflicting} whose text occurs with different labels, "
+                f", and {self.conflicting} whose text has different labels, "
                 f"such as {', '.join(map(repr, self.samples))}"
             )
         return text
 
 
 def deduplicate(examples: Examples) -> tuple[Examples, Duplicates]:
-    """Keeps the first example of each text, and none of a text with different labels.
+    """Keeps the first example of each text, but none of a text with different labels.
 
-    Texts that differ only in case or spacing are the same.
+    Texts that differ only in case or spacing count as the same.
 
     Returns:
-        The remaining examples, in their order, and the counts of the removed ones.
+        The remaining examples, in order, and counts of the removed ones.
     """
     labels = examples.labels or [""] * len(examples)
     keys = [examples.key(i) for i in range(len(examples))]
@@ -64,15 +61,15 @@ def overlap(examples: Examples, others: Examples) -> int:
 
 
 def split(examples: Examples, fractions: Mapping[str, float], *, seed: int) -> dict[str, Examples]:
-    """Splits examples so that each part has the same share of each label.
+    """Splits examples so that all parts have the same distribution of labels.
 
-    Where an example goes depends only on `seed` and the texts: not on the order of the file, and
-    not on Python's hash seed. Repeated texts may go to different parts: `deduplicate` first.
+    The split depends only on `seed` and the texts, not on the order of the file or on Python's hash
+    seed. Repeated texts may go to different parts: `deduplicate` first.
 
     Args:
-        examples: what to split.
+        examples: examples to split.
         fractions: part name -> share; the shares sum to 1.
-        seed: a different seed gives a different split.
+        seed: different seeds give different splits.
 
     Returns:
         Part name -> examples, in an order that depends only on `seed` and the texts.
@@ -81,7 +78,7 @@ def split(examples: Examples, fractions: Mapping[str, float], *, seed: int) -> d
         ValueError: a share is not positive, they do not sum to 1, or a part is empty.
     """
     if any(share <= 0 for share in fractions.values()) or abs(sum(fractions.values()) - 1) > 1e-6:
-        raise ValueError(f"shares {dict(fractions)}: each must be above 0, together 1")
+        raise ValueError(f"shares {dict(fractions)}: each must be above 0, and their sum 1")
     labels = examples.labels or [""] * len(examples)
     digests = [_digest(seed, examples.key(i), labels[i]) for i in range(len(examples))]
     of_label: dict[str, list[int]] = {}

@@ -1,7 +1,7 @@
-"""Sentences of labelled words, as CoNLL's shared tasks write them: one word per line.
+"""Sentences of labelled words in the format of the CoNLL shared tasks: one word per line.
 
-Labels come in two schemes, IOB1 (B- only between entities of one type that touch: the original
-files of CoNLL-2003) and IOB2 (B- at the start of each entity: most copies). Both are read;
+Labels come in two schemes: IOB1, with B- only between adjacent entities of one type (the original
+CoNLL-2003 files), and IOB2, with B- at the start of each entity (most copies). Both can be read;
 everything here returns IOB2.
 """
 
@@ -26,12 +26,12 @@ _LABEL = re.compile(r"O|[BI]-(?P<type>.+)")
 
 @dataclasses.dataclass(frozen=True)
 class Sentences:
-    """Words with labels, sentence by sentence.
+    """Sentences as words, with or without labels.
 
     Attributes:
-        words: of each sentence, as the file has them.
-        labels: of each sentence as many as words, in IOB2; or None.
-        source: where they come from, for messages.
+        words: the words of each sentence, unchanged.
+        labels: one IOB2 label per word of each sentence, or None.
+        source: where the sentences come from, for messages.
     """
 
     words: Sequence[Sequence[str]]
@@ -51,14 +51,14 @@ class Sentences:
 
 @dataclasses.dataclass(frozen=True)
 class Scheme:
-    """What a file's labels looked like.
+    """The label scheme of a file.
 
     Attributes:
         source: the file.
-        name: "IOB1" or "IOB2", whichever fits more labels; "either" if the labels fit both.
-        num_converted: how many labels reading changed, I- to B-.
-        num_exceptions: labels that are not in the scheme, two in CoNLL-2003's eng.train.
-        num_documents: lines -DOCSTART-, which are not sentences.
+        name: "IOB1" or "IOB2", whichever fits more labels; "either" if both fit all.
+        num_converted: number of labels converted from I- to B-.
+        num_exceptions: number of labels that do not fit the scheme; two in CoNLL-2003's eng.train.
+        num_documents: number of -DOCSTART- lines, which are not sentences.
     """
 
     source: str
@@ -69,8 +69,8 @@ class Scheme:
 
     def __str__(self) -> str:
         return (
-            f"{self.source}: labels in {self.name} but for {self.num_exceptions}, "
-            f"{self.num_converted} made IOB2; {self.num_documents} documents"
+            f"{self.source}: labels in {self.name} with {self.num_exceptions} exceptions, "
+            f"{self.num_converted} converted to IOB2; {self.num_documents} documents"
         )
 
 
@@ -81,22 +81,22 @@ def load_conll(
     label_column: int | None = -1,
     labels: Sequence[str] | None = None,
 ) -> Sentences:
-    """Reads a file of one word per line, its columns separated by spaces or tabs, plain or `.gz`.
+    """Reads a file with one word per line and columns separated by spaces or tabs.
 
-    Empty lines end sentences; lines that start with -DOCSTART- are skipped, whatever follows. The
-    detected scheme is logged, as a warning if some labels follow the other one.
+    Empty lines end sentences; -DOCSTART- lines are skipped. The detected scheme is logged, as a
+    warning if some labels follow the other one.
 
     Args:
-        path: the file.
-        word_column: index from 0; -1 is the last.
-        label_column: index, too; None reads no labels.
-        labels: the labels that may occur, in IOB2; None allows all.
+        path: the file, plain or `.gz`.
+        word_column: index of the word, from 0; -1 is the last column.
+        label_column: index of the label; None reads no labels.
+        labels: the allowed labels, in IOB2; None allows all.
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: a line has another number of columns than the first, or a label that is not O,
-            B-..., I-..., or not one of `labels`; the file has no sentences, or lacks the column;
-            the bytes are not UTF-8. The message names the file and the line.
+        ValueError: a line has another number of columns than the first; a label is not O, B-... or
+            I-..., or not in `labels`; the file has no sentences, lacks a column or is not UTF-8.
+            The message names the file and the line.
     """
     words: list[list[str]] = []
     tags: list[list[str]] = []
@@ -109,7 +109,7 @@ def load_conll(
         width = len(rows[0][1])
         for column in (word_column, label_column):
             if column is not None and not -width <= column < width:
-                raise ValueError(f"{path}:{rows[0][0]}: no column {column} of {width}, from 0")
+                raise ValueError(f"{path}:{rows[0][0]}: no column {column} of 0 to {width - 1}")
         words.append([cells[word_column] for _, cells in rows])
         numbers.append([number for number, _ in rows])
         if label_column is not None:
@@ -128,7 +128,7 @@ def load_conll(
 
 
 def entity_labels(sentences: Sentences) -> list[str]:
-    """O, then B- and I- of each type that occurs, by name: the labels in the order of their ids.
+    """Returns the labels in the order of their ids: O, then B- and I- of each type, by name.
 
     Raises:
         ValueError: there are no labels, or no entities.
@@ -136,18 +136,17 @@ def entity_labels(sentences: Sentences) -> list[str]:
     found = {label for row in sentences.labels or () for label in row} - {OUTSIDE}
     if not found:
         raise ValueError(
-            f"{sentences.source}: no label but {OUTSIDE!r}, a tagger needs entities to learn from; "
-            "is the label column the right one?"
+            f"{sentences.source}: no label but {OUTSIDE!r}; a tagger needs entities to learn from. "
+            "Is this the right label column?"
         )
     types = sorted({label[2:] for label in found})
     return [OUTSIDE, *(f"{prefix}-{kind}" for kind in types for prefix in "BI")]
 
 
 def to_iob2(labels: Sequence[str]) -> list[str]:
-    """The labels of a sentence with B- at each start of an entity, as conlleval finds them.
+    """Converts the labels of a sentence from IOB1 to IOB2; IOB2 stays unchanged.
 
-    An I- starts an entity where the label before it is of another type. So IOB1 is converted, and
-    IOB2 stays as it is.
+    As in conlleval, I- starts an entity if the label before it has another type.
 
     >>> to_iob2(["I-PER", "I-PER", "B-PER", "O", "I-LOC", "I-ORG"])
     ['B-PER', 'I-PER', 'B-PER', 'O', 'B-LOC', 'B-ORG']
@@ -159,11 +158,11 @@ def to_iob2(labels: Sequence[str]) -> list[str]:
 
 
 def _sentences(path: str | Path) -> Iterator[list[tuple[int, list[str]]] | int]:
-    """Yields sentences, rows of (line number, cells), and 1 for each start of a document."""
+    """Yields sentences as rows of (line number, cells), and 1 for each start of a document."""
     width = None
     rows: list[tuple[int, list[str]]] = []
     for number, line in enumerate(read_lines(path), start=1):
-        # Only spaces and tabs separate columns: a word may hold a no-break space.
+        # Only spaces and tabs separate columns: a word may contain a no-break space.
         cells = re.split("[ \t]+", line.strip(" \t"))
         is_document = cells[0] == _DOCUMENT_START
         if is_document or cells == [""]:
@@ -177,7 +176,7 @@ def _sentences(path: str | Path) -> Iterator[list[tuple[int, list[str]]] | int]:
         if len(cells) != width:
             raise ValueError(
                 f"{path}:{number}: {len(cells)} columns, the first row has {width}: give one word "
-                "per line, an empty line after each sentence"
+                "per line, and an empty line after each sentence"
             )
         rows.append((number, cells))
     if rows:
@@ -190,8 +189,8 @@ def _check_iob(
     for number, label in _flat(numbers, tags):
         if not _LABEL.fullmatch(label):
             raise ValueError(
-                f"{path}:{number}: label {label!r}, expected O, B-TYPE or I-TYPE: is it another "
-                "column's, another scheme's, or a header, which such files lack?"
+                f"{path}:{number}: label {label!r}, expected O, B-TYPE or I-TYPE: is it from "
+                "another column or scheme, or from a header, which such files lack?"
             )
 
 
@@ -222,7 +221,7 @@ def _scheme(
     converted: Sequence[Sequence[str]],
     num_documents: int,
 ) -> Scheme:
-    # Only IOB1 has an I- that starts an entity, only IOB2 a B- after a label of another type.
+    # In IOB1 only, I- can start an entity; in IOB2 only, B- can follow a label of another type.
     num_iob1 = num_iob2 = 0
     for row, new in zip(tags, converted, strict=True):
         num_iob1 += sum(before != after for before, after in zip(row, new, strict=True))

@@ -1,7 +1,4 @@
-"""Labelled texts and pairs of texts, and reading them from files.
-
-Every malformed row is an error that names the file and the line.
-"""
+"""Labelled texts and pairs of texts, read from files."""
 
 import dataclasses
 import json
@@ -19,8 +16,8 @@ Column = str | int
 Header = Literal["auto", "present", "absent"]
 Row = tuple[int, list[str]]  # (line number, cells)
 
-# Words that name columns in the public files (GLUE, SICK, PyPI's). A first row is taken for a
-# header only if every cell that we read from it is one of them.
+# Column names in public files (GLUE, SICK, PyPI's). A first row only counts as a header if every
+# cell that we read from it is one of them.
 # fmt: off
 _HEADER_WORDS = frozenset({
     "text", "text_a", "text_b", "sentence", "sentence1", "sentence2", "sentence_a", "sentence_b",
@@ -36,10 +33,10 @@ class Examples:
     """Texts, or pairs of texts, with or without labels.
 
     Attributes:
-        texts: the first texts, as the file has them. An empty text is allowed.
+        texts: the first texts, unchanged; may be empty strings.
         texts_b: the second texts of pairs, or None.
-        labels: a label for each text, never empty, or None.
-        source: where they come from, for messages.
+        labels: one non-empty label per text, or None.
+        source: where the examples come from, for messages.
     """
 
     texts: Sequence[str]
@@ -56,7 +53,7 @@ class Examples:
         return len(self.texts)
 
     def select(self, indices: Iterable[int], source: str | None = None) -> "Examples":
-        """The examples at `indices`, in that order."""
+        """Returns the examples at `indices`, in that order."""
         chosen = list(indices)
 
         def pick(values: Sequence[str] | None) -> list[str] | None:
@@ -70,7 +67,7 @@ class Examples:
         )
 
     def key(self, index: int) -> tuple[str, ...]:
-        """What makes two examples the same to an uncased model: case and spacing aside."""
+        """Returns a key that is equal for examples that differ only in case or spacing."""
         texts = [self.texts[index]]
         if self.texts_b is not None:
             texts.append(self.texts_b[index])
@@ -87,29 +84,30 @@ def load(
     format: FileFormat | None = None,
     labels: Sequence[str] | None = None,
 ) -> Examples:
-    """Reads a TSV, CSV or JSON Lines file, plain or `.gz`, GLUE's files among them.
+    """Reads a TSV, CSV or JSON Lines file, plain or `.gz`, such as the files of GLUE.
 
     >>> load("sst2/dev.tsv")  # doctest: +SKIP
     >>> load("MNLI/train.tsv", text_column="sentence1", text_b_column="sentence2",
     ...      label_column=-1)  # doctest: +SKIP
 
     Args:
-        path: the file. Tab-separated files know no quoting (GLUE); comma-separated ones do.
-        text_column: of the text: a name in the header, a JSON key, or an index from 0; -1 is the
+        path: the file. Quoting works in comma-separated files, but not in tab-separated ones
+            (GLUE).
+        text_column: column of the text: a header name, a JSON key, or an index from 0; -1 is the
             last column.
-        text_b_column: of the second text of a pair; None for single texts.
-        label_column: of the label; None reads no labels. Labels are strings, without the spaces
-            around them; JSON numbers and booleans stay as JSON writes them.
-        header: whether the first row names the columns. "auto": it does if a column is asked for
-            by name, or if all its cells that we read are usual column names.
-        format: "tsv", "csv" or "jsonl"; None goes by the file's name.
-        labels: the labels that may occur; None allows all.
+        text_b_column: column of the second text of a pair; None for single texts.
+        label_column: column of the label; None reads no labels. Labels are stripped strings; JSON
+            numbers and booleans keep their JSON spelling.
+        header: whether the first row names the columns. "auto" decides that it does if a column is
+            given by name, or if all cells read from that row are usual column names.
+        format: "tsv", "csv" or "jsonl"; None infers it from the file name.
+        labels: the allowed labels; None allows all.
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: the file has no examples; a row has another number of columns than the first,
-            or an empty or unknown label; a column is not there; the bytes are not UTF-8; it is
-            unclear whether the first row is a header. The message names the file and the line.
+        ValueError: the file has no examples or lacks a column; a row has another number of columns
+            than the first, or an empty or unknown label; the file is not UTF-8; it is unclear
+            whether the first row is a header. The message names the file and the line.
     """
     columns = [text_column]
     if text_b_column is not None:
@@ -136,7 +134,7 @@ def load(
 
 
 def label_set(examples: Examples) -> list[str]:
-    """The labels that occur, numbers first and by value ("2" before "10"), then by name.
+    """Returns the labels that occur: numbers first, by value ("2" before "10"), then names.
 
     Raises:
         ValueError: there are no labels, or only one.
@@ -144,17 +142,17 @@ def label_set(examples: Examples) -> list[str]:
     labels = sorted(set(examples.labels or ()), key=_natural_order)
     if len(labels) < 2:
         raise ValueError(
-            f"{examples.source}: {len(labels)} different labels {labels}, a classifier needs two "
-            "or more; is the label column the right one?"
+            f"{examples.source}: {len(labels)} different labels {labels}; a classifier needs at "
+            "least two. Is this the right label column?"
         )
     return labels
 
 
 def majority_share(examples: Examples) -> float:
-    """The share of the most frequent label: the accuracy of always answering it."""
+    """Returns the share of the most frequent label: the accuracy of always predicting it."""
     counts = Counter(examples.labels or ())
     if not counts:
-        raise ValueError(f"{examples.source}: there are no labels")
+        raise ValueError(f"{examples.source}: no labels")
     return max(counts.values()) / len(examples)
 
 
@@ -166,7 +164,7 @@ def _table_rows(
     *,
     labelled: bool,
 ) -> list[Row]:
-    """The cells of `columns` of each row below the header."""
+    """Returns the cells of `columns` in each row below the header."""
     table = list(read_table(path, format=format))
     if not table:
         return []
@@ -174,7 +172,7 @@ def _table_rows(
     rows = [(number, [cells[at] for at in positions]) for number, cells in table]
     names = [column for column in columns if isinstance(column, str)]
     if names and header == "absent":
-        raise ValueError(f"{path}: header='absent', but the columns {names} are asked for by name")
+        raise ValueError(f"{path}: header='absent', but the columns {names} are given by name")
     known = all(cell.strip().lower() in _HEADER_WORDS for cell in rows[0][1])
     if names or header == "present" or (header == "auto" and known):
         if labelled and not names and not known:
@@ -189,19 +187,19 @@ def _check_is_header(path: str | Path, rows: Sequence[Row]) -> None:
     label = rows[0][1][-1]
     if any(cells[-1] == label for _, cells in rows[1:]):
         raise ValueError(
-            f"{path}:{rows[0][0]}: said to be a header, but its label {label!r} is the label of "
-            "other rows too: say header='absent'"
+            f"{path}:{rows[0][0]}: given as a header, but other rows also have its label "
+            f"{label!r}: use header='absent'"
         )
 
 
 def _check_is_example(path: str | Path, rows: Sequence[Row]) -> None:
-    """Refuses to guess when the first row's label is the only one of its kind."""
+    """Refuses to guess if the first row's label is the only one that occurs just once."""
     label = rows[0][1][-1]
     counts = Counter(cells[-1] for _, cells in rows)
     once = [other for other, count in counts.items() if count == 1]
     if once == [label] and len(counts) > 1:
         raise ValueError(
-            f"{path}:{rows[0][0]}: the label {label!r} occurs in this row only: say "
+            f"{path}:{rows[0][0]}: the label {label!r} occurs only in this row: use "
             "header='present' if the row names the columns, header='absent' if it is an example"
         )
 
@@ -209,7 +207,7 @@ def _check_is_example(path: str | Path, rows: Sequence[Row]) -> None:
 def _object_rows(path: str | Path, columns: Sequence[Column]) -> list[Row]:
     for column in columns:
         if not isinstance(column, str):
-            raise ValueError(f"{path}: JSON has keys, not column {column}: give the key's name")
+            raise ValueError(f"{path}: JSON has no column {column}: give the name of a key")
     rows = []
     for number, value in read_objects(path):
         cells = []
@@ -227,11 +225,11 @@ def _object_rows(path: str | Path, columns: Sequence[Column]) -> list[Row]:
 def _position(path: str | Path, names: Sequence[str], column: Column) -> int:
     if isinstance(column, str):
         if names.count(column) != 1:
-            count = "no" if column not in names else f"{names.count(column)} times the"
-            raise ValueError(f"{path}:1: {count} column {column!r} among {list(names)}")
+            count = names.count(column)
+            raise ValueError(f"{path}:1: {count} columns named {column!r} among {list(names)}")
         return names.index(column)
     if not -len(names) <= column < len(names):
-        raise ValueError(f"{path}:1: no column {column}, the file has {len(names)}, from 0")
+        raise ValueError(f"{path}:1: no column {column} of 0 to {len(names) - 1}")
     return column
 
 

@@ -1,8 +1,8 @@
-"""The tasks of GLUE by name: reading their official files, writing files for submission.
+"""The GLUE tasks: reads their official files and writes files for submission.
 
 Wang et al. 2018, arXiv:1804.07461, https://gluebenchmark.com. All files are tab-separated without
-quoting: a quotation mark is text. SICK (Marelli et al. 2014) counts as two more tasks, and `rte`
-can also be read from the files of the PASCAL challenges RTE-1 to RTE-3.
+quoting: a quotation mark is text. SICK (Marelli et al. 2014) adds two more tasks, and `rte` can
+also be read from the files of the PASCAL challenges RTE-1 to RTE-3.
 """
 
 import dataclasses
@@ -38,18 +38,18 @@ _NLI = ("contradiction", "entailment", "neutral")  # the order of google-researc
 
 @dataclasses.dataclass(frozen=True)
 class GlueTask:
-    """What a task's files look like, and how it is scored.
+    """The file format and the metrics of a task.
 
     Attributes:
-        name: ours.
+        name: our name for the task.
         title: GLUE's name for the folder and, except for MNLI, for the file to submit.
-        text: the column of the text, a name of the header.
-        text_b: of the second text of pairs, or None.
-        label: of the label.
-        labels: in the order of their ids; none for scores (regression).
-        limits: of scores: the least and the greatest.
+        text: header name of the text column.
+        text_b: header name of the column of second texts, or None.
+        label: header name of the label column.
+        labels: labels in the order of their ids; empty for regression.
+        limits: lowest and highest score, for regression.
         metrics: names in `evaluation.glue.METRICS`.
-        columns: of the labelled files where these have no header (CoLA); else none.
+        columns: column names if the labelled files have no header (CoLA); else empty.
     """
 
     name: str
@@ -64,14 +64,14 @@ class GlueTask:
 
     @property
     def is_regression(self) -> bool:
-        """Whether labels are scores."""
+        """Whether the labels are scores."""
         return not self.labels
 
     def submission_name(self, part: Part = "test") -> str:
-        """The name that GLUE expects of the file with the predictions for a part.
+        """Returns the name that GLUE requires for the file of predictions for a part.
 
         Raises:
-            ValueError: MNLI has two test parts, and the others one.
+            ValueError: the task has no such test part; MNLI has two, the others one.
         """
         suffixes = {"test_matched": "-m", "test_mismatched": "-mm"}
         expected = tuple(suffixes) if self.name == "mnli" else ("test",)
@@ -105,27 +105,27 @@ TASKS: dict[str, GlueTask] = {
 
 
 def glue_task(name: str) -> GlueTask:
-    """The task of that name.
+    """Returns the task of that name.
 
     >>> glue_task("mrpc").metrics
     ('accuracy', 'f1')
 
     Raises:
-        ValueError: there is none.
+        ValueError: there is no such task.
     """
     if name not in TASKS:
-        raise ValueError(f"there is no task {name!r}, there are {', '.join(TASKS)}")
+        raise ValueError(f"there is no task {name!r}; the tasks are {', '.join(TASKS)}")
     return TASKS[name]
 
 
 def glue_file(name: str, folder: str | Path, part: Part) -> Path:
-    """Finds the official file of a part of a task in the folder with all of GLUE.
+    """Finds the official file of a part of a task in a folder of all GLUE tasks.
 
     >>> glue_file("mnli", "glue", "dev_matched")  # doctest: +SKIP
     PosixPath('glue/MNLI/dev_matched.tsv')
 
     Raises:
-        FileNotFoundError: neither that file exists nor one with `.gz`.
+        FileNotFoundError: the file does not exist, neither plain nor with `.gz`.
         ValueError: there is no such task.
     """
     found = glue_task(name)
@@ -134,7 +134,7 @@ def glue_file(name: str, folder: str | Path, part: Part) -> Path:
     for candidate in (path, path.with_name(f"{path.name}.gz")):
         if candidate.is_file():
             return candidate
-    raise FileNotFoundError(f"{path}: no such file, nor {path.name}.gz; check folder and part")
+    raise FileNotFoundError(f"{path}: no such file, nor {path.name}.gz; check the folder and part")
 
 
 def load_glue(
@@ -144,25 +144,24 @@ def load_glue(
     labelled: bool = True,
     malformed: Literal["refuse", "skip"] = "refuse",
 ) -> Examples:
-    """Reads one of a task's official files, plain or `.gz`.
+    """Reads an official file of a task, plain or `.gz`.
 
-    The labels of regression tasks are numbers as the file writes them; `ScoredTextBatches` and
-    `regression.scores` read them.
+    The labels of regression tasks are numbers spelled as in the file; `ScoredTextBatches` and
+    `regression.scores` parse them.
 
     Args:
-        name: of the task.
-        path: the file; MRPC's may be the original msr_paraphrase_train.txt.
+        name: name of the task.
+        path: the file; for MRPC also the original msr_paraphrase_train.txt.
         labelled: False for test files, whose labels are not public.
         malformed: what to do with rows of another number of columns than the first (QQP has a
-            few): "refuse" raises ValueError, "skip" logs a warning that counts them and names
-            their lines.
+            few): "refuse" raises ValueError, "skip" logs a warning with their line numbers.
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: there is no such task; the first row lacks a column that the task's header has;
-            there is a header where none is expected (CoLA's labelled files); a label is unknown, a
-            score is not a number or is outside its range; all labels are the same; no examples. The
-            message names the file and the line.
+        ValueError: there is no such task; the header lacks a column; there is a header but none is
+            expected (CoLA's labelled files); a label is unknown; a score is not a number or out of
+            range; all labels are the same; there are no examples. The message names the file and
+            the line.
     """
     found = glue_task(name)
     rows = list(_rows(path, malformed))
@@ -195,20 +194,19 @@ def load_rte_challenge(
     *,
     files: Sequence[str] = ("rte1_dev", "rte1_test", "rte2_dev", "rte2_test", "rte3_dev"),
 ) -> Examples:
-    """Reads pairs of the PASCAL challenges, XML in a zip as in NLTK, labelled like those of `rte`.
+    """Reads text pairs of the PASCAL challenges from NLTK's zip of XML files, labelled like `rte`.
 
-    GLUE's RTE is made of RTE-1, 2, 3 and 5. Line ends and indentation of the XML become single
-    spaces.
+    GLUE's RTE consists of RTE-1, 2, 3 and 5. Runs of white space become single spaces.
 
     Args:
         path: NLTK's rte.zip.
-        files: their names without `rte/` and `.xml`; all but rte3_test by default, which is left
-            for testing.
+        files: names of the files without `rte/` and `.xml`; the default leaves out rte3_test, for
+            testing.
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: not a zip, or it lacks one of the files; not XML; or a pair lacks a text or has
-            an unknown label. The message names the file, and the line or the pair.
+        ValueError: the file is not a zip or lacks one of `files`, a file is not XML, or a pair
+            lacks a text or has an unknown label. The message names the file, and the line or pair.
     """
     path = Path(path)
     if not path.is_file():
@@ -219,7 +217,7 @@ def load_rte_challenge(
             for name in files:
                 member = f"rte/{name}.xml"
                 if member not in archive.namelist():
-                    raise ValueError(f"{path}: no {member} in it, only {archive.namelist()}")
+                    raise ValueError(f"{path}: no {member} in it, just {archive.namelist()}")
                 rows += _pairs(f"{path}:{member}", archive.read(member))
     except zipfile.BadZipFile as error:
         raise ValueError(f"{path}: not a zip file ({error}): fetch it again") from error
@@ -232,16 +230,16 @@ def load_rte_challenge(
 
 
 def write_submission(name: str, predictions: Sequence[str | float], path: str | Path) -> None:
-    """Writes predictions for a test file as GLUE takes them, whole or not at all.
+    """Writes predictions for a test file atomically, in GLUE's format.
 
-    Lines of `index<TAB>prediction` under the header `index<TAB>prediction`, index from 0. Put the
+    Each line is `index<TAB>prediction`, as is the header; indices start at 0. To submit, put the
     files of all tasks, named by `GlueTask.submission_name`, into one zip.
 
     Args:
-        name: of the task.
-        predictions: in the order of the test file: labels, or scores, which are limited to the
+        name: name of the task.
+        predictions: labels or scores in the order of the test file. Scores are clipped to the
             task's range and written with three decimals.
-        path: the file.
+        path: the output file.
 
     Raises:
         FileExistsError: `path` exists.
@@ -266,7 +264,7 @@ def write_submission(name: str, predictions: Sequence[str | float], path: str | 
 def _rows(
     path: str | Path, malformed: Literal["refuse", "skip"]
 ) -> Iterator[tuple[int, list[str]]]:
-    """Yields (line number, cells), all as many as in the first row."""
+    """Yields (line number, cells) of rows with as many cells as the first row."""
     width = None
     skipped = []
     for number, line in enumerate(read_lines(path), start=1):
@@ -278,8 +276,8 @@ def _rows(
             skipped.append(number)
         else:
             raise ValueError(
-                f"{path}:{number}: {len(cells)} columns, the first row has {width}: correct the "
-                "row, or read the file with malformed='skip'"
+                f"{path}:{number}: {len(cells)} columns, the first row has {width}: fix the row, "
+                "or read the file with malformed='skip'"
             )
     if skipped:
         _logger.warning(
@@ -295,12 +293,12 @@ def _check_no_header(path: str | Path, row: tuple[int, list[str]], found: GlueTa
     if len(cells) != len(found.columns):
         raise ValueError(
             f"{path}:{number}: {len(cells)} columns, expected {', '.join(found.columns)}, as in "
-            f"{found.title}'s labelled files; a test file is read with labelled=False"
+            f"{found.title}'s labelled files; read test files with labelled=False"
         )
     if cells[found.columns.index(found.label)] not in found.labels:
         raise ValueError(
             f"{path}:{number}: {cells!r:.80} is not an example: {found.title}'s labelled files "
-            f"have no header, and the columns {', '.join(found.columns)}; remove the header"
+            f"have no header, and the columns {', '.join(found.columns)}; remove this row"
         )
 
 
@@ -327,8 +325,8 @@ def _check_labels(
             )
     if len(set(labels)) == 1 and len(labels) > 1:
         raise ValueError(
-            f"{path}: all {len(labels)} examples have the label {labels[0]!r}: there is nothing to "
-            "learn, or to measure; is the file whole?"
+            f"{path}: all {len(labels)} examples have the label {labels[0]!r}, so there is nothing "
+            "to learn or measure. Is the file complete?"
         )
 
 
@@ -343,14 +341,14 @@ def _score(what: str, value: str | float) -> float:
 
 
 def _pairs(where: str, content: bytes) -> Iterator[tuple[str, str, str]]:
-    """Yields (text, hypothesis, label) of an XML file of a challenge."""
+    """Yields each (text, hypothesis, label) of a challenge's XML file."""
     labels = {"TRUE": _ENTAILED[0], "YES": _ENTAILED[0], "FALSE": _ENTAILED[1], "NO": _ENTAILED[1]}
     try:
         pairs = ElementTree.fromstring(content).findall("pair")
     except ElementTree.ParseError as error:
         raise ValueError(f"{where}: not XML ({error})") from error
     for pair in pairs:
-        given = pair.get("value", pair.get("entailment", ""))  # RTE-1, and the later ones
+        given = pair.get("value", pair.get("entailment", ""))  # RTE-1, and later ones
         texts = [" ".join(pair.findtext(tag, "").split()) for tag in ("t", "h")]
         if given not in labels or not all(texts):
             raise ValueError(

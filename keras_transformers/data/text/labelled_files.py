@@ -1,4 +1,4 @@
-"""Labelled texts and labelled words, as options of a recipe, and how they are read."""
+"""Recipe options that choose labelled texts or labelled words and read them."""
 
 import dataclasses
 import functools
@@ -16,7 +16,7 @@ _logger = logging.getLogger(__name__)
 
 
 class Splits(NamedTuple):
-    """Examples to learn from, to choose by, to measure on, and the labels in the order of ids."""
+    """Examples for training, model selection and testing, and the labels in the order of ids."""
 
     train: Examples
     dev: Examples
@@ -26,12 +26,12 @@ class Splits(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LabelledFiles:
-    """The options of labelled texts; they mean the same in all recipes."""
+    """Labelled-text options; a base class for recipe configurations."""
 
     train_file: Path  # labelled texts: .tsv, .txt (tabs), .csv, .jsonl; each also with .gz
     dev_file: Path | None = None  # chooses the best epoch; None: a share of the training file
     test_file: Path | None = None  # measured once, at the end
-    dev_fraction: float = 0.1  # the dev set's share of the training file, the same for all seeds
+    dev_fraction: float = 0.1  # the dev set's share of the training file; the same for all seeds
     text_column: int | str = 0  # index from 0 (-1: the last), or name
     text_b_column: int | str | None = None  # the second text of pairs
     label_column: int | str = 1
@@ -39,11 +39,11 @@ class LabelledFiles:
     labels: tuple[str, ...] = ()  # in the order of their ids; empty: the training file's, sorted
 
     def read(self) -> Splits:
-        """Reads the files; examples that occur twice in training are used once, and counted.
+        """Reads the files; repeated training examples are counted and used once.
 
         Raises:
-            FileNotFoundError: there is no such file.
-            ValueError: a row or a label does not fit; the message names file and line.
+            FileNotFoundError: a file does not exist.
+            ValueError: a row or label is invalid; the message names file and line.
         """
         read_file = functools.partial(
             load,
@@ -69,7 +69,7 @@ class LabelledFiles:
 
 
 class TaggedSplits(NamedTuple):
-    """Sentences to learn from, to choose by, to measure on, and the labels in the order of ids."""
+    """Sentences for training, model selection and testing, and the labels in the order of ids."""
 
     train: conll.Sentences
     dev: conll.Sentences
@@ -79,20 +79,20 @@ class TaggedSplits(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TaggedFiles:
-    """The options of labelled words; they mean the same in all recipes."""
+    """Labelled-word options; a base class for recipe configurations."""
 
-    train_file: Path  # one word and its label per line, a blank line after a sentence; IOB1 or IOB2
+    train_file: Path  # a word and its label per line, blank lines after sentences; IOB1 or IOB2
     dev_file: Path  # chooses the best epoch
     test_file: Path | None = None  # measured once, at the end
     word_column: int = 0  # index from 0
     label_column: int = -1  # -1: the last
 
     def read(self) -> TaggedSplits:
-        """Reads the files; labels are those of the training file, in IOB2.
+        """Reads the files; the training file determines the labels, in IOB2.
 
         Raises:
-            FileNotFoundError: there is no such file.
-            ValueError: a row or a label does not fit; the message names file and line.
+            FileNotFoundError: a file does not exist.
+            ValueError: a row or label is invalid; the message names file and line.
         """
         read_file = functools.partial(
             conll.load_conll, word_column=self.word_column, label_column=self.label_column

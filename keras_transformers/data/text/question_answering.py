@@ -1,9 +1,8 @@
-"""Batches of questions beside windows of their contexts.
+"""Batches of questions paired with windows of their contexts.
 
 The answer is a span of tokens (Devlin et al. 2018, sections 4.2 and 4.3): the model gives each
-token a start logit and an end logit. A window that does not hold the whole answer, and a question
-without one, have the first token, [CLS], for start and end. `answer_spans` goes back from logits to
-answers.
+token a start logit and an end logit. If a window lacks part of the answer, or the question has
+none, start and end are the first token, [CLS]. `answer_spans` turns logits into answers.
 """
 
 import dataclasses
@@ -21,13 +20,13 @@ __all__ = ["QuestionBatches"]
 
 _logger = logging.getLogger(__name__)
 
-_NO_ANSWER = -1  # the context does not tell
-_NOT_FOUND = -2  # no answer is where the file says, or it has no tokens
+_NO_ANSWER = -1  # the question has no answer
+_NOT_FOUND = -2  # no answer is where the file says it is, or none has tokens
 
 
 @dataclasses.dataclass(frozen=True)
 class Statistics:
-    """What batching did: counts of questions, but for `num_windows`."""
+    """Counts of questions and of their windows."""
 
     source: str
     num_questions: int
@@ -43,40 +42,41 @@ class Statistics:
             f"{self.source}: {self.num_questions} questions in {self.num_windows} windows, "
             f"{self.num_in_several} in more than one, {self.num_trimmed} trimmed; "
             f"{self.num_without_answer} without answer, {self.num_not_found} whose answer was not "
-            f"found and that are left out of training, {self.num_inexact} whose answer begins or "
+            f"found, which are left out of training, {self.num_inexact} whose answer starts or "
             "ends inside a token"
         )
 
 
 class QuestionBatches(LengthBatches):
-    """Batches of (inputs, {"start_logits": positions, "end_logits": positions}), or inputs alone.
+    """Batches of (inputs, {"start_logits": positions, "end_logits": positions}), or just inputs.
 
-    The rows are windows; the positions, int32 (batch,), are those of the answer's first and last
-    token in a window. Of several answers the first that was found is trained on. Texts are
-    tokenized once, when the batches are made; `statistics` is logged then.
+    Rows are windows. Positions, int32 (batch,), are those of the answer's first and last token in
+    the window. Of several answers, the first one found is the target. The constructor tokenizes the
+    texts and logs `statistics`.
 
     Args:
-        questions: what to batch.
-        answerer: a `pipelines.QuestionAnswerer`, which tokenizes and packs, in its windows.
-        batch_size: windows that go through the model at once.
-        accumulate: so many batches make one, for gradients that accumulate.
-        shuffle: whether to shuffle, anew in each pass.
-        seed: of the shuffling.
-        targets: whether with positions; then the windows of questions whose answer was not found
-            are left out. Without, there are the inputs of all windows.
+        questions: questions to batch.
+        answerer: a `pipelines.QuestionAnswerer`, which tokenizes, packs and defines the windows.
+        batch_size: windows per forward pass.
+        accumulate: forward passes per batch, for gradient accumulation.
+        shuffle: whether to reshuffle on each pass.
+        seed: seed for shuffling.
+        targets: whether to include positions and leave out the windows of questions whose answer
+            was not found. Otherwise batches contain the inputs of all windows.
 
     Attributes:
-        starts: where each token of a context begins, in bytes: int32 (contexts, None).
-        ends: where it ends, exclusive: int32 (contexts, None).
-        windows: which tokens of its question's context each row holds.
-        context_starts: where the context begins in the rows of each question: int64 (questions,).
-        answer_tokens: the first and the last token of the answer in its context: int64
-            (questions, 2), -1 without answer, -2 where it was not found.
-        statistics: counts.
+        starts: start of each token of a context, in bytes: int32 (contexts, None).
+        ends: end of each token, exclusive: int32 (contexts, None).
+        windows: the context tokens in each row.
+        context_starts: position in each question's rows where the context starts: int64
+            (questions,).
+        answer_tokens: first and last token of the answer in its context: int64 (questions, 2); -1
+            without answer, -2 if it was not found.
+        statistics: counts of questions and windows.
 
     Raises:
-        ValueError: there are no questions; they have no answers and `targets` are asked for; no
-            window is left; a batch size below 1.
+        ValueError: there are no questions, `targets` is True but the questions have no answers, no
+            window is left, or the batch size is below 1.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class QuestionBatches(LengthBatches):
         if not len(questions):
             raise ValueError(f"{questions.source}: no questions")
         if targets and questions.answers is None:
-            raise ValueError(f"{questions.source}: questions without answers, no targets")
+            raise ValueError(f"{questions.source}: no answers, so targets must be False")
         self.questions = questions
         self.answerer = answerer
         self._row_size = batch_size
@@ -122,7 +122,7 @@ class QuestionBatches(LengthBatches):
         if targets:
             is_found = self.answer_tokens[self.windows.rows, 0] != _NOT_FOUND
             if not is_found.any():
-                raise ValueError(f"{questions.source}: no question has an answer that was found")
+                raise ValueError(f"{questions.source}: found no answer to any question")
             self.windows = windows.Windows(*(part[is_found] for part in self.windows))
             self._positions = self._answer_positions()
         rows, _, num_cut = (part.numpy() for part in self.windows)
@@ -134,7 +134,7 @@ class QuestionBatches(LengthBatches):
         )
 
     def batch(self, indices: tf.Tensor) -> Any:
-        """The windows at `indices` int32 (batch,), in the graph."""
+        """Returns the windows at `indices`, int32 (batch,); runs in graphs."""
         rows, starts, lengths = (tf.gather(part, indices) for part in self.windows)
         contexts = tf.gather(tf.constant(self.questions.context_of, tf.int64), rows)
         cut = windows.cut(self._context_ids, windows.Windows(contexts, starts, lengths))
@@ -145,13 +145,13 @@ class QuestionBatches(LengthBatches):
         return inputs, {"start_logits": at[:, 0], "end_logits": at[:, 1]}
 
     def of(self, questions: Questions) -> Self:
-        """All windows of other questions in order, inputs alone: for `answers_from_logits`."""
+        """Returns the inputs of all windows of other questions in order, for evaluation."""
         return type(self)(
             questions, self.answerer, batch_size=self._row_size, shuffle=False, targets=False
         )
 
     def _answer_positions(self) -> np.ndarray:
-        """Start and end positions in windows: int32 (windows, 2)."""
+        """Returns start and end positions in windows: int32 (windows, 2)."""
         rows, starts, lengths = (part.numpy() for part in self.windows)
         tokens = self.answer_tokens[rows]  # (windows, 2)
         inside = (tokens[:, 0] >= starts) & (tokens[:, 1] < starts + lengths)
@@ -176,7 +176,7 @@ class QuestionBatches(LengthBatches):
 def _answer_tokens(
     questions: Questions, starts: tf.RaggedTensor, ends: tf.RaggedTensor
 ) -> tuple[np.ndarray, int]:
-    """The tokens of each question's answer (questions, 2), and how many are not exactly it."""
+    """Returns each answer's first and last token (questions, 2), and how many are inexact."""
     tokens = np.full((len(questions), 2), _NO_ANSWER)
     if questions.answers is None:
         return tokens, 0
@@ -200,7 +200,7 @@ def _answer_tokens(
 def _tokens_of(
     context: str, answer: Answer, starts: np.ndarray, ends: np.ndarray
 ) -> tuple[int, int, bool] | None:
-    """First and last token of an answer, and whether they are exactly it; None without tokens."""
+    """Returns an answer's first and last token and whether they match exactly, or None."""
     if answer.start is None:
         return None
     start = len(context[: answer.start].encode())

@@ -12,22 +12,22 @@ __all__ = ["ScoredTextBatches"]
 
 
 class ScoredTextBatches(TextBatches):
-    """Batches of (inputs, {"score": float32 (batch,)}); the rest as `TextBatches`.
+    """Batches of (inputs, {"score": float32 (batch,)}); see `TextBatches`.
 
     Raises:
-        ValueError: no examples, a batch size below 1, or a label that is not a number.
+        ValueError: there are no examples, the batch size is below 1, or a label is not a number.
     """
 
     def targets(self, examples: Examples) -> dict[str, Any]:
-        """Output of the model -> its targets (examples,)."""
+        """Returns model output name -> targets (examples,)."""
         return {"score": tf.constant(scores(examples))}
 
 
 def scores(examples: Examples) -> np.ndarray:
-    """The labels as numbers: float32 (examples,).
+    """Returns the labels as numbers: float32 (examples,).
 
     Raises:
-        ValueError: there are none, or one is not a finite number.
+        ValueError: there are no labels, or one is not a finite number.
     """
     if examples.labels is None:
         raise ValueError(f"{examples.source}: examples without labels have no scores")

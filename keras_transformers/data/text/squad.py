@@ -1,7 +1,7 @@
-"""Questions about texts, with answers that are spans of them: SQuAD 1.1 and 2.0 (JSON).
+"""Questions about texts with answers that are spans of the texts: SQuAD 1.1 and 2.0 (JSON).
 
-Rajpurkar et al. 2016, arXiv:1606.05250; Rajpurkar et al. 2018, arXiv:1806.03822. Positions count
-characters, that is Unicode code points.
+Rajpurkar et al. 2016, arXiv:1606.05250; Rajpurkar et al. 2018, arXiv:1806.03822. Positions are in
+characters (Unicode code points).
 """
 
 import dataclasses
@@ -20,14 +20,14 @@ __all__ = ["Answer", "Questions", "load_squad", "split_questions", "write_predic
 
 _logger = logging.getLogger(__name__)
 
-_TYPE_NAMES = {str: "string", list: "list", int: "whole number", dict: "object"}
+_TYPE_NAMES = {str: "string", list: "list", int: "whole number"}
 
 
 class Answer(NamedTuple):
-    """An answer, and the character of the context at which it starts; None if it is not there.
+    """An answer and its start in the context, in characters; None if it is not at that place.
 
-    An answer that is not where its file says cannot be trained on. It still counts as a reference
-    for predictions, as in the official script.
+    Answers without a start are not trained on, but still count as references, as in the official
+    script.
     """
 
     text: str
@@ -39,13 +39,13 @@ class Questions:
     """Questions, each about one of the contexts.
 
     Attributes:
-        ids: unique.
-        questions: of each id.
-        contexts: the different texts.
-        context_of: for each question, the index of its context.
-        answers: for each question; empty if the context has no answer (SQuAD 2.0). None for a file
+        ids: unique ids of the questions.
+        questions: text of each question.
+        contexts: the texts that the questions are about.
+        context_of: index of each question's context.
+        answers: answers to each question; empty if the context has none (SQuAD 2.0). None for files
             without answers.
-        source: where they come from, for messages.
+        source: where the questions come from, for messages.
     """
 
     ids: Sequence[str]
@@ -67,7 +67,7 @@ class Questions:
         return len(self.ids)
 
     def select(self, indices: Iterable[int], source: str | None = None) -> "Questions":
-        """The questions at `indices`, in that order, with the contexts they need."""
+        """Returns the questions at `indices`, in that order, with the contexts they need."""
         chosen = list(indices)
         contexts = sorted({self.context_of[i] for i in chosen})
         new_index = {old: new for new, old in enumerate(contexts)}
@@ -81,10 +81,10 @@ class Questions:
         )
 
     def references(self) -> dict[str, list[str]]:
-        """Id -> texts of its answers, as the metrics take them; none for unanswerable questions.
+        """Returns id -> answer texts, for the metrics; an empty list for unanswerable questions.
 
         Raises:
-            ValueError: the questions came without answers.
+            ValueError: the questions have no answers.
         """
         if self.answers is None:
             raise ValueError(f"{self.source}: questions without answers cannot be scored")
@@ -98,8 +98,8 @@ class Mismatches:
 
     Attributes:
         source: the file.
-        num_answers: of the whole file.
-        examples: a line for each, with id, answer and what is there instead.
+        num_answers: number of answers in the file.
+        examples: one line per mismatch: id, answer and the text found instead.
     """
 
     source: str
@@ -120,19 +120,19 @@ def load_squad(
     mismatched: Literal["skip", "refuse"] = "skip",
     answered: bool = True,
 ) -> Questions:
-    """Reads SQuAD's JSON, plain or `.gz`.
+    """Reads a SQuAD JSON file, plain or `.gz`.
 
     Args:
         path: the file.
         mismatched: what to do with answers that are not at their `answer_start`: "skip" keeps them
             out of training (their `start` is None) and logs a warning that lists them all; "refuse"
             raises ValueError with the same list.
-        answered: False for files with questions only.
+        answered: False for files without answers.
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: not JSON, or not of SQuAD's form (the message names the place, as in
-            `data[0].paragraphs[2].qas[1]`); an id occurs twice; `is_impossible` contradicts the
+        ValueError: the file is not JSON or not in SQuAD's format (the message names the place, such
+            as `data[0].paragraphs[2].qas[1]`); an id occurs twice; `is_impossible` contradicts the
             answers; a text contains half a surrogate pair, which UTF-8 cannot encode; or there are
             no questions.
     """
@@ -151,8 +151,8 @@ def load_squad(
         mismatches = Mismatches(str(path), num_answers, tuple(reader.mismatches))
         if mismatched == "refuse":
             raise ValueError(
-                f"{mismatches}\ncorrect the file, or read it with mismatched='skip' to leave them "
-                "out of training"
+                f"{mismatches}\nfix the file, or read it with mismatched='skip' to leave them out "
+                "of training"
             )
         _logger.warning("%s", mismatches)
     return Questions(
@@ -168,23 +168,23 @@ def load_squad(
 def split_questions(
     questions: Questions, fractions: Mapping[str, float], *, seed: int
 ) -> dict[str, Questions]:
-    """Splits so that all questions about a context are in the same part.
+    """Splits questions so that all questions about a context are in the same part.
 
-    Which context goes where depends on `seed` and on the contexts alone, not on their order.
+    The split depends only on `seed` and the contexts, not on their order.
 
     Args:
-        questions: what to split.
+        questions: questions to split.
         fractions: part name -> share of the contexts; the shares sum to 1.
-        seed: another seed, another split.
+        seed: different seeds give different splits.
 
     Returns:
         Part name -> questions, in the order of the file.
 
     Raises:
-        ValueError: a share is not positive, they do not sum to 1, or a part stays empty.
+        ValueError: a share is not positive, they do not sum to 1, or a part is empty.
     """
     if any(share <= 0 for share in fractions.values()) or abs(sum(fractions.values()) - 1) > 1e-6:
-        raise ValueError(f"shares {dict(fractions)}: each must be above 0, together 1")
+        raise ValueError(f"shares {dict(fractions)}: each must be above 0, and their sum 1")
     texts = sorted(
         set(questions.contexts),
         key=lambda text: hashlib.sha256(f"{seed}\0{text}".encode()).digest(),
@@ -205,7 +205,7 @@ def split_questions(
 
 
 def write_predictions(answers: Mapping[str, str], path: str | Path) -> None:
-    """Writes id -> answer as the official scripts read it, whole or not at all.
+    """Writes id -> answer atomically, in the format of the official scripts.
 
     Raises:
         FileExistsError: `path` exists.
@@ -214,7 +214,7 @@ def write_predictions(answers: Mapping[str, str], path: str | Path) -> None:
 
 
 class _Reader:
-    """Collects the questions of paragraphs, and what is wrong with them."""
+    """Collects the questions of paragraphs and their mismatched answers."""
 
     def __init__(self, path: str | Path, answered: bool) -> None:
         self.path = path
@@ -227,7 +227,7 @@ class _Reader:
         self.mismatches: list[str] = []
 
     def add(self, where: str, paragraph: dict[str, Any]) -> None:
-        """One paragraph with its questions."""
+        """Adds a paragraph with its questions."""
         context = self._text(paragraph, "context", where)
         self.contexts.append(context)
         for i, question in enumerate(_get(self.path, paragraph, "qas", list, where)):
@@ -253,11 +253,11 @@ class _Reader:
                 answers.append(Answer(text, start))
                 continue
             answers.append(Answer(text, None))
-            self.mismatches.append(f"{question_id}: {text!r} at {start}, where {there!r} is")
+            self.mismatches.append(f"{question_id}: {text!r} at {start}, found {there!r}")
         if bool(question.get("is_impossible", not answers)) == bool(answers):
             raise ValueError(
-                f"{self.path}: {place}: {len(answers)} answers, and is_impossible is "
-                f"{question.get('is_impossible')}: correct one of them"
+                f"{self.path}: {place}: {len(answers)} answers, but is_impossible is "
+                f"{question.get('is_impossible')}: fix one of them"
             )
         self.answers.append(answers)
 

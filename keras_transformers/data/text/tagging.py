@@ -1,10 +1,9 @@
-"""Batches of sentences with a label for each word, and the way back from logits to labels.
+"""Batches of sentences with one label per word, and labels from logits.
 
-A sentence is read as a text, its words with a space between them. The label of a word belongs to
-its first token; the other tokens have weight 0 (Devlin et al. 2018, section 5.3). A sentence that
-is longer than the encoder's positions takes several overlapping windows, and each word counts in
-one of them: no word is lost. Words without tokens (a lone zero-width character) are counted and
-labelled O.
+The words of a sentence are joined by spaces. A word's label goes to its first token; the other
+tokens have weight 0 (Devlin et al. 2018, section 5.3). A sentence longer than the encoder's
+positions takes several overlapping windows, and each word counts in exactly one of them. Words
+without tokens (such as a lone zero-width character) are counted and labelled O.
 """
 
 import dataclasses
@@ -27,7 +26,7 @@ _logger = logging.getLogger(__name__)
 
 @dataclasses.dataclass(frozen=True)
 class Statistics:
-    """What batching did: counts."""
+    """Counts of what was batched."""
 
     source: str
     num_sentences: int
@@ -49,26 +48,27 @@ class Statistics:
 class TaggedBatches(LengthBatches):
     """Batches of (inputs, {"logits": label ids}, {"logits": weights}).
 
-    The rows are windows over the sentences. Those of a long sentence overlap by half, so that every
-    word has a quarter of a window of context on both sides, or all there is. Label ids int32 and
-    weights float32 are (batch, length). The weight is 1 at the first token of each word, once per
-    word, else 0: compile the model with `weighted_metrics`, since `metrics` ignore weights.
+    Rows are windows of sentences. The windows of a long sentence overlap by half, so that each word
+    has at least a quarter of a window of context on both sides, or all there is. Label ids, int32,
+    and weights, float32, are (batch, length). The weight is 1 at the first token of each word, once
+    per word, else 0: compile with `weighted_metrics`, since `metrics` ignore weights.
 
-    Sentences are tokenized once, when the batches are made; `statistics` is logged then.
+    The constructor tokenizes the sentences and logs `statistics`.
 
     Args:
-        sentences: what to batch; without labels the batches are the inputs alone.
+        sentences: sentences to batch; without labels the batches contain only inputs.
         tagger: a `pipelines.Tagger`, which tokenizes and packs.
-        batch_size: windows that go through the model at once.
-        accumulate: so many batches make one, for gradients that accumulate.
-        shuffle: whether to shuffle, anew in each pass.
-        seed: of the shuffling.
+        batch_size: windows per forward pass.
+        accumulate: forward passes per batch, for gradient accumulation.
+        shuffle: whether to reshuffle on each pass.
+        seed: seed for shuffling.
 
     Attributes:
         statistics: counts of sentences, words, tokens and windows.
 
     Raises:
-        ValueError: no sentences, a batch size below 1, or a label that the tagger does not know.
+        ValueError: there are no sentences, the batch size is below 1, or the tagger does not know a
+            label.
     """
 
     def __init__(
@@ -105,12 +105,12 @@ class TaggedBatches(LengthBatches):
         _logger.info("%s", self.statistics)
 
     def batch(self, indices: tf.Tensor) -> Any:
-        """The windows at `indices` int32 (batch,), in the graph."""
+        """Returns the windows at `indices`, int32 (batch,); runs in graphs."""
         chosen = self._chosen(indices)
         inputs = self.tagger.pack([windows.cut(self._token_ids, chosen)])
         if self._label_ids is None:
             return inputs
-        words = self._word_at(indices)  # (batch, length), -1 where there is no label
+        words = self._word_at(indices)  # (batch, length), -1 if there is no label
         of_row = tf.gather(self._label_ids.row_starts(), chosen.rows)[:, None]  # (batch, 1)
         is_word = words >= 0
         position = tf.where(is_word, of_row + tf.cast(words, tf.int64), 0)
@@ -118,24 +118,23 @@ class TaggedBatches(LengthBatches):
         return inputs, {"logits": targets}, {"logits": tf.cast(is_word, tf.float32)}
 
     def of(self, sentences: Sentences) -> Self:
-        """Batches of other sentences, made the same way but in order."""
+        """Returns batches of other sentences, made the same way but in order."""
         return type(self)(sentences, self.tagger, batch_size=self._row_size, shuffle=False)
 
     def word_labels(self, outputs: Iterable[Mapping[str, Any]]) -> list[list[str]]:
-        """The most likely label of each word; needs batches in order.
+        """Returns the most likely label of each word; the batches must be in order.
 
         >>> batches.word_labels(outputs_of(model, batches))  # doctest: +SKIP
 
         Args:
-            outputs: of the model, for each batch: `logits` (batch, length, labels). Padding may be
-                of any length.
+            outputs: model outputs for each batch: `logits` (batch, length, labels), padded to any
+                length.
 
         Returns:
-            For each sentence as many labels as it has words; O for words without tokens.
+            One label per word of each sentence; O for words without tokens.
 
         Raises:
-            ValueError: there are more windows than logits, or fewer, or the logits are of another
-                number of labels.
+            ValueError: the logits do not match the windows or the labels in number.
         """
         labels = self.tagger.labels
         found = [[OUTSIDE] * len(words) for words in self.sentences.words]
@@ -156,14 +155,14 @@ class TaggedBatches(LengthBatches):
                 word = words[window, position]
                 found[rows[indices[window]]][word] = labels[best[window, position]]
         if start < len(rows):
-            raise ValueError(f"logits of {start} windows, there are {len(rows)}")
+            raise ValueError(f"logits of {start} windows, but there are {len(rows)}")
         return found
 
     def _chosen(self, indices: tf.Tensor) -> windows.Windows:
         return windows.Windows(*(tf.gather(part, indices) for part in self._windows))
 
     def _word_at(self, indices: tf.Tensor) -> tf.Tensor:
-        """The word whose label counts at each position of windows, else -1: (batch, length)."""
+        """Returns the word whose label counts at each position, else -1: (batch, length)."""
         words = windows.cut(self._words, self._chosen(indices)).to_tensor(-1)  # (batch, tokens)
         owned = tf.gather(self._owned, indices)  # (batch, 2)
         position = tf.range(tf.shape(words, tf.int64)[1])
@@ -186,7 +185,7 @@ class TaggedBatches(LengthBatches):
 
 
 def label_ids(sentences: Sentences, labels: Sequence[str]) -> tf.RaggedTensor:
-    """The labels' positions in `labels`: int32 (sentences, None)."""
+    """Returns each word's index in `labels`: int32 (sentences, None)."""
     found = sentences.labels or ()
     ids = {label: i for i, label in enumerate(labels)}
     unknown = sorted({label for row in found for label in row} - set(ids))
@@ -201,9 +200,9 @@ def label_ids(sentences: Sentences, labels: Sequence[str]) -> tf.RaggedTensor:
 def _tokens_and_words(
     sentences: Sentences, tokenizer: Any
 ) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
-    """The tokens of sentences, and for each word's first token the word's index, else -1.
+    """Returns the tokens of sentences, and the index of the word that each token starts, or -1.
 
-    Both int32 (sentences, None), without special tokens.
+    Both are int32 (sentences, None), without special tokens.
     """
     words = tf.RaggedTensor.from_row_lengths(
         tf.constant([word for words in sentences.words for word in words], tf.string),
@@ -219,7 +218,7 @@ def _tokens_and_words(
 
 
 def _owned(halves: windows.Halves, num_tokens: tf.Tensor) -> tf.Tensor:
-    """The tokens of a window whose words count there, from one to another: int64 (windows, 2)."""
+    """Returns the range of tokens in each window whose words count there: int64 (windows, 2)."""
     (rows, starts, lengths), step, lead = halves
     begins = tf.where(starts == 0, tf.zeros_like(starts), lead)
     is_last = starts + lengths == tf.gather(num_tokens, rows)

@@ -1,4 +1,4 @@
-"""Pairs of sequences: parallel text and pronunciations."""
+"""Pairs of sequences: translations and pronunciations."""
 
 from keras_transformers.rooms import open_room
 

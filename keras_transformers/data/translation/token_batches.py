@@ -1,7 +1,4 @@
-"""Which pairs of sequences share a batch that is filled with tokens, not with a number of pairs.
-
-Numbers only: nothing here knows about text or TensorFlow.
-"""
+"""Plans batches of sequence pairs, limited by the number of tokens. Independent of TensorFlow."""
 
 import dataclasses
 import functools
@@ -12,8 +9,8 @@ import numpy as np
 
 Seed = int | Sequence[int]
 
-# In tokens, added to the lengths before sorting. Of Multi30k's pairs that share a batch of 4,096
-# tokens, 31 % would do so again in the next epoch without noise; with it 10 % do.
+# In tokens, added to the lengths before sorting. Of the Multi30k pairs that share a batch of 4,096
+# tokens, 31 % share one again in the next epoch without noise, but only 10 % with it.
 _NOISE = 2.0
 
 
@@ -23,7 +20,7 @@ class TokenLists:
 
     Attributes:
         values: int32 (tokens,).
-        lengths: int64 (rows,), tokens of each list.
+        lengths: number of tokens in each list, int64 (rows,).
     """
 
     values: np.ndarray
@@ -34,11 +31,11 @@ class TokenLists:
 
     @functools.cached_property
     def starts(self) -> np.ndarray:
-        """Where each list starts: int64 (rows,)."""
+        """The start of each list: int64 (rows,)."""
         return np.cumsum(self.lengths) - self.lengths
 
     def select(self, rows: np.ndarray) -> "TokenLists":
-        """The lists at `rows`, ids or a mask, in that order."""
+        """Returns the lists at `rows`, indices or a mask, in that order."""
         lengths = self.lengths[rows]
         skips = self.starts[rows] - (np.cumsum(lengths) - lengths)
         return TokenLists(
@@ -46,7 +43,7 @@ class TokenLists:
         )
 
     def to_padded(self, num_rows: int, length: int, pad_token_id: int) -> np.ndarray:
-        """All lists as an int32 array (num_rows, length), padded at the right and below."""
+        """Returns the lists as an int32 array (num_rows, length), padded right and below."""
         padded = np.full((num_rows, length), pad_token_id, np.int32)
         padded[: len(self)][np.arange(length) < self.lengths[:, None]] = self.values
         return padded
@@ -56,7 +53,7 @@ class Batch(NamedTuple):
     """Which pairs form a batch, and the shape it is padded to."""
 
     indices: np.ndarray  # (pairs,)
-    num_rows: int  # number of pairs, or more where shapes are fixed: the rest is padding
+    num_rows: int  # number of pairs, or more if shapes are fixed; the rest is padding
     source_length: int
     target_length: int
 
@@ -74,37 +71,38 @@ def plan_batches(
     seed: Seed | None,
     shape_lengths: Sequence[int] | None = None,
 ) -> list[Batch]:
-    """Cuts pairs into batches of about equal numbers of positions, padding included.
+    """Divides pairs into batches with about equal numbers of positions, padding included.
 
-    Each pair is in one batch. With a seed, pairs are shuffled and sorted by length, give or take a
-    token, so that a batch pads little and yet has other pairs each time; then the batches are
+    Each pair is in one batch. With a seed, pairs are shuffled and sorted by length plus a little
+    noise, so that a batch needs little padding but has other pairs each time; then the batches are
     shuffled.
 
     Args:
         source_lengths: (pairs,), in tokens.
         target_lengths: (pairs,), in tokens.
-        batch_tokens: positions of a batch at most, source and target together, padding included.
-        seed: the same seed gives the same plan; None: by length, without shuffling.
+        batch_tokens: maximum number of positions in a batch, source and target together, padding
+            included.
+        seed: the same seed gives the same plan; None sorts by length without shuffling.
         shape_lengths: None pads a batch to its longest source and target. Ascending lengths, such
-            as `best_limits` finds, bound the number of shapes (XLA compiles each, TPUs want few):
-            pairs are sorted into classes by their longer side, all batches of a class are padded
-            to its length on both sides, and the last one is filled up with empty rows.
+            as those of `best_limits`, limit the number of shapes (XLA compiles each, TPUs want
+            few): pairs are classified by their longer side, all batches of a class are padded to
+            its length on both sides, and the last one is filled up with empty rows.
 
     Raises:
-        ValueError: one pair takes more than `batch_tokens`, or is longer than the last of
+        ValueError: a pair takes more than `batch_tokens`, or is longer than the last of
             `shape_lengths`.
     """
     if not len(source_lengths):
         return []
     longest = np.maximum(source_lengths, target_lengths)
     if shape_lengths is not None and longest.max() > shape_lengths[-1]:
-        raise ValueError(f"a pair of length {longest.max()} for shape_lengths={shape_lengths}")
+        raise ValueError(f"a pair of length {longest.max()} exceeds shape_lengths={shape_lengths}")
     needed = int((source_lengths + target_lengths).max())
     needed = needed if shape_lengths is None else 2 * int(shape_lengths[-1])
     if needed > batch_tokens:
         raise ValueError(
             f"batch_tokens is {batch_tokens}, but the longest pair takes {needed} positions: "
-            "raise it, or lower max_sequence_length so that such pairs are dropped"
+            "raise it, or lower max_sequence_length to drop such pairs"
         )
     count = len(source_lengths)
     random = None if seed is None else np.random.default_rng(seed)
@@ -121,10 +119,10 @@ def plan_batches(
 
 
 def _by_length(sources: np.ndarray, targets: np.ndarray, noise: np.ndarray) -> np.ndarray:
-    """The order of pairs (pairs,) by their lengths plus noise (2, pairs), source before target."""
+    """Returns the order (pairs,) of pairs by length plus noise (2, pairs), sources first."""
     noisy_sources, noisy_targets = np.stack([sources, targets]) + noise
-    # By target length in bands of two, and within a band by source length, rising and falling in
-    # turn: neighbours are alike on both sides, also where two bands meet.
+    # By target length in bands of two, and within a band by source length, alternately rising and
+    # falling, so that neighbours have similar lengths even where two bands meet.
     band = noisy_targets // 2
     return np.lexsort((np.where(band % 2, noisy_sources, -noisy_sources), band))
 
@@ -132,7 +130,7 @@ def _by_length(sources: np.ndarray, targets: np.ndarray, noise: np.ndarray) -> n
 def _cut_sorted(
     order: np.ndarray, source_lengths: np.ndarray, target_lengths: np.ndarray, batch_tokens: int
 ) -> list[Batch]:
-    """Cuts a sequence of pairs into batches, each padded to its longest."""
+    """Cuts a sequence of pairs into batches, each padded to its longest source and target."""
     batches, start, source_length, target_length = [], 0, 0, 0
     lengths = zip(source_lengths[order].tolist(), target_lengths[order].tolist(), strict=True)
     for end, (source, target) in enumerate(lengths):
@@ -149,7 +147,7 @@ def _cut_sorted(
 def _cut_classes(
     order: np.ndarray, longest: np.ndarray, batch_tokens: int, shape_lengths: Sequence[int]
 ) -> list[Batch]:
-    """Sorts pairs into classes of length and cuts each into batches of one shape."""
+    """Divides pairs into length classes, and each class into batches of one shape."""
     class_of = np.searchsorted(shape_lengths, longest[order])
     batches = []
     for number, length in enumerate(shape_lengths):
@@ -162,16 +160,14 @@ def _cut_classes(
 
 
 def best_limits(lengths: np.ndarray, num_classes: int) -> list[int]:
-    """The upper limits of `num_classes` classes of length that leave the least padding.
-
-    Found by dynamic programming over the lengths that occur.
+    """Finds the upper limits of the length classes with the least padding, by dynamic programming.
 
     Args:
-        lengths: (n,), positive.
-        num_classes: at most so many limits.
+        lengths: positive lengths, (n,).
+        num_classes: maximum number of classes.
 
     Returns:
-        Ascending lengths; the last is the greatest of all.
+        Ascending lengths; the last is the greatest of `lengths`.
 
     Raises:
         ValueError: `num_classes` is below 1.
@@ -181,17 +177,17 @@ def best_limits(lengths: np.ndarray, num_classes: int) -> list[int]:
         [4, 10]
     """
     if num_classes < 1:
-        raise ValueError(f"{num_classes} classes of length, must be 1 or more")
+        raise ValueError(f"{num_classes} length classes: must be 1 or more")
     values, counts = np.unique(lengths, return_counts=True)
     total = np.concatenate([[0], np.cumsum(counts)])  # items below value i
     size = len(values)
-    # positions[i, j]: of a class that holds the values i to j, all padded to value j.
+    # positions[i, j]: size of a class with the values i to j, all padded to value j.
     positions = (total[None, 1:] - total[:-1, None]) * values.astype(np.float64)
     positions[np.tril_indices(size, -1)] = np.inf
-    best = np.full(size, np.inf)  # best[j]: of the values up to j, in the classes so far
+    best = np.full(size, np.inf)  # best[j]: size of the values up to j, in the classes so far
     firsts = []
     for _ in range(min(num_classes, size)):
-        # before[i]: of the values below i; nothing is left for the earlier classes at i = 0.
+        # before[i]: size of the values below i, in earlier classes; 0 at i = 0.
         before = np.concatenate([[0.0], best[:-1]])
         candidates = before[:, None] + positions
         firsts.append(candidates.argmin(axis=0))

@@ -1,4 +1,4 @@
-"""TFRecords to batches for `fit`: ours and Google's, their masks or new ones; broken files."""
+"""Our TFRecords and Google's to batches for `fit`, with fixed or new masks; broken files."""
 
 import collections
 from collections.abc import Iterable
@@ -29,7 +29,7 @@ LENGTH, CHOSEN = 24, 4
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Some hundred examples in three shards."""
+    """A few hundred examples in three shards."""
     parent = tmp_path_factory.mktemp("records")
     random = np.random.default_rng(1)
     lines = [" ".join(random.choice(list(LETTERS), 9)) for _ in range(400)]
@@ -68,7 +68,7 @@ def same(left: Iterable[Any], right: Iterable[Any]) -> bool:
 
 
 def write_as_google(path: Path, rows: Iterable[dict[str, list[Any]]]) -> Path:
-    """What create_pretraining_data.py does with an instance, step by step."""
+    """Writes instances step by step as create_pretraining_data.py does."""
     with tf.io.TFRecordWriter(str(path)) as writer:
         for row in rows:
             features = collections.OrderedDict()
@@ -114,7 +114,7 @@ def test_googles_files_are_read(tmp_path: Path) -> None:
 
 
 def test_googles_reader_reads_ours(folder: Path) -> None:
-    """The features that run_pretraining.py parses, with its types and shapes."""
+    """Parses the features of run_pretraining.py, with its types and shapes."""
     integers = {"input_ids": LENGTH, "input_mask": LENGTH, "segment_ids": LENGTH}
     integers |= {"masked_lm_positions": CHOSEN, "masked_lm_ids": CHOSEN, "next_sentence_labels": 1}
     spec = {name: tf.io.FixedLenFeature([size], tf.int64) for name, size in integers.items()}
@@ -190,7 +190,7 @@ def test_a_run_goes_on_as_if_it_had_not_stopped(folder: Path, is_masked: bool) -
 
 
 def test_masks_differ_by_epoch_and_the_text_does_not(folder: Path) -> None:
-    """Without `repeat` too, and neither way do all batches get the same draws."""
+    """This holds without `repeat` too, and batches never all get the same draws."""
     masker = Masker(VOCABULARY, mask_probability=0.2, max_predictions=CHOSEN)
     dataset = pretraining_dataset(folder, batch_size=32, masker=masker)
     first, second = arrays(dataset), arrays(dataset)
@@ -262,14 +262,14 @@ def test_a_file_that_was_cut_off_is_named(folder: Path, tmp_path: Path, size: in
     data = next(folder.glob("*.tfrecord")).read_bytes()
     cut = tmp_path / "cut.tfrecord"
     cut.write_bytes(data[:size])
-    with pytest.raises(ValueError, match=r"cut\.tfrecord: cut off within record \d+"):
+    with pytest.raises(ValueError, match=r"cut\.tfrecord: truncated within record \d+"):
         pretraining_dataset(cut, batch_size=2)
     cut.write_bytes(data)
     assert len(tokens(pretraining_dataset(cut, batch_size=2))) > 10
 
 
 def test_a_folder_that_is_not_as_its_manifest_says(folder: Path, tmp_path: Path) -> None:
-    """Also a file cut off just between two records."""
+    """Even a file truncated exactly between two records is refused."""
     for path in folder.iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes())
     shard = tmp_path / "pretraining-00001-of-00003.tfrecord"

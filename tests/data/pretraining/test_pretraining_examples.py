@@ -1,4 +1,4 @@
-"""Pairs and masks on a real corpus: the shares that the paper states, and the strict rules."""
+"""Pairs and masks on a real corpus: the proportions in the paper, and the strict rules."""
 
 import collections
 import itertools
@@ -19,7 +19,7 @@ LENGTH = 128
 
 @pytest.fixture(scope="module")
 def vocabulary(data_dir: Path) -> list[str]:
-    """Special tokens, letters at both places, and the most frequent words: others are pieces."""
+    """Special tokens, letters as words and as pieces, and the most frequent words."""
     words: collections.Counter[str] = collections.Counter()
     for document in itertools.islice(read_nltk(data_dir / "nltk/movie_reviews.zip"), 300):
         for sentence in document:
@@ -72,7 +72,7 @@ def packed(
 
 
 def near(count: float, total: float, share: float) -> bool:
-    """Whether a count of independent draws is within four standard deviations."""
+    """Tells whether a count of independent draws is within four standard deviations."""
     return bool(abs(count - share * total) < 4 * np.sqrt(total * share * (1 - share)))
 
 
@@ -91,7 +91,7 @@ def test_half_of_the_next_sentences_are_random(pairs: np.ndarray) -> None:
 def test_random_next_sentences_come_from_other_documents(
     corpus: TokenizedCorpus, pairs: np.ndarray
 ) -> None:
-    """By where the tokens are, not by what the pair says of itself."""
+    """Judged by the places of the tokens, not by the pair's own fields."""
     starts = document_starts(corpus)
     for side in "ab":
         document = pairs[f"document_{side}"]
@@ -102,7 +102,7 @@ def test_random_next_sentences_come_from_other_documents(
         assert (pairs[f"{side}_start"] < pairs[f"{side}_stop"]).all()
     is_same = pairs["document_a"] == pairs["document_b"]
     np.testing.assert_array_equal(is_same, ~pairs["is_random"])
-    # Each other document gets its turn, the one of a single sentence too.
+    # Every other document is drawn at some point, even the one of a single sentence.
     others = pairs["document_b"][pairs["is_random"]]
     assert len(np.unique(others)) > 0.99 * corpus.num_documents
     assert corpus.num_documents - 1 in others
@@ -127,7 +127,7 @@ def test_pairs_fill_the_examples_and_never_exceed_them(pairs: np.ndarray) -> Non
 
 
 def test_every_sentence_is_used(corpus: TokenizedCorpus) -> None:
-    """Without a limit each document's tokens are all in A, or in B as the true next."""
+    """Without a limit, all tokens of a document are in A, or in B as the true next sentence."""
     documents = corpus.documents_of_pairs()[:50]
     pairs = draw_pairs(
         corpus,
@@ -191,7 +191,7 @@ def mask(masker: Masker, token_ids: np.ndarray, seed: tuple[int, int]) -> dict[s
 
 
 def chosen(masked: dict[str, np.ndarray], length: int = LENGTH) -> np.ndarray:
-    """Which positions were chosen: bool (batch, seq)."""
+    """Returns which positions were chosen: bool (batch, seq)."""
     result = np.zeros((len(masked["mask_ids"]), length), bool)
     rows = np.repeat(np.arange(len(result))[:, None], masked["mask_positions"].shape[1], axis=1)
     is_real = masked["mask_weights"] > 0
@@ -209,7 +209,7 @@ def test_shares_of_the_masks(
     is_chosen = chosen(masked)
     num_tokens = packed["padding_mask"].sum(axis=1)
     budget = np.clip(np.round(0.15 * num_tokens), 1, 20)
-    if whole_words:  # what is left over at the end has no word that fits
+    if whole_words:  # no remaining word fits
         assert (is_chosen.sum(axis=1) <= budget).all()
         assert is_chosen.sum() > 0.99 * budget.sum()
     else:
@@ -258,11 +258,11 @@ def test_whole_words_are_whole(packed: dict[str, np.ndarray], vocabulary: list[s
     is_chosen = chosen(mask(Masker(vocabulary, whole_words=True), token_ids, (7, 8)))
     is_ordinary = ~np.isin(token_ids, range(len(SPECIAL_TOKENS)))
     continues = np.char.startswith(np.array(vocabulary), "##")[token_ids]
-    joins = continues[:, 1:] & is_ordinary[:, :-1]  # a piece and the one before it, of one word
+    joins = continues[:, 1:] & is_ordinary[:, :-1]  # a piece and the piece before it, in one word
     assert joins.sum() > 10_000
     assert (is_chosen[:, 1:][joins] == is_chosen[:, :-1][joins]).all()
     assert is_chosen[:, 1:][joins].any()
-    # Without the option they are not, so the check above can fail.
+    # Without the option they are not, which shows that the check above can fail.
     parts = chosen(mask(Masker(vocabulary), token_ids, (7, 8)))
     assert (parts[:, 1:][joins] != parts[:, :-1][joins]).any()
 
@@ -286,7 +286,7 @@ A, B, C, D = 5, 6, 7, 8
 
 
 def test_the_first_draws_stay_as_they_are() -> None:
-    """Files are the same again with other versions of TensorFlow."""
+    """Other versions of TensorFlow make the same files."""
     token_ids = np.array([[2, A, B, A, B, A, 3, B, A, B, 3, 0]])
     masked = mask(Masker(WORDS, mask_probability=0.4, max_predictions=5), token_ids, (1, 2))
     assert masked["mask_positions"].tolist() == [[3, 4, 5, 8, 0]]
@@ -294,7 +294,7 @@ def test_the_first_draws_stay_as_they_are() -> None:
 
 
 def test_words_that_do_not_fit_are_skipped() -> None:
-    """A word of three pieces never, a budget of two leaves room for the short ones."""
+    """With a budget of two, words of three pieces are never chosen, but shorter ones are."""
     masker = Masker(WORDS, mask_probability=0.2, whole_words=True)
     token_ids = np.tile([[2, A, C, D, 3, B, B, B, 3, 0]], (200, 1))
     counts = chosen(mask(masker, token_ids, (1, 2)), 10).sum(axis=0)
@@ -303,7 +303,7 @@ def test_words_that_do_not_fit_are_skipped() -> None:
 
 
 def test_rows_without_words_and_more_places_than_tokens() -> None:
-    """A piece whose beginning was cut off is a word; [UNK] is never predicted."""
+    """A piece whose start was cut off is a word; [UNK] is never predicted."""
     masker = Masker(WORDS, mask_probability=0.5, max_predictions=9, whole_words=True)
     masked = mask(masker, np.array([[2, 1, 3, 1, 3, 0], [2, C, 3, 1, 3, 0]]), (1, 2))
     assert masked["mask_weights"].sum(axis=1).tolist() == [0, 1]

@@ -1,4 +1,4 @@
-"""Documents to a folder of a vocabulary and records, and batches of these."""
+"""Documents to a folder with a vocabulary and records, and records to batches."""
 
 import itertools
 import json

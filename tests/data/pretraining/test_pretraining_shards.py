@@ -1,4 +1,4 @@
-"""From text to shards: the same bytes by any number of processes and after a stop; bad input."""
+"""Text to shards: the same bytes with any number of processes and after a stop; bad input."""
 
 import hashlib
 import json
@@ -102,14 +102,14 @@ def test_the_report_counts_what_is_in_text_and_records(
     assert report.num_chosen_tokens == sum(sum(r["masked_lm_weights"]) for r in records)
     sentence = str(report)
     assert (
-        f"60 documents (0 empty, left out; 0 of one sentence, only used as random next ones), "
+        f"60 documents (0 empty, skipped; 0 of one sentence, only used as random next ones), "
         f"{len(lines)} sentences" in sentence
     )
     assert f"{report.num_examples} examples, " in sentence
 
 
 def test_records_have_googles_features(made: tuple[Path, PretrainingReport]) -> None:
-    """Names, types, lengths and padding as create_pretraining_data.py writes them."""
+    """Names, types, lengths and padding match create_pretraining_data.py."""
     for record in examples(made[0]):
         assert {name: len(values) for name, values in record.items()} == {
             "input_ids": 32,
@@ -237,7 +237,7 @@ def test_a_changed_configuration_is_refused_with_the_differences(
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("a b\nc d\ne f g h i j a b c d e f g h i j a b c d e f g h i j", "only one document, and"),
+        ("a b\nc d\ne f g h i j a b c d e f g h i j a b c d e f g h i j", "only one document, but"),
         ("a b c d e f g h\n\n" * 10, "each of the 10 documents has only one sentence, so none"),
         ("a\nb\n\nc\nd", "4 tokens in all, too few to fill one example of max_sequence_length=32"),
         ("", "0 tokens in all, too few"),
@@ -251,7 +251,7 @@ def test_a_changed_configuration_is_refused_with_the_differences(
 def test_text_that_makes_no_examples(
     content: str, message: str, tokenizer: WordPieceTokenizer, tmp_path: Path
 ) -> None:
-    """Once the text is mended the same folder will do."""
+    """After fixing the text, the same folder can be used."""
     bad = tmp_path / "bad.txt"
     bad.write_text(content, "utf-8")
     with pytest.raises(ValueError, match=message) as info:
@@ -263,7 +263,7 @@ def test_text_that_makes_no_examples(
 
 
 def test_what_cannot_be_used_is_counted(tokenizer: WordPieceTokenizer, tmp_path: Path) -> None:
-    """Here U+FFFD is a sentence without tokens, and x is unknown."""
+    """U+FFFD makes a sentence without tokens, and x is unknown."""
     lines = text(20, 1) + "\n\nx y a\n\n\ufffd\n\n\ufffd\na b\n"
     (tmp_path / "a.txt").write_text(lines, "utf-8")
     report = make_pretraining_data(tmp_path / "a.txt", tmp_path / "data", tokenizer, OPTIONS)

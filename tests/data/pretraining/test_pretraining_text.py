@@ -1,4 +1,4 @@
-"""Documents: text files, WikiText, NLTK's corpora, the rule for sentences, held-out documents."""
+"""Documents: text files, WikiText, NLTK corpora, sentence splitting, held-out documents."""
 
 import gzip
 import zipfile
@@ -31,7 +31,7 @@ def test_a_folder_is_read_by_path_and_a_file_ends_a_document(tmp_path: Path) -> 
 
 
 def test_prose_is_a_document_a_file(tmp_path: Path) -> None:
-    """Wrapped lines are joined, paragraphs are not."""
+    """Wrapped lines are joined; paragraphs are not."""
     (tmp_path / "a.txt").write_text("A title\n\nIt was dark. He\nsaid: no!\n\nThe end.\n", "utf-8")
     expected = [["A title", "It was dark.", "He said: no!", "The end."]]
     assert list(read_documents(tmp_path / "a.txt", text_format="prose")) == expected
@@ -80,7 +80,7 @@ def test_brown_without_its_tags(tmp_path: Path) -> None:
 
 
 def test_nltk_corpora_are_read_whole(data_dir: Path) -> None:
-    """Documents and sentences as the corpora's own readmes or NLTK count them."""
+    """Counts of documents and sentences match the readmes of the corpora or NLTK."""
     brown = list(read_nltk(data_dir / "nltk/brown.zip"))
     assert (len(brown), sum(map(len, brown))) == (500, 57340)
     assert brown[0][0].startswith("The Fulton County Grand Jury said Friday an investigation of")
