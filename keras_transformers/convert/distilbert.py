@@ -1,4 +1,4 @@
-"""DistilBERT weights from and to Hugging Face's safetensors."""
+"""Converts DistilBERT weights from and to Hugging Face's safetensors."""
 
 import os
 from collections.abc import Iterable
@@ -59,7 +59,7 @@ _NAMES = NameMap(
         "feed_forward_norm": "output_layer_norm",
     },
 )
-# A copy of the tied weights that some files also hold.
+# A copy of the tied weights that some files also contain.
 _TIED = {"vocab_projector.weight": "distilbert.embeddings.word_embeddings.weight"}
 
 
@@ -67,14 +67,14 @@ def read_distilbert_config(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Reads Hugging Face's `config.json` as arguments of `models.distilbert.distilbert`.
 
     Args:
-        path: the file, or the folder that holds it.
+        path: the file or its folder.
 
     Returns:
         Keyword arguments that build the encoder it describes.
 
     Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: it is not JSON, does not describe a DistilBERT, lacks a field, or asks for
+        FileNotFoundError: the file does not exist.
+        ValueError: it is not JSON, does not describe a DistilBERT, lacks a field, or needs
             something that these layers lack (sinusoidal positions, another activation).
 
     Example:
@@ -82,7 +82,7 @@ def read_distilbert_config(path: str | os.PathLike[str]) -> dict[str, Any]:
     """
     file, config = read_config(path, "distilbert")
     if config.get("sinusoidal_pos_embds", False):
-        raise ValueError(f"{file}: sinusoidal_pos_embds is true; only learned positions are known")
+        raise ValueError(f"{file}: sinusoidal_pos_embds is true; only learned positions are supported")
     try:
         return {
             "vocabulary_size": config["vocab_size"],
@@ -105,17 +105,17 @@ def load_distilbert(
 ) -> None:
     """Loads Hugging Face's DistilBERT weights into an encoder, with or without heads.
 
-    Unless every tensor is used or named in `ignore`, loading fails and the model is unchanged.
+    Unless every tensor is used or matches `ignore`, loading fails and the model is unchanged.
 
     Args:
-        model: from `keras_transformers.models.distilbert` or `heads`.
-        path: a `.safetensors` file or the folder that holds `model.safetensors`.
+        model: a model from `keras_transformers.models.distilbert` or `heads`.
+        path: a `.safetensors` file, or a folder with `model.safetensors`.
         ignore: wildcards of tensors to leave out, such as "vocab_*".
 
     Raises:
-        FileNotFoundError: there is no such file.
+        FileNotFoundError: the file does not exist.
         ValueError: the file is unreadable; tensors are missing, left over or of another shape (the
-            message lists them all); or a copy of the tied embeddings differs from them.
+            message lists them all); or a copy of a tied weight differs from it.
     """
     tensors = _tensors(path)
     assign(_NAMES.variables(model), tensors, source=str(path), ignore=ignore)
@@ -125,7 +125,7 @@ def save_distilbert(model: keras.Model, path: str | os.PathLike[str]) -> None:
     """Writes a DistilBERT model's weights under Hugging Face's names, for `from_pretrained`.
 
     Args:
-        model: from `keras_transformers.models.distilbert` or `heads`.
+        model: a model from `keras_transformers.models.distilbert` or `heads`.
         path: the `.safetensors` file to write.
 
     Raises:
@@ -139,7 +139,7 @@ def save_distilbert_config(model: keras.Model, path: str | os.PathLike[str]) -> 
     """Writes a DistilBERT's shape as Hugging Face's `config.json`, to go with `save_distilbert`.
 
     Args:
-        model: from `keras_transformers.models.distilbert` or `heads`.
+        model: a model from `keras_transformers.models.distilbert` or `heads`.
         path: the file to write.
 
     Raises:
@@ -149,7 +149,7 @@ def save_distilbert_config(model: keras.Model, path: str | os.PathLike[str]) -> 
     layers = {layer.name: layer for layer in model.layers}
     missing = {*_NAMES.embeddings, "encoder_layer_0"} - layers.keys()
     if missing or "segment_embedding" in layers:
-        raise ValueError(f"model {model.name!r} is no DistilBERT")
+        raise ValueError(f"model {model.name!r} is not a DistilBERT")
     tokens, encoder_layer = layers["token_embedding"], layers["encoder_layer_0"].get_config()
     config = {
         "model_type": "distilbert",
@@ -169,7 +169,7 @@ def save_distilbert_config(model: keras.Model, path: str | os.PathLike[str]) -> 
 
 
 def _tensors(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
-    """The tensors of a file by today's names; tied ones come once."""
+    """Reads the tensors of a file under today's names, tied ones once."""
     own = ("embeddings.", "transformer.")  # DistilBertModel saves without a prefix
     tensors = {
         f"distilbert.{name}" if name.startswith(own) else name: tensor
@@ -187,7 +187,7 @@ def _load(folder: Path, dropout: float) -> keras.Model:
 
 
 def _tokenizer(path: Path, lowercase: bool) -> Any:
-    # Imported here because it needs TensorFlow, and the weights do not.
+    # Imported here because it needs TensorFlow, which the weights do not.
     from keras_transformers.tokenizers.wordpiece import WordPieceTokenizer
 
     return WordPieceTokenizer(path / "vocab.txt" if path.is_dir() else path, lowercase=lowercase)

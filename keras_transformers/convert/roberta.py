@@ -1,4 +1,4 @@
-"""RoBERTa weights from and to Hugging Face's safetensors."""
+"""Converts RoBERTa weights from and to Hugging Face's safetensors."""
 
 import dataclasses
 import os
@@ -63,7 +63,7 @@ _SEQUENCE_HEAD = {
     "score_dense": "classifier.out_proj",
 }
 _TOKENS = "roberta.embeddings.word_embeddings.weight"
-# Copies of tied weights that some files also hold.
+# Copies of tied weights that some files also contain.
 _TIED = {"lm_head.decoder.weight": _TOKENS, "lm_head.decoder.bias": "lm_head.bias"}
 _BUFFERS = ("roberta.embeddings.position_ids",)
 _HEADS = ("lm_head.*", "classifier.*", "qa_outputs.*")
@@ -73,14 +73,14 @@ def read_roberta_config(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Reads Hugging Face's `config.json` as arguments of `models.roberta.roberta`.
 
     Args:
-        path: the file, or the folder that holds it.
+        path: the file or its folder.
 
     Returns:
         Keyword arguments that build the encoder it describes.
 
     Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: it is not JSON, does not describe a RoBERTa, lacks a field, or asks for
+        FileNotFoundError: the file does not exist.
+        ValueError: it is not JSON, does not describe a RoBERTa, lacks a field, or needs
             something that these layers lack (relative positions, several segments, another
             activation or padding).
 
@@ -94,7 +94,7 @@ def read_roberta_config(path: str | os.PathLike[str]) -> dict[str, Any]:
         ("pad_token_id", FIRST_POSITION - 1),
     ):
         if config.get(field, known) != known:
-            raise ValueError(f"{file}: {field}={config[field]!r}; only {known!r} is known")
+            raise ValueError(f"{file}: {field}={config[field]!r}; only {known!r} is supported")
     try:
         return {
             "vocabulary_size": config["vocab_size"],
@@ -118,17 +118,17 @@ def load_roberta(
 ) -> None:
     """Loads Hugging Face's RoBERTa weights into an encoder, with or without heads.
 
-    Unless every tensor is used or named in `ignore`, loading fails and the model is unchanged.
+    Unless every tensor is used or matches `ignore`, loading fails and the model is unchanged.
 
     Args:
-        model: from `keras_transformers.models.roberta` or `heads`.
-        path: a `.safetensors` file or the folder that holds `model.safetensors`.
+        model: a model from `keras_transformers.models.roberta` or `heads`.
+        path: a `.safetensors` file, or a folder with `model.safetensors`.
         ignore: wildcards of tensors to leave out, such as "lm_head.*".
 
     Raises:
-        FileNotFoundError: there is no such file.
+        FileNotFoundError: the file does not exist.
         ValueError: the file is unreadable; tensors are missing, left over or of another shape (the
-            message lists them all); or a copy of the tied embeddings differs from them.
+            message lists them all); or a copy of a tied weight differs from it.
     """
     assign(
         _names(model).variables(model),
@@ -142,7 +142,7 @@ def save_roberta(model: keras.Model, path: str | os.PathLike[str]) -> None:
     """Writes a RoBERTa model's weights under Hugging Face's names, for `from_pretrained`.
 
     Args:
-        model: from `keras_transformers.models.roberta` or `heads`.
+        model: a model from `keras_transformers.models.roberta` or `heads`.
         path: the `.safetensors` file to write.
 
     Raises:
@@ -156,7 +156,7 @@ def save_roberta_config(model: keras.Model, path: str | os.PathLike[str]) -> Non
     """Writes a RoBERTa's shape as Hugging Face's `config.json`, to go with `save_roberta`.
 
     Args:
-        model: from `keras_transformers.models.roberta` or `heads`.
+        model: a model from `keras_transformers.models.roberta` or `heads`.
         path: the file to write.
 
     Raises:
@@ -166,7 +166,7 @@ def save_roberta_config(model: keras.Model, path: str | os.PathLike[str]) -> Non
     layers = {layer.name: layer for layer in model.layers}
     positions: Any = layers.get("position_embedding")
     if getattr(positions, "first_position", 0) != FIRST_POSITION:
-        raise ValueError(f"model {model.name!r} is no RoBERTa")
+        raise ValueError(f"model {model.name!r} is not a RoBERTa")
     tokens, encoder_layer = layers["token_embedding"], layers["encoder_layer_0"].get_config()
     config = {
         "model_type": "roberta",
@@ -190,7 +190,7 @@ def save_roberta_config(model: keras.Model, path: str | os.PathLike[str]) -> Non
 
 
 def _names(model: keras.Model) -> NameMap:
-    """The names for this head: classes and scores of whole sequences have a dense layer first."""
+    """Returns the names for this head; a sequence classifier's has a dense layer first."""
     layers = {layer.name for layer in model.layers}
     is_sequence_head = "pooler" in layers and layers & {"logits", "score_dense"}
     if not is_sequence_head or "choices_to_rows" in layers:
@@ -199,7 +199,7 @@ def _names(model: keras.Model) -> NameMap:
 
 
 def _tensors(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
-    """The tensors of a file by today's names; tied ones come once."""
+    """Reads the tensors of a file under today's names, tied ones once."""
     own = ("embeddings.", "encoder.", "pooler.")  # RobertaModel saves without a prefix
     tensors = {
         f"roberta.{name}" if name.startswith(own) else name: tensor
@@ -222,7 +222,7 @@ def _load(folder: Path, dropout: float) -> keras.Model:
 
 
 def _tokenizer(path: Path, lowercase: bool) -> Any:
-    # Imported here because it needs TensorFlow, and the weights do not.
+    # Imported here because it needs TensorFlow, which the weights do not.
     from keras_transformers.tokenizers.byte_pairs.roberta import RobertaTokenizer
 
     return RobertaTokenizer(path)

@@ -61,9 +61,9 @@ def distilbert(
         max_sequence_length: number of learned positions, P.
         dropout: rate on the embeddings and on each sub-layer's output.
         attention_dropout: rate on the attention probabilities.
-        activation: of the feed-forward networks.
-        initializer_range: standard deviation of the truncated normal that fills the matrices.
-        name: of the model.
+        activation: activation of the feed-forward networks.
+        initializer_range: standard deviation of the matrices' initial truncated normal.
+        name: the model's name.
 
     Returns:
         A functional model. Inputs: `token_ids` int32 and `padding_mask` bool (batch, length), True
@@ -113,7 +113,7 @@ def distilbert(
 
 
 def with_pooler(encoder: keras.Model) -> keras.Model:
-    """The encoder with `pooled_output` (batch, H): dense and ReLU on the first token, new weights.
+    """Adds `pooled_output` (batch, H): a new dense layer with ReLU on the first token.
 
     Hugging Face: `pre_classifier` of DistilBertForSequenceClassification.
     """

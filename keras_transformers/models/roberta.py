@@ -49,14 +49,14 @@ def roberta(
         num_heads: number of attention heads (Hugging Face: num_attention_heads).
         hidden_dim: width, H (Hugging Face: hidden_size).
         intermediate_dim: inner width of the feed-forward networks; 4 H by default.
-        max_sequence_length: the longest sequence, P; the matrix of positions has P + 2 rows
+        max_sequence_length: number of positions, P; their matrix has P + 2 rows
             (Hugging Face: max_position_embeddings).
         dropout: rate on the embeddings and on each sub-layer's output.
         attention_dropout: rate on the attention probabilities.
-        activation: of the feed-forward networks.
+        activation: activation of the feed-forward networks.
         norm_epsilon: added to the variance in every norm.
-        initializer_range: standard deviation of the truncated normal that fills the matrices.
-        name: of the model.
+        initializer_range: standard deviation of the matrices' initial truncated normal.
+        name: the model's name.
 
     Returns:
         A functional model. Inputs: `token_ids` int32 and `padding_mask` bool (batch, length), True

@@ -77,9 +77,9 @@ def test_a_config_comes_back(tmp_path):
     ("change", "message"),
     [
         ({"model_type": "bert"}, "model_type is 'bert'"),
-        ({"position_embedding_type": "relative_key"}, "only 'absolute' is known"),
-        ({"type_vocab_size": 2}, "type_vocab_size=2; only 1 is known"),
-        ({"pad_token_id": 0}, "pad_token_id=0; only 1 is known"),
+        ({"position_embedding_type": "relative_key"}, "only 'absolute' is supported"),
+        ({"type_vocab_size": 2}, "type_vocab_size=2; only 1 is supported"),
+        ({"pad_token_id": 0}, "pad_token_id=0; only 1 is supported"),
         ({"hidden_act": "elu"}, "hidden_act='elu'; known are gelu"),
         ({"hidden_size": None}, "has no field 'hidden_size'"),
     ],

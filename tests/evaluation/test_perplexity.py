@@ -147,7 +147,7 @@ def test_a_word_beyond_all_numbers() -> None:
 
 @pytest.mark.parametrize("counts", [(0, 1, 1), (1, 0, 1), (1, 1, 0)])
 def test_nothing_to_measure_by_is_refused(counts: tuple[int, int, int]) -> None:
-    with pytest.raises(ValueError, match="has at least 1 of each"):
+    with pytest.raises(ValueError, match="must have at least 1 of each"):
         TextPerplexity(1.0, *counts)
 
 

@@ -46,11 +46,10 @@ class RecurrentDecoder(keras.layers.Layer):
         attention: "dot", "general", "additive", "location" (see `RnnAttention`) or None.
         attention_dim: inner width of "additive" attention; `units` by default.
         input_feeding: whether each step gets the previous readout (Luong et al. 2015, section 3.3).
-        readout_dim: width of the readout, a dense layer without a bias; by default its parts are
-            only concatenated.
+        readout_dim: width of the readout's dense layer (no bias); by default parts are only joined.
         readout_activation: "tanh" (Luong), or "maxout" (Bahdanau), the larger of two values.
         bridge: "copy" starts each layer with the states of the same encoder layer; "dense" first
-            applies `tanh(W state + b)` to them (Bahdanau et al. 2014, appendix A.2.2) and uses the
+            applies `tanh(W state + b)` (Bahdanau et al. 2014, appendix A.2.2) and uses the
             encoder's last layer if the encoder has fewer.
         dropout: rate on the inputs of every layer but the first.
         max_sequence_length: the longest source for attention="location".
@@ -234,7 +233,7 @@ class RecurrentDecoder(keras.layers.Layer):
     def dropout_noise(self, length: Any, batch: Any, training: bool | None) -> tuple[Any, ...]:
         """Draws dropout factors (length, batch, units) for every layer but the first.
 
-        They are drawn before the loop, because loops must be pure on JAX. Without dropout, ().
+        They are drawn before the loop: loops must be pure on JAX. Without dropout, ().
         """
         if not training or not self.dropout.rate:
             return ()

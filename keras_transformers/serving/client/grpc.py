@@ -80,7 +80,7 @@ class GrpcTransport:
     def status(self, model: ModelSpec, timeout_s: float) -> list[VersionStatus]:  # noqa: D102
         request = get_model_status_pb2.GetModelStatusRequest()
         response = _answer(self._models.GetModelStatus, request, Call(model, "", timeout_s))
-        states = get_model_status_pb2.ModelSpecStatus.State
+        states = get_model_status_pb2.ModelVersionStatus.State
         return [
             VersionStatus(entry.version, states.Name(entry.state), entry.status.error_message)
             for entry in response.model_version_status

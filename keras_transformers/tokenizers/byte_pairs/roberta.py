@@ -20,7 +20,7 @@ class RobertaTokenizer(BytePairTokenizer):
 
     Args:
         path: a folder with `vocab.json` and `merges.txt`.
-        name: of the module.
+        name: name of the module.
 
     Attributes:
         mask_token: "<mask>".
@@ -28,8 +28,8 @@ class RobertaTokenizer(BytePairTokenizer):
             `pad_token_id` of "<pad>", `unknown_token_id` of "<unk>".
 
     Raises:
-        FileNotFoundError: there is no such folder, or one of the two files is missing.
-        ValueError: the files are not a vocabulary, or a special token is missing.
+        FileNotFoundError: the folder or one of the two files does not exist.
+        ValueError: the files contain no vocabulary, or a special token is missing.
     """
 
     special_names: ClassVar[dict[str, str]] = {
@@ -39,7 +39,7 @@ class RobertaTokenizer(BytePairTokenizer):
         "unknown": "<unk>",
         "mask": "<mask>",
     }
-    # GPT-2's special token, and what fairseq fills vocabularies up with: no text has them.
+    # GPT-2's special token, and fairseq's padding of the vocabulary: no text contains them.
     unused_tokens: ClassVar[Sequence[str]] = (
         "<|endoftext|>",
         *(f"madeupword{number:04}" for number in range(3)),
@@ -51,12 +51,12 @@ class RobertaTokenizer(BytePairTokenizer):
     def __call__(
         self, text: Any, text_b: Any = None, *, max_sequence_length: int
     ) -> dict[str, tf.Tensor]:
-        """Texts, or pairs of texts, to the inputs of an encoder; see `pack`.
+        """Converts texts or pairs of texts to the inputs of an encoder; see `pack`.
 
         Args:
             text: strings (batch,).
             text_b: the second texts, strings (batch,).
-            max_sequence_length: in tokens, special ones included.
+            max_sequence_length: number of tokens, with the special ones.
         """
         texts = [text] if text_b is None else [text, text_b]
         segments = [self.tokenize(given) for given in texts]
@@ -69,25 +69,25 @@ class RobertaTokenizer(BytePairTokenizer):
         max_sequence_length: int,
         pad_to_max_length: bool = False,
     ) -> dict[str, tf.Tensor]:
-        """Tokens of texts, or of pairs, to the inputs of an encoder.
+        """Packs the tokens of texts or pairs of texts into the inputs of an encoder.
 
         Args:
-            segments: one or two ragged tensors of `tokenize`, int32 (batch, None).
-            max_sequence_length: in tokens, special ones included; what is too long loses its end,
-                of a pair the longer text first.
-            pad_to_max_length: pad to that length, not to the longest of the batch.
+            segments: one or two ragged tensors from `tokenize`, int32 (batch, None).
+            max_sequence_length: number of tokens, with the special ones; longer rows are cut at
+                the end, pairs in the longer text first.
+            pad_to_max_length: pad to that length, not to the longest row.
 
         Returns:
             token_ids int32 and padding_mask bool, each (batch, length).
 
         Raises:
-            ValueError: `max_sequence_length` does not hold the special tokens.
+            ValueError: `max_sequence_length` leaves no room for the special tokens.
         """
         num_added = self.num_special_tokens(len(segments))
         if max_sequence_length < num_added:
             raise ValueError(
                 f"max_sequence_length={max_sequence_length}: special tokens take {num_added} "
-                "already; give more"
+                "already; increase it"
             )
         packed = packing.pack(
             packing.trim_longest_first(segments, max_sequence_length - num_added),
@@ -98,14 +98,14 @@ class RobertaTokenizer(BytePairTokenizer):
         return {name: packed[name] for name in ("token_ids", "padding_mask")}
 
     def special_tokens(self, num_segments: int) -> list[list[int]]:
-        """The ids that `pack` adds before each segment, and after: <s> a </s></s> b </s>."""
+        """Returns the ids that `pack` puts around segments: <s> a </s></s> b </s>."""
         between = [[self.end_token_id, self.end_token_id]] * (num_segments - 1)
         return [[self.start_token_id], *between, [self.end_token_id]]
 
     def split_at_masks(self, text: Any) -> tf.RaggedTensor:
-        """Cuts strings (batch,) where they have a mask token: (batch, None), one piece or more.
+        """Splits strings (batch,) at the mask token into pieces (batch, None).
 
-        A mask stands for a word with the white space before it, which goes.
+        A mask stands for a word and the white space before it, so that is removed.
         """
         text = tf.strings.regex_replace(text, rf"[\s\pZ]*{self.mask_token}", self.mask_token)
         return tf.strings.split(text, self.mask_token)
