@@ -82,7 +82,9 @@ def read_distilbert_config(path: str | os.PathLike[str]) -> dict[str, Any]:
     """
     file, config = read_config(path, "distilbert")
     if config.get("sinusoidal_pos_embds", False):
-        raise ValueError(f"{file}: sinusoidal_pos_embds is true; only learned positions are supported")
+        raise ValueError(
+            f"{file}: sinusoidal_pos_embds is true; only learned positions are supported"
+        )
     try:
         return {
             "vocabulary_size": config["vocab_size"],
