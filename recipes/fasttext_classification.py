@@ -5,8 +5,9 @@ Data:    any TSV, CSV or JSON Lines file, plain or .gz, including GLUE's files. 
          lower-case it and put spaces around punctuation yourself if you want that
 Command: python recipes/fasttext_classification.py --train-file sst2/train.tsv.gz
              --dev-file sst2/dev.tsv.gz --seed 0
-Cost:    TODO
-Score:   TODO
+Cost:    under a minute on two CPU cores that had other work too
+Score:   SST-2 (6,911 whole sentences, without GLUE's phrases), accuracy on dev, which chose the
+         epoch: 0.7913 with seed 0; majority 0.5092 (1bef5d7)
 """
 
 import collections
