@@ -8,7 +8,10 @@ BIN := $(VENV)/bin
 WORKERS ?= 2
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 
-.PHONY: quickstart test lint types format test-all docs-tables clean help
+.PHONY: quickstart test test-slow test-all lint types format docs-tables clean help
+
+# One thread per test process: two of them already fill two cores.
+test test-slow: export TF_NUM_INTRAOP_THREADS ?= 1
 
 help:
 	@sed -n '/^[a-z-]*:.*##/s/:.*##/ -/p' $(MAKEFILE_LIST)
@@ -18,6 +21,9 @@ quickstart: $(VENV)/.installed-quickstart ## fine-tune MiniLM on film reviews, e
 
 test: $(VENV)/.installed-dev ## the default tests (KERAS_TRANSFORMERS_DATA: the folder of public data, if any)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(TEST_OPTIONS)
+
+test-slow: $(VENV)/.installed-dev ## the slow tests alone
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m slow $(TEST_OPTIONS)
 
 test-all: $(VENV)/.installed-dev ## also the slow tests and those against the reference implementations
 	$(BIN)/pip install --quiet -e '.[reference]'
