@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-# In one process, on one replica, the recipes of tests/recipes train with a strategy.
+# Two replicas take a minute; on one, test_classification_recipe.py trains with a strategy.
 pytestmark = pytest.mark.slow
 
 PROGRAM = Path(__file__).parents[1] / "replicas.py"
