@@ -50,6 +50,7 @@ def test_theory_is_table_1_of_the_paper(benchmark):
     assert all(1 < exponent < 2 for exponent in exponents.values())
 
 
+@pytest.mark.slow
 def test_small_sweeps_are_measured_printed_and_drawn(tmp_path):
     """Runs in a separate process, which starts another one to measure memory."""
     program = f"""

@@ -43,6 +43,7 @@ def test_masks_are_filled():
     assert all(1 >= row["probabilities"][0][0] > 0.1 for row in rows)
 
 
+@pytest.mark.slow
 def test_ten_sentences_are_translated():
     expected = golden("translate_de_en")
     assert len(expected) == 10

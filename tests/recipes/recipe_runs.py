@@ -75,7 +75,9 @@ def error_of(recipe: str, capsys: pytest.CaptureFixture[str], **options: Any) ->
     with pytest.raises(SystemExit) as stopped:
         runs.execute(module["main"], module["Config"](**given))
     assert stopped.value.code == 2
-    error = capsys.readouterr().err.splitlines()[-1]
+    said = capsys.readouterr().err
+    assert "Traceback" not in said
+    error = said.splitlines()[-1]
     assert error.startswith("error: ")
     return error
 

@@ -49,7 +49,6 @@ def outcome(folder):
             batch_size=4,
             accumulate=2,
             strategy="mirrored",
-            export=folder / "saved" / "1",
         ),
     )
 
@@ -65,23 +64,30 @@ def test_a_run_learns_and_measures_its_best_epoch(outcome):
     assert [e["epoch"] for e in metrics["epochs"]] == [1, 2, 3, 4]
 
 
-def test_a_run_leaves_its_files(outcome, folder):
+def test_a_run_leaves_its_files(outcome):
     config = outcome.json("config.json")
     assert (config["epochs"], config["strategy"], config["accumulate"]) == (4, "mirrored", 2)
     assert list((outcome.folder / "tensorboard/train").iterdir())
     assert (outcome.folder / "best.weights.h5").is_file()
-    described = json.loads((folder / "saved/1/assets.extra/keras_transformers.json").read_text())
+
+
+@pytest.mark.slow
+def test_an_export_has_the_scores_of_its_run(folder):
+    export = folder / "saved" / "1"
+    files = {"dev_file": folder / "dev.tsv", "test_file": folder / "dev.tsv"}
+    exported = run("classification", **options(folder, **files, export=export, name="exported"))
+    assert f"exported: {export}" in exported.printed
+    described = json.loads((export / "assets.extra/keras_transformers.json").read_text())
     measured = ("dev_accuracy", "dev_majority", "test_accuracy", "test_majority")
-    assert described["scores"] == {name: outcome.metrics[name] for name in measured}
+    assert described["scores"] == {name: exported.metrics[name] for name in measured}
 
 
-def test_a_run_says_what_it_did(outcome, folder):
+def test_a_run_says_what_it_did(outcome):
     for text in (
         "repeated examples removed",
         "27 of 27 also in training",
         "80 examples",
         "0 inputs trimmed",
-        f"exported: {folder / 'saved' / '1'}",
     ):
         assert text in outcome.printed
 
@@ -91,6 +97,7 @@ def test_a_run_is_never_overwritten(outcome, folder, capsys):
     assert "classification exists: give the run another --name" in error
 
 
+@pytest.mark.slow
 def test_pairs_without_a_dev_file(folder):
     rows = [
         json.dumps({"a": f"{one} film", "b": f"{two} plot", "same": (i < 4) == (j < 4)})
@@ -187,6 +194,7 @@ def test_an_export_that_exists_stops_before_training(folder, tmp_path, capsys):
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.slow
 def test_a_user_sees_no_traceback():
     recipe = RECIPES / "classification.py"
     process = subprocess.run(

@@ -49,6 +49,7 @@ def options(folder, **changes):
     } | changes
 
 
+@pytest.mark.slow
 def test_saved_weights_to_a_score(folder):
     metrics = run("elmo_tagging", **options(folder, test_file=folder / "dev.txt")).metrics
     assert metrics["dev_entity_f1"] == metrics["test_entity_f1"] == metrics["best"] == 1

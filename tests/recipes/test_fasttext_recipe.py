@@ -25,13 +25,16 @@ def options(folder, **changes):
 
 def test_the_baseline_learns_and_is_exported(folder):
     changes = {"test_file": folder / "dev.tsv", "export": folder / "saved" / "1"}
-    metrics = run("fasttext_classification", **options(folder, learning_rate=4, **changes)).metrics
+    outcome = run("fasttext_classification", **options(folder, learning_rate=4, **changes))
+    metrics = outcome.metrics
+    assert f"exported: {folder / 'saved' / '1'}" in outcome.printed
     assert metrics["dev_accuracy"] == metrics["test_accuracy"] > 0.9 > metrics["dev_majority"]
     assert metrics["labels"] == ["no", "yes"]
     described = json.loads((folder / "saved/1/assets.extra/keras_transformers.json").read_text())
     assert described["scores"]["dev_accuracy"] == metrics["dev_accuracy"]
 
 
+@pytest.mark.slow
 def test_characters_a_tree_and_smoothed_labels(folder):
     changes = {"word_ngrams": 1, "min_characters": 2, "max_characters": 3, "label_smoothing": 0.2}
     outcome = run(

@@ -53,6 +53,7 @@ def train(data, runs_dir, **changes):
     return execute(RECIPE["main"], RECIPE["Config"](**(options | changes)))
 
 
+@pytest.mark.slow
 def test_it_learns_both_and_is_served(data, tmp_path, monkeypatch):
     monkeypatch.setattr(runs, "export", functools.partial(runs.export, check=False))
     metrics = train(

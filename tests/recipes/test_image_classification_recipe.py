@@ -83,6 +83,7 @@ def export(outcome):
     return outcome.folder.parents[1] / "saved" / "1"
 
 
+@pytest.mark.slow
 def test_a_run_learns(outcome, export):
     metrics = outcome.metrics
     assert metrics["test_accuracy"] > 0.9 > metrics["test_majority"] == 0.5
@@ -92,6 +93,7 @@ def test_a_run_learns(outcome, export):
     assert f"exported: {export}" in outcome.printed
 
 
+@pytest.mark.slow
 def test_the_export_tells_its_scores_and_answers(outcome, export):
     described = json.loads((export / "assets.extra/keras_transformers.json").read_text())
     assert described["scores"]["test_accuracy"] == outcome.metrics["test_accuracy"]
@@ -101,11 +103,13 @@ def test_the_export_tells_its_scores_and_answers(outcome, export):
     assert answer["label"] == "top"
 
 
+@pytest.mark.slow
 def test_a_run_is_never_overwritten(outcome, capsys):
     error = error_of(capsys, **options(outcome.folder.parents[1]))
     assert "image_classification exists: give the run another --name" in error
 
 
+@pytest.mark.slow
 def test_the_digits_are_split_by_the_seed(tmp_path):
     pytest.importorskip("sklearn", reason="needs scikit-learn: pip install -e .[dev]")
     digits = run(**options(tmp_path, batch_size=256, seed=3))
@@ -113,6 +117,7 @@ def test_the_digits_are_split_by_the_seed(tmp_path):
     assert "1294 images to train, 144 dev, 359 test: (8, 8, 1) each" in digits.printed
 
 
+@pytest.mark.slow
 def test_weights_of_another_resolution_are_fine_tuned_on_a_folder(class_folder, tmp_path):
     weights = tmp_path / "weights"
     weights.mkdir()

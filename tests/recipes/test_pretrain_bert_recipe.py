@@ -1,12 +1,13 @@
 """The pretraining recipe, from text to weights, and its errors on wrong input."""
 
 import functools
+import runpy
 
 import keras
 import numpy as np
 import pytest
 from checks import newest_state
-from recipe_runs import error_of, killed_after, run
+from recipe_runs import RECIPES, error_of, killed_after, run
 
 import keras_transformers as kt
 from keras_transformers.models.bert import bert
@@ -49,12 +50,22 @@ def options(folder, **changes):
 
 
 @pytest.fixture(scope="module")
+def records(folder):
+    """The examples of the first phase, as a run writes them before it trains."""
+    recipe = runpy.run_path(str(RECIPES / "pretrain_bert.py"))
+    config = recipe["Config"](**options(folder))
+    config.make(config.read(), folder / "records", lengths=[16], vocabulary=None)
+    return folder / "records"
+
+
+@pytest.fixture(scope="module")
 def outcome(folder):
     """A run of two phases, and beside it what a kill between them leaves."""
     with killed_after(2, folder=folder / "runs/pretrain_bert"):
         return run(**options(folder))
 
 
+@pytest.mark.slow
 def test_a_run_learns_in_two_phases(outcome):
     assert "train-16: " in outcome.printed
     assert "dev-32: " in outcome.printed
@@ -71,6 +82,7 @@ def test_a_run_learns_in_two_phases(outcome):
     assert list((outcome.folder / "tensorboard/train").iterdir())
 
 
+@pytest.mark.slow
 def test_the_weights_go_into_a_model_built_by_what_lies_beside_them(outcome):
     """The weights are those of the last epoch."""
     weights = outcome.folder / "weights"
@@ -104,6 +116,7 @@ def resume(folder, whole, killed, **changes):
     return resumed
 
 
+@pytest.mark.slow
 def test_a_run_that_was_killed_between_the_phases_ends_as_one_that_was_not(outcome, folder, capsys):
     runs = folder / "runs"
     resumed = resume(outcome.folder, runs / "whole", runs / "killed-2", **options(folder))
@@ -198,10 +211,9 @@ def test_wrong_input_ends_with_one_line_and_status_2(folder, tmp_path, capsys, c
     ],
 )
 def test_options_of_the_training_are_checked_too(
-    outcome, folder, tmp_path, capsys, changes, message
+    records, folder, tmp_path, capsys, changes, message
 ):
-    """Uses the records of a run, which take longest to make."""
-    given = {"data": None, "records": outcome.folder / "records", "phase_2_epochs": 0}
+    given = {"data": None, "records": records, "phase_2_epochs": 0}
     given["runs_dir"] = tmp_path
     assert message in error_of(capsys, **options(folder, **given) | changes)
 

@@ -62,6 +62,7 @@ def outcome(folder):
         return trained(**options(folder, export=folder / "saved/1"))
 
 
+@pytest.mark.slow
 def test_a_run_learns_in_both_directions(outcome):
     assert "42 documents" not in outcome.printed  # each part is counted separately
     metrics = outcome.metrics
@@ -79,6 +80,7 @@ def test_a_run_learns_in_both_directions(outcome):
     assert metrics["dev_unknown_words"] == 0
 
 
+@pytest.mark.slow
 def test_weights_and_export_are_those_of_the_last_epoch(outcome, folder):
     """They load into a model built from the files beside them, and answer like the export."""
     weights = outcome.folder / "weights"
@@ -93,6 +95,7 @@ def test_weights_and_export_are_those_of_the_last_epoch(outcome, folder):
     np.testing.assert_allclose(answer["vectors"], expected, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_run_that_was_killed_ends_as_one_that_was_not(outcome, folder, capsys):
     runs = folder / "runs"
     outcome.folder.rename(runs / "whole")

@@ -65,6 +65,7 @@ def trained(dictionary, tmp_path_factory):
     return train(dictionary, runs_dir, model_options=TINY), runs_dir / "pronunciation"
 
 
+@pytest.mark.slow
 def test_a_dictionary_to_figures(trained):
     metrics, _ = trained
     assert sum(metrics["words"].values()) == 216
@@ -79,6 +80,7 @@ def test_a_dictionary_to_figures(trained):
     assert 0 <= metrics["test word error rate, last, greedy"] <= 1
 
 
+@pytest.mark.slow
 def test_the_better_weights_are_chosen_by_val_and_kept_with_their_symbols(trained):
     metrics, folder = trained
     rates = {

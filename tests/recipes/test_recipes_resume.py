@@ -150,23 +150,19 @@ def figures(folder):
     return metrics
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("make", "by_signal"),
     [
         (classification, False),
         (image_classification, True),
-        *(
-            pytest.param(make, by_signal, marks=pytest.mark.slow)
-            for make, by_signal in (
-                (gpt_classification, False),
-                (tagging, True),
-                (feature_based, False),
-                (question_answering, False),
-                (glue, False),
-                (elmo_tagging, False),
-                (fasttext_classification, False),
-            )
-        ),
+        (gpt_classification, False),
+        (tagging, True),
+        (feature_based, False),
+        (question_answering, False),
+        (glue, False),
+        (elmo_tagging, False),
+        (fasttext_classification, False),
     ],
 )
 def test_a_run_that_was_stopped_ends_with_the_same_bits(

@@ -91,6 +91,7 @@ def test_tagging_by_features(folder, layers):
     assert scores_of(export) == {name: metrics[name] for name in names}
 
 
+@pytest.mark.slow
 def test_questions_with_and_without_answers(folder):
     outcome = run(
         "question_answering",
@@ -114,6 +115,7 @@ def glue_options(folder, task, file, **changes):
     return options(folder, task=task, **files, **changes)
 
 
+@pytest.mark.slow
 def test_a_task_of_glue_and_its_submission(folder):
     submission = {"submit_file": folder / "test.tsv"}
     outcome = run("glue", **glue_options(folder, "sst2", "sst2.tsv", **submission))

@@ -78,6 +78,7 @@ def trained(data, tmp_path_factory):
     return train(data, runs_dir, model_options=TINY), runs_dir / "translation"
 
 
+@pytest.mark.slow
 def test_files_to_figures(trained):
     metrics, folder = trained
     assert json.loads((folder / "metrics.json").read_text()) == metrics
@@ -98,6 +99,7 @@ def test_files_to_figures(trained):
     assert all(0.0 <= row["bleu"] <= 100.0 for row in by_length)
 
 
+@pytest.mark.slow
 def test_the_better_weights_are_chosen_by_val(trained):
     metrics, folder = trained
     scores = {name: metrics[f"val BLEU, {name}, beam"] for name in ("last", "average of 2")}
@@ -111,6 +113,7 @@ def events(folder):
     return b"".join(path.read_bytes() for path in files)
 
 
+@pytest.mark.slow
 def test_samples_and_pictures_of_attention_are_written(trained):
     _, folder = trained
     written = events(folder)

@@ -25,7 +25,7 @@ from keras_transformers.runs.weights_files import SaveWeights
 def model():
     keras.utils.set_random_seed(0)
     model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
-    model.compile("sgd", "mse")
+    model.compile("sgd", "mse", jit_compile=False)
     return model
 
 
@@ -103,6 +103,7 @@ def test_a_write_that_fails_leaves_the_older_weights(model, tmp_path, monkeypatc
     assert [path.name for path in tmp_path.iterdir()] == ["last.weights.h5"]
 
 
+@pytest.mark.slow
 def test_where_there_is_no_room_the_program_ends_as_it_says(tmp_path):
     """HDF5 alone would crash with a segmentation fault; the operating system refuses the write."""
     code = f"""

@@ -17,6 +17,8 @@ class Config(Tuning):
 @pytest.fixture(autouse=True)
 def small_grid(monkeypatch):
     monkeypatch.setattr(grid, "LEARNING_RATES", (5e-5, 2e-5))
+    # No models are built here, and to collect the garbage of all tests takes a second.
+    monkeypatch.setattr(keras.utils, "clear_session", lambda: None)
 
 
 def recipe(calls, *, fails=()):

@@ -140,18 +140,24 @@ def whole(tmp_path_factory):
     return train(tmp_path_factory.mktemp("whole"), every=2)
 
 
-def test_a_training_that_was_stopped_again_and_again_equals_one_that_was_not(tmp_path, whole):
-    stops = [
-        Stop(1),  # before the first checkpoint
-        Stop(3),
-        Stop(5),  # after the last batch of an epoch, with a checkpoint of batch 4
-        Stop(5, at_epoch_end=True),  # after validation, before its checkpoint
-        Stop(8),
-        Stop(11),  # has a checkpoint of the last batch before validation
-    ]
-    for stop in stops:
+FEW = (3, False), (11, False)  # updates, and whether the epoch's end was reached too
+MANY = (
+    (1, False),  # before the first checkpoint
+    (3, False),
+    (5, False),  # after the last batch of an epoch, with a checkpoint of batch 4
+    (5, True),  # after validation, before its checkpoint
+    (8, False),
+    (11, False),  # has a checkpoint of the last batch before validation
+)
+
+
+@pytest.mark.parametrize("stops", [FEW, pytest.param(MANY, marks=pytest.mark.slow)], ids=["2", "6"])
+def test_a_training_that_was_stopped_again_and_again_equals_one_that_was_not(
+    tmp_path, whole, stops
+):
+    for step, at_epoch_end in stops:
         with pytest.raises(KeyboardInterrupt):
-            train(tmp_path, every=2, stop=stop)
+            train(tmp_path, every=2, stop=Stop(step, at_epoch_end=at_epoch_end))
     found = train(tmp_path, every=2)
     for name, value in whole.items():
         assert same(found[name], value), name
@@ -162,6 +168,7 @@ def test_a_training_that_was_stopped_again_and_again_equals_one_that_was_not(tmp
     assert same({**again, "callbacks": 0}, {**whole, "callbacks": 0})
 
 
+@pytest.mark.slow
 def test_the_position_before_validation_is_kept(tmp_path, whole):
     with pytest.raises(KeyboardInterrupt):
         train(tmp_path, every=STEPS, stop=Stop(STEPS, at_epoch_end=True))
@@ -225,6 +232,7 @@ def test_early_stopping_is_not_forgotten(tmp_path):
     assert same(second["history"], first["history"])
 
 
+@pytest.mark.slow
 def test_a_learning_rate_that_was_lowered_stays_so(tmp_path):
     def plateau():
         return [keras.callbacks.ReduceLROnPlateau("loss", patience=1, min_delta=10, verbose=0)]
@@ -241,6 +249,7 @@ def test_a_learning_rate_that_was_lowered_stays_so(tmp_path):
     assert same(second["weights"], first["weights"])
 
 
+@pytest.mark.slow
 def test_one_seed_gives_the_same_bits_twice(tmp_path, whole):
     assert same(train(tmp_path, every=2), whole)
     other = compiled()
@@ -295,8 +304,8 @@ class Terminate(keras.callbacks.Callback):
     ("moment", "step", "position"),
     [
         ("batch", 6, (1, 2, 7)),
-        ("saving", 5, (1, 0, 5)),  # at the end of an epoch
-        ("validation", 5, (1, 0, 5)),
+        pytest.param("saving", 5, (1, 0, 5), marks=pytest.mark.slow),  # at the end of an epoch
+        pytest.param("validation", 5, (1, 0, 5), marks=pytest.mark.slow),
         pytest.param("saving", 6, (1, 2, 7), marks=pytest.mark.slow),
         pytest.param("validation", 15, (3, 0, 15), marks=pytest.mark.slow),  # of the last epoch
     ],
@@ -318,6 +327,7 @@ def test_termination_saves_at_the_next_batch_and_asks_for_another_try(
     assert signal.getsignal(signal.SIGTERM) == handler
 
 
+@pytest.mark.slow
 def test_a_disk_that_is_full_stops_training_and_leaves_the_last_checkpoint(
     tmp_path, whole, monkeypatch
 ):

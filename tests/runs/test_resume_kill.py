@@ -10,13 +10,14 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("strategy", "kills", "how"),
     [
         ("default", 1, "KILL"),
-        pytest.param("mirrored", 2, "KILL", marks=pytest.mark.slow),
-        pytest.param("multi_worker", 2, "KILL", marks=pytest.mark.slow),
-        pytest.param("multi_worker", 2, "TERM", marks=pytest.mark.slow),
+        ("mirrored", 2, "KILL"),
+        ("multi_worker", 2, "KILL"),
+        ("multi_worker", 2, "TERM"),
     ],
 )
 def test_a_training_that_was_stopped_ends_with_the_same_bits(strategy, kills, how):

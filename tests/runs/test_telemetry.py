@@ -315,6 +315,7 @@ except NonFiniteLossError as error:
 """
 
 
+@pytest.mark.slow
 def test_on_two_replicas(tmp_path):
     path = tmp_path / "log.jsonl"
     done = subprocess.run(

@@ -69,7 +69,13 @@ def fitted(num_parts, optimizer):
 
 
 @pytest.mark.parametrize(
-    ("num_parts", "optimizer"), [(2, "sgd"), (3, "adamw"), (7, "sgd"), (9, "adamw")]
+    ("num_parts", "optimizer"),
+    [
+        (2, "sgd"),
+        pytest.param(3, "adamw", marks=pytest.mark.slow),
+        pytest.param(7, "sgd", marks=pytest.mark.slow),
+        (9, "adamw"),
+    ],
 )
 def test_the_update_is_that_of_the_whole_batch(num_parts, optimizer):
     """Seven rows in 2, 3 or 7 parts; of 9 parts two are left out."""

@@ -29,7 +29,7 @@ def small_model(units: int = 3) -> keras.Model:
             keras.layers.Dense(2, name="second", dtype="bfloat16"),
         ]
     )
-    model.compile(keras.optimizers.Adam(0.1), "mse")
+    model.compile(keras.optimizers.Adam(0.1), "mse", jit_compile=False)
     model.optimizer.build(model.trainable_variables)
     return model
 
@@ -251,7 +251,9 @@ class StopAfter(keras.callbacks.Callback):
 def with_average() -> keras.Model:
     keras.utils.set_random_seed(0)
     model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
-    model.compile(keras.optimizers.SGD(0.1, use_ema=True, ema_momentum=0.9), "mse")
+    model.compile(
+        keras.optimizers.SGD(0.1, use_ema=True, ema_momentum=0.9), "mse", jit_compile=False
+    )
     return model
 
 

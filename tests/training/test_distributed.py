@@ -11,6 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+# Two replicas take a minute; on one, test_classification_recipe.py trains with a strategy.
+pytestmark = pytest.mark.slow
+
 PROGRAM = Path(__file__).parents[1] / "replicas.py"
 OPTIMIZERS = ("sgd", "adamw", "lamb")
 TOLERANCE = {"rtol": 2e-5, "atol": 2e-6}  # for sums in another order
@@ -155,44 +158,37 @@ def stock(folder):
     return {path.stem: dict(np.load(path)) for path in folder.glob("stock*.npz")}
 
 
-@pytest.mark.slow
 def test_stock_keras_cannot_accumulate_under_a_strategy(stock):
     """keras#20582."""
     assert "merge_call" in str(stock["stock"]["accumulated"])
 
 
-@pytest.mark.slow
 def test_stock_keras_clips_what_each_replica_has(stock):
     """tensorflow#33929."""
     np.testing.assert_allclose(stock["stock"]["clipped"][:2], [-0.5, -0.5])
 
 
-@pytest.mark.slow
 def test_stock_keras_drops_the_same_units_everywhere(stock):
     """keras#20611."""
     _, by_one, _ = stock["stock"]["masks"]
     assert by_one == 0
 
 
-@pytest.mark.slow
 def test_stock_keras_asks_one_replica_what_overflows(stock):
     """keras#18666."""
     weight, *_ = stock["stock"]["overflown"]
     assert not np.isfinite(weight)
 
 
-@pytest.mark.slow
 def test_stock_keras_predicts_a_batch_once_for_each_replica(stock):
     assert stock["stock"]["clipped"][2] == 2 * 3
 
 
-@pytest.mark.slow
 def test_stock_keras_does_not_train_on_several_workers(stock):
     """keras#20585."""
     assert "PerReplica" in str(stock["stock_worker0"]["fit"])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
 def test_lower_precision_stays_near(folder, policy):
     """Tests how far a small model drifts from float32, on two replicas with accumulation."""

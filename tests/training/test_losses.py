@@ -173,7 +173,7 @@ def dictionary_model() -> keras.Model:
 def test_compiles_with_outputs_in_a_dictionary(targets: np.ndarray, in_dictionary: bool) -> None:
     model = dictionary_model()
     loss = TokenCrossentropy(label_smoothing=0.1)
-    model.compile("adam", {"logits": loss} if in_dictionary else loss)
+    model.compile("adam", {"logits": loss} if in_dictionary else loss, jit_compile=False)
     weights = np.ones((BATCH, LENGTH), "float32")
     weights[1:, 2:] = 0
     logits = model({"token_ids": targets})["logits"]
@@ -186,7 +186,7 @@ def test_compiles_with_outputs_in_a_dictionary(targets: np.ndarray, in_dictionar
 
 def test_saves_and_loads_with_the_model(tmp_path: Any, targets: np.ndarray) -> None:
     model = dictionary_model()
-    model.compile("adam", TokenCrossentropy(label_smoothing=0.2))
+    model.compile("adam", TokenCrossentropy(label_smoothing=0.2), jit_compile=False)
     model.fit({"token_ids": targets}, targets, verbose=0)
     model.save(tmp_path / "model.keras")
     loaded = keras.models.load_model(tmp_path / "model.keras")
@@ -224,6 +224,7 @@ assert len(averaging) == 2
 """
 
 
+@pytest.mark.slow
 def test_runs_on_jax_without_tensorflow() -> None:
     pytest.importorskip("jax")
     environment = os.environ | {"KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu"}

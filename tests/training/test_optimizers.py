@@ -179,7 +179,7 @@ def test_a_row_that_is_looked_up_twice_has_one_gradient(make, clip_norm):
         model = keras.Sequential([keras.Input(inputs.shape[1:]), layer])
         model.set_weights([table])
         model.compile(
-            optimizer=make(0.1, clip_norm=clip_norm), loss=lambda y, x: keras.ops.sum(y * x)
+            make(0.1, clip_norm=clip_norm), lambda y, x: keras.ops.sum(y * x), jit_compile=False
         )
         for _ in range(2):
             model.train_on_batch(inputs, factors)
@@ -190,9 +190,9 @@ def test_a_row_that_is_looked_up_twice_has_one_gradient(make, clip_norm):
 
 @pytest.mark.parametrize(("make", "kind"), [(adamw, AdamW), (lamb, Lamb)])
 def test_the_exclusion_survives_saving(make, kind, tmp_path):
-    model = small_model()
-    model.compile(optimizer=make(1.0, weight_decay=0.5), loss="mse")
-    model.fit(np.ones((2, 3), "int32"), np.ones((2, 3, 2)), verbose=0)
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    model.compile(make(1.0, weight_decay=0.5), "mse", jit_compile=False)
+    model.fit(np.ones((2, 2)), np.ones((2, 1)), verbose=0)
     model.save(tmp_path / "model.keras")
     again = keras.models.load_model(tmp_path / "model.keras").optimizer
     assert isinstance(again, kind)

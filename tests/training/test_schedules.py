@@ -73,7 +73,7 @@ def test_without_warmup_the_first_update_has_the_peak(schedule):
 )
 def test_schedules_survive_saving_with_their_optimizer(tmp_path, schedule):
     model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
-    model.compile(optimizer=keras.optimizers.Adam(schedule), loss="mse")
+    model.compile(optimizer=keras.optimizers.Adam(schedule), loss="mse", jit_compile=False)
     x, y = np.ones((4, 2), "float32"), np.ones((4, 1), "float32")
     model.fit(x, y, batch_size=1, epochs=1, verbose=0)  # inside the compiled step
     assert float(model.optimizer.learning_rate) == pytest.approx(float(schedule(4)))
