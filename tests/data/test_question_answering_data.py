@@ -5,6 +5,7 @@ import logging
 import keras
 import numpy as np
 import pytest
+from checks import compile_toy
 from pipelines_without_models import Reader
 
 from keras_transformers.data.text import (
@@ -164,10 +165,14 @@ HOSTILE = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("lowercase", [True, False])
+@pytest.fixture(scope="module", params=[True, pytest.param(False, marks=pytest.mark.slow)])
+def minilm_tokenizer(minilm_dir, request):
+    return WordPieceTokenizer(minilm_dir / "vocab.txt", lowercase=request.param)
+
+
 @pytest.mark.parametrize("context", HOSTILE)
-def test_spans_come_back_exactly(minilm_dir, context, lowercase):
-    tokenizer = WordPieceTokenizer(minilm_dir / "vocab.txt", lowercase=lowercase)
+def test_spans_come_back_exactly(minilm_tokenizer, context):
+    tokenizer = minilm_tokenizer
     _, starts, ends = tokenizer.tokenize_with_offsets([context])
     raw = context.encode()
     bounds = list(zip(starts[0].numpy().tolist(), ends[0].numpy().tolist(), strict=True))
@@ -300,7 +305,7 @@ def test_a_model_fits(tokenizer):
     }
     model = keras.Model(inputs, flat)
     loss = {name: keras.losses.SparseCategoricalCrossentropy(from_logits=True) for name in flat}
-    model.compile(keras.optimizers.Adam(0.3), loss, jit_compile=False)
+    compile_toy(model, keras.optimizers.Adam(0.3), loss)
     questions = Questions(
         ["1", "2"], ["who?"] * 2, ["a xy b", "c d xy"], [0, 1],
         [[Answer("xy", 2)], [Answer("xy", 4)]],

@@ -6,6 +6,7 @@ import logging
 import keras
 import numpy as np
 import pytest
+from checks import compile_toy
 from pipelines_without_models import Reader
 
 from keras_transformers.data.text import (
@@ -249,12 +250,8 @@ def test_a_model_fits_and_its_loss_knows_the_weights(tokenizer):
     )
     accuracy = keras.metrics.SparseCategoricalAccuracy(name="accuracy")
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile(
-        keras.optimizers.Adam(0.3),
-        {"logits": loss},
-        weighted_metrics={"logits": [accuracy]},
-        jit_compile=False,
-    )
+    metrics = {"logits": [accuracy]}
+    compile_toy(model, keras.optimizers.Adam(0.3), {"logits": loss}, weighted_metrics=metrics)
     easy = Sentences([["a", "bab"], ["c", "d", "a"]], [["B-PER", "O"], ["B-LOC", "I-LOC", "B-PER"]])
     batches = batches_of(easy, tokenizer, 8)
     history = model.fit(batches.dataset(), epochs=15, shuffle=False, verbose=0)

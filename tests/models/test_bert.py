@@ -118,7 +118,7 @@ def test_heads_refuse_what_is_no_encoder(encoder):
         kt.heads.classifier(encoder, 1)
 
 
-@pytest.mark.parametrize("head", ["classifier", "pretrainer"])
+@pytest.mark.parametrize("head", ["classifier", pytest.param("pretrainer", marks=pytest.mark.slow)])
 def test_a_batch_is_learned(encoder, head):
     """Gradients reach every weight, and the loss of one repeated batch falls to nearly nothing."""
     keras.utils.set_random_seed(0)

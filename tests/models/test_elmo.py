@@ -145,10 +145,10 @@ def test_a_language_model_trains_and_saves(trained_inputs, tmp_path):
     lm = language_model(elmo(**SMALL, num_layers=1), SampledSoftmax(40, num_sampled=30, seed=1))
     names = ("forward_loss", "backward_loss")
     losses = {name: OutputIsLoss() for name in names}
-    compile_toy(lm, keras.optimizers.Adam(0.02), losses)
+    compile_toy(lm, keras.optimizers.Adam(0.05), losses)
     targets = {name: np.zeros_like(weights) for name in names}
     data = tf.data.Dataset.from_tensors((inputs, targets, dict.fromkeys(names, weights)))
-    first, *_, last = lm.fit(data, epochs=60, verbose=0).history["loss"]
+    first, *_, last = lm.fit(data, epochs=20, verbose=0).history["loss"]
     assert last < 0.7 * first
     same_outputs(lm(inputs), round_trip(lm, tmp_path)(inputs))
 
