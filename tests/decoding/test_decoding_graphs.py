@@ -59,7 +59,9 @@ def test_cached_equals_uncached_everywhere(name: str, model: AttentionModel) -> 
     assert len(set(expected.lengths.numpy().ravel().tolist())) > 1  # they end at different lengths
     for kind in ("growing", "fixed"):
         assert_equal(run(name, model, kind, starts()), expected)  # eager
-        graph = tf.function(lambda tokens, kind=kind: run(name, model, kind, tokens))
+        graph = tf.function(
+            lambda tokens, kind=kind: run(name, model, kind, tokens), autograph=False
+        )
         assert_equal(graph(starts()), expected)
 
 
@@ -97,7 +99,7 @@ def test_saved_model_and_session_of_version_1(
     module = tf.Module()
     module.output = tf.Variable(model.output)
 
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.int32, name="starts")])
+    @tf.function(autograph=False, input_signature=[tf.TensorSpec([None], tf.int32, name="starts")])
     def serve(start_token_ids: Any) -> dict[str, Any]:
         model.output = module.output
         return run(name, model, "growing", start_token_ids)._asdict()

@@ -53,12 +53,13 @@ def test_the_output_is_the_mean_of_the_real_rows_alone():
 
 
 def trained(model, tokenizer, loss):
-    inputs = tokenizer(TEXTS.texts, max_sequence_length=64)
-    targets = {"logits": np.array([LABELS.index(label) for label in TEXTS.labels])}
+    """Trains 60 times on all texts: in 10 epochs, as each takes longer than its steps."""
+    inputs = tokenizer(TEXTS.texts * 6, max_sequence_length=64)
+    targets = {"logits": np.array([LABELS.index(label) for label in TEXTS.labels * 6])}
     compile_toy(
         model, keras.optimizers.SGD(2.0), {"logits": loss}, metrics={"logits": ["accuracy"]}
     )
-    return model.fit(inputs, targets, batch_size=6, epochs=60, verbose=0).history
+    return model.fit(inputs, targets, batch_size=6, epochs=10, verbose=0).history
 
 
 def test_batches_of_the_classification_data(tokenizer):

@@ -92,7 +92,11 @@ def test_search_in_a_graph_growing_and_fixed_under_xla_agree(jit_compile):
     def searcher(max_length, jit_compile=False):
         shape = [None, None] if max_length is None else IDS.shape
 
-        @tf.function(jit_compile=jit_compile, input_signature=[tf.TensorSpec(shape, tf.int32)])
+        @tf.function(
+            jit_compile=jit_compile,
+            autograph=False,
+            input_signature=[tf.TensorSpec(shape, tf.int32)],
+        )
         def run(token_ids):
             return beam_search(
                 *model.start_decoding(token_ids, max_length=max_length),

@@ -178,7 +178,11 @@ def test_greedy_search_follows_the_models_own_logits(model):
 def searcher(model, *, growing, jit_compile=False):
     shape = [None, None] if growing else SOURCES.shape
 
-    @tf.function(jit_compile=jit_compile, input_signature=[tf.TensorSpec(shape, tf.int32)])
+    @tf.function(
+        jit_compile=jit_compile,
+        autograph=False,
+        input_signature=[tf.TensorSpec(shape, tf.int32)],
+    )
     def run(sources):
         step, cache = model.start_decoding(sources, max_length=None if growing else 8)
         return beam_search(
@@ -225,7 +229,7 @@ def test_beam_search_as_a_translator_runs_it_fixed_and_under_xla(form, jit_compi
 def test_nothing_to_translate_is_no_error_in_a_graph(form):
     model = built(form)
 
-    @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32)] * 2)
+    @tf.function(autograph=False, input_signature=[tf.TensorSpec([None, None], tf.int32)] * 2)
     def run(sources, targets):
         step, cache = model.start_decoding(sources)
         return step(targets[:, 0], 0, cache)[0], logits(sources, targets)

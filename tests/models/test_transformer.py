@@ -92,7 +92,11 @@ def test_greedy_search_follows_the_models_own_logits(model):
 def searcher(model, max_length, jit_compile=False):
     shape = [None, None] if max_length is None else SOURCES.shape
 
-    @tf.function(jit_compile=jit_compile, input_signature=[tf.TensorSpec(shape, tf.int32)])
+    @tf.function(
+        jit_compile=jit_compile,
+        autograph=False,
+        input_signature=[tf.TensorSpec(shape, tf.int32)],
+    )
     def run(sources):
         step, cache = model.start_decoding(sources, max_length=max_length)
         return beam_search(
