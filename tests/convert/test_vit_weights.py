@@ -66,6 +66,7 @@ def test_outputs_equal_the_frozen_reference(maker, golden, activation):
         )
 
 
+@pytest.mark.slow
 def test_on_jax_the_same_numbers_without_tensorflow(on_jax):
     on_jax(f"""
 import runpy, keras, numpy as np, keras_transformers as kt

@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from checks import compile_toy
 
 import keras_transformers as kt
 from keras_transformers.data.language_models import CharacterInputs, WordBatches
@@ -46,9 +47,10 @@ def spelled(words):
 
 def test_sentences_keep_their_words_labels_and_length():
     batches = word_batches(batch_size=2, shuffle=False)
+    elements = list(batches.dataset())
     rows = [
         (inputs["character_ids"][i].numpy(), targets["logits"][i].numpy(), w["logits"][i].numpy())
-        for inputs, targets, w in batches.dataset()
+        for inputs, targets, w in elements
         for i in range(len(inputs["character_ids"]))
     ]
     for (characters, targets, weights), words, labels in zip(
@@ -60,6 +62,8 @@ def test_sentences_keep_their_words_labels_and_length():
         assert [LABELS[i] for i in targets[:length]] == labels
         assert weights.tolist() == [1.0] * length + [0.0] * (len(weights) - length)
         assert len(weights) == len(characters) - 2
+    right = [{"logits": np.eye(len(LABELS))[y["logits"].numpy()]} for _, y, _ in elements]
+    assert batches.word_labels(right) == SENTENCES.labels
     only_inputs = next(iter(batches.of(Sentences(SENTENCES.words)).dataset()))
     assert set(only_inputs) == {"character_ids"}
 
@@ -73,15 +77,17 @@ def test_shuffled_sentences_keep_their_labels():
     assert sorted(seen) == [0, 1, 2]
 
 
+@pytest.mark.slow
 def test_a_tagger_on_elmo_learns_a_toy_task():
     model = kt.heads.tagger(encoder(), len(LABELS), dropout=0.0)
-    model.compile(keras.optimizers.Adam(0.05), loss={"logits": TokenCrossentropy()})
+    compile_toy(model, keras.optimizers.Adam(0.1), {"logits": TokenCrossentropy()})
     batches = word_batches(batch_size=3, shuffle=False)
     first, *_, last = model.fit(batches.dataset(), epochs=20, verbose=0).history["loss"]
     assert last < 0.3 * first
     assert batches.word_labels(outputs_of(model, batches)) == SENTENCES.labels
 
 
+@pytest.mark.slow
 def test_a_classifier_on_elmo_learns_a_toy_task():
     model = kt.heads.classifier(encoder(), 2, dropout=0.0)
     examples = Examples(
@@ -91,7 +97,7 @@ def test_a_classifier_on_elmo_learns_a_toy_task():
     inputs = CharacterInputs(["no", "yes"], max_sequence_length=16, max_characters=12)
     batches = TextBatches(examples, inputs, batch_size=6, shuffle=False)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile(keras.optimizers.Adam(0.05), loss={"logits": loss}, metrics=["accuracy"])
+    compile_toy(model, keras.optimizers.Adam(0.05), {"logits": loss}, metrics=["accuracy"])
     history = model.fit(batches.dataset(), epochs=20, verbose=0).history
     assert history["loss"][-1] < 0.5 * history["loss"][0]
     assert history["accuracy"][-1] == 1

@@ -5,6 +5,7 @@ import logging
 import keras
 import numpy as np
 import pytest
+from checks import compile_toy
 from pipelines_without_models import Reader
 
 from keras_transformers.data.text import (
@@ -164,10 +165,14 @@ HOSTILE = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("lowercase", [True, False])
+@pytest.fixture(scope="module", params=[True, pytest.param(False, marks=pytest.mark.slow)])
+def minilm_tokenizer(minilm_dir, request):
+    return WordPieceTokenizer(minilm_dir / "vocab.txt", lowercase=request.param)
+
+
 @pytest.mark.parametrize("context", HOSTILE)
-def test_spans_come_back_exactly(minilm_dir, context, lowercase):
-    tokenizer = WordPieceTokenizer(minilm_dir / "vocab.txt", lowercase=lowercase)
+def test_spans_come_back_exactly(minilm_tokenizer, context):
+    tokenizer = minilm_tokenizer
     _, starts, ends = tokenizer.tokenize_with_offsets([context])
     raw = context.encode()
     bounds = list(zip(starts[0].numpy().tolist(), ends[0].numpy().tolist(), strict=True))
@@ -196,6 +201,7 @@ def test_spans_come_back_exactly(minilm_dir, context, lowercase):
         )
 
 
+@pytest.mark.slow
 def test_xquad_comes_back(data_dir, minilm_dir):
     questions = load_squad(data_dir / "xquad/xquad.en.json.gz", mismatched="refuse")
     assert (len(questions), len(questions.contexts)) == (1190, 240)
@@ -300,14 +306,14 @@ def test_a_model_fits(tokenizer):
     }
     model = keras.Model(inputs, flat)
     loss = {name: keras.losses.SparseCategoricalCrossentropy(from_logits=True) for name in flat}
-    model.compile(keras.optimizers.Adam(0.3), loss, jit_compile=False)
+    compile_toy(model, keras.optimizers.Adam(0.3), loss)
     questions = Questions(
         ["1", "2"], ["who?"] * 2, ["a xy b", "c d xy"], [0, 1],
         [[Answer("xy", 2)], [Answer("xy", 4)]],
     )  # fmt: skip
     lengths = {"max_sequence_length": 16, "max_question_length": 5}
     batches = batches_of(questions, tokenizer, batch_size=2, **lengths)
-    model.fit(batches.dataset(), epochs=15, shuffle=False, verbose=0)
+    model.fit(batches.dataset().repeat(15), shuffle=False, verbose=0)
     asked = batches.of(questions)
     found = answers_from_logits(asked, outputs_of(model, asked))
     assert answer_texts(found) == {"1": "xy", "2": "xy"}

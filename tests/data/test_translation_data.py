@@ -465,6 +465,7 @@ def test_dropout_in_batches(tokenizer: SentencePieceTokenizer, num_shapes: int |
 # Real data.
 
 
+@pytest.mark.slow
 def test_multi30k(data_dir: Path, tmp_path: Path) -> None:
     directory = data_dir / "multi30k"
     tokenizer = SentencePieceTokenizer.train(

@@ -19,6 +19,13 @@ SEARCHES = {
 every_search = pytest.mark.parametrize("name", SEARCHES)
 
 
+def slow_but(kept: str) -> list[Any]:
+    """All searches, marked slow but for one."""
+    return [
+        name if name == kept else pytest.param(name, marks=pytest.mark.slow) for name in SEARCHES
+    ]
+
+
 @pytest.fixture(scope="module")
 def model() -> AttentionModel:
     return AttentionModel(vocabulary_size=11, width=8, max_length=MAX_LENGTH, seed=3)
@@ -52,8 +59,15 @@ def test_cached_equals_uncached_everywhere(name: str, model: AttentionModel) -> 
     assert len(set(expected.lengths.numpy().ravel().tolist())) > 1  # they end at different lengths
     for kind in ("growing", "fixed"):
         assert_equal(run(name, model, kind, starts()), expected)  # eager
-        graph = tf.function(lambda tokens, kind=kind: run(name, model, kind, tokens))
+        graph = tf.function(
+            lambda tokens, kind=kind: run(name, model, kind, tokens), autograph=False
+        )
         assert_equal(graph(starts()), expected)
+
+
+@pytest.mark.parametrize("name", slow_but("beam"))
+def test_under_xla_the_same(name: str, model: AttentionModel) -> None:
+    expected = run(name, model, "uncached", starts())
     compiled = tf.function(
         lambda: run(name, model, "fixed", starts()), jit_compile=True, autograph=False
     )
@@ -77,7 +91,7 @@ def test_one_trace_for_all_batch_sizes(name: str, model: AttentionModel) -> None
     assert traces == 1
 
 
-@every_search
+@pytest.mark.parametrize("name", slow_but("beam"))
 def test_saved_model_and_session_of_version_1(
     name: str, model: AttentionModel, tmp_path: Path
 ) -> None:
@@ -85,7 +99,7 @@ def test_saved_model_and_session_of_version_1(
     module = tf.Module()
     module.output = tf.Variable(model.output)
 
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.int32, name="starts")])
+    @tf.function(autograph=False, input_signature=[tf.TensorSpec([None], tf.int32, name="starts")])
     def serve(start_token_ids: Any) -> dict[str, Any]:
         model.output = module.output
         return run(name, model, "growing", start_token_ids)._asdict()

@@ -1,5 +1,7 @@
 """Sampling: the right frequencies, reproducible, and independent of other rows."""
 
+import itertools
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -52,9 +54,17 @@ def assert_plausible(draws: np.ndarray, probabilities: np.ndarray) -> None:
     assert statistic <= freedom + 5 * np.sqrt(2 * freedom) + 5
 
 
-@pytest.mark.parametrize("temperature", [0.5, 1.0, 1.7])
-@pytest.mark.parametrize("top_k", [None, 1, 7])
-@pytest.mark.parametrize("top_p", [None, 0.1, 0.8, 1.0])
+def frequency_options() -> Iterator[Any]:
+    """All filters at one temperature, no filter and both at others; the rest is slow."""
+    for top_p, top_k, temperature in itertools.product(
+        (None, 0.1, 0.8, 1.0), (None, 1, 7), (0.5, 1.0, 1.7)
+    ):
+        is_daily = temperature == 1.7 or (top_p, top_k) in ((None, None), (0.8, 7))
+        marks = () if is_daily else pytest.mark.slow
+        yield pytest.param(top_p, top_k, temperature, marks=marks)
+
+
+@pytest.mark.parametrize(("top_p", "top_k", "temperature"), frequency_options())
 def test_frequencies(temperature: float, top_k: int | None, top_p: float | None) -> None:
     logits = np.random.default_rng(4).normal(size=20).astype(np.float32) * 0.8
     logits[3] = -np.inf
@@ -108,7 +118,7 @@ def test_random_numbers_are_independent_between_rows_positions_and_seeds() -> No
 
     def throw(seed: int) -> np.ndarray:
         drawn = sample(
-            logits_step(np.zeros(6)), [0] * 200, end_token_id=None, max_length=50, seed=seed
+            logits_step(np.zeros(6)), [0] * 500, end_token_id=None, max_length=20, seed=seed
         )
         return drawn.token_ids.numpy()[:, 0]
 
@@ -119,21 +129,38 @@ def test_random_numbers_are_independent_between_rows_positions_and_seeds() -> No
     assert_plausible((first * 6 + second).ravel(), even)
 
 
-def draw_texts(model: PrefixModel, *, jit_compile: bool = False, **options: Any) -> Hypotheses:
-    @tf.function(jit_compile=jit_compile, autograph=False)
-    def run() -> Hypotheses:
+def drawer(
+    model: PrefixModel, *, jit_compile: bool = False, **options: Any
+) -> Callable[[int], Hypotheses]:
+    """A graph from a seed to texts, as NumPy arrays."""
+
+    @tf.function(
+        jit_compile=jit_compile, autograph=False, input_signature=[tf.TensorSpec([], tf.int32)]
+    )
+    def run(seed: tf.Tensor) -> Hypotheses:
         starts = tf.fill([model.batch], START)
-        defaults = {"end_token_id": END, "max_length": 5, "seed": 1}
+        defaults = {"end_token_id": END, "max_length": 5, "seed": seed}
         return sample(model.step, starts, model.cache, **{**defaults, **options})
 
-    return tf.nest.map_structure(lambda tensor: tensor.numpy(), run())
+    return lambda seed: tf.nest.map_structure(lambda tensor: tensor.numpy(), run(seed))
 
 
-@pytest.mark.parametrize("options", [{}, {"top_k": 4, "top_p": 0.7, "min_length": 3}])
+def draw_texts(model: PrefixModel, **options: Any) -> Hypotheses:
+    return drawer(model, **options)(1)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param({}, marks=pytest.mark.slow),
+        {"top_k": 4, "top_p": 0.7, "min_length": 3},
+    ],
+)
 def test_same_seed_same_text(options: dict[str, Any]) -> None:
     model = PrefixModel(batch=50, vocabulary_size=5, depth=5, seed=1)
-    texts = draw_texts(model, **options).token_ids
-    np.testing.assert_array_equal(draw_texts(model, **options).token_ids, texts)
+    drawn = drawer(model, **options)
+    texts = drawn(1).token_ids
+    np.testing.assert_array_equal(drawn(1).token_ids, texts)
     np.testing.assert_array_equal(draw_texts(model, jit_compile=True, **options).token_ids, texts)
     eager = sample(
         model.step,
@@ -145,10 +172,10 @@ def test_same_seed_same_text(options: dict[str, Any]) -> None:
         **options,
     )
     np.testing.assert_array_equal(eager.token_ids, texts)
-    assert (draw_texts(model, seed=2, **options).token_ids != texts).any()
+    assert (drawn(2).token_ids != texts).any()
 
 
-@pytest.mark.parametrize("jit_compile", [False, True])
+@pytest.mark.parametrize("jit_compile", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_neighbours_in_the_batch_change_nothing(jit_compile: bool) -> None:
     model = PrefixModel(batch=11, vocabulary_size=5, depth=5, seed=1)
     together = draw_texts(model, jit_compile=jit_compile)
@@ -223,16 +250,17 @@ def test_nucleus_is_that_of_sorting(top_p: float) -> None:
 @pytest.mark.parametrize("count", [1, 2, 3, 7, 100, 4097])
 def test_draw_hits_the_entry_of_the_cumulative_sum(count: int) -> None:
     random = np.random.default_rng(count)
-    weights = random.integers(0, 3, size=(2000, count)).astype(np.float32)
+    num_rows = 2000 if count < 1000 else 200
+    weights = random.integers(0, 3, size=(num_rows, count)).astype(np.float32)
     weights[0, 0] = 0.0  # not drawn even if the random number is 0
     weights[:, -1] = 1.0
-    uniform = random.uniform(size=2000).astype(np.float32)
+    uniform = random.uniform(size=num_rows).astype(np.float32)
     uniform[:2] = 0.0, 1.0 - 2.0**-24  # the smallest and largest possible
     for jit_compile in (False, True):
         drawn = tf.function(draw, jit_compile=jit_compile)(weights, uniform).numpy()
         cumulative = np.cumsum(weights, axis=1, dtype=np.float64)
         target = uniform * cumulative[:, -1]
-        rows = np.arange(2000)
+        rows = np.arange(num_rows)
         assert (weights[rows, drawn] > 0).all()
         tolerance = 1e-5 * cumulative[:, -1]
         assert (cumulative[rows, drawn] > target - tolerance).all()

@@ -39,7 +39,8 @@ def matmul_flops(model, input_shapes):
         name: tf.TensorSpec(input_shapes[name], tensor.dtype)
         for name, tensor in model.input.items()
     }
-    graph = tf.function(lambda inputs: model(inputs, training=False)).get_concrete_function(specs)
+    call = tf.function(lambda inputs: model(inputs, training=False), autograph=False)
+    graph = call.get_concrete_function(specs)
     total = 0
     for op in graph.graph.get_operations():
         if op.type in ("MatMul", "BatchMatMulV2", "BatchMatMulV3"):

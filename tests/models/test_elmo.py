@@ -91,7 +91,7 @@ def test_rows_do_not_see_each_other_and_calls_start_anew(model):
 
 def test_nothing_to_read_is_no_error_in_a_graph(model):
     spec = {"character_ids": tf.TensorSpec([None, None, 12], tf.int32)}
-    run = tf.function(model, input_signature=[spec])
+    run = tf.function(model, input_signature=[spec], autograph=False)
     for shape in ((0, 5, 12), (0, 0, 12), (2, 0, 12)):
         outputs = run({"character_ids": tf.zeros(shape, tf.int32)})["layer_outputs"]
         assert outputs.shape == (*shape[:2], 3, 12)
@@ -145,10 +145,11 @@ def test_a_language_model_trains_and_saves(trained_inputs, tmp_path):
     lm = language_model(elmo(**SMALL, num_layers=1), SampledSoftmax(40, num_sampled=30, seed=1))
     names = ("forward_loss", "backward_loss")
     losses = {name: OutputIsLoss() for name in names}
-    compile_toy(lm, keras.optimizers.Adam(0.02), losses)
+    compile_toy(lm, keras.optimizers.Adam(0.05), losses)
     targets = {name: np.zeros_like(weights) for name in names}
     data = tf.data.Dataset.from_tensors((inputs, targets, dict.fromkeys(names, weights)))
-    first, *_, last = lm.fit(data, epochs=60, verbose=0).history["loss"]
+    data = data.repeat(10)
+    first, *_, last = lm.fit(data, epochs=4, verbose=0).history["loss"]
     assert last < 0.7 * first
     same_outputs(lm(inputs), round_trip(lm, tmp_path)(inputs))
 

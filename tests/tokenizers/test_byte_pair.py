@@ -75,7 +75,7 @@ def theirs(folder):
 def in_graph(tokenizer):
     """Converts texts to ids to texts; compiled once."""
 
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
+    @tf.function(autograph=False, input_signature=[tf.TensorSpec([None], tf.string)])
     def run(text):
         ids = tokenizer.tokenize(text)
         return ids, tokenizer.detokenize(ids)

@@ -93,7 +93,7 @@ def in_graph():
     """A tokenizer, and its ids and lengths from a graph without static shapes."""
     tokenizer = NgramTokenizer(WORDS, **ALL)
 
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
+    @tf.function(autograph=False, input_signature=[tf.TensorSpec([None], tf.string)])
     def ids_and_lengths(text):
         return tokenizer.tokenize(text), tokenizer.lengths(text)
 

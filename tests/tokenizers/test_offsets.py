@@ -191,7 +191,7 @@ def test_a_stride_above_the_room_leaves_no_gaps(small):
 
 
 def test_windows_in_a_graph_of_core_ops(small):
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)] * 2)
+    @tf.function(autograph=False, input_signature=[tf.TensorSpec([None], tf.string)] * 2)
     def serve(question, context):
         packed = windows.question_windows(
             small, question, context, max_sequence_length=9, doc_stride=2, max_question_length=3

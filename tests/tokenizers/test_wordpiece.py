@@ -218,6 +218,7 @@ print(json.dumps([beyond_core, first, second, text, "keras_transformers" in sys.
 """
 
 
+@pytest.mark.slow
 def test_a_saved_model_needs_nothing_of_ours(maker, texts, tmp_path):
     tokenizer = WordPieceTokenizer(maker["VOCABULARY"])
     module = tf.Module()

@@ -185,6 +185,7 @@ shards.make_pretraining_data(files, output, WordPieceTokenizer(vocabulary), opti
 """
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_at_the_first_missing_shard(
     made: tuple[Path, PretrainingReport],
     files: list[Path],

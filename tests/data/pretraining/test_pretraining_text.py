@@ -79,6 +79,7 @@ def test_brown_without_its_tags(tmp_path: Path) -> None:
     assert list(read_nltk(path)) == [['" 1\\/2 " he said .', "Yes"], ["Go ."]]
 
 
+@pytest.mark.slow
 def test_nltk_corpora_are_read_whole(data_dir: Path) -> None:
     """Counts of documents and sentences match the readmes of the corpora or NLTK."""
     brown = list(read_nltk(data_dir / "nltk/brown.zip"))
