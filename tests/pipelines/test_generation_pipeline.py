@@ -11,7 +11,6 @@ from keras_transformers.decoding import greedy_search
 from keras_transformers.models.bert import bert
 from keras_transformers.models.gpt import gpt
 from keras_transformers.pipelines import Generation, TextGenerator
-from keras_transformers.saved_model import check
 from keras_transformers.saved_model.prediction import Predictor
 
 TEXTS = ["two dogs are near the shore", "", "two", "two dogs é"]
@@ -41,7 +40,9 @@ def generate(pipeline):
     """Runs `TextGenerator.generate` in a graph, with default options where none are given."""
     specs = [tf.TensorSpec([None], DTYPES.get(name, tf.int32)) for name in PLAIN]
     graph = tf.function(
-        pipeline.generate, input_signature=[tf.TensorSpec([None], tf.string), *specs]
+        pipeline.generate,
+        input_signature=[tf.TensorSpec([None], tf.string), *specs],
+        autograph=False,  # as the pipeline itself
     )
 
     def run(prompts, **options):
@@ -247,7 +248,6 @@ def test_texts_beyond_the_positions_are_refused(generate, pipeline):
 
 
 def test_the_export_does_what_the_pipeline_does(exported, generate, pipeline):
-    assert list(check.failures(str(exported))) == []
     loaded = tf.saved_model.load(str(exported))
     signatures = loaded.signatures
     assert set(signatures) == {"serving_default", "generate", "score"}
@@ -273,6 +273,7 @@ def test_stock_ops_alone(exported):
     assert not {op for op in found if op.startswith(("Fast", "Sentencepiece", "Regex"))}
 
 
+@pytest.mark.slow
 def test_predict_runs_it(exported, pipeline):
     predictor = Predictor(exported)
     assert predictor.text_names == ("prompt",)

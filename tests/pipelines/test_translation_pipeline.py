@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tiny
-from graph_checks import nodes
+from graph_checks import nodes, signatures_in_graphs
 
 import keras_transformers as kt
 from keras_transformers.models.seq2seq import seq2seq
@@ -29,8 +29,9 @@ def exported():
 
 
 @pytest.fixture(scope="module")
-def loaded(exported):
-    return tf.saved_model.load(str(exported))
+def run(translate):
+    """Runs a signature: its name, tensors -> arrays."""
+    return signatures_in_graphs(translate)
 
 
 def test_one_text_or_many(translate):
@@ -42,9 +43,10 @@ def test_one_text_or_many(translate):
     assert len({translation.text for translation in found}) == 3
 
 
-def test_the_export_translates_as_the_pipeline_does(translate, exported, loaded):
+@pytest.mark.slow
+def test_the_export_translates_as_the_pipeline_does(translate, exported):
     assert list(check.failures(str(exported))) == []
-    signatures = loaded.signatures
+    signatures = tf.saved_model.load(str(exported)).signatures
     assert set(signatures) == {"serving_default", "n_best", "attend"}
     expected = translate(TEXTS)
     found = signatures["serving_default"](text=tf.constant(TEXTS))
@@ -85,10 +87,9 @@ def test_a_text_beyond_the_positions_is_cut(translate):
     assert translate("Hund " * 100).text
 
 
-def test_attention_to_show(loaded, translate):
-    attend = loaded.signatures["attend"]
-    found = attend(text=tf.constant(TEXTS[:2]), translation=tf.constant(["a dog", "two"]))
-    source, target = found["source_tokens"].numpy(), found["target_tokens"].numpy()
+def test_attention_to_show(run, translate):
+    found = run("attend", text=tf.constant(TEXTS[:2]), translation=tf.constant(["a dog", "two"]))
+    source, target = found["source_tokens"], found["target_tokens"]
     assert found["attention"].shape == (2, target.shape[1], source.shape[1])
     np.testing.assert_allclose(np.sum(found["attention"], -1), 1, atol=1e-5)
     length = int(translate.tokenizer.tokenize(TEXTS).row_lengths()[0])
@@ -98,6 +99,7 @@ def test_attention_to_show(loaded, translate):
     assert np.max(found["attention"][0, :, length + 1 :]) == 0
 
 
+@pytest.mark.slow
 def test_the_description_tells_task_search_and_size(exported, translate):
     described = json.loads((exported / "assets.extra" / "keras_transformers.json").read_text())
     assert described["task"] == "translation"
@@ -159,6 +161,7 @@ def pronounce():
     return Translator(recurrent(None), *spelling(), **options)
 
 
+@pytest.mark.slow
 def test_two_tokenizers_and_a_model_without_attention(pronounce, tmp_path):
     """Without attention, there is no signature `attend`."""
     folder = kt.export(pronounce, tmp_path, examples=["hi", "Bah"], check=False)

@@ -280,8 +280,22 @@ def prune_all(export, base):
     prune(base, keep=1)
 
 
-@pytest.mark.parametrize("labels", [(), ("stable", "canary")])
-@pytest.mark.parametrize("change", [publish_plain, publish_canary, roll_back, prune_all])
+LABELS = (), ("stable", "canary")
+
+
+@pytest.mark.parametrize(
+    ("change", "labels"),
+    [
+        (publish_canary, LABELS[1]),
+        *((roll_back, labels) for labels in LABELS),
+        *(
+            pytest.param(change, labels, marks=pytest.mark.slow)  # each step forks a large process
+            for change in (publish_plain, publish_canary, prune_all)
+            for labels in LABELS
+            if (change, labels) != (publish_canary, LABELS[1])
+        ),
+    ],
+)
 def test_a_kill_at_any_step_leaves_the_served_set_valid(export, base, change, labels, tmp_path):
     for _ in range(3):
         publish(export, base)
