@@ -280,20 +280,14 @@ def prune_all(export, base):
     prune(base, keep=1)
 
 
-LABELS = (), ("stable", "canary")
-
-
+@pytest.mark.parametrize("labels", [pytest.param((), marks=pytest.mark.slow), ("stable", "canary")])
 @pytest.mark.parametrize(
-    ("change", "labels"),
-    [
-        (publish_canary, LABELS[1]),
-        *((roll_back, labels) for labels in LABELS),
-        *(
-            pytest.param(change, labels, marks=pytest.mark.slow)  # each step forks a large process
-            for change in (publish_plain, publish_canary, prune_all)
-            for labels in LABELS
-            if (change, labels) != (publish_canary, LABELS[1])
-        ),
+    "change",
+    [  # each step forks a large process
+        pytest.param(publish_plain, marks=pytest.mark.slow),
+        publish_canary,
+        roll_back,
+        pytest.param(prune_all, marks=pytest.mark.slow),
     ],
 )
 def test_a_kill_at_any_step_leaves_the_served_set_valid(export, base, change, labels, tmp_path):
