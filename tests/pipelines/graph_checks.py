@@ -1,10 +1,39 @@
-"""Checks of an export's graph that many tests share."""
+"""An export's graphs without the export, and checks of those that one stores."""
 
+import functools
+
+import tensorflow as tf
 from tensorflow.core.framework import types_pb2
 from tensorflow.core.protobuf import saved_model_pb2
 
 # These only pass strings between callers and functions.
 _PLUMBING = {"Placeholder", "Identity", "StatefulPartitionedCall", "PartitionedCall"}
+
+
+def signatures_in_graphs(pipeline):
+    """Returns a function that runs a signature as its export does, but writes and loads nothing.
+
+    It takes the signature's name and its tensors and returns arrays. A graph is traced when it is
+    first asked for; `serving_default` is the one of the pipeline's own calls.
+    """
+    signatures = pipeline.signatures()
+
+    @functools.cache
+    def graph(name):
+        if name == "serving_default":
+            return pipeline._graph
+        specs = {
+            key: tf.TensorSpec(spec.shape, spec.dtype, name=key)
+            for key, spec in signatures[name].inputs.items()
+        }
+        return tf.function(signatures[name].function, autograph=False).get_concrete_function(
+            **specs
+        )
+
+    def run(name="serving_default", **inputs):
+        return {key: value.numpy() for key, value in graph(name)(**inputs).items()}
+
+    return run
 
 
 def meta_graph(folder):

@@ -88,6 +88,7 @@ def record(image):
     return tf.train.Example(features=features).SerializeToString()
 
 
+@pytest.mark.slow
 def test_a_process_without_this_package_gets_the_models_answers(exported, model, tmp_path):
     files = [tmp_path / "a.png", tmp_path / "b.png"]
     pixels = [picture(seed=0), picture(seed=1)]
@@ -234,6 +235,7 @@ def test_a_predictor_takes_bytes(exported):
     assert [set(row) for row in rows] == [{"label", "label_index", "probabilities"}] * 2
 
 
+@pytest.mark.slow
 def test_grey_models_examples_of_ones_own_and_bfloat16(tmp_path):
     keras.config.set_dtype_policy("mixed_bfloat16")
     try:

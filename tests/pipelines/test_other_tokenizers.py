@@ -190,6 +190,7 @@ def test_training_labels_the_tokens_that_serving_reads(tag):
         assert [label.decode() for label in found] == row + [""] * (width - len(words))
 
 
+@pytest.mark.slow
 def test_an_export_needs_core_ops_alone(tag, tmp_path):
     texts = ["", *(" ".join(words) for words in sentences(3, 40)), b"\xff\xfe\x00"]
     exported = kt.export(tag, tmp_path, check=False)

@@ -20,6 +20,7 @@ print(json.dumps(kt.load(sys.argv[1]).rows({"text": json.loads(sys.argv[2])})))
 """
 
 
+@pytest.mark.slow
 def test_another_process_gives_the_same_answers(pipelines, tmp_path):
     fill, texts = pipelines("fill_mask"), ["a [MASK] film", "", "very bad [MASK]!"]
     arguments = str(fill.save(tmp_path / "saved")), json.dumps(texts)

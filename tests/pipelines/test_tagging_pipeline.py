@@ -6,7 +6,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from answer_checks import restored, same_answers, typed_answers
-from graph_checks import only_ops_that_stock_tf_serving_has, strings_are_pinned_to_the_cpu
+from graph_checks import (
+    only_ops_that_stock_tf_serving_has,
+    signatures_in_graphs,
+    strings_are_pinned_to_the_cpu,
+)
 from pretrained_models import enlivened, lively_encoder
 
 import keras_transformers as kt
@@ -39,14 +43,9 @@ def exported(tag, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def run(exported):
-    loaded = tf.saved_model.load(str(exported))
-
-    def call(name="serving_default", **inputs):
-        outputs = loaded.signatures[name](**inputs)
-        return {key: value.numpy() for key, value in outputs.items()}
-
-    return call
+def run(tag):
+    """Runs a signature: its name, tensors -> arrays."""
+    return signatures_in_graphs(tag)
 
 
 def sentences_of_words():
@@ -93,11 +92,24 @@ def test_scores_are_probabilities_of_first_tokens(run, tag):
     assert found.labels == [LABELS[i] for i in tokens[[1, 3, 4]].argmax(-1)]
 
 
-def test_the_export_answers_as_the_pipeline_does(run, tag):
+@pytest.mark.slow
+def test_the_export_answers_as_the_pipeline_does(exported, tag):
+    texts = [HOSTILE, "a film", "", "long " * 100, b"\xff\xfe \x00", b"a\xffb"]
+    found = tag(texts)
+    signatures = tf.saved_model.load(str(exported)).signatures
+    outputs = signatures["serving_default"](text=tf.constant(texts))
+    arrays = {name: value.numpy() for name, value in outputs.items()}
+    same_answers(typed_answers(arrays, tag), found)
+    words = tf.constant([["a", "film"], ["good", ""]])
+    np.testing.assert_array_equal(
+        signatures["words"](words=words)["labels"], tag.answer_words(words)["labels"]
+    )
+
+
+def test_a_batch_or_one_by_one(tag):
     texts = [HOSTILE, "a film", "", "long " * 100, b"\xff\xfe \x00", b"a\xffb"]
     found = tag(texts)
     assert all(isinstance(tags, Tags) for tags in found)
-    same_answers(typed_answers(run(text=tf.constant(texts)), tag), found)
     same_answers([tag(text) for text in texts], found)
 
 
@@ -159,6 +171,7 @@ def test_words_without_tokens_and_no_words(run, tag):
         assert empty["labels"].shape == empty["scores"].shape == shape
 
 
+@pytest.mark.slow
 def test_the_graph_and_what_it_tells(exported):
     only_ops_that_stock_tf_serving_has(exported)
     strings_are_pinned_to_the_cpu(exported)

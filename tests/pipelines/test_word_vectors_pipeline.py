@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 from answer_checks import restored, same_answers, typed_answers
 from checks import round_trip, same_outputs
+from graph_checks import signatures_in_graphs
 
 import keras_transformers as kt
 from keras_transformers.models.elmo import elmo, features
@@ -66,14 +67,9 @@ def exported(embed, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def run(exported):
-    loaded = tf.saved_model.load(str(exported))
-
-    def call(name="serving_default", **inputs):
-        outputs = loaded.signatures[name](**inputs)
-        return {key: value.numpy() for key, value in outputs.items()}
-
-    return call
+def run(embed):
+    """Runs a signature: its name, tensors -> arrays."""
+    return signatures_in_graphs(embed)
 
 
 def vectors_of(model, text):
@@ -101,12 +97,19 @@ def test_vectors_are_the_models(model, run):
     assert np.abs(first[1:] - second[1:]).max() > 1e-3
 
 
-def test_the_export_answers_as_the_pipeline_does(run, embed):
+def test_a_batch_or_one_by_one(embed):
     found = embed(TEXTS)
     assert all(isinstance(vectors, WordVectors) for vectors in found)
     assert [np.shape(vectors.vectors)[:1] for vectors in found] == [(6,), (0,), (4,), (3,), (0,)]
-    same_answers(typed_answers(run(text=tf.constant(TEXTS)), embed), found)
     same_answers([embed(text) for text in TEXTS], found)
+
+
+@pytest.mark.slow
+def test_the_export_answers_as_the_pipeline_does(exported, embed):
+    signatures = tf.saved_model.load(str(exported)).signatures
+    outputs = signatures["serving_default"](text=tf.constant(TEXTS))
+    arrays = {name: value.numpy() for name, value in outputs.items()}
+    same_answers(typed_answers(arrays, embed), embed(TEXTS))
 
 
 def test_it_comes_back_as_it_was(embed, tmp_path):
@@ -165,6 +168,7 @@ def test_rows_do_not_see_each_other_and_chunks_change_nothing(run):
         )
 
 
+@pytest.mark.slow
 def test_a_stranger_needs_tensorflow_alone(exported):
     result = subprocess.run(
         [sys.executable, "-c", STRANGER, str(exported)], capture_output=True, text=True, check=False
@@ -174,10 +178,11 @@ def test_a_stranger_needs_tensorflow_alone(exported):
     assert shapes == {"num_tokens": [2], "tokens": [2, 2], "vectors": [2, 2, 3, 12]}
 
 
-def test_the_model_is_as_before(model, exported, tmp_path):
+def test_the_model_is_as_before(model, tmp_path):
     same_outputs(vectors_of(round_trip(model, tmp_path), b"the cat"), vectors_of(model, b"the cat"))
 
 
+@pytest.mark.slow
 def test_what_is_stored_with_it(model, exported):
     metadata = json.loads((exported / METADATA_FILE).read_text())
     assert metadata["task"] == "word_embedding"
@@ -191,6 +196,7 @@ def test_what_is_stored_with_it(model, exported):
     assert not list(check.failures(str(exported)))
 
 
+@pytest.mark.slow
 def test_a_predictor_cuts_rows_to_the_words_of_their_texts(exported, embed):
     predictor = Predictor(exported)
     assert predictor.text_names == embed.text_names

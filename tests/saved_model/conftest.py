@@ -16,6 +16,6 @@ def classify():
 
 @pytest.fixture(scope="session")
 def exported(classify, tmp_path_factory) -> Path:
-    """A checked export of one-text classification: read only."""
+    """An export of one-text classification: read only."""
     scores = {"accuracy on SST-2 dev": 0.91}
-    return kt.export(classify, tmp_path_factory.mktemp("base"), scores=scores)
+    return kt.export(classify, tmp_path_factory.mktemp("base"), scores=scores, check=False)

@@ -142,6 +142,7 @@ def test_a_crash_in_the_process_of_its_own_is_a_failure(exported, monkeypatch):
     assert [f.detail for f in found.findings] == ["ended with status -11"]
 
 
+@pytest.mark.slow
 def test_the_process_of_its_own_imports_neither_keras_nor_us(tmp_path, monkeypatch):
     (tmp_path / "probe.py").write_text(
         "import json\n"

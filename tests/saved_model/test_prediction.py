@@ -3,10 +3,7 @@ import json
 import numpy as np
 import pytest
 import tensorflow as tf
-import tiny
 
-import keras_transformers as kt
-from keras_transformers.models import heads
 from keras_transformers.saved_model import Predictor, predict
 
 
@@ -17,15 +14,29 @@ def predictor(exported):
 
 @pytest.fixture(scope="module")
 def exported_pair(tmp_path_factory):
-    """An export of pair classification with three classes: read only."""
-    pipeline = kt.pipelines.TextClassifier(
-        tiny.lively(heads.classifier(tiny.encoder(), 3)),
-        tiny.wordpiece(),
-        ["entailment", "neutral", "contradiction"],
-        pair=True,
-        max_sequence_length=9,
-    )
-    return kt.export(pipeline, tmp_path_factory.mktemp("base") / "7", check=False)
+    """A SavedModel that compares two texts, and numbers by another signature: read only."""
+    strings, numbers = tf.TensorSpec([None], tf.string), tf.TensorSpec([None, None], tf.int32)
+
+    @tf.function(autograph=False)
+    def texts(text, text_b):
+        return {
+            "label": tf.where(
+                tf.strings.length(text) < tf.strings.length(text_b), "shorter", "longer"
+            )
+        }
+
+    @tf.function(autograph=False)
+    def tokens(token_ids, padding_mask):
+        return {"total": tf.reduce_sum(token_ids * tf.cast(padding_mask, tf.int32), -1)}
+
+    mask = tf.TensorSpec([None, None], tf.bool)
+    signatures = {
+        "serving_default": texts.get_concrete_function(text=strings, text_b=strings),
+        "tokens": tokens.get_concrete_function(token_ids=numbers, padding_mask=mask),
+    }
+    folder = tmp_path_factory.mktemp("base") / "7"
+    tf.saved_model.save(tf.Module(), str(folder), signatures=signatures)
+    return folder
 
 
 def test_rows_of_json_from_the_newest_version(exported, classify):
@@ -84,12 +95,10 @@ def test_no_rows_no_answers(predictor):
 
 
 def test_pairs_and_other_signatures(exported_pair):
-    row, other = predict(exported_pair, {"text": ["a film", "a"], "text_b": ["good", "bad film"]})
-    assert row["label"] in ("entailment", "neutral", "contradiction")
-    assert row["probabilities"] != other["probabilities"]
-    tokens = {"token_ids": [[2, 5, 3, 6, 3]], "segment_ids": [[0, 0, 0, 1, 1]]}
-    (answer,) = predict(exported_pair, tokens | {"padding_mask": [[True] * 5]}, signature="tokens")
-    assert len(answer["probabilities"]) == 3
+    rows = predict(exported_pair, {"text": ["a", "abc"], "text_b": ["bc", "a"]})
+    assert rows == [{"label": "shorter"}, {"label": "longer"}]
+    tokens = {"token_ids": [[2, 5, 3]], "padding_mask": [[True, True, False]]}
+    assert predict(exported_pair, tokens, signature="tokens") == [{"total": 7}]
 
 
 @pytest.mark.parametrize(

@@ -280,8 +280,16 @@ def prune_all(export, base):
     prune(base, keep=1)
 
 
-@pytest.mark.parametrize("labels", [(), ("stable", "canary")])
-@pytest.mark.parametrize("change", [publish_plain, publish_canary, roll_back, prune_all])
+@pytest.mark.parametrize("labels", [pytest.param((), marks=pytest.mark.slow), ("stable", "canary")])
+@pytest.mark.parametrize(
+    "change",
+    [  # each step forks a large process
+        pytest.param(publish_plain, marks=pytest.mark.slow),
+        publish_canary,
+        roll_back,
+        pytest.param(prune_all, marks=pytest.mark.slow),
+    ],
+)
 def test_a_kill_at_any_step_leaves_the_served_set_valid(export, base, change, labels, tmp_path):
     for _ in range(3):
         publish(export, base)

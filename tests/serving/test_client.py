@@ -233,6 +233,7 @@ def test_stopping_answers_what_is_under_way(publish, tmp_path):
     assert not [name for name in started if name in ("rest", "health") or "serving" in name]
 
 
+@pytest.mark.slow
 def test_a_published_model_answers_as_exported(translator):
     metadata = json.loads((EXPORT / "assets.extra/keras_transformers.json").read_text("utf-8"))
     example = metadata["signatures"]["serving_default"]["examples"][0]

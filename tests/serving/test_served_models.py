@@ -166,6 +166,7 @@ def test_a_damaged_warm_up_file_is_told(tmp_path, publish):
     assert model.versions()[0].error.code == Code.DATA_LOSS
 
 
+@pytest.mark.slow
 def test_requests_under_swaps_are_all_answered(tmp_path, publish, half_plus):
     half_plus(2.0), half_plus(3.0)
     publish(tmp_path, 1, 2.0)

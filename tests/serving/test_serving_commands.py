@@ -93,6 +93,7 @@ def test_a_port_that_is_taken(server, tmp_path):
         Server(settings, rest_port=None, grpc_port=server.grpc_port)
 
 
+@pytest.mark.slow
 def test_serve_until_it_is_told_to_stop(publish, tmp_path):
     base = tmp_path / "plus"
     base.mkdir()

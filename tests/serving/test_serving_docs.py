@@ -64,6 +64,7 @@ class Shown(ast.NodeTransformer):
         return ast.copy_location(ast.Expr(call), node)
 
 
+@pytest.mark.slow
 def test_the_clients_python_gives_what_its_comments_say(translator):
     (block,) = re.findall(r"```python\n(.*?)```", SERVING.read_text("utf-8"), re.DOTALL)
     tree = ast.fix_missing_locations(Shown().visit(ast.parse(block.replace(URL, translator))))
@@ -76,6 +77,7 @@ def test_the_clients_python_gives_what_its_comments_say(translator):
         assert same(wanted, found, doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE), found
 
 
+@pytest.mark.slow
 def test_asked_from_the_shell(translator, capsys):
     (ask,) = (words[1:] for words in commands(SERVING, "keras-transformers") if words[1] == "ask")
     assert cli.main([word.replace(URL, translator) for word in ask]) == 0

@@ -6,6 +6,7 @@ from typing import Any
 
 import keras
 import numpy as np
+import pytest
 
 import keras_transformers as kt
 from keras_transformers import pipelines
@@ -34,6 +35,11 @@ TASKS: dict[str, Callable[[keras.Model, Any], Pipeline]] = {
     ),
     "embedding": lambda encoder, tokenizer: pipelines.Embedder(encoder, tokenizer),
 }
+
+
+def slow_but(*fast: str) -> list[Any]:
+    """Returns all tasks as a test's parameters; those not in `fast` are slow."""
+    return [task if task in fast else pytest.param(task, marks=pytest.mark.slow) for task in TASKS]
 
 
 def lively(model: keras.Model, seed: int = 3) -> keras.Model:

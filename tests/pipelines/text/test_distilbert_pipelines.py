@@ -21,23 +21,14 @@ def pipelines():
     return {task: make(encoder, tokenizer) for task, make in family_tasks.TASKS.items()}
 
 
-@pytest.mark.parametrize("task", family_tasks.TASKS)
+@pytest.mark.parametrize("task", family_tasks.slow_but("fill_mask", "regression"))
 def test_answers(pipelines, task, tmp_path):
     assert "segment_ids" not in pipelines[task].model.input
     family_tasks.answers_do_not_depend_on_the_batch(pipelines[task])
     family_tasks.it_comes_back(pipelines[task], tmp_path)
 
 
-@pytest.mark.parametrize(
-    "task",
-    [
-        "fill_mask",
-        *(
-            pytest.param(task, marks=pytest.mark.slow)
-            for task in family_tasks.TASKS
-            if task != "fill_mask"
-        ),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("task", family_tasks.TASKS)
 def test_exports(pipelines, task, tmp_path):
     family_tasks.its_export_answers_alike(pipelines[task], tmp_path)

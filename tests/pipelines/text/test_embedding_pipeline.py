@@ -65,7 +65,7 @@ def token_inputs(rows, padding_mask=None):
     return {"token_ids": token_ids, "segment_ids": 0 * token_ids, "padding_mask": mask}
 
 
-def test_signatures(run, exports):
+def test_signatures(run):
     answer = run("embedding", text=tf.constant(TEXTS))
     assert set(answer) == {"embedding"}
     assert answer["embedding"].dtype == np.float32
@@ -73,6 +73,10 @@ def test_signatures(run, exports):
     assert run("embedding", text=tf.constant([], tf.string))["embedding"].shape == (0, 8)
     tokens = run("embedding", "tokens", **token_inputs([[2, 5, 7, 6, 3]]))
     np.testing.assert_allclose(tokens["embedding"], answer["embedding"][:1], atol=1e-5)
+
+
+@pytest.mark.slow
+def test_metadata_tell_what_was_exported(exports):
     metadata = json.loads((exports("embedding") / METADATA_FILE).read_text())
     assert (metadata["task"], metadata["embedding_dim"]) == ("embedding", 8)
 

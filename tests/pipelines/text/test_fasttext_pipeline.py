@@ -37,6 +37,7 @@ def test_longer_texts_lose_what_is_beyond(classify):
     assert short.metadata()["max_sequence_length"] == 3
 
 
+@pytest.mark.slow
 def test_core_ops_alone_and_strings_on_the_cpu(exports):
     folder = exports("fasttext")
     found = {node.op for node in graph_checks.nodes(folder)}

@@ -145,6 +145,7 @@ def test_rows_are_json_and_end_with_their_masks(fill):
     assert isinstance(rows[0]["tokens"][0][0], str)
 
 
+@pytest.mark.slow
 def test_metadata_tell_what_was_exported(exports, tokenizer):
     metadata = json.loads((exports("fill_mask") / METADATA_FILE).read_text())
     assert (metadata["task"], metadata["top_k"]) == ("fill_mask", 3)

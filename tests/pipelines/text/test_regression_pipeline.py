@@ -3,7 +3,6 @@ import json
 import numpy as np
 import pytest
 import tensorflow as tf
-from graph_checks import meta_graph
 
 from keras_transformers.pipelines import TextRegressor
 from keras_transformers.saved_model.description import METADATA_FILE
@@ -34,7 +33,7 @@ def test_scores_are_the_models_in_the_range_asked_for(score, run, tokenizer):
     assert found == pytest.approx(wanted.tolist(), abs=1e-5)
 
 
-def test_records_and_tokens_give_the_same(run, exports):
+def test_records_and_tokens_give_the_same(run, score):
     example = tf.train.Example()
     for name, text in zip(("text", "text_b"), PAIRS[0], strict=True):
         example.features.feature[name].bytes_list.value.append(text.encode())
@@ -50,9 +49,9 @@ def test_records_and_tokens_give_the_same(run, exports):
         padding_mask=tf.ones([1, 6], tf.bool),
     )
     np.testing.assert_allclose(tokens["score"], whole["score"], atol=1e-6)
-    definition = meta_graph(exports("regression")).signature_def["regress"]
-    assert definition.method_name == "tensorflow/serving/regress"
-    assert (list(definition.inputs), list(definition.outputs)) == (["inputs"], ["outputs"])
+    regress = score.signatures()["regress"]
+    assert regress.method_name == "tensorflow/serving/regress"
+    assert (list(regress.inputs), list(regress.outputs)) == (["inputs"], ["outputs"])
 
 
 def test_awkward_texts_and_no_texts(run):
@@ -66,6 +65,7 @@ def test_awkward_texts_and_no_texts(run):
         run("regression", "tokens", token_ids=ids, segment_ids=0 * ids, padding_mask=ids > 0)
 
 
+@pytest.mark.slow
 def test_metadata_tell_what_was_exported(exports, score):
     metadata = json.loads((exports("regression") / METADATA_FILE).read_text())
     assert metadata["task"] == "regression"

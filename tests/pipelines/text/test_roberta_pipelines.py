@@ -21,7 +21,7 @@ def pipelines(tmp_path_factory):
     return {task: make(encoder, tokenizer) for task, make in family_tasks.TASKS.items()}
 
 
-@pytest.mark.parametrize("task", family_tasks.TASKS)
+@pytest.mark.parametrize("task", family_tasks.slow_but("classification"))
 def test_answers(pipelines, task, tmp_path):
     family_tasks.answers_do_not_depend_on_the_batch(pipelines[task])
     family_tasks.it_comes_back(pipelines[task], tmp_path)
@@ -37,16 +37,7 @@ def test_spans_are_those_of_the_text(pipelines):
     assert answer.text == text[answer.start : answer.end]
 
 
-@pytest.mark.parametrize(
-    "task",
-    [
-        "question_answering",
-        *(
-            pytest.param(task, marks=pytest.mark.slow)
-            for task in family_tasks.TASKS
-            if task != "question_answering"
-        ),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("task", family_tasks.TASKS)
 def test_exports(pipelines, task, tmp_path):
     family_tasks.its_export_answers_alike(pipelines[task], tmp_path)

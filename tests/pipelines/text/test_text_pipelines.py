@@ -49,6 +49,7 @@ RESULTS = {
     "fill_mask": MaskedTokens,
 }
 EXPORTED = [name for name in PIPELINES if name != "pairs"]  # other exports take pairs
+FAST = ("classification", "fill_mask")  # their exports are checked in every test run
 TEXTS = [
     *("a good [MASK]", "", b"\xff\xfe\x00", "long " * 3000),
     *("very bad films!", "[MASK] [MASK]", "a film", "good"),
@@ -104,24 +105,31 @@ def stranger(pipelines, exports):
     return answers, {name: texts for name, (_, texts) in given.items()}, failures
 
 
+def slow_but(fast, names):
+    """Returns names as parameters; those not in `fast` are slow."""
+    return [name if name in fast else pytest.param(name, marks=pytest.mark.slow) for name in names]
+
+
 def columns(pipeline, texts=TEXTS):
     """Returns the texts, and for pairs also the same texts in another order."""
     return [texts, texts[1:] + texts[:1]][: len(pipeline.text_names)]
 
 
-@pytest.mark.parametrize("name", EXPORTED)
-def test_the_export_answers_as_the_pipeline_does(pipelines, run, name):
+@pytest.mark.parametrize("name", slow_but(FAST, EXPORTED))
+def test_the_export_answers_as_the_pipeline_does(pipelines, exports, name):
     pipeline = pipelines(name)
     texts = columns(pipeline)
     answers = pipeline(*texts)
     assert {type(answer) for answer in answers} == {RESULTS[name]}
-    tensors = map(tf.constant, texts)
-    outputs = run(name, **texts_by_name(pipeline, tensors))
-    same_answers(typed_answers(outputs, pipeline), answers, tolerance=pipeline.tolerance)
+    served = tf.saved_model.load(str(exports(name))).signatures["serving_default"]
+    outputs = served(**texts_by_name(pipeline, map(tf.constant, texts)))
+    arrays = {key: value.numpy() for key, value in outputs.items()}
+    same_answers(typed_answers(arrays, pipeline), answers, tolerance=pipeline.tolerance)
     one = pipeline(*(column[0] for column in texts))
     same_answers([one], answers[:1], tolerance=pipeline.tolerance)
 
 
+@pytest.mark.slow
 def test_a_process_without_this_package_gets_the_same_answers(pipelines, stranger):
     answers, given, _ = stranger
     for name, texts in given.items():
@@ -136,6 +144,7 @@ def test_a_process_without_this_package_gets_the_same_answers(pipelines, strange
                     np.testing.assert_allclose(outputs[key], value, rtol=0, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EXPORTED)
 def test_stored_examples_are_repeated_by_both_loaders(exports, stranger, name):
     *_, failures = stranger
@@ -147,7 +156,7 @@ def test_stored_examples_are_repeated_by_both_loaders(exports, stranger, name):
         assert max(sizes) >= 3
 
 
-@pytest.mark.parametrize("name", [name for name in EXPORTED if name != "fasttext"])
+@pytest.mark.parametrize("name", slow_but(FAST, [n for n in EXPORTED if n != "fasttext"]))
 def test_the_graph_runs_in_stock_tf_serving_also_beside_a_gpu(exports, name):
     only_ops_that_stock_tf_serving_has(exports(name))
     strings_are_pinned_to_the_cpu(exports(name))
@@ -179,7 +188,7 @@ def test_only_the_needed_part_of_a_model_is_kept(tokenizer, make):
     assert pipeline.model.name == model.name
 
 
-@pytest.mark.parametrize("name", ["next_sentence", "embedding", "fill_mask"])
+@pytest.mark.parametrize("name", slow_but(FAST, ["next_sentence", "embedding", "fill_mask"]))
 def test_an_export_holds_that_part_and_no_more(pipelines, exports, name):
     metadata = json.loads((exports(name) / METADATA_FILE).read_text())
     model = pipelines(name).model
@@ -192,6 +201,7 @@ def test_an_export_holds_that_part_and_no_more(pipelines, exports, name):
     assert len(stored) == len(model.weights)
 
 
+@pytest.mark.slow
 def test_bfloat16_models_have_a_wider_tolerance(pipelines, exports):
     metadata = json.loads((exports("bfloat16") / METADATA_FILE).read_text())
     assert metadata["tolerance"] == pipelines("bfloat16").tolerance == 2e-2
