@@ -1,5 +1,6 @@
 """What every test shares: the directory of public data sets, seeds, and a quiet TensorFlow."""
 
+import gc
 import os
 import random
 import signal
@@ -11,6 +12,15 @@ import pytest
 from jax_process import JaxProcess
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+
+def pytest_collection_finish() -> None:
+    """Garbage collection leaves alone what the imports made, and runs less often.
+
+    Traced graphs are millions of objects, and each full collection walks through all of them.
+    """
+    gc.freeze()
+    gc.set_threshold(100_000, 20, 50)
 
 
 @pytest.hookimpl(tryfirst=True)

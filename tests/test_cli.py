@@ -286,6 +286,7 @@ def test_make_pretraining_data_has_the_true_options():
     assert get_args(hints["text_format"]) == get_args(TextFormat)
 
 
+@pytest.mark.slow
 def test_make_pretraining_data(capsys, tmp_path):
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     (tmp_path / "vocab.txt").write_text("\n".join([*special, *"abcde"]), "utf-8")

@@ -77,6 +77,7 @@ def test_the_cell_is_tensorflows():
     assert np.abs(theirs.cs).max() == pytest.approx(0.7)
 
 
+@pytest.mark.slow
 def test_a_model_on_top_loads_and_saves_its_encoder(tmp_path):
     model, path = built(bilm.OPTIONS, tmp_path)
     task = features(model)

@@ -240,6 +240,7 @@ def test_batches_of_a_classifier(tokenizer, classify):
     assert (pair == end).sum() == tokenizer.num_special_tokens(2) == 3
 
 
+@pytest.mark.slow
 def test_a_classifier_is_saved_and_loaded(classify, tmp_path):
     found = kt.load(classify.save(tmp_path / "classify"))
     texts = ["the ship", "", "it is the end of the shore"]

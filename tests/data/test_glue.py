@@ -270,6 +270,7 @@ def test_bad_challenges(tmp_path, xml, message):
 # --- scores as targets -----------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_batches_with_scores():
     tokenizer = WordPieceTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b"])
     reader = Reader(tokenizer, max_sequence_length=8)

@@ -57,6 +57,7 @@ def test_unshuffled_batches_keep_the_order_and_pair_images_with_their_labels():
     np.testing.assert_array_equal(targets, np.eye(3)[[1, 2, 0, 1]])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "augmentation", [None, Augmentation(crop_padding=1, mixup=0.5)], ids=["plain", "augmented"]
 )

@@ -109,6 +109,7 @@ def test_a_second_answer_stands_in_for_the_first(tokenizer):
     assert batches_of(questions, tokenizer).answer_tokens.tolist() == [[1, 1]]
 
 
+@pytest.mark.slow
 def test_shuffling_is_another_order_of_the_same(tokenizer):
     questions = located("a b c d e f g h i j", *"abcdefghij")
     reader = batches_of(questions, tokenizer).answerer
@@ -290,6 +291,7 @@ def test_logits_that_do_not_fit(tokenizer, shape, fill, message):
         answers_from_logits(batches, [logits(np.full(shape, fill), np.full(shape, fill))])
 
 
+@pytest.mark.slow
 def test_a_model_fits(tokenizer):
     inputs = {
         name: keras.Input((None,), dtype=dtype, name=name)

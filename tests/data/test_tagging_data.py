@@ -237,6 +237,7 @@ def test_shuffled_batches_hold_every_word_once(tokenizer):
     assert len(orders) > 1
 
 
+@pytest.mark.slow
 def test_a_model_fits_and_its_loss_knows_the_weights(tokenizer):
     inputs = {
         name: keras.Input((None,), dtype=dtype, name=name)

@@ -74,6 +74,7 @@ def test_under_xla_the_same(name: str, model: AttentionModel) -> None:
     assert_equal(compiled(), expected)
 
 
+@pytest.mark.slow
 @every_search
 def test_one_trace_for_all_batch_sizes(name: str, model: AttentionModel) -> None:
     traces = 0

@@ -50,6 +50,7 @@ def matmul_flops(model, input_shapes):
     return total
 
 
+@pytest.mark.slow
 def test_the_count_is_that_of_the_graph():
     small = {"num_heads": 2, "hidden_dim": 8, "intermediate_dim": 20}
     tokens = {"token_ids": (3, 7)}
@@ -190,6 +191,7 @@ def test_recurrent_layers_of_keras_count_by_formula():
     assert forward_flops(both, shapes) == 2 * (2 * 5 * 6 * 4 * (3 + 4))
 
 
+@pytest.mark.slow
 def test_elmos_formula():
     """The reference's 204 million operations a token: 17.6 + 33.6 + 2.1 + 151.0."""
     model = elmo(lstm_dim=4096, projection_dim=512, num_highways=2)

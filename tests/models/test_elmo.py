@@ -139,6 +139,7 @@ def test_each_direction_is_asked_for_the_word_it_has_not_read(model, trained_inp
         assert float(same[0]) == float(same[1])
 
 
+@pytest.mark.slow
 def test_a_language_model_trains_and_saves(trained_inputs, tmp_path):
     keras.utils.set_random_seed(2)
     inputs, weights = trained_inputs

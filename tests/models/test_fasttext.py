@@ -93,6 +93,7 @@ def test_it_learns_what_words_alone_do_not_tell(tokenizer, head):
         np.testing.assert_allclose(np.exp(logits["logits"]).sum(-1), [1, 1], atol=1e-5)
 
 
+@pytest.mark.slow
 def test_with_label_smoothing_it_stays_less_sure(tokenizer):
     sure = {}
     for label_smoothing in (0.0, 0.3):

@@ -49,6 +49,7 @@ def test_counts_and_shapes(encoder, layers, combine, width):
     assert tagger.count_params() == reader.count_params() + 12 * 3 + 3
 
 
+@pytest.mark.slow
 def test_joined_it_is_one_model_with_the_same_outputs(encoder, tmp_path):
     extractor = layer_features(encoder, "concat_last_4")
     reader = heads.tagger(feature_reader(4, 8, units=6), 3)

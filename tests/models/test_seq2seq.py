@@ -45,7 +45,7 @@ FORMS = {
         "bridge": "copy",
     },
 }
-DAILY = ("luong", "feeding", "bahdanau", "context and output")  # one of each kind; others slow
+DAILY = ("feeding", "bahdanau")  # the others are slow
 
 
 def forms(names):
@@ -348,6 +348,7 @@ def forced(ratio, **changes):
     )
 
 
+@pytest.mark.slow
 def test_the_ratio_of_teacher_forcing_is_what_training_feeds():
     model = forced(0.5)
     model.teacher_forcing.assign(1.0)  # all tokens from the target: the loop equals the fast path
@@ -377,6 +378,7 @@ def test_the_choices_follow_the_ratio():
     assert abs(choices[1:].mean() - 0.7) < 0.02
 
 
+@pytest.mark.slow
 def test_own_tokens_train_save_and_keep_their_ratio(tmp_path):
     arguments = SMALL | FORMS["luong"] | {"num_decoder_layers": 1}
     model = seq2seq(**arguments, teacher_forcing=0.5, dropout=0.3)
@@ -426,6 +428,7 @@ def test_a_source_longer_than_location_attention_knows_is_refused():
         logits_of(model)
 
 
+@pytest.mark.slow
 def test_mixed_precision_decodes():
     keras.config.set_dtype_policy("mixed_bfloat16")
     try:

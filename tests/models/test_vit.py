@@ -174,6 +174,7 @@ def test_weights_of_another_shape_are_refused_and_nothing_changes():
         np.testing.assert_array_equal(one, two)
 
 
+@pytest.mark.slow
 def test_a_batch_is_learned():
     """Gradients reach every weight, and the loss of one repeated batch falls to nearly nothing."""
     keras.utils.set_random_seed(0)

@@ -172,6 +172,7 @@ def test_a_word_has_the_label_of_the_first_token_that_it_is_in(tag, three_bytes)
     np.testing.assert_allclose(found.scores, probabilities[first].max(-1), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_many_windows_answer_as_one_does(tag, tagger_model, three_bytes):
     wide = Tagger(tagger_model, three_bytes, LABELS, max_sequence_length=900, offset_unit="byte")
     texts = ["", *(" ".join(words) for words in sentences(3, 40, 200))]
@@ -248,6 +249,7 @@ def _best_tokens(batches, outputs, asked):
     return best
 
 
+@pytest.mark.slow
 def test_training_targets_are_the_tokens_of_the_answer(ask, three_bytes):
     lengths = {"max_sequence_length": 10, "doc_stride": 2, "max_question_length": 2}
     narrow = QuestionAnswerer(ask.model, three_bytes, **lengths)

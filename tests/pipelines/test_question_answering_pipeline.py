@@ -104,6 +104,7 @@ def test_answers_are_those_of_evaluation(ask, predictions):
         assert found.score == pytest.approx(best.score, abs=1e-4)
 
 
+@pytest.mark.slow
 def test_no_answer_by_threshold_and_offsets_in_bytes(model, tokenizer, predictions):
     threshold = float(np.median([p.null_difference for p in predictions])) + 1e-3
     options = {"no_answer_threshold": threshold, "offset_unit": "byte"}

@@ -60,6 +60,7 @@ def test_a_folder_is_never_overwritten_nor_left_half_written(pipelines, folder, 
     assert [file.name for file in folder.parent.iterdir()] == ["saved"]
 
 
+@pytest.mark.slow
 def test_how_a_model_was_trained_is_not_saved(tokenizer, tmp_path):
     def loss(wanted, found):
         return keras.losses.sparse_categorical_crossentropy(wanted, found, from_logits=True)

@@ -55,6 +55,7 @@ def sentences_of_words():
     return [[known[i] for i in random.integers(0, 8, count)] for count in (3, 1, 40, 500, 14)]
 
 
+@pytest.mark.slow
 def test_labels_are_those_of_validation_however_long_the_text(run, tag):
     sentences = sentences_of_words()
     batches = TaggedBatches(Sentences(sentences), tag, batch_size=16, shuffle=False)
@@ -132,6 +133,7 @@ def test_offsets_are_exact_in_characters(tag):
     assert empty == Tags([], [], [], [], [])
 
 
+@pytest.mark.slow
 def test_offsets_in_bytes_and_shorter_windows(tag, model, tokenizer):
     other = Tagger(model, tokenizer, LABELS, max_sequence_length=5, offset_unit="byte")
     found = other(HOSTILE)

@@ -179,6 +179,7 @@ def test_two_tokenizers_and_a_model_without_attention(pronounce, tmp_path):
     assert not {op for op in ops if ">" in op or op.startswith(("Fast", "Sentencepiece", "Py"))}
 
 
+@pytest.mark.slow
 def test_two_tokenizers_are_saved_and_loaded(pronounce, tmp_path):
     loaded = kt.load(pronounce.save(tmp_path / "saved"))
     assert (tmp_path / "saved" / "target_tokenizer" / "symbols.txt").is_file()

@@ -139,6 +139,7 @@ def test_words_longer_than_48_bytes_are_read_by_their_beginning(embed):
     assert found[2].tokens == [begin + "other"]  # not trimmed
 
 
+@pytest.mark.slow
 def test_words_that_are_cut_already(model, run):
     words = [["the", "cat", ""], ["", "cat", "sat"], ["", "", ""], ["new york", "", "cat"]]
     answer = run("words", words=tf.constant(words))

@@ -140,6 +140,7 @@ def test_weights_of_another_resolution_are_fine_tuned_on_a_folder(class_folder, 
     assert metrics["num_parameters"] == 4 * 4 * 3 * 8 + 8 + 8 + 10 * 8 + 872 + 16 + 8 * 2 + 2
 
 
+@pytest.mark.slow
 def test_a_folder_without_a_test_set_is_split(class_folder, tmp_path):
     shape = {"image_size": 8, "num_channels": 1}
     split = {"test_fraction": 0.25, "dev_fraction": 0.25}

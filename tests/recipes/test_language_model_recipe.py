@@ -62,6 +62,7 @@ def trained(text, tmp_path_factory):
     return train(text, runs_dir, resume=True), runs_dir / "language_model"
 
 
+@pytest.mark.slow
 def test_text_to_figures_with_a_stop_in_between(trained):
     metrics, folder = trained
     assert json.loads((folder / "metrics.json").read_text()) == metrics
@@ -86,6 +87,7 @@ def test_text_to_figures_with_a_stop_in_between(trained):
     assert bits / ngram_bits == pytest.approx(np.log(per_token) / np.log(ngram), rel=1e-6)
 
 
+@pytest.mark.slow
 def test_weights_that_can_be_loaded(trained):
     metrics, folder = trained
     shape = kt.convert.read_gpt_config(folder / "weights")
@@ -95,6 +97,7 @@ def test_weights_that_can_be_loaded(trained):
     assert model.count_params() == metrics["parameters"]
 
 
+@pytest.mark.slow
 def test_other_options_do_not_resume(trained, text, capsys):
     _, folder = trained
     with pytest.raises(SystemExit):

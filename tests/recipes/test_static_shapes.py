@@ -120,7 +120,6 @@ RECIPES = {
         {"logits": keras.losses.CategoricalCrossentropy(from_logits=True)},
     ),
 }
-FAST = "fasttext_classification"  # the others take 4 to 8 seconds to compile
 # The sampled softmax draws again for each part, and draws other floats under XLA.
 TOLERANCES = {"pretrain_elmo": 1e-2}
 
@@ -158,10 +157,8 @@ def losses_of(build, losses, *, jit_compile, parts):
     return history["loss"]
 
 
-@pytest.mark.parametrize(
-    "recipe",
-    [pytest.param(r, marks=() if r == FAST else pytest.mark.slow) for r in RECIPES],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("recipe", RECIPES)
 def test_xla_with_static_shapes_trains_alike(recipe):
     build, losses = RECIPES[recipe]
     found = losses_of(build, losses, jit_compile=True, parts=2)

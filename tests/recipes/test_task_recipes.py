@@ -70,6 +70,7 @@ def scores_of(export):
     return json.loads((export / "assets.extra/keras_transformers.json").read_text())["scores"]
 
 
+@pytest.mark.slow
 def test_tagging(folder):
     outcome = run("tagging", **tagged(folder))
     assert outcome.metrics["labels"] == ["O", "B-LOC", "I-LOC", "B-PER", "I-PER"]

@@ -58,6 +58,7 @@ def test_accumulated_batches():
         model.fit(batches(wrong=5), verbose=0, callbacks=[StopOnNonFiniteLoss()])
 
 
+@pytest.mark.slow
 def test_several_steps_an_execution():
     model = make_model(steps_per_execution=3)
     with pytest.raises(NonFiniteLossError, match=r"one of the batches 4 to 6 of epoch 1"):

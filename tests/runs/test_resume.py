@@ -179,6 +179,7 @@ def test_the_position_before_validation_is_kept(tmp_path, whole):
     assert same(found["weights"], whole["weights"])
 
 
+@pytest.mark.slow
 def test_callbacks_hear_of_each_batch_once_and_by_its_number(tmp_path):
     def model():
         return compiled(optimizer=adamw(0.05))
@@ -257,6 +258,7 @@ def test_one_seed_gives_the_same_bits_twice(tmp_path, whole):
     assert not same(train(tmp_path / "other", model=other)["weights"], whole["weights"])
 
 
+@pytest.mark.slow
 def test_a_damaged_checkpoint_is_left_out_with_a_warning(tmp_path, whole, caplog):
     with pytest.raises(KeyboardInterrupt):
         train(tmp_path, every=2, stop=Stop(5))

@@ -98,6 +98,7 @@ def test_what_is_left_of_a_refused_body_is_not_awaited_for_ever(connection):
     assert trickle(connection) >= 0.9 * IDLE_S
 
 
+@pytest.mark.slow
 def test_a_request_that_takes_longer_is_answered(connection):
     for _ in range(2):
         connection.sendall(REQUEST % (b"slow", 4) + b"body")

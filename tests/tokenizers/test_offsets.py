@@ -190,6 +190,7 @@ def test_a_stride_above_the_room_leaves_no_gaps(small):
     assert sorted(starts[starts >= 0]) == [0, 2, 4, 6, 8, 10]
 
 
+@pytest.mark.slow
 def test_windows_in_a_graph_of_core_ops(small):
     @tf.function(autograph=False, input_signature=[tf.TensorSpec([None], tf.string)] * 2)
     def serve(question, context):

@@ -283,6 +283,7 @@ with tf.compat.v1.Session(graph=tf.Graph()) as session:
 """
 
 
+@pytest.mark.slow
 def test_in_a_saved_model_of_another_process(
     tokenizer: SentencePieceTokenizer, tmp_path: Path
 ) -> None:

@@ -102,6 +102,7 @@ def test_training_keeps_case_and_accents_when_told(tmp_path):
     assert not set("Éé") & set("".join(uncased.vocabulary))
 
 
+@pytest.mark.slow
 def test_the_same_text_gives_the_same_vocabulary(data_dir, tmp_path):
     files = [data_dir / "multi30k/val.de.gz", data_dir / "multi30k/val.en.gz"]
     texts = set()

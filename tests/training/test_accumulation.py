@@ -74,7 +74,7 @@ def fitted(num_parts, optimizer):
         (2, "sgd"),
         pytest.param(3, "adamw", marks=pytest.mark.slow),
         pytest.param(7, "sgd", marks=pytest.mark.slow),
-        (9, "adamw"),
+        pytest.param(9, "adamw", marks=pytest.mark.slow),
     ],
 )
 def test_the_update_is_that_of_the_whole_batch(num_parts, optimizer):
@@ -119,6 +119,7 @@ def test_a_batch_without_weight_changes_nothing():
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.slow
 def test_without_weights_and_with_a_layer_that_no_loss_sees():
     """Variables without a gradient are not decayed, as in Keras."""
     results = []

@@ -106,6 +106,7 @@ def test_averaged_weights_are_swapped_in_and_out() -> None:
     assert_same([variable.numpy() for variable in model.optimizer.variables], moments)
 
 
+@pytest.mark.slow
 def test_fit_is_the_same_when_a_callback_evaluates_the_average() -> None:
     inputs, targets = np.eye(4), np.ones((4, 2))
     averaging, outputs = CheckpointAveraging(num_checkpoints=2), []
@@ -257,6 +258,7 @@ def with_average() -> keras.Model:
     return model
 
 
+@pytest.mark.slow
 def test_averages_outlive_an_early_stop_on_disk_alone(tmp_path):
     """Keras' `fit` restores the training weights; if this fails, recipes need no workaround."""
     inputs, targets = np.eye(2, dtype="float32"), np.ones((2, 1), "float32")

@@ -127,9 +127,8 @@ def losses_of_updates(policy):
     return np.array(history["loss"])
 
 
-@pytest.mark.parametrize(
-    "policy", ["mixed_bfloat16", pytest.param("mixed_float16", marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
 def test_drift_of_a_training(policy):
     exact, mixed = losses_of_updates("float32"), losses_of_updates(policy)
     assert exact[-1] < 0.8 * exact[0]

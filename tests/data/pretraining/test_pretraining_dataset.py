@@ -233,6 +233,7 @@ def pretrainer(max_sequence_length: int = LENGTH) -> keras.Model:
     return model
 
 
+@pytest.mark.slow
 def test_it_fits_the_pretrainer_and_weights_losses_by_tokens(folder: Path) -> None:
     model = pretrainer()
     dataset = pretraining_dataset(folder, batch_size=32, shuffle=True, repeat=True)

@@ -84,6 +84,7 @@ def test_a_given_vocabulary_is_taken(made, tmp_path):
         make_sets(None, made.folder, lengths=[LENGTH], vocabulary=given)
 
 
+@pytest.mark.slow
 def test_batches_go_on_where_they_are_told(made):
     def token_ids(skip, count):
         train, _ = made.batches(
@@ -124,6 +125,7 @@ def test_records_of_another_length_are_refused(made, tmp_path):
         PretrainingSets(tmp_path, made.tokenizer).open(8)
 
 
+@pytest.mark.slow
 def test_public_corpora(data_dir):
     corpora = ("brown", "movie_reviews", "state_union", "wikitext2")
     texts = read_text(data_dir, corpora=corpora)

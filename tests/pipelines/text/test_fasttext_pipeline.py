@@ -58,6 +58,7 @@ def test_tokens_that_do_not_fit_are_refused(run):
         run("fasttext", "tokens", **tokens)
 
 
+@pytest.mark.slow
 def test_a_hierarchical_one(classify):
     encoder = fasttext(vocabulary_size=classify.tokenizer.vocabulary_size, embedding_dim=6)
     model = enlivened(hierarchical_classifier(encoder, [7, 1, 2]), seed=5)

@@ -205,6 +205,7 @@ def test_without_masks_it_is_the_tokenizers_own(fill, tokenizer):
         np.testing.assert_array_equal(ours[name], value)
 
 
+@pytest.mark.slow
 def test_the_tokenizer_says_what_a_mask_is():
     tokenizer = WordPieceTokenizer(VOCABULARY)
     tokenizer.mask_token = "<mask>"
