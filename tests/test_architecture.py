@@ -390,6 +390,7 @@ def test_the_package_shows_what_it_has():
         assert getattr(kt, name) is not None
 
 
+@pytest.mark.slow
 def test_on_jax_the_same_numbers_without_tensorflow(on_jax):
     on_jax(f"""
 import runpy, numpy as np, keras_transformers as kt

@@ -71,6 +71,7 @@ def test_targets_are_tokens_of_the_window(tokenizer):
     assert batches.statistics.num_without_answer == 1
 
 
+@pytest.mark.slow
 def test_an_answer_that_a_window_cuts_is_not_in_it(tokenizer):
     batches = batches_of(located("a b c d e f", "c d e", text="q?"), tokenizer, **NARROW)
     ((_, targets),) = batches.dataset()
@@ -78,6 +79,7 @@ def test_an_answer_that_a_window_cuts_is_not_in_it(tokenizer):
     assert targets["end_logits"].numpy().tolist() == [0, 6]
 
 
+@pytest.mark.slow
 def test_what_is_not_trained_on_is_counted(tokenizer, caplog):
     questions = Questions(
         ["1", "2", "3", "4"],

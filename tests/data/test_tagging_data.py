@@ -153,6 +153,7 @@ def test_the_files_of_a_recipe(tmp_path):
         TaggedFiles(**files | {"dev_file": write(dev, "B-ORG Rome\n")}).read()
 
 
+@pytest.mark.slow
 def test_conll2003(data_dir, caplog):
     caplog.set_level(logging.INFO)
     train = load_conll(data_dir / "conll2003/eng.train.gz")

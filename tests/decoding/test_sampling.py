@@ -105,6 +105,7 @@ def test_an_extremely_low_temperature_draws_among_the_likeliest(top_k: int | Non
     assert len(found) > 50
 
 
+@pytest.mark.slow
 def test_frequencies_in_a_large_vocabulary() -> None:
     weights = np.random.default_rng(0).uniform(0.5, 1.5, size=1009)
     drawn = sample(
@@ -149,10 +150,11 @@ def draw_texts(model: PrefixModel, **options: Any) -> Hypotheses:
     return drawer(model, **options)(1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [
-        pytest.param({}, marks=pytest.mark.slow),
+        {},
         {"top_k": 4, "top_p": 0.7, "min_length": 3},
     ],
 )

@@ -84,7 +84,8 @@ def test_greedy_search_follows_the_models_own_logits(model):
         np.testing.assert_array_equal(found.token_ids[row, 0, :length], best[row, 8 : 8 + length])
 
 
-@pytest.mark.parametrize("jit_compile", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("jit_compile", [False, True])
 def test_search_in_a_graph_growing_and_fixed_under_xla_agree(jit_compile):
     keras.utils.set_random_seed(1)
     model = gpt(**SMALL)

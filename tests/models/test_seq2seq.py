@@ -218,6 +218,7 @@ def test_beam_search_as_a_translator_runs_it_fixed_and_under_xla(form, jit_compi
     assert search(SOURCES[:0]).token_ids.shape == (0, 3, 8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "form",
     [

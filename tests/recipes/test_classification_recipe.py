@@ -53,6 +53,7 @@ def outcome(folder):
     )
 
 
+@pytest.mark.slow
 def test_a_run_learns_and_measures_its_best_epoch(outcome):
     metrics = outcome.metrics
     assert metrics["labels"] == ["no", "yes"]
@@ -64,6 +65,7 @@ def test_a_run_learns_and_measures_its_best_epoch(outcome):
     assert [e["epoch"] for e in metrics["epochs"]] == [1, 2, 3, 4]
 
 
+@pytest.mark.slow
 def test_a_run_leaves_its_files(outcome):
     config = outcome.json("config.json")
     assert (config["epochs"], config["strategy"], config["accumulate"]) == (4, "mirrored", 2)
@@ -82,6 +84,7 @@ def test_an_export_has_the_scores_of_its_run(folder):
     assert described["scores"] == {name: exported.metrics[name] for name in measured}
 
 
+@pytest.mark.slow
 def test_a_run_says_what_it_did(outcome):
     for text in (
         "repeated examples removed",
@@ -92,6 +95,7 @@ def test_a_run_says_what_it_did(outcome):
         assert text in outcome.printed
 
 
+@pytest.mark.slow
 def test_a_run_is_never_overwritten(outcome, folder, capsys):
     error = error_of("classification", capsys, **options(folder))
     assert "classification exists: give the run another --name" in error

@@ -290,6 +290,7 @@ def trimming(folder):
     return tokenizer
 
 
+@pytest.mark.slow
 def test_offsets_equal_hugging_faces(spans, trimming):
     for text, found in zip(HOSTILE, spans(HOSTILE), strict=True):
         assert found == expected_spans(trimming, text), repr(text)

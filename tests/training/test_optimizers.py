@@ -188,6 +188,7 @@ def test_a_row_that_is_looked_up_twice_has_one_gradient(make, clip_norm):
     assert np.abs(results[0] - table).max() > 0.01
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("make", "kind"), [(adamw, AdamW), (lamb, Lamb)])
 def test_the_exclusion_survives_saving(make, kind, tmp_path):
     model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])

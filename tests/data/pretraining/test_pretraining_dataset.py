@@ -190,6 +190,7 @@ def test_a_run_goes_on_as_if_it_had_not_stopped(folder: Path, is_masked: bool) -
     assert same(make(7).take(5), make(0).take(12).skip(7))
 
 
+@pytest.mark.slow
 def test_masks_differ_by_epoch_and_the_text_does_not(folder: Path) -> None:
     """This holds without `repeat` too, and batches never all get the same draws."""
     masker = Masker(VOCABULARY, mask_probability=0.2, max_predictions=CHOSEN)

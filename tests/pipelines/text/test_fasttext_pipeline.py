@@ -30,6 +30,7 @@ def test_texts_and_tokens_get_the_models_answers(classify, run):
         np.testing.assert_allclose(served["probabilities"], expected, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_longer_texts_lose_what_is_beyond(classify):
     short = TextClassifier(classify.model, classify.tokenizer, LABELS, max_sequence_length=3)
     one, other = short(["a good", "a good film, this"])

@@ -33,6 +33,7 @@ def test_scores_are_the_models_in_the_range_asked_for(score, run, tokenizer):
     assert found == pytest.approx(wanted.tolist(), abs=1e-5)
 
 
+@pytest.mark.slow
 def test_records_and_tokens_give_the_same(run, score):
     example = tf.train.Example()
     for name, text in zip(("text", "text_b"), PAIRS[0], strict=True):
