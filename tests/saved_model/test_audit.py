@@ -188,7 +188,8 @@ def documented() -> dict[tuple[str, str], list[str]]:
     """Reads (pipeline, signature) -> API, inputs and outputs from docs/exports.md."""
     rows, pipeline = {}, ""
     text = (Path(__file__).parents[2] / "docs" / "exports.md").read_text("utf-8")
-    for line in text.splitlines():
+    _, table = text.split("| pipeline | signature |")
+    for line in table.splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         if line.startswith("|") and cells[1].startswith("`"):
             pipeline = cells[0].strip("`") or pipeline
