@@ -21,7 +21,7 @@ def pipelines():
     return {task: make(encoder, tokenizer) for task, make in family_tasks.TASKS.items()}
 
 
-@pytest.mark.parametrize("task", family_tasks.slow_but("fill_mask", "regression"))
+@pytest.mark.parametrize("task", family_tasks.slow_but("fill_mask"))
 def test_answers(pipelines, task, tmp_path):
     assert "segment_ids" not in pipelines[task].model.input
     family_tasks.answers_do_not_depend_on_the_batch(pipelines[task])
