@@ -101,8 +101,7 @@ def test_the_frozen_outputs_are_transformers_own(maker, golden, task):
     recomputed = maker["outputs"](task)
     assert {f"{task}/{k}" for k in recomputed} == {k for k in golden.files if k.startswith(task)}
     for key, value in recomputed.items():
-        # PyTorch's own results differ by up to 1.3e-5 between processors.
-        np.testing.assert_allclose(golden[f"{task}/{key}"], value, atol=2e-5, err_msg=key)
+        np.testing.assert_allclose(golden[f"{task}/{key}"], value, atol=1e-5, err_msg=key)
 
 
 @pytest.mark.reference
