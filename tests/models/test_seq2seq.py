@@ -381,7 +381,7 @@ def test_the_choices_follow_the_ratio():
 
 @pytest.mark.slow
 def test_own_tokens_train_save_and_keep_their_ratio(tmp_path):
-    arguments = SMALL | FORMS["luong"] | {"num_decoder_layers": 1}
+    arguments = SMALL | FORMS["luong"]
     model = seq2seq(**arguments, teacher_forcing=0.5, dropout=0.3)
     assert model.count_params() == num_parameters(**arguments) + 1
     compile_toy(model, "adam", LOSS)

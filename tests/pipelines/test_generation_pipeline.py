@@ -11,6 +11,7 @@ from keras_transformers.decoding import greedy_search
 from keras_transformers.models.bert import bert
 from keras_transformers.models.gpt import gpt
 from keras_transformers.pipelines import Generation, TextGenerator
+from keras_transformers.saved_model import check
 from keras_transformers.saved_model.prediction import Predictor
 
 TEXTS = ["two dogs are near the shore", "", "two", "two dogs é"]
@@ -249,6 +250,7 @@ def test_texts_beyond_the_positions_are_refused(generate, pipeline):
 
 @pytest.mark.slow
 def test_the_export_does_what_the_pipeline_does(exported, generate, pipeline):
+    assert list(check.failures(str(exported))) == []
     loaded = tf.saved_model.load(str(exported))
     signatures = loaded.signatures
     assert set(signatures) == {"serving_default", "generate", "score"}

@@ -68,6 +68,13 @@ def test_random_weights_need_no_file(folder):
     assert not all(np.array_equal(*pair) for pair in pairs)
 
 
+@pytest.mark.slow
+def test_random_weights_reach_a_score(folder):
+    changes = {"weights": folder / "random", "epochs": 1, "name": "random"}
+    metrics = run("elmo_tagging", "--random-weights", **options(folder, **changes)).metrics
+    assert 0 <= metrics["dev_entity_f1"] <= 1
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
