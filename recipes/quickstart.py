@@ -108,7 +108,7 @@ def train(weights: Path) -> None:
         *(sys.executable, "recipes/classification.py"),
         *("--train-file", f"{DATA}/train.tsv", "--dev-file", f"{DATA}/dev.tsv"),
         *("--test-file", f"{DATA}/held_out.tsv", "--weights", str(weights)),
-        *("--pooling", "mean", "--epochs", "2"),
+        *("--pooling", "mean", "--epochs", "1", "--learning-rate", "2e-4"),
         *("--runs-dir", str(DATA), "--name", "run", "--export", str(EXPORT)),
     ]
     shutil.rmtree(DATA / "run", ignore_errors=True)  # left by a stopped quickstart

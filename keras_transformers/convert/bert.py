@@ -8,20 +8,15 @@ from typing import Any
 
 import keras
 
+from keras_transformers.convert.config_map import ConfigMap, arguments_of
 from keras_transformers.convert.families import Family
-from keras_transformers.convert.name_map import (
-    NameMap,
-    foreign_activation,
-    read_activation,
-    read_config,
-)
+from keras_transformers.convert.name_map import NameMap
 from keras_transformers.convert.tensors import (
     assign,
     drop_copies,
     read_safetensors,
     write_safetensors,
 )
-from keras_transformers.files import write_json
 from keras_transformers.models import heads
 from keras_transformers.models.bert import MODELS, SIZES, bert
 
@@ -66,6 +61,25 @@ _NAMES = NameMap(
         "feed_forward_norm": "output.LayerNorm",
     },
 )
+_CONFIG = ConfigMap(
+    "bert",
+    required={
+        "vocabulary_size": "vocab_size",
+        "num_layers": "num_hidden_layers",
+        "num_heads": "num_attention_heads",
+        "hidden_dim": "hidden_size",
+        "intermediate_dim": "intermediate_size",
+        "max_sequence_length": "max_position_embeddings",
+    },
+    optional={
+        "num_segments": ("type_vocab_size", 2),
+        "dropout": ("hidden_dropout_prob", 0.1),
+        "attention_dropout": ("attention_probs_dropout_prob", 0.1),
+        "norm_epsilon": ("layer_norm_eps", 1e-12),
+        "initializer_range": ("initializer_range", 0.02),
+    },
+    fixed={"position_embedding_type": "absolute"},
+)
 # Not a weight: old versions of transformers also saved 0, 1, 2, ...
 _BUFFERS = ("bert.embeddings.position_ids",)
 # Copies of tied weights that some files also contain.
@@ -92,30 +106,7 @@ def read_bert_config(path: str | os.PathLike[str]) -> dict[str, Any]:
     Example:
         encoder = bert(**read_bert_config("minilm"))
     """
-    file, config = read_config(path, "bert")
-    positions = config.get("position_embedding_type", "absolute")
-    if positions != "absolute":
-        raise ValueError(
-            f"{file}: position_embedding_type={positions!r}; only 'absolute' is supported"
-        )
-    activation = read_activation(file, config, "hidden_act")
-    try:
-        return {
-            "vocabulary_size": config["vocab_size"],
-            "num_layers": config["num_hidden_layers"],
-            "num_heads": config["num_attention_heads"],
-            "hidden_dim": config["hidden_size"],
-            "intermediate_dim": config["intermediate_size"],
-            "max_sequence_length": config["max_position_embeddings"],
-            "num_segments": config.get("type_vocab_size", 2),
-            "dropout": config.get("hidden_dropout_prob", 0.1),
-            "attention_dropout": config.get("attention_probs_dropout_prob", 0.1),
-            "activation": activation,
-            "norm_epsilon": config.get("layer_norm_eps", 1e-12),
-            "initializer_range": config.get("initializer_range", 0.02),
-        }
-    except KeyError as error:
-        raise ValueError(f"{file}: has no field {error}") from error
+    return _CONFIG.read(path)
 
 
 def load_bert(
@@ -168,29 +159,7 @@ def save_bert_config(model: keras.Model, path: str | os.PathLike[str]) -> None:
         FileNotFoundError: the folder does not exist.
         ValueError: the model is not a BERT, or Hugging Face has no name for its activation.
     """
-    layers = {layer.name: layer for layer in model.layers}
-    missing = {*_NAMES.embeddings, "encoder_layer_0"} - layers.keys()
-    if missing:
-        raise ValueError(
-            f"model {model.name!r} is not a BERT: it has no layer {', '.join(sorted(missing))}"
-        )
-    tokens, encoder_layer = layers["token_embedding"], layers["encoder_layer_0"].get_config()
-    config = {
-        "model_type": "bert",
-        "vocab_size": tokens.input_dim,
-        "num_hidden_layers": sum(name.startswith("encoder_layer_") for name in layers),
-        "num_attention_heads": encoder_layer["num_heads"],
-        "hidden_size": encoder_layer["hidden_dim"],
-        "intermediate_size": encoder_layer["intermediate_dim"],
-        "max_position_embeddings": layers["position_embedding"].max_sequence_length,
-        "type_vocab_size": layers["segment_embedding"].input_dim,
-        "hidden_act": foreign_activation(encoder_layer["activation"]),
-        "hidden_dropout_prob": encoder_layer["dropout"],
-        "attention_probs_dropout_prob": encoder_layer["attention_dropout"],
-        "layer_norm_eps": encoder_layer["norm_epsilon"],
-        "initializer_range": tokens.embeddings_initializer.stddev,
-    }
-    write_json(path, config)
+    _CONFIG.write(arguments_of(model, "BERT", _NAMES.embeddings), path)
 
 
 def bert_size(model: str) -> dict[str, Any]:

@@ -8,20 +8,15 @@ from typing import Any
 import keras
 import numpy as np
 
+from keras_transformers.convert.config_map import ConfigMap, arguments_of
 from keras_transformers.convert.families import Family
-from keras_transformers.convert.name_map import (
-    NameMap,
-    foreign_activation,
-    read_activation,
-    read_config,
-)
+from keras_transformers.convert.name_map import NameMap
 from keras_transformers.convert.tensors import (
     assign,
     drop_copies,
     read_safetensors,
     write_safetensors,
 )
-from keras_transformers.files import write_json
 from keras_transformers.models.distilbert import MODELS, distilbert, with_pooler
 
 __all__ = [
@@ -59,6 +54,24 @@ _NAMES = NameMap(
         "feed_forward_norm": "output_layer_norm",
     },
 )
+_CONFIG = ConfigMap(
+    "distilbert",
+    required={
+        "vocabulary_size": "vocab_size",
+        "num_layers": "n_layers",
+        "num_heads": "n_heads",
+        "hidden_dim": "dim",
+        "intermediate_dim": "hidden_dim",
+        "max_sequence_length": "max_position_embeddings",
+    },
+    optional={
+        "dropout": ("dropout", 0.1),
+        "attention_dropout": ("attention_dropout", 0.1),
+        "initializer_range": ("initializer_range", 0.02),
+    },
+    activation=("activation", "gelu"),
+    fixed={"sinusoidal_pos_embds": False},
+)
 # A copy of the tied weights that some files also contain.
 _TIED = {"vocab_projector.weight": "distilbert.embeddings.word_embeddings.weight"}
 
@@ -80,26 +93,7 @@ def read_distilbert_config(path: str | os.PathLike[str]) -> dict[str, Any]:
     Example:
         encoder = distilbert(**read_distilbert_config("distilbert-base-uncased"))
     """
-    file, config = read_config(path, "distilbert")
-    if config.get("sinusoidal_pos_embds", False):
-        raise ValueError(
-            f"{file}: sinusoidal_pos_embds is true; only learned positions are supported"
-        )
-    try:
-        return {
-            "vocabulary_size": config["vocab_size"],
-            "num_layers": config["n_layers"],
-            "num_heads": config["n_heads"],
-            "hidden_dim": config["dim"],
-            "intermediate_dim": config["hidden_dim"],
-            "max_sequence_length": config["max_position_embeddings"],
-            "dropout": config.get("dropout", 0.1),
-            "attention_dropout": config.get("attention_dropout", 0.1),
-            "activation": read_activation(file, config, "activation"),
-            "initializer_range": config.get("initializer_range", 0.02),
-        }
-    except KeyError as error:
-        raise ValueError(f"{file}: has no field {error}") from error
+    return _CONFIG.read(path)
 
 
 def load_distilbert(
@@ -148,26 +142,10 @@ def save_distilbert_config(model: keras.Model, path: str | os.PathLike[str]) -> 
         FileNotFoundError: the folder does not exist.
         ValueError: the model is not a DistilBERT, or Hugging Face has no name for its activation.
     """
-    layers = {layer.name: layer for layer in model.layers}
-    missing = {*_NAMES.embeddings, "encoder_layer_0"} - layers.keys()
-    if missing or "segment_embedding" in layers:
+    arguments = arguments_of(model, "DistilBERT", _NAMES.embeddings)
+    if "num_segments" in arguments:
         raise ValueError(f"model {model.name!r} is not a DistilBERT")
-    tokens, encoder_layer = layers["token_embedding"], layers["encoder_layer_0"].get_config()
-    config = {
-        "model_type": "distilbert",
-        "vocab_size": tokens.input_dim,
-        "n_layers": sum(name.startswith("encoder_layer_") for name in layers),
-        "n_heads": encoder_layer["num_heads"],
-        "dim": encoder_layer["hidden_dim"],
-        "hidden_dim": encoder_layer["intermediate_dim"],
-        "max_position_embeddings": layers["position_embedding"].max_sequence_length,
-        "sinusoidal_pos_embds": False,
-        "activation": foreign_activation(encoder_layer["activation"]),
-        "dropout": encoder_layer["dropout"],
-        "attention_dropout": encoder_layer["attention_dropout"],
-        "initializer_range": tokens.embeddings_initializer.stddev,
-    }
-    write_json(path, config)
+    _CONFIG.write(arguments, path)
 
 
 def _tensors(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:

@@ -14,7 +14,7 @@ from typing import Any
 import keras
 
 from keras_transformers import convert
-from keras_transformers.convert.name_map import read_config
+from keras_transformers.convert.config_map import read_config
 from keras_transformers.models.entry import Entry
 
 __all__ = ["Family", "load_encoder"]

@@ -8,14 +8,8 @@ from typing import TYPE_CHECKING, Any
 import keras
 import numpy as np
 
-from keras_transformers.convert.name_map import (
-    ACTIVATIONS,
-    foreign_activation,
-    part_of,
-    read_activation,
-    read_config,
-    weight_name,
-)
+from keras_transformers.convert.config_map import ConfigMap, arguments_of, read_config
+from keras_transformers.convert.name_map import part_of, weight_name
 from keras_transformers.convert.tensors import (
     NamedVariable,
     assign,
@@ -23,7 +17,6 @@ from keras_transformers.convert.tensors import (
     read_safetensors,
     write_safetensors,
 )
-from keras_transformers.files import write_json
 from keras_transformers.models.gpt import MODELS, CausalLM, gpt
 
 if TYPE_CHECKING:
@@ -66,15 +59,34 @@ _FUSED = ("query", "key", "value")  # in the order of the columns of `c_attn`
 # Not weights: causal masks, and the positions 0, 1, 2, ... that old versions also saved.
 _BUFFERS = ("*.attn.bias", "*.attn.masked_bias", "transformer.position_ids")
 _TIED = "lm_head.weight"
-
-# Model type -> the activation's field, its default, and the names. Hugging Face's first GPT means
-# the tanh form by "gelu".
-_ACTIVATIONS: dict[str, tuple[str, str, dict[str, str]]] = {
-    "gpt2": ("activation_function", "gelu_new", ACTIVATIONS),
-    "openai-gpt": (
-        "afn",
-        "gelu",
-        {"gelu": "gelu_approximate", "relu": "relu", "silu": "silu", "swish": "silu"},
+_REQUIRED = {
+    "vocabulary_size": "vocab_size",
+    "num_layers": "n_layer",
+    "num_heads": "n_head",
+    "hidden_dim": "n_embd",
+    "max_sequence_length": "n_positions",
+}
+_OPTIONAL = {
+    "dropout": ("resid_pdrop", 0.1),
+    "attention_dropout": ("attn_pdrop", 0.1),
+    "norm_epsilon": ("layer_norm_epsilon", 1e-5),
+    "initializer_range": ("initializer_range", 0.02),
+}
+_CONFIGS = {
+    "gpt2": ConfigMap(
+        "gpt2",
+        required=_REQUIRED,
+        optional={**_OPTIONAL, "intermediate_dim": ("n_inner", None)},
+        activation=("activation_function", "gelu_new"),
+        fixed={"scale_attn_weights": True, "scale_attn_by_inverse_layer_idx": False},
+    ),
+    "openai-gpt": ConfigMap(
+        "openai-gpt",
+        required=_REQUIRED,
+        optional=_OPTIONAL,
+        activation=("afn", "gelu"),
+        # Hugging Face's first GPT means the tanh form by "gelu".
+        activations={"gelu": "gelu_approximate", "relu": "relu", "silu": "silu", "swish": "silu"},
     ),
 }
 
@@ -96,29 +108,10 @@ def read_gpt_config(path: str | os.PathLike[str]) -> dict[str, Any]:
     Example:
         model = gpt(**read_gpt_config("gpt2"))
     """
-    file, config = read_config(path, *_TOP_LEVEL)
-    if not config.get("scale_attn_weights", True) or config.get("scale_attn_by_inverse_layer_idx"):
-        raise ValueError(f"{file}: attention scores can only be scaled by 1 / sqrt(head_dim)")
+    file, config = read_config(path, *_CONFIGS)
     kind = config["model_type"]
-    field, default, names = _ACTIVATIONS[kind]
-    activation = read_activation(file, config, field, names=names, default=default)
-    try:
-        return {
-            "vocabulary_size": config["vocab_size"],
-            "num_layers": config["n_layer"],
-            "num_heads": config["n_head"],
-            "hidden_dim": config["n_embd"],
-            "intermediate_dim": config.get("n_inner"),
-            "max_sequence_length": config["n_positions"],
-            "norm_position": "post" if kind == "openai-gpt" else "pre",
-            "dropout": config.get("resid_pdrop", 0.1),
-            "attention_dropout": config.get("attn_pdrop", 0.1),
-            "activation": activation,
-            "norm_epsilon": config.get("layer_norm_epsilon", 1e-5),
-            "initializer_range": config.get("initializer_range", 0.02),
-        }
-    except KeyError as error:
-        raise ValueError(f"{file}: has no field {error}") from error
+    arguments = _CONFIGS[kind].arguments(file, config)
+    return {**arguments, "norm_position": "post" if kind == "openai-gpt" else "pre"}
 
 
 def load_gpt(
@@ -179,30 +172,15 @@ def save_gpt_config(model: keras.Model, path: str | os.PathLike[str]) -> None:
         ValueError: Hugging Face has no name for the activation, or the first GPT's
             `intermediate_dim` is not 4 * `hidden_dim`.
     """
-    kind, layers = _kind(model), {layer.name: layer for layer in model.layers}
-    tokens, layer = layers["token_embedding"], layers["decoder_layer_0"].get_config()
-    field, _, names = _ACTIVATIONS[kind]
-    inner = layer["intermediate_dim"]
-    if kind == "openai-gpt" and inner != 4 * layer["hidden_dim"]:
+    kind = _kind(model)
+    arguments = arguments_of(model, "GPT", _TOP_LEVEL["openai-gpt"], layers="decoder_layer_")
+    hidden, inner = arguments["hidden_dim"], arguments["intermediate_dim"]
+    if kind == "openai-gpt" and inner != 4 * hidden:
         raise ValueError(
             f"intermediate_dim={inner}: the first GPT's config.json has no field for it, so it "
-            f"must be 4 * hidden_dim = {4 * layer['hidden_dim']}"
+            f"must be 4 * hidden_dim = {4 * hidden}"
         )
-    config = {
-        "model_type": kind,
-        "vocab_size": tokens.vocabulary_size,
-        "n_layer": sum(name.startswith("decoder_layer_") for name in layers),
-        "n_head": layer["num_heads"],
-        "n_embd": layer["hidden_dim"],
-        "n_positions": layers["position_embedding"].max_sequence_length,
-        "embd_pdrop": layer["dropout"],
-        "resid_pdrop": layer["dropout"],
-        "attn_pdrop": layer["attention_dropout"],
-        "layer_norm_epsilon": layer["norm_epsilon"],
-        "initializer_range": tokens.embeddings_initializer.stddev,
-        field: foreign_activation(layer["activation"], names),
-    } | ({} if kind == "openai-gpt" else {"n_inner": inner})
-    write_json(path, config)
+    _CONFIGS[kind].write(arguments, path, embd_pdrop=arguments["dropout"])
 
 
 def load_language_model(

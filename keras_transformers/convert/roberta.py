@@ -9,20 +9,15 @@ from typing import Any
 import keras
 import numpy as np
 
+from keras_transformers.convert.config_map import ConfigMap, arguments_of
 from keras_transformers.convert.families import Family
-from keras_transformers.convert.name_map import (
-    NameMap,
-    foreign_activation,
-    read_activation,
-    read_config,
-)
+from keras_transformers.convert.name_map import NameMap
 from keras_transformers.convert.tensors import (
     assign,
     drop_copies,
     read_safetensors,
     write_safetensors,
 )
-from keras_transformers.files import write_json
 from keras_transformers.models.roberta import FIRST_POSITION, MODELS, roberta
 
 __all__ = ["load_roberta", "read_roberta_config", "save_roberta", "save_roberta_config"]
@@ -56,6 +51,28 @@ _NAMES = NameMap(
         "feed_forward_norm": "output.LayerNorm",
     },
 )
+_CONFIG = ConfigMap(
+    "roberta",
+    required={
+        "vocabulary_size": "vocab_size",
+        "num_layers": "num_hidden_layers",
+        "num_heads": "num_attention_heads",
+        "hidden_dim": "hidden_size",
+        "intermediate_dim": "intermediate_size",
+        "max_sequence_length": "max_position_embeddings",
+    },
+    optional={
+        "dropout": ("hidden_dropout_prob", 0.1),
+        "attention_dropout": ("attention_probs_dropout_prob", 0.1),
+        "norm_epsilon": ("layer_norm_eps", 1e-5),
+        "initializer_range": ("initializer_range", 0.02),
+    },
+    fixed={
+        "position_embedding_type": "absolute",
+        "type_vocab_size": 1,
+        "pad_token_id": FIRST_POSITION - 1,
+    },
+)
 # The head of RobertaForSequenceClassification: its first dense layer is our pooler.
 _SEQUENCE_HEAD = {
     "pooler": "classifier.dense",
@@ -87,30 +104,9 @@ def read_roberta_config(path: str | os.PathLike[str]) -> dict[str, Any]:
     Example:
         encoder = roberta(**read_roberta_config("roberta-base"))
     """
-    file, config = read_config(path, "roberta")
-    for field, known in (
-        ("position_embedding_type", "absolute"),
-        ("type_vocab_size", 1),
-        ("pad_token_id", FIRST_POSITION - 1),
-    ):
-        if config.get(field, known) != known:
-            raise ValueError(f"{file}: {field}={config[field]!r}; only {known!r} is supported")
-    try:
-        return {
-            "vocabulary_size": config["vocab_size"],
-            "num_layers": config["num_hidden_layers"],
-            "num_heads": config["num_attention_heads"],
-            "hidden_dim": config["hidden_size"],
-            "intermediate_dim": config["intermediate_size"],
-            "max_sequence_length": config["max_position_embeddings"] - FIRST_POSITION,
-            "dropout": config.get("hidden_dropout_prob", 0.1),
-            "attention_dropout": config.get("attention_probs_dropout_prob", 0.1),
-            "activation": read_activation(file, config, "hidden_act"),
-            "norm_epsilon": config.get("layer_norm_eps", 1e-5),
-            "initializer_range": config.get("initializer_range", 0.02),
-        }
-    except KeyError as error:
-        raise ValueError(f"{file}: has no field {error}") from error
+    arguments = _CONFIG.read(path)
+    arguments["max_sequence_length"] -= FIRST_POSITION
+    return arguments
 
 
 def load_roberta(
@@ -163,30 +159,11 @@ def save_roberta_config(model: keras.Model, path: str | os.PathLike[str]) -> Non
         FileNotFoundError: the folder does not exist.
         ValueError: the model is not a RoBERTa, or Hugging Face has no name for its activation.
     """
-    layers = {layer.name: layer for layer in model.layers}
-    positions: Any = layers.get("position_embedding")
-    if getattr(positions, "first_position", 0) != FIRST_POSITION:
+    arguments = arguments_of(model, "RoBERTa", _NAMES.embeddings)
+    if model.get_layer("position_embedding").first_position != FIRST_POSITION:
         raise ValueError(f"model {model.name!r} is not a RoBERTa")
-    tokens, encoder_layer = layers["token_embedding"], layers["encoder_layer_0"].get_config()
-    config = {
-        "model_type": "roberta",
-        "vocab_size": tokens.input_dim,
-        "num_hidden_layers": sum(name.startswith("encoder_layer_") for name in layers),
-        "num_attention_heads": encoder_layer["num_heads"],
-        "hidden_size": encoder_layer["hidden_dim"],
-        "intermediate_size": encoder_layer["intermediate_dim"],
-        "max_position_embeddings": positions.max_sequence_length + FIRST_POSITION,
-        "type_vocab_size": 1,
-        "hidden_act": foreign_activation(encoder_layer["activation"]),
-        "hidden_dropout_prob": encoder_layer["dropout"],
-        "attention_probs_dropout_prob": encoder_layer["attention_dropout"],
-        "layer_norm_eps": encoder_layer["norm_epsilon"],
-        "initializer_range": tokens.embeddings_initializer.stddev,
-        "bos_token_id": 0,
-        "pad_token_id": 1,
-        "eos_token_id": 2,
-    }
-    write_json(path, config)
+    arguments["max_sequence_length"] += FIRST_POSITION
+    _CONFIG.write(arguments, path, bos_token_id=0, eos_token_id=2)
 
 
 def _names(model: keras.Model) -> NameMap:

@@ -9,7 +9,8 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_transformers.convert.name_map import in_module, part_of, read_activation, read_config
+from keras_transformers.convert.config_map import ConfigMap
+from keras_transformers.convert.name_map import in_module, part_of
 from keras_transformers.convert.tensors import (
     NamedVariable,
     assign,
@@ -43,6 +44,24 @@ _IN_MEMORY = {
     "mlp.fc1": "intermediate.dense",
     "mlp.fc2": "output.dense",
 }
+_CONFIG = ConfigMap(
+    "vit",
+    required={
+        "patch_size": "patch_size",
+        "num_layers": "num_hidden_layers",
+        "num_heads": "num_attention_heads",
+        "hidden_dim": "hidden_size",
+        "intermediate_dim": "intermediate_size",
+        "image_size": "image_size",
+    },
+    optional={
+        "num_channels": ("num_channels", 3),
+        "dropout": ("hidden_dropout_prob", 0.0),
+        "attention_dropout": ("attention_probs_dropout_prob", 0.0),
+        "norm_epsilon": ("layer_norm_eps", 1e-12),
+    },
+    fixed={"qkv_bias": True, "pooler_act": "tanh"},
+)
 
 
 def read_vit_config(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -63,31 +82,15 @@ def read_vit_config(path: str | os.PathLike[str]) -> dict[str, Any]:
     Example:
         encoder = vit(**read_vit_config("vit-base-patch16-224"))
     """
-    file, config = read_config(path, "vit")
-    for field, value in {"qkv_bias": True, "pooler_act": "tanh"}.items():
-        if config.get(field, value) != value:
-            raise ValueError(f"{file}: {field}={config[field]!r}; only {value!r} is supported")
-    activation = read_activation(file, config, "hidden_act")
-    try:
-        patch_size, image_size = config["patch_size"], config["image_size"]
-        if not isinstance(patch_size, int):
-            raise ValueError(f"{file}: patch_size={patch_size!r}; patches must be square")
-        return {
-            "patch_size": patch_size,
-            "num_layers": config["num_hidden_layers"],
-            "num_heads": config["num_attention_heads"],
-            "hidden_dim": config["hidden_size"],
-            "intermediate_dim": config["intermediate_size"],
-            "image_size": image_size if isinstance(image_size, int) else tuple(image_size),
-            "num_channels": config.get("num_channels", 3),
-            "dropout": config.get("hidden_dropout_prob", 0.0),
-            "attention_dropout": config.get("attention_probs_dropout_prob", 0.0),
-            "activation": activation,
-            "norm_epsilon": config.get("layer_norm_eps", 1e-12),
-            **_pixel_scaling(file.with_name("preprocessor_config.json")),
-        }
-    except KeyError as error:
-        raise ValueError(f"{file}: has no field {error}") from error
+    arguments = _CONFIG.read(path)
+    patch_size, image_size = arguments["patch_size"], arguments["image_size"]
+    if not isinstance(patch_size, int):
+        raise ValueError(f"{path}: patch_size={patch_size!r}; patches must be square")
+    if not isinstance(image_size, int):
+        arguments["image_size"] = tuple(image_size)
+    path = Path(path)
+    folder = path if path.is_dir() else path.parent
+    return {**arguments, **_pixel_scaling(folder / "preprocessor_config.json")}
 
 
 def load_vit(

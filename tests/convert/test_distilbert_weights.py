@@ -74,7 +74,7 @@ def test_a_config_comes_back(tmp_path):
     ("change", "message"),
     [
         ({"model_type": "bert"}, "model_type is 'bert'"),
-        ({"sinusoidal_pos_embds": True}, "only learned positions are supported"),
+        ({"sinusoidal_pos_embds": True}, "sinusoidal_pos_embds=True; only False is supported"),
         ({"activation": "elu"}, "activation='elu'; known are gelu"),
         ({"dim": None}, "has no field 'dim'"),
     ],

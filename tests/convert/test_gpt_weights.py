@@ -169,8 +169,8 @@ def test_a_configuration_round_trips(maker, loaded, kind, tmp_path):
     [
         ({"model_type": "bert"}, "model_type is 'bert'; only 'gpt2' or 'openai-gpt'"),
         ({"activation_function": "mish"}, "activation_function='mish'; known are gelu"),
-        ({"scale_attn_weights": False}, "scaled by 1 / sqrt"),
-        ({"scale_attn_by_inverse_layer_idx": True}, "scaled by 1 / sqrt"),
+        ({"scale_attn_weights": False}, "scale_attn_weights=False; only True is supported"),
+        ({"scale_attn_by_inverse_layer_idx": True}, "_idx=True; only False is supported"),
         ({"n_layer": None}, "no field 'n_layer'"),
     ],
 )

@@ -1,0 +1,167 @@
+"""Maps a family's `config.json` in Hugging Face's layout to our builder's arguments, and back."""
+
+import os
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import keras
+
+from keras_transformers.files import read_json, write_json
+
+# Hugging Face's name of an activation -> ours. Of several names, the first one is written.
+ACTIVATIONS = {
+    "gelu": "gelu",
+    "gelu_new": "gelu_approximate",
+    "gelu_pytorch_tanh": "gelu_approximate",
+    "relu": "relu",
+    "silu": "silu",
+    "swish": "silu",
+}
+
+
+@dataclass(frozen=True)
+class ConfigMap:
+    """The fields of a family's `config.json`.
+
+    Attributes:
+        model_type: the family's name there.
+        required: our argument -> field.
+        optional: our argument -> field, and its value in files that lack it.
+        activation: the field with the activation, and its value in files that lack it.
+        activations: Hugging Face's name of an activation -> ours.
+        fixed: field -> the only value that our layers support, also meant by files that lack it.
+    """
+
+    model_type: str
+    required: Mapping[str, str]
+    optional: Mapping[str, tuple[str, Any]]
+    activation: tuple[str, str] = ("hidden_act", "gelu")
+    activations: Mapping[str, str] = field(default_factory=lambda: ACTIVATIONS)
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+
+    def read(self, path: str | os.PathLike[str]) -> dict[str, Any]:
+        """Reads a `config.json`, given as the file or its folder, as our arguments.
+
+        Raises:
+            FileNotFoundError: the file does not exist.
+            ValueError: it is not JSON, describes another family, lacks a field, or needs something
+                that our layers lack.
+        """
+        return self.arguments(*read_config(path, self.model_type))
+
+    def arguments(self, file: Path, config: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns the contents of a file as our arguments; see `read`."""
+        for name, value in self.fixed.items():
+            if config.get(name, value) != value:
+                raise ValueError(f"{file}: {name}={config[name]!r}; only {value!r} is supported")
+        missing = [name for name in self.required.values() if name not in config]
+        if missing:
+            raise ValueError(f"{file}: has no field {missing[0]!r}")
+        name, default = self.activation
+        activation = config.get(name, default)
+        if activation not in self.activations:
+            known = ", ".join(sorted(self.activations))
+            raise ValueError(f"{file}: {name}={activation!r}; known are {known}")
+        return {
+            **{ours: config[theirs] for ours, theirs in self.required.items()},
+            **{ours: config.get(*theirs) for ours, theirs in self.optional.items()},
+            "activation": self.activations[activation],
+        }
+
+    def write(
+        self, arguments: Mapping[str, Any], path: str | os.PathLike[str], **fields: Any
+    ) -> None:
+        """Writes our arguments as a `config.json`.
+
+        Args:
+            arguments: see `arguments_of`; those without a field are left out.
+            path: the file to write.
+            **fields: fields to add.
+
+        Raises:
+            FileNotFoundError: the folder does not exist.
+            ValueError: Hugging Face has no name for the activation.
+        """
+        foreign = {ours: theirs for theirs, ours in reversed(list(self.activations.items()))}
+        if arguments["activation"] not in foreign:
+            raise ValueError(
+                f"activation={arguments['activation']!r} has no Hugging Face name; known are "
+                f"{', '.join(foreign)}"
+            )
+        names = {**self.required, **{ours: theirs[0] for ours, theirs in self.optional.items()}}
+        config = {
+            "model_type": self.model_type,
+            **{theirs: arguments[ours] for ours, theirs in names.items()},
+            self.activation[0]: foreign[arguments["activation"]],
+        }
+        write_json(path, {**config, **self.fixed, **fields})
+
+
+def arguments_of(
+    model: keras.Model, family: str, embeddings: Collection[str], *, layers: str = "encoder_layer_"
+) -> dict[str, Any]:
+    """Returns a model's shape as its builder's arguments.
+
+    Args:
+        model: a model of the family, with any head.
+        family: its name for the error message, such as "BERT".
+        embeddings: names of its embedding layers; the model must have them all.
+        layers: prefix of the numbered layers' names.
+
+    Raises:
+        ValueError: the model lacks a layer of the family.
+    """
+    by_name: dict[str, Any] = {layer.name: layer for layer in model.layers}
+    missing = {*embeddings, f"{layers}0"} - by_name.keys()
+    if missing:
+        raise ValueError(
+            f"model {model.name!r} is not a {family}: it has no layer {', '.join(sorted(missing))}"
+        )
+    tokens, layer = by_name["token_embedding"], by_name[f"{layers}0"].get_config()
+    segments = by_name.get("segment_embedding")
+    return {
+        "vocabulary_size": tokens.input_dim,
+        "num_layers": sum(name.startswith(layers) for name in by_name),
+        "max_sequence_length": by_name["position_embedding"].max_sequence_length,
+        "initializer_range": tokens.embeddings_initializer.stddev,
+        **({"num_segments": segments.input_dim} if segments else {}),
+        **{
+            name: layer[name]
+            for name in (
+                "num_heads",
+                "hidden_dim",
+                "intermediate_dim",
+                "dropout",
+                "attention_dropout",
+                "activation",
+                "norm_epsilon",
+            )
+        },
+    }
+
+
+def read_config(path: str | os.PathLike[str], *model_types: str) -> tuple[Path, dict[str, Any]]:
+    """Reads Hugging Face's `config.json`.
+
+    Args:
+        path: the file or its folder.
+        *model_types: accepted values of `model_type`; all if none is given. If only one is given,
+            a file without `model_type` is accepted too.
+
+    Returns:
+        The file's path, for error messages, and its contents.
+
+    Raises:
+        FileNotFoundError: the file does not exist.
+        ValueError: it is not a JSON object, or describes another family.
+    """
+    path = Path(path)
+    file = path / "config.json" if path.is_dir() else path
+    config = read_json(file)
+    found = config.get("model_type", model_types[0] if len(model_types) == 1 else None)
+    if model_types and found not in model_types:
+        known = " or ".join(map(repr, model_types))
+        raise ValueError(f"{file}: model_type is {found!r}; only {known} can be read here")
+    return file, config
