@@ -39,8 +39,9 @@ class FamilyFiles:
     without_pooler: tuple[str, ...] = ()
 
     @property
-    def maker(self) -> dict[str, Any]:
-        return runpy.run_path(str(GOLDEN / f"make_{self.name}.py"))
+    def maker(self) -> Any:
+        """The `FamilyMaker` of the golden file."""
+        return runpy.run_path(str(GOLDEN / f"make_{self.name}.py"))["MAKER"]
 
     @property
     def golden(self) -> Any:
@@ -50,7 +51,7 @@ class FamilyFiles:
         """The tensors that transformers saves: encoder and head."""
         golden = self.golden
         names = [k.removeprefix("encoder/") for k in golden.files if k.startswith("encoder/")]
-        outputs = set(self.maker["TASKS"]["encoder"][2])
+        outputs = set(self.maker.tasks["encoder"][2])
         encoder = {
             name: golden[f"encoder/{name}"]
             for name in names
@@ -77,13 +78,13 @@ class FamilyFiles:
 
 def outputs_equal_transformers(family: FamilyFiles, task: str, folder: Path) -> None:
     """Every output agrees within 1e-5 of its magnitude at real tokens."""
-    inputs, golden = family.maker["inputs"](task), family.golden
+    inputs, golden = family.maker.inputs(task), family.golden
     given = dict(inputs)
     if task == "masked_lm":  # every position, because transformers projects them all
         rows, length = inputs["token_ids"].shape
         given["mask_positions"] = np.tile(np.arange(length, dtype="int32"), (rows, 1))
     outputs = family.model(task, folder)(given)
-    assert set(outputs) == set(family.maker["TASKS"][task][2])
+    assert set(outputs) == set(family.maker.tasks[task][2])
     for key, value in outputs.items():
         value, wanted = np.asarray(value), golden[f"{task}/{key}"]
         wanted = wanted.reshape(value.shape)
@@ -112,7 +113,7 @@ def saving_gives_the_same_tensors(family: FamilyFiles, task: str, folder: Path) 
 
 def the_frozen_outputs_are_transformers_own(family: FamilyFiles, task: str) -> None:
     """Recomputes the golden outputs; needs the `reference` extra."""
-    for key, value in family.maker["outputs"](task).items():
+    for key, value in family.maker.outputs(task).items():
         golden = family.golden[f"{task}/{key}"]
         np.testing.assert_allclose(golden, value, atol=1e-5, err_msg=key)
 
@@ -122,10 +123,10 @@ def transformers_reads_what_we_write(family: FamilyFiles, task: str, folder: Pat
     import torch
     import transformers
 
-    original = family.maker["model"](task)
+    original = family.maker.model(task)
     family.save(family.model(task, folder), folder / "model.safetensors")
     original.config.save_pretrained(folder)
-    kind = getattr(transformers, family.maker["TASKS"][task][0])
+    kind = getattr(transformers, family.maker.tasks[task][0])
     theirs, report = kind.from_pretrained(folder, output_loading_info=True)
     assert not report["missing_keys"]
     assert not report["unexpected_keys"]

@@ -94,7 +94,7 @@ def test_a_folder_is_an_encoder_with_a_new_pooler(tmp_path):
     loaded, tokenizer = kt.convert.load_encoder(weights=tmp_path)
     assert set(loaded.output) == {"sequence_output", "pooled_output"}
     assert set(loaded.input) == {"token_ids", "padding_mask"}
-    inputs = FAMILY.maker["inputs"]("encoder")
+    inputs = FAMILY.maker.inputs("encoder")
     found = np.asarray(loaded(inputs)["sequence_output"])[inputs["padding_mask"]]
     wanted = FAMILY.golden["encoder/sequence_output"][inputs["padding_mask"]]
     np.testing.assert_allclose(found, wanted, atol=1e-5)

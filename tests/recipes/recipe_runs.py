@@ -22,6 +22,14 @@ from keras_transformers.models.bert import bert
 from keras_transformers.runs.resume.callback import Resume
 
 RECIPES = Path(__file__).parents[2] / "recipes"
+# Options of a Transformer of one layer only: each takes a second to trace.
+TINY_TRANSFORMER = {
+    "num_encoder_layers": 1,
+    "num_decoder_layers": 1,
+    "num_heads": 2,
+    "hidden_dim": 32,
+    "intermediate_dim": 32,
+}
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
 
@@ -43,6 +51,17 @@ class Outcome:
 
     def json(self, name: str) -> Any:
         return json.loads((self.folder / name).read_text())
+
+
+def write_documents(folder: Path) -> None:
+    """Writes text.txt: forty-two documents, each about two of seven things."""
+    things = ("cat", "dog", "bird", "ship", "rain", "tree", "house")
+    pairs = [(one, other) for one in things for other in things if one != other]
+    documents = [
+        "\n".join(f"the {one} is near the {other} {'again ' * (i % 3)}." for i in range(3 + k % 4))
+        for k, (one, other) in enumerate(pairs)
+    ]
+    (folder / "text.txt").write_text("\n\n".join(documents) + "\n", "utf-8")
 
 
 def run(recipe: str, *flags: str, **options: Any) -> Outcome:

@@ -7,12 +7,10 @@ import keras
 import numpy as np
 import pytest
 from checks import newest_state
-from recipe_runs import RECIPES, error_of, killed_after, run
+from recipe_runs import RECIPES, error_of, killed_after, run, write_documents
 
 import keras_transformers as kt
 from keras_transformers.models.bert import bert
-
-WORDS = ["cat", "dog", "bird", "ship", "rain", "tree", "house"]
 
 run = functools.partial(run, "pretrain_bert")
 error_of = functools.partial(error_of, "pretrain_bert")
@@ -20,14 +18,8 @@ error_of = functools.partial(error_of, "pretrain_bert")
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Forty-two documents, each about two of seven things."""
     folder = tmp_path_factory.mktemp("pretrain_bert")
-    pairs = [(one, other) for one in WORDS for other in WORDS if one != other]
-    documents = [
-        "\n".join(f"the {one} is near the {other} {'again ' * (i % 3)}." for i in range(3 + i % 4))
-        for i, (one, other) in enumerate(pairs)
-    ]
-    (folder / "text.txt").write_text("\n\n".join(documents) + "\n", "utf-8")
+    write_documents(folder)
     return folder
 
 

@@ -6,14 +6,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from checks import newest_state
-from recipe_runs import error_of, killed_after, run
+from recipe_runs import error_of, killed_after, run, write_documents
 
 import keras_transformers as kt
 from keras_transformers.models.elmo import elmo
 from keras_transformers.tokenizers.characters import CharacterTokenizer
 from keras_transformers.tokenizers.word_vocabulary import WordVocabulary
 
-WORDS = ["cat", "dog", "bird", "ship", "rain", "tree", "house"]
 FILTERS = (1, 6), (3, 8)
 
 error_of = functools.partial(error_of, "pretrain_elmo")
@@ -21,14 +20,8 @@ error_of = functools.partial(error_of, "pretrain_elmo")
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Forty-two documents, each about two of seven things."""
     folder = tmp_path_factory.mktemp("pretrain_elmo")
-    pairs = [(one, other) for one in WORDS for other in WORDS if one != other]
-    documents = [
-        "\n".join(f"the {one} is near the {other} {'again ' * (i % 3)}." for i in range(3 + k % 4))
-        for k, (one, other) in enumerate(pairs)
-    ]
-    (folder / "text.txt").write_text("\n\n".join(documents) + "\n", "utf-8")
+    write_documents(folder)
     return folder
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from checks import newest_state
+from recipe_runs import TINY_TRANSFORMER
 
 from keras_transformers.models.transformer import num_parameters
 from keras_transformers.runs import execute
@@ -17,16 +18,6 @@ from keras_transformers.tokenizers import SymbolTokenizer
 
 RECIPE = runpy.run_path(str(Path(__file__).parents[2] / "recipes" / "pronunciation.py"))
 SOUNDS = {"a": "AE1", "e": "EH1", "k": "K", "l": "L", "s": "S", "t": "T"}
-
-
-# One layer only: each takes a second to trace.
-TINY = {
-    "num_encoder_layers": 1,
-    "num_decoder_layers": 1,
-    "num_heads": 2,
-    "hidden_dim": 32,
-    "intermediate_dim": 32,
-}
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +53,7 @@ def train(path, runs_dir, **changes):
 def trained(dictionary, tmp_path_factory):
     """Returns the figures of a run of two epochs, and its folder."""
     runs_dir = tmp_path_factory.mktemp("runs")
-    return train(dictionary, runs_dir, model_options=TINY), runs_dir / "pronunciation"
+    return train(dictionary, runs_dir, model_options=TINY_TRANSFORMER), runs_dir / "pronunciation"
 
 
 @pytest.mark.slow
@@ -70,7 +61,7 @@ def test_a_dictionary_to_figures(trained):
     metrics, _ = trained
     assert sum(metrics["words"].values()) == 216
     # Letters, phonemes without stress and the four special tokens share one matrix.
-    shape = {name: value for name, value in TINY.items() if name != "num_heads"}
+    shape = {name: value for name, value in TINY_TRANSFORMER.items() if name != "num_heads"}
     assert metrics["parameters"] == num_parameters(
         vocabulary_size=6 + 6 + 4, norm_position="pre", **shape
     )
@@ -120,7 +111,7 @@ def test_the_language_is_learned_and_served(dictionary, tmp_path, model):
 @pytest.mark.slow
 def test_a_stopped_run_goes_on(dictionary, tmp_path, monkeypatch):
     """The final weights are the same as without a stop."""
-    options = {"model_options": TINY}
+    options = {"model_options": TINY_TRANSFORMER}
     train(dictionary, tmp_path, name="whole", **options)
     with monkeypatch.context() as patch:
         write = Resume.on_epoch_end

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from checks import newest_state
+from recipe_runs import TINY_TRANSFORMER
 
 from keras_transformers.models.transformer import num_parameters
 from keras_transformers.runs import execute, launching
@@ -26,16 +27,6 @@ WORDS = {
     "schläft": "sleeps",
     "rennt": "runs",
     "und": "and",
-}
-
-
-# One layer only: each takes a second to trace.
-TINY = {
-    "num_encoder_layers": 1,
-    "num_decoder_layers": 1,
-    "num_heads": 2,
-    "hidden_dim": 32,
-    "intermediate_dim": 32,
 }
 
 
@@ -75,14 +66,14 @@ def train(folder, runs_dir, **changes):
 def trained(data, tmp_path_factory):
     """Returns the figures of a run of two epochs, and its folder."""
     runs_dir = tmp_path_factory.mktemp("runs")
-    return train(data, runs_dir, model_options=TINY), runs_dir / "translation"
+    return train(data, runs_dir, model_options=TINY_TRANSFORMER), runs_dir / "translation"
 
 
 @pytest.mark.slow
 def test_files_to_figures(trained):
     metrics, folder = trained
     assert json.loads((folder / "metrics.json").read_text()) == metrics
-    shape = {name: value for name, value in TINY.items() if name != "num_heads"}
+    shape = {name: value for name, value in TINY_TRANSFORMER.items() if name != "num_heads"}
     assert metrics["parameters"] == num_parameters(
         vocabulary_size=300, norm_position="pre", **shape
     )
@@ -124,7 +115,7 @@ def test_samples_and_pictures_of_attention_are_written(trained):
 @pytest.mark.slow
 def test_files_to_an_export(data, tmp_path):
     export = tmp_path / "saved" / "1"
-    options = {"ema": 0.9, "bpe_dropout": 0.1, "accumulate": 2, "model_options": TINY}
+    options = {"ema": 0.9, "bpe_dropout": 0.1, "accumulate": 2, "model_options": TINY_TRANSFORMER}
     metrics = train(data, tmp_path, epochs=1, export=export, **options)
     assert (export / "saved_model.pb").is_file()
     described = json.loads((export / "assets.extra" / "keras_transformers.json").read_text())
@@ -169,7 +160,7 @@ def test_teacher_forcing_decays_over_all_epochs(data, tmp_path):
 @pytest.mark.parametrize("options", [{}, {"ema": 0.9}], ids=["plain", "ema"])
 def test_a_stopped_run_goes_on(data, tmp_path, monkeypatch, options):
     """Same final weights and BLEU between epochs as without a stop."""
-    options = options | {"epochs": 3, "bleu_every": 2, "model_options": TINY}
+    options = options | {"epochs": 3, "bleu_every": 2, "model_options": TINY_TRANSFORMER}
     whole = train(data, tmp_path, name="whole", **options)
     write = Resume.on_epoch_end
 

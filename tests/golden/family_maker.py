@@ -1,0 +1,118 @@
+"""What the makers of the families' golden files share; make_<family>.py say what differs."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+ROWS, LENGTH = 3, 9
+
+
+class FamilyMaker:
+    """Makes <family>.npz with Hugging Face transformers (the `reference` extra).
+
+    It holds the weights of a tiny random encoder, the random heads of every task, and what the
+    models of transformers compute with them: keys "encoder/<tensor>", "<task>/head/<tensor>",
+    "<task>/<output>".
+
+    Args:
+        family: the file's name, and the prefix of the encoder's tensors.
+        classes: start of the names of its classes, such as "Roberta".
+        config: options of its configuration.
+        encoder_outputs: our output -> transformers' output, of the encoder alone.
+        first_token_id: the lowest token id in `inputs`.
+    """
+
+    def __init__(
+        self,
+        family: str,
+        classes: str,
+        config: dict[str, Any],
+        encoder_outputs: Mapping[str, str],
+        *,
+        first_token_id: int = 0,
+    ) -> None:
+        self.family, self.classes, self.config = family, classes, config
+        self.first_token_id = first_token_id
+        logits = {"logits": "logits"}
+        spans = {"start_logits": "start_logits", "end_logits": "end_logits"}
+        # Task -> class of transformers, options of its configuration, its outputs by our names.
+        self.tasks: dict[str, tuple[str, dict[str, Any], Mapping[str, str]]] = {
+            "encoder": (f"{classes}Model", {}, encoder_outputs),
+            "masked_lm": (f"{classes}ForMaskedLM", {}, {"mask_logits": "logits"}),
+            "classifier": (f"{classes}ForSequenceClassification", {"num_labels": 3}, logits),
+            "regressor": (
+                f"{classes}ForSequenceClassification",
+                {"num_labels": 1},
+                {"score": "logits"},
+            ),
+            "tagger": (f"{classes}ForTokenClassification", {"num_labels": 5}, logits),
+            "span_extractor": (f"{classes}ForQuestionAnswering", {}, spans),
+            "multiple_choice": (f"{classes}ForMultipleChoice", {}, logits),
+        }
+
+    def inputs(self, task: str) -> dict[str, np.ndarray]:
+        """Three rows of different lengths; for choices two rows of three."""
+        random = np.random.default_rng(0)
+        lengths = np.array([4, 9, 6])
+        size = (ROWS, LENGTH)
+        ids = random.integers(self.first_token_id, self.config["vocab_size"], size)
+        rows = {
+            "token_ids": ids.astype("int32"),
+            "padding_mask": np.arange(LENGTH)[None] < lengths[:, None],
+        }
+        if task != "multiple_choice":
+            return rows
+        turned = {key: value[[1, 2, 0]] for key, value in rows.items()}
+        return {key: np.stack([rows[key], turned[key]]) for key in rows}
+
+    def model(self, task: str) -> Any:
+        """The model of transformers: a random encoder, the same for all tasks, a random head."""
+        import torch
+        import transformers
+
+        kind, options, _ = self.tasks[task]
+        config = getattr(transformers, f"{self.classes}Config")(**self.config, **options)
+        found = getattr(transformers, kind)(config).eval()
+        with torch.no_grad():
+            for name, parameter in sorted(found.named_parameters()):
+                own = name.removeprefix(f"{self.family}.")
+                # By its name: not by its place, which differs from task to task.
+                torch.manual_seed(sum(map(ord, own if name != own or task == "encoder" else name)))
+                is_head = own == name and task != "encoder"
+                parameter.copy_((1.5 if is_head else 0.3) * torch.randn_like(parameter))
+            if hasattr(found, "tie_weights"):
+                found.tie_weights()
+        return found
+
+    def outputs(self, task: str) -> dict[str, np.ndarray]:
+        """What transformers computes, by the names of our outputs."""
+        import torch
+
+        given = self.inputs(task)
+        with torch.no_grad():
+            found = self.model(task)(
+                input_ids=torch.tensor(given["token_ids"].astype("int64")),
+                attention_mask=torch.tensor(given["padding_mask"]),
+            )
+        return {ours: np.asarray(found[theirs]) for ours, theirs in self.tasks[task][2].items()}
+
+    def tensors(self, task: str) -> dict[str, np.ndarray]:
+        """What `save_pretrained` writes: every tensor once, tied ones too."""
+        state = self.model(task).state_dict()
+        return {name: tensor.detach().numpy() for name, tensor in state.items()}
+
+    def write(self) -> None:
+        """Writes the golden file."""
+        arrays = {f"encoder/{name}": array for name, array in self.tensors("encoder").items()}
+        for task in self.tasks:
+            arrays |= {f"{task}/{name}": array for name, array in self.outputs(task).items()}
+            arrays |= {
+                f"{task}/head/{name}": array
+                for name, array in self.tensors(task).items()
+                if task != "encoder" and not name.startswith(f"{self.family}.")
+            }
+        file = Path(__file__).with_name(f"{self.family}.npz")
+        np.savez_compressed(file, **arrays)
+        print(f"{file}: {file.stat().st_size} bytes, {len(arrays)} arrays")
