@@ -28,8 +28,8 @@ LABELS = {"0": "negative", "1": "positive"}
 ENOUGH = 0.82  # held-out accuracy; guessing gets 0.50
 SENTENCES = [
     "A warm, funny and beautifully acted film.",
-    "Two hours of my life that I will never get back.",
-    "The plot is thin, yet you leave the cinema smiling.",
+    "Two dull hours that I will never get back.",
+    "The plot is thin, but the cast is a delight.",
     "Not half as clever as it thinks it is.",
 ]
 # The export's newest tensorflow-text op, FastBertNormalize, has been in these images since 2.12.
