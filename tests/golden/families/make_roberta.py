@@ -1,6 +1,6 @@
 """Makes roberta.npz with Hugging Face transformers (the `reference` extra); see family_maker.py.
 
-python tests/golden/make_roberta.py
+python tests/golden/families/make_roberta.py
 """
 
 import runpy

@@ -1,6 +1,6 @@
 """Makes distilbert.npz with Hugging Face transformers (the `reference` extra); see family_maker.py.
 
-python tests/golden/make_distilbert.py
+python tests/golden/families/make_distilbert.py
 """
 
 import runpy
