@@ -1,0 +1,208 @@
+"""Converts RoBERTa weights from and to Hugging Face's safetensors."""
+
+import dataclasses
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+
+from keras_transformers.convert.config_map import ConfigMap, arguments_of
+from keras_transformers.convert.families import Family
+from keras_transformers.convert.name_map import NameMap
+from keras_transformers.convert.tensors import (
+    assign,
+    drop_copies,
+    read_safetensors,
+    write_safetensors,
+)
+from keras_transformers.models.roberta import FIRST_POSITION, MODELS, roberta
+
+__all__ = ["load_roberta", "read_roberta_config", "save_roberta", "save_roberta_config"]
+
+_NAMES = NameMap(
+    family="RoBERTa",
+    embeddings={
+        "token_embedding": "roberta.embeddings.word_embeddings.weight",
+        "position_embedding": "roberta.embeddings.position_embeddings.weight",
+        "segment_embedding": "roberta.embeddings.token_type_embeddings.weight",
+    },
+    modules={
+        "pooler": "roberta.pooler.dense",
+        "embeddings_norm": "roberta.embeddings.LayerNorm",
+        "masked_lm_dense": "lm_head.dense",
+        "masked_lm_norm": "lm_head.layer_norm",
+        "logits": "classifier",
+        "score_dense": "classifier",
+        "span_logits": "qa_outputs",
+    },
+    biases={"mask_logits": "lm_head.bias"},
+    layers="roberta.encoder.layer",
+    parts={
+        "self_attention/query": "attention.self.query",
+        "self_attention/key": "attention.self.key",
+        "self_attention/value": "attention.self.value",
+        "self_attention/output": "attention.output.dense",
+        "self_attention_norm": "attention.output.LayerNorm",
+        "feed_forward/intermediate": "intermediate.dense",
+        "feed_forward/output": "output.dense",
+        "feed_forward_norm": "output.LayerNorm",
+    },
+)
+_CONFIG = ConfigMap(
+    "roberta",
+    required={
+        "vocabulary_size": "vocab_size",
+        "num_layers": "num_hidden_layers",
+        "num_heads": "num_attention_heads",
+        "hidden_dim": "hidden_size",
+        "intermediate_dim": "intermediate_size",
+        "max_sequence_length": "max_position_embeddings",
+    },
+    optional={
+        "dropout": ("hidden_dropout_prob", 0.1),
+        "attention_dropout": ("attention_probs_dropout_prob", 0.1),
+        "norm_epsilon": ("layer_norm_eps", 1e-5),
+        "initializer_range": ("initializer_range", 0.02),
+    },
+    fixed={
+        "position_embedding_type": "absolute",
+        "type_vocab_size": 1,
+        "pad_token_id": FIRST_POSITION - 1,
+    },
+)
+# The head of RobertaForSequenceClassification: its first dense layer is our pooler.
+_SEQUENCE_HEAD = {
+    "pooler": "classifier.dense",
+    "logits": "classifier.out_proj",
+    "score_dense": "classifier.out_proj",
+}
+_TOKENS = "roberta.embeddings.word_embeddings.weight"
+# Copies of tied weights that some files also contain.
+_TIED = {"lm_head.decoder.weight": _TOKENS, "lm_head.decoder.bias": "lm_head.bias"}
+_BUFFERS = ("roberta.embeddings.position_ids",)
+_HEADS = ("lm_head.*", "classifier.*", "qa_outputs.*")
+
+
+def read_roberta_config(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Reads Hugging Face's `config.json` as arguments of `models.roberta.roberta`.
+
+    Args:
+        path: the file or its folder.
+
+    Returns:
+        Keyword arguments that build the encoder it describes.
+
+    Raises:
+        FileNotFoundError: the file does not exist.
+        ValueError: it is not JSON, does not describe a RoBERTa, lacks a field, or needs
+            something that these layers lack (relative positions, several segments, another
+            activation or padding).
+
+    Example:
+        encoder = roberta(**read_roberta_config("roberta-base"))
+    """
+    arguments = _CONFIG.read(path)
+    arguments["max_sequence_length"] -= FIRST_POSITION
+    return arguments
+
+
+def load_roberta(
+    model: keras.Model, path: str | os.PathLike[str], *, ignore: Iterable[str] = ()
+) -> None:
+    """Loads Hugging Face's RoBERTa weights into an encoder, with or without heads.
+
+    Unless every tensor is used or matches `ignore`, loading fails and the model is unchanged.
+
+    Args:
+        model: a model from `keras_transformers.models.roberta` or `heads`.
+        path: a `.safetensors` file, or a folder with `model.safetensors`.
+        ignore: wildcards of tensors to leave out, such as "lm_head.*".
+
+    Raises:
+        FileNotFoundError: the file does not exist.
+        ValueError: the file is unreadable; tensors are missing, left over or of another shape (the
+            message lists them all); or a copy of a tied weight differs from it.
+    """
+    assign(
+        _names(model).variables(model),
+        _tensors(path),
+        source=str(path),
+        ignore=[*_BUFFERS, *ignore],
+    )
+
+
+def save_roberta(model: keras.Model, path: str | os.PathLike[str]) -> None:
+    """Writes a RoBERTa model's weights under Hugging Face's names, for `from_pretrained`.
+
+    Args:
+        model: a model from `keras_transformers.models.roberta` or `heads`.
+        path: the `.safetensors` file to write.
+
+    Raises:
+        FileNotFoundError: the folder does not exist.
+        ValueError: Hugging Face's RoBERTa has no counterpart of a layer.
+    """
+    write_safetensors(_names(model).variables(model), path)
+
+
+def save_roberta_config(model: keras.Model, path: str | os.PathLike[str]) -> None:
+    """Writes a RoBERTa's shape as Hugging Face's `config.json`, to go with `save_roberta`.
+
+    Args:
+        model: a model from `keras_transformers.models.roberta` or `heads`.
+        path: the file to write.
+
+    Raises:
+        FileNotFoundError: the folder does not exist.
+        ValueError: the model is not a RoBERTa, or Hugging Face has no name for its activation.
+    """
+    arguments = arguments_of(model, "RoBERTa", _NAMES.embeddings)
+    if model.get_layer("position_embedding").first_position != FIRST_POSITION:
+        raise ValueError(f"model {model.name!r} is not a RoBERTa")
+    arguments["max_sequence_length"] += FIRST_POSITION
+    _CONFIG.write(arguments, path, bos_token_id=0, eos_token_id=2)
+
+
+def _names(model: keras.Model) -> NameMap:
+    """Returns the names for this head; a sequence classifier's has a dense layer first."""
+    layers = {layer.name for layer in model.layers}
+    is_sequence_head = "pooler" in layers and layers & {"logits", "score_dense"}
+    if not is_sequence_head or "choices_to_rows" in layers:
+        return _NAMES
+    return dataclasses.replace(_NAMES, modules={**_NAMES.modules, **_SEQUENCE_HEAD})
+
+
+def _tensors(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
+    """Reads the tensors of a file under today's names, tied ones once."""
+    own = ("embeddings.", "encoder.", "pooler.")  # RobertaModel saves without a prefix
+    tensors = {
+        f"roberta.{name}" if name.startswith(own) else name: tensor
+        for name, tensor in read_safetensors(path).items()
+    }
+    drop_copies(tensors, _TIED, source=str(path))
+    return tensors
+
+
+def _load(folder: Path, dropout: float) -> keras.Model:
+    rates = {"dropout": dropout, "attention_dropout": dropout}
+    encoder = roberta(**(read_roberta_config(folder) | rates))
+    names = _tensors(folder).keys()
+    loaded = encoder
+    if "roberta.pooler.dense.weight" not in names:  # masked language models have none: it stays new
+        outputs = {"sequence_output": encoder.output["sequence_output"]}
+        loaded = keras.Model(encoder.input, outputs, name=encoder.name)
+    load_roberta(loaded, folder, ignore=_HEADS)
+    return encoder
+
+
+def _tokenizer(path: Path, lowercase: bool) -> Any:
+    # Imported here because it needs TensorFlow, which the weights do not.
+    from keras_transformers.tokenizers.byte_pairs.roberta import RobertaTokenizer
+
+    return RobertaTokenizer(path)
+
+
+FAMILY = Family("roberta", MODELS, _load, _tokenizer)
