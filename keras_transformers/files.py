@@ -19,6 +19,7 @@ from typing import Any, Literal
 
 FileFormat = Literal["tsv", "csv", "jsonl"]
 
+_DEEPEST_JSON = 100  # Python recurses when it prints; a saved model's layers take about 20 levels
 _FORMAT_OF_SUFFIX: dict[str, FileFormat] = {
     ".tsv": "tsv",
     ".txt": "tsv",
@@ -116,7 +117,7 @@ def read_objects(path: str | Path) -> Iterator[tuple[int, dict[str, Any]]]:
     for number, line in enumerate(read_lines(path), start=1):
         try:
             value = json.loads(line)
-        except json.JSONDecodeError as error:
+        except (ValueError, RecursionError) as error:  # also a number of thousands of digits
             raise ValueError(f"{path}:{number}: not JSON ({error}); one object a line") from error
         if not isinstance(value, dict):
             raise ValueError(
@@ -154,7 +155,7 @@ def read_json(path: str | Path) -> dict[str, Any]:
 
     Raises:
         FileNotFoundError: the file does not exist.
-        ValueError: it is not JSON, or not an object.
+        ValueError: it is not JSON, not an object, or nested too deeply for a file of ours.
     """
     path = Path(path)
     if not path.is_file():
@@ -165,7 +166,24 @@ def read_json(path: str | Path) -> dict[str, Any]:
         raise ValueError(f"{path}: not JSON ({error})") from error
     if not isinstance(value, dict):
         raise ValueError(f"{path}: a JSON {type(value).__name__}, expected an object")
+    if not _depth_is_at_most(_DEEPEST_JSON, value):
+        raise ValueError(f"{path}: JSON nested more than {_DEEPEST_JSON} deep")
     return value
+
+
+def _depth_is_at_most(depth: int, value: Any) -> bool:
+    """Returns whether lists and objects are nested at most so deep; it does not recurse itself."""
+    level = [value]
+    for _ in range(depth + 1):
+        inside = [item for item in level if isinstance(item, list | dict)]
+        if not inside:
+            return True
+        level = [
+            child
+            for item in inside
+            for child in (item.values() if isinstance(item, dict) else item)
+        ]
+    return False
 
 
 @contextlib.contextmanager
@@ -240,6 +258,43 @@ def new_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
         shutil.rmtree(scratch, ignore_errors=True)
 
 
+def entries(folder: Path) -> Iterator[tuple[Path, Literal["file", "link", "other"]]]:
+    """Yields what is in a folder and the folders inside it, except the folders; follows no link.
+
+    Yields:
+        A path that starts with `folder`, and whether it is a plain file, a link (to a file, a
+        folder or nothing) or something else, such as a pipe, that might block whoever opens it.
+
+    Raises:
+        OSError: a folder cannot be read.
+    """
+    with os.scandir(folder) as found:
+        children = sorted(found, key=lambda child: child.name)
+    for child in children:
+        path = folder / child.name
+        if child.is_symlink():
+            yield path, "link"
+        elif child.is_dir():
+            yield from entries(path)
+        else:
+            yield path, "file" if child.is_file() else "other"
+
+
+def check_plain(folder: Path) -> None:
+    """Checks that a folder has nothing but plain files and folders in it.
+
+    Raises:
+        ValueError: it has a link, a pipe or the like.
+    """
+    for path, kind in entries(folder):
+        if kind == "link":
+            raise ValueError(
+                f"{path} is a link to {os.readlink(path)}: put the file or folder itself there"
+            )
+        if kind == "other":
+            raise ValueError(f"{path} is neither a file nor a folder: remove it")
+
+
 def sync_tree(folder: Path) -> None:
     """Flushes a folder and every file in it to disk."""
     for parent, _, names in os.walk(folder, topdown=False):
@@ -253,5 +308,7 @@ def sync(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
+    except OSError as error:  # a full disk, for which the system names no file
+        raise OSError(error.errno, error.strerror, str(path)) from error
     finally:
         os.close(descriptor)

@@ -71,6 +71,8 @@ class Publish:
         """Prints the new version and the removed ones."""
         from keras_transformers.saved_model import publishing
 
+        if self.keep is not None:
+            publishing.check_keep(self.keep)
         version = publishing.publish(
             self.export,
             self.base_path,

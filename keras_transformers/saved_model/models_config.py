@@ -6,7 +6,7 @@ other models but loses comments.
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -56,6 +56,29 @@ class VersionPolicy:
         return ascending
 
 
+def check_names(name: str, labels: Iterable[str], place: str) -> None:
+    """Checks that requests can carry a model's name and labels, which are parts of REST addresses.
+
+    Raises:
+        ValueError: they cannot; the message starts with `place`, where they come from.
+    """
+    for kind, text in [("name", name), *(("label", label) for label in labels)]:
+        if not text or set(text) & set("/:"):
+            raise ValueError(
+                f"{place}: the {kind} {text!r} must not be empty or contain a slash or a colon"
+            )
+        if not _is_utf8(text):  # a byte of the command line, say, that no request can hold
+            raise ValueError(f"{place}: the {kind} {text!r} must be UTF-8")
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 class ModelsConfig:
     """Reads, changes and writes the file.
 
@@ -63,12 +86,15 @@ class ModelsConfig:
         path: the file, which need not exist.
 
     Raises:
-        ValueError: the file is not a model config, or it has a `custom_model_config`.
+        ValueError: the file is not a model config, it has a `custom_model_config`, or a request
+            could not carry the name or a label of a model in it.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path).absolute()
         self._proto = _messages().ModelServerConfig()
+        if self.path.exists() and not self.path.is_file():
+            raise ValueError(f"{self.path} is no file: name TF Serving's model config file")
         if self.path.is_file():
             from google.protobuf import text_format
 
@@ -80,6 +106,8 @@ class ModelsConfig:
                 ) from error
         if self._proto.HasField("custom_model_config"):
             raise ValueError(f"{self.path}: a custom_model_config, which only its owner can change")
+        for found in self.entries:
+            check_names(found.name, found.version_labels, f"{self.path}: model {found.name!r}")
 
     @property
     def entries(self) -> Sequence[Any]:
@@ -96,7 +124,13 @@ class ModelsConfig:
         Args:
             base: the model's folder of versions.
             server_path: `base` as TF Serving sees it; by default the path in the file, or `base`.
+
+        Raises:
+            ValueError: a request could not carry the folder's name.
         """
+        check_names(base.name, (), str(base))
+        if server_path and not _is_utf8(server_path):
+            raise ValueError(f"{base}: the server's path {server_path!r} must be UTF-8")
         found = self.entry(base)
         if found is None:
             found = self._proto.model_config_list.config.add(name=base.name)
@@ -126,7 +160,11 @@ class ModelsConfig:
             base: the model's folder of versions.
             labels: label -> version.
             server_path: see `add`.
+
+        Raises:
+            ValueError: a request could not carry the folder's name or a label.
         """
+        check_names(base.name, labels, str(base))
         found = self.add(base, server_path)
         found.version_labels.clear()
         found.version_labels.update(labels)

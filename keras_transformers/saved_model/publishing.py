@@ -17,9 +17,9 @@ import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from keras_transformers.files import sync
+from keras_transformers.files import check_plain, sync
 from keras_transformers.saved_model import versions as folders
-from keras_transformers.saved_model.models_config import ModelsConfig
+from keras_transformers.saved_model.models_config import ModelsConfig, check_names
 
 MODELS_CONFIG = "models.config"
 STABLE = "stable"
@@ -37,8 +37,12 @@ def publish(
 ) -> Path:
     """Copies an export into a model's folder of versions, as a new version.
 
+    Whatever can be known to fail is checked before anything is written; what fails later, such as a
+    full disk, leaves no version behind.
+
     Args:
-        export: a version folder, or a folder of versions, of which the newest is used.
+        export: a version folder, or a folder of versions, of which the newest is used. The folder
+            itself may be a link; links inside it are refused, because what they lead to may change.
         base_path: the model's folder of versions, created if missing. The export gets the next
             number; BASE_PATH/7 asks for 7.
         label: the label of the new version, taken from the version that had it. If a model's first
@@ -53,34 +57,47 @@ def publish(
         BASE_PATH/<number>.
 
     Raises:
-        FileNotFoundError: there is no export.
+        FileNotFoundError: there is no export, or no folder for the config file.
         FileExistsError: the version exists.
-        ValueError: the config file or the export cannot be read, or the extra `serving` is missing.
+        ValueError: the config file or the export cannot be read or has a link in it, a server could
+            not serve the version or its label, or the extra `serving` is missing.
+        OSError: the version cannot be written.
     """
     source = folders.resolve(export).absolute()
     base, version = folders.split_target(base_path)
-    if label == "":
-        raise ValueError("label='': give a name such as 'stable' or 'canary', or none")
-    base.parent.mkdir(parents=True, exist_ok=True)
-    config = _config_path(base, config)
-    with _locked(config.parent):
-        # Parsed first, so that errors in the file are reported before anything changes.
+    if Path(os.path.realpath(base)).is_relative_to(os.path.realpath(source)):
+        raise ValueError(f"{base} is inside the export {source}: publish to another folder")
+    check_plain(source)
+    if label is not None:
+        check_names(base.name, [label], f"label={label!r} of {base}")
+    if warm_up:  # needs TensorFlow, which takes seconds to import
+        from keras_transformers.saved_model.warm_up import checked_sizes, write_requests
+
+        checked_sizes(warm_up)
+    with _made(base.parent), _locked(_config_path(base, config)) as config:
         models = ModelsConfig(config) if label or config.is_file() else None
         served = models.served(base) if models else set()
-        with folders.staging_folder(base) as folder:
-            shutil.copytree(source, folder, dirs_exist_ok=True)
-            if warm_up:  # needs TensorFlow, which takes seconds to import
-                from keras_transformers.saved_model.warm_up import write_requests
-
-                write_requests(folder, batch_sizes=warm_up, model_name=base.name)
-            published = folders.publish(folder, base, version)
-        if models and (label or models.labels(base)):
-            label, labels = label or STABLE, models.labels(base)
+        labels = models.labels(base) if models else {}
+        if labels and label is None:
+            label = STABLE
+        if models and label:
             if served and label != STABLE:
                 labels.setdefault(STABLE, max(served))
-            labels[label] = int(published.name)
-            models.set_labels(base, labels, server_path=server_path)
-            models.write()
+            # Already what will be written, but for the number.
+            models.set_labels(base, labels | {label: 1}, server_path=server_path)
+        with folders.staging_folder(base) as folder:
+            _copy(source, folder)
+            if warm_up:
+                write_requests(folder, batch_sizes=warm_up, model_name=base.name)
+            published = folders.publish(folder, base, version)
+        if models and label:
+            try:
+                models.set_labels(base, labels | {label: int(published.name)})
+                models.write()
+            except BaseException:
+                if int(published.name) not in ModelsConfig(config).labels(base).values():
+                    _remove(base, [published])
+                raise
     return published
 
 
@@ -108,22 +125,25 @@ def rollback(
         FileNotFoundError: there is no version.
         ValueError: no version is served or has the label, or there is no version before it. See
             also `publish`.
+        FileExistsError: something else has the name that the version would get.
     """
     base = Path(base_path).absolute()
-    config = _config_path(base, config)
     if not folders.versions(base):
         raise FileNotFoundError(f"{base}: no version folder; give a model's folder of versions")
-    with _locked(config.parent):
+    if config is not None and not Path(config).is_file():
+        raise FileNotFoundError(f"{config}: no such config file; check the path")
+    with _locked(_config_path(base, config)) as config:
+        found = folders.version_folders(base)
         models = ModelsConfig(config) if config.is_file() else None
         labels = models.labels(base) if models else {}
         if label is not None and label not in labels:
             known = ", ".join(sorted(labels)) or "none"
             raise ValueError(f"{config}: {base.name} has no label {label!r}; it has {known}")
-        served = models.served(base) if models else set(folders.versions(base)[-1:])
+        served = models.served(base) if models else set(list(found)[-1:])
         if not served and label is None:
             raise ValueError(f"{config}: serves no version of {base.name}; publish one instead")
         bad = labels[label] if label else max(served)
-        before = [number for number in folders.versions(base) if number < bad]
+        before = [number for number in found if number < bad]
         if not before:
             raise ValueError(
                 f"{base}: no version before {bad} to go back to; publish a good one instead"
@@ -135,9 +155,14 @@ def rollback(
             )
             models.write()
         else:
-            os.rename(base / str(bad), base / f"{folders.WITHDRAWN_PREFIX}{bad}")
+            withdrawn = base / f"{folders.WITHDRAWN_PREFIX}{bad}"
+            if os.path.lexists(withdrawn):
+                raise FileExistsError(
+                    f"{withdrawn} exists, and version {bad} would get that name: move it away first"
+                )
+            os.rename(found[bad], withdrawn)
             sync(base)
-    return base / str(bad), base / str(good)
+    return found.get(bad, base / str(bad)), found[good]
 
 
 def prune(
@@ -157,28 +182,64 @@ def prune(
         The folders that were removed.
 
     Raises:
+        FileNotFoundError: there is no such folder.
         ValueError: `keep` is below 1. See also `publish`.
     """
-    if keep < 1:
-        raise ValueError(f"keep={keep}: give 1 or more; the version that is served stays")
+    check_keep(keep)
     base = Path(base_path).absolute()
-    config = _config_path(base, config)
-    with _locked(config.parent):
-        existing = folders.versions(base)
-        stay = set(existing[-keep:])
+    if not base.is_dir():
+        raise FileNotFoundError(f"{base}: no such folder; give a model's folder of versions")
+    with _locked(_config_path(base, config)) as config:
+        existing = folders.version_folders(base)
+        stay = set(list(existing)[-keep:])
         if config.is_file():
             models = ModelsConfig(config)
             stay |= models.served(base) | set(models.labels(base).values())
-        removed = [base / str(number) for number in existing if number not in stay]
+        removed = [folder for number, folder in existing.items() if number not in stay]
         newest = max(existing, default=0)  # ensures that lower numbers are never used again
         removed += [base / name for number, name in folders.withdrawn(base) if number < newest]
-        for folder in removed:
-            # Renamed first: a server must not see half a version.
-            os.rename(folder, base / f"{_REMOVED_PREFIX}{folder.name}-{uuid.uuid4().hex}")
-        sync(base)
-        for folder in base.glob(f"{_REMOVED_PREFIX}*"):  # also those a killed process left
-            shutil.rmtree(folder)
+        _remove(base, removed)
     return removed
+
+
+def check_keep(keep: int) -> None:
+    """Checks the number of versions to keep.
+
+    Raises:
+        ValueError: it is below 1.
+    """
+    if keep < 1:
+        raise ValueError(f"keep={keep}: give 1 or more; the version that is served stays")
+
+
+def _remove(base: Path, removed: Sequence[Path]) -> None:
+    """Removes version folders, and what a killed process left half removed."""
+    for folder in removed:
+        # Renamed first: a server must not see half a version.
+        os.rename(folder, base / f"{_REMOVED_PREFIX}{folder.name}-{uuid.uuid4().hex}")
+    sync(base)
+    for folder in base.glob(f"{_REMOVED_PREFIX}*"):
+        if folder.is_dir() and not folder.is_symlink():
+            shutil.rmtree(folder)
+        else:
+            folder.unlink()
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copies what is in a folder into another one, and stops at the first error."""
+    path = source
+    try:
+        for path in sorted(source.rglob("*")):
+            copy = target / path.relative_to(source)
+            if path.is_dir():
+                copy.mkdir()
+            else:
+                shutil.copy2(path, copy, follow_symlinks=False)
+    except OSError as error:
+        raise OSError(
+            f"{path}: cannot be copied to {target.parent} ({error.strerror or error}); nothing was "
+            "published"
+        ) from error
 
 
 def _config_path(base: Path, config: str | os.PathLike[str] | None) -> Path:
@@ -186,11 +247,31 @@ def _config_path(base: Path, config: str | os.PathLike[str] | None) -> Path:
 
 
 @contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Locks out other processes that change the config file; the lock ends with its process."""
-    descriptor = os.open(folder, os.O_RDONLY)
+def _made(folder: Path) -> Iterator[None]:
+    """Creates a folder and those above it; a block that fails leaves none that is empty."""
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        yield
+    except BaseException:
+        for path in missing:
+            with contextlib.suppress(OSError):
+                path.rmdir()
+        raise
+
+
+@contextlib.contextmanager
+def _locked(config: Path) -> Iterator[Path]:
+    """Locks out other processes that change the config file; the lock ends with its process.
+
+    Raises:
+        FileNotFoundError: the file has no folder.
+    """
+    if not config.parent.is_dir():
+        raise FileNotFoundError(f"{config.parent}: no such folder for {config.name}: create it")
+    descriptor = os.open(config.parent, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
+        yield config
     finally:
         os.close(descriptor)

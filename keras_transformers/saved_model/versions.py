@@ -17,6 +17,7 @@ from keras_transformers.files import sync, sync_tree
 
 _STAGING_PREFIX = ".exporting-"
 WITHDRAWN_PREFIX = ".withdrawn-"  # before the number of a version that is no longer served
+_LARGEST = 2**63 - 2  # servers hold a version in 64 bits, in which one must be left for the next
 _STALE_AFTER_S = 24 * 3600  # no export takes a day: a killed process left an older folder
 
 _logger = logging.getLogger(__name__)
@@ -29,38 +30,49 @@ def split_target(path: str | os.PathLike[str]) -> tuple[Path, int | None]:
         BASE and the version; None for the next free one.
 
     Raises:
-        FileExistsError: the version exists, or BASE is a file or itself an export.
-        ValueError: the version has leading zeros, which exports never write.
+        FileExistsError: the version exists or was withdrawn, or BASE is a file or itself an export.
+        ValueError: the version has leading zeros, which exports never write, or no server could
+            serve it; or BASE has no number left for its next version.
     """
     target = Path(path).absolute()
     named = _is_number(target.name)
     base = target.parent if named else target
-    if named and target.name != str(int(target.name)):
-        raise ValueError(f"version {target.name!r} of {base}: write it as {int(target.name)}")
+    plain = target.name.lstrip("0") or "0"
+    if named and (len(plain) > len(str(_LARGEST)) or int(plain) > _LARGEST):
+        raise ValueError(f"{target}: a version is at most {_LARGEST}: give a smaller number")
+    if named and target.name != plain:
+        raise ValueError(f"version {target.name!r} of {base}: write it as {plain}")
     if named and os.path.lexists(target):
         raise _taken(target)
-    if base.exists() and not base.is_dir():
-        raise FileExistsError(f"{base} is a file; an export needs a folder: give another path")
+    if os.path.lexists(base) and not base.is_dir():
+        raise FileExistsError(
+            f"{base} is a file, or a link that leads to no folder; an export needs a folder: give "
+            "another path"
+        )
     if (base / "saved_model.pb").exists():
         raise FileExistsError(
             f"{base} is itself an export; give {base.parent} (the next version is picked) or "
             "another folder"
         )
-    return base, int(target.name) if named else None
+    if not named:
+        _next(base)  # fails now, not once the export is written
+    elif int(plain) in (number for number, _ in withdrawn(base)):
+        raise FileExistsError(
+            f"version {plain} of {base} was withdrawn, and its number is never used again: give "
+            f"{base} for the next version, or another number"
+        )
+    return base, int(plain) if named else None
 
 
 def versions(base: Path) -> list[int]:
-    """Returns the version numbers in `base`, ascending; none if it does not exist."""
-    if not base.is_dir():
-        return []
-    return sorted(int(child.name) for child in base.iterdir() if _is_number(child.name))
+    """Returns the numbers of `version_folders`, ascending; none if `base` does not exist."""
+    return list(version_folders(base))
 
 
 def version_folders(base: Path) -> dict[int, Path]:
     """Returns the versions that TF Serving finds in `base`: number -> folder, ascending.
 
-    Like TF Serving, it accepts names with leading zeros. `versions` also returns numbers taken by
-    something other than a folder.
+    Like TF Serving, it accepts names with leading zeros.
     """
     found: dict[int, Path] = {}
     for child in sorted(base.iterdir()) if base.is_dir() else ():
@@ -145,8 +157,22 @@ def publish(folder: Path, base: Path, version: int | None) -> Path:
 
 
 def _next(base: Path) -> int:
-    """Returns the number after all that were ever used."""
-    return max([*versions(base), *(number for number, _ in withdrawn(base))], default=0) + 1
+    """Returns the number after all that were ever used.
+
+    Whatever has a number for its name takes it, a file too. Those that no server takes do not count.
+
+    Raises:
+        ValueError: there is none that a server takes.
+    """
+    names = [child.name for child in base.iterdir()] if base.is_dir() else []
+    taken = [int(name) for name in names if _is_number(name)]
+    used = [*taken, *(number for number, _ in withdrawn(base))]
+    last = max((number for number in used if number < 2**63), default=0)
+    if last >= _LARGEST:
+        raise ValueError(
+            f"{base}: no version is left after {last}: give a smaller number, {base}/<number>"
+        )
+    return last + 1
 
 
 def _is_number(name: str) -> bool:

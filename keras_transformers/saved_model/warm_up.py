@@ -74,9 +74,7 @@ def write_requests(folder: Path, *, batch_sizes: Sequence[int], model_name: str)
     file = folder / WARM_UP_FILE
     if file.exists():
         raise FileExistsError(f"{file} exists; for other requests publish the export again")
-    sizes = sorted(set(batch_sizes))
-    if not sizes or sizes[0] < 1:
-        raise ValueError(f"batch sizes {list(batch_sizes)}: give numbers of rows, 1 or more")
+    sizes = checked_sizes(batch_sizes)
     metadata = read_metadata(folder)
     logs = list(_logs(metadata, sizes, model_name))
     if not logs:
@@ -89,6 +87,18 @@ def write_requests(folder: Path, *, batch_sizes: Sequence[int], model_name: str)
         )
     _write_records(file, [log.SerializeToString() for log in logs])
     return len(logs)
+
+
+def checked_sizes(batch_sizes: Sequence[int]) -> list[int]:
+    """Returns the numbers of rows without repetition, ascending.
+
+    Raises:
+        ValueError: there is none, or one below 1.
+    """
+    sizes = sorted(set(batch_sizes))
+    if not sizes or sizes[0] < 1:
+        raise ValueError(f"batch sizes {list(batch_sizes)}: give numbers of rows, 1 or more")
+    return sizes
 
 
 def read_requests(folder: Path) -> Iterator[Request]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from keras_transformers.saved_model.models_config import ModelsConfig, VersionPolicy
+from keras_transformers.saved_model.models_config import ModelsConfig, VersionPolicy, check_names
 
 __all__ = ["ModelSettings"]
 
@@ -46,7 +46,9 @@ def model_settings(text: str) -> ModelSettings:
         raise ValueError(
             f"{base} is itself an export: give {base.absolute().parent}, the folder of its versions"
         )
-    return _checked(ModelSettings(name if base != Path(text) else base.absolute().name, base), text)
+    model = ModelSettings(name if base != Path(text) else base.absolute().name, base)
+    check_names(model.name, (), text)
+    return model
 
 
 def read_model_config(path: str | os.PathLike[str]) -> list[ModelSettings]:
@@ -93,13 +95,4 @@ def _from_entry(entry: Any, file: Path) -> ModelSettings:
     if policy == VersionPolicy("specific"):
         raise ValueError(f"{place}: a specific policy without versions: list at least one")
     base = file.parent / entry.base_path
-    return _checked(ModelSettings(entry.name, base, policy, dict(entry.version_labels)), place)
-
-
-def _checked(model: ModelSettings, place: str) -> ModelSettings:
-    for kind, name in [("name", model.name), *(("label", label) for label in model.version_labels)]:
-        if not name or set(name) & set("/:"):
-            raise ValueError(
-                f"{place}: the {kind} {name!r} must not be empty or contain a slash or a colon"
-            )
-    return model
+    return ModelSettings(entry.name, base, policy, dict(entry.version_labels))
