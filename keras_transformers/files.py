@@ -258,26 +258,30 @@ def new_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def entries(folder: Path) -> Iterator[tuple[Path, Literal["file", "link", "other"]]]:
-    """Yields what is in a folder and the folders inside it, except the folders; follows no link.
+def entries(folder: Path) -> Iterator[tuple[Path, Literal["file", "folder", "link", "other"]]]:
+    """Yields what is in a folder and in the folders inside it, sorted; follows no link.
 
     Yields:
-        A path that starts with `folder`, and whether it is a plain file, a link (to a file, a
-        folder or nothing) or something else, such as a pipe, that might block whoever opens it.
+        A path that starts with `folder`, and whether it is a plain file, a folder, a link (to a
+        file, a folder or nothing) or something else, such as a pipe, that might block whoever opens
+        it. A folder comes before what is in it.
 
     Raises:
         OSError: a folder cannot be read.
     """
-    with os.scandir(folder) as found:
-        children = sorted(found, key=lambda child: child.name)
-    for child in children:
-        path = folder / child.name
-        if child.is_symlink():
-            yield path, "link"
-        elif child.is_dir():
-            yield from entries(path)
-        else:
-            yield path, "file" if child.is_file() else "other"
+    folders = [folder]
+    while folders:  # no recursion, which folders could nest too deeply for
+        with os.scandir(folders.pop()) as found:
+            children = sorted(found, key=lambda child: child.name)
+        for child in children:
+            path = Path(child.path)
+            if child.is_symlink():
+                yield path, "link"
+            elif child.is_dir():
+                yield path, "folder"
+                folders.append(path)
+            else:
+                yield path, "file" if child.is_file() else "other"
 
 
 def check_plain(folder: Path) -> None:

@@ -6,18 +6,22 @@
     saved_models/translate_de_en/1/saved_model.pb
 
 It maps "translate_de_en/1" to the fields of `Provenance` and to `files`, name -> SHA-256.
-`keras-transformers verify saved_models` checks that a folder is unchanged since its publication.
+`keras-transformers verify saved_models` checks that a folder is unchanged since its publication: it
+holds what the manifest lists and nothing else that a command would serve or run.
 """
 
 import dataclasses
 import hashlib
 import os
+import re
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
-from keras_transformers.files import read_json, write_json
+from keras_transformers import files
 
 MANIFEST = "manifest.json"
+_NAME = re.compile(r"(?!\.\.?/)[^/\0]+/[0-9]+")  # two parts, neither of which leaves the folder
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,16 +57,25 @@ def record(version: str | os.PathLike[str], provenance: Provenance) -> Path:
 
     Raises:
         FileNotFoundError: there is no export.
-        ValueError: the manifest is damaged.
+        ValueError: the manifest is damaged, the folder is not named by a number, or there is a link
+            in it.
     """
     version = Path(version).absolute()
     if not (version / "saved_model.pb").is_file():
         raise FileNotFoundError(f"{version}: no saved_model.pb; give the version folder")
+    name = f"{version.parent.name}/{version.name}"
+    if not _NAME.fullmatch(name):
+        raise ValueError(f"{version}: not FOLDER/NAME/<number>; give the version folder")
+    files.check_plain(version)
     path = version.parent.parent / MANIFEST
-    entries = read(path) if path.is_file() else {}
-    entry = dataclasses.asdict(provenance) | {"files": _hashes(version)}
-    entries[f"{version.parent.name}/{version.name}"] = entry
-    write_json(path, dict(sorted(entries.items())))
+    listed = read(path) if path.is_file() else {}
+    hashes = {
+        file.relative_to(version).as_posix(): _hash(file)
+        for file, kind in files.entries(version)
+        if kind == "file"
+    }
+    listed[name] = dataclasses.asdict(provenance) | {"files": hashes}
+    files.write_json(path, dict(sorted(listed.items())))
     return path
 
 
@@ -77,52 +90,90 @@ def read(path: str | os.PathLike[str]) -> dict[str, dict[str, Any]]:
     if not path.is_file():
         raise FileNotFoundError(f"{path}: no manifest; give the folder that holds {MANIFEST}")
     try:
-        entries = read_json(path)
+        listed = files.read_json(path)
     except ValueError as error:
         raise ValueError(f"{error}; fetch it again") from error
-    if not all(
-        isinstance(entry, dict) and isinstance(entry.get("files"), dict)
-        for entry in entries.values()
-    ):
-        raise ValueError(f"{path}: not a manifest of exports with their files; fetch it again")
-    return entries
+    for name, entry in listed.items():
+        if not _NAME.fullmatch(name):
+            raise ValueError(f"{path}: entry {name!r} is not NAME/<number>; fetch it again")
+        hashes = entry.get("files") if isinstance(entry, dict) else None
+        if not isinstance(hashes, dict) or not all(isinstance(h, str) for h in hashes.values()):
+            raise ValueError(
+                f"{path}: not a manifest of exports with their files: entry {name!r}; fetch it again"
+            )
+        outside = [file for file in hashes if ".." in file.split("/") or file.startswith("/")]
+        if outside:
+            raise ValueError(f"{path}: {outside[0]!r} is not a file of {name}; fetch it again")
+    return listed
 
 
 def verify(folder: str | os.PathLike[str]) -> dict[str, list[str]]:
-    """Compares the exports in a folder with its manifest.
+    """Compares a folder of exports with its manifest.
+
+    Whatever the manifest does not list is wrong: versions, models, files and links. Only names that
+    start with a dot, beside models or versions, are left out: servers skip them, and publishing
+    leaves some behind.
 
     Returns:
-        "NAME/<number>" -> what is wrong, one sentence per file; an empty list if nothing is.
+        What is listed, and what is there, as a path in the folder -> what is wrong, one sentence
+        for each file; an empty list if nothing is.
 
     Raises:
         FileNotFoundError: the folder has no manifest.
         ValueError: the manifest is damaged.
     """
     folder = Path(folder)
-    return {
-        name: _differences(folder / name, entry["files"])
-        for name, entry in read(folder / MANIFEST).items()
-    }
+    listed = read(folder / MANIFEST)
+    found = {name: _differences(folder, name, entry["files"]) for name, entry in listed.items()}
+    for path in _unlisted(folder, listed):
+        found[path.relative_to(folder).as_posix()] = [f"{path} is not listed"]
+    if not listed:
+        found[MANIFEST] = [f"{folder / MANIFEST} lists no export"]
+    return found
 
 
-def _differences(version: Path, expected: dict[str, str]) -> list[str]:
-    found = _hashes(version)
-    missing = [f"{version / name} is missing" for name in sorted(expected.keys() - found.keys())]
-    extra = [f"{version / name} is not listed" for name in sorted(found.keys() - expected.keys())]
-    changed = [
-        f"{version / name} has SHA-256 {found[name]}, not {expected[name]}"
-        for name in sorted(expected.keys() & found.keys())
-        if found[name] != expected[name]
-    ]
+def _unlisted(folder: Path, listed: Collection[str]) -> Iterator[Path]:
+    """Yields models, versions and whatever else lies beside those that are listed."""
+    models = {name.partition("/")[0] for name in listed}
+    for child in _visible(folder):
+        if child.name in models and child.is_dir() and not child.is_symlink():
+            yield from (
+                path for path in _visible(child) if f"{child.name}/{path.name}" not in listed
+            )
+        elif child.name not in (*models, MANIFEST):
+            yield child
+
+
+def _visible(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.iterdir() if not path.name.startswith("."))
+
+
+def _differences(folder: Path, name: str, expected: dict[str, str]) -> list[str]:
+    """Returns how a listed version differs from its hashes; it opens no file that is not listed."""
+    version = folder / name
+    links = [f"{path} is a link" for path in (version.parent, version) if path.is_symlink()]
+    if links:
+        return [f"{link}, and what it leads to may change" for link in links]
+    if not version.is_dir():
+        return [f"{version} is missing"]
+    found = {path: kind for path, kind in files.entries(version) if kind != "folder"}
+    wanted = {version / name: sha256 for name, sha256 in expected.items()}
+    missing = [f"{path} is missing" for path in sorted(wanted.keys() - found.keys())]
+    extra, changed = [], []
+    for path, kind in found.items():
+        if kind == "link":
+            extra.append(f"{path} is a link, and what it leads to may change")
+        elif path not in wanted:
+            extra.append(f"{path} is not listed")
+        elif kind == "other":
+            changed.append(f"{path} is not a file")
+        elif (sha256 := _hash(path)) != wanted[path]:
+            changed.append(f"{path} has SHA-256 {sha256}, not {wanted[path]}")
+    if "saved_model.pb" not in expected and not extra:
+        extra.append(f"{version}: no saved_model.pb is listed")
     return missing + extra + changed
 
 
-def _hashes(version: Path) -> dict[str, str]:
-    """Returns path within the version folder -> SHA-256, for every file."""
-    hashes = {}
-    for path in sorted(p for p in version.rglob("*") if p.is_file()):
-        with path.open("rb") as file:
-            hashes[path.relative_to(version).as_posix()] = hashlib.file_digest(
-                file, "sha256"
-            ).hexdigest()
-    return hashes
+def _hash(file: Path) -> str:
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()

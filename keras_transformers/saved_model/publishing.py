@@ -17,7 +17,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from keras_transformers.files import check_plain, sync
+from keras_transformers.files import check_plain, entries, sync
 from keras_transformers.saved_model import versions as folders
 from keras_transformers.saved_model.models_config import ModelsConfig, check_names
 
@@ -229,9 +229,9 @@ def _copy(source: Path, target: Path) -> None:
     """Copies what is in a folder into another one, and stops at the first error."""
     path = source
     try:
-        for path in sorted(source.rglob("*")):
+        for path, kind in entries(source):
             copy = target / path.relative_to(source)
-            if path.is_dir():
+            if kind == "folder":
                 copy.mkdir()
             else:
                 shutil.copy2(path, copy, follow_symlinks=False)

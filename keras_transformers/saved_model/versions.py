@@ -159,7 +159,7 @@ def publish(folder: Path, base: Path, version: int | None) -> Path:
 def _next(base: Path) -> int:
     """Returns the number after all that were ever used.
 
-    Whatever has a number for its name takes it, a file too. Those that no server takes do not count.
+    Anything named by a number takes it, even a file, unless the number is too large for a server.
 
     Raises:
         ValueError: there is none that a server takes.

@@ -266,7 +266,9 @@ def test_what_is_in_a_folder_is_told_without_following_links(tmp_path):
     (tmp_path / "up").symlink_to(tmp_path)
     os.mkfifo(tmp_path / "pipe")
     assert list(files.entries(tmp_path)) == [
-        (tmp_path / "folder" / "deep" / "file", "file"),
+        (tmp_path / "folder", "folder"),
         (tmp_path / "pipe", "other"),
         (tmp_path / "up", "link"),
+        (tmp_path / "folder" / "deep", "folder"),
+        (tmp_path / "folder" / "deep" / "file", "file"),
     ]
