@@ -313,6 +313,6 @@ def sync(path: Path) -> None:
     try:
         os.fsync(descriptor)
     except OSError as error:  # a full disk, for which the system names no file
-        raise OSError(error.errno, error.strerror, str(path)) from error
+        raise OSError(error.errno, error.strerror or str(error), str(path)) from error
     finally:
         os.close(descriptor)

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from keras_transformers.saved_model.description import METADATA_FILE
+from keras_transformers.saved_model.description import METADATA_FILE, meta_graph
 
 _TIMEOUT_S = 600
 
@@ -110,7 +110,7 @@ def failures(folder: str) -> Iterator[str]:
         try:
             run = load(folder, metadata["signatures"])
         except Exception as error:  # any error of the runtime is a finding
-            yield f"{loader}: {first_words(error)}"
+            yield f"{loader}: {why_not_loaded(Path(folder), error)}"
             continue
         for name in metadata["signatures"]:
             for failure in example_failures(run, metadata, name):
@@ -145,6 +145,23 @@ def stored_examples(
             }
             for side in ("inputs", "outputs")
         }
+
+
+def check_examples(folder: Path, metadata: Mapping[str, Any]) -> None:
+    """Checks that the stored examples of an export can be read.
+
+    Raises:
+        ValueError: one cannot.
+    """
+    for name in metadata.get("signatures", {}):
+        try:
+            for _ in stored_examples(metadata, name):
+                pass
+        except Exception as error:  # whatever NumPy makes of damaged values
+            raise ValueError(
+                f"{folder / METADATA_FILE}: signature {name!r}: a stored example is damaged "
+                f"({first_words(error)}); export the model again"
+            ) from error
 
 
 def num_rows(arrays: Arrays) -> int:
@@ -257,8 +274,42 @@ def _v1_load(folder: str, signatures: Mapping[str, Any]) -> Runner:
 
 
 def first_words(error: Exception) -> str:
-    """Returns an error's type and the start of its message."""
-    return f"{type(error).__name__}: {str(error)[:500]}"
+    """Returns an error's type and the start of its message, in one line."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:500]}"
+
+
+def why_not_loaded(folder: Path, error: Exception) -> str:
+    """Returns in one line why a SavedModel could not be loaded, with the file to blame if there is.
+
+    TensorFlow's own message often names none. So the variables are read once more, one by one.
+
+    Args:
+        folder: the SavedModel.
+        error: what the loader raised.
+    """
+    try:
+        meta_graph(folder)
+    except (OSError, ValueError) as damage:
+        return str(damage)
+    prefix = folder / "variables" / "variables"
+    index = Path(f"{prefix}.index")
+    if not index.is_file():
+        return f"{index} is missing ({first_words(error)}); export the model again"
+    try:
+        reader = tf.train.load_checkpoint(str(prefix))
+        names = sorted(reader.get_variable_to_shape_map())
+    except Exception as damage:
+        return f"{index} is damaged ({first_words(damage)}); export the model again"
+    for name in names:
+        try:
+            reader.get_tensor(name)
+        except Exception as damage:
+            data = ", ".join(map(str, sorted(prefix.parent.glob("variables.data-*"))))
+            return (
+                f"{data or f'{prefix}.data-*'} is damaged or missing ({first_words(damage)}); "
+                "export the model again"
+            )
+    return first_words(error)
 
 
 LOADERS: dict[str, Callable[[str, Mapping[str, Any]], Runner]] = {

@@ -1,5 +1,6 @@
 """`keras-transformers show`: describes an export from its files alone."""
 
+import math
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -32,11 +33,17 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
     folder = resolve(path)
     metadata = read_metadata(folder)
     signatures = metadata.get("signatures") or graph_signatures(folder)
-    return {
+    measured = {
         "path": str(folder),
         "num_bytes": sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()),
         "warm_up": (folder / WARM_UP_FILE).is_file(),
-        **metadata,
+    }
+    # An export may say what it likes about itself, but not what is seen from outside.
+    told = {name: value for name, value in metadata.items() if name != "provenance"}
+    return {
+        **measured,
+        **told,
+        **measured,
         "signatures": {
             name: {**signature, "examples": len(signature.get("examples", ()))}
             for name, signature in signatures.items()
@@ -48,6 +55,9 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
 def read_metadata(folder: Path) -> dict[str, Any]:
     """Reads the export's metadata; empty for a SavedModel that is not ours.
 
+    Returns:
+        What `saved_model.export` wrote. The fields that this package reads have the right types.
+
     Raises:
         ValueError: the file is damaged.
     """
@@ -58,9 +68,56 @@ def read_metadata(folder: Path) -> dict[str, Any]:
         metadata = files.read_json(file)
     except ValueError as error:
         raise ValueError(f"{error}; export the model again") from error
-    if not isinstance(metadata.get("signatures"), dict):
-        raise ValueError(f"{file}: no signatures; export the model again")
+    for wrong in _mistakes(metadata):
+        raise ValueError(f"{file}: {wrong}; export the model again")
     return metadata
+
+
+def _mistakes(metadata: Mapping[str, Any]) -> Iterator[str]:
+    """Yields what metadata lack or have of the wrong type."""
+    if not isinstance(metadata.get("signatures"), dict):
+        yield "no signatures"
+        return
+    for name, signature in metadata["signatures"].items():
+        yield from (f"signature {name!r}: {wrong}" for wrong in _signature_mistakes(signature))
+    model = metadata.get("model", {"name": "", "num_parameters": 0})
+    if not _has(model, name=str, num_parameters=int):
+        yield "a model without a name and a number of parameters"
+    else:
+        layers = model.get("configuration", [])
+        if not _each(layers, **{"class": str}, count=int, options=dict):
+            yield "a model whose configuration is no list of layers"
+    if not isinstance(metadata.get("scores", {}), dict):
+        yield "scores that are no object"
+    tolerance = metadata.get("tolerance", 0)
+    if not isinstance(tolerance, int | float) or not 0 <= tolerance < math.inf:
+        yield f"the tolerance {tolerance!r} is no number"
+
+
+def _signature_mistakes(signature: Any) -> Iterator[str]:
+    if not _has(signature, method_name=str, inputs=dict, outputs=dict):
+        yield "not an object with method_name, inputs and outputs"
+        return
+    for side in ("inputs", "outputs"):
+        for name, spec in signature[side].items():
+            if not _has(spec, dtype=str, shape=list | None):
+                yield f"{side} {name!r}: not an object with dtype and shape"
+            elif not all(isinstance(size, int | None) for size in spec["shape"] or ()):
+                yield f"{side} {name!r}: the shape {spec['shape']} is not of integers"
+    if not _each(signature.get("examples", []), inputs=dict, outputs=dict):
+        yield "examples that are no list of inputs and outputs"
+
+
+def _has(value: Any, **types: Any) -> bool:
+    """Returns whether a value is an object with these fields, of these types."""
+    return isinstance(value, dict) and all(
+        name in value and isinstance(value[name], wanted) for name, wanted in types.items()
+    )
+
+
+def _each(values: Any, **types: Any) -> bool:
+    """Returns whether a value is a list of objects with these fields, of these types."""
+    return isinstance(values, list) and all(_has(value, **types) for value in values)
 
 
 def graph_signatures(folder: Path) -> dict[str, dict[str, Any]]:
@@ -69,13 +126,20 @@ def graph_signatures(folder: Path) -> dict[str, dict[str, Any]]:
     Raises:
         ValueError: saved_model.pb is damaged, or not for serving.
     """
+    try:
+        return _graph_signatures(meta_graph(folder))
+    except TypeError as error:  # a number that is no type of TensorFlow
+        raise ValueError(f"{folder / 'saved_model.pb'}: {error}; export the model again") from error
+
+
+def _graph_signatures(graph: Any) -> dict[str, dict[str, Any]]:
     return {
         name: {
             "method_name": signature.method_name,
             "inputs": {key: _tensor(info) for key, info in sorted(signature.inputs.items())},
             "outputs": {key: _tensor(info) for key, info in sorted(signature.outputs.items())},
         }
-        for name, signature in sorted(meta_graph(folder).signature_def.items())
+        for name, signature in sorted(graph.signature_def.items())
         if not name.startswith("__")  # those are TensorFlow's own, to initialize the graph
     }
 

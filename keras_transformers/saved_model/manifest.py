@@ -98,9 +98,10 @@ def read(path: str | os.PathLike[str]) -> dict[str, dict[str, Any]]:
             raise ValueError(f"{path}: entry {name!r} is not NAME/<number>; fetch it again")
         hashes = entry.get("files") if isinstance(entry, dict) else None
         if not isinstance(hashes, dict) or not all(isinstance(h, str) for h in hashes.values()):
-            raise ValueError(
-                f"{path}: not a manifest of exports with their files: entry {name!r}; fetch it again"
-            )
+            place = f"{path}: entry {name!r}"
+            raise ValueError(f"{place}: not a manifest of exports with their files; fetch it again")
+        if not isinstance(entry.get("scores", {}), dict):
+            raise ValueError(f"{path}: entry {name!r}: scores that are no object; fetch it again")
         outside = [file for file in hashes if ".." in file.split("/") or file.startswith("/")]
         if outside:
             raise ValueError(f"{path}: {outside[0]!r} is not a file of {name}; fetch it again")

@@ -12,6 +12,7 @@ import tensorflow as tf
 import tensorflow_text  # noqa: F401  (registers the tokenizers' ops)
 
 from keras_transformers.pipelines import results
+from keras_transformers.saved_model.check import first_words, why_not_loaded
 from keras_transformers.saved_model.versions import resolve
 
 __all__ = ["Predictor", "predict"]
@@ -26,7 +27,7 @@ class Predictor:
 
     Raises:
         FileNotFoundError: there is no export.
-        ValueError: it has no such signature.
+        ValueError: it cannot be loaded, or has no such signature.
 
     Attributes:
         path: the version folder that was loaded.
@@ -38,7 +39,11 @@ class Predictor:
     def __init__(self, path: str | os.PathLike[str], *, signature: str = "serving_default") -> None:
         self.path = resolve(path)
         # The signatures hold no reference to the loaded object, which owns their variables.
-        self._loaded = tf.saved_model.load(str(self.path))
+        try:
+            self._loaded = tf.saved_model.load(str(self.path))
+        except Exception as error:  # whatever the runtime raises for a damaged file
+            why = why_not_loaded(self.path, error)
+            raise ValueError(f"{self.path} cannot be loaded: {why}") from error
         if signature not in self._loaded.signatures:
             raise ValueError(
                 f"{self.path} has no signature {signature!r}; it has "
@@ -69,7 +74,8 @@ class Predictor:
             `pipelines.results.rows`.
 
         Raises:
-            ValueError: names, lengths or types of the inputs do not fit the signature.
+            ValueError: names, lengths or types of the inputs do not fit the signature, or the graph
+                refuses them.
         """
         columns = {name: self._column(name, values) for name, values in inputs.items()}
         lengths = {name: len(column) for name, column in columns.items()}
@@ -84,7 +90,13 @@ class Predictor:
                 name: tf.constant(column[start : start + batch_size], self.inputs[name].dtype)
                 for name, column in columns.items()
             }
-            outputs = {name: value.numpy() for name, value in self._function(**batch).items()}
+            try:
+                outputs = {name: value.numpy() for name, value in self._function(**batch).items()}
+            except tf.errors.OpError as error:
+                raise ValueError(
+                    f"{self.path}: rows {start + 1} to {start + len(next(iter(batch.values())))}: "
+                    f"{first_words(error)}"
+                ) from error
             rows += results.rows(outputs, self._padded)
         return rows
 

@@ -24,6 +24,7 @@ from keras_transformers.saved_model.check import (
     forget_ourselves,
     num_rows,
     stored_examples,
+    why_not_loaded,
 )
 from keras_transformers.saved_model.description import WARM_UP_FILE, graph_signatures, read_metadata
 from keras_transformers.saved_model.warm_up import MAX_REQUESTS, read_requests
@@ -70,7 +71,7 @@ def findings(folder: str, max_batch_size: int) -> Iterator[Finding]:
         try:
             run = load(folder, signatures)
         except Exception as error:  # any error of the runtime is a finding
-            yield Finding(loader, "", "failed", first_words(error))
+            yield Finding(loader, "", "failed", why_not_loaded(Path(folder), error))
             run = None
             continue
         yield Finding(loader, "", "passed", f"{len(signatures)} signatures")

@@ -155,8 +155,8 @@ def test_entries_that_leave_the_folder_are_refused_not_hashed(version, capsys, m
     [
         ({"../../secret": "0"}, "'../../secret' is not a file of toy/1; fetch it again"),
         ({"/etc/passwd": "0"}, "'/etc/passwd' is not a file of toy/1; fetch it again"),
-        ({"saved_model.pb": 0}, "not a manifest of exports with their files: entry 'toy/1'"),
-        (["saved_model.pb"], "not a manifest of exports with their files: entry 'toy/1'"),
+        ({"saved_model.pb": 0}, "entry 'toy/1': not a manifest of exports with their files"),
+        (["saved_model.pb"], "entry 'toy/1': not a manifest of exports with their files"),
     ],
 )
 def test_files_that_cannot_be_an_exports_are_refused(version, capsys, files, text):
