@@ -255,6 +255,12 @@ def test_translate_gives_a_line_for_each_line(capsys, monkeypatch, tmp_path):
     assert run(capsys, "translate", "somewhere")[1] == "<eins>\n<zwei>\n"
     status, _, err = run(capsys, "translate", "somewhere", str(tmp_path / "missing.txt"))
     assert (status, "missing.txt" in err) == (2, True)
+    monkeypatch.setattr(Predictor, "__call__", lambda *_: [{"label": "good", "score": 0.9}])
+    status, out, err = run(capsys, "translate", "somewhere", str(tmp_path / "in.txt"))
+    assert (status, out) == (2, "")
+    assert err == (
+        "keras-transformers: somewhere answers label, score, no translation: give a translator\n"
+    )
 
 
 def test_average_writes_the_mean_of_checkpoints(capsys, tmp_path):

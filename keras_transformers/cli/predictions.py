@@ -61,6 +61,10 @@ class Translate:
         lines = read_lines(self.file) if self.file else stdin_lines()
         for batch in batched(lines):
             for row in answer({"text": batch}):
+                if "translation" not in row:
+                    raise ValueError(
+                        f"{self.path} answers {', '.join(row)}, no translation: give a translator"
+                    )
                 print(" ".join(row["translation"].splitlines()), flush=True)
         return 0
 

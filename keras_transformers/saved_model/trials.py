@@ -82,7 +82,12 @@ def findings(folder: str, max_batch_size: int) -> Iterator[Finding]:
     if Path(folder, WARM_UP_FILE).is_file():
         yield _warm_up(run, Path(folder), signatures)
     for name, signature in signatures.items():
-        yield from _Trials(run, name, signature, metadata).findings(max_batch_size)
+        try:
+            trials = _Trials(run, name, signature, metadata)
+        except Exception as error:  # a type that NumPy does not know, say
+            yield Finding("inputs", name, "failed", first_words(error))
+            continue
+        yield from trials.findings(max_batch_size)
 
 
 def main(folder: str, max_batch_size: str) -> None:

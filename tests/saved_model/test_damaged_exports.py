@@ -101,6 +101,14 @@ def test_examples_that_cannot_be_read(export, capsys, path, value):
         assert f"{export / METADATA_FILE}: signature 'serving_default': a stored example" in line
 
 
+def test_a_type_that_numpy_does_not_know(export):
+    change(export, *SERVING, "examples", value=[])
+    change(export, *SERVING, "inputs", "x", "dtype", value="float33")
+    outcomes = {finding.trial: finding for finding in findings(str(export), 1)}
+    assert outcomes["inputs"].outcome == "failed"
+    assert "float33" in outcomes["inputs"].detail
+
+
 @pytest.mark.parametrize("text", ["[" * 100_000, '{"a":' * 100_000, "1" * 5000, "\udcff"])
 def test_metadata_that_python_cannot_parse(export, capsys, text):
     (export / METADATA_FILE).write_text(text, errors="surrogateescape")

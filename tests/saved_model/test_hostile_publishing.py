@@ -12,6 +12,7 @@ from keras_transformers.cli.main import main
 from keras_transformers.saved_model import versions
 from keras_transformers.saved_model.models_config import ModelsConfig
 from keras_transformers.saved_model.publishing import prune, publish, rollback
+from keras_transformers.serving.server.settings import read_model_config
 
 pytest.importorskip(
     "tensorflow_serving.config.model_server_config_pb2",
@@ -55,6 +56,14 @@ def refused(capsys, folder: Path, *arguments) -> str:
 def test_a_label_that_a_server_refuses_is_not_published(capsys, export, base, tmp_path, label):
     line = refused(capsys, tmp_path, "publish", export, base, "--label", label)
     assert f"the label {label!r} must" in line
+
+
+def test_a_server_takes_every_label_that_is_published(export, base):
+    labels = ["é", "a b", "%2f", '"', "\\", "#", "\n", "stable"]
+    for label in labels:
+        publish(export, base, label=label)
+    (model,) = read_model_config(base.parent / "models.config")
+    assert model.version_labels == {label: i for i, label in enumerate(labels, start=1)}
 
 
 def test_a_model_whose_name_a_server_refuses_gets_no_label(capsys, export, tmp_path):
