@@ -86,9 +86,18 @@ def load(folder: str | os.PathLike[str]) -> Any:
         raise ValueError(
             f"{folder / PIPELINE}: no entry {error}: save the pipeline again"
         ) from None
+    except (AttributeError, TypeError) as error:  # an entry of another type
+        raise _damaged(folder / PIPELINE, error) from error
     model = _model(folder / MODEL)
     _set_weights(model, folder / WEIGHTS)
-    return make.restore(model, tokenizers, **config)
+    try:
+        return make.restore(model, tokenizers, **config)
+    except (AttributeError, TypeError) as error:
+        raise _damaged(folder / PIPELINE, error) from error
+
+
+def _damaged(file: Path, error: Exception) -> ValueError:
+    return ValueError(f"{file}: not what `save` wrote ({error}): save the pipeline again")
 
 
 def _model(file: Path) -> keras.Model:
@@ -98,12 +107,15 @@ def _model(file: Path) -> keras.Model:
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             importlib.import_module(module.name)
     try:
-        return keras.saving.deserialize_keras_object(description)
-    except (KeyError, TypeError, ValueError) as error:
+        model = keras.saving.deserialize_keras_object(description)
+    except Exception as error:  # whatever Keras makes of a damaged configuration
         raise ValueError(
             f"{file}: Keras cannot make this model: update keras-transformers, or save the "
             "pipeline again"
         ) from error
+    if not isinstance(model, keras.Model):  # Keras returns an object without a class as it is
+        raise ValueError(f"{file}: not the configuration of a model: save the pipeline again")
+    return model
 
 
 def _public(room: str, name: str) -> Any:

@@ -97,6 +97,27 @@ def test_what_another_version_wrote(folder, name, changes, text):
         kt.load(folder)
 
 
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("pipeline.json", {"tokenizers": []}),
+        ("pipeline.json", {"tokenizers": {"tokenizer": "WordPiece"}}),
+        ("pipeline.json", {"class": 5}),
+        ("pipeline.json", {"class": "results"}),
+        ("pipeline.json", {"config": []}),
+        ("pipeline.json", {"config": {"nobody": 1}}),
+        ("model.json", {"config": 5}),
+        ("model.json", {"class_name": 5}),
+        ("model.json", None),
+    ],
+)
+def test_entries_of_another_type(folder, name, changes):
+    description = json.loads((folder / name).read_text())
+    (folder / name).write_text(json.dumps({} if changes is None else description | changes))
+    with pytest.raises(ValueError, match=rf"{name}: .*save the pipeline again"):
+        kt.load(folder)
+
+
 @pytest.mark.parametrize("name", ["pipeline.json", "model.json", "model.safetensors"])
 def test_a_file_is_cut(folder, name):
     content = (folder / name).read_bytes()
