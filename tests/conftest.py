@@ -14,6 +14,11 @@ from jax_process import JaxProcess
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--fuzz-seconds` makes the searches of tests/fuzz longer."""
+    parser.addoption("--fuzz-seconds", type=float, default=0, help="seconds per search, tests/fuzz")
+
+
 def pytest_collection_finish() -> None:
     """Garbage collection leaves alone what the imports made, and runs less often.
 

@@ -78,6 +78,8 @@ def read_elmo_options(path: str | os.PathLike[str]) -> dict[str, Any]:
         }
     except KeyError as error:
         raise ValueError(f"{path}: has no field {error}") from error
+    except (TypeError, AttributeError) as error:
+        raise ValueError(f"{path}: not bilm-tf's options ({error})") from error
 
 
 def load_elmo(
@@ -219,7 +221,7 @@ def _read_hdf5(path: Path) -> dict[str, np.ndarray]:
     try:
         with h5py.File(path, "r") as file:
             file.visititems(keep)
-    except OSError as error:
+    except (OSError, RuntimeError, KeyError, ValueError, TypeError) as error:  # h5py raises all
         raise ValueError(
             f"{path}: not a readable HDF5 file ({error}); it may be truncated: download it again"
         ) from error
