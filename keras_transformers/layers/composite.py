@@ -12,8 +12,8 @@ class CompositeLayer(AfterBuild):
 
     Loading and cloning make a layer from its configuration, with `trainable` for the layer as a
     whole. Keras does not pass that on to the layers inside, so that all of them would train again,
-    and does not record which of them were frozen on their own. This class does both. A single weight
-    (`layer.kernel.trainable = False`) is not recorded: freeze the layer that has it.
+    and does not record which of them were frozen on their own. This class does both. It does
+    not record single weights (`layer.kernel.trainable = False`): freeze the layer that has them.
     """
 
     _frozen: tuple[str, ...] = ()

@@ -9,7 +9,6 @@ from keras_transformers.layers.composite import CompositeLayer
 from keras_transformers.layers.dense import PACKAGE, RowDense
 from keras_transformers.layers.recurrent import cells
 from keras_transformers.layers.recurrent.attention import AttentionKind, RnnAttention
-from keras_transformers.layers.recurrent.cells import CellKind
 
 __all__ = ["RecurrentDecoder"]
 
@@ -61,7 +60,7 @@ class RecurrentDecoder(CompositeLayer):
 
     def __init__(
         self,
-        cell: CellKind,
+        cell: cells.CellKind,
         units: int,
         *,
         num_layers: int = 1,
