@@ -8,6 +8,27 @@ tensorflow-text 2.21.1. Unless an entry says otherwise, no public alternative wa
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import keras
+
+# --- Keras layers ----------------------------------------------------------------------------
+
+
+class AfterBuild(keras.layers.Layer):
+    """A layer that calls `after_build` once it and the layers inside it have their weights."""
+
+    def _post_build(self) -> None:
+        super()._post_build()
+        self.after_build()
+
+    def after_build(self) -> None:
+        """Does nothing; subclasses override it."""
+
+
+def inner_layers(layer: Any) -> list[Any]:
+    """Returns the layers inside a layer, at any depth."""
+    return list(layer._flatten_layers(include_self=False))
+
+
 # --- Keras models ----------------------------------------------------------------------------
 
 

@@ -36,6 +36,23 @@ def fit(model, **options):
     return model.fit(np.ones((2, 2)), np.ones((2, 1)), verbose=0, **options)
 
 
+def test_after_build():
+    class Noting(private_api.AfterBuild):
+        def build(self, input_shape):
+            self.kernel = self.add_weight(shape=(2,))
+
+        def after_build(self):
+            self.num_found = len(self.weights)
+
+    layer = Noting()
+    layer.build((None, 2))
+    assert layer.num_found == 1
+
+
+def test_inner_layers(model):
+    assert [layer.name for layer in private_api.inner_layers(model)][-1] == "dense"
+
+
 def test_own_strategy():
     strategy = tf.distribute.OneDeviceStrategy("CPU:0")
     with strategy.scope():

@@ -2,14 +2,14 @@
 
 import os
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import keras
 
-from keras_transformers.convert.config_map import ConfigMap, arguments_of
-from keras_transformers.convert.families import Family
+from keras_transformers.convert.config_map import ConfigMap, arguments_of, label_fields
+from keras_transformers.convert.families import Family, without_missing_pooler
 from keras_transformers.convert.name_map import NameMap
 from keras_transformers.convert.tensors import (
     assign,
@@ -78,7 +78,11 @@ _CONFIG = ConfigMap(
         "norm_epsilon": ("layer_norm_eps", 1e-12),
         "initializer_range": ("initializer_range", 0.02),
     },
-    fixed={"position_embedding_type": "absolute"},
+    fixed={
+        "position_embedding_type": "absolute",
+        "is_decoder": False,
+        "add_cross_attention": False,
+    },
 )
 # Not a weight: old versions of transformers also saved 0, 1, 2, ...
 _BUFFERS = ("bert.embeddings.position_ids",)
@@ -101,7 +105,7 @@ def read_bert_config(path: str | os.PathLike[str]) -> dict[str, Any]:
     Raises:
         FileNotFoundError: the file does not exist.
         ValueError: it is not JSON, does not describe a BERT, lacks a field, or needs something that
-            these layers lack (relative positions, another activation).
+            these layers lack (relative positions, a decoder, another activation).
 
     Example:
         encoder = bert(**read_bert_config("minilm"))
@@ -148,18 +152,24 @@ def save_bert(model: keras.Model, path: str | os.PathLike[str]) -> None:
     write_safetensors(_NAMES.variables(model), path)
 
 
-def save_bert_config(model: keras.Model, path: str | os.PathLike[str]) -> None:
+def save_bert_config(
+    model: keras.Model, path: str | os.PathLike[str], *, labels: Sequence[str] | None = None
+) -> None:
     """Writes a BERT model's shape as Hugging Face's `config.json`, to go with `save_bert`.
 
     Args:
         model: a model from `keras_transformers.models.bert` or `heads`.
         path: the file to write.
+        labels: the name of each class of a classifier's or tagger's head, in the order of its
+            logits; "LABEL_0" and so on by default.
 
     Raises:
         FileNotFoundError: the folder does not exist.
-        ValueError: the model is not a BERT, or Hugging Face has no name for its activation.
+        ValueError: the model is not a BERT or has another number of classes, or Hugging Face has no
+            name for its activation.
     """
-    _CONFIG.write(arguments_of(model, "BERT", _NAMES.embeddings), path)
+    arguments = arguments_of(model, "BERT", _NAMES.embeddings)
+    _CONFIG.write(arguments, path, **label_fields(model, labels))
 
 
 def bert_size(model: str) -> dict[str, Any]:
@@ -266,7 +276,7 @@ def _modern(name: str) -> str:
 def _load(folder: Path, dropout: float) -> keras.Model:
     rates = {"dropout": dropout, "attention_dropout": dropout}
     encoder = bert(**(read_bert_config(folder) | rates))
-    load_bert(encoder, folder, ignore=["cls.*"])
+    load_bert(without_missing_pooler(encoder, folder), folder, ignore=["cls.*"])
     return encoder
 
 

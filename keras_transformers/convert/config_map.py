@@ -1,7 +1,7 @@
 """Maps a family's `config.json` in Hugging Face's layout to our builder's arguments, and back."""
 
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -139,6 +139,31 @@ def arguments_of(
                 "norm_epsilon",
             )
         },
+    }
+
+
+def label_fields(model: keras.Model, labels: Sequence[str] | None) -> dict[str, Any]:
+    """Returns the fields for the labels of a model's head; none for a model without a head.
+
+    Args:
+        model: a model with any head, or none.
+        labels: the name of each class, in the order of the logits; "LABEL_0" and so on by default.
+
+    Raises:
+        ValueError: the model's head has another number of classes, or there is none.
+    """
+    heads = ("logits", "score_dense")
+    widths = [layer.units for layer in model.layers if layer.name in heads]
+    if labels is not None and [len(labels)] != widths:
+        found = f"{widths[0]} classes" if widths else "no head with labels"
+        raise ValueError(f"{len(labels)} labels, but model {model.name!r} has {found}")
+    if not widths:
+        return {}
+    names = [f"LABEL_{index}" for index in range(widths[0])] if labels is None else list(labels)
+    return {
+        "num_labels": widths[0],
+        "id2label": {str(index): name for index, name in enumerate(names)},
+        "label2id": {name: index for index, name in enumerate(names)},
     }
 
 

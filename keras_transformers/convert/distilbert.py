@@ -1,14 +1,14 @@
 """Converts DistilBERT weights from and to Hugging Face's safetensors."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import keras
 import numpy as np
 
-from keras_transformers.convert.config_map import ConfigMap, arguments_of
+from keras_transformers.convert.config_map import ConfigMap, arguments_of, label_fields
 from keras_transformers.convert.families import Family
 from keras_transformers.convert.name_map import NameMap
 from keras_transformers.convert.tensors import (
@@ -131,21 +131,26 @@ def save_distilbert(model: keras.Model, path: str | os.PathLike[str]) -> None:
     write_safetensors(_NAMES.variables(model), path)
 
 
-def save_distilbert_config(model: keras.Model, path: str | os.PathLike[str]) -> None:
+def save_distilbert_config(
+    model: keras.Model, path: str | os.PathLike[str], *, labels: Sequence[str] | None = None
+) -> None:
     """Writes a DistilBERT's shape as Hugging Face's `config.json`, to go with `save_distilbert`.
 
     Args:
         model: a model from `keras_transformers.models.distilbert` or `heads`.
         path: the file to write.
+        labels: the name of each class of a classifier's or tagger's head, in the order of its
+            logits; "LABEL_0" and so on by default.
 
     Raises:
         FileNotFoundError: the folder does not exist.
-        ValueError: the model is not a DistilBERT, or Hugging Face has no name for its activation.
+        ValueError: the model is not a DistilBERT or has another number of classes, or Hugging Face
+            has no name for its activation.
     """
     arguments = arguments_of(model, "DistilBERT", _NAMES.embeddings)
     if "num_segments" in arguments:
         raise ValueError(f"model {model.name!r} is not a DistilBERT")
-    _CONFIG.write(arguments, path)
+    _CONFIG.write(arguments, path, **label_fields(model, labels))
 
 
 def _tensors(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:

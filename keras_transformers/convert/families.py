@@ -5,6 +5,7 @@ A module in this folder registers its family by defining `FAMILY`; no list names
 
 import functools
 import importlib
+import logging
 import pkgutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -15,9 +16,12 @@ import keras
 
 from keras_transformers import convert
 from keras_transformers.convert.config_map import read_config
+from keras_transformers.convert.tensors import tensor_names
 from keras_transformers.models.entry import Entry
 
 __all__ = ["Family", "load_encoder"]
+
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -88,6 +92,18 @@ def load_encoder(
         )
         return encoder, tokenizer
     raise ValueError("give either --weights FOLDER, or --model NAME and --vocabulary FILE")
+
+
+def without_missing_pooler(encoder: keras.Model, folder: Path) -> keras.Model:
+    """Returns what a folder's weights fill: the encoder, or all but its pooler if they have none.
+
+    Masked language models and token classifiers have no pooler. A task that needs one trains it.
+    """
+    if any(name.endswith("pooler.dense.weight") for name in tensor_names(folder)):
+        return encoder
+    _logger.warning("%s has no pooler: the encoder's starts with random weights", folder)
+    outputs = {"sequence_output": encoder.output["sequence_output"]}
+    return keras.Model(encoder.input, outputs, name=encoder.name)
 
 
 def _family_of(folder: Path) -> Family:

@@ -78,7 +78,11 @@ _CONFIGS = {
         required=_REQUIRED,
         optional={**_OPTIONAL, "intermediate_dim": ("n_inner", None)},
         activation=("activation_function", "gelu_new"),
-        fixed={"scale_attn_weights": True, "scale_attn_by_inverse_layer_idx": False},
+        fixed={
+            "scale_attn_weights": True,
+            "scale_attn_by_inverse_layer_idx": False,
+            "add_cross_attention": False,
+        },
     ),
     "openai-gpt": ConfigMap(
         "openai-gpt",
@@ -160,17 +164,26 @@ def save_gpt(model: keras.Model, path: str | os.PathLike[str]) -> None:
     write_safetensors([NamedVariable(array, name) for name, array in fused.items()], path)
 
 
-def save_gpt_config(model: keras.Model, path: str | os.PathLike[str]) -> None:
+def save_gpt_config(
+    model: keras.Model,
+    path: str | os.PathLike[str],
+    *,
+    start_token_id: int | None = None,
+    end_token_id: int | None = None,
+) -> None:
     """Writes a causal language model's shape as Hugging Face's `config.json`.
 
     Args:
         model: a model from `keras_transformers.models.gpt`.
         path: the file to write.
+        start_token_id: the token before each text (Hugging Face: bos_token_id).
+        end_token_id: the token that ends a text (Hugging Face: eos_token_id). Without these two,
+            transformers takes those of OpenAI's vocabulary.
 
     Raises:
         FileNotFoundError: the folder does not exist.
-        ValueError: Hugging Face has no name for the activation, or the first GPT's
-            `intermediate_dim` is not 4 * `hidden_dim`.
+        ValueError: Hugging Face has no name for the activation, the first GPT's `intermediate_dim`
+            is not 4 * `hidden_dim`, or a token is outside the vocabulary.
     """
     kind = _kind(model)
     arguments = arguments_of(model, "GPT", _TOP_LEVEL["openai-gpt"], layers="decoder_layer_")
@@ -180,7 +193,14 @@ def save_gpt_config(model: keras.Model, path: str | os.PathLike[str]) -> None:
             f"intermediate_dim={inner}: the first GPT's config.json has no field for it, so it "
             f"must be 4 * hidden_dim = {4 * hidden}"
         )
-    _CONFIGS[kind].write(arguments, path, embd_pdrop=arguments["dropout"])
+    given = {"bos_token_id": start_token_id, "eos_token_id": end_token_id}
+    tokens = {name: token_id for name, token_id in given.items() if token_id is not None}
+    for name, token_id in tokens.items():
+        if not 0 <= token_id < arguments["vocabulary_size"]:
+            raise ValueError(
+                f"{name} {token_id} is outside the vocabulary of {arguments['vocabulary_size']}"
+            )
+    _CONFIGS[kind].write(arguments, path, embd_pdrop=arguments["dropout"], **tokens)
 
 
 def load_language_model(
@@ -240,7 +260,12 @@ def save_language_model(model: CausalLM, folder: Path, tokenizer: "BytePairToken
     folder.mkdir(exist_ok=True)
     tokenizer.save(folder)
     save_gpt(model, folder / "model.safetensors")
-    save_gpt_config(model, folder / "config.json")
+    save_gpt_config(
+        model,
+        folder / "config.json",
+        start_token_id=tokenizer.start_token_id,
+        end_token_id=tokenizer.end_token_id,
+    )
 
 
 def _kind(model: keras.Model) -> str:

@@ -2,15 +2,15 @@
 
 import dataclasses
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import keras
 import numpy as np
 
-from keras_transformers.convert.config_map import ConfigMap, arguments_of
-from keras_transformers.convert.families import Family
+from keras_transformers.convert.config_map import ConfigMap, arguments_of, label_fields
+from keras_transformers.convert.families import Family, without_missing_pooler
 from keras_transformers.convert.name_map import NameMap
 from keras_transformers.convert.tensors import (
     assign,
@@ -71,6 +71,8 @@ _CONFIG = ConfigMap(
         "position_embedding_type": "absolute",
         "type_vocab_size": 1,
         "pad_token_id": FIRST_POSITION - 1,
+        "is_decoder": False,
+        "add_cross_attention": False,
     },
 )
 # The head of RobertaForSequenceClassification: its first dense layer is our pooler.
@@ -98,8 +100,8 @@ def read_roberta_config(path: str | os.PathLike[str]) -> dict[str, Any]:
     Raises:
         FileNotFoundError: the file does not exist.
         ValueError: it is not JSON, does not describe a RoBERTa, lacks a field, or needs
-            something that these layers lack (relative positions, several segments, another
-            activation or padding).
+            something that these layers lack (relative positions, several segments, a decoder,
+            another activation or padding).
 
     Example:
         encoder = roberta(**read_roberta_config("roberta-base"))
@@ -148,22 +150,28 @@ def save_roberta(model: keras.Model, path: str | os.PathLike[str]) -> None:
     write_safetensors(_names(model).variables(model), path)
 
 
-def save_roberta_config(model: keras.Model, path: str | os.PathLike[str]) -> None:
+def save_roberta_config(
+    model: keras.Model, path: str | os.PathLike[str], *, labels: Sequence[str] | None = None
+) -> None:
     """Writes a RoBERTa's shape as Hugging Face's `config.json`, to go with `save_roberta`.
 
     Args:
         model: a model from `keras_transformers.models.roberta` or `heads`.
         path: the file to write.
+        labels: the name of each class of a classifier's or tagger's head, in the order of its
+            logits; "LABEL_0" and so on by default.
 
     Raises:
         FileNotFoundError: the folder does not exist.
-        ValueError: the model is not a RoBERTa, or Hugging Face has no name for its activation.
+        ValueError: the model is not a RoBERTa or has another number of classes, or Hugging Face has
+            no name for its activation.
     """
     arguments = arguments_of(model, "RoBERTa", _NAMES.embeddings)
     if model.get_layer("position_embedding").first_position != FIRST_POSITION:
         raise ValueError(f"model {model.name!r} is not a RoBERTa")
     arguments["max_sequence_length"] += FIRST_POSITION
-    _CONFIG.write(arguments, path, bos_token_id=0, eos_token_id=2)
+    fields = label_fields(model, labels)
+    _CONFIG.write(arguments, path, bos_token_id=0, eos_token_id=2, **fields)
 
 
 def _names(model: keras.Model) -> NameMap:
@@ -189,12 +197,7 @@ def _tensors(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
 def _load(folder: Path, dropout: float) -> keras.Model:
     rates = {"dropout": dropout, "attention_dropout": dropout}
     encoder = roberta(**(read_roberta_config(folder) | rates))
-    names = _tensors(folder).keys()
-    loaded = encoder
-    if "roberta.pooler.dense.weight" not in names:  # masked language models have none: it stays new
-        outputs = {"sequence_output": encoder.output["sequence_output"]}
-        loaded = keras.Model(encoder.input, outputs, name=encoder.name)
-    load_roberta(loaded, folder, ignore=_HEADS)
+    load_roberta(without_missing_pooler(encoder, folder), folder, ignore=_HEADS)
     return encoder
 
 

@@ -1,16 +1,22 @@
 """Moves named tensors into and out of a model without losing any."""
 
+import contextlib
 import fnmatch
-import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from keras_transformers.files import replaced
+from keras_transformers.files import read_json, replaced
+
+_PICKLES = (".bin", ".pt", ".pth", ".ckpt")
+_NO_PICKLES = (
+    "is not read: such a file is a pickle, which can run any code when it is opened. Convert it to "
+    "safetensors where you trust it: transformers' save_pretrained writes model.safetensors"
+)
 
 
 @dataclass(frozen=True)
@@ -54,12 +60,27 @@ def read_safetensors(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
     return tensors
 
 
+def tensor_names(path: str | os.PathLike[str]) -> set[str]:
+    """Returns the names of a checkpoint's tensors, and reads no values; see `read_safetensors`."""
+    names: set[str] = set()
+    for file in _safetensors_files(Path(path)):
+        with _opened(file) as opened:
+            names.update(opened.keys())
+    return names
+
+
 def _read_file(file: Path) -> dict[str, np.ndarray]:
+    with _opened(file) as opened:
+        return {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
+
+
+@contextlib.contextmanager
+def _opened(file: Path) -> Iterator[Any]:
     from safetensors import SafetensorError, safe_open
 
     try:
         with safe_open(file, framework="numpy") as opened:
-            return {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
+            yield opened
     except SafetensorError as error:
         raise ValueError(
             f"{file}: not a readable safetensors file ({error}); it may be truncated: download it "
@@ -69,19 +90,37 @@ def _read_file(file: Path) -> dict[str, np.ndarray]:
 
 def _safetensors_files(path: Path) -> list[Path]:
     if path.is_file():
+        if path.suffix in _PICKLES:
+            raise ValueError(f"{path} {_NO_PICKLES}")
         return [path]
     whole, index = path / "model.safetensors", path / "model.safetensors.index.json"
     if whole.is_file():
         return [whole]
     if index.is_file():
-        shards = sorted(set(json.loads(index.read_text("utf-8"))["weight_map"].values()))
+        shards = _shards(index)
         missing = [shard for shard in shards if not (path / shard).is_file()]
         if missing:
             raise FileNotFoundError(f"{index} lists {', '.join(missing)}, which {path} lacks")
         return [path / shard for shard in shards]
+    pickles = [file for suffix in _PICKLES for file in sorted(path.glob(f"*{suffix}"))]
+    if pickles:
+        raise FileNotFoundError(f"{path} has no model.safetensors, and {pickles[0]} {_NO_PICKLES}")
     raise FileNotFoundError(
         f"{path} is neither a .safetensors file nor a folder with model.safetensors"
     )
+
+
+def _shards(index: Path) -> list[str]:
+    """Returns the names of the files that an index lists, all in its own folder."""
+    weight_map = read_json(index).get("weight_map")
+    if not isinstance(weight_map, dict) or not weight_map:
+        raise ValueError(f'{index}: has no "weight_map" from tensors to files: download it again')
+    for tensor, shard in weight_map.items():
+        if not isinstance(shard, str) or not shard or Path(shard).name != shard:
+            raise ValueError(
+                f"{index}: weight_map has {shard!r} for {tensor}, not the name of a file beside it"
+            )
+    return sorted(set(weight_map.values()))
 
 
 def assign(
@@ -100,7 +139,8 @@ def assign(
         ignore: wildcards of tensors that may stay unused.
 
     Raises:
-        ValueError: tensors are missing, left over or of another shape.
+        ValueError: tensors are missing, left over, of another shape, not floating-point numbers, or
+            not finite.
     """
     variables = list(variables)
     wanted = {named.name for named in variables}
@@ -121,6 +161,8 @@ def assign(
         for title, names in (
             ("missing from the file", missing),
             ("of another shape", misshapen),
+            ("no floating-point numbers", [*_not_floating(variables, tensors)]),
+            ("with NaN or infinity", [*_not_finite(variables, tensors)]),
             ("in the file but not used (name them in `ignore` to leave them out)", unused),
         )
         if names
@@ -130,6 +172,23 @@ def assign(
     for named in variables:
         tensor = tensors[named.name].astype("float32")
         named.variable.assign(tensor.T if named.transpose else tensor)
+
+
+def _not_floating(
+    variables: Iterable[NamedVariable], tensors: Mapping[str, np.ndarray]
+) -> Iterator[str]:
+    for name in sorted({named.name for named in variables} & tensors.keys()):
+        if tensors[name].dtype.kind in "biuc":  # bfloat16 has a kind of its own
+            yield f"{name} is {tensors[name].dtype}"
+
+
+def _not_finite(
+    variables: Iterable[NamedVariable], tensors: Mapping[str, np.ndarray]
+) -> Iterator[str]:
+    for name in sorted({named.name for named in variables} & tensors.keys()):
+        count = np.count_nonzero(~np.isfinite(tensors[name].astype("float32")))
+        if count:
+            yield f"{name} has {count} of {tensors[name].size}"
 
 
 def drop_copies(tensors: dict[str, np.ndarray], copies: Mapping[str, str], *, source: str) -> None:

@@ -1,8 +1,9 @@
 """Converts ViT weights from and to Hugging Face's safetensors."""
 
+import math
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from keras_transformers.layers.patches import Interpolation, resize_positions
 
 __all__ = ["load_vit", "read_vit_config", "save_vit"]
 
+_BILINEAR = 2  # Pillow's number
 _POSITIONS = "vit.embeddings.position_embeddings"
 # Our layer -> Hugging Face's module.
 _MODULES = {"encoder_norm": "vit.layernorm", "pooler": "vit.pooler.dense", "logits": "classifier"}
@@ -69,7 +71,8 @@ def read_vit_config(path: str | os.PathLike[str]) -> dict[str, Any]:
 
     Args:
         path: the file or its folder. The `preprocessor_config.json` beside it says how to scale
-            pixels; without one, mean and standard deviation are the original ViT's 0.5.
+            pixels, and must resize the whole image bilinearly; without one, mean and standard
+            deviation are the original ViT's 0.5.
 
     Returns:
         Keyword arguments that build the encoder it describes, without the representation layer.
@@ -77,7 +80,8 @@ def read_vit_config(path: str | os.PathLike[str]) -> dict[str, Any]:
     Raises:
         FileNotFoundError: the file does not exist.
         ValueError: it is not JSON, does not describe a ViT, lacks a field, or needs something that
-            these layers lack (attention without biases, another activation).
+            these layers lack (attention without biases, another activation); or the preprocessor
+            crops images or resizes them in another way.
 
     Example:
         encoder = vit(**read_vit_config("vit-base-patch16-224"))
@@ -90,7 +94,10 @@ def read_vit_config(path: str | os.PathLike[str]) -> dict[str, Any]:
         arguments["image_size"] = tuple(image_size)
     path = Path(path)
     folder = path if path.is_dir() else path.parent
-    return {**arguments, **_pixel_scaling(folder / "preprocessor_config.json")}
+    return {
+        **arguments,
+        **_pixel_scaling(folder / "preprocessor_config.json", arguments["image_size"]),
+    }
 
 
 def load_vit(
@@ -214,12 +221,58 @@ def _resized(
     return resize_positions(positions[0], (side, side), grid, interpolation=interpolation)[None]
 
 
-def _pixel_scaling(file: Path) -> dict[str, Any]:
-    """Reads `pixel_mean` and `pixel_std` from `preprocessor_config.json`, if it exists."""
+def _pixel_scaling(file: Path, image_size: Any) -> dict[str, Any]:
+    """Reads `pixel_mean` and `pixel_std` from `preprocessor_config.json`, if it exists.
+
+    Raises:
+        ValueError: it prepares images differently than `pipelines.ImageDecoder` does.
+    """
     if not file.is_file():
         return {}
     config = read_json(file)
+    _check_resizing(file, config, image_size)
+    # (factor * pixel - mean) / std equals (pixel / 255 - unit * mean) / (unit * std).
+    factor = config.get("rescale_factor", 1 / 255) if config.get("do_rescale", True) else 1.0
+    if not isinstance(factor, int | float) or not 0 < factor < math.inf:
+        raise ValueError(f"{file}: rescale_factor={factor!r}; give a number above 0")
+    unit = 1.0 if math.isclose(255 * factor, 1.0) else 1 / (255 * factor)
     if not config.get("do_normalize", True):
-        return {"pixel_mean": 0.0, "pixel_std": 1.0}
-    fields = {"image_mean": "pixel_mean", "image_std": "pixel_std"}
-    return {ours: config[theirs] for theirs, ours in fields.items() if theirs in config}
+        return {"pixel_mean": 0.0, "pixel_std": unit}
+    scaling = {}
+    for theirs, ours in (("image_mean", "pixel_mean"), ("image_std", "pixel_std")):
+        if theirs in config or unit != 1.0:
+            value = config.get(theirs, 0.5)
+            several = isinstance(value, list | tuple)
+            scaling[ours] = [unit * each for each in value] if several else unit * value
+    return scaling
+
+
+def _check_resizing(file: Path, config: Mapping[str, Any], image_size: Any) -> None:
+    """Raises ValueError unless the whole image is resized to `image_size`, bilinearly."""
+    sides = (image_size, image_size) if isinstance(image_size, int) else tuple(image_size)
+    if config.get("do_resize", True):
+        if config.get("resample", _BILINEAR) != _BILINEAR:
+            raise ValueError(
+                f"{file}: resample={config['resample']!r}; only {_BILINEAR} (bilinear) is supported"
+            )
+        if "size" in config and _sides(config["size"]) != sides:
+            raise ValueError(
+                f"{file}: size={config['size']!r}, but the model takes {sides[0]} x {sides[1]} "
+                "pixels, to which the whole image is resized; nothing else is supported"
+            )
+    if config.get("do_center_crop") and _sides(config.get("crop_size")) != sides:
+        raise ValueError(
+            f"{file}: do_center_crop with crop_size={config.get('crop_size')!r}; images are not "
+            f"cropped, so only the model's size, {sides[0]} x {sides[1]}, is supported"
+        )
+
+
+def _sides(size: Any) -> tuple[Any, Any] | None:
+    """Returns (height, width) of a size in a preprocessor's configuration; None if it has none."""
+    if isinstance(size, int):
+        return size, size
+    if isinstance(size, list | tuple) and len(size) == 2:
+        return size[0], size[1]
+    if isinstance(size, dict) and {"height", "width"} <= size.keys():
+        return size["height"], size["width"]
+    return None

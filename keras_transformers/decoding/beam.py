@@ -158,7 +158,7 @@ def beam_search(
         num_hypotheses=num_hypotheses,
         length_penalty=length_penalty,
         max_length=max_length,
-        bounds=length_bounds(start_token_ids, max_length, min_length, length_limits),
+        bounds=length_bounds(step, start_token_ids, max_length, min_length, length_limits),
     )
     return search.run(start_token_ids, cache, growing_axis)
 

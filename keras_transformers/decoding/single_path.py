@@ -52,7 +52,7 @@ def follow_path(
     start_token_ids = as_start_token_ids(start_token_ids)
     batch = dynamic_length(start_token_ids)
     max_length = as_max_length(max_length)
-    bounds = length_bounds(start_token_ids, max_length, min_length, length_limits)
+    bounds = length_bounds(step, start_token_ids, max_length, min_length, length_limits)
     bounds, last_token_ids, cache = repeat_rows((bounds, start_token_ids, cache), num_hypotheses)
     positions = tf.range(max_length)
     rows = batch * num_hypotheses

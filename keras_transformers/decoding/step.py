@@ -23,6 +23,8 @@ A search over `batch` sentences with `num_beams` beams has `rows = batch * num_b
   XLA, use buffers of fixed shape.
 * To continue a prompt, run the model over all of it but the last token, pass the resulting cache
   and the last tokens as `start_token_ids`, and let the step add the offset to `index`.
+* A step that has only so many positions says so in an attribute `max_steps`, an integer or int32
+  (batch,): a search that may go further is refused.
 * Rows of a complete sentence are still fed (its last token, then `pad_token_id`) until the whole
   batch is complete; the step's results for them are ignored.
 """
@@ -89,6 +91,7 @@ class LengthBounds(NamedTuple):
 
 
 def length_bounds(
+    step: StepFunction,
     start_token_ids: tf.Tensor,
     max_length: int | tf.Tensor,
     min_length: int,
@@ -106,7 +109,36 @@ def length_bounds(
                 f"{start_token_ids.shape}"
             )
         longest = tf.clip_by_value(length_limits, 0, longest)
+    longest = _within_steps(longest, getattr(step, "max_steps", None))
     return LengthBounds(shortest=tf.minimum(min_length, longest), longest=longest)
+
+
+def _within_steps(longest: tf.Tensor, max_steps: Any) -> tf.Tensor:
+    """Returns the lengths (batch,) if the step has as many positions.
+
+    Raises:
+        ValueError: it has fewer. If the numbers are known only when a graph runs, it raises
+            tf.errors.InvalidArgumentError.
+    """
+    if max_steps is None:
+        return longest
+    wanted = tf.get_static_value(longest)
+    most = tf.get_static_value(tf.convert_to_tensor(max_steps))
+    advice = "lower max_length or length_limits, or give a shorter prompt"
+    if wanted is None or most is None:
+        with tf.device("CPU:0"):  # string ops run only there
+            message = f"the search may go beyond the model's positions: {advice}"
+            check = tf.debugging.Assert(tf.reduce_all(longest <= max_steps), [message])
+            with tf.control_dependencies([check] if check is not None else []):
+                return tf.identity(longest)
+    if (wanted > most).any():
+        row = int((wanted - most).argmax())
+        room = max(0, int(most if most.ndim == 0 else most[row]))
+        raise ValueError(
+            f"up to {wanted[row]} tokens for sentence {row}, but the model has positions for "
+            f"{room} more: {advice}"
+        )
+    return longest
 
 
 def as_max_length(max_length: Any) -> int | tf.Tensor:
@@ -130,7 +162,7 @@ def as_start_token_ids(start_token_ids: Any) -> tf.Tensor:
     """Returns the start tokens as an int32 vector, one per sentence.
 
     Raises:
-        ValueError: they are not a vector.
+        ValueError: they are not a vector, or one is below 0.
     """
     start_token_ids = tf.cast(tf.convert_to_tensor(start_token_ids), tf.int32)
     if start_token_ids.shape.rank != 1:
@@ -138,6 +170,9 @@ def as_start_token_ids(start_token_ids: Any) -> tf.Tensor:
             f"start_token_ids has shape {start_token_ids.shape}: expected one token per sentence, "
             "(batch,), such as tf.fill([batch], start_token_id)"
         )
+    values = tf.get_static_value(start_token_ids)
+    if values is not None and (values < 0).any():
+        raise ValueError(f"start_token_ids has {values.min()}: token ids are 0 or more")
     return start_token_ids
 
 

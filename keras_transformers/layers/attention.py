@@ -5,6 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_transformers.layers.composite import CompositeLayer
 from keras_transformers.layers.dense import PACKAGE, RowDense
 from keras_transformers.layers.masks import MASKED_SCORE
 
@@ -14,7 +15,7 @@ KeysValues = tuple[Any, Any]
 
 
 @keras.saving.register_keras_serializable(PACKAGE)
-class MultiHeadAttention(keras.layers.Layer):
+class MultiHeadAttention(CompositeLayer):
     """Self- and cross-attention: `softmax(Q K^T / sqrt(head_dim)) V` in `num_heads` heads.
 
     One argument takes every kind of mask and tells them apart by rank. Masked keys do not affect

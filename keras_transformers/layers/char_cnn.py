@@ -6,6 +6,7 @@ from typing import Any, Literal
 import keras
 from keras import ops
 
+from keras_transformers.layers.composite import CompositeLayer
 from keras_transformers.layers.dense import PACKAGE, RowDense
 from keras_transformers.layers.recurrent.cells import at_least_one
 
@@ -118,7 +119,7 @@ class CharacterCNN(keras.layers.Layer):
 
 
 @keras.saving.register_keras_serializable(PACKAGE)
-class Highway(keras.layers.Layer):
+class Highway(CompositeLayer):
     """`g * relu(W x + b) + (1 - g) * x` with `g = sigmoid(V x + c)` (Srivastava et al. 2015).
 
     As in bilm-tf, c starts at -2, so at first the layer passes its inputs almost unchanged.

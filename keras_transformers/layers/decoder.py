@@ -6,6 +6,7 @@ import keras
 from keras import ops
 
 from keras_transformers.layers.attention import KeysValues, MultiHeadAttention, extend_cache
+from keras_transformers.layers.composite import CompositeLayer
 from keras_transformers.layers.dense import PACKAGE, Activation
 from keras_transformers.layers.feed_forward import FeedForward
 from keras_transformers.layers.masks import with_causal_mask
@@ -15,7 +16,7 @@ __all__ = ["DecoderLayer"]
 
 
 @keras.saving.register_keras_serializable(PACKAGE)
-class DecoderLayer(keras.layers.Layer):
+class DecoderLayer(CompositeLayer):
     """Applies causal self-attention, cross-attention to the encoder's output and feed-forward.
 
     Args:

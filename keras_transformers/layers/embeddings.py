@@ -93,6 +93,22 @@ class TokenEmbedding(keras.layers.Embedding):
         }
 
 
+def check_token_ids(token_ids: Any, vocabulary_size: int, name: str) -> None:
+    """Raises ValueError if an id is outside the vocabulary; values inside a graph are not checked.
+
+    An embedding takes id -1 for its last row, and some devices take any large one for it.
+    """
+    try:
+        values = ops.convert_to_numpy(token_ids)
+    except (NotImplementedError, TypeError, ValueError):  # TensorFlow, JAX, Keras: no values yet
+        return
+    wrong = values[(values < 0) | (values >= vocabulary_size)]
+    if wrong.size:
+        raise ValueError(
+            f"{name} has {wrong[0]}: the vocabulary has the ids 0 to {vocabulary_size - 1}"
+        )
+
+
 def token_embeddings(
     weight_tying: WeightTying, source_size: int, target_size: int, hidden_dim: int
 ) -> tuple[TokenEmbedding, TokenEmbedding]:

@@ -6,6 +6,7 @@ import keras
 from keras import ops
 
 from keras_transformers.layers.attention import MultiHeadAttention
+from keras_transformers.layers.composite import CompositeLayer
 from keras_transformers.layers.dense import PACKAGE, Activation
 from keras_transformers.layers.feed_forward import FeedForward
 from keras_transformers.layers.masks import with_causal_mask
@@ -15,7 +16,7 @@ __all__ = ["EncoderLayer"]
 
 
 @keras.saving.register_keras_serializable(PACKAGE)
-class EncoderLayer(keras.layers.Layer):
+class EncoderLayer(CompositeLayer):
     """Applies self-attention and feed-forward, each with dropout, a residual sum and a norm.
 
     Args:

@@ -4,13 +4,14 @@ from typing import Any
 
 import keras
 
+from keras_transformers.layers.composite import CompositeLayer
 from keras_transformers.layers.dense import PACKAGE, Activation, RowDense, activation_function
 
 __all__ = ["FeedForward"]
 
 
 @keras.saving.register_keras_serializable(PACKAGE)
-class FeedForward(keras.layers.Layer):
+class FeedForward(CompositeLayer):
     """Applies two dense layers at every position: `activation(x W1 + b1) W2 + b2`.
 
     Args:

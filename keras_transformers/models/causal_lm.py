@@ -8,6 +8,7 @@ from keras import ops
 
 from keras_transformers.layers.attention import KeysValues, empty_cache, extend_cache
 from keras_transformers.layers.dense import PACKAGE
+from keras_transformers.layers.embeddings import check_token_ids
 from keras_transformers.layers.masks import with_causal_mask
 from keras_transformers.layers.residual import residual
 
@@ -38,8 +39,14 @@ class CausalLM(keras.Model):
             `step(token_ids (rows,), index (), cache) -> (logits (rows, vocabulary), cache)`, where
             rows is a multiple of batch, each prompt's beams are adjacent, and the first index is 0;
             each prompt's last token (batch,), the input of the first step; and the cache of the
-            tokens before it, a structure of tensors whose first axis is batch.
+            tokens before it, a structure of tensors whose first axis is batch. `step.max_steps`
+            says how many steps the positions, and `max_length`, leave to each prompt.
+
+        Raises:
+            ValueError: a prompt has an id outside the vocabulary, or is longer than the model's
+                positions. Inside a graph, the searches of `decoding` check the length.
         """
+        check_token_ids(token_ids, self.get_layer("token_embedding").vocabulary_size, "token_ids")
         layers = self.decoder_layers()
         last_position = self.get_layer("position_embedding").max_sequence_length - 1
         batch, length = ops.shape(token_ids)
@@ -49,6 +56,7 @@ class CausalLM(keras.Model):
         # together. The columns before a prompt are never seen and take no positions.
         num_empty = length - ops.sum(ops.cast(padding_mask, "int32"), axis=1)  # (batch,)
         positions = ops.arange(length)[None, :] - num_empty[:, None]  # (batch, prompt)
+        max_steps = _steps_left(last_position + 1, length, num_empty, max_length)
         token_ids = ops.take_along_axis(token_ids, ops.maximum(positions, 0), axis=1)
 
         def step(token_ids: Any, index: Any, cache: Any) -> tuple[Any, Any]:
@@ -65,6 +73,7 @@ class CausalLM(keras.Model):
             hidden, cache = _run(layers, hidden, cache, visible, write_at)
             return self._logits(hidden)[:, 0], cache
 
+        step.max_steps = max_steps  # type: ignore[attr-defined]
         visible = with_causal_mask(positions[:, :-1] >= 0, length - 1)  # (batch, query, key)
         hidden = self._embed(token_ids[:, :-1], ops.maximum(positions[:, :-1], 0))
         nothing = tuple(
@@ -98,6 +107,24 @@ class CausalLM(keras.Model):
         prefix = "decoder_layer_"
         layers = [layer for layer in self.layers if layer.name.startswith(prefix)]
         return sorted(layers, key=lambda layer: int(layer.name.removeprefix(prefix)))
+
+
+def _steps_left(num_positions: int, length: Any, num_empty: Any, max_length: int | None) -> Any:
+    """Returns the number of steps that each prompt may take, int32 (batch,).
+
+    The model never reads the last token of a text, so that one needs no position.
+    """
+    left = num_positions + 1 - length + num_empty
+    try:
+        least = int(ops.convert_to_numpy(left).min(initial=0))
+    except (NotImplementedError, TypeError, ValueError):  # in a graph
+        least = 0
+    if least < 0:
+        raise ValueError(
+            f"a prompt has {num_positions + 1 - least} tokens, and the model {num_positions} "
+            "positions: give its end alone"
+        )
+    return left if max_length is None else ops.minimum(left, max_length)
 
 
 def _run(

@@ -7,6 +7,7 @@ import keras
 from keras import ops
 
 from keras_transformers.layers.dense import PACKAGE
+from keras_transformers.layers.embeddings import check_token_ids
 from keras_transformers.layers.recurrent.cells import scan_steps, time_major
 from keras_transformers.models.transformer import Step
 
@@ -46,7 +47,12 @@ class Seq2Seq(keras.Model):
             rows is a multiple of batch and each sentence's beams are adjacent; and the cache before
             the first step, tensors (batch, dim, 1). Their third axis lets a search treat this cache
             like a Transformer's, which grows along axis 2.
+
+        Raises:
+            ValueError: a source has an id outside the vocabulary.
         """
+        embedding = self._find("source_token_embedding", "token_embedding")
+        check_token_ids(source_token_ids, embedding.vocabulary_size, "source_token_ids")
         mask = self.get_layer("source_padding_mask")(source_token_ids)
         decoder = self.get_layer("decoder")
         source, state = decoder.start(self._encode(source_token_ids, mask), mask)

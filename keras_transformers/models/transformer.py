@@ -18,7 +18,7 @@ from keras_transformers.layers import (
 )
 from keras_transformers.layers.attention import empty_cache
 from keras_transformers.layers.dense import PACKAGE, Activation
-from keras_transformers.layers.embeddings import WeightTying, token_embeddings
+from keras_transformers.layers.embeddings import WeightTying, check_token_ids, token_embeddings
 from keras_transformers.layers.residual import NormPosition
 from keras_transformers.models.entry import Entry, named_factory
 
@@ -69,8 +69,14 @@ class Transformer(keras.Model):
         Returns:
             `step(token_ids (rows,), index (), cache) -> (logits (rows, vocabulary), cache)`, where
             rows is a multiple of batch and each sentence's beams are adjacent; and the cache before
-            the first step, a structure of tensors whose first axis is batch.
+            the first step, a structure of tensors whose first axis is batch. `step.max_steps` says
+            how many steps the positions, and `max_length`, allow.
+
+        Raises:
+            ValueError: a source has an id outside the vocabulary.
         """
+        embedding = self._find("source_token_embedding", "token_embedding")
+        check_token_ids(source_token_ids, embedding.vocabulary_size, "source_token_ids")
         mask = self.get_layer("source_padding_mask")(source_token_ids)
         encoder_output = self._encode(source_token_ids, mask)
         decoder_layers = self._layers_named("decoder_layer_")
@@ -94,6 +100,8 @@ class Transformer(keras.Model):
             rows = ops.reshape(hidden, (-1, 1, hidden.shape[-1]))
             return self._logits(rows)[:, 0], tuple(extended)
 
+        positions = self.get_layer("target_position_embedding").max_sequence_length
+        step.max_steps = min(positions, max_length or positions)  # type: ignore[attr-defined]
         # Hides from shape inference that the length is 0, so that a loop can let it grow.
         length = source_length * 0 if max_length is None else max_length
         cache = tuple(

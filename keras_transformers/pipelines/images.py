@@ -146,6 +146,7 @@ class ImageDecoder:
     - It takes any kind of PNG and JPEG. `num_channels` decides whether grey becomes RGB or RGB
       grey; transparency is dropped (the colours under it stay); 16 bits per colour become 8; CMYK
       becomes RGB. It ignores the orientation that a camera stores in a file.
+    - JPEG decodes with libjpeg's accurate transform, to the same pixels as in Pillow.
     - Resizing is bilinear with antialiasing and does not keep the aspect ratio, as in Hugging
       Face's ViT. An image that already has the size keeps its pixels exactly.
 
@@ -211,8 +212,13 @@ class ImageDecoder:
                 encoded = tf.identity(encoded)
             # Always via RGB: for one channel, libpng weights the colours differently if there is
             # transparency (tensorflow#55550), and libjpeg differently again.
-            image = tf.io.decode_image(encoded, channels=3, expand_animations=False)
-            image = tf.cast(image, tf.float32)  # (height, width, 3)
+            image = tf.cond(
+                _starts_with(encoded, _JPEG),
+                # TensorFlow's own choice is libjpeg's fast transform, up to 9 grey levels off.
+                lambda: tf.io.decode_jpeg(encoded, channels=3, dct_method="INTEGER_ACCURATE"),
+                lambda: tf.io.decode_image(encoded, channels=3, expand_animations=False),
+            )
+            image = tf.cast(tf.ensure_shape(image, [None, None, 3]), tf.float32)
             if self.num_channels == 1:
                 image = tf.round(tf.tensordot(image, tf.constant(_BRIGHTNESS), 1))[..., None]
             return tf.image.resize(image, self.image_size, method="bilinear", antialias=True)

@@ -42,6 +42,42 @@ def test_hugging_face_builds_the_same_model_of_it(tmp_path):
     assert theirs.config.hidden_act == "gelu_new"
 
 
+@pytest.mark.parametrize(
+    ("head", "labels", "names"),
+    [
+        (kt.heads.classifier, ["neg", "so so", "pos"], ["neg", "so so", "pos"]),
+        (kt.heads.tagger, None, ["LABEL_0", "LABEL_1", "LABEL_2"]),
+    ],
+)
+def test_the_labels_of_a_head_are_written(tmp_path, head, labels, names):
+    kt.convert.save_bert_config(head(bert(**SHAPE), 3), tmp_path / "config.json", labels=labels)
+    config = json.loads((tmp_path / "config.json").read_text())
+    assert config["num_labels"] == 3
+    assert config["id2label"] == {str(index): name for index, name in enumerate(names)}
+    assert config["label2id"] == {name: index for index, name in enumerate(names)}
+
+
+def test_labels_that_do_not_fit_are_refused(tmp_path):
+    for model, text in (
+        (kt.heads.classifier(bert(**SHAPE), 3), "2 labels, but model 'bert_classifier' has 3"),
+        (bert(**SHAPE), "2 labels, but model 'bert' has no head with labels"),
+    ):
+        with pytest.raises(ValueError, match=text):
+            kt.convert.save_bert_config(model, tmp_path / "config.json", labels=["a", "b"])
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.reference
+def test_hugging_face_has_the_labels(tmp_path):
+    transformers = pytest.importorskip("transformers", reason="needs the `reference` extra")
+    model = kt.heads.classifier(bert(**SHAPE), 3)
+    kt.convert.save_bert_config(model, tmp_path / "config.json", labels=["a", "b", "c"])
+    kt.convert.save_bert(model, tmp_path / "model.safetensors")
+    theirs = transformers.BertForSequenceClassification.from_pretrained(tmp_path)
+    assert theirs.config.num_labels == 3
+    assert theirs.config.id2label == {0: "a", 1: "b", 2: "c"}
+
+
 def test_what_is_no_bert_is_refused(tmp_path):
     with pytest.raises(ValueError, match="no layer encoder_layer_0, position_embedding"):
         kt.convert.save_bert_config(keras.Sequential([keras.Input((2,))]), tmp_path / "config.json")

@@ -214,6 +214,69 @@ def test_sharded_checkpoints_load_and_missing_shards_are_named(golden_maker, tmp
         load_bert(small_bert(golden_maker), tmp_path)
 
 
+@pytest.mark.parametrize("text", ["{}", "[1]", '{"weight_map"', '{"weight_map": [1]}'])
+def test_a_damaged_index_of_shards_is_named(golden_maker, tmp_path, text):
+    (tmp_path / "model.safetensors.index.json").write_text(text)
+    with pytest.raises(ValueError, match=r"model\.safetensors\.index\.json: "):
+        load_bert(small_bert(golden_maker), tmp_path)
+
+
+@pytest.mark.parametrize("shard", ["../secret.safetensors", 3, ""])
+def test_an_index_lists_files_beside_it_alone(golden_maker, tmp_path, shard):
+    index = tmp_path / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": {"x": shard}}))
+    with pytest.raises(ValueError, match="for x, not the name of a file beside it"):
+        load_bert(small_bert(golden_maker), tmp_path)
+
+
+def test_pickles_are_named_and_not_read(golden_maker, tmp_path):
+    model, pickle = small_bert(golden_maker), tmp_path / "pytorch_model.bin"
+    pickle.write_bytes(b"no one opens this")
+    with pytest.raises(FileNotFoundError, match=r"pytorch_model\.bin is not read: such a file"):
+        load_bert(model, tmp_path)
+    with pytest.raises(ValueError, match=r"pytorch_model\.bin is not read: such a file"):
+        load_bert(model, pickle)
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype", "message"),
+    [
+        (np.nan, "float32", r"with NaN or infinity: bert\.pooler\.dense\.bias has 1 of 16"),
+        (np.inf, "float16", r"with NaN or infinity: bert\.pooler\.dense\.bias has 1 of 16"),
+        (1, "int32", r"no floating-point numbers: bert\.pooler\.dense\.bias is int32"),
+    ],
+)
+def test_tensors_that_are_no_numbers_are_named_and_nothing_changes(
+    golden_maker, tmp_path, value, dtype, message
+):
+    tensors = load_file(RANDOM)
+    bias = tensors["bert.pooler.dense.bias"].astype(dtype)
+    bias[3] = value
+    save_file(tensors | {"bert.pooler.dense.bias": bias}, tmp_path / "model.safetensors")
+    model = kt.heads.pretrainer(small_bert(golden_maker))
+    before = [np.array(weight) for weight in model.weights]
+    with pytest.raises(ValueError, match=message):
+        load_bert(model, tmp_path)
+    for weight, old in zip(model.weights, before, strict=True):
+        np.testing.assert_array_equal(weight, old)
+
+
+def test_an_encoder_without_a_pooler_loads(golden_maker, tmp_path, caplog):
+    tensors = load_file(RANDOM)
+    kept = {name: array for name, array in tensors.items() if "pooler" not in name}
+    save_file(kept, tmp_path / "model.safetensors")
+    config = {**golden_maker["CONFIG"], "model_type": "bert"}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    words += [f"w{number}" for number in range(config["vocab_size"] - len(words))]
+    (tmp_path / "vocab.txt").write_text("\n".join(words) + "\n")
+    encoder, _ = kt.convert.load_encoder(weights=tmp_path)
+    found = encoder.get_layer("token_embedding").embeddings
+    np.testing.assert_array_equal(found, tensors["bert.embeddings.word_embeddings.weight"])
+    assert "has no pooler: the encoder's starts with random weights" in caplog.text
+    kt.heads.tagger(encoder, 3)
+
+
 def test_a_head_without_a_place_is_refused(golden_maker, tmp_path):
     encoder = small_bert(golden_maker)
     odd = keras.Model(
@@ -243,6 +306,8 @@ def test_a_config_becomes_arguments(tmp_path, golden_maker):
         ({"hidden_act": "elu"}, "hidden_act='elu'; known are gelu"),
         ({"position_embedding_type": "relative_key"}, "position_embedding_type='relative_key'"),
         ({"vocab_size": None}, "has no field 'vocab_size'"),
+        ({"is_decoder": True}, "is_decoder=True; only False is supported"),
+        ({"add_cross_attention": True}, "add_cross_attention=True; only False is supported"),
     ],
 )
 def test_a_config_that_cannot_be_built_is_refused(tmp_path, golden_maker, change, message):

@@ -164,9 +164,20 @@ def test_a_configuration_round_trips(maker, loaded, kind, tmp_path):
     assert ("final_norm" in {layer.name for layer in model.layers}) == (kind == "gpt2")
 
 
+def test_start_and_end_tokens_are_written(loaded, tmp_path):
+    file = tmp_path / "config.json"
+    save_gpt_config(loaded["gpt2"], file, start_token_id=3, end_token_id=0)
+    config = json.loads(file.read_text())
+    assert (config["bos_token_id"], config["eos_token_id"]) == (3, 0)
+    for token_id in (-1, config["vocab_size"]):
+        with pytest.raises(ValueError, match=f"eos_token_id {token_id} is outside the vocabulary"):
+            save_gpt_config(loaded["gpt2"], file, end_token_id=token_id)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
+        ({"add_cross_attention": True}, "add_cross_attention=True; only False is supported"),
         ({"model_type": "bert"}, "model_type is 'bert'; only 'gpt2' or 'openai-gpt'"),
         ({"activation_function": "mish"}, "activation_function='mish'; known are gelu"),
         ({"scale_attn_weights": False}, "scale_attn_weights=False; only True is supported"),

@@ -252,6 +252,46 @@ def test_configurations_that_do_not_fit(tmp_path, changes, text):
         read_vit_config(write_config(tmp_path, **changes))
 
 
+@pytest.mark.parametrize(
+    ("fields", "mean", "std"),
+    [
+        ({"do_rescale": True, "rescale_factor": 1 / 255, "image_mean": 0.4}, 0.4, None),
+        ({"rescale_factor": 2 / 255, "image_mean": [0.4], "image_std": [0.6]}, [0.2], [0.3]),
+        ({"do_rescale": False}, 0.5 / 255, 0.5 / 255),
+        ({"do_rescale": False, "do_normalize": False}, 0.0, 1 / 255),
+    ],
+)
+def test_rescaling_becomes_mean_and_deviation(tmp_path, fields, mean, std):
+    """(factor * pixel - mean) / std, as transformers computes it, from pixels of 0 to 1."""
+    size = {"height": 12, "width": 12}
+    settings = {"size": size, "resample": 2, "do_center_crop": False, **fields}
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(settings))
+    arguments = read_vit_config(write_config(tmp_path))
+    assert arguments["pixel_mean"] == pytest.approx(mean)
+    assert arguments.get("pixel_std") == (pytest.approx(std) if std else None)
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({"resample": 3}, r"resample=3; only 2 \(bilinear\) is supported"),
+        ({"size": {"height": 8, "width": 12}}, "size=.* but the model takes 12 x 12 pixels"),
+        ({"size": {"shortest_edge": 12}}, "size=.* but the model takes 12 x 12 pixels"),
+        ({"size": 14}, "size=14, but the model takes 12 x 12 pixels"),
+        ({"do_center_crop": True, "crop_size": 8}, "do_center_crop with crop_size=8"),
+        ({"do_center_crop": True}, "do_center_crop with crop_size=None"),
+        ({"rescale_factor": 0}, "rescale_factor=0; give a number above 0"),
+    ],
+)
+def test_a_preprocessor_that_prepares_images_otherwise_is_refused(tmp_path, fields, text):
+    file = tmp_path / "preprocessor_config.json"
+    file.write_text(json.dumps(fields))
+    with pytest.raises(ValueError, match=rf"preprocessor_config\.json: {text}"):
+        read_vit_config(write_config(tmp_path))
+    file.write_text(json.dumps({"do_resize": False, "size": 14, "do_center_crop": False}))
+    assert read_vit_config(tmp_path)["image_size"] == 12
+
+
 def test_files_that_are_no_configuration(tmp_path):
     with pytest.raises(FileNotFoundError, match="config.json: no such file"):
         read_vit_config(tmp_path)

@@ -84,6 +84,48 @@ def test_greedy_search_follows_the_models_own_logits(model):
         np.testing.assert_array_equal(found.token_ids[row, 0, :length], best[row, 8 : 8 + length])
 
 
+SEARCHES = {
+    "greedy": greedy_search,
+    "beam": lambda *args, **options: beam_search(*args, num_beams=2, **options),
+}
+
+
+@pytest.mark.parametrize("search", SEARCHES)
+def test_no_search_goes_beyond_the_positions(model, search):
+    """24 positions, and the last token of a text needs none: 9 + 16 tokens fit, 9 + 17 do not."""
+    options = {"end_token_id": None, "growing_axis": 2}
+    started = model.start_decoding(IDS, MASK)
+    found = SEARCHES[search](*started, max_length=16, **options)
+    assert found.token_ids.shape[-1] == 16
+    text = "up to 17 tokens for sentence 2, but the model has positions for 16 more: lower max_len"
+    with pytest.raises(ValueError, match=text):
+        SEARCHES[search](*started, max_length=17, **options)
+    SEARCHES[search](*started, max_length=20, length_limits=[20, 20, 16], **options)
+
+    @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32)], autograph=False)
+    def in_a_graph(token_ids):
+        return SEARCHES[search](*model.start_decoding(token_ids), max_length=17, **options)
+
+    assert in_a_graph(IDS[:, :8]).token_ids.shape[-1] == 17
+    with pytest.raises(tf.errors.InvalidArgumentError, match="the search may go beyond"):
+        in_a_graph(IDS)
+
+
+def test_a_fixed_cache_is_not_outgrown(model):
+    with pytest.raises(ValueError, match="up to 9 tokens .* has positions for 8 more"):
+        greedy_search(*model.start_decoding(IDS, max_length=8), end_token_id=0, max_length=9)
+
+
+def test_prompts_that_a_model_cannot_read_are_refused(model):
+    for bad in (-1, 30):
+        ids = IDS.copy()
+        ids[1, 3] = bad
+        with pytest.raises(ValueError, match=f"token_ids has {bad}: .* the ids 0 to 29"):
+            model.start_decoding(ids)
+    with pytest.raises(ValueError, match="a prompt has 27 tokens, and the model 24 positions"):
+        model.start_decoding(np.tile(IDS, (1, 3)))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("jit_compile", [False, True])
 def test_search_in_a_graph_growing_and_fixed_under_xla_agree(jit_compile):

@@ -89,6 +89,22 @@ def test_greedy_search_follows_the_models_own_logits(model):
         np.testing.assert_array_equal(found.token_ids[row, 0, :length], best[row, :length])
 
 
+@pytest.mark.parametrize("fixed", [None, 8])
+def test_no_search_goes_beyond_the_positions(model, fixed):
+    positions = model.get_layer("target_position_embedding").max_sequence_length
+    most = fixed or positions
+    step, cache = model.start_decoding(SOURCES, max_length=fixed)
+    axis = 2 if fixed is None else None
+    with pytest.raises(ValueError, match=f"up to {most + 1} tokens .* positions for {most} more"):
+        greedy_search(step, [1] * 3, cache, end_token_id=2, max_length=most + 1, growing_axis=axis)
+
+
+def test_ids_outside_the_vocabulary_are_refused(model):
+    for bad in (-1, 10_000):
+        with pytest.raises(ValueError, match=f"source_token_ids has {bad}: the vocabulary has"):
+            model.start_decoding(np.full((1, 2), bad, "int32"))
+
+
 def searcher(model, max_length, jit_compile=False):
     shape = [None, None] if max_length is None else SOURCES.shape
 

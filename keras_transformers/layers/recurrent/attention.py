@@ -5,6 +5,7 @@ from typing import Any, Literal
 import keras
 from keras import ops
 
+from keras_transformers.layers.composite import CompositeLayer
 from keras_transformers.layers.dense import PACKAGE, RowDense
 from keras_transformers.layers.masks import MASKED_SCORE
 
@@ -15,7 +16,7 @@ _KINDS = ("dot", "general", "additive", "location")
 
 
 @keras.saving.register_keras_serializable(PACKAGE)
-class RnnAttention(keras.layers.Layer):
+class RnnAttention(CompositeLayer):
     """Single-head attention whose query is the state of a recurrent network.
 
     For a state s and a source vector h, the score is

@@ -13,6 +13,7 @@ from typing import Any, Literal
 import keras
 from keras import ops
 
+from keras_transformers.layers.composite import CompositeLayer
 from keras_transformers.layers.dense import PACKAGE, RowDense
 
 __all__ = ["GRUCell", "LSTMCell", "Recurrent"]
@@ -22,7 +23,7 @@ CellKind = Literal["lstm", "gru"]
 States = tuple[Any, ...]
 
 
-class _Cell(keras.layers.Layer):
+class _Cell(CompositeLayer):
     """Base of LSTM and GRU: the input projection and the initial states.
 
     Attributes:
@@ -259,7 +260,7 @@ def run_cell(
 
 
 @keras.saving.register_keras_serializable(PACKAGE)
-class Recurrent(keras.layers.Layer):
+class Recurrent(CompositeLayer):
     """Runs an LSTM or a GRU over whole sequences, in one direction.
 
     Padding leaves the states unchanged and gets the output 0, so a reversed layer starts at each

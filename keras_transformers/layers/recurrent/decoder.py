@@ -5,10 +5,10 @@ from typing import Any, Literal
 import keras
 from keras import ops
 
+from keras_transformers.layers.composite import CompositeLayer
 from keras_transformers.layers.dense import PACKAGE, RowDense
 from keras_transformers.layers.recurrent import cells
 from keras_transformers.layers.recurrent.attention import AttentionKind, RnnAttention
-from keras_transformers.layers.recurrent.cells import CellKind
 
 __all__ = ["RecurrentDecoder"]
 
@@ -21,7 +21,7 @@ State = dict[str, Any]
 
 
 @keras.saving.register_keras_serializable(PACKAGE)
-class RecurrentDecoder(keras.layers.Layer):
+class RecurrentDecoder(CompositeLayer):
     """Maps each step's embedded previous token to a readout vector, with LSTMs or GRUs.
 
     The network sees the source as a context vector. Without attention this is the encoder's
@@ -60,7 +60,7 @@ class RecurrentDecoder(keras.layers.Layer):
 
     def __init__(
         self,
-        cell: CellKind,
+        cell: cells.CellKind,
         units: int,
         *,
         num_layers: int = 1,

@@ -5,6 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_transformers.layers.composite import CompositeLayer
 from keras_transformers.layers.dense import PACKAGE
 from keras_transformers.layers.recurrent.cells import CellKind, Recurrent
 
@@ -12,7 +13,7 @@ __all__ = ["RecurrentEncoder"]
 
 
 @keras.saving.register_keras_serializable(PACKAGE)
-class RecurrentEncoder(keras.layers.Layer):
+class RecurrentEncoder(CompositeLayer):
     """Stacks LSTMs or GRUs, in one direction or both.
 
     Args:

@@ -1,0 +1,62 @@
+"""The base class of layers that consist of other layers: what is frozen stays frozen."""
+
+from typing import Any, Self
+
+from keras_transformers.private_api import AfterBuild, inner_layers
+
+__all__ = ["CompositeLayer"]
+
+
+class CompositeLayer(AfterBuild):
+    """A layer made of other layers, which stay frozen when Keras rebuilds it.
+
+    Loading and cloning make a layer from its configuration, with `trainable` for the layer as a
+    whole. Keras does not pass that on to the layers inside, so that all of them would train again,
+    and does not record which of them were frozen on their own. This class does both. It does
+    not record single weights (`layer.kernel.trainable = False`): freeze the layer that has them.
+    """
+
+    _frozen: tuple[str, ...] = ()
+
+    def after_build(self) -> None:
+        """Freezes the inner layers that are to be frozen."""
+        if not self.trainable:  # setting it once more would do nothing on TensorFlow
+            for frozen in (*inner_layers(self), *self.weights):
+                frozen.trainable = False
+        by_path = self._by_path() if self._frozen else {}
+        unknown = [path for path in self._frozen if path not in by_path]
+        if unknown:
+            raise ValueError(
+                f"layer {self.name!r}: its configuration freezes {', '.join(unknown)}, which it "
+                "does not have: save the model again"
+            )
+        for path in self._frozen:
+            by_path[path].trainable = False
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the constructor's arguments, and which inner layers are frozen, if some are."""
+        config = super().get_config()
+        if not self.built:
+            frozen = list(self._frozen)
+        else:
+            frozen = [path for path, inner in self._by_path().items() if not inner.trainable]
+        if frozen and self.trainable:
+            config["frozen"] = frozen
+        return config
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Self:
+        """Makes a layer from what `get_config` returned."""
+        config = dict(config)
+        frozen = config.pop("frozen", ())
+        layer = super().from_config(config)
+        layer._frozen = tuple(frozen)
+        return layer
+
+    def _by_path(self) -> dict[str, Any]:
+        """Returns the inner layers with weights by their path below this layer."""
+        return {
+            layer.path.removeprefix(f"{self.path}/"): layer
+            for layer in inner_layers(self)
+            if layer.path and layer.weights
+        }
