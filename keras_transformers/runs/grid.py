@@ -12,6 +12,7 @@ import keras
 from keras_transformers import files
 from keras_transformers.runs.guardrails import NonFiniteLossError
 from keras_transformers.runs.options import MAY_DIFFER
+from keras_transformers.runs.resume.folder_lock import LOCK, lock_folder
 from keras_transformers.runs.run import CONFIG, METRICS, NoBestEpochError, check_new_run, check_same
 
 # Devlin et al. 2019, appendix A.3.
@@ -33,13 +34,16 @@ def run_grid(execute: Callable[[Any], dict[str, Any]], config: Any) -> dict[str,
     folder = config.runs_dir / config.name
     try:
         _check(config)
-        names = [path.name for path in folder.glob("*")]
+        files.check_writable(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        _lock = lock_folder(folder)  # until this function returns
+        names = [path.name for path in folder.glob("*") if path.name != LOCK]
         if names == [CONFIG]:  # left by a grid whose first run found no input
             (folder / CONFIG).unlink()
         if len(names) > 1:
             check_same(folder, config, may_differ=MAY_DIFFER)
         else:
-            check_new_run(folder).mkdir(parents=True, exist_ok=True)
+            check_new_run(folder)
             files.write_json(folder / CONFIG, dataclasses.asdict(config))
     except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
@@ -75,6 +79,7 @@ def run_grid(execute: Callable[[Any], dict[str, Any]], config: Any) -> dict[str,
 
 
 def _check(config: Any) -> None:
+    config.check()
     if config.export:
         raise ValueError("--export with --grid: export the one you choose, with its own command")
     if config.strategy == "multi_worker":

@@ -22,6 +22,7 @@ from keras_transformers.runs import clusters, preemption
 from keras_transformers.runs.callbacks import standard_callbacks, update_costs, verbosity
 from keras_transformers.runs.options import MAY_DIFFER, Options
 from keras_transformers.runs.resume.callback import Position, Resume
+from keras_transformers.runs.resume.folder_lock import LOCK, FolderLock, lock_folder
 from keras_transformers.runs.validation import Validation
 from keras_transformers.runs.weights_files import write_weights
 from keras_transformers.runs.workers import is_chief, load_weights
@@ -67,28 +68,33 @@ class Run:
 
     Raises:
         FileExistsError: the run exists and `resume` is not set, or the export exists.
+        FolderInUseError: another process has the run under way.
+        OSError: the run's folder, the export or the log cannot be written.
         ValueError: a resumed run has other options (the message lists the differences), an option
             is wrong, or the strategy's device is missing.
     """
 
     def __init__(self, config: Options) -> None:
+        config.check()
         self.config = config
         self.folder = config.runs_dir / config.name
         self.is_prepared = False
         self._started = time.time()
         self._model: Any = None
         self._monitor: str | None = None
+        self._lock: FolderLock | None = None
         self._resume: Resume | None = None
         self._callbacks: list[keras.callbacks.Callback] = []
         _begin_strategy(config)
         if config.resume and (self.folder / CONFIG).is_file():
             check_same(self.folder, config, may_differ=MAY_DIFFER)
+            self._lock = lock_folder(self.folder) if is_chief() else None
         elif is_chief():
             check_new_run(self.folder)
             if config.resume:  # a scheduler gives the same command every time
                 print(f"{self.folder}: nothing to resume, so the run starts")
-        if config.export and is_chief():
-            split_target(config.export)
+        if is_chief():
+            _check_places(config, self.folder)
         keras.utils.set_random_seed(config.seed)
 
     @property
@@ -117,9 +123,16 @@ class Run:
 
         `fit_arguments` does so too; call this only to put files there earlier, and only after all
         options were checked.
+
+        Raises:
+            FileExistsError: another process has begun this run in the meantime.
+            FolderInUseError: and still has it under way.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         if is_chief():
+            if self._lock is None:
+                self._lock = lock_folder(self.folder)
+                check_new_run(self.folder)
             files.write_json(self.folder / CONFIG, dataclasses.asdict(self.config))
         return self.folder
 
@@ -323,7 +336,8 @@ def check_new_run(folder: Path) -> Path:
     Raises:
         FileExistsError: it exists and is not empty: a run is never overwritten.
     """
-    if folder.is_file() or (folder.is_dir() and any(folder.iterdir())):
+    is_used = folder.is_dir() and any(path.name != LOCK for path in folder.iterdir())
+    if folder.is_file() or is_used:
         raise FileExistsError(f"{folder} exists: give the run another --name, or remove the folder")
     return folder
 
@@ -358,6 +372,16 @@ def check_same(folder: Path, config: Any, *, may_differ: Collection[str] = ()) -
     return folder
 
 
+def _check_places(config: Options, folder: Path) -> None:
+    """Checks at the start what a run would otherwise find out when it is done."""
+    files.check_writable(folder)
+    if config.export:
+        base, _ = split_target(config.export)
+        files.check_writable(base)
+    if config.log_json and config.log_json != "stdout":
+        files.check_writable(Path(config.log_json).parent)
+
+
 def _told(metrics: Mapping[str, Any], parts: Collection[str]) -> dict[str, float]:
     """Returns the finite numbers among the metrics whose names contain one of `parts`."""
     return {
@@ -373,8 +397,6 @@ def _begin_strategy(config: Options) -> None:
     From now on the process ends with status 75 if it gets SIGTERM or another worker is gone; see
     `preemption`.
     """
-    if config.accumulate < 1:
-        raise ValueError(f"--accumulate {config.accumulate}: must be 1 or more")
     if config.strategy == "multi_worker":
         clusters.join(config.workers, config.worker_index)
         preemption.leave_with_the_others()
