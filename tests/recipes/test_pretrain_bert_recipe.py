@@ -177,7 +177,7 @@ def test_records_of_another_run_to_an_export(folder, tmp_path, capsys):
         ),
         ({"accumulate": 0}, "--accumulate 0: must be 1 or more"),
         ({"phase_2_epochs": 4}, "--phase-2-epochs 4: give 0 to 3"),
-        ({"dev_fraction": 1}, "held_out_share"),
+        ({"dev_fraction": 1}, "--dev-fraction 1: must be above 0 and below 1"),
         ({"dev_fraction": 1e-9}, "42 and 0 documents"),
         ({"vocabulary_size": 10}, "vocabulary_size=10 is too small"),
         ({"phase_1_length": 4}, "max_sequence_length is 4, must be 5"),
