@@ -1,7 +1,6 @@
 """Moves named tensors into and out of a model without losing any."""
 
 import fnmatch
-import json
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -10,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_transformers.files import replaced
+from keras_transformers.files import read_json, replaced
 
 
 @dataclass(frozen=True)
@@ -45,8 +44,9 @@ def read_safetensors(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
         Arrays by name, with the dtypes of the file, including bfloat16 and float16.
 
     Raises:
-        FileNotFoundError: the file does not exist, or the folder has none.
-        ValueError: the file is damaged or not in the safetensors format.
+        FileNotFoundError: the file does not exist, the folder has none, or a shard is missing.
+        ValueError: the file is damaged or not in the safetensors format, or the list of shards is
+            damaged.
     """
     tensors: dict[str, np.ndarray] = {}
     for file in _safetensors_files(Path(path)):
@@ -74,14 +74,27 @@ def _safetensors_files(path: Path) -> list[Path]:
     if whole.is_file():
         return [whole]
     if index.is_file():
-        shards = sorted(set(json.loads(index.read_text("utf-8"))["weight_map"].values()))
-        missing = [shard for shard in shards if not (path / shard).is_file()]
-        if missing:
-            raise FileNotFoundError(f"{index} lists {', '.join(missing)}, which {path} lacks")
-        return [path / shard for shard in shards]
+        return _listed_shards(index)
     raise FileNotFoundError(
         f"{path} is neither a .safetensors file nor a folder with model.safetensors"
     )
+
+
+def _listed_shards(index: Path) -> list[Path]:
+    """Returns the files that `model.safetensors.index.json` lists."""
+    weight_map = read_json(index).get("weight_map")
+    names = weight_map.values() if isinstance(weight_map, dict) else ()
+    # A shard lies beside its index: a path to elsewhere is no shard's name.
+    if not names or not all(isinstance(name, str) and Path(name).name == name for name in names):
+        raise ValueError(
+            f"{index}: not an index of shards: 'weight_map' must give each tensor's file in this "
+            "folder; download it again"
+        )
+    shards = sorted(set(names))
+    missing = [shard for shard in shards if not index.with_name(shard).is_file()]
+    if missing:
+        raise FileNotFoundError(f"{index} lists {', '.join(missing)}, which {index.parent} lacks")
+    return [index.with_name(shard) for shard in shards]
 
 
 def assign(

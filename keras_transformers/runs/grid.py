@@ -5,6 +5,7 @@ import itertools
 import shutil
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import keras
@@ -46,8 +47,7 @@ def run_grid(execute: Callable[[Any], dict[str, Any]], config: Any) -> dict[str,
             check_new_run(folder)
             files.write_json(folder / CONFIG, dataclasses.asdict(config))
     except (ValueError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        raise SystemExit(2) from error
+        raise _refusal(error) from error
     found: dict[str, Any] = {}
     for learning_rate, batch_size in itertools.product(LEARNING_RATES, BATCH_SIZES):
         keras.utils.clear_session()
@@ -61,7 +61,7 @@ def run_grid(execute: Callable[[Any], dict[str, Any]], config: Any) -> dict[str,
         )
         metrics = folder / point.name / METRICS
         if metrics.is_file():
-            found[point.name] = files.read_json(metrics)
+            found[point.name] = _figures(metrics)
             continue
         is_started = (metrics.parent / CONFIG).is_file()
         if not is_started:
@@ -76,6 +76,22 @@ def run_grid(execute: Callable[[Any], dict[str, Any]], config: Any) -> dict[str,
     print(f"best: {max(scores, key=lambda name: scores[name])}" if scores else "no run succeeded")
     files.write_json(folder / "grid.json", found)
     return found
+
+
+def _figures(metrics: Path) -> dict[str, Any]:
+    """Returns the figures of a point that is done."""
+    try:
+        figures = files.read_json(metrics)
+        if not isinstance(figures.get("best"), int | float):
+            raise ValueError(f"{metrics}: has no number 'best'; remove the file to run it again")
+    except (ValueError, OSError) as error:
+        raise _refusal(error) from error
+    return figures
+
+
+def _refusal(error: Exception) -> SystemExit:
+    print(f"error: {error}", file=sys.stderr)
+    return SystemExit(2)
 
 
 def _check(config: Any) -> None:

@@ -214,6 +214,31 @@ def test_sharded_checkpoints_load_and_missing_shards_are_named(golden_maker, tmp
         load_bert(small_bert(golden_maker), tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{}", "not an index of shards"),
+        ("[1]", "a JSON list, expected an object"),
+        ('{"weight_map": {"a": "one.safe', "not JSON"),
+        ("[" * 100_000, "not JSON"),
+        ('{"weight_map": {}}', "not an index of shards"),
+        ('{"weight_map": ["one.safetensors"]}', "not an index of shards"),
+        ('{"weight_map": {"a": 1, "b": "one.safetensors"}}', "not an index of shards"),
+        ('{"weight_map": {"a": "../one.safetensors"}}', "not an index of shards"),
+        ('{"weight_map": {"a": "/etc/passwd"}}', "not an index of shards"),
+    ],
+)
+def test_a_damaged_list_of_shards_is_named(tmp_path, content, message):
+    index = tmp_path / "folder" / "model.safetensors.index.json"
+    index.parent.mkdir()
+    shutil.copy(RANDOM, tmp_path / "one.safetensors")
+    index.write_text(content)
+    with pytest.raises(ValueError) as refused:
+        kt.convert.tensors.read_safetensors(index.parent)
+    assert str(refused.value).startswith(f"{index}: {message}")
+    assert len(str(refused.value).splitlines()) == 1
+
+
 def test_a_head_without_a_place_is_refused(golden_maker, tmp_path):
     encoder = small_bert(golden_maker)
     odd = keras.Model(
