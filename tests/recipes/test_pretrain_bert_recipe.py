@@ -196,10 +196,10 @@ def test_wrong_input_ends_with_one_line_and_status_2(folder, tmp_path, capsys, c
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"learning_rate": 0}, "peak_learning_rate is 0"),
-        ({"epochs": 0}, "total_steps is 0"),
+        ({"learning_rate": 0}, "--learning-rate 0: must be above 0"),
+        ({"epochs": 0}, "--epochs 0: must be 1 or more"),
         ({"hidden_dim": 33}, "multiple of num_heads"),
-        ({"batch_size": 0}, "batch_size=0"),
+        ({"batch_size": 0}, "--batch-size 0: must be 1 or more"),
     ],
 )
 def test_options_of_the_training_are_checked_too(
