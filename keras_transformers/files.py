@@ -223,6 +223,27 @@ def check_new(path: str | os.PathLike[str]) -> Path:
     return path
 
 
+def check_writable(folder: str | os.PathLike[str]) -> None:
+    """Checks that a folder, which need not exist yet, can be created and written; leaves nothing.
+
+    Raises:
+        OSError: it cannot; the message names the folder and the reason.
+    """
+    nearest = Path(folder).absolute()
+    while not os.path.lexists(nearest):
+        nearest = nearest.parent
+    probe = nearest / f".{uuid.uuid4().hex}"
+    try:
+        probe.touch(exist_ok=False)
+        probe.unlink()
+    except OSError as error:
+        where = "" if nearest == Path(folder).absolute() else f"{nearest}: "
+        raise type(error)(
+            f"{folder}: cannot be written ({where}{error.strerror}): allow it, or choose another "
+            "place"
+        ) from error
+
+
 def write_lines(path: str | os.PathLike[str], lines: Iterable[str]) -> None:
     r"""Replaces a file by these lines in UTF-8; a line must not contain `\n`."""
     with replaced(path) as scratch:

@@ -1,6 +1,7 @@
 """Makes a room of this package show its modules and the names in their `__all__`."""
 
 import ast
+import contextlib
 import functools
 import importlib
 import importlib.util
@@ -9,6 +10,8 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from keras_transformers.extras import needing
 
 
 def open_room(
@@ -29,21 +32,12 @@ def open_room(
         if attribute.startswith("__"):
             raise AttributeError(f"module {name!r} has no attribute {attribute!r}")
         modules = _modules(name)
-        try:
+        with needing(extra) if extra else contextlib.nullcontext():
             if attribute in modules:
                 return importlib.import_module(f"{name}.{attribute}")
             for module, names in modules.items():
                 if attribute in names:
                     return getattr(importlib.import_module(f"{name}.{module}"), attribute)
-        except ModuleNotFoundError as error:
-            if extra is None or (error.name or "keras_transformers").startswith(
-                "keras_transformers"
-            ):
-                raise
-            raise ModuleNotFoundError(
-                f"{name}.{attribute} needs {error.name}: pip install 'keras-transformers[{extra}]'",
-                name=error.name,
-            ) from error
         raise AttributeError(
             f"module {name!r} has no attribute {attribute!r}; it has {', '.join(show())}"
         )

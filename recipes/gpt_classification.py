@@ -60,7 +60,7 @@ def main(config: Config, run: Run) -> dict[str, Any]:
                 "logits": keras.losses.SparseCategoricalCrossentropy(from_logits=True),
                 "token_logits": TokenCrossentropy(),
             },
-            loss_weights={"logits": 1.0, "token_logits": weight_of_tokens(config)},
+            loss_weights={"logits": 1.0, "token_logits": config.language_model_weight},
             weighted_metrics={
                 "logits": [keras.metrics.SparseCategoricalAccuracy(name="accuracy")],
                 "token_logits": [Perplexity()],
@@ -79,13 +79,6 @@ def main(config: Config, run: Run) -> dict[str, Any]:
             "test_majority": majority_share(test),
         }
     return run.finish(classify, {**figures, "labels": labels})
-
-
-def weight_of_tokens(config: Config) -> float:
-    """Returns the weight of the language model's loss; raises ValueError if it is negative."""
-    if config.language_model_weight < 0:
-        raise ValueError(f"--language-model-weight {config.language_model_weight}: give 0 or more")
-    return config.language_model_weight
 
 
 if __name__ == "__main__":

@@ -63,10 +63,12 @@ def main(config: Config, run: Run) -> dict[str, Any]:
         augmentation=config.augmentation(),
         seed=config.seed,
     )
+    smoothing = config.pick("label_smoothing")
     with run.scope():
+        crossentropy = keras.losses.CategoricalCrossentropy(from_logits=True, **smoothing)
         model.compile(
             optimizer=optimizer(config, num_updates=config.epochs * len(batches)),
-            loss={"logits": loss(config.label_smoothing)},
+            loss={"logits": crossentropy},
             metrics={"logits": [keras.metrics.CategoricalAccuracy(name="accuracy")]},
             jit_compile=False,
         )
@@ -124,13 +126,6 @@ def optimizer(config: Config, *, num_updates: int) -> keras.optimizers.Optimizer
         total_steps=num_updates,
     )
     return adamw(schedule, weight_decay=config.weight_decay, clip_norm=config.clip_norm)
-
-
-def loss(label_smoothing: float) -> keras.losses.Loss:
-    """Returns cross-entropy; an impossible `label_smoothing` raises ValueError."""
-    if not 0 <= label_smoothing < 1:
-        raise ValueError(f"--label-smoothing {label_smoothing}: must be 0 to below 1")
-    return keras.losses.CategoricalCrossentropy(from_logits=True, label_smoothing=label_smoothing)
 
 
 if __name__ == "__main__":

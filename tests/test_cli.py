@@ -1,4 +1,5 @@
 import dataclasses
+import importlib
 import io
 import json
 import os
@@ -9,6 +10,7 @@ from typing import get_args, get_type_hints
 
 import pytest
 
+from keras_transformers import extras
 from keras_transformers.cli import data as data_commands
 from keras_transformers.cli import main as cli
 from keras_transformers.saved_model import prediction
@@ -76,6 +78,29 @@ def test_some_commands_need_a_file_at_least(capsys, command, tmp_path):
     status, _, err = run(capsys, command, str(tmp_path / "output.weights.h5"), *more)
     assert (status, len(err.splitlines())) == (2, 1)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("command", "package"),
+    [
+        (("serve", "base"), "uvicorn"),
+        (("serve", "--config", "models.config"), "uvicorn"),
+        (("ask", "http://host:1", "text", "--model", "m"), "httpx"),
+        (("ask", "host:1", "text", "--model", "m"), "grpc"),
+    ],
+)
+def test_a_missing_extra_is_named_in_one_line(capsys, monkeypatch, command, package):
+    monkeypatch.setitem(sys.modules, package, None)
+    for name in ("server.local", "server.rest", "client.rest", "client.grpc"):
+        monkeypatch.delitem(sys.modules, f"keras_transformers.serving.{name}", raising=False)
+    said = f"keras-transformers: this needs {package}: pip install 'keras-transformers[serving]'\n"
+    assert run(capsys, *command) == (2, "", said)
+
+
+def test_a_module_of_ours_that_is_missing_is_no_extra():
+    with pytest.raises(ModuleNotFoundError) as raised, extras.needing("serving"):
+        importlib.import_module("keras_transformers.no_such_module")
+    assert not isinstance(raised.value, extras.MissingExtraError)
 
 
 def test_list_names_sizes_and_papers(capsys):

@@ -20,6 +20,7 @@ from keras_transformers.cli.models import List, Summary
 from keras_transformers.cli.predictions import Predict, Translate
 from keras_transformers.cli.serving import Ask, Serve
 from keras_transformers.cli.weights import Average
+from keras_transformers.extras import MissingExtraError
 
 # A command's name is its class's, with hyphens: WarmUp is `warm-up`.
 Command = (
@@ -75,7 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of our output, such as `head`, has left
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, MissingExtraError) as error:
         print(f"keras-transformers: {error}", file=sys.stderr)
         return 2
 

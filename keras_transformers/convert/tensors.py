@@ -51,8 +51,9 @@ def read_safetensors(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
         Arrays by name, with the dtypes of the file, including bfloat16 and float16.
 
     Raises:
-        FileNotFoundError: the file does not exist, or the folder has none.
-        ValueError: the file is damaged or not in the safetensors format.
+        FileNotFoundError: the file does not exist, the folder has none, or a shard is missing.
+        ValueError: the file is damaged or not in the safetensors format, or the list of shards is
+            damaged.
     """
     tensors: dict[str, np.ndarray] = {}
     for file in _safetensors_files(Path(path)):

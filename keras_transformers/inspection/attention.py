@@ -46,7 +46,7 @@ def attention_picture(
         from matplotlib.figure import Figure
     except ImportError as error:
         raise ImportError(
-            "attention pictures need matplotlib: pip install 'keras_transformers[translation]'"
+            "attention pictures need matplotlib: pip install 'keras-transformers[translation]'"
         ) from error
     sources, targets = _without_padding(source_tokens), _without_padding(target_tokens)
     rows, columns = attention.shape

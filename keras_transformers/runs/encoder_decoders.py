@@ -81,12 +81,22 @@ class EncoderDecoderTraining(Options):
     def optimizer(
         self, steps_per_epoch: int, *, ema: float | None = None
     ) -> keras.optimizers.Optimizer:
-        """Returns Adam with a warm-up and `decay`. For `ema`, see `training.adam`."""
+        """Returns Adam with a warm-up and `decay`. For `ema`, see `training.adam`.
+
+        Raises:
+            ValueError: the warm-up is longer than the training, and `decay` has an end.
+        """
+        total_steps = self.epochs * steps_per_epoch
+        if self.decay != "inverse_sqrt" and self.warmup_steps > total_steps:
+            raise ValueError(
+                f"--warmup-steps {self.warmup_steps}: the training has only {total_steps} updates, "
+                f"{self.epochs} epochs of {steps_per_epoch}; give fewer, or --decay inverse_sqrt"
+            )
         schedule = warmup_schedule(
             self.decay,
             self.learning_rate,
             warmup_steps=self.warmup_steps,
-            total_steps=self.epochs * steps_per_epoch,
+            total_steps=total_steps,
         )
         return adam(schedule, clip_norm=self.clip_norm, ema=ema)
 

@@ -5,6 +5,7 @@ import itertools
 import shutil
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import keras
@@ -12,6 +13,7 @@ import keras
 from keras_transformers import files
 from keras_transformers.runs.guardrails import NonFiniteLossError
 from keras_transformers.runs.options import MAY_DIFFER
+from keras_transformers.runs.resume.folder_lock import LOCK, lock_folder
 from keras_transformers.runs.run import CONFIG, METRICS, NoBestEpochError, check_new_run, check_same
 
 # Devlin et al. 2019, appendix A.3.
@@ -33,17 +35,19 @@ def run_grid(execute: Callable[[Any], dict[str, Any]], config: Any) -> dict[str,
     folder = config.runs_dir / config.name
     try:
         _check(config)
-        names = [path.name for path in folder.glob("*")]
+        files.check_writable(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        _lock = lock_folder(folder)  # until this function returns
+        names = [path.name for path in folder.glob("*") if path.name != LOCK]
         if names == [CONFIG]:  # left by a grid whose first run found no input
             (folder / CONFIG).unlink()
         if len(names) > 1:
             check_same(folder, config, may_differ=MAY_DIFFER)
         else:
-            check_new_run(folder).mkdir(parents=True, exist_ok=True)
+            check_new_run(folder)
             files.write_json(folder / CONFIG, dataclasses.asdict(config))
     except (ValueError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        raise SystemExit(2) from error
+        raise _refusal(error) from error
     found: dict[str, Any] = {}
     for learning_rate, batch_size in itertools.product(LEARNING_RATES, BATCH_SIZES):
         keras.utils.clear_session()
@@ -57,7 +61,7 @@ def run_grid(execute: Callable[[Any], dict[str, Any]], config: Any) -> dict[str,
         )
         metrics = folder / point.name / METRICS
         if metrics.is_file():
-            found[point.name] = files.read_json(metrics)
+            found[point.name] = _figures(metrics)
             continue
         is_started = (metrics.parent / CONFIG).is_file()
         if not is_started:
@@ -74,7 +78,24 @@ def run_grid(execute: Callable[[Any], dict[str, Any]], config: Any) -> dict[str,
     return found
 
 
+def _figures(metrics: Path) -> dict[str, Any]:
+    """Returns the figures of a point that is done."""
+    try:
+        figures = files.read_json(metrics)
+        if not isinstance(figures.get("best"), int | float):
+            raise ValueError(f"{metrics}: has no number 'best'; remove the file to run it again")
+    except (ValueError, OSError) as error:
+        raise _refusal(error) from error
+    return figures
+
+
+def _refusal(error: Exception) -> SystemExit:
+    print(f"error: {error}", file=sys.stderr)
+    return SystemExit(2)
+
+
 def _check(config: Any) -> None:
+    config.check()
     if config.export:
         raise ValueError("--export with --grid: export the one you choose, with its own command")
     if config.strategy == "multi_worker":

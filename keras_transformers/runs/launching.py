@@ -13,6 +13,7 @@ from keras_transformers.runs.guardrails import NonFiniteLossError
 from keras_transformers.runs.options import Options
 from keras_transformers.runs.resume.snapshots import CheckpointError
 from keras_transformers.runs.run import NoBestEpochError, Run
+from keras_transformers.runs.weights_files import WeightsFileError
 from keras_transformers.runs.workers import leave_together
 
 __all__ = ["check_installed", "command_line", "execute"]
@@ -23,8 +24,9 @@ Main = Callable[[Any, Run], dict[str, Any]]
 def command_line(main: Main, config_class: type) -> None:
     """Parses the command line, and calls a recipe's `main` with its configuration and its run.
 
-    Prints what this package logs. A NaN loss, a run without a best epoch, a batch that does not fit
-    into memory or a full disk ends the program with one line and status 1.
+    Prints what this package logs. A NaN loss, a run without a best epoch, a damaged file of
+    weights, a batch that does not fit into memory or a full disk ends the program with one line and
+    status 1.
 
     Args:
         main: takes the configuration and a `Run`, and returns the run's metrics.
@@ -37,7 +39,7 @@ def command_line(main: Main, config_class: type) -> None:
     try:
         execute(main, config)
         leave_together()
-    except (NonFiniteLossError, NoBestEpochError, CheckpointError) as error:
+    except (NonFiniteLossError, NoBestEpochError, CheckpointError, WeightsFileError) as error:
         print(f"error: {error}", file=sys.stderr)
         raise SystemExit(1) from error
     except Exception as error:

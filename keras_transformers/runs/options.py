@@ -1,8 +1,10 @@
 """The options that all recipes share."""
 
 import dataclasses
+import math
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import keras
 
@@ -10,6 +12,48 @@ from keras_transformers.training.schedules import WarmupLinearDecay
 from keras_transformers.training.strategies import Precision, StrategyName
 
 __all__ = ["Options", "Pretraining"]
+
+
+class Range(NamedTuple):
+    """The numbers that an option may have, which are always finite."""
+
+    words: str
+    holds: Callable[[float], bool]
+
+
+_COUNT = Range("1 or more", lambda number: number >= 1)
+_COUNT_OR_NONE = Range("0 or more", lambda number: number >= 0)
+_AMOUNT = Range("above 0, and finite", lambda number: number > 0)
+_AMOUNT_OR_NONE = Range("0 or more, and finite", lambda number: number >= 0)
+_SHARE = Range("0 to 1", lambda number: 0 <= number <= 1)
+_RATE = Range("0 to below 1", lambda number: 0 <= number < 1)
+_PART = Range("above 0 and below 1", lambda number: 0 < number < 1)
+_ANY = Range("a finite number", lambda number: True)
+
+# An option means the same in all recipes, so its name is enough to check it.
+_NAMES: dict[Range, str] = {
+    _COUNT: """
+        accumulate average batch_size batch_tokens bleu_every checkpoint_every doc_stride
+        dupe_factor embedding_dim epochs filters hidden_dim image_size kneser_ney_order length
+        log_every lstm_dim max_answer_length max_question_length max_sequence_length min_frequency
+        ngram_order num_beams num_buckets num_heads num_layers num_recurrent_layers num_sampled
+        patch_size phase_1_length phase_2_length projection_dim steps_per_epoch units
+        vocabulary_size window_length word_ngrams
+    """,
+    _COUNT_OR_NONE: """
+        crop_padding extra_length max_characters min_characters num_highways patience
+        phase_2_epochs split_seed warmup_steps worker_index
+    """,
+    _AMOUNT: "clip_norm initializer_range learning_rate peak_flops",
+    _AMOUNT_OR_NONE: "language_model_weight length_penalty mixup weight_decay",
+    _SHARE: "bpe_dropout teacher_forcing warmup_fraction",
+    _RATE: "dropout ema label_smoothing",
+    _PART: "dev_fraction held_out_fraction test_fraction val_fraction",
+    # The other numbers: columns and layers that are counted from either end, and scores.
+    _ANY: "label_column layers no_answer_threshold text_b_column text_column word_column",
+    Range("0 to 4294967295", lambda number: 0 <= number < 2**32): "seed",  # as NumPy wants it
+}
+RANGES = {name: range_ for range_, names in _NAMES.items() for name in names.split()}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -54,6 +98,24 @@ class Options(Scaling, Logging):
         """Returns some of the options as keyword arguments."""
         return {name: getattr(self, name) for name in names}
 
+    def check(self) -> None:
+        """Checks every option on its own, before anything is read.
+
+        Raises:
+            ValueError: a number is out of its range, a label occurs twice, or the name is no name
+                of a folder; the message has the option and its value.
+        """
+        for field in dataclasses.fields(self):
+            value, range_ = getattr(self, field.name), RANGES.get(field.name, _ANY)
+            if not all(math.isfinite(x) and range_.holds(x) for x in _numbers(value)):
+                raise ValueError(f"{_said(field.name, value)}: must be {range_.words}")
+        labels = getattr(self, "labels", ())
+        if twice := [label for label in dict.fromkeys(labels) if labels.count(label) > 1]:
+            raise ValueError(f"{_said('labels', labels)}: {twice[0]!r} occurs twice; give it once")
+        place = Path(self.name)
+        if not place.name or place.is_absolute() or ".." in place.parts:
+            raise ValueError(f"--name {self.name!r}: must name a folder in --runs-dir")
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Pretraining(Options):
@@ -73,6 +135,21 @@ class Pretraining(Options):
             warmup_steps=round(self.warmup_fraction * num_updates),
             total_steps=num_updates,
         )
+
+
+def _numbers(value: Any) -> Iterator[float]:
+    """Yields an option's number, or those of a tuple."""
+    if isinstance(value, tuple):
+        for item in value:
+            yield from _numbers(item)
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        yield value
+
+
+def _said(name: str, value: Any) -> str:
+    """Returns an option as on the command line: "--batch-size 0"."""
+    words = map(str, value) if isinstance(value, tuple) else [str(value)]
+    return " ".join([f"--{name.replace('_', '-')}", *words])
 
 
 # Options that do not affect the weights, so a resumed run may change them. `workers` and

@@ -18,13 +18,13 @@ import keras
 from keras_transformers import files
 from keras_transformers.data.batching import Batches
 from keras_transformers.inspection import update_cost
-from keras_transformers.runs import clusters, preemption
 from keras_transformers.runs.callbacks import standard_callbacks, update_costs, verbosity
 from keras_transformers.runs.options import MAY_DIFFER, Options
 from keras_transformers.runs.resume.callback import Position, Resume
+from keras_transformers.runs.resume.folder_lock import LOCK, FolderLock, lock_folder
 from keras_transformers.runs.validation import Validation
-from keras_transformers.runs.weights_files import write_weights
-from keras_transformers.runs.workers import is_chief, load_weights
+from keras_transformers.runs.weights_files import check_weights, write_weights
+from keras_transformers.runs.workers import begin_strategy, is_chief, load_weights
 from keras_transformers.saved_model.exporting import export
 from keras_transformers.saved_model.versions import split_target
 from keras_transformers.training.averaging import CheckpointAveraging
@@ -67,28 +67,33 @@ class Run:
 
     Raises:
         FileExistsError: the run exists and `resume` is not set, or the export exists.
+        FolderInUseError: another process has the run under way.
+        OSError: the run's folder, the export or the log cannot be written.
         ValueError: a resumed run has other options (the message lists the differences), an option
             is wrong, or the strategy's device is missing.
     """
 
     def __init__(self, config: Options) -> None:
+        config.check()
         self.config = config
         self.folder = config.runs_dir / config.name
         self.is_prepared = False
         self._started = time.time()
         self._model: Any = None
         self._monitor: str | None = None
+        self._lock: FolderLock | None = None
         self._resume: Resume | None = None
         self._callbacks: list[keras.callbacks.Callback] = []
-        _begin_strategy(config)
+        begin_strategy(config)
         if config.resume and (self.folder / CONFIG).is_file():
             check_same(self.folder, config, may_differ=MAY_DIFFER)
+            self._lock = lock_folder(self.folder) if is_chief() else None
         elif is_chief():
             check_new_run(self.folder)
             if config.resume:  # a scheduler gives the same command every time
                 print(f"{self.folder}: nothing to resume, so the run starts")
-        if config.export and is_chief():
-            split_target(config.export)
+        if is_chief():
+            _check_places(config, self.folder)
         keras.utils.set_random_seed(config.seed)
 
     @property
@@ -117,9 +122,16 @@ class Run:
 
         `fit_arguments` does so too; call this only to put files there earlier, and only after all
         options were checked.
+
+        Raises:
+            FileExistsError: another process has begun this run in the meantime.
+            FolderInUseError: and still has it under way.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         if is_chief():
+            if self._lock is None:
+                self._lock = lock_folder(self.folder)
+                check_new_run(self.folder)
             files.write_json(self.folder / CONFIG, dataclasses.asdict(self.config))
         return self.folder
 
@@ -137,6 +149,10 @@ class Run:
 
         Weights, optimizer, random numbers and metrics are restored bit for bit. `fit_arguments`
         does so too; call this only if you need `position` earlier, and pass the same arguments.
+
+        Raises:
+            ValueError: the checkpoint does not fit the model.
+            WeightsFileError: the weights of the best epoch so far are missing or damaged.
         """
         config = self.config
         prepare(model, accumulate=config.accumulate)
@@ -152,7 +168,10 @@ class Run:
             self._resume,
         ]
         self.make_folder()
-        return self._resume.restore(model, self._callbacks)
+        position = self._resume.restore(model, self._callbacks)
+        if is_chief() and self._best_epoch() is not None:
+            check_weights(self.folder / BEST_WEIGHTS)  # no later epoch may be better
+        return position
 
     def fit_arguments(
         self,
@@ -238,20 +257,25 @@ class Run:
         Raises:
             NoBestEpochError: the figure was NaN in all epochs, as a correlation is if the model
                 gives every example the same answer.
+            WeightsFileError: the weights are missing or damaged.
         """
-        monitor = str(self._monitor)
-        found = {int(epoch["epoch"]): epoch[monitor] for epoch in self.epochs}
-        numbers = [number for number, value in found.items() if not math.isnan(value)]
-        if not numbers:
+        best = self._best_epoch()
+        if best is None:
             raise NoBestEpochError(
-                f"{monitor} was NaN in all of {len(found)} epochs, so no epoch is best: the "
-                "model gives all examples the same answer, or the dev set has only one answer. "
-                "Train longer or change the learning rate; the last weights are in "
+                f"{self._monitor} was NaN in all of {len(self.epochs)} epochs, so no epoch is "
+                "best: the model gives all examples the same answer, or the dev set has only one "
+                "answer. Train longer or change the learning rate; the last weights are in "
                 f"{self.folder / LAST_WEIGHTS}"
             )
-        best = max(numbers, key=lambda number: found[number])  # the first of equals
         load_weights(self._model, self.folder / BEST_WEIGHTS)
-        return {"best": float(found[best]), "best_epoch": best}
+        return {"best": float(best[str(self._monitor)]), "best_epoch": int(best["epoch"])}
+
+    def _best_epoch(self) -> dict[str, float] | None:
+        """Returns the logs of the epoch with the highest monitored figure, the first of equals."""
+        monitor = str(self._monitor)
+        # What is saved is above -inf, which NaN is not.
+        known = [epoch for epoch in self.epochs if epoch.get(monitor, math.nan) > -math.inf]
+        return max(known, key=lambda epoch: epoch[monitor], default=None)
 
     def load_last(self) -> None:
         """Gives the model the weights from the end of the last epoch."""
@@ -323,7 +347,8 @@ def check_new_run(folder: Path) -> Path:
     Raises:
         FileExistsError: it exists and is not empty: a run is never overwritten.
     """
-    if folder.is_file() or (folder.is_dir() and any(folder.iterdir())):
+    is_used = folder.is_dir() and any(path.name != LOCK for path in folder.iterdir())
+    if folder.is_file() or is_used:
         raise FileExistsError(f"{folder} exists: give the run another --name, or remove the folder")
     return folder
 
@@ -358,6 +383,16 @@ def check_same(folder: Path, config: Any, *, may_differ: Collection[str] = ()) -
     return folder
 
 
+def _check_places(config: Options, folder: Path) -> None:
+    """Checks at the start what a run would otherwise find out when it is done."""
+    files.check_writable(folder)
+    if config.export:
+        base, _ = split_target(config.export)
+        files.check_writable(base)
+    if config.log_json and config.log_json != "stdout":
+        files.check_writable(Path(config.log_json).parent)
+
+
 def _told(metrics: Mapping[str, Any], parts: Collection[str]) -> dict[str, float]:
     """Returns the finite numbers among the metrics whose names contain one of `parts`."""
     return {
@@ -365,29 +400,3 @@ def _told(metrics: Mapping[str, Any], parts: Collection[str]) -> dict[str, float
         for name, value in metrics.items()
         if any(part in name for part in parts) and isinstance(value, float) and math.isfinite(value)
     }
-
-
-def _begin_strategy(config: Options) -> None:
-    """Joins the other workers and sets the precision, before TensorFlow does any work.
-
-    From now on the process ends with status 75 if it gets SIGTERM or another worker is gone; see
-    `preemption`.
-    """
-    if config.accumulate < 1:
-        raise ValueError(f"--accumulate {config.accumulate}: must be 1 or more")
-    if config.strategy == "multi_worker":
-        clusters.join(config.workers, config.worker_index)
-        preemption.leave_with_the_others()
-    elif config.workers or config.worker_index is not None:
-        raise ValueError(
-            f"--workers and --worker-index are for --strategy multi_worker, not {config.strategy}"
-        )
-    elif (cluster := clusters.from_environment()) and len(cluster.workers) > 1:
-        raise ValueError(
-            f"{clusters.VARIABLE} names {len(cluster.workers)} workers, and each would train "
-            f"alone under --strategy {config.strategy}: give --strategy multi_worker, or unset it"
-        )
-    create(config.strategy)
-    # Not earlier: while TensorFlow waits for the other workers, Python handles no signals.
-    preemption.leave_on_termination()
-    keras.config.set_dtype_policy(config.precision)

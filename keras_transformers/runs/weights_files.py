@@ -1,10 +1,11 @@
-"""Saves weights while a model trains."""
+"""Saves weights while a model trains, and reads them again."""
 
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import h5py
 import keras
 import numpy as np
 
@@ -12,7 +13,11 @@ from keras_transformers.runs.guardrails import no_room
 from keras_transformers.runs.resume.replicas import Replicas
 from keras_transformers.runs.resume.snapshots import CheckpointError
 
-__all__ = ["SaveWeights", "write_weights"]
+__all__ = ["SaveWeights", "WeightsFileError", "check_weights", "read_weights", "write_weights"]
+
+
+class WeightsFileError(OSError):
+    """A file of weights is missing, damaged or another model's."""
 
 
 class SaveWeights(keras.callbacks.Callback):
@@ -85,6 +90,40 @@ def write_weights(model: keras.Model, path: Path) -> None:
         ) from error
     finally:
         scratch.unlink(missing_ok=True)
+
+
+def check_weights(path: Path) -> None:
+    """Checks that a file of weights is there and has its end.
+
+    Raises:
+        WeightsFileError: it is missing or damaged.
+    """
+    try:
+        h5py.File(path, "r").close()
+    except OSError as error:
+        raise _lost(path, error) from error
+
+
+def read_weights(model: keras.Model, path: Path) -> None:
+    """Gives a model the weights in a file.
+
+    Raises:
+        WeightsFileError: the file is missing, damaged or another model's.
+    """
+    check_weights(path)
+    try:
+        model.load_weights(path)
+    except (OSError, ValueError, KeyError, RuntimeError) as error:  # from h5py, or from Keras
+        raise _lost(path, error) from error
+
+
+def _lost(path: Path, error: Exception) -> WeightsFileError:
+    what = "cannot be read" if path.is_file() else "are gone"
+    reason = " ".join(str(error).split())
+    return WeightsFileError(
+        f"{path}: the weights {what} ({reason}); put back a copy, or train again with another "
+        "--name"
+    )
 
 
 def _reserve(path: Path, size: int) -> None:

@@ -9,11 +9,37 @@ import keras
 import tensorflow as tf
 
 from keras_transformers.runs import clusters, preemption
+from keras_transformers.runs.options import Scaling
+from keras_transformers.runs.weights_files import read_weights
 from keras_transformers.training.strategies import create
 
 __all__ = ["chief_first", "is_chief", "load_weights", "wait_for_all"]
 
 T = TypeVar("T")
+
+
+def begin_strategy(config: Scaling) -> None:
+    """Joins the other workers and sets the precision, before TensorFlow does any work.
+
+    From now on the process ends with status 75 if it gets SIGTERM or another worker is gone; see
+    `preemption`.
+    """
+    if config.strategy == "multi_worker":
+        clusters.join(config.workers, config.worker_index)
+        preemption.leave_with_the_others()
+    elif config.workers or config.worker_index is not None:
+        raise ValueError(
+            f"--workers and --worker-index are for --strategy multi_worker, not {config.strategy}"
+        )
+    elif (cluster := clusters.from_environment()) and len(cluster.workers) > 1:
+        raise ValueError(
+            f"{clusters.VARIABLE} names {len(cluster.workers)} workers, and each would train "
+            f"alone under --strategy {config.strategy}: give --strategy multi_worker, or unset it"
+        )
+    create(config.strategy)
+    # Not earlier: while TensorFlow waits for the other workers, Python handles no signals.
+    preemption.leave_on_termination()
+    keras.config.set_dtype_policy(config.precision)
 
 
 def is_chief() -> bool:
@@ -52,6 +78,10 @@ def chief_first(make: Callable[[], T]) -> T:
 
 
 def load_weights(model: keras.Model, path: str | os.PathLike[str]) -> None:
-    """Loads weights after the chief has written them; all workers must see the file's folder."""
+    """Loads weights after the chief has written them; all workers must see the file's folder.
+
+    Raises:
+        WeightsFileError: the file is missing, damaged or another model's.
+    """
     wait_for_all()
-    model.load_weights(Path(path))
+    read_weights(model, Path(path))

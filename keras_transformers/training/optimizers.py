@@ -1,5 +1,6 @@
 """Optimizers with the settings of the papers."""
 
+import math
 from typing import Any
 
 import keras
@@ -250,5 +251,7 @@ def _dense(gradient: Any) -> Any:
 
 
 def _check_clip_norm(clip_norm: float | None) -> None:
-    if clip_norm is not None and clip_norm <= 0:
-        raise ValueError(f"clip_norm is {clip_norm}, must be above 0, or None for no clipping")
+    if clip_norm is not None and not 0 < clip_norm < math.inf:
+        raise ValueError(
+            f"clip_norm is {clip_norm}, must be above 0 and finite, or None for no clipping"
+        )

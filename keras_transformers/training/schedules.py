@@ -28,8 +28,10 @@ class _Warmup(keras.optimizers.schedules.LearningRateSchedule):
     """Linear warm-up to a peak; subclasses decay from there."""
 
     def __init__(self, peak_learning_rate: float, warmup_steps: int) -> None:
-        if peak_learning_rate <= 0:
-            raise ValueError(f"peak_learning_rate is {peak_learning_rate}, must be above 0")
+        if not 0 < peak_learning_rate < math.inf:
+            raise ValueError(
+                f"peak_learning_rate is {peak_learning_rate}, must be above 0 and finite"
+            )
         if warmup_steps < 0:
             raise ValueError(f"warmup_steps is {warmup_steps}, must be 0 or more")
         self.peak_learning_rate = float(peak_learning_rate)

@@ -214,14 +214,17 @@ def test_sharded_checkpoints_load_and_missing_shards_are_named(golden_maker, tmp
         load_bert(small_bert(golden_maker), tmp_path)
 
 
-@pytest.mark.parametrize("text", ["{}", "[1]", '{"weight_map"', '{"weight_map": [1]}'])
+@pytest.mark.parametrize(
+    "text",
+    ["{}", "[1]", '{"weight_map"', '{"weight_map": [1]}', '{"weight_map": {}}', "[" * 100_000],
+)
 def test_a_damaged_index_of_shards_is_named(golden_maker, tmp_path, text):
     (tmp_path / "model.safetensors.index.json").write_text(text)
     with pytest.raises(ValueError, match=r"model\.safetensors\.index\.json: "):
         load_bert(small_bert(golden_maker), tmp_path)
 
 
-@pytest.mark.parametrize("shard", ["../secret.safetensors", 3, ""])
+@pytest.mark.parametrize("shard", ["../secret.safetensors", "/etc/passwd", 3, ""])
 def test_an_index_lists_files_beside_it_alone(golden_maker, tmp_path, shard):
     index = tmp_path / "model.safetensors.index.json"
     index.write_text(json.dumps({"weight_map": {"x": shard}}))

@@ -50,11 +50,11 @@ def test_characters_a_tree_and_smoothed_labels(folder):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"num_buckets": 0}, "num_buckets"),
+        ({"num_buckets": 0}, "--num-buckets 0: must be 1 or more"),
         ({"min_characters": 3}, "min_characters=3"),
         ({"text_b_column": 0}, "fastText reads one text at a time"),
-        ({"max_sequence_length": 0}, "max_sequence_length=0"),
-        ({"learning_rate": 0}, "peak_learning_rate is 0"),
+        ({"max_sequence_length": 0}, "--max-sequence-length 0: must be 1 or more"),
+        ({"learning_rate": 0}, "--learning-rate 0: must be above 0"),
     ],
 )
 def test_wrong_input_ends_with_one_line_and_status_2(folder, tmp_path, capsys, changes, message):

@@ -132,13 +132,13 @@ def test_wikitext_documents_apart_and_an_export(text, tmp_path, monkeypatch, cap
     [
         ({"data": (Path("none.txt"),)}, "none.txt: no such file"),
         ({"held_out": (Path("none.txt"),)}, "none.txt: no such file"),
-        ({"held_out_fraction": 1}, "held_out_fraction is 1"),
-        ({"dev_fraction": 0}, "held_out_fraction is 0"),
+        ({"held_out_fraction": 1}, "--held-out-fraction 1: must be above 0 and below 1"),
+        ({"dev_fraction": 0}, "--dev-fraction 0: must be above 0 and below 1"),
         ({"vocabulary": Path("none")}, "none: no such folder"),
         ({"vocabulary_size": 5000}, "too little text for vocabulary_size=5000"),
         ({"num_heads": 3}, "multiple of num_heads"),
         ({"length": 100_000}, "is too short for rows of 100000"),
-        ({"learning_rate": 0.0}, "peak_learning_rate is 0.0"),
+        ({"learning_rate": 0.0}, "--learning-rate 0.0: must be above 0"),
     ],
 )
 def test_wrong_input_ends_with_one_line_and_status_2(text, tmp_path, capsys, changes, message):

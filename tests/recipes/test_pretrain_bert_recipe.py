@@ -177,7 +177,7 @@ def test_records_of_another_run_to_an_export(folder, tmp_path, capsys):
         ),
         ({"accumulate": 0}, "--accumulate 0: must be 1 or more"),
         ({"phase_2_epochs": 4}, "--phase-2-epochs 4: give 0 to 3"),
-        ({"dev_fraction": 1}, "held_out_share"),
+        ({"dev_fraction": 1}, "--dev-fraction 1: must be above 0 and below 1"),
         ({"dev_fraction": 1e-9}, "42 and 0 documents"),
         ({"vocabulary_size": 10}, "vocabulary_size=10 is too small"),
         ({"phase_1_length": 4}, "max_sequence_length is 4, must be 5"),
@@ -196,10 +196,10 @@ def test_wrong_input_ends_with_one_line_and_status_2(folder, tmp_path, capsys, c
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"learning_rate": 0}, "peak_learning_rate is 0"),
-        ({"epochs": 0}, "total_steps is 0"),
+        ({"learning_rate": 0}, "--learning-rate 0: must be above 0"),
+        ({"epochs": 0}, "--epochs 0: must be 1 or more"),
         ({"hidden_dim": 33}, "multiple of num_heads"),
-        ({"batch_size": 0}, "batch_size=0"),
+        ({"batch_size": 0}, "--batch-size 0: must be 1 or more"),
     ],
 )
 def test_options_of_the_training_are_checked_too(

@@ -110,16 +110,16 @@ def test_a_run_that_was_killed_ends_as_one_that_was_not(outcome, folder, capsys)
     [
         ({"data": "none.txt"}, "none.txt: no such file"),
         ({"corpora": ("brown",)}, "brown.zip"),
-        ({"dev_fraction": 1}, "held_out_share"),
+        ({"dev_fraction": 1}, "--dev-fraction 1: must be above 0 and below 1"),
         ({"vocabulary": "none.txt"}, "none.txt: no such file"),
         ({"vocabulary_size": 3}, "vocabulary_size=3: <S>, </S>, <UNK> take 3"),
         ({"min_frequency": 9999}, "words occurs 9999 times"),
         ({"max_characters": 2}, "max_characters=2: a word needs at least 3 ids"),
         ({"projection_dim": 25}, "projection_dim=25 is above lstm_dim=24"),
-        ({"num_sampled": 0}, "num_sampled=0"),
-        ({"epochs": 0}, "total_steps is 0"),
+        ({"num_sampled": 0}, "--num-sampled 0: must be 1 or more"),
+        ({"epochs": 0}, "--epochs 0: must be 1 or more"),
         ({"window_length": 1}, "window_length=1: nothing to predict"),
-        ({"batch_size": 0}, "batch_size is 0"),
+        ({"batch_size": 0}, "--batch-size 0: must be 1 or more"),
     ],
 )
 def test_wrong_input_ends_with_one_line_and_status_2(folder, tmp_path, capsys, changes, message):

@@ -135,9 +135,12 @@ def test_a_stopped_run_goes_on(dictionary, tmp_path, monkeypatch):
     ("changes", "message"),
     [
         ({"dictionary": Path("nowhere.dict")}, "nowhere.dict: no such file"),
-        ({"val_fraction": 0.0}, "val_fraction=0.0 and test_fraction=0.1: both must be above 0"),
+        ({"val_fraction": 0.0}, "--val-fraction 0.0: must be above 0 and below 1"),
         ({"model": "bert_tiny"}, "model 'bert_tiny' is no encoder-decoder"),
-        ({"teacher_forcing": 2.0, "model": "seq2seq_multi30k"}, "teacher_forcing=2.0 is not"),
+        (
+            {"teacher_forcing": 2.0, "model": "seq2seq_multi30k"},
+            "--teacher-forcing 2.0: must be 0 to 1",
+        ),
         ({"max_sequence_length": 2}, "no pairs to make batches of: 0 of"),
     ],
 )

@@ -207,7 +207,10 @@ def refused(capsys, *arguments, **changes):
             "--model-options dropout: the recipe sets this itself",
         ),
         ({"teacher_forcing": 0.5}, "transformer_tiny takes no argument 'teacher_forcing'"),
-        ({"model": "seq2seq_multi30k", "teacher_forcing": 1.5}, "teacher_forcing=1.5 is not"),
+        (
+            {"model": "seq2seq_multi30k", "teacher_forcing": 1.5},
+            "--teacher-forcing 1.5: must be 0 to 1",
+        ),
         (
             {"model": "seq2seq_multi30k", "model_options": {"attention": "sideways"}},
             "attention='sideways' is unknown: use dot, general, additive, location or None",

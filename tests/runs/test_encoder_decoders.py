@@ -92,3 +92,11 @@ def test_a_run_resumes_with_the_same_model_options_only(tmp_path):
     assert Run(dataclasses.replace(config, resume=True)).folder == tmp_path / "first"
     with pytest.raises(ValueError, match="model_options was {}, is {'norm_position': 'post'}"):
         Run(dataclasses.replace(config, resume=True, model_options={"norm_position": "post"}))
+
+
+def test_a_warm_up_that_is_longer_than_the_training_is_refused():
+    config = EncoderDecoderTraining(decay="linear", warmup_steps=61, epochs=3)
+    with pytest.raises(ValueError, match=r"--warmup-steps 61: .* only 60 updates, 3 epochs of 20"):
+        config.optimizer(20)
+    dataclasses.replace(config, decay="inverse_sqrt").optimizer(20)
+    dataclasses.replace(config, warmup_steps=60).optimizer(20)

@@ -345,7 +345,7 @@ def test_a_disk_that_is_full_stops_training_and_leaves_the_last_checkpoint(
         train(tmp_path, every=2, stop=Fill())
     monkeypatch.undo()
     names = [path.name for path in (tmp_path / "checkpoints").iterdir()]
-    assert sorted(name[:14] for name in names) == ["step-000000005", "step-000000006"]
+    assert sorted(name[:14] for name in names) == [".lock", "step-000000005", "step-000000006"]
     assert same(train(tmp_path, every=2)["weights"], whole["weights"])
 
 

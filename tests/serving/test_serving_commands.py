@@ -196,6 +196,42 @@ def test_a_certificate_that_is_none(tmp_path):
         Server([ModelSettings("m", tmp_path)], rest_port=0, grpc_port=None, tls=Tls(file, file))
 
 
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        (("text", "key"), "text.pem: not a certificate in PEM ("),
+        (("key", "key"), "key.pem: not a certificate in PEM ("),
+        (("cut", "key"), "cut.pem: not a certificate in PEM ("),
+        (("certificate", "text"), "text.pem: not a private key in PEM without a password ("),
+        (("certificate", "certificate"), "certificate.pem: not a private key in PEM without a"),
+        (("certificate", "secret"), "secret.pem: not a private key in PEM without a password ("),
+        (("certificate", "other"), "other.pem: not the key of "),
+        (("certificate", "none"), "none.pem: no such file; give a PEM file for TLS"),
+        (("certificate", "key", "text"), "text.pem: not a certificate in PEM ("),
+    ],
+)
+def test_a_wrong_file_for_tls_is_named(certificate, tmp_path, files, message):
+    shutil.copy(certificate.certificate, tmp_path / "certificate.pem")
+    shutil.copy(certificate.key, tmp_path / "key.pem")
+    (tmp_path / "text.pem").write_text("no PEM at all")
+    (tmp_path / "cut.pem").write_bytes(certificate.certificate.read_bytes()[:300])
+    make = ["openssl", "pkey", "-in", certificate.key, "-aes128", "-passout", "pass:secret"]
+    subprocess.run([*make, "-out", tmp_path / "secret.pem"], check=True)
+    make = ["openssl", "genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:prime256v1"]
+    subprocess.run([*make, "-out", tmp_path / "other.pem"], check=True, capture_output=True)
+    with pytest.raises(OSError) as refused:
+        Tls(*(tmp_path / f"{file}.pem" for file in files))
+    assert message in str(refused.value)
+    assert len(str(refused.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize("target", ["https://localhost:1", "grpcs://localhost:1"])
+def test_a_wrong_file_of_authorities_is_named(tmp_path, target):
+    (tmp_path / "text.pem").write_text("no PEM at all")
+    with pytest.raises(OSError, match=r"text\.pem: not a certificate in PEM"):
+        Client(target, root_certificates=str(tmp_path / "text.pem"))
+
+
 def test_a_missing_extra_is_named(monkeypatch):
     import keras_transformers.serving
 

@@ -89,6 +89,7 @@ def test_schedules_survive_saving_with_their_optimizer(tmp_path, schedule):
     ("make", "message"),
     [
         (lambda: WarmupInverseSqrt(0.0, warmup_steps=1), "peak_learning_rate is 0.0"),
+        (lambda: WarmupInverseSqrt(math.nan, warmup_steps=1), "peak_learning_rate is nan"),
         (lambda: WarmupInverseSqrt(1.0, warmup_steps=-1), "warmup_steps is -1"),
         (lambda: WarmupLinearDecay(1.0, warmup_steps=5, total_steps=4), "total_steps is 4"),
         (lambda: WarmupCosineDecay(1.0, warmup_steps=0, total_steps=0), "total_steps is 0"),

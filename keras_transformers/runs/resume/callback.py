@@ -12,6 +12,7 @@ from keras_transformers.private_api import set_initial_epoch
 from keras_transformers.runs.guardrails import non_finite_weights
 from keras_transformers.runs.preemption import TerminationNotice
 from keras_transformers.runs.resume.callback_states import Muted, Stateful, stateful
+from keras_transformers.runs.resume.folder_lock import lock_folder
 from keras_transformers.runs.resume.replicas import Replicas
 from keras_transformers.runs.resume.snapshots import CheckpointError, Snapshots, step_of
 from keras_transformers.runs.resume.state import Position, State, arrays, check_shapes, restore
@@ -47,7 +48,8 @@ class Resume(keras.callbacks.Callback):
     After SIGTERM it saves at the end of the batch (of the epoch, during validation) and ends the
     program with status 75; see `preemption`. Weights that are not finite are never saved. With
     several workers, the chief writes and all read, so they must share the folder's storage. Any of
-    them may get the signal; all stop after the same batch.
+    them may get the signal; all stop after the same batch. A second process that would write to the
+    folder is refused.
 
     Args:
         folder: a folder for the checkpoints only.
@@ -80,6 +82,7 @@ class Resume(keras.callbacks.Callback):
         self._snapshots = Snapshots(folder, keep=keep)
         self._notice = TerminationNotice()
         self._callbacks: list[tuple[str, Stateful]] = []
+        self._lock: Any = None
         self._replicas: Any = None
         self._restored: Any = None  # a State until all of it is restored
         self._others: list[keras.callbacks.Callback] = []
@@ -99,6 +102,7 @@ class Resume(keras.callbacks.Callback):
 
         Raises:
             CheckpointError: the folder cannot be written.
+            FolderInUseError: another process writes to the folder.
             ValueError: the checkpoint has another model, optimizer, number of replicas or other
                 callbacks; all checkpoints are damaged; this callback is not the last; the model is
                 not built; or a worker does not see the chief's checkpoint.
@@ -132,6 +136,7 @@ class Resume(keras.callbacks.Callback):
         path, replicas = None, self._replicas
         if replicas.is_chief:
             self._snapshots.check_writable()
+            self._lock = lock_folder(self._snapshots.folder)
             path = self._snapshots.newest()
         if not replicas.several_workers:
             return path

@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from keras_transformers.extras import needing
 from keras_transformers.serving.client.transport import Transport
+from keras_transformers.serving.protocol.pem import check_certificates
 
 
 @dataclass(frozen=True)
@@ -55,13 +57,16 @@ def connect(target: Target, root_certificates: str | None) -> Transport:
 
     Raises:
         FileNotFoundError: the file of certificates does not exist.
+        MissingExtraError: the libraries are not installed.
+        OSError: the file has no certificate.
     """
-    if root_certificates is not None and not Path(root_certificates).is_file():
-        raise FileNotFoundError(f"{root_certificates}: no such file; give a PEM file")
-    if target.protocol == "rest":
-        from keras_transformers.serving.client.rest import RestTransport
+    if root_certificates is not None:
+        check_certificates(Path(root_certificates))
+    with needing("serving"):
+        if target.protocol == "rest":
+            from keras_transformers.serving.client.rest import RestTransport
 
-        return RestTransport(target.address, root_certificates)
-    from keras_transformers.serving.client.grpc import GrpcTransport
+            return RestTransport(target.address, root_certificates)
+        from keras_transformers.serving.client.grpc import GrpcTransport
 
-    return GrpcTransport(target.address, root_certificates, tls=target.tls)
+        return GrpcTransport(target.address, root_certificates, tls=target.tls)

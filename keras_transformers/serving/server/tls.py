@@ -7,6 +7,8 @@ from typing import Any
 
 import grpc
 
+from keras_transformers.serving.protocol.pem import check_certificates, check_key
+
 __all__ = ["Tls"]
 
 
@@ -21,6 +23,7 @@ class Tls:
 
     Raises:
         FileNotFoundError: a file does not exist.
+        OSError: a file is not PEM, or the key is not the certificate's.
     """
 
     certificate: Path
@@ -28,9 +31,10 @@ class Tls:
     client_ca: Path | None = None
 
     def __post_init__(self) -> None:
-        for file in (self.certificate, self.key, self.client_ca):
-            if file is not None and not file.is_file():
-                raise FileNotFoundError(f"{file}: no such file; give a PEM file for TLS")
+        check_certificates(self.certificate)
+        check_key(self.certificate, self.key)
+        if self.client_ca is not None:
+            check_certificates(self.client_ca)
 
     def credentials(self) -> Any:
         """Returns gRPC's grpc.ServerCredentials."""

@@ -1,0 +1,85 @@
+"""Keeps two processes from writing to one folder: each would remove or replace the other's files.
+
+The operating system holds the lock, on a file `.lock` in the folder, and releases it when the
+process ends, however it ends. So a killed process leaves no lock, only the file, which the next one
+takes over.
+"""
+
+import contextlib
+import datetime
+import fcntl
+import logging
+import os
+import socket
+import weakref
+from pathlib import Path
+
+__all__ = ["FolderInUseError", "FolderLock", "lock_folder"]
+
+LOCK = ".lock"
+
+logger = logging.getLogger(__name__)
+
+
+class FolderInUseError(OSError):
+    """Another process writes to the folder."""
+
+
+class FolderLock:
+    """This process's lock on a folder, from `lock_folder`; released when nothing refers to it."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.close = weakref.finalize(self, os.close, descriptor)
+
+
+_held: "weakref.WeakValueDictionary[Path, FolderLock]" = weakref.WeakValueDictionary()
+
+
+def lock_folder(folder: str | os.PathLike[str]) -> FolderLock:
+    """Returns the lock on a folder, which all of this process shares.
+
+    Args:
+        folder: a folder that exists.
+
+    Raises:
+        FolderInUseError: another process has it; the message says which.
+        OSError: the lock's file cannot be written.
+    """
+    folder = Path(folder).resolve()
+    lock = _held.get(folder)
+    if lock is None:
+        lock = _held[folder] = FolderLock(_locked(folder))
+    return lock
+
+
+def _locked(folder: Path) -> int:
+    """Returns the descriptor of the folder's file, locked and with this process's name in it."""
+    path = folder / LOCK
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        owner = os.read(descriptor, 1000).decode("utf-8", "replace").strip() or "another process"
+        os.close(descriptor)
+        raise FolderInUseError(
+            f"{folder}: in use by {owner}; wait for it or stop it, or give another folder. If it "
+            f"is gone, with its machine, remove {path}"
+        ) from error
+    except OSError as error:  # some network file systems have no locks
+        logger.warning("%s: cannot be locked (%s): start no second process there", folder, error)
+    with contextlib.suppress(OSError):  # only the message for others would be poorer
+        started = datetime.datetime.now(datetime.UTC).isoformat(" ", "seconds")
+        os.ftruncate(descriptor, 0)
+        owner = f"process {os.getpid()} on {socket.gethostname()} since {started}"
+        os.write(descriptor, f"{owner}\n".encode())
+    return descriptor
+
+
+def _forget_all() -> None:
+    """A forked process shares its parent's locks, and would keep them when the parent is gone."""
+    for lock in list(_held.values()):
+        lock.close()
+    _held.clear()
+
+
+os.register_at_fork(after_in_child=_forget_all)

@@ -1,0 +1,121 @@
+"""A recipe's options are checked by their own names, before anything is read."""
+
+import dataclasses
+import math
+import runpy
+import typing
+from pathlib import Path
+
+import pytest
+
+from keras_transformers import runs
+from keras_transformers.runs.options import RANGES
+
+RECIPES = sorted((Path(__file__).parents[2] / "recipes").glob("*.py"))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Task(runs.Training):
+    labels: tuple[str, ...] = ()
+    filters: tuple[tuple[int, int], ...] = ((1, 16),)
+    dev_fraction: float = 0.1
+    teacher_forcing: float = 1.0
+    threshold_of_a_recipe: float | None = None
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"epochs": 0}, "--epochs 0: must be 1 or more"),
+        ({"batch_size": -3}, "--batch-size -3: must be 1 or more"),
+        ({"accumulate": 0}, "--accumulate 0: must be 1 or more"),
+        ({"log_every": 0}, "--log-every 0: must be 1 or more"),
+        ({"checkpoint_every": 0}, "--checkpoint-every 0: must be 1 or more"),
+        ({"learning_rate": math.nan}, "--learning-rate nan: must be above 0, and finite"),
+        ({"learning_rate": math.inf}, "--learning-rate inf: must be above 0, and finite"),
+        ({"learning_rate": -1e-3}, "--learning-rate -0.001: must be above 0, and finite"),
+        ({"clip_norm": math.nan}, "--clip-norm nan: must be above 0, and finite"),
+        ({"peak_flops": 0.0}, "--peak-flops 0.0: must be above 0, and finite"),
+        ({"weight_decay": math.nan}, "--weight-decay nan: must be 0 or more, and finite"),
+        ({"warmup_fraction": 1.5}, "--warmup-fraction 1.5: must be 0 to 1"),
+        ({"teacher_forcing": -0.5}, "--teacher-forcing -0.5: must be 0 to 1"),
+        ({"dropout": 1.0}, "--dropout 1.0: must be 0 to below 1"),
+        ({"dev_fraction": 1.0}, "--dev-fraction 1.0: must be above 0 and below 1"),
+        ({"seed": -1}, "--seed -1: must be 0 to 4294967295"),
+        ({"seed": 2**32}, "--seed 4294967296: must be 0 to 4294967295"),
+        ({"filters": ((1, 16), (2, 0))}, "--filters (1, 16) (2, 0): must be 1 or more"),
+        ({"threshold_of_a_recipe": math.nan}, "--threshold-of-a-recipe nan: must be a finite num"),
+        ({"labels": ("0", "1", "0")}, "--labels 0 1 0: '0' occurs twice; give it once"),
+        ({"name": ""}, "--name '': must name a folder in --runs-dir"),
+        ({"name": "../other"}, "--name '../other': must name a folder in --runs-dir"),
+    ],
+)
+def test_a_wrong_option_is_named_before_anything_is_read(tmp_path, capsys, changes, message):
+    def main(config, run):
+        raise AssertionError("the data would be read now")
+
+    with pytest.raises(SystemExit) as stopped:
+        runs.execute(main, Task(runs_dir=tmp_path, **changes))
+    assert stopped.value.code == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"error: {message}")
+    assert len(said.splitlines()) == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_limits_are_taken(tmp_path):
+    limits = {"warmup_fraction": 1.0, "dropout": 0.0, "weight_decay": 0.0, "seed": 2**32 - 1}
+    Task(**limits, epochs=1, batch_size=1, labels=("0", "1"), name="group/run").check()
+
+
+@pytest.mark.parametrize("option", ["runs_dir", "export", "log_json"])
+@pytest.mark.parametrize(
+    ("place", "reason"),
+    [("a_file/deep/er", "a_file: Not a directory"), ("/proc/nowhere/er", "/proc: ")],
+)
+def test_a_place_that_cannot_be_written_is_named(tmp_path, capsys, option, place, reason):
+    (tmp_path / "a_file").touch()
+    places = {"runs_dir": tmp_path / "runs", option: tmp_path / place}  # /proc stays /proc
+    if option == "log_json":
+        places[option] = str(places[option] / "log.jsonl")
+    with pytest.raises(SystemExit) as stopped:
+        runs.execute(lambda config, run: {}, Task(**places))
+    assert stopped.value.code == 2
+    said = capsys.readouterr().err
+    assert f"{tmp_path / place}" in said
+    assert "cannot be written (" in said
+    assert reason in said
+    assert len(said.splitlines()) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["a_file"]
+
+
+@pytest.fixture(scope="module")
+def configurations():
+    found = {path.stem: runpy.run_path(str(path)).get("Config") for path in RECIPES}
+    return {name: config for name, config in found.items() if config}
+
+
+def test_every_number_of_every_recipe_has_a_range(configurations):
+    """A new option cannot be forgotten, and no range is of an option that is gone."""
+    numbers = set()
+    for config in configurations.values():
+        hints = typing.get_type_hints(config)
+        numbers |= {field.name for field in dataclasses.fields(config) if _has(hints[field.name])}
+    assert RANGES.keys() == numbers
+
+
+def test_the_defaults_of_every_recipe_are_in_range(configurations):
+    for config in configurations.values():
+        given = {
+            field.name: "given"
+            for field in dataclasses.fields(config)
+            if field.default is field.default_factory is dataclasses.MISSING
+        }
+        config(**given).check()
+
+
+def _has(hint):
+    """Returns whether an annotation has numbers in it, other than as values of a dictionary."""
+    if hint in (int, float):
+        return True
+    return typing.get_origin(hint) is not dict and any(map(_has, typing.get_args(hint)))
