@@ -216,7 +216,7 @@ def test_sharded_checkpoints_load_and_missing_shards_are_named(golden_maker, tmp
 
 @pytest.mark.parametrize(
     "text",
-    ["{}", "[1]", '{"weight_map"', '{"weight_map": [1]}', '{"weight_map": {}}', "[" * 100_000],
+    ["{}", "[1]", '{"weight_map"', '{"weight_map": [1]}', '{"weight_map": {}}', "[" * 2_000],
 )
 def test_a_damaged_index_of_shards_is_named(golden_maker, tmp_path, text):
     (tmp_path / "model.safetensors.index.json").write_text(text)
