@@ -18,6 +18,9 @@ from tensorflow_serving.apis import (
     regression_pb2,
 )
 
+from keras_transformers.serving.protocol import messages
+from keras_transformers.serving.protocol.errors import RequestError
+
 CODES = grpc.StatusCode
 
 
@@ -192,6 +195,61 @@ def test_tensors_that_lie_about_their_size(predictions):
     assert tf.make_ndarray(response.outputs["y"]).tolist() == [2.5, 2.5, 2.5]
     tensor.tensor_content = b"123"
     refused(CODES.INVALID_ARGUMENT, predictions.Predict, request, timeout=20)
+
+
+def test_a_shape_of_very_many_dimensions_is_refused_at_once(predictions):
+    """Their product has millions of digits, and computing it would stop every other request."""
+    request = predict_pb2.PredictRequest(model_spec=spec())
+    shape = request.inputs["x"].tensor_shape
+    shape.dim.extend([type(shape).Dim(size=2**62)] * 300)
+    details = refused(CODES.INVALID_ARGUMENT, predictions.Predict, request, timeout=20)
+    assert details == 'input "x" has 300 dimensions, more than 16'
+    shape.dim.extend(list(shape.dim) * 399)  # the server's limit on messages is lower
+    with pytest.raises(RequestError, match="120000 dimensions"):
+        messages.to_array("x", request.inputs["x"])
+
+
+def test_a_short_message_cannot_ask_for_much_memory(predictions):
+    """One value may stand for many, but not in unknown inputs, and not if it is a long string."""
+    request = predict_pb2.PredictRequest(model_spec=spec("text"))
+    for index in range(1000):  # 4 GB if each became an array
+        tensor = request.inputs[f"x{index}"]
+        tensor.dtype = tf.float32.as_datatype_enum
+        tensor.tensor_shape.dim.add(size=10**6)
+        tensor.float_val.append(1.0)
+    details = refused(CODES.INVALID_ARGUMENT, predictions.Predict, request, timeout=20)
+    assert "input size does not match signature: 1000!=1" in details
+    request.ClearField("inputs")
+    tensor = request.inputs["text"]
+    tensor.dtype = tf.string.as_datatype_enum
+    tensor.tensor_shape.dim.add(size=60)
+    tensor.string_val.append(b"x" * 100_000)
+    details = refused(CODES.INVALID_ARGUMENT, predictions.Predict, request, timeout=20)
+    assert details == 'input "text" repeats its last string up to 5900000 bytes'
+
+
+@pytest.mark.parametrize("count", [30, 3000])
+def test_a_context_cannot_be_multiplied_without_bound(predictions, count):
+    """The context is merged into each example, so a short message can make a large tensor."""
+    request = regression_pb2.RegressionRequest(model_spec=spec("regress_x_to_y"))
+    merged = request.input.example_list_with_context
+    merged.context.features.feature["long"].bytes_list.value.append(b"x" * 100_000)
+    merged.examples.extend([example(x=1.0)] * count)
+    if count == 30:
+        assert len(predictions.Regress(request, timeout=20).result.regressions) == count
+    else:
+        details = refused(CODES.INVALID_ARGUMENT, predictions.Regress, request, timeout=20)
+        assert details.startswith("the context of 3000 examples takes 300")
+
+
+def test_very_many_tasks_are_checked_in_one_pass():
+    """Comparing each name with every other would take minutes."""
+    both = inference_pb2.MultiInferenceRequest()
+    for index in range(200_000):
+        both.tasks.add(model_spec=spec(f"{index}"))
+    both.tasks.add(model_spec=spec("17"))
+    with pytest.raises(RequestError, match="Duplicate evaluation of signature: 17"):
+        messages.multi_inference(None, both, None)
 
 
 def test_a_message_beyond_the_limit_is_refused(predictions):

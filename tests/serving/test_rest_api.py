@@ -227,6 +227,15 @@ def test_examples_that_do_not_fit(rest, body, message):
     assert message in post(rest, f"{MODEL}:classify", body, 400)["error"]
 
 
+def test_a_context_cannot_be_multiplied_without_bound(rest):
+    body = {"signature_name": "classify_x_to_y", "context": {"long": "x" * 100_000}}
+    body["examples"] = [{"x": 1.0}] * 30
+    assert len(post(rest, f"{MODEL}:classify", body)["results"]) == 30
+    body["examples"] = [{}] * 3000
+    error = post(rest, f"{MODEL}:classify", body, 400)["error"]
+    assert error.startswith("the context of 3000 examples takes 300")
+
+
 def test_a_body_beyond_the_limit_is_refused(rest):
     answer = post(rest, f"{MODEL}:predict", " " * 200_001, 413)
     assert answer == {"error": "the body is larger than 200000 bytes"}
