@@ -252,6 +252,31 @@ def test_very_many_tasks_are_checked_in_one_pass():
         messages.multi_inference(None, both, None)
 
 
+def test_messages_that_cannot_be_parsed_log_one_line(channel, caplog):
+    for service, method in (
+        ("tensorflow.serving.PredictionService", "Predict"),
+        ("tensorflow.serving.ModelService", "GetModelStatus"),
+        ("grpc.health.v1.Health", "Check"),
+    ):
+        call = channel.unary_unary(f"/{service}/{method}")
+        for _ in range(50):
+            details = refused(CODES.INVALID_ARGUMENT, call, b"\x0a\xff", timeout=20)
+            assert details == f"/{service}/{method}: the message cannot be parsed"
+    assert len(caplog.records) <= 1 + 150 // 10  # one in ten seconds
+    assert not any(record.exc_info for record in caplog.records)
+
+
+@pytest.mark.parametrize("compression", [grpc.Compression.Gzip, grpc.Compression.Deflate])
+def test_what_comes_out_of_a_compressed_message_is_limited(server, compression):
+    address = f"127.0.0.1:{server.grpc_port}"
+    with grpc.insecure_channel(address, compression=compression) as channel:
+        stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
+        response = predict(stub, spec(), x=np.zeros((1, 40_000), "float32"))
+        assert tf.make_ndarray(response.outputs["y"]).shape == (1, 40_000)
+        big = np.zeros((1, 10**6), "float32")
+        refused(CODES.RESOURCE_EXHAUSTED, predict, stub, spec(), x=big)
+
+
 def test_a_message_beyond_the_limit_is_refused(predictions):
     big = np.zeros((1, 60_000), "float32")
     refused(CODES.RESOURCE_EXHAUSTED, predict, predictions, spec(), x=big)

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import grpc
+from google.protobuf.message import DecodeError
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from tensorflow_serving.apis import (
     model_service_pb2_grpc,
@@ -16,6 +17,7 @@ from keras_transformers.serving.protocol import messages
 from keras_transformers.serving.protocol.errors import Code, RequestError, invalid
 from keras_transformers.serving.protocol.signatures import ModelSpec
 from keras_transformers.serving.server.engine import Engine
+from keras_transformers.serving.server.logs import Seldom
 from keras_transformers.serving.server.statuses import status_response
 
 SERVICES = (
@@ -29,6 +31,32 @@ _SPARE_THREADS = 8  # for health, status and refused requests
 _LONGEST_MESSAGE = 2000  # bytes
 
 _logger = logging.getLogger(__name__)
+_logger.addFilter(Seldom())  # clients cause these records
+
+
+class _ParsedHere(grpc.ServerInterceptor):
+    """Lets this module parse requests, so that grpc logs no traceback for each that is damaged.
+
+    It also puts the blame where it belongs: grpc's own answer would be INTERNAL.
+    """
+
+    def intercept_service(self, continuation: Any, handler_call_details: Any) -> Any:
+        handler = continuation(handler_call_details)
+        if handler is None or handler.unary_unary is None:  # health's Watch is a stream
+            return handler
+
+        def parse_and_answer(data: bytes, context: Any) -> Any:
+            try:
+                request = handler.request_deserializer(data)
+            except DecodeError:
+                _logger.warning("refused a gRPC message that cannot be parsed")
+                message = f"{handler_call_details.method}: the message cannot be parsed"
+                return context.abort(grpc.StatusCode.INVALID_ARGUMENT, message)
+            return handler.unary_unary(request, context)
+
+        return grpc.unary_unary_rpc_method_handler(
+            parse_and_answer, response_serializer=handler.response_serializer
+        )
 
 
 class PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
@@ -59,6 +87,7 @@ class PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
                 )
             with (
                 self._call("MultiInference", context) as call,
+                self._engine.slot(),
                 self._engine.lease(call, _model_spec(specs[0])) as lease,
             ):
                 response = messages.multi_inference(lease.model, request, lease.run)
@@ -88,6 +117,7 @@ class PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
         def answer() -> Any:
             with (
                 self._call(entrypoint, context) as call,
+                self._engine.slot(),
                 self._engine.lease(call, _model_spec(request.model_spec)) as lease,
             ):
                 response = method(lease.model, request, lease.run)
@@ -143,6 +173,7 @@ def make_server(engine: Engine, executor: ThreadPoolExecutor) -> tuple[Any, Any]
     threads = limits.max_requests + _SPARE_THREADS
     server = grpc.server(
         executor,
+        interceptors=[_ParsedHere()],
         maximum_concurrent_rpcs=threads,  # beyond this, gRPC itself answers RESOURCE_EXHAUSTED
         options=[
             ("grpc.max_receive_message_length", limits.max_body_bytes),
