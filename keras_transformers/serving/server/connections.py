@@ -64,7 +64,7 @@ class BoundedConnection(H11Protocol):
             self._watch()
             self._note_progress(len(data))
 
-    def eof_received(self) -> bool:
+    def eof_received(self) -> bool:  # type: ignore[override]  # asyncio takes a bool, too
         """Keeps a connection for its answer if the client only closed its own half."""
         self._half_closed = self._answers() and self.scheme == "http"
         return self._half_closed
@@ -140,9 +140,14 @@ class BoundedConnection(H11Protocol):
             self._received += received
             self._limit_unfinished()
 
+    def _all(self) -> list["BoundedConnection"]:
+        """Returns the server's connections that are not being closed."""
+        everyone = [each for each in self.connections if isinstance(each, BoundedConnection)]
+        return [each for each in everyone if not each._ended]
+
     def _make_room(self) -> None:
         """Closes another connection if there are too many; this one if all others are answered."""
-        everyone = [each for each in self.connections if not each._ended]
+        everyone = self._all()
         if self._limit is None or len(everyone) <= self._limit:
             return
         waiting = [each for each in everyone if each is not self and not each._answers()]
@@ -158,14 +163,8 @@ class BoundedConnection(H11Protocol):
         if self._limit is None:
             return
         most, started = self._limit // 4, self.loop.time() - _GRACE_S
-        late = [
-            each
-            for each in self.connections
-            if each._unfinished
-            and each._group[0] == self._group[0]
-            and each._since < started
-            and not each._ended
-        ]
+        same = [each for each in self._all() if each._group[0] == self._group[0]]
+        late = [each for each in same if each._unfinished and each._since < started]
         late.sort(key=lambda each: each._received)
         for each in late[: max(0, len(late) - most)]:
             each._refuse(
