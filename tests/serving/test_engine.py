@@ -59,6 +59,7 @@ def engine(model, version, tmp_path):
 def ask(engine, seconds=10.0, rows=1):
     with (
         engine.call("REST", "Predict", seconds) as call,
+        engine.slot(),
         engine.lease(call, ModelSpec("m")) as lease,
     ):
         return lease.run(SIGNATURE, {"x": np.ones(rows, np.float32)})["y"].tolist()

@@ -1,5 +1,7 @@
 """TF Serving's gRPC services, called with the stubs of tensorflow-serving-api."""
 
+import threading
+
 import grpc
 import numpy as np
 import pytest
@@ -17,6 +19,9 @@ from tensorflow_serving.apis import (
     prediction_service_pb2_grpc,
     regression_pb2,
 )
+
+from keras_transformers.serving.protocol import messages
+from keras_transformers.serving.protocol.errors import RequestError
 
 CODES = grpc.StatusCode
 
@@ -192,6 +197,108 @@ def test_tensors_that_lie_about_their_size(predictions):
     assert tf.make_ndarray(response.outputs["y"]).tolist() == [2.5, 2.5, 2.5]
     tensor.tensor_content = b"123"
     refused(CODES.INVALID_ARGUMENT, predictions.Predict, request, timeout=20)
+
+
+def test_a_shape_of_very_many_dimensions_is_refused_at_once(predictions):
+    """Their product has millions of digits, and computing it would stop every other request."""
+    request = predict_pb2.PredictRequest(model_spec=spec())
+    shape = request.inputs["x"].tensor_shape
+    shape.dim.extend([type(shape).Dim(size=2**62)] * 300)
+    details = refused(CODES.INVALID_ARGUMENT, predictions.Predict, request, timeout=20)
+    assert details == 'input "x" has 300 dimensions, more than 16'
+    shape.dim.extend(list(shape.dim) * 399)  # the server's limit on messages is lower
+    with pytest.raises(RequestError, match="120000 dimensions"):
+        messages.to_array("x", request.inputs["x"])
+
+
+def test_a_short_message_cannot_ask_for_much_memory(predictions):
+    """One value may stand for many, but not in unknown inputs, and not if it is a long string."""
+    request = predict_pb2.PredictRequest(model_spec=spec("text"))
+    for index in range(1000):  # 4 GB if each became an array
+        tensor = request.inputs[f"x{index}"]
+        tensor.dtype = tf.float32.as_datatype_enum
+        tensor.tensor_shape.dim.add(size=10**6)
+        tensor.float_val.append(1.0)
+    details = refused(CODES.INVALID_ARGUMENT, predictions.Predict, request, timeout=20)
+    assert "input size does not match signature: 1000!=1" in details
+    request.ClearField("inputs")
+    tensor = request.inputs["text"]
+    tensor.dtype = tf.string.as_datatype_enum
+    tensor.tensor_shape.dim.add(size=60)
+    tensor.string_val.append(b"x" * 100_000)
+    details = refused(CODES.INVALID_ARGUMENT, predictions.Predict, request, timeout=20)
+    assert details == 'input "text" repeats its last string up to 5900000 bytes'
+
+
+@pytest.mark.parametrize("count", [30, 3000])
+def test_a_context_cannot_be_multiplied_without_bound(predictions, count):
+    """The context is merged into each example, so a short message can make a large tensor."""
+    request = regression_pb2.RegressionRequest(model_spec=spec("regress_x_to_y"))
+    merged = request.input.example_list_with_context
+    merged.context.features.feature["long"].bytes_list.value.append(b"x" * 100_000)
+    merged.examples.extend([example(x=1.0)] * count)
+    if count == 30:
+        assert len(predictions.Regress(request, timeout=20).result.regressions) == count
+    else:
+        details = refused(CODES.INVALID_ARGUMENT, predictions.Regress, request, timeout=20)
+        assert details.startswith("the context of 3000 examples takes 300")
+
+
+def test_very_many_tasks_are_checked_in_one_pass():
+    """Comparing each name with every other would take minutes."""
+    both = inference_pb2.MultiInferenceRequest()
+    for index in range(200_000):
+        both.tasks.add(model_spec=spec(f"{index}"))
+    both.tasks.add(model_spec=spec("17"))
+    with pytest.raises(RequestError, match="Duplicate evaluation of signature: 17"):
+        messages.multi_inference(None, both, None)
+
+
+def test_calls_whose_messages_never_come_keep_nobody_out(server, channel, predictions):
+    """Probes and requests get through; what has waited longest for its message is ended."""
+    stop = threading.Event()
+
+    def silence():
+        stop.wait(60)
+        yield from ()
+
+    options = [("grpc.use_local_subchannel_pool", 1)]
+    with grpc.insecure_channel(f"127.0.0.1:{server.grpc_port}", options) as other:
+        call = other.stream_unary("/tensorflow.serving.PredictionService/Predict")
+        calls = [call.future(silence()) for _ in range(50)]
+        for future in calls[: 50 - server.engine.limits.max_requests]:
+            assert future.code() == CODES.CANCELLED
+        health = health_pb2_grpc.HealthStub(channel)
+        for _ in range(10):
+            assert health.Check(health_pb2.HealthCheckRequest(), timeout=20).status == 1
+            assert predict(predictions, spec(), x=np.float32([1])).outputs["y"].float_val == [2.5]
+        stop.set()
+        assert "cannot be parsed" in calls[-1].exception().details()  # no message at all
+
+
+def test_messages_that_cannot_be_parsed_log_one_line(channel, caplog):
+    for service, method in (
+        ("tensorflow.serving.PredictionService", "Predict"),
+        ("tensorflow.serving.ModelService", "GetModelStatus"),
+        ("grpc.health.v1.Health", "Check"),
+    ):
+        call = channel.unary_unary(f"/{service}/{method}")
+        for _ in range(50):
+            details = refused(CODES.INVALID_ARGUMENT, call, b"\x0a\xff", timeout=20)
+            assert details == f"/{service}/{method}: the message cannot be parsed"
+    assert len(caplog.records) <= 1 + 150 // 10  # one in ten seconds
+    assert not any(record.exc_info for record in caplog.records)
+
+
+@pytest.mark.parametrize("compression", [grpc.Compression.Gzip, grpc.Compression.Deflate])
+def test_what_comes_out_of_a_compressed_message_is_limited(server, compression):
+    address = f"127.0.0.1:{server.grpc_port}"
+    with grpc.insecure_channel(address, compression=compression) as channel:
+        stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
+        response = predict(stub, spec(), x=np.zeros((1, 40_000), "float32"))
+        assert tf.make_ndarray(response.outputs["y"]).shape == (1, 40_000)
+        big = np.zeros((1, 10**6), "float32")
+        refused(CODES.RESOURCE_EXHAUSTED, predict, stub, spec(), x=big)
 
 
 def test_a_message_beyond_the_limit_is_refused(predictions):

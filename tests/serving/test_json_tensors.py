@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from keras_transformers.serving.protocol.errors import RequestError
 from keras_transformers.serving.protocol.json_tensors import read_inputs, write_outputs
-from keras_transformers.serving.protocol.json_values import parse
+from keras_transformers.serving.protocol.json_values import parse, shorten
 from keras_transformers.serving.protocol.signatures import Signature, TensorInfo
 
 
@@ -168,3 +168,10 @@ def test_outputs_that_json_cannot_have():
         write_outputs({"a": np.zeros(())}, "row")
     with pytest.raises(RequestError, match="tensor type: complex64"):
         write_outputs({"a": np.zeros(2, "complex64")}, "row")
+
+
+def test_a_quoted_value_is_written_only_as_far_as_it_is_shown():
+    """A value may be as large as a request; what follows the quote is not even looked at."""
+    value = {"rows": [[index, "é"] for index in range(100)]}
+    assert shorten(value) == json.dumps(value)[:200]
+    assert shorten([*range(200), object()]) == json.dumps(list(range(200)))[:200]

@@ -3,6 +3,8 @@
 tensorflow_serving/g3doc/api_rest.md and model_servers/http_rest_api_handler_test.cc.
 """
 
+import contextlib
+import gzip
 import json
 import socket
 
@@ -227,6 +229,15 @@ def test_examples_that_do_not_fit(rest, body, message):
     assert message in post(rest, f"{MODEL}:classify", body, 400)["error"]
 
 
+def test_a_context_cannot_be_multiplied_without_bound(rest):
+    body = {"signature_name": "classify_x_to_y", "context": {"long": "x" * 100_000}}
+    body["examples"] = [{"x": 1.0}] * 30
+    assert len(post(rest, f"{MODEL}:classify", body)["results"]) == 30
+    body["examples"] = [{}] * 3000
+    error = post(rest, f"{MODEL}:classify", body, 400)["error"]
+    assert error.startswith("the context of 3000 examples takes 300")
+
+
 def test_a_body_beyond_the_limit_is_refused(rest):
     answer = post(rest, f"{MODEL}:predict", " " * 200_001, 413)
     assert answer == {"error": "the body is larger than 200000 bytes"}
@@ -237,6 +248,90 @@ def test_a_body_beyond_the_limit_is_refused(rest):
 
     response = rest.post(f"{MODEL}:predict", content=chunks())  # sends no length in advance
     assert response.status_code == 413
+
+
+def test_a_compressed_body(rest):
+    """TF Serving takes gzip too."""
+    body = gzip.compress(b'{"instances": [1.0, 2.0]}')
+    headers = {"Content-Encoding": "gzip"}
+    response = rest.post(f"{MODEL}:predict", content=body, headers=headers)
+    assert (response.status_code, response.json()) == (200, {"predictions": [2.5, 3.0]})
+    for damaged in (b"", b'{"instances": [1.0]}', body[:-4], body + body):
+        response = rest.post(f"{MODEL}:predict", content=damaged, headers=headers)
+        assert response.status_code == 400
+        assert "gzip" in response.json()["error"]
+
+
+def test_what_comes_out_of_a_compressed_body_is_limited(rest):
+    for size, status in ((200_000, 400), (200_001, 413), (10**8, 413)):
+        content = gzip.compress(b" " * size)
+        assert len(content) < 200_000
+        headers = {"Content-Encoding": "gzip"}
+        response = rest.post(f"{MODEL}:predict", content=content, headers=headers)
+        assert response.status_code == status
+    assert response.json() == {"error": "the body is larger than 200000 bytes"}
+
+
+@pytest.mark.parametrize("encoding", ["deflate", "br", "gzip, gzip"])
+def test_another_compression_is_refused(rest, encoding):
+    headers = {"Content-Encoding": encoding}
+    response = rest.post(f"{MODEL}:predict", content=b"{}", headers=headers)
+    assert response.status_code == 415
+    expected = f"Content-Encoding: {encoding} is not supported; use gzip or none"
+    assert response.json() == {"error": expected}
+
+
+def exchange(server, data):
+    """Sends bytes; returns the answer's status and JSON."""
+    with socket.create_connection(("127.0.0.1", server.rest_port), timeout=20) as connection:
+        connection.sendall(data)
+        connection.shutdown(socket.SHUT_WR)
+        answer = b""
+        while piece := connection.recv(10_000):
+            answer += piece
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert b"content-type: application/json" in head
+    return int(head.split()[1]), json.loads(body or b"{}")
+
+
+@pytest.mark.parametrize(
+    ("line", "status"),
+    [
+        (f"GET {MODEL}%0ax HTTP/1.1", 404),
+        ("GET /a%0ab HTTP/1.1", 404),
+        ("OPTIONS * HTTP/1.1", 404),
+        ("CONNECT localhost:80 HTTP/1.1", 404),
+        (f"HEAD {MODEL} HTTP/1.1", 400),
+        (f"FROB {MODEL} HTTP/1.1", 400),
+        (f"GET http://localhost{MODEL} HTTP/1.1", 200),
+        (f"GET HTTP://127.0.0.1:1{MODEL}?x HTTP/1.1", 200),
+        ("GET http://localhost HTTP/1.1", 404),
+        (f"GET http://evil.example{MODEL} HTTP/1.1", 403),
+        (f"GET http://user@localhost{MODEL} HTTP/1.1", 403),
+        ("no HTTP", 400),
+    ],
+)
+def test_every_answer_is_json(server, line, status):
+    found, answer = exchange(server, f"{line}\r\nHost: localhost\r\n\r\n".encode())
+    assert found == status
+    assert line.startswith("HEAD") or list(answer) == [
+        "model_version_status" if status == 200 else "error"
+    ]
+
+
+def test_a_body_that_does_not_arrive_holds_no_slot(server, rest):
+    """Neither do heads that do not arrive keep probes and requests out."""
+    head = f"POST {MODEL}:predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\nx"
+    with contextlib.ExitStack() as stack:
+        for data in [head] * 2 * server.engine.limits.max_requests + ["GET /v1/mod"] * 300:
+            address = ("127.0.0.1", server.rest_port)
+            connection = stack.enter_context(socket.create_connection(address, timeout=20))
+            connection.sendall(data.encode())
+        for _ in range(3):
+            assert rest.get(MODEL).status_code == 200
+            assert rest.get("/monitoring/prometheus/metrics").status_code == 200
+            answer = post(rest, f"{MODEL}:predict", {"instances": [1.0]})
+            assert answer == {"predictions": [2.5]}
 
 
 def test_metrics(rest):

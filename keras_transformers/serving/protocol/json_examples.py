@@ -14,6 +14,7 @@ from keras_transformers.serving.protocol.json_values import (
     shorten,
     type_of,
 )
+from keras_transformers.serving.protocol.requests import check_context
 
 
 def read_examples(document: Mapping[str, Any]) -> list[bytes]:
@@ -37,6 +38,7 @@ def read_examples(document: Mapping[str, Any]) -> list[bytes]:
         )
     if not examples:
         raise invalid(f"JSON Value: {shorten(document)} 'examples' value is an empty array")
+    check_context(len(context), len(examples))
     # Parsing merges concatenated messages, and later values win.
     return [context + _example(example) for example in examples]
 

@@ -5,6 +5,7 @@ The rules and the messages come from TF Serving's util/json_tensor.cc.
 
 import base64
 import binascii
+import itertools
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -14,6 +15,7 @@ import tensorflow as tf
 
 from keras_transformers.serving.protocol.errors import invalid
 
+_SHORT = 200
 _TYPE_NAMES = {"float32": "float", "float64": "double", "float16": "half"}
 
 
@@ -135,8 +137,12 @@ def type_name(dtype: Any) -> str:
 
 
 def shorten(value: Any) -> str:
-    """Returns a value as text for a message, cut short."""
+    """Returns a value as text for a message, cut short.
+
+    The text is written piece by piece, because a value may be as large as a request.
+    """
     try:
-        return json.dumps(value, ensure_ascii=True)[:200]
+        pieces = json.JSONEncoder().iterencode(value)
+        return "".join(itertools.islice(pieces, _SHORT))[:_SHORT]
     except (RecursionError, ValueError):  # an integer of very many digits is a ValueError
         return "..."

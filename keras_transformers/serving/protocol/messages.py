@@ -4,6 +4,8 @@ Each function takes the model, the request and a function that runs a signature,
 RequestError if the request is refused or fails.
 """
 
+import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -25,13 +27,16 @@ from keras_transformers.serving.protocol.signatures import DEFAULT_SIGNATURE, Se
 
 SIGNATURE_FIELD = "signature_def"
 
-# A tensor may hold fewer values than its shape claims; the last value then repeats.
+_MAX_RANK = 16
+# A tensor may hold fewer values than its shape claims; the last value then repeats. A short message
+# can so ask for much memory, hence this limit on the elements, or on the bytes of repeated strings.
 _MAX_REPEATED = 1_000_000
 
 
 def predict(model: Servable, request: Any, run: Run) -> Any:
     """Answers a PredictRequest with a PredictResponse."""
     signature = requests.predict_signature(model, request.model_spec.signature_name)
+    requests.check_names(signature, request.inputs)  # before the first array takes memory
     inputs = {name: to_array(name, tensor) for name, tensor in request.inputs.items()}
     outputs = requests.predict(signature, inputs, run, output_filter=list(request.output_filter))
     response = predict_pb2.PredictResponse()
@@ -60,9 +65,9 @@ def regress(model: Servable, request: Any, run: Run) -> Any:
 def multi_inference(model: Servable, request: Any, run: Run) -> Any:
     """Answers a MultiInferenceRequest with a MultiInferenceResponse."""
     names = [task.model_spec.signature_name or DEFAULT_SIGNATURE for task in request.tasks]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise invalid(f"Duplicate evaluation of signature: {twice[0]}")
+    if len(set(names)) < len(names):
+        twice = min(name for name, count in Counter(names).items() if count > 1)
+        raise invalid(f"Duplicate evaluation of signature: {twice}")
     response = inference_pb2.MultiInferenceResponse()
     for task, name in zip(request.tasks, names, strict=True):
         result = response.results.add()
@@ -105,21 +110,34 @@ def to_array(name: str, tensor: Any) -> np.ndarray:
     Raises:
         RequestError: the message is malformed, or claims more elements than it can hold.
     """
-    if tensor.tensor_shape.unknown_rank or any(dim.size < 0 for dim in tensor.tensor_shape.dim):
+    sizes = tensor.tensor_shape.dim
+    # The rank comes first: the product of very many sizes would take minutes.
+    if len(sizes) > _MAX_RANK:
+        raise invalid(f'input "{name}" has {len(sizes)} dimensions, more than {_MAX_RANK}')
+    if tensor.tensor_shape.unknown_rank or any(dim.size < 0 for dim in sizes):
         raise invalid(f'input "{name}" has no complete shape')
-    elements = int(np.prod([dim.size for dim in tensor.tensor_shape.dim], dtype=object))
+    elements = math.prod(dim.size for dim in sizes)
     # If all values are present, each takes at least a byte.
-    if elements > max(_MAX_REPEATED, tensor.ByteSize()) or len(tensor.tensor_shape.dim) > 16:
+    if elements > max(_MAX_REPEATED, tensor.ByteSize()):
         raise invalid(f'input "{name}" claims {elements} elements')
+    repeated = (elements - len(tensor.string_val)) * len((tensor.string_val or [b""])[-1])
+    if repeated > _MAX_REPEATED:
+        raise invalid(f'input "{name}" repeats its last string up to {repeated} bytes')
     try:
         return tf.make_ndarray(tensor)
     except Exception as error:  # whatever TensorFlow raises, the message is wrong
         raise invalid(f'input "{name}" is not a tensor: {error}') from error
 
 
+def _examples(message: Any) -> list[bytes]:
+    merged = message.example_list_with_context  # empty if the examples have no context
+    requests.check_context(merged.context.ByteSize(), len(merged.examples))
+    return examples_of(message)
+
+
 def _classify(model: Servable, spec: Any, message: Any, run: Run, result: Any) -> None:
     signature = requests.example_signature(model, spec.signature_name, CLASSIFY)
-    for row in requests.classify(signature, examples_of(message), run):
+    for row in requests.classify(signature, _examples(message), run):
         classes = result.classifications.add().classes
         for label, score in row:
             classes.add(label=label, score=score)
@@ -127,7 +145,7 @@ def _classify(model: Servable, spec: Any, message: Any, run: Run, result: Any) -
 
 def _regress(model: Servable, spec: Any, message: Any, run: Run, result: Any) -> None:
     signature = requests.example_signature(model, spec.signature_name, REGRESS)
-    for value in requests.regress(signature, examples_of(message), run):
+    for value in requests.regress(signature, _examples(message), run):
         result.regressions.add(value=value)
 
 

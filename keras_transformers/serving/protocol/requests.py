@@ -3,7 +3,7 @@
 The error messages follow TF Serving's predict_util.cc, classifier.cc and regressor.cc.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,8 @@ from keras_transformers.serving.protocol.signatures import (
 
 CLASSIFY = tf.saved_model.CLASSIFY_METHOD_NAME
 REGRESS = tf.saved_model.REGRESS_METHOD_NAME
+
+_MAX_CONTEXTS = 64 * 1024 * 1024  # bytes
 
 # Runs a signature, perhaps in one batch with the rows of other requests.
 Run = Callable[[Signature, Arrays], dict[str, np.ndarray]]
@@ -38,7 +40,7 @@ def predict(
     Raises:
         RequestError: names, dtypes or shapes do not fit the signature, or `run` fails.
     """
-    _check_names(signature, inputs)
+    check_names(signature, inputs)
     for name, array in inputs.items():
         _check_array(signature, name, array)
     for name in output_filter:
@@ -148,6 +150,39 @@ def regress(signature: Signature, examples: Sequence[bytes], run: Run) -> list[f
     return [float(value) for value in values.reshape(-1)]
 
 
+def check_context(context: int, count: int) -> None:
+    """Checks what the examples of a request take with its context, which is merged into each.
+
+    Args:
+        context: the context's bytes.
+        count: how many examples there are.
+
+    Raises:
+        RequestError: they take so much more than the request that the server might not survive it.
+    """
+    if context * count > _MAX_CONTEXTS:
+        raise invalid(
+            f"the context of {count} examples takes {context * count} bytes, more than "
+            f"{_MAX_CONTEXTS}: split the request"
+        )
+
+
+def check_names(signature: Signature, given: Iterable[str]) -> None:
+    """Checks that a request gives the inputs of its signature.
+
+    Raises:
+        RequestError: an input is missing or unknown.
+    """
+    given, wanted = set(given), set(signature.inputs)
+    if given != wanted:
+        raise invalid(
+            f"input size does not match signature: {len(given)}!={len(wanted)} "
+            f"len({{{_names(given)}}}) != len({{{_names(wanted)}}}). "
+            f"Sent extra: {{{_names(given - wanted)}}}. "
+            f"Missing but required: {{{_names(wanted - given)}}}."
+        )
+
+
 def rows_of(inputs: Arrays) -> int | None:
     """Returns the first dimension of all inputs; None if they do not share one."""
     rows = {array.shape[0] if array.ndim else None for array in inputs.values()}
@@ -162,17 +197,6 @@ def _run_examples(
     column = np.empty(len(examples), object)
     column[:] = examples
     return predict(signature, {tf.saved_model.CLASSIFY_INPUTS: column}, run)
-
-
-def _check_names(signature: Signature, inputs: Arrays) -> None:
-    given, wanted = set(inputs), set(signature.inputs)
-    if given != wanted:
-        raise invalid(
-            f"input size does not match signature: {len(given)}!={len(wanted)} "
-            f"len({{{_names(given)}}}) != len({{{_names(wanted)}}}). "
-            f"Sent extra: {{{_names(given - wanted)}}}. "
-            f"Missing but required: {{{_names(wanted - given)}}}."
-        )
 
 
 def _names(names: set[str]) -> str:

@@ -1,43 +1,193 @@
-"""Connections that time out; uvicorn alone would wait forever for the rest of a request."""
+"""REST connections that a client cannot hold; uvicorn alone would wait forever for a request."""
 
 import asyncio
+import json
+from collections import Counter
 from typing import Any
 
+import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from keras_transformers.serving.protocol.errors import HTTP_STATUS, Code
+
+# An unfinished request gives way only after this time: many clients send head and body apart.
+_GRACE_S = 1.0
+_BUSY = HTTP_STATUS[Code.UNAVAILABLE]
 
 
 class BoundedConnection(H11Protocol):
-    """An HTTP/1.1 connection that closes unless a request arrives in time.
+    """An HTTP/1.1 connection that waits for its client only for a while, and then gives way.
 
     uvicorn's `timeout_keep_alive` covers the time from an answer to the next byte. Here it also
     covers the time from connecting to the end of the first request's head, from the first byte of a
-    later request to the end of its head, and the rest of a refused body, even if bytes trickle in.
-    So silent clients cannot hold all connections (slow loris). The application limits the time that
-    an answer takes.
+    later request to the end of its head, the rest of a refused body, and the time in which a client
+    reads nothing of its answer, even if bytes trickle in. So silent clients cannot hold connections
+    (slow loris). The application limits the time that a body takes.
+
+    uvicorn's `limit_concurrency` is the number of connections. Beyond it, the one that has waited
+    longest for its client is closed in favour of the new one. Client addresses are told apart, and
+    so are connections that had an answer and those that had none: the largest group loses one. So
+    neither a flood of new connections nor many idle ones keep others out.
+
+    One address may have a quarter of that number in requests that take more than a second to
+    arrive; beyond it, the one of which the least has arrived is closed. So what arrives at once,
+    such as a probe, always gets an answer.
+
+    Every refusal is JSON, {"error": ...}. A client that closes its half of the connection after a
+    request gets its answer (but not with TLS, where asyncio cannot write any more then).
     """
 
     _giving_up: asyncio.TimerHandle | None = None
+    _unread: asyncio.TimerHandle | None = None
+    _half_closed = False
+    _ended = False  # it is being closed, so it counts no longer
+    _unfinished = False  # a part of a request has arrived
+    _received = 0  # the bytes of that part
+    _since = 0.0  # when it began to wait for its client, or when the part of a request arrived
+    _group: tuple[str, bool] = ("", False)  # the client's address; whether it has had an answer
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._limit = self.limit_concurrency
+        self.limit_concurrency = None  # uvicorn would answer 503 to all
 
     def connection_made(self, transport: Any) -> None:  # noqa: D102
         super().connection_made(transport)
+        self._group = (self.client[0] if self.client else "", False)
+        self._since = self.loop.time()
         self._watch()
+        self._make_room()
 
     def data_received(self, data: bytes) -> None:  # noqa: D102
-        super().data_received(data)
-        self._watch()
+        if not self._ended:
+            super().data_received(data)
+            self._watch()
+            self._note_progress(len(data))
+
+    def eof_received(self) -> bool:  # type: ignore[override]  # asyncio takes a bool, too
+        """Keeps a connection for its answer if the client only closed its own half."""
+        self._half_closed = self._answers() and self.scheme == "http"
+        return self._half_closed
+
+    def on_response_complete(self) -> None:  # noqa: D102
+        self._group, self._since = (self._group[0], True), self.loop.time()
+        super().on_response_complete()  # perhaps begins with the next request
+        self._note_progress()
+        if self._half_closed and not self._answers():
+            self.transport.close()
+
+    def timeout_keep_alive_handler(self) -> None:  # noqa: D102
+        self._give_up()
+
+    def pause_writing(self) -> None:  # noqa: D102
+        super().pause_writing()
+        self._unread = self.loop.call_later(self.timeout_keep_alive, self.transport.abort)
+
+    def resume_writing(self) -> None:  # noqa: D102
+        super().resume_writing()
+        self._stop_reading_clock()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: D102
+        self._ended = True
         self._forget()
+        self._stop_reading_clock()
         super().connection_lost(exc)
+
+    def send_400_response(self, msg: str) -> None:
+        """Answers a request that is not HTTP."""
+        self._refuse(HTTP_STATUS[Code.INVALID_ARGUMENT], msg)
+
+    def _answers(self) -> bool:
+        """Returns whether a whole request has arrived and is being answered."""
+        cycle = self.cycle
+        return cycle is not None and not cycle.response_complete and not cycle.more_body
 
     def _watch(self) -> None:
         """Starts the clock unless a request is being answered; more bytes do not reset it."""
         if self.cycle is not None and not self.cycle.response_complete:
             self._forget()
         elif self._giving_up is None:
-            self._giving_up = self.loop.call_later(self.timeout_keep_alive, self.transport.close)
+            self._giving_up = self.loop.call_later(self.timeout_keep_alive, self._give_up)
 
     def _forget(self) -> None:
         if self._giving_up is not None:
             self._giving_up.cancel()
             self._giving_up = None
+
+    def _stop_reading_clock(self) -> None:
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
+
+    def _give_up(self) -> None:
+        """Closes the connection, without waiting for a client that does not read its answer."""
+        self._ended = True
+        if self.transport.get_write_buffer_size():
+            self.transport.abort()
+        else:
+            self.transport.close()
+
+    def _note_progress(self, received: int = 0) -> None:
+        """Notes whether a part of a request has arrived, and bounds how many such parts wait."""
+        before = self._unfinished
+        in_head = self.conn.their_state is h11.IDLE and bool(self.conn.trailing_data[0])
+        self._unfinished = not self._answers() and (
+            in_head or self.conn.their_state is h11.SEND_BODY
+        )
+        if self._unfinished and not before:
+            self._since, self._received = self.loop.time(), 0
+        if self._unfinished:
+            self._received += received
+            self._limit_unfinished()
+
+    def _all(self) -> list["BoundedConnection"]:
+        """Returns the server's connections that are not being closed."""
+        everyone = [each for each in self.connections if isinstance(each, BoundedConnection)]
+        return [each for each in everyone if not each._ended]
+
+    def _make_room(self) -> None:
+        """Closes another connection if there are too many; this one if all others are answered."""
+        everyone = self._all()
+        if self._limit is None or len(everyone) <= self._limit:
+            return
+        waiting = [each for each in everyone if each is not self and not each._answers()]
+        size = Counter(each._group for each in waiting)
+        oldest = min(waiting, key=lambda each: (-size[each._group], each._since), default=self)
+        if oldest is self or oldest._unfinished:
+            oldest._refuse(_BUSY, f"the server has {self._limit} connections: try again later")
+        else:  # an idle client expects no answer
+            oldest._give_up()
+
+    def _limit_unfinished(self) -> None:
+        """Closes connections of this one's peer if too many of its requests stay unfinished."""
+        if self._limit is None:
+            return
+        most, started = self._limit // 4, self.loop.time() - _GRACE_S
+        same = [each for each in self._all() if each._group[0] == self._group[0]]
+        late = [each for each in same if each._unfinished and each._since < started]
+        late.sort(key=lambda each: each._received)
+        for each in late[: max(0, len(late) - most)]:
+            each._refuse(
+                _BUSY, f"{most} requests of this address are unfinished: send them faster, or fewer"
+            )
+
+    def _refuse(self, status: int, error: str) -> None:
+        """Closes the connection, with an answer if none was begun."""
+        if self.cycle is not None and not self.cycle.response_complete:
+            self.cycle.disconnected = True  # the application need not answer any more
+            self.cycle.message_event.set()
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            body = json.dumps({"error": error}).encode()
+            headers = [
+                ("content-type", "application/json"),
+                ("content-length", f"{len(body)}"),
+                ("connection", "close"),
+            ]
+            is_head = self.conn.our_state is h11.SEND_RESPONSE and self.scope["method"] == "HEAD"
+            for event in (
+                h11.Response(status_code=status, headers=headers),
+                h11.Data(data=b"" if is_head else body),
+                h11.EndOfMessage(),
+            ):
+                self.transport.write(self.conn.send(event))
+        self._give_up()

@@ -26,8 +26,8 @@ class Limits:
     Attributes:
         max_body_bytes: the size of a REST body or a gRPC message.
         max_rows: the rows of one request.
-        max_requests: the requests under way, including waiting ones; the next one gets 429 or
-            RESOURCE_EXHAUSTED.
+        max_requests: the requests that have arrived and are under way, including waiting ones; the
+            next one gets 429 or RESOURCE_EXHAUSTED.
         timeout_s: the seconds that a request may take, including reading its body; a gRPC client
             may set an earlier deadline.
 
@@ -110,7 +110,7 @@ class Engine:
 
     @contextlib.contextmanager
     def call(self, api: str, entrypoint: str, timeout_s: float | None = None) -> Iterator[Call]:
-        """Admits a request and counts it.
+        """Counts a request and sets its deadline.
 
         Args:
             api: "REST" or "GRPC".
@@ -118,22 +118,13 @@ class Engine:
             timeout_s: the client's timeout, if any; the shorter of it and the limit applies.
 
         Raises:
-            RequestError: too many requests are under way, or the block raises it.
+            RequestError: the block raises it.
         """
         limit = self.limits.timeout_s
         seconds = limit if timeout_s is None else min(limit, timeout_s)
         call, status = Call(api, entrypoint, time.monotonic() + seconds), "OK"
         try:
-            if not self._slots.acquire(blocking=False):
-                raise RequestError(
-                    Code.RESOURCE_EXHAUSTED,
-                    f"{self.limits.max_requests} requests are under way: try again later",
-                )
-            with self.metrics.in_flight.track_inprogress():
-                try:
-                    yield call
-                finally:
-                    self._slots.release()
+            yield call
         except RequestError as error:
             status = error.code.name
             raise
@@ -146,6 +137,24 @@ class Engine:
         finally:
             duration = time.monotonic() - call.start
             self.metrics.on_request(call.model, api, entrypoint, status, duration)
+
+    @contextlib.contextmanager
+    def slot(self) -> Iterator[None]:
+        """Admits a request that has arrived whole; a client cannot hold a slot by sending slowly.
+
+        Raises:
+            RequestError: too many requests are under way.
+        """
+        if not self._slots.acquire(blocking=False):
+            raise RequestError(
+                Code.RESOURCE_EXHAUSTED,
+                f"{self.limits.max_requests} requests are under way: try again later",
+            )
+        try:
+            with self.metrics.in_flight.track_inprogress():
+                yield
+        finally:
+            self._slots.release()
 
     @contextlib.contextmanager
     def lease(self, call: Call, spec: ModelSpec) -> Iterator[Lease]:

@@ -1,11 +1,13 @@
 """TF Serving's gRPC services: PredictionService, ModelService, and the standard health service."""
 
 import logging
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import grpc
+from google.protobuf.message import DecodeError
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from tensorflow_serving.apis import (
     model_service_pb2_grpc,
@@ -16,6 +18,7 @@ from keras_transformers.serving.protocol import messages
 from keras_transformers.serving.protocol.errors import Code, RequestError, invalid
 from keras_transformers.serving.protocol.signatures import ModelSpec
 from keras_transformers.serving.server.engine import Engine
+from keras_transformers.serving.server.logs import Seldom
 from keras_transformers.serving.server.statuses import status_response
 
 SERVICES = (
@@ -29,6 +32,62 @@ _SPARE_THREADS = 8  # for health, status and refused requests
 _LONGEST_MESSAGE = 2000  # bytes
 
 _logger = logging.getLogger(__name__)
+_logger.addFilter(Seldom())  # clients cause these records
+
+
+class _Arrivals(grpc.ServerInterceptor):
+    """Receives and parses the messages of calls.
+
+    grpc would wait for a message in one of its threads without end, so a few calls without one
+    would take them all. Here the call that has waited longest is ended when there are too many. A
+    message that cannot be parsed is the client's fault; grpc would answer INTERNAL and log a
+    traceback.
+
+    Args:
+        most: how many calls may wait for their messages.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._waiting: dict[Any, None] = {}  # contexts, oldest first
+        self._lock = threading.Lock()
+
+    def intercept_service(self, continuation: Any, handler_call_details: Any) -> Any:
+        """Returns a handler that takes a stream: it has a context that can end the waiting."""
+        handler = continuation(handler_call_details)
+        if handler is None or handler.unary_unary is None:  # health's Watch is a stream
+            return handler
+
+        def receive_and_answer(stream: Any, context: Any) -> Any:
+            data = self._receive(stream, context)
+            try:
+                request = None if data is None else handler.request_deserializer(data)
+            except DecodeError:
+                request = None
+            if request is None:
+                _logger.warning("refused a gRPC message that cannot be parsed")
+                message = f"{handler_call_details.method}: the message cannot be parsed"
+                return context.abort(grpc.StatusCode.INVALID_ARGUMENT, message)
+            return handler.unary_unary(request, context)
+
+        return grpc.stream_unary_rpc_method_handler(
+            receive_and_answer, response_serializer=handler.response_serializer
+        )
+
+    def _receive(self, stream: Any, context: Any) -> bytes | None:
+        """Returns a call's message; None if the client sends none."""
+        with self._lock:
+            self._waiting[context] = None
+            oldest = next(iter(self._waiting)) if len(self._waiting) > self._most else None
+            if oldest is not None:
+                del self._waiting[oldest]
+        if oldest is not None:
+            oldest.cancel()
+        try:
+            return next(stream, None)
+        finally:
+            with self._lock:
+                self._waiting.pop(context, None)
 
 
 class PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
@@ -59,6 +118,7 @@ class PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
                 )
             with (
                 self._call("MultiInference", context) as call,
+                self._engine.slot(),
                 self._engine.lease(call, _model_spec(specs[0])) as lease,
             ):
                 response = messages.multi_inference(lease.model, request, lease.run)
@@ -88,6 +148,7 @@ class PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
         def answer() -> Any:
             with (
                 self._call(entrypoint, context) as call,
+                self._engine.slot(),
                 self._engine.lease(call, _model_spec(request.model_spec)) as lease,
             ):
                 response = method(lease.model, request, lease.run)
@@ -125,8 +186,7 @@ class ModelService(model_service_pb2_grpc.ModelServiceServicer):
 
 def make_executor(engine: Engine) -> ThreadPoolExecutor:
     """Returns the threads for `make_server`; the caller shuts them down after the server."""
-    threads = engine.limits.max_requests + _SPARE_THREADS
-    return ThreadPoolExecutor(threads, thread_name_prefix="serving-grpc")
+    return ThreadPoolExecutor(_threads(engine), thread_name_prefix="serving-grpc")
 
 
 def make_server(engine: Engine, executor: ThreadPoolExecutor) -> tuple[Any, Any]:
@@ -140,10 +200,12 @@ def make_server(engine: Engine, executor: ThreadPoolExecutor) -> tuple[Any, Any]
         The grpc.Server, and the HealthServicer for `set_health`.
     """
     limits = engine.limits
-    threads = limits.max_requests + _SPARE_THREADS
     server = grpc.server(
         executor,
-        maximum_concurrent_rpcs=threads,  # beyond this, gRPC itself answers RESOURCE_EXHAUSTED
+        interceptors=[_Arrivals(limits.max_requests)],
+        maximum_concurrent_rpcs=_threads(
+            engine
+        ),  # beyond this, gRPC itself answers RESOURCE_EXHAUSTED
         options=[
             ("grpc.max_receive_message_length", limits.max_body_bytes),
             ("grpc.max_send_message_length", -1),
@@ -158,6 +220,11 @@ def make_server(engine: Engine, executor: ThreadPoolExecutor) -> tuple[Any, Any]
     health_pb2_grpc.add_HealthServicer_to_server(health_servicer, server)
     set_health(health_servicer, ready=False)
     return server, health_servicer
+
+
+def _threads(engine: Engine) -> int:
+    """Returns enough for the requests under way, as many that have not arrived, and the others."""
+    return 2 * engine.limits.max_requests + _SPARE_THREADS
 
 
 def set_health(servicer: Any, *, ready: bool) -> None:

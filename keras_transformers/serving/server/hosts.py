@@ -8,12 +8,14 @@ this machine's names. gRPC needs no such guard, as web pages cannot speak it.
 
 import ipaddress
 import json
+import re
 from collections.abc import Collection
 from typing import Any
 
 from keras_transformers.serving.protocol.errors import HTTP_STATUS, Code
 
 ANY_HOST = "*"
+_ABSOLUTE = re.compile(r"https?://([^/]*)(.*)", re.IGNORECASE | re.DOTALL)
 
 
 def is_loopback(host: str) -> bool:
@@ -58,10 +60,22 @@ class HostCheck:
         return self._any or host in self._allowed or is_loopback(host)
 
 
+def split_target(scope: Any) -> tuple[str, str]:
+    """Returns the host and the path that a request line names, as sent.
+
+    Every server must take an absolute URI, GET http://host/path, which clients send to proxies; the
+    host is empty without one. An escaped slash stays escaped: it must not separate a path's parts.
+    """
+    target = scope.get("raw_path", b"").decode("latin-1") or scope.get("path", "")
+    absolute = _ABSOLUTE.fullmatch(target)
+    return (absolute[1], absolute[2] or "/") if absolute else ("", target)
+
+
 def _hosts(scope: Any) -> list[str]:
-    """Returns the names in the Host headers, without ports."""
+    """Returns the names in the request line and the Host headers, without ports."""
     values = [value.decode("latin-1") for name, value in scope["headers"] if name == b"host"]
-    return [_plain(value) for value in values]
+    host, _ = split_target(scope)
+    return [_plain(value) for value in ([host] if host else []) + values]
 
 
 def _plain(host: str) -> str:

@@ -9,15 +9,14 @@ import json
 import logging
 import re
 import urllib.parse
-from collections.abc import Callable
+import zlib
+from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
 from typing import Any
 
 from google.protobuf import json_format
-from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from keras_transformers.serving.protocol import json_tensors, messages, requests
 from keras_transformers.serving.protocol.errors import HTTP_STATUS, Code, RequestError, invalid
@@ -27,6 +26,8 @@ from keras_transformers.serving.protocol.requests import CLASSIFY, REGRESS
 from keras_transformers.serving.protocol.signatures import DEFAULT_SIGNATURE, ModelSpec
 from keras_transformers.serving.server import metrics
 from keras_transformers.serving.server.engine import Engine, Lease
+from keras_transformers.serving.server.hosts import split_target
+from keras_transformers.serving.server.logs import Seldom
 from keras_transformers.serving.server.statuses import status_response
 
 # kPredictionApiRegex and kModelStatusApiRegex in TF Serving's http_rest_api_util.cc.
@@ -36,14 +37,23 @@ _STATUS = re.compile(_MODEL + r"(/metadata)?", re.IGNORECASE | re.ASCII)
 _NO_MODEL = re.compile(r"/v1/models", re.IGNORECASE)
 
 _logger = logging.getLogger(__name__)
+_logger.addFilter(Seldom())  # clients cause these records
 
 
-class _TooLargeError(RequestError):
-    """Raised for a body beyond the limit, for which HTTP has a status, 413."""
+class _HttpError(RequestError):
+    """Raised where HTTP has a status that no code stands for.
+
+    Attributes:
+        status: HTTP's status.
+    """
+
+    def __init__(self, status: int, code: Code, message: str) -> None:
+        super().__init__(code, message)
+        self.status = status
 
 
-def application(engine: Engine, executor: Executor) -> Starlette:
-    """Returns the ASGI application.
+def application(engine: Engine, executor: Executor) -> Callable[..., Awaitable[None]]:
+    """Returns the ASGI application, which answers whatever arrives.
 
     Args:
         engine: answers the requests.
@@ -51,12 +61,11 @@ def application(engine: Engine, executor: Executor) -> Starlette:
     """
 
     async def respond(request: Request) -> Response:
-        # The path as sent: an escaped slash must not separate its parts.
-        path = request.scope.get("raw_path", b"").decode("latin-1") or request.url.path
+        _, path = split_target(request.scope)
         try:
             return await _route(engine, executor, request, path)
         except RequestError as error:
-            status = 413 if isinstance(error, _TooLargeError) else HTTP_STATUS[error.code]
+            status = error.status if isinstance(error, _HttpError) else HTTP_STATUS[error.code]
             return _json({"error": error.message}, status)
         except ClientDisconnect:
             return Response(status_code=HTTP_STATUS[Code.CANCELLED])  # nobody reads it
@@ -64,16 +73,11 @@ def application(engine: Engine, executor: Executor) -> Starlette:
             _logger.exception("%s %s failed", request.method, path)
             return _json({"error": "internal error; see the server's log"}, 500)
 
-    async def page(request: Request) -> Response:
-        return Response(engine.metrics.page(), media_type=metrics.CONTENT_TYPE)
+    async def answer(scope: Any, receive: Any, send: Any) -> None:
+        response = await respond(Request(scope, receive))
+        await response(scope, receive, send)
 
-    methods = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
-    return Starlette(
-        routes=[
-            Route(metrics.PATH, page, methods=["GET"]),
-            Route("/{path:path}", respond, methods=methods),
-        ]
-    )
+    return answer
 
 
 async def _route(engine: Engine, executor: Executor, request: Request, path: str) -> Response:
@@ -83,6 +87,8 @@ async def _route(engine: Engine, executor: Executor, request: Request, path: str
         return _describe(engine, _spec(match), metadata=bool(match[4]))
     if request.method == "GET" and _NO_MODEL.fullmatch(path):
         raise invalid("Missing model name in request.")
+    if request.method in ("GET", "HEAD") and path == metrics.PATH:
+        return Response(engine.metrics.page(), media_type=metrics.CONTENT_TYPE)
     if not path.lower().startswith("/v1/"):
         raise RequestError(Code.NOT_FOUND, f"Not found: {path[:200]}")
     raise invalid(f"Malformed request: {request.method} {path[:200]}")
@@ -103,33 +109,60 @@ async def _infer(
     engine: Engine, executor: Executor, request: Request, match: "re.Match[str]"
 ) -> Response:
     method = match[4].lower()
-    spec = _spec(match)
+    spec, limit = _spec(match), engine.limits.max_body_bytes
     with engine.call("REST", method.capitalize()) as call:
+        encoding = ", ".join(request.headers.getlist("content-encoding")).strip().lower()
+        encoding = encoding or "identity"
+        if encoding not in ("gzip", "x-gzip", "identity"):
+            raise _HttpError(
+                415,
+                Code.INVALID_ARGUMENT,
+                f"Content-Encoding: {encoding[:40]} is not supported; use gzip or none",
+            )
         try:
             async with asyncio.timeout(engine.limits.timeout_s):
-                body = await _body(request, engine.limits.max_body_bytes)
+                body = await _body(request, limit)
         except TimeoutError:
             raise RequestError(Code.DEADLINE_EXCEEDED, "the body did not arrive in time") from None
 
         def answer() -> Response:
+            content = _unzipped(body, limit) if encoding != "identity" else body
             with engine.lease(call, spec) as lease:
-                return _json(_ANSWERS[method](lease, body))
+                return _json(_ANSWERS[method](lease, content))
 
-        return await asyncio.get_running_loop().run_in_executor(executor, answer)
+        with engine.slot():
+            return await asyncio.get_running_loop().run_in_executor(executor, answer)
 
 
 async def _body(request: Request, limit: int) -> bytes:
     """Returns the request's body, reading no further than the limit."""
     declared = request.headers.get("content-length", "")
-    too_large = _TooLargeError(Code.RESOURCE_EXHAUSTED, f"the body is larger than {limit} bytes")
     if declared.isdecimal() and int(declared[:20]) > limit:
-        raise too_large
+        raise _too_large(limit)
     body = bytearray()
     async for chunk in request.stream():
         body += chunk
         if len(body) > limit:
-            raise too_large
+            raise _too_large(limit)
     return bytes(body)
+
+
+def _unzipped(body: bytes, limit: int) -> bytes:
+    """Returns what gzip compressed, which is subject to the same limit as a body."""
+    unzip = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
+    try:
+        content = unzip.decompress(body, limit + 1)
+    except zlib.error as error:
+        raise invalid(f"the body is not gzip, as Content-Encoding says: {error}") from None
+    if len(content) > limit:
+        raise _too_large(limit)
+    if not unzip.eof or unzip.unused_data:
+        raise invalid("the body is not exactly one gzip stream, as Content-Encoding says")
+    return content
+
+
+def _too_large(limit: int) -> RequestError:
+    return _HttpError(413, Code.RESOURCE_EXHAUSTED, f"the body is larger than {limit} bytes")
 
 
 def _predict(lease: Lease, body: bytes) -> dict[str, Any]:

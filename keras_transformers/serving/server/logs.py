@@ -1,0 +1,34 @@
+"""Keeps what clients can cause from filling the log."""
+
+import logging
+import threading
+import time
+
+
+class Seldom(logging.Filter):
+    """Lets one record of a kind through in a while, with the number of those left out since.
+
+    Records are of one kind if they come from the same line of the program.
+
+    Args:
+        seconds: the time between two records of a kind.
+    """
+
+    def __init__(self, seconds: float = 10.0) -> None:
+        super().__init__()
+        self._seconds = seconds
+        self._kinds: dict[tuple[str, int], tuple[float, int]] = {}  # kind -> next time, left out
+        self._lock = threading.Lock()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Returns whether to log the record."""
+        kind, now = (record.pathname, record.lineno), time.monotonic()
+        with self._lock:
+            due, left_out = self._kinds.get(kind, (now, 0))
+            if now < due:
+                self._kinds[kind] = due, left_out + 1
+                return False
+            self._kinds[kind] = now + self._seconds, 0
+        if left_out:
+            record.msg, record.args = f"{record.getMessage()} (and {left_out} more like it)", ()
+        return True
