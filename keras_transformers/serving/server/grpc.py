@@ -27,6 +27,7 @@ SERVICES = (
     "tensorflow.serving.ModelService",
 )
 _SPARE_THREADS = 8  # for health, status and refused requests
+_GRACE_S = 1.0  # how long a crowd of calls may wait for their messages
 # An error may quote its request. It travels in a header, three characters for each byte that is not
 # ASCII, and gRPC refuses answers with more than 8 KiB of headers.
 _LONGEST_MESSAGE = 2000  # bytes
@@ -39,9 +40,9 @@ class _Arrivals(grpc.ServerInterceptor):
     """Receives and parses the messages of calls.
 
     grpc would wait for a message in one of its threads without end, so a few calls without one
-    would take them all. Here the call that has waited longest is ended when there are too many. A
-    message that cannot be parsed is the client's fault; grpc would answer INTERNAL and log a
-    traceback.
+    would take them all. Here the calls that have waited longest are ended when too many have
+    waited for a second. A message that cannot be parsed is the client's fault; grpc would answer
+    INTERNAL and log a traceback.
 
     Args:
         most: how many calls may wait for their messages.
@@ -78,16 +79,22 @@ class _Arrivals(grpc.ServerInterceptor):
         """Returns a call's message; None if the client sends none."""
         with self._lock:
             self._waiting[context] = None
-            oldest = next(iter(self._waiting)) if len(self._waiting) > self._most else None
-            if oldest is not None:
-                del self._waiting[oldest]
-        if oldest is not None:
-            oldest.cancel()
+            crowded = len(self._waiting) > self._most
+        if crowded:  # perhaps only for the moment that a message takes
+            threading.Timer(_GRACE_S, self._end_oldest).start()
         try:
             return next(stream, None)
         finally:
             with self._lock:
                 self._waiting.pop(context, None)
+
+    def _end_oldest(self) -> None:
+        with self._lock:
+            ended = list(self._waiting)[: max(0, len(self._waiting) - self._most)]
+            for context in ended:
+                del self._waiting[context]
+        for context in ended:
+            context.cancel()
 
 
 class PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
