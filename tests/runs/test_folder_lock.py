@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import keras
 import pytest
@@ -18,25 +17,20 @@ from keras_transformers.runs.resume import folder_lock
 from keras_transformers.runs.resume.callback import Resume
 from keras_transformers.runs.resume.folder_lock import FolderInUseError, lock_folder
 
-ROOT = Path(__file__).parents[2]
 # Locks a folder and stays until it is killed or its standard input ends.
 HOLD = """
-import sys
-from keras_transformers.runs.resume.folder_lock import lock_folder
-lock = lock_folder(sys.argv[1])
+import runpy, sys
+lock = runpy.run_path(sys.argv[2])["lock_folder"](sys.argv[1])  # without importing TensorFlow
 print("locked", flush=True)
 sys.stdin.read()
 """
 # Locks a folder, and ends, but leaves a forked process behind.
 FORK = """
-import os, sys
-from keras_transformers.runs.resume.folder_lock import lock_folder
-lock = lock_folder(sys.argv[1])
-child = os.fork()
-if not child:
+import os, runpy, sys
+lock = runpy.run_path(sys.argv[2])["lock_folder"](sys.argv[1])
+if not os.fork():
+    print(os.getpid(), flush=True)
     sys.stdin.read()
-    os._exit(0)
-print(child, flush=True)
 os._exit(0)
 """
 
@@ -52,8 +46,7 @@ def other_process(folder, code=HOLD):
     """Yields a process that has locked a folder, and the line that it printed."""
     folder.mkdir(parents=True, exist_ok=True)
     process = subprocess.Popen(
-        [sys.executable, "-c", code, str(folder)],
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        [sys.executable, "-c", code, str(folder), folder_lock.__file__],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

@@ -263,6 +263,7 @@ def _ends(call, seconds):
         return True
 
 
+@pytest.mark.slow
 def test_calls_whose_messages_never_come_keep_nobody_out(server, channel, predictions):
     """Probes and requests get through; what has waited longest for its message is ended."""
     stop = threading.Event()
