@@ -1,4 +1,4 @@
-r"""Does the local server last? Many requests, new versions, and hostile requests in between.
+r"""Does the local server last? Many requests, changing versions, and hostile requests in between.
 
     pip install -e '.[serving]'
     python benchmarks/serving_soak.py TEXTS saved_models/fill_mask_en ANOTHER_BASE_PATH \
@@ -6,19 +6,23 @@ r"""Does the local server last? Many requests, new versions, and hostile request
 
 TEXTS is a file with one text per line, plain or .gz. One server, in a separate process, serves a
 copy of each export; clients in threads of this process ask all of them by REST and gRPC. Meanwhile
-each export is published again and again as a new version. A tenth of the requests are hostile.
-Every answer is compared with the SavedModel's own, computed here beforehand.
+versions are published, rolled back, deleted and damaged (see `Operator`). A tenth of the requests
+are hostile. Every answer is compared with the SavedModel's own, computed here beforehand.
 
-Memory is read before each swap, when one version of each model is loaded. The exit status is 1 if
-an answer is wrong or missing, or if the median memory of the last quarter is 5 % above that of the
-second (not the first: the first runs of a graph allocate memory that is kept).
+Memory is read before each change of the versions, when one version of each model is loaded. The
+exit status is 1 if an answer is wrong or missing, or if the median memory of the last quarter is
+5 % above that of the second (not the first: the first runs of a graph allocate memory that is
+kept).
 """
 
 import argparse
 import contextlib
+import gzip
 import itertools
+import os
 import random
 import shutil
+import socket
 import statistics
 import sys
 import tempfile
@@ -34,13 +38,18 @@ import grpc
 import httpx
 import numpy as np
 from serving import Running, called_directly, serving
+from tensorflow.core.framework.tensor_pb2 import TensorProto
+from tensorflow.core.framework.tensor_shape_pb2 import TensorShapeProto
+from tensorflow_serving.apis.predict_pb2 import PredictRequest
+from tensorflow_serving.apis.prediction_service_pb2_grpc import PredictionServiceStub
 
 from keras_transformers.files import read_lines
-from keras_transformers.saved_model.versions import resolve
+from keras_transformers.saved_model.publishing import prune, publish, rollback
+from keras_transformers.saved_model.versions import resolve, staging_folder, version_folders
 from keras_transformers.serving import Client, RequestError
 
 HOSTILE_SHARE = 0.1
-NUM_HOSTILE = 13  # kinds: the bodies, and four more
+ROWS = (1, 1, 1, 2, 4)  # of a request, each as likely
 MAX_GROWTH = 0.05
 
 
@@ -60,27 +69,42 @@ def bodies(generator: random.Random) -> list[bytes]:
 
 
 def hostile(
-    kind: int, model: str, http: httpx.Client, channel: grpc.Channel, generator: random.Random
+    kind: int, model: str, http: httpx.Client, channel: grpc.Channel, bodies: Sequence[bytes]
 ) -> tuple[str, bool]:
     """Sends a hostile request; returns its kind, and whether it was refused properly."""
-    url, kinds = f"/v1/models/{model}:predict", bodies(generator)
-    if kind < len(kinds):
-        return f"body {kind}", http.post(url, content=kinds[kind]).status_code in (400, 413)
-    if kind == len(kinds):
+    url = f"/v1/models/{model}:predict"
+    if kind < len(bodies):
+        return f"body {kind}", http.post(url, content=bodies[kind]).status_code in (400, 413)
+    if kind == len(bodies):
         return "path", http.get("/v1/models/..%2f..%2fetc%2fpasswd").status_code == 404
-    if kind == len(kinds) + 1:
+    if kind == len(bodies) + 1:
         response = http.get(f"/v1/models/{model}", headers={"Host": "evil.example"})
         return "another's name", response.status_code == 403
-    if kind == len(kinds) + 2:
+    if kind == len(bodies) + 2:
         call = channel.unary_unary("/tensorflow.serving.PredictionService/Predict")
-        error = call.future(b"\xff" + generator.randbytes(100), timeout=120).exception()
-        return "gRPC message", error is not None and error.code() in (
-            grpc.StatusCode.INTERNAL,  # from gRPC itself, for what it cannot parse
-            grpc.StatusCode.INVALID_ARGUMENT,
-        )
+        error = call.future(b"\xff" + bodies[2], timeout=120).exception()
+        return "gRPC message", _is_invalid(error)
+    if kind == len(bodies) + 3:
+        message = PredictRequest()
+        message.model_spec.name = model
+        sizes = [TensorShapeProto.Dim(size=2**62)] * 300
+        message.inputs["text"].CopyFrom(TensorProto(tensor_shape=TensorShapeProto(dim=sizes)))
+        call = PredictionServiceStub(channel).Predict
+        return "gRPC dimensions", _is_invalid(call.future(message, timeout=120).exception())
+    if kind == len(bodies) + 4:
+        body, headers = gzip.compress(bytes(20 * 1024 * 1024)), {"Content-Encoding": "gzip"}
+        return "gzip", http.post(url, content=body, headers=headers).status_code in (413, 415)
+    if kind == len(bodies) + 5:
+        with socket.create_connection((http.base_url.host, http.base_url.port)) as connection:
+            connection.sendall(f"POST {url} HTTP/1.1\r\nContent-Length: 1000\r\n\r\n[".encode())
+        return "half a body", True
     with contextlib.suppress(httpx.HTTPError):  # leaves before the answer arrives
         http.post(url, content=b'{"instances": ["a b c"]}', timeout=0.001)
     return "gone", True
+
+
+def _is_invalid(error: Any) -> bool:
+    return error is not None and error.code() == grpc.StatusCode.INVALID_ARGUMENT
 
 
 def same(found: Any, expected: Any) -> bool:
@@ -106,6 +130,7 @@ class Soak:
         total: int,
         seconds: float,
     ) -> None:
+        self._bodies = bodies(random.Random(0))
         self.server, self.texts, self.answers = server, texts, answers
         self.counts: Counter[str] = Counter()
         self.problems: list[str] = []
@@ -151,43 +176,111 @@ class Soak:
         return statistics.median(values[-quarter:]) / before - 1
 
     def _ask(self, model: str, client: Client, generator: random.Random) -> tuple[str, str]:
-        number = generator.randrange(len(self.texts))
+        numbers = generator.choices(range(len(self.texts)), k=generator.choice(ROWS))
         try:
-            (found,) = client.rows([self.texts[number]], model=model)
+            rows = client.rows([self.texts[number] for number in numbers], model=model)
         except RequestError as error:
             return "dropped", f"{model}: {error}"
-        expected = self.answers[model][number]
-        if not same(found, expected):
-            return "wrong", f"{model}: {self.texts[number]!r}: {found}, not {expected}"
+        for number, found in zip(numbers, rows, strict=True):
+            expected = self.answers[model][number]
+            if not same(found, expected):
+                return "wrong", f"{model}: {self.texts[number]!r}: {found}, not {expected}"
         return f"right, {model}", ""
 
     def _hostile(
         self, model: str, http: httpx.Client, channel: grpc.Channel, generator: random.Random
     ) -> tuple[str, str]:
-        kind = generator.randrange(NUM_HOSTILE)
+        kind = generator.randrange(len(self._bodies) + 7)
         try:
-            name, refused = hostile(kind, model, http, channel, generator)
+            name, refused = hostile(kind, model, http, channel, self._bodies)
         except httpx.HTTPError as error:
             return "hostile, dropped", f"{kind}: {error!r}"
         return ("hostile, refused", "") if refused else ("hostile, not refused", name)
 
 
-def swap_versions(
-    bases: Mapping[Path, Path], run: Soak, stop: threading.Event, seconds: float
-) -> int:
-    """Publishes each source as one new version after another; returns how often."""
-    for number in itertools.count(2):
-        if stop.wait(seconds):
-            run.remember()
-            return number - 2
+class Operator:
+    """Changes the versions of models as operators and accidents do, one change at a time.
+
+    Args:
+        bases: base path -> the export that is published there.
+        generator: chooses what is damaged.
+
+    Attributes:
+        counts: how often each change was made.
+    """
+
+    def __init__(self, bases: Mapping[Path, Path], generator: random.Random) -> None:
+        self._bases, self._generator = bases, generator
+        self._changes = itertools.cycle(
+            [
+                self._publish,
+                self._publish_damaged,
+                self._delete_newest,
+                self._publish,
+                self._roll_back,
+                self._damage_served,
+                self._publish,
+                self._roll_back,  # to the version that was damaged: the server must keep the newer
+                self._publish,
+                self._delete_old,
+            ]
+        )
+        self.counts: Counter[str] = Counter()
+
+    def step(self) -> None:
+        """Makes the next change to every model."""
+        change = next(self._changes)
+        for base, source in self._bases.items():
+            change(base, source)
+            self.counts[change.__name__.strip("_").replace("_", " ")] += 1
+
+    def _publish(self, base: Path, source: Path) -> None:
+        publish(source, base)
+
+    def _publish_damaged(self, base: Path, source: Path) -> None:
+        with staging_folder(base) as folder:
+            shutil.copytree(source, folder, dirs_exist_ok=True)
+            self._damage(folder)
+            folder.rename(base / str(max(version_folders(base)) + 1))
+
+    def _delete_newest(self, base: Path, source: Path) -> None:
+        shutil.rmtree(base / str(max(version_folders(base))))
+
+    def _delete_old(self, base: Path, source: Path) -> None:
+        prune(base, keep=1)
+
+    def _roll_back(self, base: Path, source: Path) -> None:
+        rollback(base)
+
+    def _damage_served(self, base: Path, source: Path) -> None:
+        self._damage(base / str(max(version_folders(base))))
+
+    def _damage(self, version: Path) -> None:
+        """Damages a version so that it cannot be loaded."""
+        (variables,) = version.glob("variables/variables.data-*")
+        kind = self._generator.randrange(5)
+        if kind == 0:
+            with variables.open("r+b") as file:  # TensorFlow's checksums find one changed byte
+                file.seek(self._generator.randrange(variables.stat().st_size))
+                byte = file.read(1)[0]
+                file.seek(-1, 1)
+                file.write(bytes([byte ^ 0x10]))
+        elif kind == 1:
+            os.truncate(variables, variables.stat().st_size // 2)
+        elif kind == 2:
+            os.truncate(version / "saved_model.pb", 1000)
+        elif kind == 3:
+            (version / "variables/variables.index").unlink()
+        else:
+            shutil.rmtree(version / "variables")
+
+
+def operate(operator: Operator, run: "Soak", stop: threading.Event, seconds: float) -> None:
+    """Changes the versions every `seconds`, and records the memory before each change."""
+    while not stop.wait(seconds):
         run.remember()
-        for base, source in bases.items():
-            staging = base / f".staging-{number}"
-            shutil.copytree(source, staging)
-            staging.rename(base / str(number))
-            # Removes only versions that were unloaded long ago.
-            shutil.rmtree(base / str(number - 5), ignore_errors=True)
-    raise AssertionError("unreachable")
+        operator.step()
+    run.remember()
 
 
 @contextlib.contextmanager
@@ -206,12 +299,13 @@ def soak(parsed: argparse.Namespace) -> Soak:
     answers = {base.name: list(map(called_directly(base), texts)) for base in parsed.base_paths}
     with (
         copies(sources) as bases,
-        serving(*bases) as server,
+        serving(*bases, options=("--max-requests", "128")) as server,
         ThreadPoolExecutor(parsed.clients + 1) as pool,
     ):
         start, stop = time.monotonic(), threading.Event()
         run = Soak(server, texts, answers, total=parsed.requests, seconds=parsed.seconds)
-        swaps = pool.submit(swap_versions, bases, run, stop, parsed.swap_seconds)
+        operator = Operator(bases, random.Random(0))
+        changes = pool.submit(operate, operator, run, stop, parsed.change_seconds)
         targets = itertools.cycle([server.rest, server.grpc])
         workers = [pool.submit(run.work, next(targets), seed) for seed in range(parsed.clients)]
         try:
@@ -220,7 +314,10 @@ def soak(parsed: argparse.Namespace) -> Soak:
         finally:
             stop.set()
         seconds = time.monotonic() - start
-        print(f"{run.counts.total()} requests in {seconds:.0f} s, {swaps.result()} swaps")
+        changes.result()
+        print(f"{run.counts.total()} requests in {seconds:.0f} s")
+    for change, count in operator.counts.items():
+        print(f"  {change}: {count}")
     return run
 
 
@@ -232,9 +329,9 @@ def main() -> int:
     parser.add_argument("base_paths", type=Path, nargs="+", metavar="BASE_PATH")
     parser.add_argument("--requests", type=int, default=200_000, help="at most")
     parser.add_argument("--seconds", type=float, default=3600.0, help="at most")
-    parser.add_argument("--swap-seconds", type=float, default=60.0, help="between two versions")
+    parser.add_argument("--change-seconds", type=float, default=15.0, help="between two changes")
     parser.add_argument("--lines", type=int, default=200, help="lines of TEXTS, at most")
-    parser.add_argument("--clients", type=int, default=8)
+    parser.add_argument("--clients", type=int, default=64)
     parsed = parser.parse_args()
     run = soak(parsed)
     for kind, count in sorted(run.counts.items()):

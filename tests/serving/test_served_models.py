@@ -1,8 +1,11 @@
 """Versions appear, swap and go as their folders do, and no request is lost."""
 
+import ctypes
+import platform
 import shutil
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -197,6 +200,32 @@ def test_requests_under_swaps_are_all_answered(tmp_path, publish, half_plus):
     watching.close()
     assert (failed, seen) == ([], {2.0, 3.0})
     assert states(watching["m"]) == dict.fromkeys([1, 2, 3, 4], END)
+
+
+def resident_mib():
+    (line,) = [s for s in Path("/proc/self/status").read_text().splitlines() if "VmRSS" in s]
+    return int(line.split()[1]) / 1024
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc keeps freed memory")
+def test_memory_that_was_freed_is_returned_now_and_then(monkeypatch):
+    libc = ctypes.CDLL(None)
+    libc.malloc.restype, libc.free.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
+    pieces = [libc.malloc(64 * 1024) for _ in range(3200)]  # 200 MiB
+    for piece in pieces:
+        ctypes.memset(piece, 1, 64 * 1024)
+    for piece in pieces[:-1]:  # the last one lies above the gap
+        libc.free(piece)
+    before = resident_mib()
+    monkeypatch.setattr(served, "_RETURN_MEMORY_S", 0.0)
+    models = Models(list, poll_interval_s=0.001)
+    models.start()
+    deadline = time.monotonic() + 60
+    while resident_mib() > before - 150 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    models.close()
+    assert resident_mib() <= before - 150
+    libc.free(pieces[-1])
 
 
 def test_a_changed_config_is_taken_up(tmp_path, publish):

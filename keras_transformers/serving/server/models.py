@@ -15,7 +15,7 @@ from pathlib import Path
 
 from keras_transformers.saved_model.versions import version_folders
 from keras_transformers.serving.protocol.errors import Code, RequestError, as_request_error, invalid
-from keras_transformers.serving.server.saved_models import SavedModel
+from keras_transformers.serving.server.saved_models import SavedModel, return_freed_memory
 from keras_transformers.serving.server.settings import ModelSettings
 from keras_transformers.serving.server.warm_up import warm_up
 
@@ -25,6 +25,7 @@ LOADING, AVAILABLE, UNLOADING, END = 20, 30, 40, 50
 _MAX_ATTEMPTS = 6  # as in TF Serving: one attempt and five retries
 _FIRST_RETRY_S = 1.0
 _ENDED_KEPT = 8  # ended versions kept for the status; keeping all would be a leak
+_RETURN_MEMORY_S = 10.0  # between two returns of freed memory; one takes tens of milliseconds
 
 _logger = logging.getLogger(__name__)
 
@@ -114,6 +115,7 @@ class Version:
             saved_model.close()
         del saved_model
         gc.collect()  # graphs contain reference cycles
+        return_freed_memory()
         _logger.info("unloaded %s", self.path)
 
     def may_load(self) -> bool:
@@ -321,10 +323,14 @@ class Models:
         return model
 
     def _watch(self) -> None:
+        returned_at = time.monotonic()
         while not self._stop.is_set():
             try:
                 self.refresh()
             except Exception:  # a disk that fails briefly must not end the thread
                 _logger.exception("could not look for new versions; will try again")
             self._looked.set()
+            if time.monotonic() >= returned_at + _RETURN_MEMORY_S:
+                return_freed_memory()
+                returned_at = time.monotonic()
             self._stop.wait(self._poll_interval_s)

@@ -5,6 +5,7 @@ restoring of variables. Closing a session frees its memory; `tf.saved_model.load
 reliably.
 """
 
+import ctypes
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -102,6 +103,17 @@ class SavedModel:
         self._session.close()
         self._tensors = {}
         self.definitions = {}
+
+
+def return_freed_memory() -> None:
+    """Returns memory that was freed to the operating system, where the C library is glibc.
+
+    glibc keeps it for each thread that allocated. Tensors of ever new sizes leave gaps there, so
+    the process would hold much more than it uses.
+    """
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
 
 
 def from_tensorflow(error: Any) -> RequestError:
