@@ -60,6 +60,9 @@ class TokenEmbedding(keras.layers.Embedding):
     def call(self, inputs: Any, *, reverse: bool = False) -> Any:
         """Embeds ids, or projects vectors to logits.
 
+        Ids inside a graph are not checked: a step of training or a served answer would wait for the
+        check, and their ids come from a tokenizer or data set with this vocabulary.
+
         Args:
             inputs: token ids (batch, length); with `reverse`, vectors (..., hidden_dim).
             reverse: project to the vocabulary with the transposed matrix.
@@ -67,8 +70,12 @@ class TokenEmbedding(keras.layers.Embedding):
         Returns:
             Vectors (batch, length, hidden_dim); with `reverse`, logits (..., vocabulary_size) in
             float32.
+
+        Raises:
+            ValueError: outside a graph, an id is not in the vocabulary.
         """
         if not reverse:
+            check_token_ids(inputs, self.vocabulary_size, "token_ids")
             outputs = super().call(inputs)
             return outputs if self.scale == 1.0 else outputs * self.scale
         rows = ops.reshape(inputs, (-1, self.hidden_dim))  # (rows, hidden)

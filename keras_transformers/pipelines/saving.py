@@ -16,7 +16,7 @@ import keras
 import numpy as np
 
 from keras_transformers import files
-from keras_transformers.convert.tensors import read_safetensors
+from keras_transformers.convert.tensors import read_safetensors, unusable
 
 PIPELINE = "pipeline.json"
 MODEL = "model.json"
@@ -141,6 +141,9 @@ def _set_weights(model: keras.Model, file: Path) -> None:
     differing = sorted(variables.keys() ^ arrays.keys())
     if differing:
         raise ValueError(f"{file}: not the weights of {model.name!r}: {', '.join(differing)}")
+    troubles = unusable(arrays)
+    if troubles:
+        raise ValueError(f"{file}: {'. '.join(troubles)}: save the pipeline again")
     for path, variable in variables.items():
         if tuple(variable.shape) != arrays[path].shape:
             raise ValueError(
