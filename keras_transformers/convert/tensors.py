@@ -99,7 +99,8 @@ def _safetensors_files(path: Path) -> list[Path]:
         return [whole]
     if index.is_file():
         shards = _shards(index)
-        missing = [shard for shard in shards if not (path / shard).is_file()]
+        present = {file.name for file in path.iterdir() if file.is_file()}
+        missing = [shard for shard in shards if shard not in present]
         if missing:
             raise FileNotFoundError(f"{index} lists {', '.join(missing)}, which {path} lacks")
         return [path / shard for shard in shards]

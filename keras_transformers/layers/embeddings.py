@@ -105,15 +105,22 @@ def check_token_ids(token_ids: Any, vocabulary_size: int, name: str) -> None:
 
     An embedding takes id -1 for its last row, and some devices take any large one for it.
     """
-    try:
-        values = ops.convert_to_numpy(token_ids)
-    except (NotImplementedError, TypeError, ValueError):  # TensorFlow, JAX, Keras: no values yet
+    values = known_values(token_ids)
+    if values is None:
         return
     wrong = values[(values < 0) | (values >= vocabulary_size)]
     if wrong.size:
         raise ValueError(
             f"{name} has {wrong[0]}: the vocabulary has the ids 0 to {vocabulary_size - 1}"
         )
+
+
+def known_values(tensor: Any) -> np.ndarray | None:
+    """Returns a tensor's values; None inside a graph, where it has none yet."""
+    try:
+        return ops.convert_to_numpy(tensor)
+    except (NotImplementedError, TypeError, ValueError):  # from TensorFlow, JAX, Keras
+        return None
 
 
 def token_embeddings(

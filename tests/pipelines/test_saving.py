@@ -120,6 +120,15 @@ def test_entries_of_another_type(folder, name, changes):
         kt.load(folder)
 
 
+def test_a_size_that_no_weight_has_takes_no_memory(folder):
+    file, size = folder / "model.json", '"intermediate_dim": '
+    text = file.read_text()
+    assert f"{size}32" in text
+    file.write_text(text.replace(f"{size}32", f"{size}{2**40}"))
+    with pytest.raises(ValueError, match=r"model\.json: intermediate_dim=1099511627776 is more"):
+        kt.load(folder)
+
+
 @pytest.mark.parametrize("name", ["pipeline.json", "model.json", "model.safetensors"])
 def test_a_file_is_cut(folder, name):
     content = (folder / name).read_bytes()
