@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import keras
 import numpy as np
@@ -12,6 +12,7 @@ import numpy as np
 from keras_transformers.convert.config_map import check_number, check_size
 from keras_transformers.convert.tensors import NamedVariable, assign, in_folder
 from keras_transformers.files import read_json, replaced, write_json
+from keras_transformers.layers.char_cnn import CnnActivation
 
 if TYPE_CHECKING:
     from keras_transformers.tokenizers.word_vocabulary import WordVocabulary
@@ -83,6 +84,11 @@ def read_elmo_options(path: str | os.PathLike[str]) -> dict[str, Any]:
         raise ValueError(f"{path}: has no field {error}") from error
     except (TypeError, AttributeError) as error:
         raise ValueError(f"{path}: not bilm-tf's options ({error})") from error
+    known = get_args(CnnActivation)
+    if arguments["activation"] not in known:
+        raise ValueError(
+            f"{path}: activation={arguments['activation']!r:.100}; give {' or '.join(known)}"
+        )
     if arguments["projection_dim"] >= arguments["lstm_dim"]:  # there is no projection
         arguments["projection_clip"] = None
     return arguments

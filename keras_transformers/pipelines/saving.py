@@ -101,7 +101,8 @@ def load(folder: str | os.PathLike[str]) -> Any:
 
 
 def _damaged(file: Path, error: Exception) -> ValueError:
-    return ValueError(f"{file}: not what `save` wrote ({error}): save the pipeline again")
+    reason = " ".join(str(error).split())
+    return ValueError(f"{file}: not what `save` wrote ({reason}): save the pipeline again")
 
 
 def _check_sizes(file: Path, description: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
