@@ -13,6 +13,9 @@ from jax_process import JaxProcess
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
+# They have no doctests, and as modules to be searched for some they would clash by their name.
+collect_ignore_glob = ["*conftest.py"]
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """`--fuzz-seconds` makes the searches of tests/fuzz longer."""

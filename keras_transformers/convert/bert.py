@@ -31,7 +31,8 @@ __all__ = [
     "save_pretrainer",
 ]
 
-_NAMES = NameMap(
+# RoBERTa's files have most of these names and fields too.
+NAMES = NameMap(
     family="BERT",
     embeddings={
         "token_embedding": "bert.embeddings.word_embeddings.weight",
@@ -61,7 +62,7 @@ _NAMES = NameMap(
         "feed_forward_norm": "output.LayerNorm",
     },
 )
-_CONFIG = ConfigMap(
+CONFIG = ConfigMap(
     "bert",
     required={
         "vocabulary_size": "vocab_size",
@@ -110,7 +111,7 @@ def read_bert_config(path: str | os.PathLike[str]) -> dict[str, Any]:
     Example:
         encoder = bert(**read_bert_config("minilm"))
     """
-    return _CONFIG.read(path)
+    return CONFIG.read(path)
 
 
 def load_bert(
@@ -135,7 +136,7 @@ def load_bert(
     """
     tensors = {_modern(name): tensor for name, tensor in read_safetensors(path).items()}
     drop_copies(tensors, _TIED, source=str(path))
-    assign(_NAMES.variables(model), tensors, source=str(path), ignore=[*_BUFFERS, *ignore])
+    assign(NAMES.variables(model), tensors, source=str(path), ignore=[*_BUFFERS, *ignore])
 
 
 def save_bert(model: keras.Model, path: str | os.PathLike[str]) -> None:
@@ -149,7 +150,7 @@ def save_bert(model: keras.Model, path: str | os.PathLike[str]) -> None:
         FileNotFoundError: the folder does not exist.
         ValueError: Hugging Face's BERT has no counterpart of a layer.
     """
-    write_safetensors(_NAMES.variables(model), path)
+    write_safetensors(NAMES.variables(model), path)
 
 
 def save_bert_config(
@@ -168,8 +169,8 @@ def save_bert_config(
         ValueError: the model is not a BERT or has another number of classes, or Hugging Face has no
             name for its activation.
     """
-    arguments = arguments_of(model, "BERT", _NAMES.embeddings)
-    _CONFIG.write(arguments, path, **label_fields(model, labels))
+    arguments = arguments_of(model, "BERT", NAMES.embeddings)
+    CONFIG.write(arguments, path, **label_fields(model, labels))
 
 
 def bert_size(model: str) -> dict[str, Any]:

@@ -10,6 +10,9 @@ import keras
 
 from keras_transformers.files import read_json, write_json
 
+_LARGEST = 2**24  # no size is larger; a mistaken one would take all memory
+_RATES = ("dropout", "attention_dropout")
+_NUMBERS = (*_RATES, "norm_epsilon", "initializer_range")
 # Hugging Face's name of an activation -> ours. Of several names, the first one is written.
 ACTIVATIONS = {
     "gelu": "gelu",
@@ -32,6 +35,7 @@ class ConfigMap:
         activation: the field with the activation, and its value in files that lack it.
         activations: Hugging Face's name of an activation -> ours.
         fixed: field -> the only value that our layers support, also meant by files that lack it.
+        pairs: arguments that may be two sizes, a height and a width.
     """
 
     model_type: str
@@ -40,14 +44,15 @@ class ConfigMap:
     activation: tuple[str, str] = ("hidden_act", "gelu")
     activations: Mapping[str, str] = field(default_factory=lambda: ACTIVATIONS)
     fixed: Mapping[str, Any] = field(default_factory=dict)
+    pairs: Collection[str] = ()
 
     def read(self, path: str | os.PathLike[str]) -> dict[str, Any]:
         """Reads a `config.json`, given as the file or its folder, as our arguments.
 
         Raises:
             FileNotFoundError: the file does not exist.
-            ValueError: it is not JSON, describes another family, lacks a field, or needs something
-                that our layers lack.
+            ValueError: it is not JSON, describes another family, lacks a field, has a value of the
+                wrong type or out of range, or needs something that our layers lack.
         """
         return self.arguments(*read_config(path, self.model_type))
 
@@ -61,14 +66,31 @@ class ConfigMap:
             raise ValueError(f"{file}: has no field {missing[0]!r}")
         name, default = self.activation
         activation = config.get(name, default)
-        if activation not in self.activations:
+        if not isinstance(activation, str) or activation not in self.activations:
             known = ", ".join(sorted(self.activations))
             raise ValueError(f"{file}: {name}={activation!r}; known are {known}")
-        return {
-            **{ours: config[theirs] for ours, theirs in self.required.items()},
-            **{ours: config.get(*theirs) for ours, theirs in self.optional.items()},
-            "activation": self.activations[activation],
+        arguments = {
+            ours: self._value(file, ours, theirs, config[theirs])
+            for ours, theirs in self.required.items()
         }
+        for ours, (theirs, default) in self.optional.items():
+            value = config.get(theirs, default)
+            is_default = value is None and default is None
+            arguments[ours] = None if is_default else self._value(file, ours, theirs, value)
+        if arguments["hidden_dim"] % arguments["num_heads"]:
+            width, count = self.required["hidden_dim"], self.required["num_heads"]
+            raise ValueError(
+                f"{file}: {width}={config[width]} is not a multiple of {count}={config[count]}"
+            )
+        return {**arguments, "activation": self.activations[activation]}
+
+    def _value(self, file: Path, ours: str, theirs: str, value: Any) -> Any:
+        """Returns a field's value; ValueError if no model has such a one."""
+        if ours in _NUMBERS:
+            return check_number(file, theirs, value, below=1.0 if ours in _RATES else 1e9)
+        if ours in self.pairs and isinstance(value, list) and len(value) == 2:
+            return tuple(check_size(file, theirs, side) for side in value)
+        return check_size(file, theirs, value)
 
     def write(
         self, arguments: Mapping[str, Any], path: str | os.PathLike[str], **fields: Any
@@ -97,6 +119,30 @@ class ConfigMap:
             self.activation[0]: foreign[arguments["activation"]],
         }
         write_json(path, {**config, **self.fixed, **fields})
+
+
+def check_size(file: Path, field: str, value: Any, *, least: int = 1) -> int:
+    """Returns a field's value if it can be the size or number of something.
+
+    Raises:
+        ValueError: it is not an integer, is below `least`, or is too large for any model.
+    """
+    if type(value) is not int or not least <= value <= _LARGEST:
+        raise ValueError(
+            f"{file}: {field}={value!r:.100}; give an integer from {least} to {_LARGEST}"
+        )
+    return value
+
+
+def check_number(
+    file: Path, field: str, value: Any, *, least: float = 0.0, below: float = 1e9
+) -> float:
+    """Returns a field's value if it is a number in this range; ValueError otherwise."""
+    if type(value) not in (int, float) or not least <= value < below:
+        raise ValueError(
+            f"{file}: {field}={value!r:.100}; give a number, at least {least:g} and below {below:g}"
+        )
+    return value
 
 
 def arguments_of(

@@ -1,16 +1,18 @@
 """Converts ELMo weights from and to bilm-tf's files: an HDF5 file and its options.json."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import keras
 import numpy as np
 
+from keras_transformers.convert.config_map import check_number, check_size
 from keras_transformers.convert.tensors import NamedVariable, assign, in_folder
 from keras_transformers.files import read_json, replaced, write_json
+from keras_transformers.layers.char_cnn import CnnActivation
 
 if TYPE_CHECKING:
     from keras_transformers.tokenizers.word_vocabulary import WordVocabulary
@@ -60,26 +62,47 @@ def read_elmo_options(path: str | os.PathLike[str]) -> dict[str, Any]:
         raise ValueError(f"{path}: has no field 'char_cnn'; only character models are supported")
     try:
         lstm, cnn = options["lstm"], options["char_cnn"]
-        projection_dim = lstm["projection_dim"]
-        is_projected = projection_dim < lstm["dim"]
-        return {
-            "lstm_dim": lstm["dim"],
-            "projection_dim": projection_dim,
-            "num_layers": lstm.get("n_layers", 1),
+        arguments: dict[str, Any] = {
+            "projection_dim": check_size(path, "projection_dim", lstm["projection_dim"]),
+            "lstm_dim": check_size(path, "dim", lstm["dim"]),
+            "num_layers": check_size(path, "n_layers", lstm.get("n_layers", 1)),
             "use_skip_connections": bool(lstm.get("use_skip_connections")),
-            "cell_clip": lstm.get("cell_clip"),
-            "projection_clip": lstm.get("proj_clip") if is_projected else None,
-            "filters": [tuple(pair) for pair in cnn["filters"]],
+            "cell_clip": _clip(path, "cell_clip", lstm),
+            "projection_clip": _clip(path, "proj_clip", lstm),
+            "filters": _filters(path, cnn["filters"]),
             "activation": cnn["activation"],
-            "num_highways": cnn.get("n_highway") or 0,
-            "num_characters": {261: 262}.get(cnn["n_characters"], cnn["n_characters"]),
-            "max_characters": cnn["max_characters_per_token"],
-            "character_dim": cnn["embedding"]["dim"],
+            "num_highways": check_size(path, "n_highway", cnn.get("n_highway") or 0, least=0),
+            "num_characters": check_size(
+                path, "n_characters", {261: 262}.get(cnn["n_characters"], cnn["n_characters"])
+            ),
+            "max_characters": check_size(
+                path, "max_characters_per_token", cnn["max_characters_per_token"]
+            ),
+            "character_dim": check_size(path, "embedding.dim", cnn["embedding"]["dim"]),
         }
     except KeyError as error:
         raise ValueError(f"{path}: has no field {error}") from error
     except (TypeError, AttributeError) as error:
         raise ValueError(f"{path}: not bilm-tf's options ({error})") from error
+    known = get_args(CnnActivation)
+    if arguments["activation"] not in known:
+        raise ValueError(
+            f"{path}: activation={arguments['activation']!r:.100}; give {' or '.join(known)}"
+        )
+    if arguments["projection_dim"] >= arguments["lstm_dim"]:  # there is no projection
+        arguments["projection_clip"] = None
+    return arguments
+
+
+def _filters(path: Path, pairs: Any) -> list[tuple[int, ...]]:
+    if not isinstance(pairs, list) or not all(isinstance(p, list) and len(p) == 2 for p in pairs):
+        raise ValueError(f"{path}: filters={pairs!r:.100}; give pairs of a width and a number")
+    return [tuple(check_size(path, "filters", size) for size in pair) for pair in pairs]
+
+
+def _clip(path: Path, name: str, lstm: Mapping[str, Any]) -> float | None:
+    value = lstm.get(name)
+    return None if value is None else check_number(path, name, value, least=1e-9)
 
 
 def load_elmo(

@@ -9,6 +9,7 @@ from typing import Any
 import keras
 import numpy as np
 
+from keras_transformers.convert import bert
 from keras_transformers.convert.config_map import ConfigMap, arguments_of, label_fields
 from keras_transformers.convert.families import Family, without_missing_pooler
 from keras_transformers.convert.name_map import NameMap
@@ -40,40 +41,16 @@ _NAMES = NameMap(
     },
     biases={"mask_logits": "lm_head.bias"},
     layers="roberta.encoder.layer",
-    parts={
-        "self_attention/query": "attention.self.query",
-        "self_attention/key": "attention.self.key",
-        "self_attention/value": "attention.self.value",
-        "self_attention/output": "attention.output.dense",
-        "self_attention_norm": "attention.output.LayerNorm",
-        "feed_forward/intermediate": "intermediate.dense",
-        "feed_forward/output": "output.dense",
-        "feed_forward_norm": "output.LayerNorm",
-    },
+    parts=bert.NAMES.parts,
 )
 _CONFIG = ConfigMap(
     "roberta",
-    required={
-        "vocabulary_size": "vocab_size",
-        "num_layers": "num_hidden_layers",
-        "num_heads": "num_attention_heads",
-        "hidden_dim": "hidden_size",
-        "intermediate_dim": "intermediate_size",
-        "max_sequence_length": "max_position_embeddings",
-    },
+    required=bert.CONFIG.required,
     optional={
-        "dropout": ("hidden_dropout_prob", 0.1),
-        "attention_dropout": ("attention_probs_dropout_prob", 0.1),
+        **{ours: field for ours, field in bert.CONFIG.optional.items() if ours != "num_segments"},
         "norm_epsilon": ("layer_norm_eps", 1e-5),
-        "initializer_range": ("initializer_range", 0.02),
     },
-    fixed={
-        "position_embedding_type": "absolute",
-        "type_vocab_size": 1,
-        "pad_token_id": FIRST_POSITION - 1,
-        "is_decoder": False,
-        "add_cross_attention": False,
-    },
+    fixed={**bert.CONFIG.fixed, "type_vocab_size": 1, "pad_token_id": FIRST_POSITION - 1},
 )
 # The head of RobertaForSequenceClassification: its first dense layer is our pooler.
 _SEQUENCE_HEAD = {
@@ -107,6 +84,11 @@ def read_roberta_config(path: str | os.PathLike[str]) -> dict[str, Any]:
         encoder = roberta(**read_roberta_config("roberta-base"))
     """
     arguments = _CONFIG.read(path)
+    if arguments["max_sequence_length"] <= FIRST_POSITION:
+        raise ValueError(
+            f"{path}: max_position_embeddings={arguments['max_sequence_length']}, of which the "
+            f"first {FIRST_POSITION} are no positions of tokens"
+        )
     arguments["max_sequence_length"] -= FIRST_POSITION
     return arguments
 

@@ -99,7 +99,8 @@ def _safetensors_files(path: Path) -> list[Path]:
         return [whole]
     if index.is_file():
         shards = _shards(index)
-        missing = [shard for shard in shards if not (path / shard).is_file()]
+        present = {file.name for file in path.iterdir() if file.is_file()}
+        missing = [shard for shard in shards if shard not in present]
         if missing:
             raise FileNotFoundError(f"{index} lists {', '.join(missing)}, which {path} lacks")
         return [path / shard for shard in shards]
@@ -162,12 +163,11 @@ def assign(
         for title, names in (
             ("missing from the file", missing),
             ("of another shape", misshapen),
-            ("no floating-point numbers", [*_not_floating(variables, tensors)]),
-            ("with NaN or infinity", [*_not_finite(variables, tensors)]),
             ("in the file but not used (name them in `ignore` to leave them out)", unused),
         )
         if names
     ]
+    troubles += unusable({name: tensors[name] for name in wanted & tensors.keys()})
     if troubles:
         raise ValueError(f"{source} does not fit the model. " + ". ".join(troubles))
     for named in variables:
@@ -175,21 +175,22 @@ def assign(
         named.variable.assign(tensor.T if named.transpose else tensor)
 
 
-def _not_floating(
-    variables: Iterable[NamedVariable], tensors: Mapping[str, np.ndarray]
-) -> Iterator[str]:
-    for name in sorted({named.name for named in variables} & tensors.keys()):
-        if tensors[name].dtype.kind in "biuc":  # bfloat16 has a kind of its own
-            yield f"{name} is {tensors[name].dtype}"
+def unusable(tensors: Mapping[str, np.ndarray]) -> list[str]:
+    """Lists the tensors that cannot be weights: those not of floating-point numbers, and with NaN.
 
-
-def _not_finite(
-    variables: Iterable[NamedVariable], tensors: Mapping[str, np.ndarray]
-) -> Iterator[str]:
-    for name in sorted({named.name for named in variables} & tensors.keys()):
-        count = np.count_nonzero(~np.isfinite(tensors[name].astype("float32")))
+    Returns:
+        A phrase for each of the two troubles that occur.
+    """
+    not_floating, not_finite = [], []
+    for name, tensor in sorted(tensors.items()):
+        if tensor.dtype.kind in "biuc":  # bfloat16 has a kind of its own
+            not_floating.append(f"{name} is {tensor.dtype}")
+            continue
+        count = np.count_nonzero(~np.isfinite(tensor.astype("float32")))
         if count:
-            yield f"{name} has {count} of {tensors[name].size}"
+            not_finite.append(f"{name} has {count} of {tensor.size}")
+    found = {"no floating-point numbers": not_floating, "with NaN or infinity": not_finite}
+    return [f"{title}: {', '.join(names)}" for title, names in found.items() if names]
 
 
 def drop_copies(tensors: dict[str, np.ndarray], copies: Mapping[str, str], *, source: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_transformers.convert.config_map import ConfigMap
+from keras_transformers.convert.config_map import ConfigMap, check_number
 from keras_transformers.convert.name_map import in_module, part_of
 from keras_transformers.convert.tensors import (
     NamedVariable,
@@ -24,6 +24,7 @@ from keras_transformers.layers.patches import Interpolation, resize_positions
 __all__ = ["load_vit", "read_vit_config", "save_vit"]
 
 _BILINEAR = 2  # Pillow's number
+_TINY = 1e-9  # pixels are divided by numbers from here on
 _POSITIONS = "vit.embeddings.position_embeddings"
 # Our layer -> Hugging Face's module.
 _MODULES = {"encoder_norm": "vit.layernorm", "pooler": "vit.pooler.dense", "logits": "classifier"}
@@ -63,6 +64,7 @@ _CONFIG = ConfigMap(
         "norm_epsilon": ("layer_norm_eps", 1e-12),
     },
     fixed={"qkv_bias": True, "pooler_act": "tanh"},
+    pairs=("patch_size", "image_size"),
 )
 
 
@@ -87,11 +89,9 @@ def read_vit_config(path: str | os.PathLike[str]) -> dict[str, Any]:
         encoder = vit(**read_vit_config("vit-base-patch16-224"))
     """
     arguments = _CONFIG.read(path)
-    patch_size, image_size = arguments["patch_size"], arguments["image_size"]
-    if not isinstance(patch_size, int):
-        raise ValueError(f"{path}: patch_size={patch_size!r}; patches must be square")
-    if not isinstance(image_size, int):
-        arguments["image_size"] = tuple(image_size)
+    if not isinstance(arguments["patch_size"], int):
+        sides = list(arguments["patch_size"])
+        raise ValueError(f"{path}: patch_size={sides}; patches must be square")
     path = Path(path)
     folder = path if path.is_dir() else path.parent
     return {
@@ -233,8 +233,7 @@ def _pixel_scaling(file: Path, image_size: Any) -> dict[str, Any]:
     _check_resizing(file, config, image_size)
     # (factor * pixel - mean) / std equals (pixel / 255 - unit * mean) / (unit * std).
     factor = config.get("rescale_factor", 1 / 255) if config.get("do_rescale", True) else 1.0
-    if not isinstance(factor, int | float) or not 0 < factor < math.inf:
-        raise ValueError(f"{file}: rescale_factor={factor!r}; give a number above 0")
+    check_number(file, "rescale_factor", factor, least=_TINY)
     unit = 1.0 if math.isclose(255 * factor, 1.0) else 1 / (255 * factor)
     if not config.get("do_normalize", True):
         return {"pixel_mean": 0.0, "pixel_std": unit}
@@ -243,6 +242,8 @@ def _pixel_scaling(file: Path, image_size: Any) -> dict[str, Any]:
         if theirs in config or unit != 1.0:
             value = config.get(theirs, 0.5)
             several = isinstance(value, list | tuple)
+            for each in value if several else [value]:
+                check_number(file, theirs, each, least=_TINY if theirs == "image_std" else 0.0)
             scaling[ours] = [unit * each for each in value] if several else unit * value
     return scaling
 

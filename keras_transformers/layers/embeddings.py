@@ -60,6 +60,9 @@ class TokenEmbedding(keras.layers.Embedding):
     def call(self, inputs: Any, *, reverse: bool = False) -> Any:
         """Embeds ids, or projects vectors to logits.
 
+        Ids inside a graph are not checked: a step of training or a served answer would wait for the
+        check, and their ids come from a tokenizer or data set with this vocabulary.
+
         Args:
             inputs: token ids (batch, length); with `reverse`, vectors (..., hidden_dim).
             reverse: project to the vocabulary with the transposed matrix.
@@ -67,8 +70,12 @@ class TokenEmbedding(keras.layers.Embedding):
         Returns:
             Vectors (batch, length, hidden_dim); with `reverse`, logits (..., vocabulary_size) in
             float32.
+
+        Raises:
+            ValueError: outside a graph, an id is not in the vocabulary.
         """
         if not reverse:
+            check_token_ids(inputs, self.vocabulary_size, "token_ids")
             outputs = super().call(inputs)
             return outputs if self.scale == 1.0 else outputs * self.scale
         rows = ops.reshape(inputs, (-1, self.hidden_dim))  # (rows, hidden)
@@ -98,15 +105,22 @@ def check_token_ids(token_ids: Any, vocabulary_size: int, name: str) -> None:
 
     An embedding takes id -1 for its last row, and some devices take any large one for it.
     """
-    try:
-        values = ops.convert_to_numpy(token_ids)
-    except (NotImplementedError, TypeError, ValueError):  # TensorFlow, JAX, Keras: no values yet
+    values = known_values(token_ids)
+    if values is None:
         return
     wrong = values[(values < 0) | (values >= vocabulary_size)]
     if wrong.size:
         raise ValueError(
             f"{name} has {wrong[0]}: the vocabulary has the ids 0 to {vocabulary_size - 1}"
         )
+
+
+def known_values(tensor: Any) -> np.ndarray | None:
+    """Returns a tensor's values; None inside a graph, where it has none yet."""
+    try:
+        return ops.convert_to_numpy(tensor)
+    except (NotImplementedError, TypeError, ValueError):  # from TensorFlow, JAX, Keras
+        return None
 
 
 def token_embeddings(

@@ -8,7 +8,7 @@ from keras import ops
 
 from keras_transformers.layers.attention import KeysValues, empty_cache, extend_cache
 from keras_transformers.layers.dense import PACKAGE
-from keras_transformers.layers.embeddings import check_token_ids
+from keras_transformers.layers.embeddings import check_token_ids, known_values
 from keras_transformers.layers.masks import with_causal_mask
 from keras_transformers.layers.residual import residual
 
@@ -115,10 +115,8 @@ def _steps_left(num_positions: int, length: Any, num_empty: Any, max_length: int
     The model never reads the last token of a text, so that one needs no position.
     """
     left = num_positions + 1 - length + num_empty
-    try:
-        least = int(ops.convert_to_numpy(left).min(initial=0))
-    except (NotImplementedError, TypeError, ValueError):  # in a graph
-        least = 0
+    values = known_values(left)
+    least = 0 if values is None else int(values.min(initial=0))
     if least < 0:
         raise ValueError(
             f"a prompt has {num_positions + 1 - least} tokens, and the model {num_positions} "

@@ -16,12 +16,13 @@ import keras
 import numpy as np
 
 from keras_transformers import files
-from keras_transformers.convert.tensors import read_safetensors
+from keras_transformers.convert.tensors import read_safetensors, unusable
 
 PIPELINE = "pipeline.json"
 MODEL = "model.json"
 WEIGHTS = "model.safetensors"
 _FORMAT = 1
+_SMALL = 2**20  # a size that is harmless in any model
 
 
 def save(pipeline: Any, folder: str | os.PathLike[str]) -> Path:
@@ -86,22 +87,48 @@ def load(folder: str | os.PathLike[str]) -> Any:
         raise ValueError(
             f"{folder / PIPELINE}: no entry {error}: save the pipeline again"
         ) from None
+    except LookupError as error:
+        raise ValueError(f"{folder / PIPELINE}: {error}: update keras-transformers") from None
     except (AttributeError, TypeError) as error:  # an entry of another type
         raise _damaged(folder / PIPELINE, error) from error
-    model = _model(folder / MODEL)
-    _set_weights(model, folder / WEIGHTS)
+    arrays = read_safetensors(folder / WEIGHTS)
+    model = _model(folder / MODEL, arrays)
+    _set_weights(model, folder / WEIGHTS, arrays)
     try:
         return make.restore(model, tokenizers, **config)
-    except (AttributeError, TypeError) as error:
+    except Exception as error:  # whatever a pipeline makes of a damaged configuration
         raise _damaged(folder / PIPELINE, error) from error
 
 
 def _damaged(file: Path, error: Exception) -> ValueError:
-    return ValueError(f"{file}: not what `save` wrote ({error}): save the pipeline again")
+    reason = " ".join(str(error).split())
+    return ValueError(f"{file}: not what `save` wrote ({reason}): save the pipeline again")
 
 
-def _model(file: Path) -> keras.Model:
+def _check_sizes(file: Path, description: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+    """Raises ValueError if a size in a model's configuration cannot be one of these weights.
+
+    Keras makes the weights before it can be asked for their shapes, and a mistaken size could take
+    all memory.
+    """
+    most = max(_SMALL, sum(array.size for array in arrays.values()))
+    values: list[tuple[Any, Any]] = [("", description)]
+    while values:
+        name, value = values.pop()
+        if isinstance(value, dict):
+            values += value.items()
+        elif isinstance(value, list):
+            values += [(name, item) for item in value]
+        elif type(value) is int and value > most and name != "seed":
+            raise ValueError(
+                f"{file}: {name}={value!r:.100} is more than all weights in {WEIGHTS}: save the "
+                "pipeline again"
+            )
+
+
+def _model(file: Path, arrays: dict[str, np.ndarray]) -> keras.Model:
     description = files.read_json(file)
+    _check_sizes(file, description, arrays)
     for room in ("layers", "models"):  # Keras finds our classes once their modules are imported
         package = importlib.import_module(f"keras_transformers.{room}")
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
@@ -123,7 +150,7 @@ def _public(room: str, name: str) -> Any:
     try:
         return getattr(importlib.import_module(f"keras_transformers.{room}"), name)
     except AttributeError:
-        raise ValueError(f"no {name!r} in {room}: update keras-transformers") from None
+        raise LookupError(f"no {name!r} in {room}") from None
 
 
 def _by_path(model: keras.Model) -> dict[str, Any]:
@@ -136,11 +163,14 @@ def _by_path(model: keras.Model) -> dict[str, Any]:
     return variables
 
 
-def _set_weights(model: keras.Model, file: Path) -> None:
-    variables, arrays = _by_path(model), read_safetensors(file)
+def _set_weights(model: keras.Model, file: Path, arrays: dict[str, np.ndarray]) -> None:
+    variables = _by_path(model)
     differing = sorted(variables.keys() ^ arrays.keys())
     if differing:
         raise ValueError(f"{file}: not the weights of {model.name!r}: {', '.join(differing)}")
+    troubles = unusable(arrays)
+    if troubles:
+        raise ValueError(f"{file}: {'. '.join(troubles)}: save the pipeline again")
     for path, variable in variables.items():
         if tuple(variable.shape) != arrays[path].shape:
             raise ValueError(

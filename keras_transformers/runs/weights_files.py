@@ -108,16 +108,19 @@ def read_weights(model: keras.Model, path: Path) -> None:
     """Gives a model the weights in a file.
 
     Raises:
-        WeightsFileError: the file is missing, damaged or another model's.
+        WeightsFileError: the file is missing, damaged or another model's, or has NaN or infinity.
     """
     check_weights(path)
     try:
         model.load_weights(path)
     except (OSError, ValueError, KeyError, RuntimeError) as error:  # from h5py, or from Keras
         raise _lost(path, error) from error
+    wrong = [v.path for v in model.weights if not np.isfinite(keras.ops.convert_to_numpy(v)).all()]
+    if wrong:
+        raise _lost(path, f"NaN or infinity in {', '.join(wrong)}")
 
 
-def _lost(path: Path, error: Exception) -> WeightsFileError:
+def _lost(path: Path, error: Exception | str) -> WeightsFileError:
     what = "cannot be read" if path.is_file() else "are gone"
     reason = " ".join(str(error).split())
     return WeightsFileError(

@@ -199,7 +199,10 @@ class SentencePieceTokenizer(tf.Module):
         return [token.decode() for token in self.tokens(tf.range(self.vocabulary_size)).numpy()]
 
     def _check(self, path: Path) -> None:
-        found = self.vocabulary
+        try:
+            found = self.vocabulary
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{path}: not a SentencePiece model ({error})") from error
         if tuple(found[:4]) != _SPECIAL_TOKENS:
             raise ValueError(
                 f"{path}: the first tokens are {found[:4]}, expected {list(_SPECIAL_TOKENS)}: "

@@ -43,7 +43,8 @@ class SymbolTokenizer(tf.Module):
         end_token_id: 3.
 
     Raises:
-        ValueError: a symbol is empty, contains white space, is repeated, or is a special token.
+        ValueError: there are no symbols; or one is empty, contains white space, is repeated, or is
+            a special token.
 
     Example:
         >>> tokenizer = SymbolTokenizer(["HH", "AY"], cut_at_spaces=True)
@@ -67,6 +68,8 @@ class SymbolTokenizer(tf.Module):
         name: str = "symbol_tokenizer",
     ) -> None:
         super().__init__(name=name)
+        if not symbols:
+            raise ValueError("no symbols: give at least one")
         self.vocabulary = [*_SPECIAL_TOKENS, *symbols]
         for symbol, count in collections.Counter(self.vocabulary).items():
             if count > 1 or symbol.split() != [symbol]:
@@ -138,7 +141,12 @@ class SymbolTokenizer(tf.Module):
     @classmethod
     def load(cls, folder: str | os.PathLike[str], **config: Any) -> Self:
         """Restores a tokenizer from what `save` wrote and `config` returned."""
-        return cls(list(read_lines(os.path.join(folder, SYMBOLS_FILE))), **config)
+        file = os.path.join(folder, SYMBOLS_FILE)
+        symbols = list(read_lines(file))
+        try:
+            return cls(symbols, **config)
+        except ValueError as error:
+            raise ValueError(f"{file}: {error}") from error
 
     def config(self) -> dict[str, Any]:
         """Returns the arguments that `load` needs besides the files, as JSON values."""

@@ -200,7 +200,8 @@ def average_checkpoints(
         with h5py.File(averaged, "r+") as target:
             for name in weights:
                 values = [_read(file, h5[name]) for file, h5 in checkpoints.items()]
-                target[name][...] = _mean(values).view(target[name].dtype)
+                with _naming(files[-1]):
+                    target[name][...] = _mean(values).view(target[name].dtype)
     with replaced(output) as scratch:
         _write(scratch, averaged.getvalue(), like=files[-1])
     return output
@@ -240,9 +241,16 @@ def _suffix(file: Path) -> str:
 
 
 def _open(file: Path) -> h5py.File:
-    try:
+    with _naming(file):
         return h5py.File(file if _suffix(file) == ".weights.h5" else io.BytesIO(_h5_bytes(file)))
-    except (OSError, KeyError, zipfile.BadZipFile) as error:
+
+
+@contextlib.contextmanager
+def _naming(file: Path) -> Iterator[None]:
+    """Turns the errors of h5py and zipfile, which have many types, into one that names the file."""
+    try:
+        yield
+    except (OSError, RuntimeError, KeyError, TypeError, ValueError, zipfile.BadZipFile) as error:
         raise ValueError(f"{file}: not a checkpoint that Keras wrote ({error})") from error
 
 
@@ -256,7 +264,11 @@ def _h5_bytes(file: Path) -> bytes:
 
 def _common_weights(checkpoints: dict[Path, h5py.File]) -> list[str]:
     """Returns the weights' names, such as "layers/dense/vars/0", which all files must share."""
-    (first, expected), *others = ((file, _shapes(h5)) for file, h5 in checkpoints.items())
+    found = []
+    for file, h5 in checkpoints.items():
+        with _naming(file):
+            found.append((file, _shapes(h5)))
+    (first, expected), *others = found
     for file, shapes in others:
         differences = [
             f"{name} ({_layer(checkpoints[file if name in shapes else first][name])}) is "
@@ -293,10 +305,12 @@ def _layer(dataset: h5py.Dataset) -> str:
 
 def _read(file: Path, dataset: h5py.Dataset) -> np.ndarray:
     """Returns an array with its type: Keras writes bfloat16 as two bytes and an attribute."""
-    array = np.asarray(dataset[...])
-    if dataset.attrs.get("dtype") == "bfloat16":
-        array = array.view(ml_dtypes.bfloat16)
-    if not np.all(np.isfinite(array)):
+    with _naming(file):
+        array = np.asarray(dataset[...])
+        if dataset.attrs.get("dtype") == "bfloat16":
+            array = array.view(ml_dtypes.bfloat16)
+        is_finite = np.all(np.isfinite(array))
+    if not is_finite:
         raise ValueError(
             f"{file}: {dataset.name} ({_layer(dataset)}) contains NaN or infinity: leave out this "
             "file"

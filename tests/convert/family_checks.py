@@ -1,5 +1,6 @@
 """Plain checks of a family's weights against a golden file with every task."""
 
+import json
 import runpy
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,6 +9,7 @@ from typing import Any
 
 import keras
 import numpy as np
+import pytest
 from safetensors.numpy import load_file, save_file
 
 import keras_transformers as kt
@@ -132,3 +134,24 @@ def transformers_reads_what_we_write(family: FamilyFiles, task: str, folder: Pat
     assert not report["unexpected_keys"]
     for name, tensor in theirs.state_dict().items():
         assert torch.equal(tensor, original.state_dict()[name]), name
+
+
+def the_labels_of_a_head_are_written(
+    encoder: keras.Model, save_config: Callable[..., None], folder: Path
+) -> None:
+    """By name, or as LABEL_0 and so on; a model without classes has none."""
+    file = folder / "config.json"
+    classifier = kt.heads.classifier(encoder, 2)
+    for model, labels, names in (
+        (classifier, ["no", "so so"], ["no", "so so"]),
+        (kt.heads.tagger(encoder, 2), None, ["LABEL_0", "LABEL_1"]),
+    ):
+        save_config(model, file, labels=labels)
+        config = json.loads(file.read_text())
+        assert config["num_labels"] == 2
+        assert config["id2label"] == {"0": names[0], "1": names[1]}
+        assert config["label2id"] == {names[0]: 0, names[1]: 1}
+    save_config(encoder, file)
+    assert not {"num_labels", "id2label", "label2id"} & json.loads(file.read_text()).keys()
+    with pytest.raises(ValueError, match="3 labels, but model .* has 2 classes"):
+        save_config(classifier, file, labels=["a", "b", "c"])

@@ -78,6 +78,30 @@ def test_hugging_face_has_the_labels(tmp_path):
     assert theirs.config.id2label == {0: "a", 1: "b", 2: "c"}
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"vocab_size": []}, r"vocab_size=\[\]; give an integer from 1 to 16777216"),
+        ({"vocab_size": -1}, "vocab_size=-1; give an integer"),
+        ({"vocab_size": 10**9}, "vocab_size=1000000000; give an integer"),
+        ({"num_hidden_layers": True}, "num_hidden_layers=True; give an integer"),
+        ({"hidden_size": "8"}, "hidden_size='8'; give an integer"),
+        ({"hidden_size": 9}, "hidden_size=9 is not a multiple of num_attention_heads=2"),
+        ({"type_vocab_size": 0}, "type_vocab_size=0; give an integer"),
+        ({"hidden_dropout_prob": 1}, "hidden_dropout_prob=1; give a number, at least 0 and below"),
+        ({"layer_norm_eps": "1e-12"}, "layer_norm_eps='1e-12'; give a number"),
+        ({"initializer_range": float("nan")}, "initializer_range=nan; give a number"),
+        ({"hidden_act": ["gelu"]}, r"hidden_act=\['gelu'\]; known are gelu"),
+    ],
+)
+def test_values_that_no_model_has_are_refused(tmp_path, change, message):
+    kt.convert.save_bert_config(bert(**SHAPE), tmp_path / "config.json")
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(config | change))
+    with pytest.raises(ValueError, match=rf"config\.json: {message}"):
+        kt.convert.read_bert_config(tmp_path)
+
+
 def test_what_is_no_bert_is_refused(tmp_path):
     with pytest.raises(ValueError, match="no layer encoder_layer_0, position_embedding"):
         kt.convert.save_bert_config(keras.Sequential([keras.Input((2,))]), tmp_path / "config.json")

@@ -62,6 +62,11 @@ def test_against_transformers_live(task, tmp_path):
     family_checks.transformers_reads_what_we_write(FAMILY, task, tmp_path)
 
 
+def test_the_labels_of_a_head_are_written(tmp_path):
+    save = save_distilbert_config
+    family_checks.the_labels_of_a_head_are_written(with_pooler(distilbert(**SHAPE)), save, tmp_path)
+
+
 def test_a_config_comes_back(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(CONFIG))
     found = read_distilbert_config(tmp_path)

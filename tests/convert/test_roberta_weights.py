@@ -65,6 +65,11 @@ def test_against_transformers_live(task, tmp_path):
     family_checks.transformers_reads_what_we_write(FAMILY, task, tmp_path)
 
 
+def test_the_labels_of_a_head_are_written(tmp_path):
+    save = save_roberta_config
+    family_checks.the_labels_of_a_head_are_written(roberta(**SHAPE), save, tmp_path)
+
+
 def test_a_config_comes_back(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(CONFIG))
     found = read_roberta_config(tmp_path)
@@ -82,6 +87,7 @@ def test_a_config_comes_back(tmp_path):
         ({"pad_token_id": 0}, "pad_token_id=0; only 1 is supported"),
         ({"hidden_act": "elu"}, "hidden_act='elu'; known are gelu"),
         ({"hidden_size": None}, "has no field 'hidden_size'"),
+        ({"max_position_embeddings": 2}, "=2, of which the first 2 are no positions of tokens"),
     ],
 )
 def test_a_config_that_cannot_be_built_is_refused(change, message, tmp_path):

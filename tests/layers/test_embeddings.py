@@ -21,6 +21,17 @@ def test_token_embedding_projects_back_with_its_own_matrix():
     assert layer.count_params() == 80
 
 
+@pytest.mark.parametrize("bad", [-1, 10, -11])
+def test_ids_outside_the_vocabulary_are_refused(bad):
+    """TensorFlow takes -1 for the last row, and XLA and JAX have rows or NaN for all others."""
+    layer = layers.TokenEmbedding(10, 8)
+    model = keras.Sequential([keras.Input((3,), dtype="int32"), layer])
+    ids = np.array([[1, bad, 9]], "int32")
+    for call in (layer, model):
+        with pytest.raises(ValueError, match=f"token_ids has {bad}: .* the ids 0 to 9"):
+            call(ids)
+
+
 def test_logits_of_a_half_precision_embedding_are_float32():
     layer = layers.TokenEmbedding(10, 8, dtype="mixed_bfloat16")
     assert layer(np.array([[1]])).dtype == "bfloat16"

@@ -6,8 +6,10 @@ import subprocess
 import sys
 
 import keras
+import numpy as np
 import pytest
 from pretrained_models import lively_classifier
+from safetensors.numpy import load_file, save_file
 
 import keras_transformers as kt
 from keras_transformers.pipelines import TextClassifier, saving
@@ -118,6 +120,15 @@ def test_entries_of_another_type(folder, name, changes):
         kt.load(folder)
 
 
+def test_a_size_that_no_weight_has_takes_no_memory(folder):
+    file, size = folder / "model.json", '"intermediate_dim": '
+    text = file.read_text()
+    assert f"{size}32" in text
+    file.write_text(text.replace(f"{size}32", f"{size}{2**40}"))
+    with pytest.raises(ValueError, match=r"model\.json: intermediate_dim=1099511627776 is more"):
+        kt.load(folder)
+
+
 @pytest.mark.parametrize("name", ["pipeline.json", "model.json", "model.safetensors"])
 def test_a_file_is_cut(folder, name):
     content = (folder / name).read_bytes()
@@ -134,4 +145,22 @@ def test_weights_of_another_model(pipelines, folder, tmp_path):
     other = pipelines("pairs").save(tmp_path / "another")
     shutil.copy(other / "model.safetensors", folder)
     with pytest.raises(ValueError, match=r"kernel has shape \(8, 3\), the model \(8, 2\)"):
+        kt.load(folder)
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype", "text"),
+    [
+        (np.nan, "float32", "with NaN or infinity: logits/bias has 1 of 2: save"),
+        (-np.inf, "float16", "with NaN or infinity: logits/bias has 1 of 2: save"),
+        (1, "int32", "no floating-point numbers: logits/bias is int32: save"),
+    ],
+)
+def test_weights_that_are_no_numbers(folder, value, dtype, text):
+    file = folder / "model.safetensors"
+    arrays = load_file(file)
+    bias = arrays["logits/bias"].astype(dtype)
+    bias[1] = value
+    save_file(arrays | {"logits/bias": bias}, file)
+    with pytest.raises(ValueError, match=rf"model\.safetensors: {text} the pipeline again"):
         kt.load(folder)

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import sys
 
+import h5py
 import keras
 import numpy as np
 import pytest
@@ -101,6 +102,15 @@ def test_weights_of_another_model_are_named(tmp_path, monkeypatch, capsys):
     other = keras.Sequential([keras.Input((3,)), keras.layers.Dense(5), keras.layers.Dense(1)])
     other.save_weights(best)
     assert f"{best}: the weights cannot be read (" in refusal(monkeypatch, capsys, tmp_path)
+
+
+def test_weights_with_nan_are_named(tmp_path, monkeypatch, capsys):
+    runs.execute(main, Task(runs_dir=tmp_path))
+    best = tmp_path / "task" / "best.weights.h5"
+    with h5py.File(best, "r+") as file:
+        file["layers/dense/vars/1"][0] = np.nan
+    said = refusal(monkeypatch, capsys, tmp_path)
+    assert f"{best}: the weights cannot be read (NaN or infinity in y/bias); put back" in said
 
 
 @pytest.mark.parametrize("content", ["[]", "{}", '{"best": "high"}', '{"best": 0.5'])

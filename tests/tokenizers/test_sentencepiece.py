@@ -210,6 +210,15 @@ def test_training_errors(folder: Path, tmp_path: Path) -> None:
     assert path.read_bytes() == b"precious"
 
 
+def test_tokens_that_are_not_utf8_are_no_model(
+    folder: Path, tokenizer: SentencePieceTokenizer, tmp_path: Path
+) -> None:
+    content = (folder / "shared.model").read_bytes()
+    (tmp_path / "text.model").write_bytes(content.replace(b"<pad>", b"\xbcpad>", 1))
+    with pytest.raises(ValueError, match=r"text\.model: not a SentencePiece model \('utf-8'"):
+        SentencePieceTokenizer(tmp_path / "text.model")
+
+
 def test_loading_errors(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="missing: no such file"):
         SentencePieceTokenizer(tmp_path / "missing")
