@@ -20,6 +20,7 @@ from typing import Any, Literal
 FileFormat = Literal["tsv", "csv", "jsonl"]
 
 _DEEPEST_JSON = 100  # Python recurses when it prints; a saved model's layers take about 20 levels
+_DEEPEST_FOLDER = 100  # Python recurses when it removes folders
 _FORMAT_OF_SUFFIX: dict[str, FileFormat] = {
     ".tsv": "tsv",
     ".txt": "tsv",
@@ -289,10 +290,16 @@ def entries(folder: Path) -> Iterator[tuple[Path, Literal["file", "folder", "lin
 
     Raises:
         OSError: a folder cannot be read.
+        ValueError: folders are nested more than 100 deep.
     """
-    folders = [folder]
-    while folders:  # no recursion, which folders could nest too deeply for
-        with os.scandir(folders.pop()) as found:
+    folders = [(folder, 0)]
+    while folders:
+        parent, depth = folders.pop()
+        if depth > _DEEPEST_FOLDER:
+            raise ValueError(
+                f"{folder}: folders nested more than {_DEEPEST_FOLDER} deep: remove them"
+            )
+        with os.scandir(parent) as found:
             children = sorted(found, key=lambda child: child.name)
         for child in children:
             path = Path(child.path)
@@ -300,7 +307,7 @@ def entries(folder: Path) -> Iterator[tuple[Path, Literal["file", "folder", "lin
                 yield path, "link"
             elif child.is_dir():
                 yield path, "folder"
-                folders.append(path)
+                folders.append((path, depth + 1))
             else:
                 yield path, "file" if child.is_file() else "other"
 
@@ -309,7 +316,7 @@ def check_plain(folder: Path) -> None:
     """Checks that a folder has nothing but plain files and folders in it.
 
     Raises:
-        ValueError: it has a link, a pipe or the like.
+        ValueError: it has a link, a pipe or the like, or is nested too deeply.
     """
     for path, kind in entries(folder):
         if kind == "link":
@@ -322,10 +329,10 @@ def check_plain(folder: Path) -> None:
 
 def sync_tree(folder: Path) -> None:
     """Flushes a folder and every file in it to disk."""
-    for parent, _, names in os.walk(folder, topdown=False):
-        for name in names:
-            sync(Path(parent, name))
-        sync(Path(parent))
+    for path, kind in entries(folder):
+        if kind in ("file", "folder"):
+            sync(path)
+    sync(folder)
 
 
 def sync(path: Path) -> None:
