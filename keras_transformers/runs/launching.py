@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+import tensorflow as tf
 import tyro
 
 from keras_transformers.runs import grid, guardrails
@@ -21,12 +22,16 @@ __all__ = ["check_installed", "command_line", "execute"]
 Main = Callable[[Any, Run], dict[str, Any]]
 
 
+class DamagedDataError(OSError):
+    """A file that the training reads as it goes is damaged."""
+
+
 def command_line(main: Main, config_class: type) -> None:
     """Parses the command line, and calls a recipe's `main` with its configuration and its run.
 
-    Prints what this package logs. A NaN loss, a run without a best epoch, a damaged file of
-    weights, a batch that does not fit into memory or a full disk ends the program with one line and
-    status 1.
+    Prints what this package logs. A NaN loss, a run without a best epoch, a damaged file of weights
+    or of data, a batch that does not fit into memory or a full disk ends the program with one line
+    and status 1.
 
     Args:
         main: takes the configuration and a `Run`, and returns the run's metrics.
@@ -39,7 +44,13 @@ def command_line(main: Main, config_class: type) -> None:
     try:
         execute(main, config)
         leave_together()
-    except (NonFiniteLossError, NoBestEpochError, CheckpointError, WeightsFileError) as error:
+    except (
+        NonFiniteLossError,
+        NoBestEpochError,
+        CheckpointError,
+        WeightsFileError,
+        DamagedDataError,
+    ) as error:
         print(f"error: {error}", file=sys.stderr)
         raise SystemExit(1) from error
     except Exception as error:
@@ -60,6 +71,9 @@ def execute(main: Main, config: Options) -> dict[str, Any]:
 
     Before training starts, a ValueError, an OSError or a missing package is the user's to fix, and
     ends the program with one line and status 2. Later it is a bug, and keeps its traceback.
+
+    Raises:
+        DamagedDataError: a file of data is damaged.
     """
     if getattr(config, "grid", False):
         return grid.run_grid(lambda point: execute(main, point), config)
@@ -72,6 +86,10 @@ def execute(main: Main, config: Options) -> dict[str, Any]:
             raise
         print(f"error: {error}", file=sys.stderr)
         raise SystemExit(2) from error
+    except (tf.errors.DataLossError, tf.errors.InvalidArgumentError) as error:
+        if run is not None and (damage := run.damage()):
+            raise DamagedDataError(f"{damage}, then give the same command with --resume") from error
+        raise
 
 
 def check_installed(*packages: str, extra: str) -> None:

@@ -83,6 +83,7 @@ class Run:
         self._monitor: str | None = None
         self._lock: FolderLock | None = None
         self._resume: Resume | None = None
+        self._batches: list[Batches] = []
         self._callbacks: list[keras.callbacks.Callback] = []
         begin_strategy(config)
         if config.resume and (self.folder / CONFIG).is_file():
@@ -211,6 +212,7 @@ class Run:
         Raises:
             ValueError: an option is wrong, or the checkpoint does not fit the model.
         """
+        self._batches = [batches, validation] if validation else [batches]
         if self._resume is None:
             self.restore(
                 model,
@@ -247,6 +249,10 @@ class Run:
         }
         self.is_prepared = True
         return arguments
+
+    def damage(self) -> str | None:
+        """Returns which file of the training's data is damaged; see `Batches.damage`."""
+        return next((found for batches in self._batches if (found := batches.damage())), None)
 
     def load_best(self) -> dict[str, float]:
         """Gives the model the weights of its best epoch.

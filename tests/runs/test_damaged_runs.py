@@ -113,3 +113,20 @@ def test_damaged_figures_of_a_grid_are_named(tmp_path, monkeypatch, capsys, cont
         json.dumps(dataclasses.asdict(config), default=str)
     )
     assert f"{metrics}: " in refusal(monkeypatch, capsys, tmp_path, "--grid")
+
+
+@pytest.mark.parametrize("error", ["DataLossError", "InvalidArgumentError"])
+def test_damaged_data_are_named(tmp_path, monkeypatch, capsys, error):
+    import tensorflow as tf
+
+    def fit(*_, **__):
+        raise getattr(tf.errors, error)(None, None, "corrupted record at 1234")
+
+    monkeypatch.setattr(keras.Model, "fit", fit)
+    monkeypatch.setattr(Numbers, "damage", lambda self: "a.tfrecord: record 4 is damaged")
+    said = refusal(monkeypatch, capsys, tmp_path)
+    assert said.startswith("error: a.tfrecord: record 4 is damaged, then give the same command")
+    monkeypatch.undo()
+    monkeypatch.setattr(keras.Model, "fit", fit)
+    with pytest.raises(getattr(tf.errors, error)):  # a mistake of ours keeps its traceback
+        runs.execute(main, Task(runs_dir=tmp_path, resume=True))

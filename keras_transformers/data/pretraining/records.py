@@ -140,6 +140,19 @@ def parse_records(serialized: tf.Tensor, files: RecordFiles) -> dict[str, tf.Ten
     }
 
 
+def first_damage(files: RecordFiles) -> str | None:
+    """Reads all records; returns the first that cannot be read or parsed, None if all can."""
+    for path in files.paths:
+        records = tf.data.TFRecordDataset(path).batch(1)
+        number = 0
+        try:
+            for _ in records.map(lambda record: parse_records(record, files)):
+                number += 1
+        except tf.errors.OpError:
+            return f"{path}: record {number + 1} is damaged: fetch or make the file again"
+    return None
+
+
 def read_manifest(directory: Path) -> dict[str, Any]:
     """Reads the manifest of a folder made by `make_pretraining_data`.
 
