@@ -7,6 +7,7 @@ epoch, `last.weights.h5` from the newest, `checkpoints/` to resume from, and `me
 import contextlib
 import dataclasses
 import json
+import logging
 import math
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -22,6 +23,7 @@ from keras_transformers.runs.callbacks import standard_callbacks, update_costs, 
 from keras_transformers.runs.options import MAY_DIFFER, Options
 from keras_transformers.runs.resume.callback import Position, Resume
 from keras_transformers.runs.resume.folder_lock import LOCK, FolderLock, lock_folder
+from keras_transformers.runs.resume.snapshots import check_not_gone
 from keras_transformers.runs.validation import Validation
 from keras_transformers.runs.weights_files import check_weights, write_weights
 from keras_transformers.runs.workers import begin_strategy, is_chief, load_weights
@@ -38,6 +40,9 @@ LAST_WEIGHTS = "last.weights.h5"
 CHOSEN_WEIGHTS = "chosen.weights.h5"
 METRICS = "metrics.json"
 CONFIG = "config.json"
+CHECKPOINTS = "checkpoints"
+
+logger = logging.getLogger(__name__)
 
 
 class NoBestEpochError(ArithmeticError):
@@ -67,6 +72,7 @@ class Run:
 
     Raises:
         FileExistsError: the run exists and `resume` is not set, or the export exists.
+        FileNotFoundError: the resumed run has results, but its checkpoints are gone.
         FolderInUseError: another process has the run under way.
         OSError: the run's folder, the export or the log cannot be written.
         ValueError: a resumed run has other options (the message lists the differences), an option
@@ -88,7 +94,13 @@ class Run:
         begin_strategy(config)
         if config.resume and (self.folder / CONFIG).is_file():
             check_same(self.folder, config, may_differ=MAY_DIFFER)
-            self._lock = lock_folder(self.folder) if is_chief() else None
+            if is_chief():
+                self._lock = lock_folder(self.folder)
+                check_not_gone(
+                    self.folder / CHECKPOINTS,
+                    figures=self.folder / METRICS,
+                    weights=[self.folder / BEST_WEIGHTS, self.folder / LAST_WEIGHTS],
+                )
         elif is_chief():
             check_new_run(self.folder)
             if config.resume:  # a scheduler gives the same command every time
@@ -158,7 +170,7 @@ class Run:
         config = self.config
         prepare(model, accumulate=config.accumulate)
         self._model, self._monitor = model, monitor
-        self._resume = Resume(self.folder / "checkpoints", every=config.checkpoint_every)
+        self._resume = Resume(self.folder / CHECKPOINTS, every=config.checkpoint_every)
         self._callbacks = [
             *callbacks,
             *([Validation(score, every=score_every, monitor=monitor)] if score else []),
@@ -172,6 +184,8 @@ class Run:
         position = self._resume.restore(model, self._callbacks)
         if is_chief() and self._best_epoch() is not None:
             check_weights(self.folder / BEST_WEIGHTS)  # no later epoch may be better
+        if config.resume and position.step == 0:
+            logger.warning("%s: no checkpoint, so the training starts anew", self.folder)
         return position
 
     def fit_arguments(
