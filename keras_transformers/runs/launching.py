@@ -2,6 +2,7 @@
 
 import importlib.util
 import logging
+import signal
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import tensorflow as tf
 import tyro
 
+from keras_transformers.files import one_line
 from keras_transformers.runs import grid, guardrails
 from keras_transformers.runs.guardrails import NonFiniteLossError
 from keras_transformers.runs.options import Options
@@ -31,7 +33,7 @@ def command_line(main: Main, config_class: type) -> None:
 
     Prints what this package logs. A NaN loss, a run without a best epoch, a damaged file of weights
     or of data, a batch that does not fit into memory or a full disk ends the program with one line
-    and status 1.
+    and status 1; Ctrl-C with status 130.
 
     Args:
         main: takes the configuration and a `Run`, and returns the run's metrics.
@@ -51,8 +53,11 @@ def command_line(main: Main, config_class: type) -> None:
         WeightsFileError,
         DamagedDataError,
     ) as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {one_line(error)}", file=sys.stderr)
         raise SystemExit(1) from error
+    except KeyboardInterrupt:
+        print("error: interrupted; give the same command with --resume", file=sys.stderr)
+        raise SystemExit(128 + signal.SIGINT) from None
     except Exception as error:
         if reason := guardrails.no_room(error):
             line = str(error).partition("\n")[0].rpartition("}} ")[2]  # without the op's name
@@ -84,7 +89,7 @@ def execute(main: Main, config: Options) -> dict[str, Any]:
     except (ValueError, OSError, ImportError) as error:
         if run is not None and run.is_prepared:
             raise
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {one_line(error)}", file=sys.stderr)
         raise SystemExit(2) from error
     except (tf.errors.DataLossError, tf.errors.InvalidArgumentError) as error:
         if run is not None and (damage := run.damage()):

@@ -179,9 +179,12 @@ def _write_records(file: Path, records: Sequence[bytes]) -> None:
     import tensorflow as tf
 
     file.parent.mkdir(exist_ok=True)
-    with replaced(file) as scratch, tf.io.TFRecordWriter(str(scratch)) as writer:
-        for record in records:
-            writer.write(record)
+    try:
+        with replaced(file) as scratch, tf.io.TFRecordWriter(str(scratch)) as writer:
+            for record in records:
+                writer.write(record)
+    except tf.errors.OpError as error:  # a full disk, for one
+        raise OSError(f"{file}: cannot be written: {error.message}") from error
 
 
 def _logs(metadata: Mapping[str, Any], sizes: Sequence[int], model_name: str) -> Iterator[Any]:
