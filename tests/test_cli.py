@@ -103,6 +103,19 @@ def test_a_module_of_ours_that_is_missing_is_no_extra():
     assert not isinstance(raised.value, extras.MissingExtraError)
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("serve", "base", "--max-body-mib", "inf"), "--max-body-mib inf: give a finite number"),
+        (("ask", "http://[::1", "text", "--model", "m"), "target 'http://[::1': give http://host"),
+    ],
+)
+def test_numbers_and_targets_that_make_no_sense(capsys, words, said):
+    status, _, err = run(capsys, *words)
+    assert (status, len(err.splitlines())) == (2, 1)
+    assert said in err
+
+
 def test_ctrl_c_ends_a_command_in_one_line(capsys, monkeypatch):
     def interrupted(self):
         raise KeyboardInterrupt

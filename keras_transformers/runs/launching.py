@@ -75,7 +75,8 @@ def execute(main: Main, config: Options) -> dict[str, Any]:
     """Runs a recipe, or one run per point of its grid, and returns its metrics.
 
     Before training starts, a ValueError, an OSError or a missing package is the user's to fix, and
-    ends the program with one line and status 2. Later it is a bug, and keeps its traceback.
+    ends the program with one line and status 2; the run's name is free again. Later it is a bug,
+    and keeps its traceback.
 
     Raises:
         DamagedDataError: a file of data is damaged.
@@ -87,8 +88,10 @@ def execute(main: Main, config: Options) -> dict[str, Any]:
         run = Run(config)
         return main(config, run)
     except (ValueError, OSError, ImportError) as error:
-        if run is not None and run.is_prepared:
-            raise
+        if run is not None:
+            if run.is_prepared:
+                raise
+            run.abandon()
         print(f"error: {one_line(error)}", file=sys.stderr)
         raise SystemExit(2) from error
     except (tf.errors.DataLossError, tf.errors.InvalidArgumentError) as error:

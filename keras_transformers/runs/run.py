@@ -9,6 +9,7 @@ import dataclasses
 import json
 import logging
 import math
+import shutil
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
@@ -88,6 +89,7 @@ class Run:
         self._model: Any = None
         self._monitor: str | None = None
         self._lock: FolderLock | None = None
+        self._is_new = False
         self._resume: Resume | None = None
         self._batches: list[Batches] = []
         self._callbacks: list[keras.callbacks.Callback] = []
@@ -145,8 +147,14 @@ class Run:
             if self._lock is None:
                 self._lock = lock_folder(self.folder)
                 check_new_run(self.folder)
+                self._is_new = True
             files.write_json(self.folder / CONFIG, dataclasses.asdict(self.config))
         return self.folder
+
+    def abandon(self) -> None:
+        """Removes the folder if this run made it and wrote only its configuration there."""
+        if self._is_new and {path.name for path in self.folder.iterdir()} <= {CONFIG, LOCK}:
+            shutil.rmtree(self.folder)
 
     def restore(
         self,
