@@ -370,7 +370,7 @@ class Run:
 
 
 def check_new_run(folder: Path) -> Path:
-    """The folder of a new run, not yet created.
+    """Returns the folder of a new run after checking that it is free.
 
     Raises:
         FileExistsError: it exists and is not empty: a run is never overwritten.

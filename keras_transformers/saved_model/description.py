@@ -44,11 +44,10 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
         "warm_up": (folder / WARM_UP_FILE).is_file(),
     }
     # An export may say what it likes about itself, but not what is seen from outside.
-    told = {name: value for name, value in metadata.items() if name != "provenance"}
+    seen = {"provenance", *measured}
     return {
         **measured,
-        **told,
-        **measured,
+        **{name: value for name, value in metadata.items() if name not in seen},
         "signatures": {
             name: {**signature, "examples": len(signature.get("examples", ()))}
             for name, signature in signatures.items()
