@@ -20,6 +20,8 @@ from typing import Any, Literal
 FileFormat = Literal["tsv", "csv", "jsonl"]
 
 _DEEPEST_JSON = 100  # Python recurses when it prints; a saved model's layers take about 20 levels
+_DEEPEST_FOLDER = 100  # Python recurses when it removes folders
+_LONGEST_MESSAGE = 2000
 _FORMAT_OF_SUFFIX: dict[str, FileFormat] = {
     ".tsv": "tsv",
     ".txt": "tsv",
@@ -27,6 +29,23 @@ _FORMAT_OF_SUFFIX: dict[str, FileFormat] = {
     ".jsonl": "jsonl",
     ".json": "jsonl",
 }
+
+
+def one_line(error: BaseException) -> str:
+    """Returns an error's message in one line that can be printed, shortened if it is very long.
+
+    Python's own errors about files have the form of ours: the file, then what is wrong.
+
+    >>> one_line(FileExistsError(17, "File exists", "a"))
+    'a: File exists'
+    """
+    text = str(error)
+    if isinstance(error, OSError) and error.strerror:
+        place = "" if error.filename is None else f"{os.fsdecode(error.filename)}: "
+        text = f"{place}{error.strerror}"
+    if len(text) > _LONGEST_MESSAGE:
+        text = f"{text[: _LONGEST_MESSAGE // 2]} ... {text[-_LONGEST_MESSAGE // 2 :]}"
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 
 def file_format(path: str | Path) -> FileFormat:
@@ -59,9 +78,7 @@ def read_lines(path: str | Path) -> Iterator[str]:
         FileNotFoundError: the file does not exist.
         ValueError: a line is not UTF-8, or the gzip data are damaged; the message has the line.
     """
-    path = Path(path)
-    if not path.is_file():
-        raise FileNotFoundError(f"{path}: no such file; check the path")
+    path = _checked_file(path)
     with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
         number = 0
         try:
@@ -157,9 +174,7 @@ def read_json(path: str | Path) -> dict[str, Any]:
         FileNotFoundError: the file does not exist.
         ValueError: it is not JSON, not an object, or nested too deeply for a file of ours.
     """
-    path = Path(path)
-    if not path.is_file():
-        raise FileNotFoundError(f"{path}: no such file; check the path")
+    path = _checked_file(path)
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
@@ -169,6 +184,14 @@ def read_json(path: str | Path) -> dict[str, Any]:
     if not _depth_is_at_most(_DEEPEST_JSON, value):
         raise ValueError(f"{path}: JSON nested more than {_DEEPEST_JSON} deep")
     return value
+
+
+def _checked_file(path: str | Path) -> Path:
+    path = Path(path)
+    if not path.is_file():
+        what = "not a file" if path.exists() else "no such file"
+        raise FileNotFoundError(f"{path}: {what}; check the path")
+    return path
 
 
 def _depth_is_at_most(depth: int, value: Any) -> bool:
@@ -289,10 +312,16 @@ def entries(folder: Path) -> Iterator[tuple[Path, Literal["file", "folder", "lin
 
     Raises:
         OSError: a folder cannot be read.
+        ValueError: folders are nested more than 100 deep.
     """
-    folders = [folder]
-    while folders:  # no recursion, which folders could nest too deeply for
-        with os.scandir(folders.pop()) as found:
+    folders = [(folder, 0)]
+    while folders:
+        parent, depth = folders.pop()
+        if depth > _DEEPEST_FOLDER:
+            raise ValueError(
+                f"{folder}: folders nested more than {_DEEPEST_FOLDER} deep: remove them"
+            )
+        with os.scandir(parent) as found:
             children = sorted(found, key=lambda child: child.name)
         for child in children:
             path = Path(child.path)
@@ -300,7 +329,7 @@ def entries(folder: Path) -> Iterator[tuple[Path, Literal["file", "folder", "lin
                 yield path, "link"
             elif child.is_dir():
                 yield path, "folder"
-                folders.append(path)
+                folders.append((path, depth + 1))
             else:
                 yield path, "file" if child.is_file() else "other"
 
@@ -309,7 +338,7 @@ def check_plain(folder: Path) -> None:
     """Checks that a folder has nothing but plain files and folders in it.
 
     Raises:
-        ValueError: it has a link, a pipe or the like.
+        ValueError: it has a link, a pipe or the like, or is nested too deeply.
     """
     for path, kind in entries(folder):
         if kind == "link":
@@ -322,10 +351,10 @@ def check_plain(folder: Path) -> None:
 
 def sync_tree(folder: Path) -> None:
     """Flushes a folder and every file in it to disk."""
-    for parent, _, names in os.walk(folder, topdown=False):
-        for name in names:
-            sync(Path(parent, name))
-        sync(Path(parent))
+    for path, kind in entries(folder):
+        if kind in ("file", "folder"):
+            sync(path)
+    sync(folder)
 
 
 def sync(path: Path) -> None:

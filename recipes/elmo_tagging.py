@@ -42,6 +42,12 @@ class Config(TaggedFiles, Training):
 
     name: str = "elmo_tagging"  # the run's folder in runs_dir
 
+    def check(self) -> None:
+        """Checks what costs nothing to check, before anything is read."""
+        if self.export:
+            raise ValueError("--export: there is no pipeline for a tagger on ELMo; leave it out")
+        super().check()
+
 
 def main(config: Config, run: Run) -> dict[str, Any]:
     """Trains and measures; returns what it writes to runs/<name>/metrics.json."""
@@ -80,8 +86,6 @@ def main(config: Config, run: Run) -> dict[str, Any]:
 
 def load(config: Config) -> keras.Model:
     """Returns the encoder."""
-    if config.export:
-        raise ValueError("--export: there is no pipeline for a tagger on ELMo; leave it out")
     options = kt.convert.read_elmo_options(config.weights / "options.json")
     encoder = kt.models.elmo.elmo(**options, dropout=0.0)
     if not config.random_weights:

@@ -43,12 +43,16 @@ class Config(LabelledFiles, Options):
 
     name: str = "fasttext_classification"  # the run's folder in runs_dir
 
+    def check(self) -> None:
+        """Checks what costs nothing to check, before anything is read."""
+        if self.text_b_column is not None:
+            raise ValueError("--text-b-column: fastText reads one text at a time; leave it out")
+        super().check()
+
 
 def main(config: Config, run: Run) -> dict[str, Any]:
     """Trains, measures, exports; returns what it writes to runs/<name>/metrics.json."""
     train, dev, test, labels = config.read()
-    if train.texts_b is not None:
-        raise ValueError("--text-b-column: fastText reads one text at a time; leave it out")
     tokenizer = NgramTokenizer.train(train.texts, **config.pick(*NGRAMS))
     with run.scope():
         model = build(config, tokenizer, train, labels)

@@ -60,6 +60,12 @@ class Config(runs.EncoderTuning):
 
     name: str = "glue"  # the run's folder in runs_dir
 
+    def check(self) -> None:
+        """Checks what costs nothing to check, before anything is read."""
+        if glue_task(self.task).is_regression:
+            runs.check_installed("scipy", extra="evaluation")  # for the correlations
+        super().check()
+
     def read(self) -> tuple[Examples, Examples, Examples | None]:
         """Returns training examples, dev examples and those without labels."""
         load = functools.partial(load_glue, self.task, malformed=self.malformed)
@@ -115,7 +121,6 @@ def build(config: Config, task: GlueTask) -> tuple[Any, keras.losses.Loss, str]:
     encoder, tokenizer = kt.convert.load_encoder(**config.encoder_source())
     options = {**config.pick("max_sequence_length"), "pair": task.text_b is not None}
     if task.is_regression:
-        runs.check_installed("scipy", extra="evaluation")  # for the correlations
         model = kt.heads.regressor(encoder, dropout=config.dropout)
         pipeline = kt.pipelines.TextRegressor(model, tokenizer, **options)
         return pipeline, keras.losses.MeanSquaredError(), "mse"

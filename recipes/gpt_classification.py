@@ -23,12 +23,12 @@ import keras_transformers as kt
 from keras_transformers.data.language_models import NextTokenTextBatches
 from keras_transformers.data.text import LabelledFiles, majority_share
 from keras_transformers.evaluation import Perplexity
-from keras_transformers.runs import Run, Tuning, command_line
+from keras_transformers.runs import ModelSource, Run, Tuning, command_line
 from keras_transformers.training import TokenCrossentropy
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Config(LabelledFiles, Tuning):
+class Config(LabelledFiles, ModelSource, Tuning):
     """Fine-tunes a GPT to classify texts or pairs of texts."""
 
     weights: Path | None = None  # like GPT-2's: config.json, model.safetensors and a vocabulary

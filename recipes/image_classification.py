@@ -48,6 +48,12 @@ class Config(ImageFiles, Options):
 
     name: str = "image_classification"  # the run's folder in runs_dir
 
+    def check(self) -> None:
+        """Checks what costs nothing to check, before anything is read."""
+        if self.weights and self.model:
+            raise ValueError("give either --weights FOLDER or --model NAME")
+        super().check()
+
 
 def main(config: Config, run: Run) -> dict[str, Any]:
     """Trains, measures, exports; returns what it writes to runs/<name>/metrics.json."""
@@ -99,8 +105,6 @@ def build(config: Config, image_shape: tuple[int, int, int], num_classes: int) -
         "num_channels": channels,
         "dropout": config.dropout,
     }
-    if config.weights and config.model:
-        raise ValueError("give either --weights FOLDER or --model NAME")
     if config.weights:
         encoder = kt.models.vit.vit(**(kt.convert.read_vit_config(config.weights) | shape))
         others = ["classifier.*", "vit.pooler.*"]  # from its earlier training

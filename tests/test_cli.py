@@ -103,6 +103,60 @@ def test_a_module_of_ours_that_is_missing_is_no_extra():
     assert not isinstance(raised.value, extras.MissingExtraError)
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("serve", "base", "--max-body-mib", "inf"), "--max-body-mib inf: give a finite number"),
+        (("ask", "http://[::1", "text", "--model", "m"), "target 'http://[::1': give http://host"),
+    ],
+)
+def test_numbers_and_targets_that_make_no_sense(capsys, words, said):
+    status, _, err = run(capsys, *words)
+    assert (status, len(err.splitlines())) == (2, 1)
+    assert said in err
+
+
+def test_ctrl_c_ends_a_command_in_one_line(capsys, monkeypatch):
+    def interrupted(self):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("keras_transformers.cli.models.List.run", interrupted)
+    assert run(capsys, "list") == (130, "", "keras-transformers: interrupted\n")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux has /dev/full")
+@pytest.mark.parametrize("words", [["--help"], ["verify", "saved_models"]])
+def test_output_that_cannot_be_written(words):
+    """A short output is written only when the command ends."""
+    with open("/dev/full", "w") as full:
+        ended = subprocess.run(
+            [sys.executable, "-m", "keras_transformers.cli.main", *words],
+            env=os.environ | {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": ""},
+            cwd=ROOT,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    assert ended.returncode == 2
+    (line,) = ended.stderr.splitlines()
+    assert line.startswith("keras-transformers: ")
+    assert line.endswith(": No space left on device")
+
+
+def test_a_message_is_one_line_that_can_be_printed(capsys, tmp_path):
+    place = tmp_path / "a\nb\x1b[31m"
+    status, _, err = run(capsys, "show", str(place))
+    assert (status, err.count("\n")) == (2, 1)
+    assert "a\\nb\\x1b[31m" in err
+    (tmp_path / "models.config").write_text("x" * 100_000)
+    status, _, err = run(capsys, "serve", "--config", str(tmp_path / "models.config"))
+    assert (status, err.count("\n")) == (2, 1)
+    assert len(err) < 2500
+    (tmp_path / "file").touch()
+    status, _, err = run(capsys, "serving-config", str(tmp_path / "file"), str(tmp_path))
+    assert (status, "Errno" in err) == (2, False)
+
+
 def test_list_names_sizes_and_papers(capsys):
     status, out, _ = run(capsys, "list", "bert_b*")
     assert status == 0

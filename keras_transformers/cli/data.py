@@ -44,8 +44,10 @@ class MakePretrainingData(Options):
     def run(self) -> int:
         """Writes the records."""
         from keras_transformers.data.pretraining import PretrainingOptions, make_pretraining_data
+        from keras_transformers.runs import check_numbers
         from keras_transformers.tokenizers import WordPieceTokenizer
 
+        check_numbers(self)
         if not self.files:
             raise ValueError("no text: give at least one FILE, or a folder of files")
         report = make_pretraining_data(

@@ -1,6 +1,8 @@
 """The entry point: one parser for all commands."""
 
+import contextlib
 import os
+import signal
 import sys
 from collections.abc import Sequence
 
@@ -21,6 +23,7 @@ from keras_transformers.cli.predictions import Predict, Translate
 from keras_transformers.cli.serving import Ask, Serve
 from keras_transformers.cli.weights import Average
 from keras_transformers.extras import MissingExtraError
+from keras_transformers.files import one_line
 
 # A command's name is its class's, with hyphens: WarmUp is `warm-up`.
 Command = (
@@ -67,18 +70,49 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: See `parse`.
 
     Returns:
-        The exit status: 0 for success, 1 for a failed check, 2 for wrong input (stderr says why).
+        The exit status: 0 for success, 1 for a failed check, 2 for wrong input (stderr says why),
+        130 after Ctrl-C.
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    command = parse(arguments)
     try:
-        return command.run()
+        try:
+            status = parse(arguments).run()
+        except SystemExit:  # after `--help`
+            _flush()
+            raise
+        _flush()
+        return status
     except BrokenPipeError:  # the reader of our output, such as `head`, has left
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         return 0
+    except KeyboardInterrupt:
+        _complain("interrupted")
+        return 128 + signal.SIGINT
     except (ValueError, OSError, MissingExtraError) as error:
-        print(f"keras-transformers: {error}", file=sys.stderr)
+        _complain(one_line(error))
         return 2
+
+
+def _flush() -> None:
+    """Writes what was printed now, when an error can still be told in one line."""
+    try:
+        if sys.stdout is not None:  # it is closed
+            sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        _drop_output()
+        raise OSError(f"standard output: {one_line(error)}") from error
+
+
+def _drop_output() -> None:
+    """Keeps Python from writing the rest, and failing again, when it exits."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _complain(message: str) -> None:
+    with contextlib.suppress(OSError):  # the status says it too
+        print(f"keras-transformers: {message}", file=sys.stderr)
 
 
 if __name__ == "__main__":

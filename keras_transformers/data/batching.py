@@ -45,6 +45,13 @@ class Batches(abc.ABC):
     def of(self, examples: Any) -> Self:
         """Returns batches of other examples, made the same way but in order, for evaluation."""
 
+    def damage(self) -> str | None:
+        """Returns which file on disk is damaged, and where; None if none is.
+
+        TensorFlow's own error does not say. This may read all files, so call it after an error.
+        """
+        return None
+
 
 class LengthBatches(Batches):
     """Batches of examples of similar length, which keeps padding low.

@@ -47,6 +47,15 @@ class EncoderDecoderTraining(Options):
     length_penalty: float = 0.6
     name: str = "encoder_decoder"  # the run's folder in runs_dir
 
+    def check(self) -> None:
+        """Checks what costs nothing to check, before anything is read.
+
+        Raises:
+            ValueError: see `model_arguments` and `Options.check`.
+        """
+        super().check()
+        self.model_arguments(vocabulary_size=1)
+
     def model_arguments(self, vocabulary_size: int) -> dict[str, Any]:
         """Returns the arguments for the model's factory.
 

@@ -10,7 +10,7 @@ from keras_transformers.runs.options import Options
 from keras_transformers.training.optimizers import adamw
 from keras_transformers.training.schedules import WarmupLinearDecay
 
-__all__ = ["EncoderSource", "EncoderTuning", "Training", "Tuning"]
+__all__ = ["EncoderSource", "EncoderTuning", "ModelSource", "Training", "Tuning"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -55,12 +55,29 @@ class Tuning(Training):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class EncoderSource(Training):
-    """The options that choose the encoder."""
+class ModelSource(Training):
+    """The options that choose the model and its vocabulary."""
 
     weights: Path | None = None  # Hugging Face's layout: config.json, model.safetensors, vocabulary
     model: str | None = None  # instead: one of `keras-transformers list`, random weights
     vocabulary: Path | None = None  # vocab.txt for --model; --weights brings its own
+
+    def check(self) -> None:
+        """Checks what costs nothing to check, before anything is read.
+
+        Raises:
+            ValueError: neither or both of two sources are given. See also `Options.check`.
+        """
+        super().check()
+        given = bool(self.weights), bool(self.model), bool(self.vocabulary)
+        if given not in ((True, False, False), (False, True, True)):
+            raise ValueError("give either --weights FOLDER, or --model NAME and --vocabulary FILE")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EncoderSource(ModelSource):
+    """The options that choose the encoder."""
+
     lowercase: bool = True  # False for cased vocabularies
 
     def encoder_source(self) -> dict[str, Any]:

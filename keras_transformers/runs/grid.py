@@ -90,7 +90,7 @@ def _figures(metrics: Path) -> dict[str, Any]:
 
 
 def _refusal(error: Exception) -> SystemExit:
-    print(f"error: {error}", file=sys.stderr)
+    print(f"error: {files.one_line(error)}", file=sys.stderr)
     return SystemExit(2)
 
 

@@ -2,12 +2,15 @@
 
 import importlib.util
 import logging
+import signal
 import sys
 from collections.abc import Callable
 from typing import Any
 
+import tensorflow as tf
 import tyro
 
+from keras_transformers.files import one_line
 from keras_transformers.runs import grid, guardrails
 from keras_transformers.runs.guardrails import NonFiniteLossError
 from keras_transformers.runs.options import Options
@@ -21,12 +24,16 @@ __all__ = ["check_installed", "command_line", "execute"]
 Main = Callable[[Any, Run], dict[str, Any]]
 
 
+class DamagedDataError(OSError):
+    """A file that the training reads as it goes is damaged."""
+
+
 def command_line(main: Main, config_class: type) -> None:
     """Parses the command line, and calls a recipe's `main` with its configuration and its run.
 
-    Prints what this package logs. A NaN loss, a run without a best epoch, a damaged file of
-    weights, a batch that does not fit into memory or a full disk ends the program with one line and
-    status 1.
+    Prints what this package logs. A NaN loss, a run without a best epoch, a damaged file of weights
+    or of data, a batch that does not fit into memory or a full disk ends the program with one line
+    and status 1; Ctrl-C with status 130.
 
     Args:
         main: takes the configuration and a `Run`, and returns the run's metrics.
@@ -39,9 +46,18 @@ def command_line(main: Main, config_class: type) -> None:
     try:
         execute(main, config)
         leave_together()
-    except (NonFiniteLossError, NoBestEpochError, CheckpointError, WeightsFileError) as error:
-        print(f"error: {error}", file=sys.stderr)
+    except (
+        NonFiniteLossError,
+        NoBestEpochError,
+        CheckpointError,
+        WeightsFileError,
+        DamagedDataError,
+    ) as error:
+        print(f"error: {one_line(error)}", file=sys.stderr)
         raise SystemExit(1) from error
+    except KeyboardInterrupt:
+        print("error: interrupted; give the same command with --resume", file=sys.stderr)
+        raise SystemExit(128 + signal.SIGINT) from None
     except Exception as error:
         if reason := guardrails.no_room(error):
             line = str(error).partition("\n")[0].rpartition("}} ")[2]  # without the op's name
@@ -59,7 +75,11 @@ def execute(main: Main, config: Options) -> dict[str, Any]:
     """Runs a recipe, or one run per point of its grid, and returns its metrics.
 
     Before training starts, a ValueError, an OSError or a missing package is the user's to fix, and
-    ends the program with one line and status 2. Later it is a bug, and keeps its traceback.
+    ends the program with one line and status 2; the run's name is free again. Later it is a bug,
+    and keeps its traceback.
+
+    Raises:
+        DamagedDataError: a file of data is damaged.
     """
     if getattr(config, "grid", False):
         return grid.run_grid(lambda point: execute(main, point), config)
@@ -68,10 +88,16 @@ def execute(main: Main, config: Options) -> dict[str, Any]:
         run = Run(config)
         return main(config, run)
     except (ValueError, OSError, ImportError) as error:
-        if run is not None and run.is_prepared:
-            raise
-        print(f"error: {error}", file=sys.stderr)
+        if run is not None:
+            if run.is_prepared:
+                raise
+            run.abandon()
+        print(f"error: {one_line(error)}", file=sys.stderr)
         raise SystemExit(2) from error
+    except (tf.errors.DataLossError, tf.errors.InvalidArgumentError) as error:
+        if run is not None and (damage := run.damage()):
+            raise DamagedDataError(f"{damage}, then give the same command with --resume") from error
+        raise
 
 
 def check_installed(*packages: str, extra: str) -> None:

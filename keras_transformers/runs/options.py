@@ -11,7 +11,7 @@ import keras
 from keras_transformers.training.schedules import WarmupLinearDecay
 from keras_transformers.training.strategies import Precision, StrategyName
 
-__all__ = ["Options", "Pretraining"]
+__all__ = ["Options", "Pretraining", "check_numbers"]
 
 
 class Range(NamedTuple):
@@ -35,10 +35,10 @@ _NAMES: dict[Range, str] = {
     _COUNT: """
         accumulate average batch_size batch_tokens bleu_every checkpoint_every doc_stride
         dupe_factor embedding_dim epochs filters hidden_dim image_size kneser_ney_order length
-        log_every lstm_dim max_answer_length max_question_length max_sequence_length min_frequency
-        ngram_order num_beams num_buckets num_heads num_layers num_recurrent_layers num_sampled
-        patch_size phase_1_length phase_2_length projection_dim steps_per_epoch units
-        vocabulary_size window_length word_ngrams
+        log_every lstm_dim max_answer_length max_predictions max_question_length max_sequence_length
+        min_frequency ngram_order num_beams num_buckets num_heads num_layers num_processes
+        num_recurrent_layers num_sampled num_shards patch_size phase_1_length phase_2_length
+        projection_dim steps_per_epoch units vocabulary_size window_length word_ngrams
     """,
     _COUNT_OR_NONE: """
         crop_padding extra_length max_characters min_characters num_highways patience
@@ -46,14 +46,17 @@ _NAMES: dict[Range, str] = {
     """,
     _AMOUNT: "clip_norm initializer_range learning_rate peak_flops",
     _AMOUNT_OR_NONE: "language_model_weight length_penalty mixup weight_decay",
-    _SHARE: "bpe_dropout teacher_forcing warmup_fraction",
+    _SHARE: "bpe_dropout short_sequence_probability teacher_forcing warmup_fraction",
     _RATE: "dropout ema label_smoothing",
-    _PART: "dev_fraction held_out_fraction test_fraction val_fraction",
+    _PART: "dev_fraction held_out_fraction mask_probability test_fraction val_fraction",
     # The other numbers: columns and layers that are counted from either end, and scores.
     _ANY: "label_column layers no_answer_threshold text_b_column text_column word_column",
     Range("0 to 4294967295", lambda number: 0 <= number < 2**32): "seed",  # as NumPy wants it
 }
 RANGES = {name: range_ for range_, names in _NAMES.items() for name in names.split()}
+
+# Paths that need not exist, because they are written, or because their reader says more.
+_UNCHECKED = {"runs_dir", "export", "records", "data"}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -99,22 +102,26 @@ class Options(Scaling, Logging):
         return {name: getattr(self, name) for name in names}
 
     def check(self) -> None:
-        """Checks every option on its own, before anything is read.
+        """Checks what costs nothing to check, before anything is read.
+
+        Recipes add what they know about their own options.
 
         Raises:
+            FileNotFoundError: a file or folder to read does not exist.
             ValueError: a number is out of its range, a label occurs twice, or the name is no name
                 of a folder; the message has the option and its value.
         """
-        for field in dataclasses.fields(self):
-            value, range_ = getattr(self, field.name), RANGES.get(field.name, _ANY)
-            if not all(math.isfinite(x) and range_.holds(x) for x in _numbers(value)):
-                raise ValueError(f"{_said(field.name, value)}: must be {range_.words}")
+        check_numbers(self)
         labels = getattr(self, "labels", ())
         if twice := [label for label in dict.fromkeys(labels) if labels.count(label) > 1]:
             raise ValueError(f"{_said('labels', labels)}: {twice[0]!r} occurs twice; give it once")
         place = Path(self.name)
         if not place.name or place.is_absolute() or ".." in place.parts:
             raise ValueError(f"--name {self.name!r}: must name a folder in --runs-dir")
+        for field in dataclasses.fields(self):
+            if field.name not in _UNCHECKED:
+                for path in _paths(getattr(self, field.name)):
+                    _check_exists(field.name, path)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -134,6 +141,42 @@ class Pretraining(Options):
             self.learning_rate,
             warmup_steps=round(self.warmup_fraction * num_updates),
             total_steps=num_updates,
+        )
+
+
+def check_numbers(options: Any) -> None:
+    """Checks the numbers of a command's options.
+
+    Args:
+        options: a dataclass.
+
+    Raises:
+        ValueError: one is out of its range; the message has the option and its value.
+    """
+    for field in dataclasses.fields(options):
+        value, range_ = getattr(options, field.name), RANGES.get(field.name, _ANY)
+        if not all(math.isfinite(x) and range_.holds(x) for x in _numbers(value)):
+            raise ValueError(f"{_said(field.name, value)}: must be {range_.words}")
+
+
+def _paths(value: Any) -> list[Path]:
+    """Returns an option's path, or those of a tuple."""
+    values = value if isinstance(value, tuple) else (value,)
+    return [path for path in values if isinstance(path, Path)]
+
+
+def _check_exists(name: str, path: Path) -> None:
+    """Checks a path to read, which may lack the `.gz` that the file has.
+
+    Raises:
+        FileNotFoundError: it does not exist, or is no folder of weights.
+    """
+    if not path.exists() and not path.with_name(f"{path.name}.gz").exists():
+        raise FileNotFoundError(f"{_said(name, path)}: no such file or folder; check the path")
+    configurations = ("config.json", "options.json")  # the second is ELMo's
+    if name == "weights" and not any((path / file).is_file() for file in configurations):
+        raise FileNotFoundError(
+            f"{_said(name, path)}: has no {' or '.join(configurations)}; give a model's folder"
         )
 
 

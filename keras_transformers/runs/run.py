@@ -7,7 +7,9 @@ epoch, `last.weights.h5` from the newest, `checkpoints/` to resume from, and `me
 import contextlib
 import dataclasses
 import json
+import logging
 import math
+import shutil
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
@@ -22,6 +24,7 @@ from keras_transformers.runs.callbacks import standard_callbacks, update_costs, 
 from keras_transformers.runs.options import MAY_DIFFER, Options
 from keras_transformers.runs.resume.callback import Position, Resume
 from keras_transformers.runs.resume.folder_lock import LOCK, FolderLock, lock_folder
+from keras_transformers.runs.resume.snapshots import check_not_gone
 from keras_transformers.runs.validation import Validation
 from keras_transformers.runs.weights_files import check_weights, write_weights
 from keras_transformers.runs.workers import begin_strategy, is_chief, load_weights
@@ -38,6 +41,9 @@ LAST_WEIGHTS = "last.weights.h5"
 CHOSEN_WEIGHTS = "chosen.weights.h5"
 METRICS = "metrics.json"
 CONFIG = "config.json"
+CHECKPOINTS = "checkpoints"
+
+logger = logging.getLogger(__name__)
 
 
 class NoBestEpochError(ArithmeticError):
@@ -67,6 +73,7 @@ class Run:
 
     Raises:
         FileExistsError: the run exists and `resume` is not set, or the export exists.
+        FileNotFoundError: the resumed run has results, but its checkpoints are gone.
         FolderInUseError: another process has the run under way.
         OSError: the run's folder, the export or the log cannot be written.
         ValueError: a resumed run has other options (the message lists the differences), an option
@@ -82,12 +89,20 @@ class Run:
         self._model: Any = None
         self._monitor: str | None = None
         self._lock: FolderLock | None = None
+        self._is_new = False
         self._resume: Resume | None = None
+        self._batches: list[Batches] = []
         self._callbacks: list[keras.callbacks.Callback] = []
         begin_strategy(config)
         if config.resume and (self.folder / CONFIG).is_file():
             check_same(self.folder, config, may_differ=MAY_DIFFER)
-            self._lock = lock_folder(self.folder) if is_chief() else None
+            if is_chief():
+                self._lock = lock_folder(self.folder)
+                check_not_gone(
+                    self.folder / CHECKPOINTS,
+                    figures=self.folder / METRICS,
+                    weights=[self.folder / BEST_WEIGHTS, self.folder / LAST_WEIGHTS],
+                )
         elif is_chief():
             check_new_run(self.folder)
             if config.resume:  # a scheduler gives the same command every time
@@ -132,8 +147,14 @@ class Run:
             if self._lock is None:
                 self._lock = lock_folder(self.folder)
                 check_new_run(self.folder)
+                self._is_new = True
             files.write_json(self.folder / CONFIG, dataclasses.asdict(self.config))
         return self.folder
+
+    def abandon(self) -> None:
+        """Removes the folder if this run made it and wrote only its configuration there."""
+        if self._is_new and {path.name for path in self.folder.iterdir()} <= {CONFIG, LOCK}:
+            shutil.rmtree(self.folder)
 
     def restore(
         self,
@@ -157,7 +178,7 @@ class Run:
         config = self.config
         prepare(model, accumulate=config.accumulate)
         self._model, self._monitor = model, monitor
-        self._resume = Resume(self.folder / "checkpoints", every=config.checkpoint_every)
+        self._resume = Resume(self.folder / CHECKPOINTS, every=config.checkpoint_every)
         self._callbacks = [
             *callbacks,
             *([Validation(score, every=score_every, monitor=monitor)] if score else []),
@@ -171,6 +192,8 @@ class Run:
         position = self._resume.restore(model, self._callbacks)
         if is_chief() and self._best_epoch() is not None:
             check_weights(self.folder / BEST_WEIGHTS)  # no later epoch may be better
+        if config.resume and position.step == 0:
+            logger.warning("%s: no checkpoint, so the training starts anew", self.folder)
         return position
 
     def fit_arguments(
@@ -211,6 +234,7 @@ class Run:
         Raises:
             ValueError: an option is wrong, or the checkpoint does not fit the model.
         """
+        self._batches = [batches, validation] if validation else [batches]
         if self._resume is None:
             self.restore(
                 model,
@@ -247,6 +271,10 @@ class Run:
         }
         self.is_prepared = True
         return arguments
+
+    def damage(self) -> str | None:
+        """Returns which file of the training's data is damaged; see `Batches.damage`."""
+        return next((found for batches in self._batches if (found := batches.damage())), None)
 
     def load_best(self) -> dict[str, float]:
         """Gives the model the weights of its best epoch.
@@ -342,7 +370,7 @@ class Run:
 
 
 def check_new_run(folder: Path) -> Path:
-    """The folder of a new run, not yet created.
+    """Returns the folder of a new run after checking that it is free.
 
     Raises:
         FileExistsError: it exists and is not empty: a run is never overwritten.

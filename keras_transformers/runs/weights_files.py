@@ -9,6 +9,7 @@ import h5py
 import keras
 import numpy as np
 
+from keras_transformers import files
 from keras_transformers.runs.guardrails import no_room
 from keras_transformers.runs.resume.replicas import Replicas
 from keras_transformers.runs.resume.snapshots import CheckpointError
@@ -81,6 +82,7 @@ def write_weights(model: keras.Model, path: Path) -> None:
     try:
         _reserve(scratch, 4 * model.count_params() + 8192 * (1 + len(model.variables)))
         model.save_weights(scratch)
+        files.sync(scratch)  # or a loss of power could leave an empty file
         scratch.replace(path)
     except OSError as error:
         kept = "what was written before is kept" if path.exists() else "there were none before"

@@ -12,8 +12,12 @@ from typing import Any
 
 import tensorflow as tf
 
-from keras_transformers.saved_model.check import check_examples, in_fresh_process
-from keras_transformers.saved_model.description import meta_graph, read_metadata
+from keras_transformers.saved_model.check import check_signatures, in_fresh_process
+from keras_transformers.saved_model.description import (
+    check_fingerprint,
+    meta_graph,
+    read_metadata,
+)
 from keras_transformers.saved_model.op_origins import PYTHON_OPS, TEXT_OPS
 from keras_transformers.saved_model.trials import Finding
 from keras_transformers.saved_model.versions import resolve
@@ -105,8 +109,9 @@ def audit(path: str | os.PathLike[str], *, max_batch_size: int = 8) -> Audit:
     if max_batch_size < 1:
         raise ValueError(f"max_batch_size={max_batch_size}: give 1 or more")
     folder = resolve(path).absolute()
+    check_fingerprint(folder)
     ops = graph_ops(folder)
-    check_examples(folder, read_metadata(folder))
+    check_signatures(folder, read_metadata(folder))
     return Audit(
         path=folder,
         ops=ops,

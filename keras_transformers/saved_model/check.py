@@ -19,7 +19,11 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from keras_transformers.saved_model.description import METADATA_FILE, meta_graph
+from keras_transformers.saved_model.description import (
+    METADATA_FILE,
+    graph_signatures,
+    meta_graph,
+)
 
 _TIMEOUT_S = 600
 
@@ -147,21 +151,42 @@ def stored_examples(
         }
 
 
-def check_examples(folder: Path, metadata: Mapping[str, Any]) -> None:
-    """Checks that the stored examples of an export can be read.
+def check_signatures(folder: Path, metadata: Mapping[str, Any]) -> None:
+    """Checks that an export's graph has the signatures that its metadata describe, with examples.
+
+    Args:
+        folder: the export.
+        metadata: from `read_metadata`; empty for a SavedModel that is not ours.
 
     Raises:
-        ValueError: one cannot.
+        ValueError: the graph has another signature, or a stored example cannot be read.
     """
-    for name in metadata.get("signatures", {}):
+    graph = graph_signatures(folder) if metadata else {}
+    for name, signature in metadata.get("signatures", {}).items():
+        place = f"{folder / METADATA_FILE}: signature {name!r}"
+        if name not in graph:
+            known = ", ".join(graph) or "none"
+            raise ValueError(
+                f"{place} is not in the graph, which has {known}; export the model again"
+            )
+        for side in ("inputs", "outputs"):
+            told, found = (_types(described[side]) for described in (signature, graph[name]))
+            if told != found:
+                raise ValueError(
+                    f"{place}: {side} {told}, but the graph has {found}; export the model again"
+                )
         try:
             for _ in stored_examples(metadata, name):
                 pass
         except Exception as error:  # whatever NumPy makes of damaged values
             raise ValueError(
-                f"{folder / METADATA_FILE}: signature {name!r}: a stored example is damaged "
-                f"({first_words(error)}); export the model again"
+                f"{place}: a stored example is damaged ({first_words(error)}); export the model "
+                "again"
             ) from error
+
+
+def _types(specs: Mapping[str, Any]) -> dict[str, str]:
+    return {name: specs[name]["dtype"] for name in sorted(specs)}
 
 
 def num_rows(arrays: Arrays) -> int:

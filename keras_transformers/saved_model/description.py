@@ -10,6 +10,7 @@ from keras_transformers import files
 from keras_transformers.saved_model.manifest import MANIFEST, read
 from keras_transformers.saved_model.versions import resolve
 
+FINGERPRINT_FILE = "fingerprint.pb"
 METADATA_FILE = "assets.extra/keras_transformers.json"
 WARM_UP_FILE = "assets.extra/tf_serving_warmup_requests"
 
@@ -28,22 +29,25 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
 
     Raises:
         FileNotFoundError: there is no export.
-        ValueError: its metadata are damaged.
+        ValueError: its metadata are damaged, or its variables are missing or cut.
     """
     folder = resolve(path)
     metadata = read_metadata(folder)
+    if metadata:
+        _check_variables(folder)
     signatures = metadata.get("signatures") or graph_signatures(folder)
     measured = {
         "path": str(folder),
-        "num_bytes": sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()),
+        "num_bytes": sum(
+            path.stat().st_size for path, _ in files.entries(folder) if path.is_file()
+        ),
         "warm_up": (folder / WARM_UP_FILE).is_file(),
     }
     # An export may say what it likes about itself, but not what is seen from outside.
-    told = {name: value for name, value in metadata.items() if name != "provenance"}
+    seen = {"provenance", *measured}
     return {
         **measured,
-        **told,
-        **measured,
+        **{name: value for name, value in metadata.items() if name not in seen},
         "signatures": {
             name: {**signature, "examples": len(signature.get("examples", ()))}
             for name, signature in signatures.items()
@@ -163,6 +167,114 @@ def meta_graph(folder: Path) -> Any:
             return found
     tags = [sorted(found.meta_info_def.tags) for found in parsed.meta_graphs]
     raise ValueError(f"{file}: has graphs tagged {tags}, and servers load the one tagged 'serve'")
+
+
+def check_fingerprint(folder: Path) -> None:
+    """Checks the file that identifies a SavedModel; none need be there.
+
+    TensorFlow loads the model without it, but prints a traceback if it is damaged.
+
+    Raises:
+        ValueError: it is damaged.
+    """
+    from google.protobuf.message import DecodeError
+    from tensorflow.core.protobuf import fingerprint_pb2
+
+    file = folder / FINGERPRINT_FILE
+    try:
+        if file.exists():
+            fingerprint_pb2.FingerprintDef.FromString(file.read_bytes())
+    except DecodeError as error:
+        raise ValueError(f"{file} is damaged ({error}); export the model again") from error
+
+
+def _check_variables(folder: Path) -> None:
+    """Checks without TensorFlow that the files of variables are as long as their index says.
+
+    Raises:
+        ValueError: a file is missing or cut, or the index is damaged.
+    """
+    index = folder / "variables" / "variables.index"
+    try:
+        sizes = _sizes(index.read_bytes())
+    except FileNotFoundError:
+        raise ValueError(f"{index} is missing; export the model again") from None
+    except (LookupError, StopIteration, ValueError) as error:
+        raise ValueError(f"{index} is damaged; export the model again") from error
+    for name, size in sizes.items():
+        file = index.with_name(name)
+        if not file.is_file():
+            raise ValueError(f"{file} is missing; export the model again")
+        if (found := file.stat().st_size) < size:
+            raise ValueError(f"{file} is cut: {found} of {size} bytes; export the model again")
+
+
+def _sizes(index: bytes) -> dict[str, int]:
+    """Returns the least size of each file of variables: name -> bytes.
+
+    The index is a table as in LevelDB: a block of entries, a block that says where these blocks
+    are, and a footer. A value is a tensorflow.BundleEntryProto (tensor_bundle.proto).
+    """
+    if index[-8:] != bytes.fromhex("57fb808b247547db"):
+        raise ValueError("it has no end")
+    footer = index[-48:]
+    _, at = _pair(footer)
+    blocks, _ = _pair(footer, at)
+    found = [
+        (name, _integers(entry))
+        for _, place in _table(index, *blocks)
+        for name, entry in _table(index, *_pair(place)[0])
+    ]
+    number = next(fields[1] for name, fields in found if not name)  # the header has no name
+    sizes: dict[str, int] = {}
+    for name, fields in found:
+        if name:
+            file = f"variables.data-{fields.get(3, 0):05d}-of-{number:05d}"
+            end = fields.get(4, 0) + fields.get(5, 0)
+            sizes[file] = max(end, sizes.get(file, 0))
+    return sizes
+
+
+def _table(data: bytes, start: int, size: int) -> Iterator[tuple[bytes, bytes]]:
+    """Yields the keys and values of a block; a key begins like the one before it."""
+    restarts = int.from_bytes(data[start + size - 4 : start + size], "little")
+    at, end, key = start, start + size - 4 * (restarts + 1), b""
+    while at < end:
+        (shared, own), at = _pair(data, at)
+        length, at = _varint(data, at)
+        key = key[:shared] + data[at : at + own]
+        yield key, data[at + own : at + own + length]
+        at += own + length
+
+
+def _integers(message: bytes) -> dict[int, int]:
+    """Returns the integers in a protocol buffer: field -> value."""
+    found, at = {}, 0
+    while at < len(message):
+        key, at = _varint(message, at)
+        if key & 7 == 0:
+            found[key >> 3], at = _varint(message, at)
+        elif key & 7 == 2:
+            length, at = _varint(message, at)
+            at += length
+        else:
+            at += {1: 8, 5: 4}[key & 7]
+    return found
+
+
+def _pair(data: bytes, at: int = 0) -> tuple[tuple[int, int], int]:
+    first, at = _varint(data, at)
+    second, at = _varint(data, at)
+    return (first, second), at
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    """Returns an integer in 7 bits a byte, and where it ends."""
+    value = shift = 0
+    while data[at] & 128:
+        value |= (data[at] & 127) << shift
+        at, shift = at + 1, shift + 7
+    return value | data[at] << shift, at + 1
 
 
 def shape_of(info: Any) -> tuple[int | None, ...] | None:

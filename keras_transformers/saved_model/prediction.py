@@ -13,6 +13,7 @@ import tensorflow_text  # noqa: F401  (registers the tokenizers' ops)
 
 from keras_transformers.pipelines import results
 from keras_transformers.saved_model.check import first_words, why_not_loaded
+from keras_transformers.saved_model.description import check_fingerprint
 from keras_transformers.saved_model.versions import resolve
 
 __all__ = ["Predictor", "predict"]
@@ -38,6 +39,7 @@ class Predictor:
 
     def __init__(self, path: str | os.PathLike[str], *, signature: str = "serving_default") -> None:
         self.path = resolve(path)
+        check_fingerprint(self.path)
         # The signatures hold no reference to the loaded object, which owns their variables.
         try:
             self._loaded = tf.saved_model.load(str(self.path))

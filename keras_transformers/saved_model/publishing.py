@@ -220,7 +220,12 @@ def _remove(base: Path, removed: Sequence[Path]) -> None:
     sync(base)
     for folder in base.glob(f"{_REMOVED_PREFIX}*"):
         if folder.is_dir() and not folder.is_symlink():
-            shutil.rmtree(folder)
+            try:
+                shutil.rmtree(folder)
+            except RecursionError:
+                raise OSError(
+                    f"{folder}: folders nested too deeply for Python: remove it with rm -r"
+                ) from None
         else:
             folder.unlink()
 

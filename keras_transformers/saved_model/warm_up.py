@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from keras_transformers.files import replaced
-from keras_transformers.saved_model.check import check_examples, num_rows, stored_examples
+from keras_transformers.saved_model.check import check_signatures, num_rows, stored_examples
 from keras_transformers.saved_model.description import WARM_UP_FILE, read_metadata
 from keras_transformers.saved_model.manifest import MANIFEST, read
 from keras_transformers.saved_model.versions import resolve
@@ -76,7 +76,7 @@ def write_requests(folder: Path, *, batch_sizes: Sequence[int], model_name: str)
         raise FileExistsError(f"{file} exists; for other requests publish the export again")
     sizes = checked_sizes(batch_sizes)
     metadata = read_metadata(folder)
-    check_examples(folder, metadata)
+    check_signatures(folder, metadata)
     logs = list(_logs(metadata, sizes, model_name))
     if not logs:
         raise ValueError(
@@ -179,9 +179,12 @@ def _write_records(file: Path, records: Sequence[bytes]) -> None:
     import tensorflow as tf
 
     file.parent.mkdir(exist_ok=True)
-    with replaced(file) as scratch, tf.io.TFRecordWriter(str(scratch)) as writer:
-        for record in records:
-            writer.write(record)
+    try:
+        with replaced(file) as scratch, tf.io.TFRecordWriter(str(scratch)) as writer:
+            for record in records:
+                writer.write(record)
+    except tf.errors.OpError as error:  # a full disk, for one
+        raise OSError(f"{file}: cannot be written: {error.message}") from error
 
 
 def _logs(metadata: Mapping[str, Any], sizes: Sequence[int], model_name: str) -> Iterator[Any]:

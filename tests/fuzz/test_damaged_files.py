@@ -103,6 +103,7 @@ def write_graph(path: Path) -> None:
 def describe(folder: Path) -> Any:
     if not (folder / "saved_model.pb").is_file():
         write_graph(folder / "saved_model.pb")
+        (folder / "variables").symlink_to(EXPORTS / "fill_mask_en/1/variables")
     return description.describe(folder)
 
 

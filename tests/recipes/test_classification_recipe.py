@@ -148,7 +148,8 @@ NEW = {"weights": None, "model": "bert_tiny", "vocabulary": "vocab.txt"}
         (NEW | {"vocabulary": None}, "--model NAME and --vocabulary FILE"),
         ({"weights": None}, "either --weights FOLDER"),
         ({"model": "bert_tiny"}, "either --weights FOLDER"),
-        ({"weights": "none"}, "config.json"),
+        ({"weights": "none"}, "none: no such file or folder; check the path"),
+        ({"weights": ""}, "has no config.json or options.json; give a model's folder"),
         (NEW | {"model": "bert_tinny"}, "bert_tinny: take one of bert_tiny"),
         (NEW | {"vocabulary": "none.txt"}, "none.txt"),
         ({"label_smoothing": 1}, "--label-smoothing 1: must be 0 to below 1"),
@@ -186,6 +187,7 @@ def test_wrong_input_ends_with_one_line_and_status_2(folder, tmp_path, capsys, c
 )
 def test_malformed_files_are_named(tmp_path, capsys, name, text, message):
     save_sentences(tmp_path)
+    (tmp_path / "vocab.txt").touch()
     (tmp_path / name).write_bytes(text if isinstance(text, bytes) else text.encode())
     new = NEW | {"vocabulary": tmp_path / "vocab.txt", "dev_file": tmp_path / "dev.tsv"}
     assert message in error_of("classification", capsys, **options(tmp_path, **new))

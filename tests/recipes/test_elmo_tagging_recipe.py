@@ -78,7 +78,8 @@ def test_random_weights_reach_a_score(folder):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"weights": "none"}, "none/options.json: no such file"),
+        ({"weights": "none"}, "none: no such file or folder; check the path"),
+        ({"weights": ""}, "has no config.json or options.json; give a model's folder"),
         ({"dev_file": "none.txt"}, "none.txt: no such file"),
         ({"export": "saved"}, "there is no pipeline for a tagger on ELMo"),
     ],

@@ -174,7 +174,7 @@ def test_the_same_seed_gives_the_same_figures(idx_folder, tmp_path):
         ({"learning_rate": 0}, "--learning-rate 0: must be above 0"),
         ({"model": "vit_tinny16"}, "did you mean vit_tiny16"),
         ({"model": "vit_tiny16"}, "no whole patch of patch_size=16"),
-        ({"weights": "none"}, "none: no such file; check the path"),
+        ({"weights": "none"}, "--weights none: no such file or folder; check the path"),
         ({"weights": "none", "model": "vit_tiny16"}, "either --weights FOLDER or --model NAME"),
     ],
 )

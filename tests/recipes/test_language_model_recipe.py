@@ -134,7 +134,7 @@ def test_wikitext_documents_apart_and_an_export(text, tmp_path, monkeypatch, cap
         ({"held_out": (Path("none.txt"),)}, "none.txt: no such file"),
         ({"held_out_fraction": 1}, "--held-out-fraction 1: must be above 0 and below 1"),
         ({"dev_fraction": 0}, "--dev-fraction 0: must be above 0 and below 1"),
-        ({"vocabulary": Path("none")}, "none: no such folder"),
+        ({"vocabulary": Path("none")}, "--vocabulary none: no such file or folder; check the path"),
         ({"vocabulary_size": 5000}, "too little text for vocabulary_size=5000"),
         ({"num_heads": 3}, "multiple of num_heads"),
         ({"length": 100_000}, "is too short for rows of 100000"),

@@ -173,7 +173,7 @@ def test_records_of_another_run_to_an_export(folder, tmp_path, capsys):
         ({"weights": "w", "vocabulary": "v"}, "--weights has its own vocabulary and shape"),
         (
             {"weights": "none", "num_layers": None, "hidden_dim": None},
-            "none: no such file; check the path",
+            "none: no such file or folder; check the path",
         ),
         ({"accumulate": 0}, "--accumulate 0: must be 1 or more"),
         ({"phase_2_epochs": 4}, "--phase-2-epochs 4: give 0 to 3"),
@@ -189,6 +189,9 @@ def test_wrong_input_ends_with_one_line_and_status_2(folder, tmp_path, capsys, c
         for name, value in changes.items()
         if name in ("data", "records", "weights", "vocabulary") and value is not None
     }
+    (tmp_path / "v").touch()
+    (tmp_path / "w").mkdir()
+    (tmp_path / "w" / "config.json").touch()
     changed = options(folder, runs_dir=tmp_path / "runs") | changes | paths
     assert message in error_of(capsys, **changed)
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import shutil
 import sys
 
 import h5py
@@ -123,3 +124,44 @@ def test_damaged_figures_of_a_grid_are_named(tmp_path, monkeypatch, capsys, cont
         json.dumps(dataclasses.asdict(config), default=str)
     )
     assert f"{metrics}: " in refusal(monkeypatch, capsys, tmp_path, "--grid")
+
+
+@pytest.mark.parametrize("error", ["DataLossError", "InvalidArgumentError"])
+def test_damaged_data_are_named(tmp_path, monkeypatch, capsys, error):
+    import tensorflow as tf
+
+    def fit(*_, **__):
+        raise getattr(tf.errors, error)(None, None, "corrupted record at 1234")
+
+    monkeypatch.setattr(keras.Model, "fit", fit)
+    monkeypatch.setattr(Numbers, "damage", lambda self: "a.tfrecord: record 4 is damaged")
+    said = refusal(monkeypatch, capsys, tmp_path)
+    assert said.startswith("error: a.tfrecord: record 4 is damaged, then give the same command")
+    monkeypatch.undo()
+    monkeypatch.setattr(keras.Model, "fit", fit)
+    with pytest.raises(getattr(tf.errors, error)):  # a mistake of ours keeps its traceback
+        runs.execute(main, Task(runs_dir=tmp_path, resume=True))
+
+
+def test_a_run_whose_checkpoints_are_gone_is_not_begun_anew(tmp_path, monkeypatch, capsys):
+    runs.execute(main, Task(runs_dir=tmp_path))
+    checkpoints = tmp_path / "task" / "checkpoints"
+    for path in checkpoints.glob("step-*"):
+        path.unlink()
+    before = {path: path.read_bytes() for path in (tmp_path / "task").glob("[!.]*.*")}
+    said = refusal(monkeypatch, capsys, tmp_path)
+    assert f"{checkpoints}: the checkpoints are gone, and starting anew would replace " in said
+    assert "metrics.json, best.weights.h5, last.weights.h5: put them back, or give" in said
+    (tmp_path / "task" / "metrics.json").unlink()
+    shutil.rmtree(checkpoints)
+    assert "best.weights.h5, last.weights.h5: put" in refusal(monkeypatch, capsys, tmp_path)
+    del before[tmp_path / "task" / "metrics.json"]
+    assert before == {path: path.read_bytes() for path in (tmp_path / "task").glob("[!.]*.*")}
+
+
+def test_a_run_that_was_killed_before_its_first_checkpoint_starts_anew(tmp_path):
+    runs.execute(main, Task(runs_dir=tmp_path))
+    (tmp_path / "task" / "metrics.json").unlink()  # as after a kill while the checkpoint is written
+    for path in (tmp_path / "task" / "checkpoints").glob("step-*"):
+        path.unlink()
+    assert len(runs.execute(main, Task(runs_dir=tmp_path, resume=True))["epochs"]) == 2

@@ -1,6 +1,7 @@
 """A recipe's options are checked by their own names, before anything is read."""
 
 import dataclasses
+import gzip
 import math
 import runpy
 import typing
@@ -9,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from keras_transformers import runs
+from keras_transformers.cli.data import MakePretrainingData
+from keras_transformers.cli.main import main
 from keras_transformers.runs.options import RANGES
 
 RECIPES = sorted((Path(__file__).parents[2] / "recipes").glob("*.py"))
@@ -20,6 +23,10 @@ class Task(runs.Training):
     filters: tuple[tuple[int, int], ...] = ((1, 16),)
     dev_fraction: float = 0.1
     teacher_forcing: float = 1.0
+    mask_probability: float = 0.15
+    weights: Path | None = None
+    train_file: Path | None = None
+    held_out: tuple[Path, ...] = ()
     threshold_of_a_recipe: float | None = None
 
 
@@ -40,6 +47,7 @@ class Task(runs.Training):
         ({"warmup_fraction": 1.5}, "--warmup-fraction 1.5: must be 0 to 1"),
         ({"teacher_forcing": -0.5}, "--teacher-forcing -0.5: must be 0 to 1"),
         ({"dropout": 1.0}, "--dropout 1.0: must be 0 to below 1"),
+        ({"mask_probability": 0.0}, "--mask-probability 0.0: must be above 0 and below 1"),
         ({"dev_fraction": 1.0}, "--dev-fraction 1.0: must be above 0 and below 1"),
         ({"seed": -1}, "--seed -1: must be 0 to 4294967295"),
         ({"seed": 2**32}, "--seed 4294967296: must be 0 to 4294967295"),
@@ -48,6 +56,10 @@ class Task(runs.Training):
         ({"labels": ("0", "1", "0")}, "--labels 0 1 0: '0' occurs twice; give it once"),
         ({"name": ""}, "--name '': must name a folder in --runs-dir"),
         ({"name": "../other"}, "--name '../other': must name a folder in --runs-dir"),
+        ({"train_file": Path("no/file")}, "--train-file no/file: no such file or folder; check"),
+        ({"held_out": (Path(), Path("no"))}, "--held-out no: no such file or folder; check the"),
+        ({"weights": Path("no/folder")}, "--weights no/folder: no such file or folder; check the"),
+        ({"weights": Path("/")}, "--weights /: has no config.json or options.json; give a model's"),
     ],
 )
 def test_a_wrong_option_is_named_before_anything_is_read(tmp_path, capsys, changes, message):
@@ -66,6 +78,42 @@ def test_a_wrong_option_is_named_before_anything_is_read(tmp_path, capsys, chang
 def test_limits_are_taken(tmp_path):
     limits = {"warmup_fraction": 1.0, "dropout": 0.0, "weight_decay": 0.0, "seed": 2**32 - 1}
     Task(**limits, epochs=1, batch_size=1, labels=("0", "1"), name="group/run").check()
+
+
+def test_files_that_exist_are_taken_plain_or_packed(tmp_path):
+    (tmp_path / "plain.tsv").write_text("a\t1\n")
+    with gzip.open(tmp_path / "packed.tsv.gz", "wt") as file:
+        file.write("a\t1\n")
+    (tmp_path / "config.json").write_text("{}")
+    train, held_out = tmp_path / "plain.tsv", (tmp_path / "packed.tsv", tmp_path)
+    Task(train_file=train, held_out=held_out, weights=tmp_path).check()
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"model": "bert_tiny"},
+        {"vocabulary": True},
+        {"weights": True, "model": "bert_tiny"},
+        {"weights": True, "vocabulary": True},
+        {"weights": True, "model": "bert_tiny", "vocabulary": True},
+    ],
+)
+def test_a_model_has_one_source(tmp_path, given):
+    (tmp_path / "config.json").write_text("{}")
+    places = {name: tmp_path for name, value in given.items() if value is True}
+    with pytest.raises(ValueError, match="either --weights FOLDER, or --model NAME and --vocabul"):
+        runs.EncoderTuning(**given | places).check()
+
+
+def test_the_numbers_of_make_pretraining_data(tmp_path, capsys):
+    words = ["make-pretraining-data", str(tmp_path / "out"), "text", "--vocabulary", "none"]
+    wrong = {"num-shards": 0, "num-processes": 0, "short-sequence-probability": 2}
+    for option, value in wrong.items():
+        assert main([*words, f"--{option}", str(value)]) == 2
+        assert f"keras-transformers: --{option} {value}" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("option", ["runs_dir", "export", "log_json"])
@@ -98,7 +146,7 @@ def configurations():
 def test_every_number_of_every_recipe_has_a_range(configurations):
     """A new option cannot be forgotten, and no range is of an option that is gone."""
     numbers = set()
-    for config in configurations.values():
+    for config in [*configurations.values(), MakePretrainingData]:
         hints = typing.get_type_hints(config)
         numbers |= {field.name for field in dataclasses.fields(config) if _has(hints[field.name])}
     assert RANGES.keys() == numbers
@@ -111,6 +159,10 @@ def test_the_defaults_of_every_recipe_are_in_range(configurations):
             for field in dataclasses.fields(config)
             if field.default is field.default_factory is dataclasses.MISSING
         }
+        if issubclass(config, runs.ModelSource):
+            given["weights"] = "given"
+        if "task" in given:
+            given["task"] = "sst2"
         config(**given).check()
 
 

@@ -42,6 +42,33 @@ def test_a_users_error_ends_the_program_with_one_line(error, tmp_path, capsys):
     assert not list(tmp_path.iterdir())
 
 
+def test_a_refused_run_leaves_its_name_free(tmp_path, capsys):
+    def main(config, run):
+        run.make_folder()
+        raise ValueError("no text")
+
+    def later(config, run):
+        (run.make_folder() / "records").mkdir()
+        raise ValueError("no text")
+
+    for function, left in ((main, []), (main, []), (later, ["task"])):
+        with pytest.raises(SystemExit):
+            runs.execute(function, Task(runs_dir=tmp_path))
+        assert capsys.readouterr().err == "error: no text\n"
+        assert [path.name for path in tmp_path.iterdir()] == left
+
+
+def test_ctrl_c_ends_a_run_in_one_line(tmp_path, capsys, monkeypatch):
+    def main(config, run):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sys, "argv", ["task", "--runs-dir", str(tmp_path)])
+    with pytest.raises(SystemExit) as stopped:
+        runs.command_line(main, Task)
+    assert stopped.value.code == 130
+    assert capsys.readouterr().err == ("error: interrupted; give the same command with --resume\n")
+
+
 def test_an_error_after_training_began_is_ours(tmp_path):
     def main(config, run):
         run.is_prepared = True

@@ -184,6 +184,8 @@ def flip(file):
 )
 def test_damaged_graphs_and_variables(export, capsys, damage, name):
     damage(export / name)
+    if (damage, name) != (flip, DATA) and name != "saved_model.pb":  # `show` reads no numbers
+        assert f"{export / name} is " in only_line(capsys, "show", export)
     line = only_line(capsys, "predict", export, "--text", "a")
     assert f"{export / name}" in line
     assert "{{" not in line  # no node of TensorFlow's graph
@@ -197,8 +199,50 @@ def test_damaged_graphs_and_variables(export, capsys, damage, name):
         assert "\n" not in finding.detail
 
 
-def test_a_graph_that_refuses_its_input(exported, monkeypatch):
-    predictor = Predictor(exported)
+@pytest.mark.parametrize("damage", [cut, flip])
+def test_a_damaged_fingerprint(export, capsys, damage):
+    damage(export / "fingerprint.pb")
+    for words in (("predict", export, "--text", "a"), ("check", export)):
+        assert f"{export / 'fingerprint.pb'} is damaged (" in only_line(capsys, *words)
+
+
+def test_metadata_that_the_graph_does_not_have(export, capsys):
+    signature = json.loads((export / METADATA_FILE).read_text())["signatures"]["serving_default"]
+    change(export, "signatures", "other", value=signature)
+    text = f"{export / METADATA_FILE}: signature 'other' is not in the graph, which has serving_def"
+    for command in ("check", "warm-up"):
+        assert text in only_line(capsys, command, export)
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("inputs", "z"), {"dtype": "float32", "shape": [None]}),
+        (("outputs", "y"), None),
+        (("outputs", "y", "dtype"), "int32"),
+    ],
+)
+def test_tensors_that_the_graph_does_not_have(export, capsys, path, value):
+    change(export, *SERVING, *path, value=value)
+    for command in ("check", "warm-up"):
+        line = only_line(capsys, command, export)
+        assert f"{export / METADATA_FILE}: signature 'serving_default': {path[0]} {{" in line
+        assert "but the graph has {'" in line
+
+
+def test_folders_nested_too_deeply(export, capsys, tmp_path):
+    inside = export
+    for _ in range(102):
+        inside /= "d"
+        inside.mkdir()
+    for words in (("show",), ("publish", tmp_path / "base")):
+        line = only_line(capsys, words[0], export, *words[1:])
+        assert f"{export}: folders nested more than 100 deep" in line
+    assert not (tmp_path / "base").exists()
+
+
+def test_a_graph_that_refuses_its_input(whole, monkeypatch):
+    predictor = Predictor(whole)
 
     def refuse(**_):
         import tensorflow as tf
@@ -207,4 +251,4 @@ def test_a_graph_that_refuses_its_input(exported, monkeypatch):
 
     monkeypatch.setattr(predictor, "_function", refuse)
     with pytest.raises(ValueError, match="/1: rows 1 to 2: InvalidArgumentError: not this"):
-        predictor({"text": ["a", "b"]})
+        predictor({"x": [1.0, 2.0]})

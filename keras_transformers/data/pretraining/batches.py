@@ -26,6 +26,7 @@ from keras_transformers.data.pretraining.masking import Masker, unmask
 from keras_transformers.data.pretraining.records import (
     RecordFiles,
     Records,
+    first_damage,
     open_records,
     parse_records,
 )
@@ -191,6 +192,10 @@ class PretrainingBatches(Batches):
     def of(self, examples: RecordFiles) -> Self:
         """Returns batches of other records, in order, with the masks in the files."""
         return type(self)(examples, batch_size=self._batch_size)
+
+    def damage(self) -> str | None:
+        """Returns which record of which file is damaged; None if none is."""
+        return first_damage(self._files)
 
 
 def _example(

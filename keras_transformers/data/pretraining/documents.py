@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Literal, TextIO
 
-from keras_transformers.files import check_new, read_lines, replaced
+from keras_transformers.files import check_new, entries, read_lines, replaced
 
 Document = list[str]  # its sentences, none of them blank
 TextFormat = Literal["lines", "prose", "wikitext"]
@@ -185,7 +185,7 @@ def text_files(path: str | os.PathLike[str]) -> list[Path]:
         raise FileNotFoundError(f"{path}: no such file or folder; check the path")
     files = [
         file
-        for file in sorted(path.rglob("*"))
+        for file in sorted(found for found, _ in entries(path))
         if file.is_file() and not any(part[0] == "." for part in file.relative_to(path).parts)
     ]
     if not files:

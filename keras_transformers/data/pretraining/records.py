@@ -118,13 +118,20 @@ def count_records(path: str | os.PathLike[str], num_bytes: int | None = None) ->
 
 
 def write_records(path: Path, batches: Iterable[Mapping[str, Any]]) -> None:
-    """Writes batches of arrays, keyed by feature, to one file, in order."""
-    with tf.io.TFRecordWriter(str(path)) as writer:
-        for batch in batches:
-            arrays = {name: np.asarray(values).tolist() for name, values in sorted(batch.items())}
-            for row in zip(*arrays.values(), strict=True):
-                features = dict(zip(arrays, row, strict=True))
-                writer.write(_serialize(features))
+    """Writes batches of arrays, keyed by feature, to one file, in order.
+
+    Raises:
+        OSError: the file cannot be written; the disk may be full.
+    """
+    try:
+        with tf.io.TFRecordWriter(str(path)) as writer:
+            for batch in batches:
+                arrays = {name: np.asarray(rows).tolist() for name, rows in sorted(batch.items())}
+                for row in zip(*arrays.values(), strict=True):
+                    features = dict(zip(arrays, row, strict=True))
+                    writer.write(_serialize(features))
+    except tf.errors.OpError as error:
+        raise OSError(f"{path}: cannot be written: {error.message}") from error
 
 
 def parse_records(serialized: tf.Tensor, files: RecordFiles) -> dict[str, tf.Tensor]:
@@ -138,6 +145,19 @@ def parse_records(serialized: tf.Tensor, files: RecordFiles) -> dict[str, tf.Ten
         name: values if name == _WEIGHTS else tf.cast(values, tf.int32)
         for name, values in parsed.items()
     }
+
+
+def first_damage(files: RecordFiles) -> str | None:
+    """Reads all records; returns the first that cannot be read or parsed, None if all can."""
+    for path in files.paths:
+        records = tf.data.TFRecordDataset(path).batch(1)
+        number = 0
+        try:
+            for _ in records.map(lambda record: parse_records(record, files)):
+                number += 1
+        except tf.errors.OpError:
+            return f"{path}: record {number + 1} is damaged: fetch or make the file again"
+    return None
 
 
 def read_manifest(directory: Path) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import os
 import re
 import uuid
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -137,6 +137,29 @@ class Snapshots:
         parts = self.folder.glob(f"{_PART}*")
         for path in [*(path for path in self.paths() if path not in kept), *parts]:
             path.unlink(missing_ok=True)
+
+
+def check_not_gone(folder: Path, *, figures: Path, weights: Sequence[Path]) -> None:
+    """Checks that a training without checkpoints has no results, which a new start would replace.
+
+    A training that was killed before its first checkpoint may have its first weights; but then it
+    also has the folder.
+
+    Args:
+        folder: the folder of its checkpoints.
+        figures: the file that it writes when it is done.
+        weights: the files that it writes before each checkpoint.
+
+    Raises:
+        FileNotFoundError: there are results, but the checkpoints are gone.
+    """
+    if Snapshots(folder).paths() or (folder.is_dir() and not figures.is_file()):
+        return
+    if kept := [path.name for path in (figures, *weights) if path.is_file()]:
+        raise FileNotFoundError(
+            f"{folder}: the checkpoints are gone, and starting anew would replace "
+            f"{', '.join(kept)}: put them back, or give another --name"
+        )
 
 
 def step_of(path: Path) -> int:

@@ -1,5 +1,6 @@
 """The address of a server, and the transport that reaches it."""
 
+import contextlib
 import urllib.parse
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,15 +35,13 @@ class Target:
         Raises:
             ValueError: there is no port, or the scheme is unknown.
         """
-        url = urllib.parse.urlsplit(text if "://" in text else f"grpc://{text}")
-        try:
-            whole = bool(url.hostname and url.port)
-        except ValueError:  # the port is not a number
-            whole = False
-        if url.scheme in ("http", "https") and url.hostname:
-            return cls("rest", text.rstrip("/"), url.scheme == "https")
-        if url.scheme in ("grpc", "grpcs") and whole and url.path in ("", "/"):
-            return cls("grpc", url.netloc, url.scheme == "grpcs")
+        with contextlib.suppress(ValueError):  # the port is not a number, or a bracket is left open
+            url = urllib.parse.urlsplit(text if "://" in text else f"grpc://{text}")
+            if url.scheme in ("http", "https") and url.hostname:
+                return cls("rest", text.rstrip("/"), url.scheme == "https")
+            is_whole = url.hostname and url.port and url.path in ("", "/")
+            if url.scheme in ("grpc", "grpcs") and is_whole:
+                return cls("grpc", url.netloc, url.scheme == "grpcs")
         raise ValueError(f"target {text!r}: give http://host:port for REST, or host:port for gRPC")
 
 

@@ -13,6 +13,7 @@ from checks import compile_toy
 
 from keras_transformers.data.pretraining.batches import (
     Masker,
+    PretrainingBatches,
     PretrainingOptions,
     make_pretraining_data,
     open_records,
@@ -322,3 +323,23 @@ def test_wrong_arguments(folder: Path) -> None:
     other = Masker([*VOCABULARY, "k"])
     with pytest.raises(ValueError, match="made with another vocabulary than the masker's"):
         pretraining_dataset(folder, batch_size=2, masker=other)
+
+
+def test_damage_after_the_first_record_is_found(tmp_path: Path) -> None:
+    """Such files are opened, because reading them whole would take too long before training."""
+    path = write_as_google(tmp_path / "a.tfrecord", [GOOGLE] * 5)
+    size = path.stat().st_size // 5
+    whole = path.read_bytes()
+    other = write_as_google(tmp_path / "b.tfrecord", [GOOGLE, GOOGLE | {"input_ids": [1]}])
+    assert PretrainingBatches(open_records(path), batch_size=2).damage() is None
+    flipped = bytearray(whole)
+    flipped[3 * size + 20] ^= 0xFF
+    path.write_bytes(flipped)
+    batches = PretrainingBatches(open_records(path), batch_size=2)
+    with pytest.raises(tf.errors.DataLossError):
+        list(batches.dataset())
+    assert batches.damage() == f"{path}: record 4 is damaged: fetch or make the file again"
+    batches = PretrainingBatches(open_records(other), batch_size=2)
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        list(batches.dataset())
+    assert f"{other}: record 2 is damaged" in str(batches.damage())
