@@ -34,7 +34,7 @@ class BoundedConnection(H11Protocol):
     such as a probe, always gets an answer.
 
     Every refusal is JSON, {"error": ...}. A client that closes its half of the connection after a
-    request gets its answer (but not with TLS, where asyncio cannot write any more then).
+    request gets its answer.
     """
 
     _giving_up: asyncio.TimerHandle | None = None
@@ -66,7 +66,7 @@ class BoundedConnection(H11Protocol):
 
     def eof_received(self) -> bool:  # type: ignore[override]  # asyncio takes a bool, too
         """Keeps a connection for its answer if the client only closed its own half."""
-        self._half_closed = self._answers() and self.scheme == "http"
+        self._half_closed = self._answers()
         return self._half_closed
 
     def on_response_complete(self) -> None:  # noqa: D102
