@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+import functools
 import json
+import math
 import socket
 import threading
 import time
@@ -16,6 +18,7 @@ from keras_transformers.serving.server.connections import BoundedConnection  # n
 
 IDLE_S = 0.4
 LIMIT = 8  # connections of the server `crowded`; two unfinished requests for each address
+MOST_BYTES = 10**6  # of its unfinished bodies
 REQUEST = b"POST /%s HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n"
 
 
@@ -34,9 +37,10 @@ async def app(scope, receive, send):
 
 
 @contextlib.contextmanager
-def run(**options):
+def run(max_unfinished_bytes=math.inf, **options):
     """Runs a server with bounded connections; yields its port and the set of its connections."""
-    config = uvicorn.Config(app, http=BoundedConnection, log_config=None, lifespan="off", **options)
+    http = functools.partial(BoundedConnection, max_unfinished_bytes=max_unfinished_bytes)
+    config = uvicorn.Config(app, http=http, log_config=None, lifespan="off", **options)
     server = uvicorn.Server(config)
     with socket.create_server(("127.0.0.1", 0)) as listening:
         thread = threading.Thread(
@@ -62,7 +66,8 @@ def connection(port):
 
 @pytest.fixture(scope="module")
 def crowded():
-    with run(timeout_keep_alive=30, limit_concurrency=LIMIT) as (port, _):
+    options = {"timeout_keep_alive": 30, "limit_concurrency": LIMIT}
+    with run(max_unfinished_bytes=MOST_BYTES, **options) as (port, _):
         yield port
 
 
@@ -183,6 +188,25 @@ def test_the_requests_that_an_address_leaves_unfinished_are_few(connect, monkeyp
     assert refusal(second) == (503, expected)
     for connection, rest in ((first, b"y"), (third, b"y"), (elsewhere, b"ody")):
         connection.sendall(rest)
+        assert answer(connection).startswith(b"HTTP/1.1 200")
+
+
+def test_the_bodies_that_are_unfinished_are_bounded_together(connect):
+    """The address with the most loses its oldest; small and discarded ones do not matter."""
+    size = MOST_BYTES // 2
+    small = connect(REQUEST % (b"", 4) + b"bod")
+    elsewhere = connect(REQUEST % (b"", size) + b"x" * (size - 1), "127.0.0.2")
+    thrown_away = connect(REQUEST % (b"refuse", MOST_BYTES) + b"x" * (MOST_BYTES - 1))
+    answer(thrown_away)
+    first, second = (connect(REQUEST % (b"", size) + (size // 2) * b"x") for _ in range(2))
+    second.sendall(100 * b"x")
+    expected = f"unfinished requests have more than {MOST_BYTES} bytes: try again later"
+    assert refusal(first) == (503, expected)
+    second.sendall((size // 2 - 100) * b"x")
+    thrown_away.sendall(b"x" + REQUEST % (b"", 0))
+    small.sendall(b"y")
+    elsewhere.sendall(b"x")
+    for connection in (elsewhere, small, second, thrown_away):
         assert answer(connection).startswith(b"HTTP/1.1 200")
 
 

@@ -48,7 +48,10 @@ def version(model, tmp_path):
 def engine(model, version, tmp_path):
     models = Models(lambda: [ModelSettings("m", tmp_path)], poll_interval_s=60)
     models["m"]._set(version)
-    limits, batching = Limits(max_requests=2, max_rows=3), BatchingOptions(num_threads=1)
+    limits, batching = (
+        Limits(max_requests=2, max_rows=3, max_body_bytes=100),
+        BatchingOptions(num_threads=1),
+    )
     running = Engine(models, limits=limits, batching=batching)
     running.start()
     yield running
@@ -56,10 +59,10 @@ def engine(model, version, tmp_path):
     running.close()
 
 
-def ask(engine, seconds=10.0, rows=1):
+def ask(engine, seconds=10.0, rows=1, size=10):
     with (
         engine.call("REST", "Predict", seconds) as call,
-        engine.slot(),
+        engine.slot(size),
         engine.lease(call, ModelSpec("m")) as lease,
     ):
         return lease.run(SIGNATURE, {"x": np.ones(rows, np.float32)})["y"].tolist()
@@ -105,6 +108,18 @@ def test_requests_beyond_the_limit_are_refused_at_once_and_slots_come_back(engin
     for _ in range(3):
         assert code(engine, rows=4) == Code.INVALID_ARGUMENT  # failures free their slots too
     assert ask(engine, rows=3) == [1, 1, 1]
+
+
+def test_the_bodies_under_way_are_bounded_together(engine, model):
+    most = engine.limits.max_held_bytes
+    first = threading.Thread(target=ask, args=(engine,), kwargs={"size": most - 10})
+    first.start()
+    assert model.begun.wait(10)
+    assert code(engine, size=11) == Code.RESOURCE_EXHAUSTED
+    model.gate.set()
+    assert ask(engine, size=10) == [1]
+    first.join()
+    assert ask(engine, size=most) == [1]  # all came back
 
 
 def test_a_server_that_stops_refuses_and_gives_the_model_back(engine, model, version):

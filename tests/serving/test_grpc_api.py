@@ -1,6 +1,7 @@
 """TF Serving's gRPC services, called with the stubs of tensorflow-serving-api."""
 
 import threading
+import types
 
 import grpc
 import numpy as np
@@ -245,13 +246,23 @@ def test_a_context_cannot_be_multiplied_without_bound(predictions, count):
 
 
 def test_very_many_tasks_are_checked_in_one_pass():
-    """Comparing each name with every other would take minutes."""
-    both = inference_pb2.MultiInferenceRequest()
-    for index in range(200_000):
-        both.tasks.add(model_spec=spec(f"{index}"))
-    both.tasks.add(model_spec=spec("17"))
+    """Comparing each name with every other would take minutes for what fits into a message."""
+    compared = 0
+
+    class Name(str):
+        __hash__ = str.__hash__
+
+        def __eq__(self, other):
+            nonlocal compared
+            compared += 1
+            return str.__eq__(self, other)
+
+    names = [Name(index) for index in range(2000)] + [Name(17)]
+    specs = [types.SimpleNamespace(signature_name=name) for name in names]
+    both = types.SimpleNamespace(tasks=[types.SimpleNamespace(model_spec=each) for each in specs])
     with pytest.raises(RequestError, match="Duplicate evaluation of signature: 17"):
         messages.multi_inference(None, both, None)
+    assert 0 < compared < 10 * len(names)
 
 
 def _ends(call, seconds):
@@ -310,6 +321,14 @@ def test_what_comes_out_of_a_compressed_message_is_limited(server, compression):
         assert tf.make_ndarray(response.outputs["y"]).shape == (1, 40_000)
         big = np.zeros((1, 10**6), "float32")
         refused(CODES.RESOURCE_EXHAUSTED, predict, stub, spec(), x=big)
+
+
+def test_messages_count_as_held(server, predictions):
+    with server.engine.slot(server.engine.limits.max_held_bytes - 1000):
+        refused(
+            CODES.RESOURCE_EXHAUSTED, predict, predictions, spec(), x=np.zeros((1, 300), "float32")
+        )
+        predict(predictions, spec(), x=np.float32([1.0]))
 
 
 def test_a_message_beyond_the_limit_is_refused(predictions):

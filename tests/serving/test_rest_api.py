@@ -272,6 +272,18 @@ def test_what_comes_out_of_a_compressed_body_is_limited(rest):
     assert response.json() == {"error": "the body is larger than 200000 bytes"}
 
 
+def test_what_comes_out_of_a_compressed_body_counts_as_held(server, rest):
+    content, headers = gzip.compress(b" " * 200_000), {"Content-Encoding": "gzip"}
+    with server.engine.slot(server.engine.limits.max_held_bytes - 200_000):
+        response = rest.post(f"{MODEL}:predict", content=content, headers=headers)
+        assert response.status_code == 429
+        assert response.json()["error"].startswith("the requests under way have 3000000 bytes")
+        assert post(rest, f"{MODEL}:predict", {"instances": [1.0]}) == {"predictions": [2.5]}
+    lying = content[:-4] + b"\1\0\0\0"
+    response = rest.post(f"{MODEL}:predict", content=lying, headers=headers)
+    assert response.status_code == 400
+
+
 @pytest.mark.parametrize("encoding", ["deflate", "br", "gzip, gzip"])
 def test_another_compression_is_refused(rest, encoding):
     headers = {"Content-Encoding": encoding}

@@ -18,6 +18,8 @@ from keras_transformers.serving.server.saved_models import SavedModel
 
 __all__ = ["Limits"]
 
+_HELD_BODIES = 16  # how many of the largest bodies are held at once
+
 
 @dataclass(frozen=True)
 class Limits:
@@ -44,6 +46,11 @@ class Limits:
         for name, value in vars(self).items():
             if not 0 < value < math.inf:
                 raise ValueError(f"{name} is {value}: give a positive number")
+
+    @property
+    def max_held_bytes(self) -> int:
+        """How much the bodies under way may take together, and as much the unfinished ones."""
+        return _HELD_BODIES * self.max_body_bytes
 
 
 @dataclass
@@ -98,7 +105,9 @@ class Engine:
         self.models = models
         self.limits = limits
         self.metrics = Metrics()
-        self._slots = threading.BoundedSemaphore(limits.max_requests)
+        self._lock = threading.Lock()
+        self._num_requests = 0  # under way
+        self._held_bytes = 0  # of their bodies
         self._scheduler = Scheduler(
             batching, max_waiting=limits.max_requests, on_batch=self.metrics.on_batch
         )
@@ -139,22 +148,30 @@ class Engine:
             self.metrics.on_request(call.model, api, entrypoint, status, duration)
 
     @contextlib.contextmanager
-    def slot(self) -> Iterator[None]:
+    def slot(self, size: int) -> Iterator[None]:
         """Admits a request that has arrived whole; a client cannot hold a slot by sending slowly.
 
+        Args:
+            size: the bytes of its body.
+
         Raises:
-            RequestError: too many requests are under way.
+            RequestError: too many requests are under way, or their bodies are too large together.
         """
-        if not self._slots.acquire(blocking=False):
-            raise RequestError(
-                Code.RESOURCE_EXHAUSTED,
-                f"{self.limits.max_requests} requests are under way: try again later",
-            )
+        limits = self.limits
+        with self._lock:
+            if self._num_requests >= limits.max_requests:
+                raise _busy(f"{limits.max_requests} requests are under way")
+            if self._held_bytes + size > limits.max_held_bytes:
+                raise _busy(f"the requests under way have {self._held_bytes} bytes")
+            self._num_requests += 1
+            self._held_bytes += size
         try:
             with self.metrics.in_flight.track_inprogress():
                 yield
         finally:
-            self._slots.release()
+            with self._lock:
+                self._num_requests -= 1
+                self._held_bytes -= size
 
     @contextlib.contextmanager
     def lease(self, call: Call, spec: ModelSpec) -> Iterator[Lease]:
@@ -230,3 +247,7 @@ class Engine:
         """Answers the requests under way, then unloads the models."""
         self._scheduler.close()
         self.models.close()
+
+
+def _busy(reason: str) -> RequestError:
+    return RequestError(Code.RESOURCE_EXHAUSTED, f"{reason}: try again later")

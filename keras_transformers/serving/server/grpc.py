@@ -125,7 +125,7 @@ class PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
                 )
             with (
                 self._call("MultiInference", context) as call,
-                self._engine.slot(),
+                self._engine.slot(request.ByteSize()),
                 self._engine.lease(call, _model_spec(specs[0])) as lease,
             ):
                 response = messages.multi_inference(lease.model, request, lease.run)
@@ -155,7 +155,7 @@ class PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
         def answer() -> Any:
             with (
                 self._call(entrypoint, context) as call,
-                self._engine.slot(),
+                self._engine.slot(request.ByteSize()),
                 self._engine.lease(call, _model_spec(request.model_spec)) as lease,
             ):
                 response = method(lease.model, request, lease.run)
@@ -207,12 +207,13 @@ def make_server(engine: Engine, executor: ThreadPoolExecutor) -> tuple[Any, Any]
         The grpc.Server, and the HealthServicer for `set_health`.
     """
     limits = engine.limits
+    # A message takes memory while it arrives, too.
+    most_arriving = min(limits.max_requests, limits.max_held_bytes // limits.max_body_bytes)
     server = grpc.server(
         executor,
-        interceptors=[_Arrivals(limits.max_requests)],
-        maximum_concurrent_rpcs=_threads(
-            engine
-        ),  # beyond this, gRPC itself answers RESOURCE_EXHAUSTED
+        interceptors=[_Arrivals(most_arriving)],
+        # Beyond this, gRPC itself answers RESOURCE_EXHAUSTED.
+        maximum_concurrent_rpcs=_threads(engine),
         options=[
             ("grpc.max_receive_message_length", limits.max_body_bytes),
             ("grpc.max_send_message_length", -1),

@@ -184,7 +184,7 @@ def _rest_config(app: Any, limits: Limits, tls: Tls | None) -> Any:
     context = None if tls is None else tls.context()
 
     def connection(**options: Any) -> asyncio.Protocol:
-        made = BoundedConnection(**options)
+        made = BoundedConnection(max_unfinished_bytes=limits.max_held_bytes, **options)
         return made if context is None else TlsConnection(made, context)
 
     return uvicorn.Config(
