@@ -2,6 +2,7 @@
 
 import threading
 import types
+from unittest import mock
 
 import grpc
 import numpy as np
@@ -23,6 +24,7 @@ from tensorflow_serving.apis import (
 
 from keras_transformers.serving.protocol import messages
 from keras_transformers.serving.protocol.errors import RequestError
+from keras_transformers.serving.server import grpc as server_grpc
 
 CODES = grpc.StatusCode
 
@@ -296,6 +298,66 @@ def test_calls_whose_messages_never_come_keep_nobody_out(server, channel, predic
             assert health.Check(health_pb2.HealthCheckRequest(), timeout=20).status == 1
             assert predict(predictions, spec(), x=np.float32([1])).outputs["y"].float_val == [2.5]
         stop.set()
+
+
+class Clock:
+    """Stands in for threading.Timer and time.monotonic."""
+
+    def __init__(self):
+        self.now, self.timers = 100.0, []
+
+    def monotonic(self):
+        return self.now
+
+    def Timer(self, seconds, function):
+        self.timers.append((self.now + seconds, function))
+        return mock.Mock()
+
+    def go_to(self, now):
+        self.now = now
+        due = [each for each in self.timers if each[0] <= now]
+        self.timers = [each for each in self.timers if each[0] > now]
+        for _, function in due:
+            function()
+
+
+def test_a_crowd_of_calls_without_messages_has_one_timer(monkeypatch):
+    """A timer is a thread: one for each call would be thousands under load."""
+    clock = Clock()
+    monkeypatch.setattr(server_grpc.time, "monotonic", clock.monotonic)
+    monkeypatch.setattr(server_grpc.threading, "Timer", clock.Timer)
+    arrivals, stop = server_grpc._Arrivals(2), threading.Event()
+    begun = threading.Semaphore(0)
+
+    def silence():
+        begun.release()
+        stop.wait(20)
+        yield from ()
+
+    contexts = [mock.Mock() for _ in range(4)]
+    threads = [threading.Thread(target=arrivals._receive, args=(silence(), c)) for c in contexts]
+    for thread in threads:
+        thread.start()
+        assert begun.acquire(timeout=20)
+        clock.go_to(clock.now + 0.3)
+    for _ in range(100):
+        assert arrivals._receive(iter([b"message"]), object()) == b"message"
+    assert len(clock.timers) <= 1
+    clock.go_to(102.5)
+    assert [each.cancel.called for each in contexts] == [True, True, False, False]
+    assert not clock.timers
+    stop.set()
+    for thread in threads:
+        thread.join(20)
+    assert not arrivals._waiting
+
+
+def test_there_is_no_watch_of_health(server, channel, predictions):
+    """Each would hold one of the calls that may be under way for as long as its client likes."""
+    stub = health_pb2_grpc.HealthStub(channel)
+    calls = [stub.Watch(health_pb2.HealthCheckRequest(), timeout=20) for _ in range(40)]
+    assert {call.code() for call in calls} <= {CODES.UNIMPLEMENTED, CODES.RESOURCE_EXHAUSTED}
+    predict(predictions, spec(), x=np.float32([1]))
 
 
 def test_messages_that_cannot_be_parsed_log_one_line(channel, caplog):

@@ -7,10 +7,12 @@ import contextlib
 import gzip
 import json
 import socket
+import time
 
 import pytest
 
 MODEL = "/v1/models/half_plus_two"
+METRICS = "/monitoring/prometheus/metrics"
 
 
 def post(rest, path, body, status=200):
@@ -341,15 +343,27 @@ def test_a_body_that_does_not_arrive_holds_no_slot(server, rest):
             connection.sendall(data.encode())
         for _ in range(3):
             assert rest.get(MODEL).status_code == 200
-            assert rest.get("/monitoring/prometheus/metrics").status_code == 200
+            assert rest.get(METRICS).status_code == 200
             answer = post(rest, f"{MODEL}:predict", {"instances": [1.0]})
             assert answer == {"predictions": [2.5]}
+
+
+def test_a_client_that_leaves_is_not_an_error_of_the_server(server, rest):
+    head = f"POST {MODEL}:predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\nx"
+    with socket.create_connection(("127.0.0.1", server.rest_port), timeout=20) as connection:
+        connection.sendall(head.encode())
+    counted = ':tensorflow:serving:request_count_total{model_name="",status="%s"}'
+    deadline = time.monotonic() + 20
+    while counted % "CANCELLED" not in (page := rest.get(METRICS).text):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert counted % "INTERNAL" not in page
 
 
 def test_metrics(rest):
     post(rest, f"{MODEL}:predict", {"signature_name": "rows", "instances": [1.0]})
     post(rest, "/v1/models/nobody_ever:predict", {"instances": [1]}, 404)
-    response = rest.get("/monitoring/prometheus/metrics")
+    response = rest.get(METRICS)
     assert response.status_code == 200
     assert response.headers["content-type"].startswith("text/plain")
     page = response.text

@@ -158,7 +158,7 @@ class BoundedConnection(H11Protocol):
 
     def _all(self) -> list["BoundedConnection"]:
         """Returns the server's connections that are not being closed."""
-        everyone = [each for each in self.connections if isinstance(each, BoundedConnection)]
+        everyone: set[Any] = self.connections
         return [each for each in everyone if not each._ended]
 
     def _make_room(self) -> None:

@@ -1,6 +1,5 @@
 """Admits a request of either protocol, finds its model and runs it within its time."""
 
-import concurrent.futures
 import contextlib
 import math
 import threading
@@ -70,18 +69,14 @@ class Lease:
 
 @dataclass
 class Call:
-    """A request under way, for the metrics.
+    """A request under way.
 
     Attributes:
-        api: "REST" or "GRPC".
-        entrypoint: the method, such as "Predict".
         deadline: when the answer is due, by time.monotonic.
         model: the model's name; empty until the model is found.
         start: when the request arrived, by time.monotonic.
     """
 
-    api: str
-    entrypoint: str
     deadline: float
     model: str = ""
     start: float = field(default_factory=time.monotonic)
@@ -123,7 +118,7 @@ class Engine:
 
         Args:
             api: "REST" or "GRPC".
-            entrypoint: the method.
+            entrypoint: the method, such as "Predict".
             timeout_s: the client's timeout, if any; the shorter of it and the limit applies.
 
         Raises:
@@ -131,7 +126,7 @@ class Engine:
         """
         limit = self.limits.timeout_s
         seconds = limit if timeout_s is None else min(limit, timeout_s)
-        call, status = Call(api, entrypoint, time.monotonic() + seconds), "OK"
+        call, status = Call(time.monotonic() + seconds), "OK"
         try:
             yield call
         except RequestError as error:
@@ -140,7 +135,7 @@ class Engine:
         except Exception:
             status = Code.INTERNAL.name
             raise
-        except BaseException:  # the client has left
+        except BaseException:  # the server is being stopped
             status = Code.CANCELLED.name
             raise
         finally:
@@ -215,7 +210,7 @@ class Engine:
         future.add_done_callback(lambda _: version.release())
         try:
             return future.result(timeout=max(0.0, call.deadline - time.monotonic()))
-        except concurrent.futures.TimeoutError:
+        except TimeoutError:
             future.cancel()
             raise RequestError(
                 Code.DEADLINE_EXCEEDED, f"no answer within {call.deadline - call.start:g} s"

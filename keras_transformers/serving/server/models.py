@@ -192,9 +192,8 @@ class Model:
             RequestError: there is no such version, or it is not available (yet).
         """
         number = self.number_of(version, label)
-        held = self._acquire(number) or self._acquire(
-            number
-        )  # a swap may happen in between the two
+        # A swap may happen between the list of versions and the attempt to hold one of them.
+        held = self._acquire(number) or self._acquire(number)
         if held is None:
             if any(v.state == LOADING for v in self.versions() if number in (None, v.number)):
                 raise RequestError(

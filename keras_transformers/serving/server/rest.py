@@ -67,8 +67,6 @@ def application(engine: Engine, executor: Executor) -> Callable[..., Awaitable[N
         except RequestError as error:
             status = error.status if isinstance(error, _HttpError) else HTTP_STATUS[error.code]
             return _json({"error": error.message}, status)
-        except ClientDisconnect:
-            return Response(status_code=HTTP_STATUS[Code.CANCELLED])  # nobody reads it
         except Exception:
             _logger.exception("%s %s failed", request.method, path)
             return _json({"error": "internal error; see the server's log"}, 500)
@@ -146,10 +144,13 @@ async def _body(request: Request, limit: int) -> bytes:
     if declared.isdecimal() and int(declared[:20]) > limit:
         raise _too_large(limit)
     body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > limit:
-            raise _too_large(limit)
+    try:
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > limit:
+                raise _too_large(limit)
+    except ClientDisconnect:
+        raise RequestError(Code.CANCELLED, "the client has left") from None
     return bytes(body)
 
 
