@@ -23,12 +23,14 @@ REQUEST = b"POST /%s HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n"
 
 
 async def app(scope, receive, send):
-    """Answers after the body; to /refuse at once, to /slow after a while, to /big at length."""
+    """Answers after the body; to /refuse at once, to /late a moment later, to /big at length.
+
+    It answers to /slow after more time than a client has for its next request.
+    """
     if scope["path"] != "/refuse":
         while (await receive()).get("more_body"):
             pass
-    if scope["path"] == "/slow":
-        await asyncio.sleep(3 * IDLE_S)
+    await asyncio.sleep({"/late": 0.05, "/slow": 3 * IDLE_S}.get(scope["path"], 0))
     start = b"x" * 2**25 if scope["path"] == "/big" else b""
     headers = [(b"content-length", b"%d" % (len(start) + 2))]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
@@ -212,7 +214,7 @@ def test_the_bodies_that_are_unfinished_are_bounded_together(connect):
 
 @pytest.mark.parametrize("count", [1, 3])
 def test_a_client_that_closes_its_half_gets_its_answers(connection, count):
-    connection.sendall(count * (REQUEST % (b"slow", 4) + b"body"))
+    connection.sendall(count * (REQUEST % (b"late", 4) + b"body"))
     connection.shutdown(socket.SHUT_WR)
     data = b""
     while piece := connection.recv(1000):

@@ -265,7 +265,7 @@ def test_a_compressed_body(rest):
 
 
 def test_what_comes_out_of_a_compressed_body_is_limited(rest):
-    for size, status in ((200_000, 400), (200_001, 413), (10**8, 413)):
+    for size, status in ((200_000, 400), (200_001, 413), (10**7, 413)):
         content = gzip.compress(b" " * size)
         assert len(content) < 200_000
         headers = {"Content-Encoding": "gzip"}
