@@ -1,5 +1,6 @@
-"""The layer between protocol and model: slots, deadlines, and keeping a model loaded."""
+"""The layer between protocol and model: slots, deadlines, keeping a model loaded; and the log."""
 
+import logging
 import threading
 import time
 
@@ -9,6 +10,7 @@ import tensorflow as tf
 
 from keras_transformers.serving.protocol.errors import Code, RequestError
 from keras_transformers.serving.protocol.signatures import ModelSpec, Signature, TensorInfo
+from keras_transformers.serving.server import logs
 from keras_transformers.serving.server.batching import BatchingOptions
 from keras_transformers.serving.server.engine import Engine, Limits
 from keras_transformers.serving.server.models import AVAILABLE, Models, Version
@@ -127,3 +129,17 @@ def test_a_server_that_stops_refuses_and_gives_the_model_back(engine, model, ver
     engine._scheduler.close()
     assert code(engine) == Code.UNAVAILABLE
     assert version._in_use == 0
+
+
+def test_records_of_a_kind_are_logged_now_and_then(caplog, monkeypatch):
+    now = 100.0
+    monkeypatch.setattr(logs.time, "monotonic", lambda: now)
+    logger = logging.getLogger("test_logs")
+    logger.addFilter(logs.Seldom(10))
+    for step in range(25):  # a second each
+        logger.warning("bad %s", step)
+        logger.warning("other")
+        now += 1
+    found = [message for message in caplog.messages if message.startswith("bad")]
+    assert found == ["bad 0", "bad 10 (and 9 more like it)", "bad 20 (and 9 more like it)"]
+    assert len(caplog.messages) == 6

@@ -284,6 +284,7 @@ def test_what_comes_out_of_a_compressed_body_counts_as_held(server, rest):
     lying = content[:-4] + b"\1\0\0\0"
     response = rest.post(f"{MODEL}:predict", content=lying, headers=headers)
     assert response.status_code == 400
+    assert "not exactly one gzip stream" in response.json()["error"]  # it read no further
 
 
 @pytest.mark.parametrize("encoding", ["deflate", "br", "gzip, gzip"])

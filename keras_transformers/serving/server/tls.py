@@ -118,7 +118,7 @@ class TlsConnection(asyncio.Protocol, asyncio.Transport):
         if self._read_all:
             self._end_reading()
 
-    def eof_received(self) -> bool:  # type: ignore[override]  # asyncio takes a bool, too
+    def eof_received(self) -> bool:
         """Keeps the connection until the protocol closes it."""
         if not self._read_all:
             self._read_all = True
