@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import subprocess
 from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -9,7 +10,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 import pytest
 import tensorflow as tf
 
-from keras_transformers.serving import BatchingOptions, Client, Limits, ModelSettings, Server
+from keras_transformers.serving import BatchingOptions, Client, Limits, ModelSettings, Server, Tls
 
 TRANSLATOR = Path(__file__).parents[2] / "saved_models" / "translate_de_en"
 
@@ -190,6 +191,26 @@ def channel(server):
 
     with grpc.insecure_channel(f"127.0.0.1:{server.grpc_port}") as channel:
         yield channel
+
+
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory):
+    """A certificate for localhost and its key."""
+    if shutil.which("openssl") is None:
+        pytest.skip("needs the openssl program")
+    folder = tmp_path_factory.mktemp("tls")
+    key, certificate = folder / "key.pem", folder / "certificate.pem"
+    subprocess.run(
+        [
+            *("openssl", "req", "-x509", "-nodes", "-days", "2", "-subj", "/CN=localhost"),
+            *("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"),
+            *("-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"),
+            *("-keyout", key, "-out", certificate),
+        ],
+        check=True,
+        capture_output=True,
+    )
+    return Tls(certificate, key)
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+import functools
 import json
+import math
 import socket
 import threading
 import time
@@ -16,16 +18,19 @@ from keras_transformers.serving.server.connections import BoundedConnection  # n
 
 IDLE_S = 0.4
 LIMIT = 8  # connections of the server `crowded`; two unfinished requests for each address
+MOST_BYTES = 10**6  # of its unfinished bodies
 REQUEST = b"POST /%s HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n"
 
 
 async def app(scope, receive, send):
-    """Answers after the body; to /refuse at once, to /slow after a while, to /big at length."""
+    """Answers after the body; to /refuse at once, to /late a moment later, to /big at length.
+
+    It answers to /slow after more time than a client has for its next request.
+    """
     if scope["path"] != "/refuse":
         while (await receive()).get("more_body"):
             pass
-    if scope["path"] == "/slow":
-        await asyncio.sleep(3 * IDLE_S)
+    await asyncio.sleep({"/late": 0.05, "/slow": 3 * IDLE_S}.get(scope["path"], 0))
     start = b"x" * 2**25 if scope["path"] == "/big" else b""
     headers = [(b"content-length", b"%d" % (len(start) + 2))]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
@@ -34,9 +39,10 @@ async def app(scope, receive, send):
 
 
 @contextlib.contextmanager
-def run(**options):
+def run(max_unfinished_bytes=math.inf, **options):
     """Runs a server with bounded connections; yields its port and the set of its connections."""
-    config = uvicorn.Config(app, http=BoundedConnection, log_config=None, lifespan="off", **options)
+    http = functools.partial(BoundedConnection, max_unfinished_bytes=max_unfinished_bytes)
+    config = uvicorn.Config(app, http=http, log_config=None, lifespan="off", **options)
     server = uvicorn.Server(config)
     with socket.create_server(("127.0.0.1", 0)) as listening:
         thread = threading.Thread(
@@ -62,7 +68,8 @@ def connection(port):
 
 @pytest.fixture(scope="module")
 def crowded():
-    with run(timeout_keep_alive=30, limit_concurrency=LIMIT) as (port, _):
+    options = {"timeout_keep_alive": 30, "limit_concurrency": LIMIT}
+    with run(max_unfinished_bytes=MOST_BYTES, **options) as (port, _):
         yield port
 
 
@@ -186,9 +193,28 @@ def test_the_requests_that_an_address_leaves_unfinished_are_few(connect, monkeyp
         assert answer(connection).startswith(b"HTTP/1.1 200")
 
 
+def test_the_bodies_that_are_unfinished_are_bounded_together(connect):
+    """The address with the most loses its oldest; small and discarded ones do not matter."""
+    size = MOST_BYTES // 2
+    small = connect(REQUEST % (b"", 4) + b"bod")
+    elsewhere = connect(REQUEST % (b"", size) + b"x" * (size - 1), "127.0.0.2")
+    thrown_away = connect(REQUEST % (b"refuse", MOST_BYTES) + b"x" * (MOST_BYTES - 1))
+    answer(thrown_away)
+    first, second = (connect(REQUEST % (b"", size) + (size // 2) * b"x") for _ in range(2))
+    second.sendall(100 * b"x")
+    expected = f"unfinished requests have more than {MOST_BYTES} bytes: try again later"
+    assert refusal(first) == (503, expected)
+    second.sendall((size // 2 - 100) * b"x")
+    thrown_away.sendall(b"x" + REQUEST % (b"", 0))
+    small.sendall(b"y")
+    elsewhere.sendall(b"x")
+    for connection in (elsewhere, small, second, thrown_away):
+        assert answer(connection).startswith(b"HTTP/1.1 200")
+
+
 @pytest.mark.parametrize("count", [1, 3])
 def test_a_client_that_closes_its_half_gets_its_answers(connection, count):
-    connection.sendall(count * (REQUEST % (b"slow", 4) + b"body"))
+    connection.sendall(count * (REQUEST % (b"late", 4) + b"body"))
     connection.shutdown(socket.SHUT_WR)
     data = b""
     while piece := connection.recv(1000):

@@ -1,5 +1,6 @@
-"""The layer between protocol and model: slots, deadlines, and keeping a model loaded."""
+"""The layer between protocol and model: slots, deadlines, keeping a model loaded; and the log."""
 
+import logging
 import threading
 import time
 
@@ -9,6 +10,7 @@ import tensorflow as tf
 
 from keras_transformers.serving.protocol.errors import Code, RequestError
 from keras_transformers.serving.protocol.signatures import ModelSpec, Signature, TensorInfo
+from keras_transformers.serving.server import logs
 from keras_transformers.serving.server.batching import BatchingOptions
 from keras_transformers.serving.server.engine import Engine, Limits
 from keras_transformers.serving.server.models import AVAILABLE, Models, Version
@@ -48,7 +50,10 @@ def version(model, tmp_path):
 def engine(model, version, tmp_path):
     models = Models(lambda: [ModelSettings("m", tmp_path)], poll_interval_s=60)
     models["m"]._set(version)
-    limits, batching = Limits(max_requests=2, max_rows=3), BatchingOptions(num_threads=1)
+    limits, batching = (
+        Limits(max_requests=2, max_rows=3, max_body_bytes=100),
+        BatchingOptions(num_threads=1),
+    )
     running = Engine(models, limits=limits, batching=batching)
     running.start()
     yield running
@@ -56,10 +61,10 @@ def engine(model, version, tmp_path):
     running.close()
 
 
-def ask(engine, seconds=10.0, rows=1):
+def ask(engine, seconds=10.0, rows=1, size=10):
     with (
         engine.call("REST", "Predict", seconds) as call,
-        engine.slot(),
+        engine.slot(size),
         engine.lease(call, ModelSpec("m")) as lease,
     ):
         return lease.run(SIGNATURE, {"x": np.ones(rows, np.float32)})["y"].tolist()
@@ -107,8 +112,34 @@ def test_requests_beyond_the_limit_are_refused_at_once_and_slots_come_back(engin
     assert ask(engine, rows=3) == [1, 1, 1]
 
 
+def test_the_bodies_under_way_are_bounded_together(engine, model):
+    most = engine.limits.max_held_bytes
+    first = threading.Thread(target=ask, args=(engine,), kwargs={"size": most - 10})
+    first.start()
+    assert model.begun.wait(10)
+    assert code(engine, size=11) == Code.RESOURCE_EXHAUSTED
+    model.gate.set()
+    assert ask(engine, size=10) == [1]
+    first.join()
+    assert ask(engine, size=most) == [1]  # all came back
+
+
 def test_a_server_that_stops_refuses_and_gives_the_model_back(engine, model, version):
     model.gate.set()
     engine._scheduler.close()
     assert code(engine) == Code.UNAVAILABLE
     assert version._in_use == 0
+
+
+def test_records_of_a_kind_are_logged_now_and_then(caplog, monkeypatch):
+    now = 100.0
+    monkeypatch.setattr(logs.time, "monotonic", lambda: now)
+    logger = logging.getLogger("test_logs")
+    logger.addFilter(logs.Seldom(10))
+    for step in range(25):  # a second each
+        logger.warning("bad %s", step)
+        logger.warning("other")
+        now += 1
+    found = [message for message in caplog.messages if message.startswith("bad")]
+    assert found == ["bad 0", "bad 10 (and 9 more like it)", "bad 20 (and 9 more like it)"]
+    assert len(caplog.messages) == 6

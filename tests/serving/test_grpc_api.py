@@ -1,6 +1,8 @@
 """TF Serving's gRPC services, called with the stubs of tensorflow-serving-api."""
 
 import threading
+import types
+from unittest import mock
 
 import grpc
 import numpy as np
@@ -22,6 +24,7 @@ from tensorflow_serving.apis import (
 
 from keras_transformers.serving.protocol import messages
 from keras_transformers.serving.protocol.errors import RequestError
+from keras_transformers.serving.server import grpc as server_grpc
 
 CODES = grpc.StatusCode
 
@@ -245,28 +248,29 @@ def test_a_context_cannot_be_multiplied_without_bound(predictions, count):
 
 
 def test_very_many_tasks_are_checked_in_one_pass():
-    """Comparing each name with every other would take minutes."""
-    both = inference_pb2.MultiInferenceRequest()
-    for index in range(200_000):
-        both.tasks.add(model_spec=spec(f"{index}"))
-    both.tasks.add(model_spec=spec("17"))
+    """Comparing each name with every other would take minutes for what fits into a message."""
+    compared = 0
+
+    class Name(str):
+        __hash__ = str.__hash__
+
+        def __eq__(self, other):
+            nonlocal compared
+            compared += 1
+            return str.__eq__(self, other)
+
+    names = [Name(index) for index in range(2000)] + [Name(17)]
+    specs = [types.SimpleNamespace(signature_name=name) for name in names]
+    both = types.SimpleNamespace(tasks=[types.SimpleNamespace(model_spec=each) for each in specs])
     with pytest.raises(RequestError, match="Duplicate evaluation of signature: 17"):
         messages.multi_inference(None, both, None)
+    assert 0 < compared < 10 * len(names)
 
 
-def _ends(call, seconds):
-    try:
-        call.result(timeout=seconds)
-    except grpc.FutureTimeoutError:
-        return False
-    except grpc.RpcError:
-        return True
-
-
-@pytest.mark.slow
-def test_calls_whose_messages_never_come_keep_nobody_out(server, channel, predictions):
+def test_calls_whose_messages_never_come_keep_nobody_out(server, channel, predictions, monkeypatch):
     """Probes and requests get through; what has waited longest for its message is ended."""
-    stop = threading.Event()
+    monkeypatch.setattr(server_grpc, "_GRACE_S", 0.1)
+    stop, done = threading.Event(), threading.Semaphore(0)
 
     def silence():
         stop.wait(60)
@@ -276,15 +280,78 @@ def test_calls_whose_messages_never_come_keep_nobody_out(server, channel, predic
     with grpc.insecure_channel(f"127.0.0.1:{server.grpc_port}", options) as other:
         call = other.stream_unary("/tensorflow.serving.PredictionService/Predict")
         calls = [call.future(silence()) for _ in range(50)]
+        for each in calls:
+            each.add_done_callback(lambda _: done.release())
         most = 50 - server.engine.limits.max_requests
-        ended = [each.code() for each in calls if _ends(each, 2)]
-        assert len(ended) == most
-        assert set(ended) == {CODES.CANCELLED, CODES.RESOURCE_EXHAUSTED}
+        assert all(done.acquire(timeout=20) for _ in range(most))
         health = health_pb2_grpc.HealthStub(channel)
         for _ in range(10):
             assert health.Check(health_pb2.HealthCheckRequest(), timeout=20).status == 1
             assert predict(predictions, spec(), x=np.float32([1])).outputs["y"].float_val == [2.5]
+        ended = [each.code() for each in calls if each.done()]
+        assert most <= len(ended) <= most + 1  # one more, if a request made a crowd of those left
+        assert set(ended) == {CODES.CANCELLED, CODES.RESOURCE_EXHAUSTED}
         stop.set()
+
+
+class Clock:
+    """Stands in for threading.Timer and time.monotonic."""
+
+    def __init__(self):
+        self.now, self.timers = 100.0, []
+
+    def monotonic(self):
+        return self.now
+
+    def Timer(self, seconds, function):
+        self.timers.append((self.now + seconds, function))
+        return mock.Mock()
+
+    def go_to(self, now):
+        self.now = now
+        due = [each for each in self.timers if each[0] <= now]
+        self.timers = [each for each in self.timers if each[0] > now]
+        for _, function in due:
+            function()
+
+
+def test_a_crowd_of_calls_without_messages_has_one_timer(monkeypatch):
+    """A timer is a thread: one for each call would be thousands under load."""
+    clock = Clock()
+    monkeypatch.setattr(server_grpc.time, "monotonic", clock.monotonic)
+    monkeypatch.setattr(server_grpc.threading, "Timer", clock.Timer)
+    arrivals, stop = server_grpc._Arrivals(2), threading.Event()
+    begun = threading.Semaphore(0)
+
+    def silence():
+        begun.release()
+        stop.wait(20)
+        yield from ()
+
+    contexts = [mock.Mock() for _ in range(4)]
+    threads = [threading.Thread(target=arrivals._receive, args=(silence(), c)) for c in contexts]
+    for thread in threads:
+        thread.start()
+        assert begun.acquire(timeout=20)
+        for _ in range(30):
+            assert arrivals._receive(iter([b"message"]), object()) == b"message"
+        assert len(clock.timers) <= 1
+        clock.go_to(clock.now + 0.3)
+    clock.go_to(102.5)
+    assert [each.cancel.called for each in contexts] == [True, True, False, False]
+    assert not clock.timers
+    stop.set()
+    for thread in threads:
+        thread.join(20)
+    assert not arrivals._waiting
+
+
+def test_there_is_no_watch_of_health(server, channel, predictions):
+    """Each would hold one of the calls that may be under way for as long as its client likes."""
+    stub = health_pb2_grpc.HealthStub(channel)
+    calls = [stub.Watch(health_pb2.HealthCheckRequest(), timeout=20) for _ in range(40)]
+    assert {call.code() for call in calls} <= {CODES.UNIMPLEMENTED, CODES.RESOURCE_EXHAUSTED}
+    predict(predictions, spec(), x=np.float32([1]))
 
 
 def test_messages_that_cannot_be_parsed_log_one_line(channel, caplog):
@@ -310,6 +377,14 @@ def test_what_comes_out_of_a_compressed_message_is_limited(server, compression):
         assert tf.make_ndarray(response.outputs["y"]).shape == (1, 40_000)
         big = np.zeros((1, 10**6), "float32")
         refused(CODES.RESOURCE_EXHAUSTED, predict, stub, spec(), x=big)
+
+
+def test_messages_count_as_held(server, predictions):
+    with server.engine.slot(server.engine.limits.max_held_bytes - 1000):
+        refused(
+            CODES.RESOURCE_EXHAUSTED, predict, predictions, spec(), x=np.zeros((1, 300), "float32")
+        )
+        predict(predictions, spec(), x=np.float32([1.0]))
 
 
 def test_a_message_beyond_the_limit_is_refused(predictions):

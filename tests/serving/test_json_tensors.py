@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from keras_transformers.serving.protocol import json_tensors
 from keras_transformers.serving.protocol.errors import RequestError
 from keras_transformers.serving.protocol.json_tensors import read_inputs, write_outputs
 from keras_transformers.serving.protocol.json_values import parse, shorten
@@ -168,6 +169,59 @@ def test_outputs_that_json_cannot_have():
         write_outputs({"a": np.zeros(())}, "row")
     with pytest.raises(RequestError, match="tensor type: complex64"):
         write_outputs({"a": np.zeros(2, "complex64")}, "row")
+
+
+NUMBERS = [
+    [0, 1.5, -3],
+    [2**24 - 1, -(2**24) + 1],
+    [2**24],
+    [-(2**24)],
+    [2**53],
+    [1e38, 3.5e38],
+    [1e30, 1],
+    [float("nan"), float("inf"), -float("inf"), 1],
+    [10**400],
+    [True, 1],
+    [True, False],
+    [127, -128],
+    [128],
+    [2**63 - 1, -(2**63)],
+    [2**63],
+    [None],
+    ["a", "é", "\ud800"],
+    ["a", "é"],
+    ["a", {"b64": "YQ=="}],
+    [],
+]
+
+
+@pytest.mark.parametrize(
+    "name", ["float32", "float64", "float16", "int8", "int64", "bool", "string"]
+)
+@pytest.mark.filterwarnings("ignore:overflow encountered")  # in float16
+def test_many_values_are_taken_at_once_as_each_alone_would_be(name, monkeypatch):
+    def outcomes():
+        for values in NUMBERS:
+            for document in (
+                {"instances": values},
+                {"instances": [values, values]},
+                {"inputs": values},
+                {"inputs": [[values], [values]]},
+            ):
+                try:
+                    (array,) = read(json.dumps(document), default=tf.as_dtype(name))[0].values()
+                    yield array.dtype.name, array.shape, repr(array.tolist())
+                except RequestError as error:
+                    yield str(error)
+
+    at_once = list(outcomes())
+    with monkeypatch.context() as patch:
+        patch.setattr(json_tensors, "scalars", lambda values, dtype: None)
+        assert at_once == list(outcomes())
+    values = {"string": ["a"], "bool": [True]}.get(name, [1])
+    monkeypatch.setattr(json_tensors, "scalar", None)  # nobody calls it for each value
+    for document in ({"instances": 9 * values}, {"inputs": [9 * values, 9 * values]}):
+        read(json.dumps(document), default=tf.as_dtype(name))
 
 
 def test_a_quoted_value_is_written_only_as_far_as_it_is_shown():

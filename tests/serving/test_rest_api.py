@@ -7,10 +7,12 @@ import contextlib
 import gzip
 import json
 import socket
+import time
 
 import pytest
 
 MODEL = "/v1/models/half_plus_two"
+METRICS = "/monitoring/prometheus/metrics"
 
 
 def post(rest, path, body, status=200):
@@ -263,13 +265,26 @@ def test_a_compressed_body(rest):
 
 
 def test_what_comes_out_of_a_compressed_body_is_limited(rest):
-    for size, status in ((200_000, 400), (200_001, 413), (10**8, 413)):
+    for size, status in ((200_000, 400), (200_001, 413), (10**7, 413)):
         content = gzip.compress(b" " * size)
         assert len(content) < 200_000
         headers = {"Content-Encoding": "gzip"}
         response = rest.post(f"{MODEL}:predict", content=content, headers=headers)
         assert response.status_code == status
     assert response.json() == {"error": "the body is larger than 200000 bytes"}
+
+
+def test_what_comes_out_of_a_compressed_body_counts_as_held(server, rest):
+    content, headers = gzip.compress(b" " * 200_000), {"Content-Encoding": "gzip"}
+    with server.engine.slot(server.engine.limits.max_held_bytes - 200_000):
+        response = rest.post(f"{MODEL}:predict", content=content, headers=headers)
+        assert response.status_code == 429
+        assert response.json()["error"].startswith("the requests under way have 3000000 bytes")
+        assert post(rest, f"{MODEL}:predict", {"instances": [1.0]}) == {"predictions": [2.5]}
+    lying = content[:-4] + b"\1\0\0\0"
+    response = rest.post(f"{MODEL}:predict", content=lying, headers=headers)
+    assert response.status_code == 400
+    assert "not exactly one gzip stream" in response.json()["error"]  # it read no further
 
 
 @pytest.mark.parametrize("encoding", ["deflate", "br", "gzip, gzip"])
@@ -329,15 +344,27 @@ def test_a_body_that_does_not_arrive_holds_no_slot(server, rest):
             connection.sendall(data.encode())
         for _ in range(3):
             assert rest.get(MODEL).status_code == 200
-            assert rest.get("/monitoring/prometheus/metrics").status_code == 200
+            assert rest.get(METRICS).status_code == 200
             answer = post(rest, f"{MODEL}:predict", {"instances": [1.0]})
             assert answer == {"predictions": [2.5]}
+
+
+def test_a_client_that_leaves_is_not_an_error_of_the_server(server, rest):
+    head = f"POST {MODEL}:predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\nx"
+    with socket.create_connection(("127.0.0.1", server.rest_port), timeout=20) as connection:
+        connection.sendall(head.encode())
+    counted = ':tensorflow:serving:request_count_total{model_name="",status="%s"}'
+    deadline = time.monotonic() + 20
+    while counted % "CANCELLED" not in (page := rest.get(METRICS).text):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert counted % "INTERNAL" not in page
 
 
 def test_metrics(rest):
     post(rest, f"{MODEL}:predict", {"signature_name": "rows", "instances": [1.0]})
     post(rest, "/v1/models/nobody_ever:predict", {"instances": [1]}, 404)
-    response = rest.get("/monitoring/prometheus/metrics")
+    response = rest.get(METRICS)
     assert response.status_code == 200
     assert response.headers["content-type"].startswith("text/plain")
     page = response.text

@@ -256,6 +256,43 @@ def test_a_changed_config_is_taken_up(tmp_path, publish):
     assert answer(models["b"]) == 2.0
 
 
+def test_a_problem_is_logged_once_and_holds_up_no_other_model(tmp_path, publish, caplog):
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        publish(tmp_path / name, 1, 2.0)
+    readable = True
+
+    class Folder(type(tmp_path)):
+        def iterdir(self):
+            if not readable:
+                raise PermissionError(f"{self}: permission denied")
+            return super().iterdir()
+
+    settings = [ModelSettings("a", Folder(tmp_path / "a")), ModelSettings("b", tmp_path / "b")]
+    wrong = None
+
+    def read():
+        if wrong:
+            raise ValueError(wrong)
+        return settings
+
+    models = Models(read)
+    models.refresh()
+    readable, wrong = False, "models.config: broken"
+    publish(tmp_path / "b", 2, 3.0)
+    for _ in range(3):
+        models.refresh()
+    wrong = "models.config: broken elsewhere"
+    models.refresh()
+    assert (answer(models["a"]), answer(models["b"])) == (2.0, 3.0)
+    assert [each.getMessage() for each in caplog.records if each.name.endswith("models")] == [
+        "keeping the current models: models.config: broken",
+        f"keeping the current versions of a: {tmp_path / 'a'}: permission denied",
+        "keeping the current models: models.config: broken elsewhere",
+    ]
+    models.close()
+
+
 def test_config_file(tmp_path):
     file = tmp_path / "models.config"
     file.write_text(

@@ -135,25 +135,6 @@ def test_serve_until_it_is_told_to_stop(publish, tmp_path):
         process.stderr.close()
 
 
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory):
-    if shutil.which("openssl") is None:
-        pytest.skip("needs the openssl program")
-    folder = tmp_path_factory.mktemp("tls")
-    key, certificate = folder / "key.pem", folder / "certificate.pem"
-    subprocess.run(
-        [
-            *("openssl", "req", "-x509", "-nodes", "-days", "2", "-subj", "/CN=localhost"),
-            *("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"),
-            *("-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"),
-            *("-keyout", key, "-out", certificate),
-        ],
-        check=True,
-        capture_output=True,
-    )
-    return Tls(certificate, key)
-
-
 def test_encrypted_connections(publish, tmp_path, certificate):
     publish(tmp_path, 1, 2.0)
     settings = [ModelSettings("m", tmp_path)]

@@ -5,6 +5,7 @@ messages come from TF Serving's util/json_tensor.cc.
 """
 
 import base64
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -12,7 +13,13 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers.serving.protocol.errors import RequestError, invalid
-from keras_transformers.serving.protocol.json_values import is_object, scalar, shorten, type_name
+from keras_transformers.serving.protocol.json_values import (
+    is_object,
+    scalar,
+    scalars,
+    shorten,
+    type_name,
+)
 from keras_transformers.serving.protocol.signatures import Arrays, Signature
 
 Format = Literal["row", "column"]
@@ -145,19 +152,22 @@ def _rows(instances: Any, signature: Signature) -> dict[str, Any]:
             "required as per tensorinfo_map"
         )
     columns: dict[str, list[Any]] = {name: [] for name in signature.inputs}
-    for number, row in enumerate(instances):
-        if named and not is_object(row):
-            raise invalid(f"Expecting object but got list at item {number} of input list")
-        if not named and is_object(row):
-            raise invalid(f"Expecting value/list but got object at item {number} of input list")
-        values = row if named else {next(iter(columns)): row}
-        if values.keys() != columns.keys():
-            raise invalid(
-                f"Failed to process element: {number} of 'instances' list. JSON object: "
-                f"{shorten(row)} keys must be equal to: {','.join(sorted(columns))}"
-            )
-        for name, value in values.items():
-            columns[name].append(value)
+    if not named:
+        for number, row in enumerate(instances):
+            if is_object(row):
+                raise invalid(f"Expecting value/list but got object at item {number} of input list")
+        columns = dict.fromkeys(columns, instances)
+    else:
+        for number, row in enumerate(instances):
+            if not is_object(row):
+                raise invalid(f"Expecting object but got list at item {number} of input list")
+            if row.keys() != columns.keys():
+                raise invalid(
+                    f"Failed to process element: {number} of 'instances' list. JSON object: "
+                    f"{shorten(row)} keys must be equal to: {','.join(sorted(columns))}"
+                )
+            for name, value in row.items():
+                columns[name].append(value)
     return {
         name: _stacked(name, column, signature.inputs[name].dtype, named=named)
         for name, column in columns.items()
@@ -166,6 +176,9 @@ def _rows(instances: Any, signature: Signature) -> dict[str, Any]:
 
 def _stacked(name: str, rows: Sequence[Any], dtype: Any, *, named: bool) -> np.ndarray:
     """Returns rows of the same shape as one array."""
+    numbers = scalars(rows, dtype)
+    if numbers is not None:
+        return _array(numbers, (len(rows),), dtype)
     first: tuple[int, ...] | None = None
     flat: list[Any] = []
     for number, row in enumerate(rows):
@@ -175,8 +188,8 @@ def _stacked(name: str, rows: Sequence[Any], dtype: Any, *, named: bool) -> np.n
             _fill(row, shape, dtype, flat)
             first = shape if first is None else first
             size = len(flat) - before
-            if size != int(np.prod(first)):
-                raise invalid(f"Expecting tensor size: {int(np.prod(first))} but got: {size}")
+            if size != math.prod(first):
+                raise invalid(f"Expecting tensor size: {math.prod(first)} but got: {size}")
             if shape != first:
                 raise invalid(f"Expecting shape {_brackets(first)} but got: {_brackets(shape)}")
         except RequestError as error:
@@ -238,6 +251,9 @@ def _fill(value: Any, shape: tuple[int, ...], dtype: Any, flat: list[Any], level
             f"Encountered list at unexpected size: {len(value)} at level: {level} expected size: "
             f"{shape[level]}"
         )
+    if level == len(shape) - 1 and (known := scalars(value, dtype)) is not None:
+        flat += known
+        return
     for item in value:
         _fill(item, shape, dtype, flat, level + 1)
 

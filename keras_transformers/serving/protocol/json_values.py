@@ -7,7 +7,7 @@ import base64
 import binascii
 import itertools
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -82,11 +82,48 @@ def scalar(value: Any, dtype: Any) -> Any:
     )
 
 
+def scalars(values: Sequence[Any], dtype: Any) -> list[Any] | None:
+    """Returns JSON values as elements if that can be told for all of them at once, else None.
+
+    A request may hold millions of values, for which `scalar` would take minutes.
+    """
+    kinds = set(map(type, values))
+    if dtype == tf.string:
+        try:
+            return [value.encode("utf-8") for value in values] if kinds <= {str} else None
+        except UnicodeEncodeError:
+            return None
+    if dtype == tf.bool:
+        fits = kinds <= {bool}
+    elif dtype.is_integer and not dtype.is_quantized:
+        fits = kinds <= {int} and _within(values, dtype.min, dtype.max)
+    elif dtype.is_floating and kinds <= {int, float}:
+        exact, largest = _limits(dtype)
+        floats = np.array([value for value in values if type(value) is float])
+        too_large = (np.abs(floats) > largest) & ~np.isinf(floats)
+        ints = [value for value in values if type(value) is int]
+        fits = _within(ints, -exact, exact) and not too_large.any()
+        values = list(map(float, values)) if fits else values  # 10 ** 400 is no float
+    else:
+        fits = False
+    return list(values) if fits else None
+
+
+def _within(values: Sequence[int], low: int, high: int) -> bool:
+    return not values or (low <= min(values) and max(values) <= high)
+
+
+def _limits(dtype: Any) -> tuple[int, float]:
+    """Returns the largest integer and the largest number that are taken for a floating dtype."""
+    limits = np.finfo(np.float64 if dtype == tf.float64 else np.float32)
+    return 2 ** (limits.nmant + 1) - 1, float(limits.max)
+
+
 def decimal(value: int | float, dtype: Any) -> float:
     """Returns a number as a float if the dtype can hold it; NaN and infinities are kept."""
-    limits = np.finfo(np.float64 if dtype == tf.float64 else np.float32)
-    exact = 2 ** (limits.nmant + 1) - 1 if isinstance(value, int) else float(limits.max)
-    if abs(value) > exact and value not in (float("inf"), float("-inf")):
+    exact, largest = _limits(dtype)
+    most = exact if isinstance(value, int) else largest
+    if abs(value) > most and value not in (float("inf"), float("-inf")):
         raise invalid(
             f"Cannot convert JSON value: {shorten(value)} to {type_name(dtype)} without loss of "
             "precision."

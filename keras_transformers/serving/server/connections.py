@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import math
 from collections import Counter
 from typing import Any
 
@@ -12,6 +13,7 @@ from keras_transformers.serving.protocol.errors import HTTP_STATUS, Code
 
 # An unfinished request gives way only after this time: many clients send head and body apart.
 _GRACE_S = 1.0
+_SMALL = 64 * 1024  # bytes; what takes no more needs no counting
 _BUSY = HTTP_STATUS[Code.UNAVAILABLE]
 
 
@@ -33,8 +35,16 @@ class BoundedConnection(H11Protocol):
     arrive; beyond it, the one of which the least has arrived is closed. So what arrives at once,
     such as a probe, always gets an answer.
 
+    The bodies of unfinished requests have a limit in bytes. Beyond it, the address with the most
+    loses the one that began first.
+
     Every refusal is JSON, {"error": ...}. A client that closes its half of the connection after a
-    request gets its answer (but not with TLS, where asyncio cannot write any more then).
+    request gets its answer.
+
+    Args:
+        max_unfinished_bytes: how much the bodies of unfinished requests may take together.
+        arguments: uvicorn's.
+        options: uvicorn's.
     """
 
     _giving_up: asyncio.TimerHandle | None = None
@@ -42,12 +52,15 @@ class BoundedConnection(H11Protocol):
     _half_closed = False
     _ended = False  # it is being closed, so it counts no longer
     _unfinished = False  # a part of a request has arrived
-    _received = 0  # the bytes of that part
+    _received = 0  # the bytes of that part, unless they are thrown away
     _since = 0.0  # when it began to wait for its client, or when the part of a request arrived
     _group: tuple[str, bool] = ("", False)  # the client's address; whether it has had an answer
 
-    def __init__(self, *arguments: Any, **options: Any) -> None:
+    def __init__(
+        self, *arguments: Any, max_unfinished_bytes: float = math.inf, **options: Any
+    ) -> None:
         super().__init__(*arguments, **options)
+        self._max_unfinished_bytes = max_unfinished_bytes
         self._limit = self.limit_concurrency
         self.limit_concurrency = None  # uvicorn would answer 503 to all
 
@@ -66,7 +79,7 @@ class BoundedConnection(H11Protocol):
 
     def eof_received(self) -> bool:  # type: ignore[override]  # asyncio takes a bool, too
         """Keeps a connection for its answer if the client only closed its own half."""
-        self._half_closed = self._answers() and self.scheme == "http"
+        self._half_closed = self._answers()
         return self._half_closed
 
     def on_response_complete(self) -> None:  # noqa: D102
@@ -131,18 +144,21 @@ class BoundedConnection(H11Protocol):
         """Notes whether a part of a request has arrived, and bounds how many such parts wait."""
         before = self._unfinished
         in_head = self.conn.their_state is h11.IDLE and bool(self.conn.trailing_data[0])
-        self._unfinished = not self._answers() and (
-            in_head or self.conn.their_state is h11.SEND_BODY
-        )
-        if self._unfinished and not before:
+        in_body = self.conn.their_state is h11.SEND_BODY
+        self._unfinished = not self._answers() and (in_head or in_body)
+        if not self._unfinished:
+            return
+        if not before:
             self._since, self._received = self.loop.time(), 0
-        if self._unfinished:
-            self._received += received
-            self._limit_unfinished()
+        refused = in_body and self.cycle.response_complete  # what is left is thrown away
+        self._received = 0 if refused else self._received + received
+        self._limit_unfinished()
+        if self._received > _SMALL:
+            self._limit_bytes()
 
     def _all(self) -> list["BoundedConnection"]:
         """Returns the server's connections that are not being closed."""
-        everyone = [each for each in self.connections if isinstance(each, BoundedConnection)]
+        everyone: set[Any] = self.connections
         return [each for each in everyone if not each._ended]
 
     def _make_room(self) -> None:
@@ -169,6 +185,24 @@ class BoundedConnection(H11Protocol):
         for each in late[: max(0, len(late) - most)]:
             each._refuse(
                 _BUSY, f"{most} requests of this address are unfinished: send them faster, or fewer"
+            )
+
+    def _limit_bytes(self) -> None:
+        """Closes connections whose unfinished requests take too much memory."""
+        large = [each for each in self._all() if each._unfinished and each._received > _SMALL]
+        large.sort(key=lambda each: each._since)
+        held: Counter[str] = Counter()
+        for each in large:
+            held[each._group[0]] += each._received
+        while held.total() > self._max_unfinished_bytes:
+            most = max(held, key=lambda address: held[address])
+            oldest = next(each for each in large if each._group[0] == most)
+            large.remove(oldest)
+            held[most] -= oldest._received
+            oldest._refuse(
+                _BUSY,
+                f"unfinished requests have more than {self._max_unfinished_bytes} bytes: "
+                "try again later",
             )
 
     def _refuse(self, status: int, error: str) -> None:

@@ -1,6 +1,5 @@
 """Admits a request of either protocol, finds its model and runs it within its time."""
 
-import concurrent.futures
 import contextlib
 import math
 import threading
@@ -17,6 +16,8 @@ from keras_transformers.serving.server.models import Models, Version
 from keras_transformers.serving.server.saved_models import SavedModel
 
 __all__ = ["Limits"]
+
+_HELD_BODIES = 16  # how many of the largest bodies are held at once
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,11 @@ class Limits:
             if not 0 < value < math.inf:
                 raise ValueError(f"{name} is {value}: give a positive number")
 
+    @property
+    def max_held_bytes(self) -> int:
+        """How much the bodies under way may take together, and as much the unfinished ones."""
+        return _HELD_BODIES * self.max_body_bytes
+
 
 @dataclass
 class Lease:
@@ -63,18 +69,14 @@ class Lease:
 
 @dataclass
 class Call:
-    """A request under way, for the metrics.
+    """A request under way.
 
     Attributes:
-        api: "REST" or "GRPC".
-        entrypoint: the method, such as "Predict".
         deadline: when the answer is due, by time.monotonic.
         model: the model's name; empty until the model is found.
         start: when the request arrived, by time.monotonic.
     """
 
-    api: str
-    entrypoint: str
     deadline: float
     model: str = ""
     start: float = field(default_factory=time.monotonic)
@@ -98,7 +100,9 @@ class Engine:
         self.models = models
         self.limits = limits
         self.metrics = Metrics()
-        self._slots = threading.BoundedSemaphore(limits.max_requests)
+        self._lock = threading.Lock()
+        self._num_requests = 0  # under way
+        self._held_bytes = 0  # of their bodies
         self._scheduler = Scheduler(
             batching, max_waiting=limits.max_requests, on_batch=self.metrics.on_batch
         )
@@ -114,7 +118,7 @@ class Engine:
 
         Args:
             api: "REST" or "GRPC".
-            entrypoint: the method.
+            entrypoint: the method, such as "Predict".
             timeout_s: the client's timeout, if any; the shorter of it and the limit applies.
 
         Raises:
@@ -122,7 +126,7 @@ class Engine:
         """
         limit = self.limits.timeout_s
         seconds = limit if timeout_s is None else min(limit, timeout_s)
-        call, status = Call(api, entrypoint, time.monotonic() + seconds), "OK"
+        call, status = Call(time.monotonic() + seconds), "OK"
         try:
             yield call
         except RequestError as error:
@@ -131,7 +135,7 @@ class Engine:
         except Exception:
             status = Code.INTERNAL.name
             raise
-        except BaseException:  # the client has left
+        except BaseException:  # the server is being stopped
             status = Code.CANCELLED.name
             raise
         finally:
@@ -139,22 +143,30 @@ class Engine:
             self.metrics.on_request(call.model, api, entrypoint, status, duration)
 
     @contextlib.contextmanager
-    def slot(self) -> Iterator[None]:
+    def slot(self, size: int) -> Iterator[None]:
         """Admits a request that has arrived whole; a client cannot hold a slot by sending slowly.
 
+        Args:
+            size: the bytes of its body.
+
         Raises:
-            RequestError: too many requests are under way.
+            RequestError: too many requests are under way, or their bodies are too large together.
         """
-        if not self._slots.acquire(blocking=False):
-            raise RequestError(
-                Code.RESOURCE_EXHAUSTED,
-                f"{self.limits.max_requests} requests are under way: try again later",
-            )
+        limits = self.limits
+        with self._lock:
+            if self._num_requests >= limits.max_requests:
+                raise _busy(f"{limits.max_requests} requests are under way")
+            if self._held_bytes + size > limits.max_held_bytes:
+                raise _busy(f"the requests under way have {self._held_bytes} bytes")
+            self._num_requests += 1
+            self._held_bytes += size
         try:
             with self.metrics.in_flight.track_inprogress():
                 yield
         finally:
-            self._slots.release()
+            with self._lock:
+                self._num_requests -= 1
+                self._held_bytes -= size
 
     @contextlib.contextmanager
     def lease(self, call: Call, spec: ModelSpec) -> Iterator[Lease]:
@@ -198,7 +210,7 @@ class Engine:
         future.add_done_callback(lambda _: version.release())
         try:
             return future.result(timeout=max(0.0, call.deadline - time.monotonic()))
-        except concurrent.futures.TimeoutError:
+        except TimeoutError:
             future.cancel()
             raise RequestError(
                 Code.DEADLINE_EXCEEDED, f"no answer within {call.deadline - call.start:g} s"
@@ -230,3 +242,7 @@ class Engine:
         """Answers the requests under way, then unloads the models."""
         self._scheduler.close()
         self.models.close()
+
+
+def _busy(reason: str) -> RequestError:
+    return RequestError(Code.RESOURCE_EXHAUSTED, f"{reason}: try again later")

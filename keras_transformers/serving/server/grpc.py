@@ -2,6 +2,7 @@
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -42,7 +43,8 @@ class _Arrivals(grpc.ServerInterceptor):
     grpc would wait for a message in one of its threads without end, so a few calls without one
     would take them all. Here the calls that have waited longest are ended when too many have
     waited for a second. A message that cannot be parsed is the client's fault; grpc would answer
-    INTERNAL and log a traceback.
+    INTERNAL and log a traceback. There are no streams, because each would stay for as long as its
+    client likes.
 
     Args:
         most: how many calls may wait for their messages.
@@ -50,14 +52,21 @@ class _Arrivals(grpc.ServerInterceptor):
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._waiting: dict[Any, None] = {}  # contexts, oldest first
+        self._waiting: dict[Any, float] = {}  # context -> since when, oldest first
+        self._timed = False  # a timer is running
         self._lock = threading.Lock()
 
     def intercept_service(self, continuation: Any, handler_call_details: Any) -> Any:
         """Returns a handler that takes a stream: it has a context that can end the waiting."""
         handler = continuation(handler_call_details)
-        if handler is None or handler.unary_unary is None:  # health's Watch is a stream
-            return handler
+        if handler is None:
+            return None
+
+        def refuse(stream: Any, context: Any) -> Any:
+            context.abort(grpc.StatusCode.UNIMPLEMENTED, "this server has no streams")
+
+        if handler.unary_unary is None:  # health's Watch
+            return grpc.stream_unary_rpc_method_handler(refuse)
 
         def receive_and_answer(stream: Any, context: Any) -> Any:
             data = self._receive(stream, context)
@@ -78,21 +87,33 @@ class _Arrivals(grpc.ServerInterceptor):
     def _receive(self, stream: Any, context: Any) -> bytes | None:
         """Returns a call's message; None if the client sends none."""
         with self._lock:
-            self._waiting[context] = None
-            crowded = len(self._waiting) > self._most
-        if crowded:  # perhaps only for the moment that a message takes
-            threading.Timer(_GRACE_S, self._end_oldest).start()
+            self._waiting[context] = time.monotonic()
+            self._watch()
         try:
             return next(stream, None)
         finally:
             with self._lock:
                 self._waiting.pop(context, None)
 
+    def _watch(self) -> None:
+        """Starts a timer, if there is none, for when the oldest of a crowd has waited too long."""
+        if self._timed or len(self._waiting) <= self._most:
+            return
+        self._timed = True
+        oldest = next(iter(self._waiting.values()))
+        timer = threading.Timer(oldest + _GRACE_S - time.monotonic(), self._end_oldest)
+        timer.daemon = True
+        timer.start()
+
     def _end_oldest(self) -> None:
+        started = time.monotonic() - _GRACE_S
         with self._lock:
-            ended = list(self._waiting)[: max(0, len(self._waiting) - self._most)]
+            crowd = list(self._waiting.items())[: max(0, len(self._waiting) - self._most)]
+            ended = [context for context, since in crowd if since <= started]
             for context in ended:
                 del self._waiting[context]
+            self._timed = False
+            self._watch()
         for context in ended:
             context.cancel()
 
@@ -125,7 +146,7 @@ class PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
                 )
             with (
                 self._call("MultiInference", context) as call,
-                self._engine.slot(),
+                self._engine.slot(request.ByteSize()),
                 self._engine.lease(call, _model_spec(specs[0])) as lease,
             ):
                 response = messages.multi_inference(lease.model, request, lease.run)
@@ -155,7 +176,7 @@ class PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
         def answer() -> Any:
             with (
                 self._call(entrypoint, context) as call,
-                self._engine.slot(),
+                self._engine.slot(request.ByteSize()),
                 self._engine.lease(call, _model_spec(request.model_spec)) as lease,
             ):
                 response = method(lease.model, request, lease.run)
@@ -207,12 +228,13 @@ def make_server(engine: Engine, executor: ThreadPoolExecutor) -> tuple[Any, Any]
         The grpc.Server, and the HealthServicer for `set_health`.
     """
     limits = engine.limits
+    # A message takes memory while it arrives, too.
+    most_arriving = min(limits.max_requests, limits.max_held_bytes // limits.max_body_bytes)
     server = grpc.server(
         executor,
-        interceptors=[_Arrivals(limits.max_requests)],
-        maximum_concurrent_rpcs=_threads(
-            engine
-        ),  # beyond this, gRPC itself answers RESOURCE_EXHAUSTED
+        interceptors=[_Arrivals(most_arriving)],
+        # Beyond this, gRPC itself answers RESOURCE_EXHAUSTED.
+        maximum_concurrent_rpcs=_threads(engine),
         options=[
             ("grpc.max_receive_message_length", limits.max_body_bytes),
             ("grpc.max_send_message_length", -1),

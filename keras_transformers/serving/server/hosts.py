@@ -7,14 +7,16 @@ this machine's names. gRPC needs no such guard, as web pages cannot speak it.
 """
 
 import ipaddress
-import json
 import re
 from collections.abc import Collection
 from typing import Any
 
+from starlette.responses import JSONResponse
+
 from keras_transformers.serving.protocol.errors import HTTP_STATUS, Code
 
 ANY_HOST = "*"
+_REFUSED = "the Host header names another server: see --allowed-host"
 _ABSOLUTE = re.compile(r"https?://([^/]*)(.*)", re.IGNORECASE | re.DOTALL)
 
 
@@ -52,7 +54,8 @@ class HostCheck:
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:  # noqa: D102
         if scope["type"] == "http" and not all(map(self._allows, _hosts(scope))):
-            await _refuse(send)
+            answer = JSONResponse({"error": _REFUSED}, HTTP_STATUS[Code.PERMISSION_DENIED])
+            await answer(scope, receive, send)
         else:
             await self._app(scope, receive, send)
 
@@ -90,12 +93,3 @@ def _plain(host: str) -> str:
     if host.count(":") == 1:
         host = host.partition(":")[0]
     return host.removesuffix(".")
-
-
-async def _refuse(send: Any) -> None:
-    error = "the Host header names another server: see --allowed-host"
-    body = json.dumps({"error": error}).encode()
-    headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
-    status = HTTP_STATUS[Code.PERMISSION_DENIED]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})

@@ -21,7 +21,7 @@ from keras_transformers.serving.server.engine import Engine, Limits
 from keras_transformers.serving.server.hosts import HostCheck
 from keras_transformers.serving.server.models import Models
 from keras_transformers.serving.server.settings import ModelSettings
-from keras_transformers.serving.server.tls import Tls
+from keras_transformers.serving.server.tls import Tls, TlsConnection
 
 __all__ = ["Server"]
 
@@ -181,9 +181,15 @@ class Server:
 
 
 def _rest_config(app: Any, limits: Limits, tls: Tls | None) -> Any:
-    config = uvicorn.Config(
+    context = None if tls is None else tls.context()
+
+    def connection(**options: Any) -> asyncio.Protocol:
+        made = BoundedConnection(max_unfinished_bytes=limits.max_held_bytes, **options)
+        return made if context is None else TlsConnection(made, context)
+
+    return uvicorn.Config(
         app,
-        http=BoundedConnection,
+        http=connection,  # type: ignore[arg-type]  # uvicorn only calls it
         timeout_keep_alive=_IDLE_S,
         log_config=None,
         access_log=False,
@@ -191,13 +197,9 @@ def _rest_config(app: Any, limits: Limits, tls: Tls | None) -> Any:
         ws="none",
         server_header=False,
         proxy_headers=False,
-        # Connections, including idle ones; beyond this uvicorn answers 503.
-        limit_concurrency=4 * limits.max_requests + 16,
+        limit_concurrency=4 * limits.max_requests + 16,  # see BoundedConnection
         timeout_graceful_shutdown=int(limits.timeout_s) + 1,
-        **(tls.uvicorn_options() if tls else {}),
     )
-    config.load()  # an invalid certificate fails here, not in the thread
-    return config
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -194,9 +194,8 @@ class Model:
             RequestError: there is no such version, or it is not available (yet).
         """
         number = self.number_of(version, label)
-        held = self._acquire(number) or self._acquire(
-            number
-        )  # a swap may happen in between the two
+        # A swap may happen between the list of versions and the attempt to hold one of them.
+        held = self._acquire(number) or self._acquire(number)
         if held is None:
             if any(v.state == LOADING for v in self.versions() if number in (None, v.number)):
                 raise RequestError(
@@ -249,6 +248,7 @@ class Models:
         self._read_settings = read_settings
         self._poll_interval_s = poll_interval_s
         self._models = {s.name: Model(s) for s in read_settings()}
+        self._problems: dict[str, str | None] = {}  # what was tried -> why it failed the last time
         self._looked = threading.Event()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="serving-models", daemon=True)
@@ -296,11 +296,9 @@ class Models:
 
     def refresh(self) -> None:
         """Polls the settings and the folders once, as the thread does repeatedly."""
-        try:
+        settings = {name: model.settings for name, model in self._models.items()}
+        with self._noting("keeping the current models"):
             settings = {s.name: s for s in self._read_settings()}
-        except (OSError, ValueError) as error:
-            _logger.error("keeping the current models: %s", error)
-            settings = {name: model.settings for name, model in self._models.items()}
         models = {name: self._settled(new) for name, new in settings.items()}
         replaced = [m for name, m in self._models.items() if models.get(name) is not m]
         self._models = models  # in one step, as requests look up names meanwhile
@@ -309,7 +307,8 @@ class Models:
         for model in models.values():
             if self._stop.is_set():
                 return
-            model.refresh()
+            with self._noting(f"keeping the current versions of {model.settings.name}"):
+                model.refresh()
 
     def _settled(self, settings: ModelSettings) -> Model:
         """Returns the known model with these settings, or a new one if the folder has changed."""
@@ -322,13 +321,24 @@ class Models:
             model.refresh()  # while the known model still answers from the old folder
         return model
 
+    @contextlib.contextmanager
+    def _noting(self, what: str) -> Iterator[None]:
+        """Logs why the block failed, but not again at each poll while the reason stays the same."""
+        problem = None
+        try:
+            yield
+        except Exception as error:  # a disk that fails briefly must not end the thread
+            problem = f"{type(error).__name__}: {error}"
+            if problem != self._problems.get(what):
+                unforeseen = None if isinstance(error, OSError | ValueError) else error
+                _logger.error("%s: %s", what, error, exc_info=unforeseen)
+        self._problems[what] = problem
+
     def _watch(self) -> None:
         returned_at = time.monotonic()
         while not self._stop.is_set():
-            try:
+            with self._noting("keeping the current models and versions"):
                 self.refresh()
-            except Exception:  # a disk that fails briefly must not end the thread
-                _logger.exception("could not look for new versions; will try again")
             self._looked.set()
             if time.monotonic() >= returned_at + _RETURN_MEMORY_S:
                 return_freed_memory()

@@ -67,8 +67,6 @@ def application(engine: Engine, executor: Executor) -> Callable[..., Awaitable[N
         except RequestError as error:
             status = error.status if isinstance(error, _HttpError) else HTTP_STATUS[error.code]
             return _json({"error": error.message}, status)
-        except ClientDisconnect:
-            return Response(status_code=HTTP_STATUS[Code.CANCELLED])  # nobody reads it
         except Exception:
             _logger.exception("%s %s failed", request.method, path)
             return _json({"error": "internal error; see the server's log"}, 500)
@@ -111,27 +109,33 @@ async def _infer(
     method = match[4].lower()
     spec, limit = _spec(match), engine.limits.max_body_bytes
     with engine.call("REST", method.capitalize()) as call:
-        encoding = ", ".join(request.headers.getlist("content-encoding")).strip().lower()
-        encoding = encoding or "identity"
-        if encoding not in ("gzip", "x-gzip", "identity"):
-            raise _HttpError(
-                415,
-                Code.INVALID_ARGUMENT,
-                f"Content-Encoding: {encoding[:40]} is not supported; use gzip or none",
-            )
+        zipped = _is_zipped(request)
         try:
             async with asyncio.timeout(engine.limits.timeout_s):
                 body = await _body(request, limit)
         except TimeoutError:
             raise RequestError(Code.DEADLINE_EXCEEDED, "the body did not arrive in time") from None
 
+        unzipped = _unzipped_size(body, limit) if zipped else 0
+
         def answer() -> Response:
-            content = _unzipped(body, limit) if encoding != "identity" else body
+            content = _unzipped(body, unzipped, limit) if zipped else body
             with engine.lease(call, spec) as lease:
                 return _json(_ANSWERS[method](lease, content))
 
-        with engine.slot():
+        with engine.slot(len(body) + unzipped):
             return await asyncio.get_running_loop().run_in_executor(executor, answer)
+
+
+def _is_zipped(request: Request) -> bool:
+    encoding = ", ".join(request.headers.getlist("content-encoding")).strip().lower()
+    if encoding not in ("", "identity", "gzip", "x-gzip"):
+        raise _HttpError(
+            415,
+            Code.INVALID_ARGUMENT,
+            f"Content-Encoding: {encoding[:40]} is not supported; use gzip or none",
+        )
+    return encoding in ("gzip", "x-gzip")
 
 
 async def _body(request: Request, limit: int) -> bytes:
@@ -140,18 +144,26 @@ async def _body(request: Request, limit: int) -> bytes:
     if declared.isdecimal() and int(declared[:20]) > limit:
         raise _too_large(limit)
     body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > limit:
-            raise _too_large(limit)
+    try:
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > limit:
+                raise _too_large(limit)
+    except ClientDisconnect:
+        raise RequestError(Code.CANCELLED, "the client has left") from None
     return bytes(body)
 
 
-def _unzipped(body: bytes, limit: int) -> bytes:
+def _unzipped_size(body: bytes, limit: int) -> int:
+    """Returns how much a gzip stream says it holds, in its last four bytes; at most the limit."""
+    return min(int.from_bytes(body[-4:], "little"), limit)
+
+
+def _unzipped(body: bytes, size: int, limit: int) -> bytes:
     """Returns what gzip compressed, which is subject to the same limit as a body."""
     unzip = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
     try:
-        content = unzip.decompress(body, limit + 1)
+        content = unzip.decompress(body, size + 1)
     except zlib.error as error:
         raise invalid(f"the body is not gzip, as Content-Encoding says: {error}") from None
     if len(content) > limit:

@@ -1,5 +1,8 @@
-"""The local server's certificates."""
+"""The local server's certificates, and TLS for its REST connections."""
 
+import asyncio
+import contextlib
+import logging
 import ssl
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,8 +11,14 @@ from typing import Any
 import grpc
 
 from keras_transformers.serving.protocol.pem import check_certificates, check_key
+from keras_transformers.serving.server.logs import Seldom
 
 __all__ = ["Tls"]
+
+_RECORD = 16 * 1024  # bytes; TLS' largest record
+
+_logger = logging.getLogger(__name__)
+_logger.addFilter(Seldom())  # clients cause these records
 
 
 @dataclass(frozen=True)
@@ -44,12 +53,126 @@ class Tls:
             require_client_auth=self.client_ca is not None,
         )
 
-    def uvicorn_options(self) -> dict[str, Any]:
-        """Returns keyword arguments of uvicorn.Config, for REST."""
-        options: dict[str, Any] = {
-            "ssl_certfile": str(self.certificate),
-            "ssl_keyfile": str(self.key),
-        }
-        if self.client_ca:
-            options |= {"ssl_ca_certs": str(self.client_ca), "ssl_cert_reqs": ssl.CERT_REQUIRED}
-        return options
+    def context(self) -> ssl.SSLContext:
+        """Returns the context of REST's connections."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.options |= ssl.OP_NO_RENEGOTIATION
+        context.load_cert_chain(self.certificate, self.key)
+        if self.client_ca is not None:
+            context.load_verify_locations(self.client_ca)
+            context.verify_mode = ssl.CERT_REQUIRED
+        return context
+
+
+class TlsConnection(asyncio.Protocol, asyncio.Transport):
+    """TLS between a socket and the protocol that speaks through it.
+
+    asyncio's own TLS tells a protocol of a connection only after the handshake, so nobody could
+    bound those that never end it, and it cannot write any more once the client has closed its half.
+
+    Args:
+        protocol: gets this object as its transport, before the handshake begins.
+        context: the server's certificate and whom it trusts.
+    """
+
+    _transport: asyncio.Transport
+    _agreed = False  # the handshake is complete
+    _read_all = False  # the client sends no more
+
+    def __init__(self, protocol: asyncio.Protocol, context: ssl.SSLContext) -> None:
+        super().__init__({"sslcontext": context})
+        self._protocol = protocol
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+
+    # What the socket's transport tells.
+
+    def connection_made(self, transport: Any) -> None:
+        self._transport = transport
+        self._protocol.connection_made(self)
+
+    def data_received(self, data: bytes) -> None:
+        if self._read_all or self.is_closing():
+            return
+        self._incoming.write(data)
+        pieces = []
+        try:
+            if not self._agreed:
+                self._tls.do_handshake()
+                self._agreed = True
+            while piece := self._tls.read(_RECORD):
+                pieces.append(piece)
+            self._read_all = True
+        except ssl.SSLWantReadError:
+            pass
+        except ssl.SSLZeroReturnError:
+            self._read_all = True
+        except ssl.SSLError as error:
+            _logger.warning("closed a TLS connection: %s", error.reason or error)
+            self._send()  # the alert that says why
+            self._transport.close()
+            return
+        self._send()
+        if pieces:
+            self._protocol.data_received(b"".join(pieces))
+        if self._read_all:
+            self._end_reading()
+
+    def eof_received(self) -> bool:
+        """Keeps the connection until the protocol closes it."""
+        if not self._read_all:
+            self._read_all = True
+            self._end_reading()
+        return True
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._protocol.connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        self._protocol.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._protocol.resume_writing()
+
+    # What the protocol asks for.
+
+    def write(self, data: Any) -> None:
+        """Sends data; drops it if no handshake has agreed on how."""
+        if data and self._agreed and not self.is_closing():
+            self._tls.write(data)
+            self._send()
+
+    def close(self) -> None:
+        """Says that no more will come, and closes once all is sent."""
+        if self._agreed and not self.is_closing():
+            with contextlib.suppress(ssl.SSLError):  # the client need not confirm it
+                self._tls.unwrap()
+            self._send()
+        self._transport.close()
+
+    def abort(self) -> None:
+        self._transport.abort()
+
+    def is_closing(self) -> bool:
+        return self._transport.is_closing()
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        own = super().get_extra_info(name)
+        return self._transport.get_extra_info(name, default) if own is None else own
+
+    def get_write_buffer_size(self) -> int:
+        return self._transport.get_write_buffer_size()
+
+    def pause_reading(self) -> None:
+        self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        self._transport.resume_reading()
+
+    def _send(self) -> None:
+        if self._outgoing.pending:
+            self._transport.write(self._outgoing.read())
+
+    def _end_reading(self) -> None:
+        if not self._protocol.eof_received():
+            self.close()
