@@ -7,9 +7,13 @@ import contextlib
 import gzip
 import json
 import socket
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+
+from keras_transformers.serving.server import rest as rest_api
 
 MODEL = "/v1/models/half_plus_two"
 METRICS = "/monitoring/prometheus/metrics"
@@ -285,6 +289,31 @@ def test_what_comes_out_of_a_compressed_body_counts_as_held(server, rest):
     response = rest.post(f"{MODEL}:predict", content=lying, headers=headers)
     assert response.status_code == 400
     assert "not exactly one gzip stream" in response.json()["error"]  # it read no further
+
+
+def test_few_large_bodies_are_parsed_at_a_time(rest, monkeypatch):
+    parse, lock, parsing, most = rest_api.parse, threading.Lock(), 0, 0
+
+    def counted(body):
+        nonlocal parsing, most
+        with lock:
+            parsing += 1
+            most = max(most, parsing)
+        time.sleep(0.05)
+        document = parse(body)
+        with lock:
+            parsing -= 1
+        return document
+
+    monkeypatch.setattr(rest_api, "parse", counted)
+    monkeypatch.setattr(rest_api, "_LARGE", 100)
+    for size, expected in ((100, range(1, 3)), (0, range(3, 7))):
+        most = 0
+        body = b'{"instances": [1.0]' + b" " * size + b"}"
+        with ThreadPoolExecutor(6) as pool:
+            for _ in pool.map(lambda _, body=body: post(rest, f"{MODEL}:predict", body), range(6)):
+                pass
+        assert most in expected
 
 
 @pytest.mark.parametrize("encoding", ["deflate", "br", "gzip, gzip"])

@@ -293,6 +293,22 @@ def test_a_problem_is_logged_once_and_holds_up_no_other_model(tmp_path, publish,
     models.close()
 
 
+def test_a_model_answers_until_the_folder_that_it_moves_to_can(tmp_path, publish):
+    publish(tmp_path / "old", 1, 2.0)
+    (tmp_path / "new" / "1").mkdir(parents=True)
+    settings = ModelSettings("m", tmp_path / "old")
+    models = Models(lambda: [settings])
+    models.refresh()
+    settings = ModelSettings("m", tmp_path / "new")
+    models.refresh()
+    models.refresh()
+    assert answer(models["m"]) == 2.0
+    publish(tmp_path / "new", 2, 3.0)
+    models.refresh()
+    assert answer(models["m"]) == 3.0
+    models.close()
+
+
 def test_config_file(tmp_path):
     file = tmp_path / "models.config"
     file.write_text(

@@ -249,6 +249,7 @@ class Models:
         self._poll_interval_s = poll_interval_s
         self._models = {s.name: Model(s) for s in read_settings()}
         self._problems: dict[str, str | None] = {}  # what was tried -> why it failed the last time
+        self._moved: dict[str, Model] = {}  # to other folders, where no version can answer yet
         self._looked = threading.Event()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="serving-models", daemon=True)
@@ -311,15 +312,25 @@ class Models:
                 model.refresh()
 
     def _settled(self, settings: ModelSettings) -> Model:
-        """Returns the known model with these settings, or a new one if the folder has changed."""
+        """Returns the known model with these settings, or a new one if the folder has changed.
+
+        The known model answers from the old folder until the new one can answer.
+        """
         known = self._models.get(settings.name)
+        moved = self._moved.pop(settings.name, None)
         if known is not None and known.settings.base_path == settings.base_path:
             known.settings = settings
             return known
-        model = Model(settings)
+        if moved is None or moved.settings.base_path != settings.base_path:
+            moved = Model(settings)
+        moved.settings = settings
         if known is not None:
-            model.refresh()  # while the known model still answers from the old folder
-        return model
+            with self._noting(f"keeping {settings.name} as it was"):
+                moved.refresh()
+            if known.is_ready() and not moved.is_ready():
+                self._moved[settings.name] = moved
+                return known
+        return moved
 
     @contextlib.contextmanager
     def _noting(self, what: str) -> Iterator[None]:

@@ -5,12 +5,14 @@ the file system: the model's name is only a dictionary key.
 """
 
 import asyncio
+import contextlib
 import json
 import logging
 import re
+import threading
 import urllib.parse
 import zlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Executor
 from typing import Any
 
@@ -23,7 +25,12 @@ from keras_transformers.serving.protocol.errors import HTTP_STATUS, Code, Reques
 from keras_transformers.serving.protocol.json_examples import read_examples
 from keras_transformers.serving.protocol.json_values import parse, signature_name
 from keras_transformers.serving.protocol.requests import CLASSIFY, REGRESS
-from keras_transformers.serving.protocol.signatures import DEFAULT_SIGNATURE, ModelSpec
+from keras_transformers.serving.protocol.signatures import (
+    DEFAULT_SIGNATURE,
+    Arrays,
+    ModelSpec,
+    Signature,
+)
 from keras_transformers.serving.server import metrics
 from keras_transformers.serving.server.engine import Engine, Lease
 from keras_transformers.serving.server.hosts import split_target
@@ -35,6 +42,9 @@ _MODEL = r"/v1/models/([^/:]+)(?:/versions/(\d+)|/labels/([^/:]+))?"
 _INFERENCE = re.compile(_MODEL + r":(classify|regress|predict)", re.IGNORECASE | re.ASCII)
 _STATUS = re.compile(_MODEL + r"(/metadata)?", re.IGNORECASE | re.ASCII)
 _NO_MODEL = re.compile(r"/v1/models", re.IGNORECASE)
+
+_LARGE = 2**20  # bytes of a body
+_large_bodies = threading.BoundedSemaphore(2)  # parsed at the same time
 
 _logger = logging.getLogger(__name__)
 _logger.addFilter(Seldom())  # clients cause these records
@@ -177,29 +187,50 @@ def _too_large(limit: int) -> RequestError:
     return _HttpError(413, Code.RESOURCE_EXHAUSTED, f"the body is larger than {limit} bytes")
 
 
+@contextlib.contextmanager
+def _room_to_parse(body: bytes) -> Iterator[None]:
+    """Waits until a large body may be parsed, which takes up to 25 times its size.
+
+    What is parsed must be gone when the block ends, so the block may keep tensors only.
+    """
+    with _large_bodies if len(body) > _LARGE else contextlib.nullcontext():
+        yield
+
+
 def _predict(lease: Lease, body: bytes) -> dict[str, Any]:
+    with _room_to_parse(body):
+        signature, inputs, format = _prediction(lease, body)
+    return json_tensors.write_outputs(requests.predict(signature, inputs, lease.run), format)
+
+
+def _prediction(lease: Lease, body: bytes) -> tuple[Signature, Arrays, str]:
     document = parse(body)
     name = signature_name(document) or DEFAULT_SIGNATURE
     signature = lease.model.signatures.get(name)
     if signature is None:
         raise invalid(f'Serving signature name: "{name[:200]}" not found in signature def')
-    inputs, format = json_tensors.read_inputs(document, signature)
-    return json_tensors.write_outputs(requests.predict(signature, inputs, lease.run), format)
+    return signature, *json_tensors.read_inputs(document, signature)
 
 
 def _classify(lease: Lease, body: bytes) -> dict[str, Any]:
-    document = parse(body)
-    signature = requests.example_signature(lease.model, signature_name(document), CLASSIFY)
-    rows = requests.classify(signature, read_examples(document), lease.run)
+    with _room_to_parse(body):
+        signature, examples = _examples(lease, body, CLASSIFY)
+    rows = requests.classify(signature, examples, lease.run)
     scores = iter(json_tensors.shorten_floats([score for row in rows for _, score in row]))
     return {"results": [[[label, next(scores)] for label, _ in row] for row in rows]}
 
 
 def _regress(lease: Lease, body: bytes) -> dict[str, Any]:
-    document = parse(body)
-    signature = requests.example_signature(lease.model, signature_name(document), REGRESS)
-    values = requests.regress(signature, read_examples(document), lease.run)
+    with _room_to_parse(body):
+        signature, examples = _examples(lease, body, REGRESS)
+    values = requests.regress(signature, examples, lease.run)
     return {"results": json_tensors.shorten_floats(values)}
+
+
+def _examples(lease: Lease, body: bytes, method: str) -> tuple[Signature, Any]:
+    document = parse(body)
+    signature = requests.example_signature(lease.model, signature_name(document), method)
+    return signature, read_examples(document)
 
 
 _ANSWERS: dict[str, Callable[[Lease, bytes], dict[str, Any]]] = {
