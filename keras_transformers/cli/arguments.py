@@ -2,6 +2,7 @@
 
 import io
 import itertools
+import math
 import sys
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, TypeVar
@@ -36,7 +37,33 @@ PipelinePath = Annotated[
 
 _BATCH_SIZE = 32
 
+# The least values of options; those of the others are positive.
+_LEAST = {
+    "batch_timeout": 0,
+    "batch_timeout_micros": 0,
+    "grpc_port": -1,
+    "rest_port": -1,
+    "seed": 0,
+    "short_sequence_probability": 0,
+    "version": 0,
+}
+
 _T = TypeVar("_T")
+
+
+def check_numbers(command: Any) -> None:
+    """Checks the numbers among a command's options.
+
+    Raises:
+        ValueError: one is not finite or too small; the message has the option's name.
+    """
+    for name, value in vars(command).items():
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            continue
+        least = _LEAST.get(name)
+        if not math.isfinite(value) or value < (least or 0) or (least is None and value == 0):
+            wanted = "a positive number" if least is None else f"{least} or more"
+            raise ValueError(f"--{name.replace('_', '-')} {value}: give {wanted}")
 
 
 def batches(texts: Sequence[str], texts_b: Sequence[str]) -> Iterator[list[list[str]]]:

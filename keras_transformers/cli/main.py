@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import tyro
 
+from keras_transformers.cli.arguments import check_numbers
 from keras_transformers.cli.data import MakePretrainingData
 from keras_transformers.cli.exports import (
     Check,
@@ -76,7 +77,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     try:
         try:
-            status = parse(arguments).run()
+            command = parse(arguments)
+            check_numbers(command)
+            status = command.run()
         except SystemExit:  # after `--help`
             _flush()
             raise

@@ -3,7 +3,6 @@
 import functools
 import json
 import logging
-import math
 import signal
 import sys
 import threading
@@ -70,8 +69,6 @@ class Serve:
         logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
         for name in ("tensorflow", "uvicorn"):  # their log of each start is just noise here
             logging.getLogger(name).setLevel(logging.ERROR)
-        if not math.isfinite(self.max_body_mib):
-            raise ValueError(f"--max-body-mib {self.max_body_mib}: give a finite number")
         limits = Limits(
             max_body_bytes=int(self.max_body_mib * 1024 * 1024),
             max_rows=self.max_rows,
