@@ -196,7 +196,8 @@ def label_fields(model: keras.Model, labels: Sequence[str] | None) -> dict[str, 
         labels: the name of each class, in the order of the logits; "LABEL_0" and so on by default.
 
     Raises:
-        ValueError: the model's head has another number of classes, or there is none.
+        ValueError: the model's head has another number of classes, or there is none; or a label is
+            repeated.
     """
     heads = ("logits", "score_dense")
     widths = [layer.units for layer in model.layers if layer.name in heads]
@@ -205,6 +206,8 @@ def label_fields(model: keras.Model, labels: Sequence[str] | None) -> dict[str, 
         raise ValueError(f"{len(labels)} labels, but model {model.name!r} has {found}")
     if not widths:
         return {}
+    if labels is not None and len(set(labels)) < len(labels):
+        raise ValueError(f"labels={list(labels)}: one occurs twice, and each class needs its own")
     names = [f"LABEL_{index}" for index in range(widths[0])] if labels is None else list(labels)
     return {
         "num_labels": widths[0],

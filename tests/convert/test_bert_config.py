@@ -64,6 +64,9 @@ def test_labels_that_do_not_fit_are_refused(tmp_path):
     ):
         with pytest.raises(ValueError, match=text):
             kt.convert.save_bert_config(model, tmp_path / "config.json", labels=["a", "b"])
+    classifier = kt.heads.classifier(bert(**SHAPE), 3)
+    with pytest.raises(ValueError, match="one occurs twice"):
+        kt.convert.save_bert_config(classifier, tmp_path / "config.json", labels=["a", "b", "a"])
     assert not list(tmp_path.iterdir())
 
 
