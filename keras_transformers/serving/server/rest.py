@@ -203,7 +203,7 @@ def _predict(lease: Lease, body: bytes) -> dict[str, Any]:
     return json_tensors.write_outputs(requests.predict(signature, inputs, lease.run), format)
 
 
-def _prediction(lease: Lease, body: bytes) -> tuple[Signature, Arrays, str]:
+def _prediction(lease: Lease, body: bytes) -> tuple[Signature, Arrays, json_tensors.Format]:
     document = parse(body)
     name = signature_name(document) or DEFAULT_SIGNATURE
     signature = lease.model.signatures.get(name)
