@@ -21,6 +21,8 @@ import tensorflow as tf
 
 from keras_transformers.saved_model.description import (
     METADATA_FILE,
+    damage_to_variables,
+    first_words,
     graph_signatures,
     meta_graph,
 )
@@ -298,15 +300,10 @@ def _v1_load(folder: str, signatures: Mapping[str, Any]) -> Runner:
     return run
 
 
-def first_words(error: Exception) -> str:
-    """Returns an error's type and the start of its message, in one line."""
-    return f"{type(error).__name__}: {' '.join(str(error).split())[:500]}"
-
-
 def why_not_loaded(folder: Path, error: Exception) -> str:
     """Returns in one line why a SavedModel could not be loaded, with the file to blame if there is.
 
-    TensorFlow's own message often names none. So the variables are read once more, one by one.
+    TensorFlow's own message often names none, so the graph and the variables are read once more.
 
     Args:
         folder: the SavedModel.
@@ -316,25 +313,7 @@ def why_not_loaded(folder: Path, error: Exception) -> str:
         meta_graph(folder)
     except (OSError, ValueError) as damage:
         return str(damage)
-    prefix = folder / "variables" / "variables"
-    index = Path(f"{prefix}.index")
-    if not index.is_file():
-        return f"{index} is missing ({first_words(error)}); export the model again"
-    try:
-        reader = tf.train.load_checkpoint(str(prefix))
-        names = sorted(reader.get_variable_to_shape_map())
-    except Exception as damage:
-        return f"{index} is damaged ({first_words(damage)}); export the model again"
-    for name in names:
-        try:
-            reader.get_tensor(name)
-        except Exception as damage:
-            data = ", ".join(map(str, sorted(prefix.parent.glob("variables.data-*"))))
-            return (
-                f"{data or f'{prefix}.data-*'} is damaged or missing ({first_words(damage)}); "
-                "export the model again"
-            )
-    return first_words(error)
+    return damage_to_variables(folder) or first_words(error)
 
 
 LOADERS: dict[str, Callable[[str, Mapping[str, Any]], Runner]] = {

@@ -29,12 +29,12 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
 
     Raises:
         FileNotFoundError: there is no export.
-        ValueError: its metadata are damaged, or its variables are missing or cut.
+        ValueError: its metadata are damaged, or its variables are missing or damaged.
     """
     folder = resolve(path)
     metadata = read_metadata(folder)
-    if metadata:
-        _check_variables(folder)
+    if metadata and (damage := damage_to_variables(folder)):
+        raise ValueError(damage)
     signatures = metadata.get("signatures") or graph_signatures(folder)
     measured = {
         "path": str(folder),
@@ -188,93 +188,37 @@ def check_fingerprint(folder: Path) -> None:
         raise ValueError(f"{file} is damaged ({error}); export the model again") from error
 
 
-def _check_variables(folder: Path) -> None:
-    """Checks without TensorFlow that the files of variables are as long as their index says.
+def damage_to_variables(folder: Path) -> str | None:
+    """Returns in one line which file of variables is damaged or missing; None if all can be read.
 
-    Raises:
-        ValueError: a file is missing or cut, or the index is damaged.
+    Reads each variable, as only then TensorFlow compares checksums.
     """
-    index = folder / "variables" / "variables.index"
+    import tensorflow as tf
+
+    prefix = folder / "variables" / "variables"
+    index = Path(f"{prefix}.index")
+    if not index.is_file():
+        return f"{index} is missing; export the model again"
     try:
-        sizes = _sizes(index.read_bytes())
-    except FileNotFoundError:
-        raise ValueError(f"{index} is missing; export the model again") from None
-    except (LookupError, StopIteration, ValueError) as error:
-        raise ValueError(f"{index} is damaged; export the model again") from error
-    for name, size in sizes.items():
-        file = index.with_name(name)
-        if not file.is_file():
-            raise ValueError(f"{file} is missing; export the model again")
-        if (found := file.stat().st_size) < size:
-            raise ValueError(f"{file} is cut: {found} of {size} bytes; export the model again")
+        reader = tf.train.load_checkpoint(str(prefix))
+        names = sorted(reader.get_variable_to_shape_map())
+    except Exception as error:  # whatever TensorFlow makes of a damaged file
+        return f"{index} is damaged ({first_words(error)}); export the model again"
+    for name in names:
+        try:
+            reader.get_tensor(name)
+        except Exception as error:
+            data = ", ".join(map(str, sorted(prefix.parent.glob("variables.data-*"))))
+            return (
+                f"{data or f'{prefix}.data-*'} is damaged or missing ({first_words(error)}); "
+                "export the model again"
+            )
+    return None
 
 
-def _sizes(index: bytes) -> dict[str, int]:
-    """Returns the least size of each file of variables: name -> bytes.
-
-    The index is a table as in LevelDB: a block of entries, a block that says where these blocks
-    are, and a footer. A value is a tensorflow.BundleEntryProto (tensor_bundle.proto).
-    """
-    if index[-8:] != bytes.fromhex("57fb808b247547db"):
-        raise ValueError("it has no end")
-    footer = index[-48:]
-    _, at = _pair(footer)
-    blocks, _ = _pair(footer, at)
-    found = [
-        (name, _integers(entry))
-        for _, place in _table(index, *blocks)
-        for name, entry in _table(index, *_pair(place)[0])
-    ]
-    number = next(fields[1] for name, fields in found if not name)  # the header has no name
-    sizes: dict[str, int] = {}
-    for name, fields in found:
-        if name:
-            file = f"variables.data-{fields.get(3, 0):05d}-of-{number:05d}"
-            end = fields.get(4, 0) + fields.get(5, 0)
-            sizes[file] = max(end, sizes.get(file, 0))
-    return sizes
-
-
-def _table(data: bytes, start: int, size: int) -> Iterator[tuple[bytes, bytes]]:
-    """Yields the keys and values of a block; a key begins like the one before it."""
-    restarts = int.from_bytes(data[start + size - 4 : start + size], "little")
-    at, end, key = start, start + size - 4 * (restarts + 1), b""
-    while at < end:
-        (shared, own), at = _pair(data, at)
-        length, at = _varint(data, at)
-        key = key[:shared] + data[at : at + own]
-        yield key, data[at + own : at + own + length]
-        at += own + length
-
-
-def _integers(message: bytes) -> dict[int, int]:
-    """Returns the integers in a protocol buffer: field -> value."""
-    found, at = {}, 0
-    while at < len(message):
-        key, at = _varint(message, at)
-        if key & 7 == 0:
-            found[key >> 3], at = _varint(message, at)
-        elif key & 7 == 2:
-            length, at = _varint(message, at)
-            at += length
-        else:
-            at += {1: 8, 5: 4}[key & 7]
-    return found
-
-
-def _pair(data: bytes, at: int = 0) -> tuple[tuple[int, int], int]:
-    first, at = _varint(data, at)
-    second, at = _varint(data, at)
-    return (first, second), at
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """Returns an integer in 7 bits a byte, and where it ends."""
-    value = shift = 0
-    while data[at] & 128:
-        value |= (data[at] & 127) << shift
-        at, shift = at + 1, shift + 7
-    return value | data[at] << shift, at + 1
+def first_words(error: Exception) -> str:
+    """Returns an error's type and the start of its message, in one line."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:500]}"
 
 
 def shape_of(info: Any) -> tuple[int | None, ...] | None:

@@ -12,8 +12,8 @@ import tensorflow as tf
 import tensorflow_text  # noqa: F401  (registers the tokenizers' ops)
 
 from keras_transformers.pipelines import results
-from keras_transformers.saved_model.check import first_words, why_not_loaded
-from keras_transformers.saved_model.description import check_fingerprint
+from keras_transformers.saved_model.check import why_not_loaded
+from keras_transformers.saved_model.description import check_fingerprint, first_words
 from keras_transformers.saved_model.versions import resolve
 
 __all__ = ["Predictor", "predict"]

@@ -20,13 +20,17 @@ from keras_transformers.saved_model.check import (
     Runner,
     differences,
     example_failures,
-    first_words,
     forget_ourselves,
     num_rows,
     stored_examples,
     why_not_loaded,
 )
-from keras_transformers.saved_model.description import WARM_UP_FILE, graph_signatures, read_metadata
+from keras_transformers.saved_model.description import (
+    WARM_UP_FILE,
+    first_words,
+    graph_signatures,
+    read_metadata,
+)
 from keras_transformers.saved_model.warm_up import MAX_REQUESTS, read_requests
 
 NUM_THREADS = 8

@@ -184,8 +184,8 @@ def flip(file):
 )
 def test_damaged_graphs_and_variables(export, capsys, damage, name):
     damage(export / name)
-    if (damage, name) != (flip, DATA) and name != "saved_model.pb":  # `show` reads no numbers
-        assert f"{export / name} is " in only_line(capsys, "show", export)
+    if name != "saved_model.pb":  # our exports say in their metadata what is in it
+        assert f"{export / name}" in only_line(capsys, "show", export)
     line = only_line(capsys, "predict", export, "--text", "a")
     assert f"{export / name}" in line
     assert "{{" not in line  # no node of TensorFlow's graph
