@@ -1,6 +1,7 @@
 """How long to search, and how much was searched."""
 
 import pytest
+from half_plus_two import channel, half_plus, publish, rest, server  # noqa: F401
 from mutation import COUNTS
 
 
