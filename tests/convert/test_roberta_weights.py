@@ -53,6 +53,10 @@ def test_outputs_equal_transformers(task, tmp_path):
     family_checks.outputs_equal_transformers(FAMILY, task, tmp_path)
 
 
+def test_padding_may_be_on_the_left(tmp_path):
+    family_checks.padding_on_the_left_is_as_on_the_right(FAMILY, tmp_path)
+
+
 @pytest.mark.parametrize("task", ALL_TASKS)
 def test_saving_gives_the_same_tensors(task, tmp_path):
     family_checks.saving_gives_the_same_tensors(FAMILY, task, tmp_path)
