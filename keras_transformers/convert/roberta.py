@@ -1,6 +1,5 @@
 """Converts RoBERTa weights from and to Hugging Face's safetensors."""
 
-import dataclasses
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -11,7 +10,7 @@ import numpy as np
 
 from keras_transformers.convert.config_map import ConfigMap, arguments_of, label_fields
 from keras_transformers.convert.families import Family, without_missing_pooler
-from keras_transformers.convert.name_map import NameMap
+from keras_transformers.convert.name_map import NameMap, with_sequence_head
 from keras_transformers.convert.tensors import (
     assign,
     drop_copies,
@@ -64,7 +63,7 @@ _CONFIG = ConfigMap(
     optional={
         "dropout": ("hidden_dropout_prob", 0.1),
         "attention_dropout": ("attention_probs_dropout_prob", 0.1),
-        "norm_epsilon": ("layer_norm_eps", 1e-5),
+        "norm_epsilon": ("layer_norm_eps", 1e-12),
         "initializer_range": ("initializer_range", 0.02),
     },
     fixed={
@@ -75,12 +74,6 @@ _CONFIG = ConfigMap(
         "add_cross_attention": False,
     },
 )
-# The head of RobertaForSequenceClassification: its first dense layer is our pooler.
-_SEQUENCE_HEAD = {
-    "pooler": "classifier.dense",
-    "logits": "classifier.out_proj",
-    "score_dense": "classifier.out_proj",
-}
 _TOKENS = "roberta.embeddings.word_embeddings.weight"
 # Copies of tied weights that some files also contain.
 _TIED = {"lm_head.decoder.weight": _TOKENS, "lm_head.decoder.bias": "lm_head.bias"}
@@ -129,7 +122,7 @@ def load_roberta(
             message lists them all); or a copy of a tied weight differs from it.
     """
     assign(
-        _names(model).variables(model),
+        with_sequence_head(_NAMES, model).variables(model),
         _tensors(path),
         source=str(path),
         ignore=[*_BUFFERS, *ignore],
@@ -147,7 +140,7 @@ def save_roberta(model: keras.Model, path: str | os.PathLike[str]) -> None:
         FileNotFoundError: the folder does not exist.
         ValueError: Hugging Face's RoBERTa has no counterpart of a layer.
     """
-    write_safetensors(_names(model).variables(model), path)
+    write_safetensors(with_sequence_head(_NAMES, model).variables(model), path)
 
 
 def save_roberta_config(
@@ -172,15 +165,6 @@ def save_roberta_config(
     arguments["max_sequence_length"] += FIRST_POSITION
     fields = label_fields(model, labels)
     _CONFIG.write(arguments, path, bos_token_id=0, eos_token_id=2, **fields)
-
-
-def _names(model: keras.Model) -> NameMap:
-    """Returns the names for this head; a sequence classifier's has a dense layer first."""
-    layers = {layer.name for layer in model.layers}
-    is_sequence_head = "pooler" in layers and layers & {"logits", "score_dense"}
-    if not is_sequence_head or "choices_to_rows" in layers:
-        return _NAMES
-    return dataclasses.replace(_NAMES, modules={**_NAMES.modules, **_SEQUENCE_HEAD})
 
 
 def _tensors(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:

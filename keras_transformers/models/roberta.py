@@ -60,7 +60,8 @@ def roberta(
 
     Returns:
         A functional model. Inputs: `token_ids` int32 and `padding_mask` bool (batch, length), True
-        at real tokens, with padding on either side. Outputs: `sequence_output` (batch, length, H), `pooled_output` (batch, H).
+        at real tokens, with padding on either side. Outputs: `sequence_output` (batch, length, H),
+        `pooled_output` (batch, H).
 
     Raises:
         ValueError: `hidden_dim` is not a multiple of `num_heads`.
