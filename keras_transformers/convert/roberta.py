@@ -1,5 +1,6 @@
 """Converts RoBERTa weights from and to Hugging Face's safetensors."""
 
+import functools
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -50,7 +51,7 @@ _NAMES = NameMap(
         "feed_forward_norm": "output.LayerNorm",
     },
 )
-_CONFIG = ConfigMap(
+CONFIG = ConfigMap(
     "roberta",
     required={
         "vocabulary_size": "vocab_size",
@@ -99,9 +100,7 @@ def read_roberta_config(path: str | os.PathLike[str]) -> dict[str, Any]:
     Example:
         encoder = roberta(**read_roberta_config("roberta-base"))
     """
-    arguments = _CONFIG.read(path)
-    arguments["max_sequence_length"] -= FIRST_POSITION
-    return arguments
+    return read_arguments(CONFIG, path)
 
 
 def load_roberta(
@@ -159,12 +158,29 @@ def save_roberta_config(
         ValueError: the model is not a RoBERTa or has another number of classes, or Hugging Face has
             no name for its activation.
     """
-    arguments = arguments_of(model, "RoBERTa", _NAMES.embeddings)
+    write_arguments(CONFIG, model, path, labels)
+
+
+def read_arguments(config: ConfigMap, path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Reads a `config.json` of a family with RoBERTa's layers."""
+    arguments = config.read(path)
+    arguments["max_sequence_length"] -= FIRST_POSITION
+    return arguments
+
+
+def write_arguments(
+    config: ConfigMap,
+    model: keras.Model,
+    path: str | os.PathLike[str],
+    labels: Sequence[str] | None,
+) -> None:
+    """Writes a `config.json` of a family with RoBERTa's layers."""
+    arguments = arguments_of(model, _NAMES.family, _NAMES.embeddings)
     if model.get_layer("position_embedding").first_position != FIRST_POSITION:
         raise ValueError(f"model {model.name!r} is not a RoBERTa")
     arguments["max_sequence_length"] += FIRST_POSITION
     fields = label_fields(model, labels)
-    _CONFIG.write(arguments, path, bos_token_id=0, eos_token_id=2, **fields)
+    config.write(arguments, path, bos_token_id=0, eos_token_id=2, **fields)
 
 
 def _tensors(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
@@ -178,9 +194,10 @@ def _tensors(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
     return tensors
 
 
-def _load(folder: Path, dropout: float) -> keras.Model:
+def read_encoder(config: ConfigMap, folder: Path, dropout: float) -> keras.Model:
+    """Reads a folder of a family with RoBERTa's layers, without its head."""
     rates = {"dropout": dropout, "attention_dropout": dropout}
-    encoder = roberta(**(read_roberta_config(folder) | rates))
+    encoder = roberta(**(read_arguments(config, folder) | rates))
     load_roberta(without_missing_pooler(encoder, folder), folder, ignore=_HEADS)
     return encoder
 
@@ -192,4 +209,4 @@ def _tokenizer(path: Path, lowercase: bool) -> Any:
     return RobertaTokenizer(path)
 
 
-FAMILY = Family("roberta", MODELS, _load, _tokenizer)
+FAMILY = Family("roberta", MODELS, functools.partial(read_encoder, CONFIG), _tokenizer)

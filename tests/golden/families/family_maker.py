@@ -89,8 +89,13 @@ class FamilyMaker:
         kind, options, _ = self.tasks[task]
         config = getattr(transformers, f"{self.classes}Config")(**self.config, **options)
         found = getattr(transformers, kind)(config).eval()
+        # Tied parameters have several names; those of the encoder are the same in all tasks.
+        names: dict[Any, str] = {}
+        for name, parameter in found.named_parameters(remove_duplicate=False):
+            if parameter not in names or name.startswith(f"{self.prefix}."):
+                names[parameter] = name
         with torch.no_grad():
-            for name, parameter in sorted(found.named_parameters()):
+            for parameter, name in names.items():
                 own = name.removeprefix(f"{self.prefix}.")
                 # By its name: not by its place, which differs from task to task.
                 torch.manual_seed(sum(map(ord, own if name != own or task == "encoder" else name)))
