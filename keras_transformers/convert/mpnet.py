@@ -11,6 +11,7 @@ import numpy as np
 from keras_transformers.convert.config_map import ConfigMap, arguments_of, label_fields
 from keras_transformers.convert.families import Family, without_missing_pooler
 from keras_transformers.convert.name_map import NameMap, with_sequence_head
+from keras_transformers.convert.roberta import read_arguments
 from keras_transformers.convert.tensors import (
     assign,
     drop_copies,
@@ -95,9 +96,7 @@ def read_mpnet_config(path: str | os.PathLike[str]) -> dict[str, Any]:
     Example:
         encoder = mpnet(**read_mpnet_config("mpnet-base"))
     """
-    arguments = _CONFIG.read(path)
-    arguments["max_sequence_length"] -= FIRST_POSITION
-    return arguments
+    return read_arguments(_CONFIG, path)
 
 
 def load_mpnet(

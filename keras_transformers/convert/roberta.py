@@ -162,10 +162,15 @@ def save_roberta_config(
 
 
 def read_arguments(config: ConfigMap, path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Reads a `config.json` of a family with RoBERTa's layers."""
+    """Reads a `config.json` of a family that counts positions from 2, as RoBERTa does."""
     arguments = config.read(path)
-    arguments["max_sequence_length"] -= FIRST_POSITION
-    return arguments
+    rows = arguments["max_sequence_length"]
+    if type(rows) is not int or rows <= FIRST_POSITION:
+        raise ValueError(
+            f"{path}: max_position_embeddings={rows!r}; give an integer above {FIRST_POSITION}, "
+            "because the first rows stand for no position"
+        )
+    return {**arguments, "max_sequence_length": rows - FIRST_POSITION}
 
 
 def write_arguments(
