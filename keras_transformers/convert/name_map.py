@@ -1,7 +1,7 @@
 """Maps a family's weights to Hugging Face's names."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import keras
@@ -57,6 +57,21 @@ class NameMap:
                 f"layer {layer.name!r} has no place in Hugging Face's {self.family}; load or save "
                 "the encoder without its head"
             )
+
+
+def with_sequence_head(names: NameMap, model: keras.Model) -> NameMap:
+    """Returns the names for a model whose head may be one of a whole sequence.
+
+    Hugging Face's RobertaForSequenceClassification, and others that follow it, have no pooler: its
+    layer is the first one of the head, `classifier.dense`.
+    """
+    layers = {layer.name for layer in model.layers}
+    is_sequence_head = "pooler" in layers and layers & {"logits", "score_dense"}
+    if not is_sequence_head or "choices_to_rows" in layers:
+        return names
+    output = "classifier.out_proj"
+    head = {"pooler": "classifier.dense", "logits": output, "score_dense": output}
+    return replace(names, modules={**names.modules, **head})
 
 
 def part_of(variable: Any, layer: keras.layers.Layer) -> str:

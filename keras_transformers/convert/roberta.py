@@ -1,6 +1,6 @@
 """Converts RoBERTa weights from and to Hugging Face's safetensors."""
 
-import dataclasses
+import functools
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -12,7 +12,7 @@ import numpy as np
 from keras_transformers.convert import bert
 from keras_transformers.convert.config_map import ConfigMap, arguments_of, label_fields
 from keras_transformers.convert.families import Family, without_missing_pooler
-from keras_transformers.convert.name_map import NameMap
+from keras_transformers.convert.name_map import NameMap, with_sequence_head
 from keras_transformers.convert.tensors import (
     assign,
     drop_copies,
@@ -43,21 +43,14 @@ _NAMES = NameMap(
     layers="roberta.encoder.layer",
     parts=bert.NAMES.parts,
 )
-_CONFIG = ConfigMap(
+CONFIG = ConfigMap(
     "roberta",
     required=bert.CONFIG.required,
     optional={
-        **{ours: field for ours, field in bert.CONFIG.optional.items() if ours != "num_segments"},
-        "norm_epsilon": ("layer_norm_eps", 1e-5),
+        ours: theirs for ours, theirs in bert.CONFIG.optional.items() if ours != "num_segments"
     },
     fixed={**bert.CONFIG.fixed, "type_vocab_size": 1, "pad_token_id": FIRST_POSITION - 1},
 )
-# The head of RobertaForSequenceClassification: its first dense layer is our pooler.
-_SEQUENCE_HEAD = {
-    "pooler": "classifier.dense",
-    "logits": "classifier.out_proj",
-    "score_dense": "classifier.out_proj",
-}
 _TOKENS = "roberta.embeddings.word_embeddings.weight"
 # Copies of tied weights that some files also contain.
 _TIED = {"lm_head.decoder.weight": _TOKENS, "lm_head.decoder.bias": "lm_head.bias"}
@@ -83,14 +76,7 @@ def read_roberta_config(path: str | os.PathLike[str]) -> dict[str, Any]:
     Example:
         encoder = roberta(**read_roberta_config("roberta-base"))
     """
-    arguments = _CONFIG.read(path)
-    if arguments["max_sequence_length"] <= FIRST_POSITION:
-        raise ValueError(
-            f"{path}: max_position_embeddings={arguments['max_sequence_length']}, of which the "
-            f"first {FIRST_POSITION} are no positions of tokens"
-        )
-    arguments["max_sequence_length"] -= FIRST_POSITION
-    return arguments
+    return read_arguments(CONFIG, path)
 
 
 def load_roberta(
@@ -111,7 +97,7 @@ def load_roberta(
             message lists them all); or a copy of a tied weight differs from it.
     """
     assign(
-        _names(model).variables(model),
+        with_sequence_head(_NAMES, model).variables(model),
         _tensors(path),
         source=str(path),
         ignore=[*_BUFFERS, *ignore],
@@ -129,7 +115,7 @@ def save_roberta(model: keras.Model, path: str | os.PathLike[str]) -> None:
         FileNotFoundError: the folder does not exist.
         ValueError: Hugging Face's RoBERTa has no counterpart of a layer.
     """
-    write_safetensors(_names(model).variables(model), path)
+    write_safetensors(with_sequence_head(_NAMES, model).variables(model), path)
 
 
 def save_roberta_config(
@@ -148,21 +134,34 @@ def save_roberta_config(
         ValueError: the model is not a RoBERTa or has another number of classes, or Hugging Face has
             no name for its activation.
     """
-    arguments = arguments_of(model, "RoBERTa", _NAMES.embeddings)
+    write_arguments(CONFIG, model, path, labels)
+
+
+def read_arguments(config: ConfigMap, path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Reads a `config.json` of a family that counts positions from 2, as RoBERTa does."""
+    arguments = config.read(path)
+    rows = arguments["max_sequence_length"]
+    if rows <= FIRST_POSITION:
+        raise ValueError(
+            f"{path}: max_position_embeddings={rows!r}; give an integer above {FIRST_POSITION}, "
+            "because the first rows stand for no position"
+        )
+    return {**arguments, "max_sequence_length": rows - FIRST_POSITION}
+
+
+def write_arguments(
+    config: ConfigMap,
+    model: keras.Model,
+    path: str | os.PathLike[str],
+    labels: Sequence[str] | None,
+) -> None:
+    """Writes a `config.json` of a family with RoBERTa's layers."""
+    arguments = arguments_of(model, _NAMES.family, _NAMES.embeddings)
     if model.get_layer("position_embedding").first_position != FIRST_POSITION:
         raise ValueError(f"model {model.name!r} is not a RoBERTa")
     arguments["max_sequence_length"] += FIRST_POSITION
     fields = label_fields(model, labels)
-    _CONFIG.write(arguments, path, bos_token_id=0, eos_token_id=2, **fields)
-
-
-def _names(model: keras.Model) -> NameMap:
-    """Returns the names for this head; a sequence classifier's has a dense layer first."""
-    layers = {layer.name for layer in model.layers}
-    is_sequence_head = "pooler" in layers and layers & {"logits", "score_dense"}
-    if not is_sequence_head or "choices_to_rows" in layers:
-        return _NAMES
-    return dataclasses.replace(_NAMES, modules={**_NAMES.modules, **_SEQUENCE_HEAD})
+    config.write(arguments, path, bos_token_id=0, eos_token_id=2, **fields)
 
 
 def _tensors(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
@@ -176,9 +175,10 @@ def _tensors(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
     return tensors
 
 
-def _load(folder: Path, dropout: float) -> keras.Model:
+def read_encoder(config: ConfigMap, folder: Path, dropout: float) -> keras.Model:
+    """Reads a folder of a family with RoBERTa's layers, without its head."""
     rates = {"dropout": dropout, "attention_dropout": dropout}
-    encoder = roberta(**(read_roberta_config(folder) | rates))
+    encoder = roberta(**(read_arguments(config, folder) | rates))
     load_roberta(without_missing_pooler(encoder, folder), folder, ignore=_HEADS)
     return encoder
 
@@ -190,4 +190,4 @@ def _tokenizer(path: Path, lowercase: bool) -> Any:
     return RobertaTokenizer(path)
 
 
-FAMILY = Family("roberta", MODELS, _load, _tokenizer)
+FAMILY = Family("roberta", MODELS, functools.partial(read_encoder, CONFIG), _tokenizer)

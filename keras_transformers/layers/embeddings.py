@@ -10,6 +10,7 @@ from keras_transformers.layers.dense import PACKAGE
 
 __all__ = [
     "IndexedPositionEmbedding",
+    "PaddedPositionEmbedding",
     "PositionEmbedding",
     "RowEmbedding",
     "SinusoidalPositionEmbedding",
@@ -276,6 +277,43 @@ class IndexedPositionEmbedding(PositionEmbedding):
 
     def compute_output_spec(
         self, inputs: Any, *, positions: Any = None, start_index: Any = 0
+    ) -> Any:
+        """Returns the inputs' shape, with the layer's dtype."""
+        return super().compute_output_spec(inputs, start_index=start_index)
+
+
+@keras.saving.register_keras_serializable(PACKAGE)
+class PaddedPositionEmbedding(PositionEmbedding):
+    """A `PositionEmbedding` that counts only real tokens, so padding may be on either side.
+
+    RoBERTa, MPNet and the other families from fairseq.
+    """
+
+    def call(self, inputs: Any, padding_mask: Any = None, *, start_index: Any = 0) -> Any:
+        """Adds the positions' vectors.
+
+        Args:
+            inputs: vectors (batch, length, hidden).
+            padding_mask: bool (batch, length), True at real tokens; by default all are real.
+            start_index: position of the first vector if there is no mask, counted from 0.
+
+        Returns:
+            (batch, length, hidden). Padding gets the vector of some position.
+
+        Raises:
+            ValueError: the sequence is longer than `max_sequence_length`.
+        """
+        if padding_mask is None:
+            return super().call(inputs, start_index=start_index)
+        embeddings = ops.convert_to_tensor(self.embeddings)
+        rows = _rows(embeddings, self.first_position, inputs, self)  # (length, hidden)
+        # float32: on a GPU, TensorFlow sums no integers.
+        counts = ops.cumsum(ops.cast(padding_mask, "float32"), axis=1)
+        positions = ops.maximum(ops.cast(counts, "int32") - 1, 0)  # (batch, length)
+        return inputs + ops.take(rows, positions, axis=0)
+
+    def compute_output_spec(
+        self, inputs: Any, padding_mask: Any = None, *, start_index: Any = 0
     ) -> Any:
         """Returns the inputs' shape, with the layer's dtype."""
         return super().compute_output_spec(inputs, start_index=start_index)

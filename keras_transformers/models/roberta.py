@@ -11,7 +11,7 @@ from keras import ops
 from keras_transformers.layers import (
     EncoderLayer,
     FirstTokenPooler,
-    PositionEmbedding,
+    PaddedPositionEmbedding,
     TokenEmbedding,
 )
 from keras_transformers.layers.dense import Activation
@@ -60,7 +60,8 @@ def roberta(
 
     Returns:
         A functional model. Inputs: `token_ids` int32 and `padding_mask` bool (batch, length), True
-        at real tokens. Outputs: `sequence_output` (batch, length, H), `pooled_output` (batch, H).
+        at real tokens, with padding on either side. Outputs: `sequence_output` (batch, length, H),
+        `pooled_output` (batch, H).
 
     Raises:
         ValueError: `hidden_dim` is not a multiple of `num_heads`.
@@ -85,12 +86,12 @@ def roberta(
         1, hidden_dim, embeddings_initializer=initializer.clone(), name="segment_embedding"
     )(ops.zeros_like(token_ids))
     hidden = keras.layers.Add(name="token_and_segment")([token_vectors, segment_vectors])
-    hidden = PositionEmbedding(
+    hidden = PaddedPositionEmbedding(
         max_sequence_length,
         first_position=FIRST_POSITION,
         embeddings_initializer=initializer.clone(),
         name="position_embedding",
-    )(hidden)
+    )(hidden, padding_mask)
     hidden = keras.layers.LayerNormalization(epsilon=norm_epsilon, name="embeddings_norm")(hidden)
     hidden = keras.layers.Dropout(dropout, name="embeddings_dropout")(hidden)
     for index in range(num_layers):

@@ -32,6 +32,47 @@ def origins_of_spans(
     return tf.gather(values, starts), tf.gather(values, ends)
 
 
+def without_white_space(
+    text: tf.Tensor,
+    starts: tf.Tensor,
+    ends: tf.Tensor,
+    rows: tf.Tensor,
+    *,
+    character_starts: tf.Tensor,
+    is_white_space: tf.Tensor,
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Cuts spans to the characters that they touch and that are not white space.
+
+    A span that touches none becomes empty, at the end of the last such character before it.
+
+    Args:
+        text: strings (batch,).
+        starts: int64 (spans,), in bytes of all texts end to end.
+        ends: int64 (spans,), likewise, exclusive.
+        rows: int64 (spans,), the index of each span's text.
+        character_starts: int64 (characters,), likewise, of all texts.
+        is_white_space: bool (characters,).
+
+    Returns:
+        Starts and ends, int32 (spans,), in bytes of their own texts.
+    """
+    lengths = tf.cast(tf.strings.length(text), tf.int64)  # (batch,), in bytes
+    text_starts = tf.gather(tf.cumsum(lengths, exclusive=True), rows)
+    shown = tf.logical_not(is_white_space)
+    character_ends = tf.concat([character_starts[1:], tf.reduce_sum(lengths)[None]], 0)
+    character_ends = tf.boolean_mask(character_ends[: tf.size(shown)], shown)
+    character_starts = tf.boolean_mask(character_starts, shown)
+    # The first shown character that ends after the span starts, and the last one that starts
+    # before the span ends.
+    first = tf.searchsorted(character_ends, starts, side="right")
+    last = tf.searchsorted(character_starts, ends) - 1
+    before = tf.concat([[0], character_ends], 0)  # the end of the character before each
+    ends = tf.maximum(tf.gather(before, last + 1), text_starts)
+    after = tf.concat([character_starts, [0]], 0)
+    starts = tf.where(first <= last, tf.gather(after, first), ends)
+    return tf.cast(starts - text_starts, tf.int32), tf.cast(ends - text_starts, tf.int32)
+
+
 def to_characters(text: tf.Tensor, byte_offsets: tf.RaggedTensor) -> tf.RaggedTensor:
     """Converts byte offsets into UTF-8 texts to character (Unicode code point) offsets.
 

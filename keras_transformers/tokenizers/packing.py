@@ -4,7 +4,8 @@ Uses only core TensorFlow ops: tensorflow_text's trimmers and packers need ops t
 Serving's images lack (github.com/tensorflow/serving/issues/2267).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import tensorflow as tf
 
@@ -101,3 +102,93 @@ def join(segments: Sequence[tf.RaggedTensor], between: Sequence[Sequence[int]]) 
     first, *others = (tf.tile(tf.constant([tokens], tf.int32), [batch, 1]) for tokens in between)
     parts = [part for pair in zip(segments, others, strict=True) for part in pair]
     return tf.concat([first, *parts], axis=1)
+
+
+class RobertaPacking:
+    """Packing as in RoBERTa: <s> a </s> for one text, <s> a </s></s> b </s> for a pair.
+
+    A base of tokenizers that come from fairseq; they set the ids and `tokenize`.
+    """
+
+    start_token_id: int
+    end_token_id: int
+    pad_token_id: int
+    mask_token: str = "<mask>"
+    tokenize: Callable[[Any], tf.RaggedTensor]
+
+    def __call__(
+        self,
+        text: Any,
+        text_b: Any = None,
+        *,
+        max_sequence_length: int,
+        pad_to_max_length: bool = False,
+    ) -> dict[str, tf.Tensor]:
+        """Converts texts or pairs of texts to the inputs of an encoder; see `pack`.
+
+        Args:
+            text: strings (batch,).
+            text_b: the second texts, strings (batch,).
+            max_sequence_length: number of tokens, with the special ones.
+            pad_to_max_length: pad to that length, not to the longest row.
+        """
+        segments = [self.tokenize(given) for given in (text, text_b) if given is not None]
+        for segment in segments[1:]:
+            tf.debugging.assert_equal(
+                segment.nrows(), segments[0].nrows(), "text and text_b differ in number"
+            )
+        return self.pack(
+            segments, max_sequence_length=max_sequence_length, pad_to_max_length=pad_to_max_length
+        )
+
+    def pack(
+        self,
+        segments: Sequence[tf.RaggedTensor],
+        *,
+        max_sequence_length: int,
+        pad_to_max_length: bool = False,
+    ) -> dict[str, tf.Tensor]:
+        """Packs the tokens of texts or pairs of texts into the inputs of an encoder.
+
+        Args:
+            segments: one or two ragged tensors from `tokenize`, int32 (batch, None).
+            max_sequence_length: number of tokens, with the special ones; longer rows are cut at
+                the end, pairs in the longer text first.
+            pad_to_max_length: pad to that length, not to the longest row.
+
+        Returns:
+            token_ids int32 and padding_mask bool, each (batch, length).
+
+        Raises:
+            ValueError: `max_sequence_length` leaves no room for the special tokens.
+        """
+        num_added = self.num_special_tokens(len(segments))
+        if max_sequence_length < num_added:
+            raise ValueError(
+                f"max_sequence_length={max_sequence_length}: special tokens take {num_added} "
+                "already; increase it"
+            )
+        packed = pack(
+            trim_longest_first(segments, max_sequence_length - num_added),
+            special_tokens=self.special_tokens(len(segments)),
+            pad_token_id=self.pad_token_id,
+            length=max_sequence_length if pad_to_max_length else None,
+        )
+        return {name: packed[name] for name in ("token_ids", "padding_mask")}
+
+    def special_tokens(self, num_segments: int) -> list[list[int]]:
+        """Returns the ids that `pack` puts around segments: <s> a </s></s> b </s>."""
+        between = [[self.end_token_id, self.end_token_id]] * (num_segments - 1)
+        return [[self.start_token_id], *between, [self.end_token_id]]
+
+    def num_special_tokens(self, num_segments: int) -> int:
+        """Returns the number of tokens that `pack` adds."""
+        return sum(map(len, self.special_tokens(num_segments)))
+
+    def split_at_masks(self, text: Any) -> tf.RaggedTensor:
+        """Splits strings (batch,) at the mask token into pieces (batch, None).
+
+        A mask stands for a word and the white space before it, so that is removed.
+        """
+        text = tf.strings.regex_replace(text, rf"[\s\pZ]*{self.mask_token}", self.mask_token)
+        return tf.strings.split(text, self.mask_token)

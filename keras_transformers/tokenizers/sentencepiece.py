@@ -69,15 +69,8 @@ class SentencePieceTokenizer(tf.Module):
     ) -> None:
         super().__init__(name=name)
         path = Path(path)
-        if not path.is_file():
-            raise FileNotFoundError(f"{path}: no such file; check the path")
-        # FastSentencepieceTokenizer is faster, but misreads byte-pair models.
-        self._model = path.read_bytes()
-        try:
-            self._tokenizer = _tokenizer(self._model)
-            self.vocabulary_size = int(self._tokenizer.vocab_size())
-        except tf.errors.OpError as error:
-            raise ValueError(f"{path}: not a SentencePiece model") from error
+        self._model, self._tokenizer = open_model(path)
+        self.vocabulary_size = int(self._tokenizer.vocab_size())
         self._check(path)
 
     @classmethod
@@ -215,12 +208,29 @@ class SentencePieceTokenizer(tf.Module):
             )
 
 
-def _tokenizer(model: bytes) -> tensorflow_text.SentencepieceTokenizer:
-    """Returns tensorflow_text's tokenizer, named so that equal models are shared."""
-    tokenizer = tensorflow_text.SentencepieceTokenizer(model, out_type=tf.int32)
-    name = f"sentencepiece-{hashlib.sha256(model).hexdigest()}"
-    name_sentencepiece_model(tokenizer, model, name)
-    return tokenizer
+def open_model(path: Path) -> tuple[bytes, tensorflow_text.SentencepieceTokenizer]:
+    """Reads a SentencePiece model of any kind.
+
+    Returns:
+        The file's contents, and tensorflow_text's tokenizer of int32 ids, named so that equal
+        models are shared.
+
+    Raises:
+        FileNotFoundError: the file does not exist.
+        ValueError: it is not a SentencePiece model.
+    """
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: no such file; check the path")
+    model = path.read_bytes()
+    try:
+        # FastSentencepieceTokenizer is faster, but misreads byte-pair models.
+        tokenizer = tensorflow_text.SentencepieceTokenizer(model, out_type=tf.int32)
+        name = f"sentencepiece-{hashlib.sha256(model).hexdigest()}"
+        name_sentencepiece_model(tokenizer, model, name)
+        tokenizer.vocab_size()
+    except tf.errors.OpError as error:
+        raise ValueError(f"{path}: not a SentencePiece model") from error
+    return model, tokenizer
 
 
 def _explain(error: RuntimeError, sources: Sequence[Path], vocabulary_size: int) -> str:

@@ -14,23 +14,35 @@ PAD, UNKNOWN, CLS, SEP, MASK = SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SE
 _LONGEST_TOKEN = 256  # in bytes, without "##": tensorflow_text's limit
 
 
-def read(path: str | os.PathLike[str]) -> list[str]:
+def read(
+    path: str | os.PathLike[str], *, special_tokens: Sequence[str] = SPECIAL_TOKENS
+) -> list[str]:
     """Reads the tokens of a vocabulary file, in the order of their ids.
+
+    Args:
+        path: the file.
+        special_tokens: tokens that must be in it.
 
     Raises:
         FileNotFoundError: the file does not exist.
         ValueError: it is not UTF-8, a line is empty or repeats another, or a special token is
             missing; the message names the line.
     """
-    return check(list(read_lines(Path(path))), path)
+    return check(list(read_lines(Path(path))), path, special_tokens=special_tokens)
 
 
-def check(tokens: Sequence[str], path: str | os.PathLike[str] | None = None) -> list[str]:
+def check(
+    tokens: Sequence[str],
+    path: str | os.PathLike[str] | None = None,
+    *,
+    special_tokens: Sequence[str] = SPECIAL_TOKENS,
+) -> list[str]:
     """Returns the tokens as a list if they are a valid vocabulary.
 
     Args:
         tokens: tokens in the order of their ids.
         path: the file that they come from, for error messages.
+        special_tokens: tokens that must be among them.
 
     Raises:
         ValueError: a token is not a string, is empty or repeated, or a special token is missing.
@@ -48,11 +60,11 @@ def check(tokens: Sequence[str], path: str | os.PathLike[str] | None = None) -> 
                 f"{_place(path, index)}: token {token!r} repeats {_place(path, first)}, but a "
                 "token has one id: download the vocabulary again"
             )
-    missing = [token for token in SPECIAL_TOKENS if token not in first_index]
+    missing = [token for token in special_tokens if token not in first_index]
     if missing:
         raise ValueError(
             f"{path or 'vocabulary'}: {', '.join(missing)} missing from {len(tokens)} tokens; "
-            f"a WordPiece vocabulary needs {', '.join(SPECIAL_TOKENS)}"
+            f"this vocabulary needs {', '.join(special_tokens)}"
         )
     return list(tokens)
 
@@ -69,10 +81,13 @@ def learn(
     lowercase: bool,
     min_frequency: int,
     max_characters: int,
+    first_tokens: Sequence[str] = SPECIAL_TOKENS,
+    unknown_token: str = UNKNOWN,
 ) -> list[str]:
     """Learns tokens with the `tokenizers` library; the same lines give the same tokens.
 
-    See `WordPieceTokenizer.train` for the arguments and errors.
+    `first_tokens` get the first ids. See `WordPieceTokenizer.train` for the other arguments and for
+    errors.
     """
     normalizer = normalizers.BertNormalizer(lowercase=lowercase)
     splitter = pre_tokenizers.BertPreTokenizer()
@@ -86,7 +101,7 @@ def learn(
     alphabet = sorted(sorted(counts, key=lambda c: (-counts[c], c))[:max_characters])
     # By default the trainer numbers suffixes in hash table order and breaks ties by these numbers,
     # so each run learns a different vocabulary. It keeps numbers that are given in advance.
-    special_tokens = [*SPECIAL_TOKENS, *(f"##{c}" for c in alphabet if c in suffixes)]
+    special_tokens = [*first_tokens, *(f"##{c}" for c in alphabet if c in suffixes)]
     where = ", ".join(map(str, files)) or "no files"
     num_fixed = len(special_tokens) + len(alphabet)
     if not alphabet:
@@ -96,7 +111,7 @@ def learn(
             f"{where}: vocabulary_size={vocabulary_size} is too small: the special tokens and the "
             f"{len(alphabet)} characters, at the start of words and inside, need {num_fixed}"
         )
-    tokenizer = Tokenizer(models.WordPiece(unk_token=UNKNOWN))
+    tokenizer = Tokenizer(models.WordPiece(unk_token=unknown_token))
     tokenizer.normalizer, tokenizer.pre_tokenizer = normalizer, splitter
     trainer = trainers.WordPieceTrainer(
         vocab_size=vocabulary_size,

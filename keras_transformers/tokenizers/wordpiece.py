@@ -1,8 +1,8 @@
 """WordPiece, BERT's tokenization, the same in Python, in tf.data and in a SavedModel."""
 
 import os
-from collections.abc import Sequence
-from typing import Any, Self
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import tensorflow as tf
@@ -44,6 +44,8 @@ class WordPieceTokenizer(tf.Module):
       - A special token's name in a text, such as "[SEP]", is ordinary text.
       - Empty or blank text has no tokens.
 
+    The special tokens are BERT's. For other models, a subclass sets `special_names`.
+
     Args:
         vocabulary: a file with one token per line, or the tokens, in the order of their ids; tokens
             that continue a word start with "##". [PAD] [UNK] [CLS] [SEP] [MASK] must be included.
@@ -51,6 +53,7 @@ class WordPieceTokenizer(tf.Module):
         name: name of the module.
 
     Attributes:
+        special_names: purpose -> special token. All must be in the vocabulary.
         vocabulary_size: the number of tokens.
         lowercase: whether texts are lower-cased.
         pad_token_id: id of [PAD].
@@ -74,6 +77,14 @@ class WordPieceTokenizer(tf.Module):
         [[2, 5, 6, 7, 8, 3], [2, 6, 3, 0, 0, 0]]
     """
 
+    special_names: ClassVar[Mapping[str, str]] = {
+        "pad": vocabularies.PAD,
+        "unknown": vocabularies.UNKNOWN,
+        "cls": vocabularies.CLS,
+        "sep": vocabularies.SEP,
+        "mask": vocabularies.MASK,
+    }
+
     def __init__(
         self,
         vocabulary: str | os.PathLike[str] | Sequence[str],
@@ -82,19 +93,21 @@ class WordPieceTokenizer(tf.Module):
         name: str = "word_piece_tokenizer",
     ) -> None:
         super().__init__(name=name)
+        special = list(self.special_names.values())
         if isinstance(vocabulary, str | os.PathLike):
-            where, tokens = os.fspath(vocabulary), vocabularies.read(vocabulary)
+            where = os.fspath(vocabulary)
+            tokens = vocabularies.read(vocabulary, special_tokens=special)
         else:
-            where, tokens = "vocabulary", vocabularies.check(vocabulary)
+            where, tokens = "vocabulary", vocabularies.check(vocabulary, special_tokens=special)
         ids = {token: token_id for token_id, token in enumerate(tokens)}
         self.vocabulary_size = len(tokens)
         self.lowercase = lowercase
-        self.pad_token_id = ids[vocabularies.PAD]
-        self.unknown_token_id = ids[vocabularies.UNKNOWN]
-        self.cls_token_id = ids[vocabularies.CLS]
-        self.sep_token_id = ids[vocabularies.SEP]
-        self.mask_token = vocabularies.MASK
-        self.mask_token_id = ids[vocabularies.MASK]
+        self.pad_token_id = ids[self.special_names["pad"]]
+        self.unknown_token_id = ids[self.special_names["unknown"]]
+        self.cls_token_id = ids[self.special_names["cls"]]
+        self.sep_token_id = ids[self.special_names["sep"]]
+        self.mask_token = self.special_names["mask"]
+        self.mask_token_id = ids[self.mask_token]
         with tf.device("CPU:0"):  # where strings live, and the ops that read these tables
             # A tensor, because tf.Module would search a list for variables over and over.
             self._tokens = tf.constant(tokens)
@@ -107,7 +120,7 @@ class WordPieceTokenizer(tf.Module):
                     [bert_characters.respell(token) for token in tokens],
                     max_bytes_per_word=_MAX_BYTES_PER_WORD,
                     token_out_type=tf.int32,
-                    unknown_token=vocabularies.UNKNOWN,
+                    unknown_token=self.special_names["unknown"],
                 )
             except RuntimeError as error:  # no words, a token of more than 256 bytes, ...
                 raise ValueError(f"{where}: tensorflow_text cannot use it: {error}") from error
@@ -122,15 +135,15 @@ class WordPieceTokenizer(tf.Module):
         lowercase: bool = True,
         min_frequency: int = 2,
         max_characters: int = 1000,
-    ) -> "WordPieceTokenizer":
+    ) -> Self:
         """Learns a vocabulary from text and writes it to a file, atomically.
 
         The same lines give the same file.
 
         Args:
             files: UTF-8 text, decompressed if the name ends in `.gz`. Each file is read twice.
-            path: the vocabulary to write, usually `vocab.txt`: [PAD] [UNK] [CLS] [SEP] [MASK],
-                the single characters, then the word pieces in the order learned.
+            path: the vocabulary to write, usually `vocab.txt`: the special tokens, the single
+                characters, then the word pieces in the order learned.
             vocabulary_size: number of tokens; fewer if the text has fewer pieces.
             lowercase: see `WordPieceTokenizer`.
             min_frequency: how often two adjacent pieces must occur to be merged.
@@ -153,6 +166,8 @@ class WordPieceTokenizer(tf.Module):
             lowercase=lowercase,
             min_frequency=min_frequency,
             max_characters=max_characters,
+            first_tokens=list(cls.special_names.values()),
+            unknown_token=cls.special_names["unknown"],
         )
         vocabularies.write(tokens, path)
         return cls(path, lowercase=lowercase)
@@ -242,8 +257,8 @@ class WordPieceTokenizer(tf.Module):
             int32 (batch,), in tokens, including [CLS] and [SEP].
         """
         segments = self._segments(text, text_b)
-        num_tokens = 1 + sum(segment.row_lengths() + 1 for segment in segments)
-        return tf.cast(num_tokens, tf.int32)
+        num_tokens = sum(segment.row_lengths() for segment in segments)
+        return tf.cast(num_tokens, tf.int32) + self.num_special_tokens(len(segments))
 
     def tokenize(self, text: Any) -> tf.RaggedTensor:
         """Converts texts to token ids, without [CLS] and [SEP].

@@ -25,7 +25,7 @@ class FamilyFiles:
     """A family and its golden file.
 
     Attributes:
-        name: name of the golden file and its maker, and prefix of the encoder's tensors.
+        name: name of the golden file and its maker.
         encoder: builds our encoder for a task, in the maker's shape.
         load: fills a model from a folder.
         save: writes a model to a file.
@@ -63,7 +63,8 @@ class FamilyFiles:
         if task == "encoder":
             return encoder
         head = f"{task}/head/"
-        return {f"{self.name}.{name}": tensor for name, tensor in encoder.items()} | {
+        prefix = self.maker.prefix
+        return {f"{prefix}.{name}": tensor for name, tensor in encoder.items()} | {
             k.removeprefix(head): golden[k] for k in golden.files if k.startswith(head)
         }
 
@@ -98,12 +99,24 @@ def outputs_equal_transformers(family: FamilyFiles, task: str, folder: Path) -> 
         assert np.ptp(wanted) > 0.01, key  # the outputs differ
 
 
+def padding_on_the_left_is_as_on_the_right(family: FamilyFiles, folder: Path) -> None:
+    """A row's real tokens have the same vectors, on either side those of transformers."""
+    model, maker = family.model("encoder", folder), family.maker
+    left, right = maker.left_padded_inputs(), maker.inputs("encoder")
+    found = np.asarray(model(left)["sequence_output"])[left["padding_mask"]]
+    same = np.asarray(model(right)["sequence_output"])[right["padding_mask"]]
+    wanted = family.golden["left/sequence_output"][left["padding_mask"]]
+    scale = max(1.0, float(np.abs(wanted).max()))
+    np.testing.assert_allclose(found / scale, wanted / scale, atol=1e-5)
+    np.testing.assert_allclose(found / scale, same / scale, atol=1e-5)
+
+
 def saving_gives_the_same_tensors(family: FamilyFiles, task: str, folder: Path) -> None:
     """All tensors come back bit for bit, tied ones once."""
     family.save(family.model(task, folder), folder / "copy.safetensors")
     tied = {"vocab_projector.weight", "lm_head.decoder.weight", "lm_head.decoder.bias"}
     expected = {
-        name if task != "encoder" else f"{family.name}.{name}": tensor
+        name if task != "encoder" else f"{family.maker.prefix}.{name}": tensor
         for name, tensor in family.tensors(task).items()
         if name not in tied
     }
@@ -118,6 +131,10 @@ def the_frozen_outputs_are_transformers_own(family: FamilyFiles, task: str) -> N
     for key, value in family.maker.outputs(task).items():
         golden = family.golden[f"{task}/{key}"]
         np.testing.assert_allclose(golden, value, atol=1e-5, err_msg=key)
+    if task == "encoder" and family.maker.pad_token_id is not None:
+        left = family.maker.outputs(task, family.maker.left_padded_inputs())
+        golden = family.golden["left/sequence_output"]
+        np.testing.assert_allclose(golden, left["sequence_output"], atol=1e-5)
 
 
 def transformers_reads_what_we_write(family: FamilyFiles, task: str, folder: Path) -> None:

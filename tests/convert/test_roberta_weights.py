@@ -53,6 +53,10 @@ def test_outputs_equal_transformers(task, tmp_path):
     family_checks.outputs_equal_transformers(FAMILY, task, tmp_path)
 
 
+def test_padding_may_be_on_the_left(tmp_path):
+    family_checks.padding_on_the_left_is_as_on_the_right(FAMILY, tmp_path)
+
+
 @pytest.mark.parametrize("task", ALL_TASKS)
 def test_saving_gives_the_same_tensors(task, tmp_path):
     family_checks.saving_gives_the_same_tensors(FAMILY, task, tmp_path)
@@ -85,9 +89,11 @@ def test_a_config_comes_back(tmp_path):
         ({"position_embedding_type": "relative_key"}, "only 'absolute' is supported"),
         ({"type_vocab_size": 2}, "type_vocab_size=2; only 1 is supported"),
         ({"pad_token_id": 0}, "pad_token_id=0; only 1 is supported"),
+        ({"max_position_embeddings": 2}, "max_position_embeddings=2; give an integer above 2"),
+        ({"max_position_embeddings": "x"}, "max_position_embeddings='x'; give an integer"),
         ({"hidden_act": "elu"}, "hidden_act='elu'; known are gelu"),
         ({"hidden_size": None}, "has no field 'hidden_size'"),
-        ({"max_position_embeddings": 2}, "=2, of which the first 2 are no positions of tokens"),
+        ({"max_position_embeddings": 2}, "=2; give an integer above 2"),
     ],
 )
 def test_a_config_that_cannot_be_built_is_refused(change, message, tmp_path):

@@ -84,6 +84,19 @@ def test_given_positions_count_from_the_first_one():
     np.testing.assert_array_equal(found, in_order[:, [2, 0, 1]])
 
 
+def test_padding_on_either_side_has_no_position():
+    layer = layers.PaddedPositionEmbedding(6, first_position=2)
+    zeros = np.zeros((3, 5, 8), "float32")
+    mask = np.array([[1, 1, 1, 0, 0], [0, 0, 1, 1, 1], [1, 1, 1, 1, 1]], bool)
+    found, rows = layer(zeros, mask).numpy(), np.asarray(layer.embeddings)[2:]
+    np.testing.assert_array_equal(found[0, :3], rows[:3])
+    np.testing.assert_array_equal(found[1, 2:], rows[:3])
+    np.testing.assert_array_equal(found[2], rows[:5])
+    assert np.isfinite(layer(zeros, np.zeros((3, 5), bool))).all()
+    with pytest.raises(ValueError, match="sequence length 7 is beyond the 6 positions"):
+        layer(np.zeros((1, 7, 8), "float32"), np.ones((1, 7), bool))
+
+
 def test_row_embedding_is_keras_embedding():
     ids = np.array([[1, 4, 1], [0, 2, 2]])
     ours, keras_own = RowEmbedding(5, 3), keras.layers.Embedding(5, 3)

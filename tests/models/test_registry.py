@@ -120,8 +120,8 @@ PAPERS = (
     "Joulin",
     "Radford",
 )
-# A family can keep its counts in its own file, counts_<family>.py.
-for _family in sorted(Path(__file__).parent.glob("counts_*.py")):
+# A family can keep its counts in its own file, counts/<family>.py.
+for _family in sorted((Path(__file__).parent / "counts").glob("*.py")):
     _found = runpy.run_path(str(_family))
     COUNTS |= _found["COUNTS"]
     BUILT |= _found["BUILT"]

@@ -258,7 +258,7 @@ def test_seeding_tensorflow_leaves_the_model(tokenizer: SentencePieceTokenizer) 
 
 
 def test_upstream_still_loses_its_model(tokenizer: SentencePieceTokenizer, folder: Path) -> None:
-    """If this fails, `_tokenizer` in tokenizers/sentencepiece.py is no longer needed."""
+    """If this fails, `open_model` in tokenizers/sentencepiece.py is no longer needed."""
     upstream = tensorflow_text.SentencepieceTokenizer((folder / "shared.model").read_bytes())
     tf.random.set_seed(1)
     with pytest.raises(tf.errors.NotFoundError, match="does not exist"):

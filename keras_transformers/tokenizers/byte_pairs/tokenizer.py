@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers.files import check_new, replaced
-from keras_transformers.tokenizers import packing
+from keras_transformers.tokenizers import offsets, packing
 from keras_transformers.tokenizers.byte_pairs import files as byte_pair_files
 from keras_transformers.tokenizers.byte_pairs.files import Vocabulary
 from keras_transformers.tokenizers.byte_pairs.gpt2_words import (
@@ -173,24 +173,16 @@ class BytePairTokenizer(tf.Module):
         with tf.device("CPU:0"):
             characters = characters_of(text, self._kinds)
             ids = self._tokenize(text, characters)
-            lengths = tf.cast(tf.strings.length(text), tf.int64)  # (batch,), in bytes
-            text_starts = tf.gather(tf.cumsum(lengths, exclusive=True), ids.value_rowids())
             # End to end, the tokens of all texts are the bytes of all texts.
             ends = tf.cumsum(tf.gather(self._token_lengths, ids.values))
-            starts = ends - tf.gather(self._token_lengths, ids.values)
-            shown = tf.logical_not(characters.is_white_space)
-            character_ends = tf.concat([characters.starts[1:], tf.reduce_sum(lengths)[None]], 0)
-            character_ends = tf.boolean_mask(character_ends[: tf.size(shown)], shown)
-            character_starts = tf.boolean_mask(characters.starts, shown)
-            # The first shown character that ends after the token starts, and the last one that
-            # starts before the token ends.
-            first = tf.searchsorted(character_ends, starts, side="right")
-            last = tf.searchsorted(character_starts, ends) - 1
-            before = tf.concat([[0], character_ends], 0)  # the end of the character before each
-            ends = tf.maximum(tf.gather(before, last + 1), text_starts)
-            after = tf.concat([character_starts, [0]], 0)
-            starts = tf.where(first <= last, tf.gather(after, first), ends)
-            starts, ends = (tf.cast(x - text_starts, tf.int32) for x in (starts, ends))
+            starts, ends = offsets.without_white_space(
+                text,
+                ends - tf.gather(self._token_lengths, ids.values),
+                ends,
+                ids.value_rowids(),
+                character_starts=characters.starts,
+                is_white_space=characters.is_white_space,
+            )
             return ids, ids.with_values(starts), ids.with_values(ends)
 
     def detokenize(self, token_ids: Any) -> tf.Tensor:

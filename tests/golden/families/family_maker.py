@@ -14,7 +14,8 @@ class FamilyMaker:
 
     It holds the weights of a tiny random encoder, the random heads of every task, and what the
     models of transformers compute with them: keys "encoder/<tensor>", "<task>/head/<tensor>",
-    "<task>/<output>".
+    "<task>/<output>". For families whose padding may be on the left, "left/sequence_output" is
+    what the encoder computes then.
 
     Args:
         family: the file's name, and the prefix of the encoder's tensors.
@@ -22,6 +23,8 @@ class FamilyMaker:
         config: options of its configuration.
         encoder_outputs: our output -> transformers' output, of the encoder alone.
         first_token_id: the lowest token id in `inputs`.
+        pad_token_id: id of padding, for families whose padding may also be on the left.
+        prefix: prefix of the encoder's tensors, if it is not the family.
     """
 
     def __init__(
@@ -32,9 +35,12 @@ class FamilyMaker:
         encoder_outputs: Mapping[str, str],
         *,
         first_token_id: int = 0,
+        pad_token_id: int | None = None,
+        prefix: str = "",
     ) -> None:
         self.family, self.classes, self.config = family, classes, config
-        self.first_token_id = first_token_id
+        self.prefix = prefix or family
+        self.first_token_id, self.pad_token_id = first_token_id, pad_token_id
         logits = {"logits": "logits"}
         spans = {"start_logits": "start_logits", "end_logits": "end_logits"}
         # Task -> class of transformers, options of its configuration, its outputs by our names.
@@ -67,6 +73,14 @@ class FamilyMaker:
         turned = {key: value[[1, 2, 0]] for key, value in rows.items()}
         return {key: np.stack([rows[key], turned[key]]) for key in rows}
 
+    def left_padded_inputs(self) -> dict[str, np.ndarray]:
+        """The rows of `inputs` with their padding on the left, which now has its id."""
+        right = self.inputs("encoder")
+        mask = right["padding_mask"][:, ::-1].copy()
+        ids = np.full_like(right["token_ids"], self.pad_token_id)
+        ids[mask] = right["token_ids"][right["padding_mask"]]
+        return {"token_ids": ids, "padding_mask": mask}
+
     def model(self, task: str) -> Any:
         """The model of transformers: a random encoder, the same for all tasks, a random head."""
         import torch
@@ -75,9 +89,14 @@ class FamilyMaker:
         kind, options, _ = self.tasks[task]
         config = getattr(transformers, f"{self.classes}Config")(**self.config, **options)
         found = getattr(transformers, kind)(config).eval()
+        # Tied parameters have several names; those of the encoder are the same in all tasks.
+        names: dict[Any, str] = {}
+        for name, parameter in found.named_parameters(remove_duplicate=False):
+            if parameter not in names or name.startswith(f"{self.prefix}."):
+                names[parameter] = name
         with torch.no_grad():
-            for name, parameter in sorted(found.named_parameters()):
-                own = name.removeprefix(f"{self.family}.")
+            for parameter, name in names.items():
+                own = name.removeprefix(f"{self.prefix}.")
                 # By its name: not by its place, which differs from task to task.
                 torch.manual_seed(sum(map(ord, own if name != own or task == "encoder" else name)))
                 is_head = own == name and task != "encoder"
@@ -86,11 +105,13 @@ class FamilyMaker:
                 found.tie_weights()
         return found
 
-    def outputs(self, task: str) -> dict[str, np.ndarray]:
+    def outputs(
+        self, task: str, given: dict[str, np.ndarray] | None = None
+    ) -> dict[str, np.ndarray]:
         """What transformers computes, by the names of our outputs."""
         import torch
 
-        given = self.inputs(task)
+        given = given or self.inputs(task)
         with torch.no_grad():
             found = self.model(task)(
                 input_ids=torch.tensor(given["token_ids"].astype("int64")),
@@ -111,8 +132,11 @@ class FamilyMaker:
             arrays |= {
                 f"{task}/head/{name}": array
                 for name, array in self.tensors(task).items()
-                if task != "encoder" and not name.startswith(f"{self.family}.")
+                if task != "encoder" and not name.startswith(f"{self.prefix}.")
             }
+        if self.pad_token_id is not None:
+            left = self.outputs("encoder", self.left_padded_inputs())
+            arrays["left/sequence_output"] = left["sequence_output"]
         file = Path(__file__).with_name(f"{self.family}.npz")
         np.savez_compressed(file, **arrays)
         print(f"{file}: {file.stat().st_size} bytes, {len(arrays)} arrays")

@@ -23,6 +23,7 @@ MAKER = FamilyMaker(
     },
     {"sequence_output": "last_hidden_state", "pooled_output": "pooler_output"},
     first_token_id=4,
+    pad_token_id=1,
 )
 
 if __name__ == "__main__":

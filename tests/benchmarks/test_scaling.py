@@ -10,7 +10,7 @@ from keras_transformers.inspection import training_flops
 from keras_transformers.models import heads
 from keras_transformers.models.bert import bert
 
-FILE = Path(__file__).parents[1] / "benchmarks" / "scaling.py"
+FILE = Path(__file__).parents[2] / "benchmarks" / "scaling.py"
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-FILE = Path(__file__).parents[1] / "benchmarks" / "complexity.py"
+FILE = Path(__file__).parents[2] / "benchmarks" / "complexity.py"
 
 
 @pytest.fixture(scope="module")
