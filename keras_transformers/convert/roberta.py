@@ -113,7 +113,7 @@ def read_roberta_config(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 def load_roberta(
     model: keras.Model, path: str | os.PathLike[str], *, ignore: Iterable[str] = ()
-) -> None:
+) -> list[str]:
     """Loads Hugging Face's RoBERTa weights into an encoder, with or without heads.
 
     Unless every tensor is used or matches `ignore`, loading fails and the model is unchanged.
@@ -123,16 +123,20 @@ def load_roberta(
         path: a `.safetensors` file, or a folder with `model.safetensors`.
         ignore: wildcards of tensors to leave out, such as "lm_head.*".
 
+    Returns:
+        The names of the tensors that `ignore` left out.
+
     Raises:
         FileNotFoundError: the file does not exist.
         ValueError: the file is unreadable; tensors are missing, left over or of another shape (the
             message lists them all); or a copy of a tied weight differs from it.
     """
-    assign(
+    return assign(
         _names(model).variables(model),
         _tensors(path),
         source=str(path),
-        ignore=[*_BUFFERS, *ignore],
+        ignore=ignore,
+        buffers=_BUFFERS,
     )
 
 
@@ -208,4 +212,14 @@ def _tokenizer(path: Path, lowercase: bool) -> Any:
     return RobertaTokenizer(path)
 
 
-FAMILY = Family("roberta", MODELS, _load, _tokenizer)
+FAMILY = Family(
+    "roberta",
+    MODELS,
+    _load,
+    _tokenizer,
+    read=read_roberta_config,
+    build=roberta,
+    fill=load_roberta,
+    parts=("roberta.pooler.*", *_HEADS),
+    masked_lm_activation="gelu",  # whatever the encoder's
+)
