@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import keras
+import numpy as np
 
 from keras_transformers.convert.config_map import ConfigMap, arguments_of, label_fields
 from keras_transformers.convert.families import Family, without_missing_pooler
@@ -138,9 +139,15 @@ def load_bert(
     """
     tensors = {_modern(name): tensor for name, tensor in read_safetensors(path).items()}
     drop_copies(tensors, _TIED, source=str(path))
-    return assign(
-        _NAMES.variables(model), tensors, source=str(path), ignore=ignore, buffers=_BUFFERS
-    )
+    return fill_bert(model, tensors, source=str(path), ignore=ignore)
+
+
+def fill_bert(
+    model: keras.Model, tensors: Mapping[str, np.ndarray], *, source: str, ignore: Iterable[str]
+) -> list[str]:
+    """Fills a model with tensors under today's names in Hugging Face's files; see `assign`."""
+    variables = _NAMES.variables(model)
+    return assign(variables, tensors, source=source, ignore=ignore, buffers=_BUFFERS)
 
 
 def save_bert(model: keras.Model, path: str | os.PathLike[str]) -> None:
