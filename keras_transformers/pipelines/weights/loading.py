@@ -9,6 +9,7 @@ from typing import Any
 import keras
 
 from keras_transformers.convert.families import without_pooler
+from keras_transformers.convert.formats import hub
 from keras_transformers.convert.formats.checkpoints import Checkpoint, open_checkpoint
 from keras_transformers.models import heads
 from keras_transformers.pipelines import saving
@@ -62,7 +63,8 @@ def load(path: str | os.PathLike[str], *, pipeline: str | None = None, **options
     folder is executed, and pickles are refused.
 
     Args:
-        path: the folder, or the file where the format is one file.
+        path: the folder, the file where the format is one file, or "hf://organization/name@commit"
+            for a model of the Hugging Face Hub (see `convert.fetch`).
         pipeline: the task of the pipeline to return, such as "classification" or "embedding",
             instead of the one that the weights were trained for. If the weights have no head for
             it, or one for another number of labels, it gets a new one with random weights to train.
@@ -83,13 +85,14 @@ def load(path: str | os.PathLike[str], *, pipeline: str | None = None, **options
         embed = kt.load("all-MiniLM-L6-v2/")
         new = kt.load("bert-base-uncased/", pipeline="classification", labels=["bad", "good"])
     """
-    path = Path(path)
+    given = os.fspath(path)
+    path = hub.fetch(given) if given.startswith(hub.PREFIX) else Path(given)
     if saving.is_pipeline(path):
         if pipeline is not None or options:
-            given = ", ".join(([] if pipeline is None else ["pipeline"]) + list(options))
+            extra = ", ".join(([] if pipeline is None else ["pipeline"]) + list(options))
             raise ValueError(
                 f"{path} is a saved pipeline, whose {saving.PIPELINE} says what it is: leave out "
-                f"{given}, or make another pipeline of its `model` and `tokenizer`"
+                f"{extra}, or make another pipeline of its `model` and `tokenizer`"
             )
         return saving.load(path)
     checkpoint = open_checkpoint(path)

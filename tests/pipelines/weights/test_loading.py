@@ -11,6 +11,7 @@ from safetensors.numpy import load_file, save_file
 from weights_folders import CLASSES, FAMILIES, LABELS, QUESTION_OPTIONS, change_json
 
 import keras_transformers as kt
+from keras_transformers.convert.formats import hub
 
 TEXTS = ["a good film", "", "very long films. a bad [MASK]<mask>!"]
 
@@ -347,6 +348,14 @@ def test_a_short_vocabulary_is_refused(tmp_path):
     vocabulary.write_text("\n".join(vocabulary.read_text().split()[:-2]))
     with pytest.raises(ValueError, match="bert: the tokenizer has 12 tokens and .* embeds 14"):
         kt.load(tmp_path / "bert")
+
+
+def test_an_address_of_the_hub_is_fetched(tmp_path, monkeypatch):
+    written = weights_folders.write("bert", "embedding", tmp_path / "bert")
+    addresses = []
+    monkeypatch.setattr(hub, "fetch", lambda found: addresses.append(found) or tmp_path / "bert")
+    same_pipelines(kt.load("hf://org/name@main"), written)
+    assert addresses == ["hf://org/name@main"]
 
 
 def test_no_weights_of_ours(tmp_path):
