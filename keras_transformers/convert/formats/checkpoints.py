@@ -95,6 +95,11 @@ def open_checkpoint(path: Path) -> Checkpoint:
     raise ValueError(f"{path} holds no weights in a known format, which are {wanted}")
 
 
+def is_checkpoint(path: Path) -> bool:
+    """Returns whether a folder or file holds weights in a known format."""
+    return path.exists() and any(known.recognises(path) for known in all_formats())
+
+
 @functools.cache
 def all_formats() -> tuple[Format, ...]:
     """Returns every format that a module in this folder registers."""

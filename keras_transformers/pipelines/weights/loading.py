@@ -10,7 +10,11 @@ import keras
 
 from keras_transformers.convert.families import without_pooler
 from keras_transformers.convert.formats import hub
-from keras_transformers.convert.formats.checkpoints import Checkpoint, open_checkpoint
+from keras_transformers.convert.formats.checkpoints import (
+    Checkpoint,
+    is_checkpoint,
+    open_checkpoint,
+)
 from keras_transformers.models import heads
 from keras_transformers.pipelines import saving
 from keras_transformers.pipelines.base import Pipeline
@@ -129,6 +133,14 @@ def load(path: str | os.PathLike[str], *, pipeline: str | None = None, **options
             task,
         )
     return made
+
+
+def can_load(path: str | os.PathLike[str]) -> bool:
+    """Returns whether a path is a saved pipeline, weights in a known format, or on the Hub."""
+    given = os.fspath(path)
+    if given.startswith(hub.PREFIX):
+        return True
+    return saving.is_pipeline(given) or is_checkpoint(Path(given))
 
 
 def _task(checkpoint: Checkpoint, wanted: str | None) -> str:
