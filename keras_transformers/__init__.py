@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from keras_transformers.models import heads
     from keras_transformers.models.registry import create_model, list_models
-    from keras_transformers.pipelines.saving import load
+    from keras_transformers.pipelines.weights.loading import load
     from keras_transformers.saved_model.exporting import export
 
 __version__ = "0.1.0"
@@ -40,7 +40,7 @@ _NAMES = {
     "create_model": "models.registry",
     "export": "saved_model.exporting",
     "list_models": "models.registry",
-    "load": "pipelines.saving",
+    "load": "pipelines.weights.loading",
 }
 
 

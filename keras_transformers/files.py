@@ -174,13 +174,26 @@ def read_json(path: str | Path) -> dict[str, Any]:
         FileNotFoundError: the file does not exist.
         ValueError: it is not JSON, not an object, or nested too deeply for a file of ours.
     """
+    value = _read_any_json(path)
+    if not isinstance(value, dict):
+        raise ValueError(f"{path}: a JSON {type(value).__name__}, expected an object")
+    return value
+
+
+def read_json_list(path: str | Path) -> list[Any]:
+    """Reads a file that holds one JSON list; see `read_json` for the errors."""
+    value = _read_any_json(path)
+    if not isinstance(value, list):
+        raise ValueError(f"{path}: a JSON {type(value).__name__}, expected a list")
+    return value
+
+
+def _read_any_json(path: str | Path) -> Any:
     path = _checked_file(path)
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path}: not JSON ({error})") from error
-    if not isinstance(value, dict):
-        raise ValueError(f"{path}: a JSON {type(value).__name__}, expected an object")
     if not _depth_is_at_most(_DEEPEST_JSON, value):
         raise ValueError(f"{path}: JSON nested more than {_DEEPEST_JSON} deep")
     return value

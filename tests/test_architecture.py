@@ -49,8 +49,13 @@ WITHOUT_TENSORFLOW = (
     "training/losses.py",
     "pipelines/results.py",
 )
-# keras.ops cannot do this; a function checks the backend before it imports TensorFlow.
-WITH_TENSORFLOW = {"layers/recurrent/cells.py"}
+# The first does what keras.ops cannot, after a check of the backend; the others read TensorFlow's
+# own files and convert its graphs.
+WITH_TENSORFLOW = {
+    "layers/recurrent/cells.py",
+    "convert/formats/google_bert.py",
+    "convert/formats/onnx.py",
+}
 MOST_FILES, MOST_LINES, MOST_LINES_OF_A_RECIPE = 16, 430, 140
 
 

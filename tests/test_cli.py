@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import get_args, get_type_hints
 
 import pytest
+import tiny
 
+import keras_transformers as kt
 from keras_transformers import extras
 from keras_transformers.cli import data as data_commands
 from keras_transformers.cli import main as cli
@@ -316,6 +318,23 @@ def test_predict_runs_a_saved_pipeline(capsys, pipeline, tmp_path):
     assert (status, [json.loads(line) for line in out.splitlines()]) == (0, rows)
     status, _, err = run(capsys, "predict", folder, "--text", "good")
     assert (status, f"{folder} takes text, text_b: give 2 texts per row" in err) == (2, True)
+
+
+def test_predict_runs_pretrained_weights(capsys, tmp_path):
+    tiny.wordpiece().save(tmp_path)
+    model = tiny.pipeline("classification").model
+    kt.convert.save_bert(model, tmp_path / "model.safetensors")
+    kt.convert.save_bert_config(model, tmp_path / "config.json", labels=["x", "y"])
+    config = json.loads((tmp_path / "config.json").read_text())
+    config["architectures"] = ["BertForSequenceClassification"]
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    status, out, _ = run(capsys, "predict", str(tmp_path), "--text", "good")
+    assert status == 0
+    assert json.loads(out)["label"] in ("x", "y")
+    (tmp_path / "vocab.txt").unlink()
+    status, _, err = run(capsys, "predict", str(tmp_path), "--text", "good")
+    assert status == 2
+    assert err.startswith(f"keras-transformers: {tmp_path} has no vocabulary")
 
 
 def test_predict_says_where_there_is_nothing_to_run(capsys, tmp_path):

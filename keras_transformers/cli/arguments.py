@@ -32,7 +32,11 @@ ExportPath = Annotated[
 ]
 PipelinePath = Annotated[
     Positional[str],
-    argument("PATH", "an export (a version folder, or a folder of versions) or a saved pipeline"),
+    argument(
+        "PATH",
+        "an export (a version folder, or a folder of versions), a saved pipeline, weights that "
+        "keras_transformers.load takes, or hf://organization/name@commit",
+    ),
 ]
 
 _BATCH_SIZE = 32

@@ -22,7 +22,7 @@ Answer = Callable[[Mapping[str, Sequence[str]]], list[dict[str, Any]]]
 
 @dataclass(frozen=True, kw_only=True)
 class Predict:
-    """Run an exported model or a saved pipeline on text; print JSON lines."""
+    """Run an exported model, a saved pipeline or pretrained weights on text; print JSON lines."""
 
     path: PipelinePath
     text: Texts = ()  # a text to run on; default: the lines of stdin
@@ -70,17 +70,18 @@ class Translate:
 
 
 def _answerer(path: str) -> tuple[tuple[str, ...], Answer]:
-    """Returns the names of the texts that an export or saved pipeline takes, and its function.
+    """Returns the names of the texts that an export or pipeline takes, and its function.
 
     Raises:
         FileNotFoundError: the path has neither.
         ValueError: it does not take texts, or cannot be read.
     """
-    from keras_transformers.pipelines import results, saving
+    from keras_transformers.pipelines import results
+    from keras_transformers.pipelines.weights import loading
     from keras_transformers.saved_model import Predictor
 
-    if saving.is_pipeline(path):
-        pipeline = saving.load(path)
+    if loading.can_load(path):
+        pipeline = loading.load(path)
         names, answer = results.text_inputs(pipeline.text_names), pipeline.rows
     else:
         predictor = Predictor(path)

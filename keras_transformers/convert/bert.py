@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import keras
+import numpy as np
 
 from keras_transformers.convert.config_map import ConfigMap, arguments_of, label_fields
 from keras_transformers.convert.families import Family, without_missing_pooler
@@ -116,7 +117,7 @@ def read_bert_config(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 def load_bert(
     model: keras.Model, path: str | os.PathLike[str], *, ignore: Iterable[str] = ()
-) -> None:
+) -> list[str]:
     """Loads Hugging Face's BERT weights into an encoder, with or without heads.
 
     It reads the files of BertModel, BertForPreTraining, BertForMaskedLM,
@@ -129,6 +130,9 @@ def load_bert(
         ignore: wildcards of tensors to leave out, such as "cls.*" for the pretraining heads. Names
             start with "bert." here, even if they do not in the file.
 
+    Returns:
+        The names of the tensors that `ignore` left out.
+
     Raises:
         FileNotFoundError: the file does not exist.
         ValueError: the file is unreadable; tensors are missing, left over or of another shape (the
@@ -136,7 +140,15 @@ def load_bert(
     """
     tensors = {_modern(name): tensor for name, tensor in read_safetensors(path).items()}
     drop_copies(tensors, _TIED, source=str(path))
-    assign(NAMES.variables(model), tensors, source=str(path), ignore=[*_BUFFERS, *ignore])
+    return fill_bert(model, tensors, source=str(path), ignore=ignore)
+
+
+def fill_bert(
+    model: keras.Model, tensors: Mapping[str, np.ndarray], *, source: str, ignore: Iterable[str]
+) -> list[str]:
+    """Fills a model with tensors under today's names in Hugging Face's files; see `assign`."""
+    variables = NAMES.variables(model)
+    return assign(variables, tensors, source=source, ignore=ignore, buffers=_BUFFERS)
 
 
 def save_bert(model: keras.Model, path: str | os.PathLike[str]) -> None:
@@ -289,4 +301,13 @@ def _tokenizer(path: Path, lowercase: bool) -> Any:
     return WordPieceTokenizer(file, lowercase=lowercase)
 
 
-FAMILY = Family("bert", MODELS, _load, _tokenizer)
+FAMILY = Family(
+    "bert",
+    MODELS,
+    _load,
+    _tokenizer,
+    read=read_bert_config,
+    build=bert,
+    fill=load_bert,
+    parts=("bert.pooler.*", "cls.*", "classifier.*", "qa_outputs.*"),
+)

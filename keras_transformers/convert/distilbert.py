@@ -72,6 +72,7 @@ _CONFIG = ConfigMap(
     activation=("activation", "gelu"),
     fixed={"sinusoidal_pos_embds": False},
 )
+_PARTS = ("vocab_*", "pre_classifier.*", "classifier.*", "qa_outputs.*")
 # A copy of the tied weights that some files also contain.
 _TIED = {"vocab_projector.weight": "distilbert.embeddings.word_embeddings.weight"}
 
@@ -98,7 +99,7 @@ def read_distilbert_config(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 def load_distilbert(
     model: keras.Model, path: str | os.PathLike[str], *, ignore: Iterable[str] = ()
-) -> None:
+) -> list[str]:
     """Loads Hugging Face's DistilBERT weights into an encoder, with or without heads.
 
     Unless every tensor is used or matches `ignore`, loading fails and the model is unchanged.
@@ -108,13 +109,16 @@ def load_distilbert(
         path: a `.safetensors` file, or a folder with `model.safetensors`.
         ignore: wildcards of tensors to leave out, such as "vocab_*".
 
+    Returns:
+        The names of the tensors that `ignore` left out.
+
     Raises:
         FileNotFoundError: the file does not exist.
         ValueError: the file is unreadable; tensors are missing, left over or of another shape (the
             message lists them all); or a copy of a tied weight differs from it.
     """
     tensors = _tensors(path)
-    assign(_NAMES.variables(model), tensors, source=str(path), ignore=ignore)
+    return assign(_NAMES.variables(model), tensors, source=str(path), ignore=ignore)
 
 
 def save_distilbert(model: keras.Model, path: str | os.PathLike[str]) -> None:
@@ -167,8 +171,12 @@ def _tensors(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
 def _load(folder: Path, dropout: float) -> keras.Model:
     rates = {"dropout": dropout, "attention_dropout": dropout}
     encoder = distilbert(**(read_distilbert_config(folder) | rates))
-    load_distilbert(encoder, folder, ignore=["vocab_*", "pre_classifier.*", "classifier.*", "qa_*"])
+    load_distilbert(encoder, folder, ignore=_PARTS)
     return with_pooler(encoder)
+
+
+def _build(**arguments: Any) -> keras.Model:
+    return with_pooler(distilbert(**arguments))
 
 
 def _tokenizer(path: Path, lowercase: bool) -> Any:
@@ -178,4 +186,13 @@ def _tokenizer(path: Path, lowercase: bool) -> Any:
     return WordPieceTokenizer(path / "vocab.txt" if path.is_dir() else path, lowercase=lowercase)
 
 
-FAMILY = Family("distilbert", MODELS, _load, _tokenizer)
+FAMILY = Family(
+    "distilbert",
+    MODELS,
+    _load,
+    _tokenizer,
+    read=read_distilbert_config,
+    build=_build,
+    fill=load_distilbert,
+    parts=_PARTS,
+)

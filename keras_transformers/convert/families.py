@@ -26,7 +26,10 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Family:
-    """How to read a family's encoders and tokenizers from files.
+    """How to read a family's models and tokenizers from files.
+
+    A family with `read`, `build` and `fill` can be loaded with its heads; one without them, as an
+    encoder only.
 
     Attributes:
         model_type: the family's name in `config.json`.
@@ -35,12 +38,27 @@ class Family:
             without its pretraining heads.
         tokenizer: takes a folder or vocabulary file and whether to lower-case, which families that
             keep case ignore; returns a tokenizer.
+        read: takes a folder or its config.json; returns the arguments of `build`.
+        build: makes the encoder without its heads, with random weights.
+        fill: takes a model with any head, a folder and `ignore`, wildcards of tensors to leave out;
+            fills the model and returns the names of the tensors left out.
+        parts: wildcards of the tensors outside the encoder's layers: its pooler and all heads.
+        masked_lm_activation: the activation of the masked-word head, if not the encoder's.
+        task: the task that a model without a head serves, one of the pipelines'.
+        other_types: more names of the family in `config.json`.
     """
 
     model_type: str
     entries: Mapping[str, Entry]
     load: Callable[[Path, float], keras.Model]
     tokenizer: Callable[[Path, bool], Any]
+    read: Callable[[Path], dict[str, Any]] | None = None
+    build: Callable[..., keras.Model] | None = None
+    fill: Callable[..., list[str]] | None = None
+    parts: tuple[str, ...] = ()
+    masked_lm_activation: str | None = None
+    task: str = "embedding"
+    other_types: tuple[str, ...] = ()
 
 
 @functools.cache
@@ -51,6 +69,11 @@ def families() -> tuple[Family, ...]:
         for found in pkgutil.iter_modules(convert.__path__)
     )
     return tuple(module.FAMILY for module in modules if hasattr(module, "FAMILY"))
+
+
+def encoders() -> tuple[Family, ...]:
+    """Returns the families whose models read a text both ways."""
+    return tuple(family for family in families() if family.task == "embedding")
 
 
 def load_encoder(
@@ -78,13 +101,13 @@ def load_encoder(
             family is unknown; or the files do not belong together.
     """
     if weights and not model and not vocabulary:
-        family = _family_of(Path(weights))
+        family = family_of(Path(weights), encoders())
         encoder = family.load(Path(weights), dropout)
         return encoder, family.tokenizer(Path(weights), lowercase)
     if model and vocabulary and not weights:
-        named = next((family for family in families() if model in family.entries), None)
+        named = next((family for family in encoders() if model in family.entries), None)
         if named is None:
-            known = ", ".join(name for family in families() for name in family.entries)
+            known = ", ".join(name for family in encoders() for name in family.entries)
             raise ValueError(f"--model {model}: take one of {known}")
         tokenizer = named.tokenizer(Path(vocabulary), lowercase)
         encoder = named.entries[model].factory(
@@ -99,18 +122,34 @@ def without_missing_pooler(encoder: keras.Model, folder: Path) -> keras.Model:
 
     Masked language models and token classifiers have no pooler. A task that needs one trains it.
     """
-    if any(name.endswith("pooler.dense.weight") for name in tensor_names(folder)):
+    if has_pooler(folder):
         return encoder
     _logger.warning("%s has no pooler: the encoder's starts with random weights", folder)
+    return without_pooler(encoder)
+
+
+def has_pooler(folder: Path) -> bool:
+    """Returns whether a folder's weights in Hugging Face's layout have an encoder's pooler."""
+    return any(name.endswith("pooler.dense.weight") for name in tensor_names(folder))
+
+
+def without_pooler(encoder: keras.Model) -> keras.Model:
+    """Returns the part of an encoder that leads to its `sequence_output`."""
     outputs = {"sequence_output": encoder.output["sequence_output"]}
     return keras.Model(encoder.input, outputs, name=encoder.name)
 
 
-def _family_of(folder: Path) -> Family:
+def family_of(folder: Path, known: tuple[Family, ...]) -> Family:
+    """Returns the family that a folder's config.json names.
+
+    Raises:
+        FileNotFoundError: the folder has no config.json.
+        ValueError: it is not a JSON object, or the family is not among the known ones.
+    """
     file, config = read_config(folder / "config.json")
     model_type = config.get("model_type", "bert")
-    for family in families():
-        if family.model_type == model_type:
+    for family in known:
+        if model_type in (family.model_type, *family.other_types):
             return family
-    known = ", ".join(sorted(family.model_type for family in families()))
-    raise ValueError(f"{file}: model_type {model_type!r} is unknown; expected one of {known}")
+    names = ", ".join(sorted(name for f in known for name in (f.model_type, *f.other_types)))
+    raise ValueError(f"{file}: model_type {model_type!r} is unknown; expected one of {names}")

@@ -9,6 +9,7 @@ import keras
 import numpy as np
 
 from keras_transformers.convert.config_map import ConfigMap, arguments_of, read_config
+from keras_transformers.convert.families import Family
 from keras_transformers.convert.name_map import part_of, weight_name
 from keras_transformers.convert.tensors import (
     NamedVariable,
@@ -120,7 +121,7 @@ def read_gpt_config(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 def load_gpt(
     model: keras.Model, path: str | os.PathLike[str], *, ignore: Iterable[str] = ()
-) -> None:
+) -> list[str]:
     """Loads Hugging Face's GPT or GPT-2 weights into a causal language model.
 
     It reads the files of OpenAIGPTLMHeadModel, OpenAIGPTModel, GPT2LMHeadModel and GPT2Model.
@@ -131,6 +132,9 @@ def load_gpt(
         path: a `.safetensors` file, or a folder with `model.safetensors`.
         ignore: wildcards of tensors to leave out, such as "score.*" for a classifier's head. Names
             start with "transformer." here, even if they do not in the file.
+
+    Returns:
+        The names of the tensors that `ignore` left out.
 
     Raises:
         FileNotFoundError: the file does not exist.
@@ -143,7 +147,7 @@ def load_gpt(
     for name in [name for name in tensors if ".attn.c_attn." in name]:
         parts = np.array_split(tensors.pop(name), len(_FUSED), axis=-1)
         tensors |= {f"{name}[{part}]": t for part, t in zip(_FUSED, parts, strict=True)}
-    assign(_variables(model), tensors, source=str(path), ignore=[*_BUFFERS, *ignore])
+    return assign(_variables(model), tensors, source=str(path), ignore=ignore, buffers=_BUFFERS)
 
 
 def save_gpt(model: keras.Model, path: str | os.PathLike[str]) -> None:
@@ -309,3 +313,27 @@ def _of_layer(layer: keras.layers.Layer, kind: str) -> Iterator[NamedVariable]:
             f"layer {layer.name!r} has no place in Hugging Face's GPT; load or save the language "
             "model without its head"
         )
+
+
+def _load(folder: Path, dropout: float) -> CausalLM:
+    return load_language_model(weights=folder, dropout=dropout)[0]
+
+
+def _tokenizer(path: Path, lowercase: bool) -> "BytePairTokenizer":
+    from keras_transformers.tokenizers import BytePairTokenizer
+
+    return BytePairTokenizer(path)
+
+
+FAMILY = Family(
+    "gpt2",
+    MODELS,
+    _load,
+    _tokenizer,
+    read=read_gpt_config,
+    build=gpt,
+    fill=load_gpt,
+    parts=("score.*", "classifier.*", "multiple_choice_head.*"),
+    task="generation",
+    other_types=("openai-gpt",),
+)

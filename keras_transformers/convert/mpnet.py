@@ -89,7 +89,7 @@ def read_mpnet_config(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 def load_mpnet(
     model: keras.Model, path: str | os.PathLike[str], *, ignore: Iterable[str] = ()
-) -> None:
+) -> list[str]:
     """Loads Hugging Face's MPNet weights into an encoder, with or without heads.
 
     Unless every tensor is used or matches `ignore`, loading fails and the model is unchanged.
@@ -99,16 +99,20 @@ def load_mpnet(
         path: a `.safetensors` file, or a folder with `model.safetensors`.
         ignore: wildcards of tensors to leave out, such as "lm_head.*".
 
+    Returns:
+        The names of the tensors that `ignore` left out.
+
     Raises:
         FileNotFoundError: the file does not exist.
         ValueError: the file is unreadable; tensors are missing, left over or of another shape (the
             message lists them all); or a copy of a tied weight differs from it.
     """
-    assign(
+    return assign(
         with_sequence_head(_NAMES, model).variables(model),
         _tensors(path),
         source=str(path),
-        ignore=[*_BUFFERS, *ignore],
+        ignore=ignore,
+        buffers=_BUFFERS,
     )
 
 
@@ -173,4 +177,14 @@ def _tokenizer(path: Path, lowercase: bool) -> Any:
     return MPNetTokenizer(path / "vocab.txt" if path.is_dir() else path, lowercase=lowercase)
 
 
-FAMILY = Family("mpnet", MODELS, _load, _tokenizer)
+FAMILY = Family(
+    "mpnet",
+    MODELS,
+    _load,
+    _tokenizer,
+    read=read_mpnet_config,
+    build=mpnet,
+    fill=load_mpnet,
+    parts=("mpnet.pooler.*", *_HEADS),
+    masked_lm_activation="gelu",  # whatever the encoder's
+)

@@ -56,6 +56,7 @@ _TOKENS = "roberta.embeddings.word_embeddings.weight"
 _TIED = {"lm_head.decoder.weight": _TOKENS, "lm_head.decoder.bias": "lm_head.bias"}
 _BUFFERS = ("roberta.embeddings.position_ids",)
 _HEADS = ("lm_head.*", "classifier.*", "qa_outputs.*")
+PARTS = ("roberta.pooler.*", *_HEADS)
 
 
 def read_roberta_config(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -81,7 +82,7 @@ def read_roberta_config(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 def load_roberta(
     model: keras.Model, path: str | os.PathLike[str], *, ignore: Iterable[str] = ()
-) -> None:
+) -> list[str]:
     """Loads Hugging Face's RoBERTa weights into an encoder, with or without heads.
 
     Unless every tensor is used or matches `ignore`, loading fails and the model is unchanged.
@@ -91,16 +92,20 @@ def load_roberta(
         path: a `.safetensors` file, or a folder with `model.safetensors`.
         ignore: wildcards of tensors to leave out, such as "lm_head.*".
 
+    Returns:
+        The names of the tensors that `ignore` left out.
+
     Raises:
         FileNotFoundError: the file does not exist.
         ValueError: the file is unreadable; tensors are missing, left over or of another shape (the
             message lists them all); or a copy of a tied weight differs from it.
     """
-    assign(
+    return assign(
         with_sequence_head(_NAMES, model).variables(model),
         _tensors(path),
         source=str(path),
-        ignore=[*_BUFFERS, *ignore],
+        ignore=ignore,
+        buffers=_BUFFERS,
     )
 
 
@@ -190,4 +195,14 @@ def _tokenizer(path: Path, lowercase: bool) -> Any:
     return RobertaTokenizer(path)
 
 
-FAMILY = Family("roberta", MODELS, functools.partial(read_encoder, CONFIG), _tokenizer)
+FAMILY = Family(
+    "roberta",
+    MODELS,
+    functools.partial(read_encoder, CONFIG),
+    _tokenizer,
+    read=read_roberta_config,
+    build=roberta,
+    fill=load_roberta,
+    parts=PARTS,
+    masked_lm_activation="gelu",  # whatever the encoder's
+)

@@ -6,16 +6,17 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
 from keras_transformers.files import read_json, replaced
 
-_PICKLES = (".bin", ".pt", ".pth", ".ckpt")
+PICKLES = (".bin", ".pt", ".pth", ".ckpt")
 _NO_PICKLES = (
     "is not read: such a file is a pickle, which can run any code when it is opened. Convert it to "
-    "safetensors where you trust it: transformers' save_pretrained writes model.safetensors"
+    "safetensors where you trust it: transformers' save_pretrained or safetensors.torch.save_file "
+    "writes model.safetensors"
 )
 
 
@@ -91,8 +92,8 @@ def _opened(file: Path) -> Iterator[Any]:
 
 def _safetensors_files(path: Path) -> list[Path]:
     if path.is_file():
-        if path.suffix in _PICKLES:
-            raise ValueError(f"{path} {_NO_PICKLES}")
+        if path.suffix in PICKLES:
+            refuse_pickle(path)
         return [path]
     whole, index = path / "model.safetensors", path / "model.safetensors.index.json"
     if whole.is_file():
@@ -104,12 +105,17 @@ def _safetensors_files(path: Path) -> list[Path]:
         if missing:
             raise FileNotFoundError(f"{index} lists {', '.join(missing)}, which {path} lacks")
         return [path / shard for shard in shards]
-    pickles = [file for suffix in _PICKLES for file in sorted(path.glob(f"*{suffix}"))]
+    pickles = [file for suffix in PICKLES for file in sorted(path.glob(f"*{suffix}"))]
     if pickles:
         raise FileNotFoundError(f"{path} has no model.safetensors, and {pickles[0]} {_NO_PICKLES}")
     raise FileNotFoundError(
         f"{path} is neither a .safetensors file nor a folder with model.safetensors"
     )
+
+
+def refuse_pickle(path: Path) -> NoReturn:
+    """Raises ValueError, which says why a pickle is not read and what to do."""
+    raise ValueError(f"{path} {_NO_PICKLES}")
 
 
 def _shards(index: Path) -> list[str]:
@@ -131,7 +137,8 @@ def assign(
     *,
     source: str,
     ignore: Iterable[str] = (),
-) -> None:
+    buffers: Iterable[str] = (),
+) -> list[str]:
     """Assigns tensors to all variables; if anything is wrong, changes nothing and lists it all.
 
     Args:
@@ -139,19 +146,21 @@ def assign(
         tensors: the checkpoint's tensors.
         source: the checkpoint's name, for the error message.
         ignore: wildcards of tensors that may stay unused.
+        buffers: wildcards of tensors that are no weights.
+
+    Returns:
+        The names of the tensors that `ignore` left out.
 
     Raises:
         ValueError: tensors are missing, left over, of another shape, not floating-point numbers, or
             not finite.
     """
-    variables = list(variables)
+    variables, ignore, buffers = list(variables), list(ignore), list(buffers)
     wanted = {named.name for named in variables}
     missing = sorted(wanted - set(tensors))
-    unused = sorted(
-        name
-        for name in set(tensors) - wanted
-        if not any(fnmatch.fnmatchcase(name, pattern) for pattern in ignore)
-    )
+    weights = {name for name in set(tensors) - wanted if not _matches(name, buffers)}
+    left_out = sorted(name for name in weights if _matches(name, ignore))
+    unused = sorted(weights.difference(left_out))
     misshapen = [
         f"{named.name} is {tuple(tensors[named.name].shape)}, {named.variable.path} needs "
         f"{named.tensor_shape}"
@@ -173,6 +182,11 @@ def assign(
     for named in variables:
         tensor = tensors[named.name].astype("float32")
         named.variable.assign(tensor.T if named.transpose else tensor)
+    return left_out
+
+
+def _matches(name: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def unusable(tensors: Mapping[str, np.ndarray]) -> list[str]:

@@ -11,6 +11,7 @@ import keras
 import numpy as np
 
 from keras_transformers.convert.config_map import ConfigMap, check_number
+from keras_transformers.convert.families import Family
 from keras_transformers.convert.name_map import in_module, part_of
 from keras_transformers.convert.tensors import (
     NamedVariable,
@@ -20,6 +21,7 @@ from keras_transformers.convert.tensors import (
 )
 from keras_transformers.files import read_json
 from keras_transformers.layers.patches import Interpolation, resize_positions
+from keras_transformers.models.vit import MODELS, vit
 
 __all__ = ["load_vit", "read_vit_config", "save_vit"]
 
@@ -47,6 +49,7 @@ _IN_MEMORY = {
     "mlp.fc1": "intermediate.dense",
     "mlp.fc2": "output.dense",
 }
+_PARTS = ("vit.pooler.*", "classifier.*")
 _CONFIG = ConfigMap(
     "vit",
     required={
@@ -106,7 +109,7 @@ def load_vit(
     *,
     ignore: Iterable[str] = (),
     interpolation: Interpolation | None = None,
-) -> None:
+) -> list[str]:
     """Loads Hugging Face's ViT weights into a ViT, with or without its head.
 
     It reads the files of ViTModel and ViTForImageClassification. Unless every tensor is used or
@@ -122,6 +125,9 @@ def load_vit(
             `keras_transformers.layers.patches.resize_positions`. With None, another size is an
             error.
 
+    Returns:
+        The names of the tensors that `ignore` left out.
+
     Raises:
         FileNotFoundError: the file does not exist.
         ValueError: the file is unreadable; tensors are missing, left over or of another shape (the
@@ -130,7 +136,7 @@ def load_vit(
     tensors = {_as_in_files(name): tensor for name, tensor in read_safetensors(path).items()}
     if interpolation is not None and _POSITIONS in tensors:
         tensors[_POSITIONS] = _resized(tensors[_POSITIONS], model, interpolation, str(path))
-    assign(_variables(model), tensors, source=str(path), ignore=ignore)
+    return assign(_variables(model), tensors, source=str(path), ignore=ignore)
 
 
 def save_vit(model: keras.Model, path: str | os.PathLike[str]) -> None:
@@ -277,3 +283,26 @@ def _sides(size: Any) -> tuple[Any, Any] | None:
     if isinstance(size, dict) and {"height", "width"} <= size.keys():
         return size["height"], size["width"]
     return None
+
+
+def _load(folder: Path, dropout: float) -> keras.Model:
+    encoder = vit(**(read_vit_config(folder) | {"dropout": dropout, "attention_dropout": dropout}))
+    load_vit(encoder, folder, ignore=_PARTS)
+    return encoder
+
+
+def _no_tokenizer(path: Path, lowercase: bool) -> None:
+    raise ValueError(f"{path}: a ViT reads images, not texts: it has no tokenizer")
+
+
+FAMILY = Family(
+    "vit",
+    MODELS,
+    _load,
+    _no_tokenizer,
+    read=read_vit_config,
+    build=vit,
+    fill=load_vit,
+    parts=_PARTS,
+    task="image_classification",
+)

@@ -14,6 +14,7 @@ import keras
 
 from keras_transformers.convert import roberta
 from keras_transformers.convert.families import Family
+from keras_transformers.models import roberta as roberta_model
 from keras_transformers.models.xlm_roberta import MODELS
 
 __all__ = [
@@ -48,9 +49,9 @@ def read_xlm_roberta_config(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 def load_xlm_roberta(
     model: keras.Model, path: str | os.PathLike[str], *, ignore: Iterable[str] = ()
-) -> None:
+) -> list[str]:
     """Loads Hugging Face's XLM-RoBERTa weights into an encoder; see `convert.load_roberta`."""
-    roberta.load_roberta(model, path, ignore=ignore)
+    return roberta.load_roberta(model, path, ignore=ignore)
 
 
 def save_xlm_roberta(model: keras.Model, path: str | os.PathLike[str]) -> None:
@@ -84,4 +85,14 @@ def _tokenizer(path: Path, lowercase: bool) -> Any:
     return XlmRobertaTokenizer(path)
 
 
-FAMILY = Family("xlm-roberta", MODELS, functools.partial(roberta.read_encoder, _CONFIG), _tokenizer)
+FAMILY = Family(
+    "xlm-roberta",
+    MODELS,
+    functools.partial(roberta.read_encoder, _CONFIG),
+    _tokenizer,
+    read=read_xlm_roberta_config,
+    build=roberta_model.roberta,
+    fill=load_xlm_roberta,
+    parts=roberta.PARTS,
+    masked_lm_activation="gelu",  # whatever the encoder's
+)

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 import keras_transformers as kt
-from keras_transformers.convert import onnx
-from keras_transformers.convert.onnx import save_onnx
+from keras_transformers.convert.formats import onnx
+from keras_transformers.convert.formats.onnx import save_onnx
 from keras_transformers.models.bert import bert
 from keras_transformers.models.roberta import roberta
 

@@ -1,0 +1,5 @@
+"""Finds out what a folder or file of weights holds; one module per format."""
+
+from keras_transformers.rooms import open_room
+
+__getattr__, __dir__ = open_room(__name__)

@@ -1,0 +1,47 @@
+"""bilm-tf's folders: ELMo's weights in HDF5 and their options."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import keras
+
+from keras_transformers.convert.elmo import load_elmo, read_elmo_options
+from keras_transformers.convert.formats.checkpoints import Checkpoint, Format
+from keras_transformers.models.elmo import elmo
+
+__all__ = ["open_bilm_tf"]
+
+
+def open_bilm_tf(folder: Path) -> Checkpoint:
+    """Opens a folder with one `*weights.hdf5` and the `*options.json` beside it.
+
+    Raises:
+        ValueError: there are several of them, or the options are damaged.
+    """
+    weights, options = _files(folder)
+    if len(weights) != 1 or len(options) != 1:
+        found = ", ".join(file.name for file in [*weights, *options])
+        raise ValueError(f"{folder} has {found}: leave one weights file and one options file")
+    arguments = read_elmo_options(options[0])
+
+    def fill(model: keras.Model, ignore: Iterable[str]) -> list[str]:
+        load_elmo(model, weights[0], options=options[0], ignore=ignore)
+        return []
+
+    return Checkpoint(
+        source=folder,
+        base="word_embedding",
+        trained=("word_embedding",),
+        build=lambda: elmo(**arguments),
+        fill=fill,
+        tokenizer=lambda: None,
+    )
+
+
+def _files(folder: Path) -> tuple[list[Path], list[Path]]:
+    return sorted(folder.glob("*weights.hdf5")), sorted(folder.glob("*options.json"))
+
+
+FORMAT = Format(
+    "bilm-tf's weights.hdf5 with options.json", lambda path: all(_files(path)), open_bilm_tf
+)

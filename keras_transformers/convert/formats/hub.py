@@ -1,0 +1,89 @@
+"""Fetches folders of weights from the Hugging Face Hub, at one commit, and checks them."""
+
+import hashlib
+import logging
+import re
+from pathlib import Path
+
+from keras_transformers.extras import optional
+
+__all__ = ["fetch"]
+
+_logger = logging.getLogger(__name__)
+
+PREFIX = "hf://"
+_ADDRESS = re.compile(r"hf://(?P<name>[\w.-]+/[\w.-]+)(@(?P<revision>[\w./-]+))?")
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+# What the readers read: pickles and code are not fetched.
+_FILES = ["*.safetensors", "*.json", "*.txt", "*.model"]
+_OTHER_FORMATS = ["onnx/*", "openvino/*", "coreml/*", "flax/*"]
+
+
+def fetch(address: str) -> Path:
+    """Fetches a model from the Hugging Face Hub into its cache, unless it is there.
+
+    Only safetensors, JSON, vocabularies and SentencePiece models are fetched. The files are
+    compared with the checksums that the Hub gave for them. Needs the extra `hub`.
+
+    Args:
+        address: "hf://organization/name@revision". A commit as the revision names the same files
+            for ever, and needs no network once they are fetched; a branch, a tag or nothing (the
+            main branch) is resolved to its commit, which a warning names.
+
+    Returns:
+        The folder.
+
+    Raises:
+        MissingExtraError: huggingface_hub is not installed.
+        FileNotFoundError: the Hub has no such model, or cannot be reached.
+        ValueError: the address is malformed, or a fetched file is damaged.
+    """
+    found = _ADDRESS.fullmatch(address)
+    if found is None:
+        raise ValueError(f"{address!r}: expected hf://organization/name or ...@revision")
+    hub = optional("huggingface_hub", extra="hub")
+    try:
+        folder = hub.snapshot_download(
+            found["name"],
+            revision=found["revision"],
+            allow_patterns=_FILES,
+            ignore_patterns=_OTHER_FORMATS,
+        )
+    except Exception as error:  # the library's own kinds differ between its versions
+        reason = " ".join(str(error).split())
+        raise FileNotFoundError(
+            f"{address} is not in the cache and could not be fetched ({reason}): connect to the "
+            "network, or fetch it elsewhere and load the folder"
+        ) from error
+    for file in sorted(Path(folder).rglob("*")):
+        if file.is_file():
+            _check(file)
+    commit = Path(folder).name
+    if _COMMIT.fullmatch(commit) and found["revision"] != commit:
+        _logger.warning(
+            "%s is at commit %s: hf://%s@%s names the same files for ever",
+            address,
+            commit,
+            found["name"],
+            commit,
+        )
+    return Path(folder)
+
+
+def _check(file: Path) -> None:
+    """Raises ValueError unless a file of the cache has the checksum after which it is named.
+
+    The cache names large files by their SHA-256 and small ones by git's SHA-1.
+    """
+    blob = file.resolve()
+    if re.fullmatch(r"[0-9a-f]{64}", blob.name):
+        digest = hashlib.sha256()
+    elif re.fullmatch(r"[0-9a-f]{40}", blob.name):
+        digest = hashlib.sha1(b"blob %d\0" % blob.stat().st_size, usedforsecurity=False)
+    else:  # a cache without links
+        return
+    with blob.open("rb") as opened:
+        while chunk := opened.read(1 << 20):
+            digest.update(chunk)
+    if digest.hexdigest() != blob.name:
+        raise ValueError(f"{file} is damaged: remove {blob} and load the model again")

@@ -1,0 +1,306 @@
+"""Presets of keras-nlp, now keras-hub: config.json, model.weights.h5 and perhaps a task's head."""
+
+import contextlib
+import re
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+
+from keras_transformers.convert import bert, distilbert, gpt, roberta, vit
+from keras_transformers.convert.families import Family
+from keras_transformers.convert.formats.checkpoints import Checkpoint, Format
+from keras_transformers.convert.tensors import NamedVariable, assign
+from keras_transformers.files import read_json
+
+__all__ = ["open_keras_nlp"]
+
+_SIZES = ("vocabulary_size", "num_layers", "num_heads", "hidden_dim", "intermediate_dim")
+_TEXTS = (*_SIZES, "dropout", "max_sequence_length")
+
+
+@dataclass(frozen=True)
+class _Backbone:
+    """How to build the counterpart of a class of keras-nlp.
+
+    Attributes:
+        family: the family.
+        fields: the fields of its configuration that our builder takes under the same names.
+        fixed: our builder's arguments that the class does not leave open.
+    """
+
+    family: Family
+    fields: tuple[str, ...]
+    fixed: Mapping[str, Any]
+
+
+_BACKBONES = {
+    "BertBackbone": _Backbone(
+        bert.FAMILY,
+        (*_TEXTS, "num_segments"),
+        {"activation": "gelu_approximate", "norm_epsilon": 1e-12},
+    ),
+    "RobertaBackbone": _Backbone(roberta.FAMILY, _TEXTS, {"norm_epsilon": 1e-5}),
+    "DistilBertBackbone": _Backbone(distilbert.FAMILY, _TEXTS, {}),
+    "GPT2Backbone": _Backbone(
+        gpt.FAMILY,
+        _TEXTS,
+        {"activation": "gelu_approximate", "norm_epsilon": 1e-5, "norm_position": "pre"},
+    ),
+    "ViTBackbone": _Backbone(vit.FAMILY, ("num_layers", "num_heads", "hidden_dim"), {}),
+}
+# The end of a task's class -> what its head was trained for.
+_TASKS = {
+    "TextClassifier": "classification",
+    "MaskedLM": "fill_mask",
+    "CausalLM": "generation",
+    "ImageClassifier": "image_classification",
+}
+# keras-nlp's variables -> ours: patterns for the start of a path, then for the rest.
+_MODULES = (
+    (r"(?:embeddings|token_and_position_embedding)/(?=\w+/embeddings)", ""),
+    (r"embeddings_layer_norm/", "embeddings_norm/"),
+    (r"pooled_dense/", "pooler/"),
+    (r"layer_norm/", "final_norm/"),
+    (r"mlm_head/output_bias", "mask_logits/bias"),
+    (r"mlm_head/intermediate_dense/", "masked_lm_dense/"),
+    (r"mlm_head/intermediate_layer_norm/", "masked_lm_norm/"),
+    (r"vit_patching_and_embedding/class_token", "class_token/class_token"),
+    (r"vit_patching_and_embedding/", ""),
+    (r"vit_encoder/ln/", "encoder_norm/"),
+    (r"predictions/", "logits/"),
+)
+_PARTS = (
+    (r"(self_attention_layer|self_attention|mha)/(?=query|key|value)", "self_attention/"),
+    (r"(self_attention_layer|self_attention|mha)/attention_output", "self_attention/output"),
+    (r"(self_attention_layer_norm|ln_1)/", "self_attention_norm/"),
+    (r"(feedforward_layer_norm|ln_2)/", "feed_forward_norm/"),
+    (r"(feedforward_intermediate_dense|mlp/dense_1)/", "feed_forward/intermediate/"),
+    (r"(feedforward_output_dense|mlp/dense_2)/", "feed_forward/output/"),
+)
+_PREFIX = {"GPT2Backbone": "decoder_layer_"}
+
+
+def open_keras_nlp(folder: Path) -> Checkpoint:
+    """Opens a folder that `save_to_preset` of keras-nlp or keras-hub wrote.
+
+    keras-nlp itself reads the weights. Uncased texts lose their accents here, as in BERT, even
+    where keras-nlp's own tokenizer keeps them.
+
+    Raises:
+        FileNotFoundError: a file is missing.
+        ValueError: a file is damaged, or the preset is of another class than those known here.
+    """
+    name, config = _described(folder / "config.json")
+    if name not in _BACKBONES:
+        raise ValueError(
+            f"{folder / 'config.json'}: a preset of {name!r}; known are {', '.join(_BACKBONES)}"
+        )
+    known = _BACKBONES[name]
+    make = known.family.build
+    assert make is not None
+    arguments = _arguments(folder, name, config)
+    trained, options, task = _trained(folder, known.family)
+
+    def fill(model: keras.Model, ignore: Iterable[str]) -> list[str]:
+        tensors = _tensors(folder, name, task, arguments)
+        ours = [NamedVariable(variable, variable.path) for variable in model.weights]
+        return assign(ours, tensors, source=str(folder), ignore=ignore)
+
+    preprocessor = folder / "preprocessor.json"
+    length = _described(preprocessor)[1].get("sequence_length") if preprocessor.is_file() else None
+    return Checkpoint(
+        source=folder,
+        base=known.family.task,
+        trained=trained,
+        build=lambda: make(**arguments),
+        fill=fill,
+        tokenizer=lambda: _tokenizer(folder, known.family),
+        heads=task or name,
+        parts=("pooler/*", "logits/*", "masked_lm_*", "mask_logits/*"),
+        has_pooler=name == "BertBackbone",
+        options=options,
+        max_sequence_length=length if isinstance(length, int) else None,
+        masked_lm={"activation": "gelu", "norm_epsilon": 1e-5},
+    )
+
+
+def _described(file: Path) -> tuple[str, dict[str, Any]]:
+    """Reads the class, without its package, and the configuration of a Keras object."""
+    found = read_json(file)
+    name, config = found.get("registered_name"), found.get("config")
+    package, _, name = str(name).rpartition(">")
+    if package not in ("keras_hub", "keras_nlp") or not isinstance(config, dict):
+        raise ValueError(f"{file}: not the configuration of a class of keras-nlp's")
+    return name, config
+
+
+def _arguments(folder: Path, name: str, config: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the arguments of our builder."""
+    file, known = folder / "config.json", _BACKBONES[name]
+    images = ("image_shape", "patch_size", "mlp_dim") if name == "ViTBackbone" else ()
+    missing = [field for field in (*known.fields, *images) if field not in config]
+    if missing:
+        raise ValueError(f"{file}: has no field {missing[0]!r}")
+    arguments = {field: config[field] for field in known.fields} | dict(known.fixed)
+    if name != "ViTBackbone":
+        return arguments | {"attention_dropout": config["dropout"]}
+    for field in ("use_mha_bias", "use_mlp_bias", "use_class_token", "use_patch_bias"):
+        if config.get(field, True) is not True:
+            raise ValueError(f"{file}: {field}={config[field]!r}; only true is supported")
+    height, width, channels = config["image_shape"]
+    sides = config["patch_size"]
+    sides = [sides, sides] if isinstance(sides, int) else list(sides)
+    if sides[0] != sides[1]:
+        raise ValueError(f"{file}: patch_size={sides}; patches must be square")
+    return {
+        **arguments,
+        "patch_size": sides[0],
+        "image_size": (height, width),
+        "num_channels": channels,
+        "intermediate_dim": config["mlp_dim"],
+        "dropout": config.get("dropout_rate", 0.0),
+        "attention_dropout": config.get("attention_dropout", 0.0),
+        "norm_epsilon": config.get("layer_norm_epsilon", 1e-6),
+        **_pixels(folder / "image_converter.json"),
+    }
+
+
+def _pixels(file: Path) -> dict[str, Any]:
+    """Reads how the preset scales pixels: scale * pixel + offset is (pixel / 255 - mean) / std."""
+    if not file.is_file():
+        return {}
+    config = _described(file)[1]
+    if config.get("interpolation", "bilinear") != "bilinear":
+        raise ValueError(
+            f"{file}: interpolation={config['interpolation']!r}; only 'bilinear' is supported"
+        )
+    if config.get("crop_to_aspect_ratio") or config.get("pad_to_aspect_ratio"):
+        raise ValueError(
+            f"{file}: crops or pads images to their aspect ratio; here the whole image is resized: "
+            "save the preset with crop_to_aspect_ratio=False if that is right"
+        )
+    scale = np.asarray(1.0 if config.get("scale") is None else config["scale"], "float64")
+    offset = np.asarray(0.0 if config.get("offset") is None else config["offset"], "float64")
+    std = 1 / (255 * scale)
+    return {"pixel_std": std.tolist(), "pixel_mean": (-offset * std).tolist()}
+
+
+def _trained(folder: Path, family: Family) -> tuple[tuple[str, ...], dict[str, Any], str]:
+    """Returns what a task's head was trained for, its pipeline's options, and its class."""
+    file = folder / "task.json"
+    if not file.is_file():
+        return (() if family.task == "image_classification" else (family.task,)), {}, ""
+    name, config = _described(file)
+    end = next((end for end in _TASKS if name.endswith(end)), None)
+    if end is None:
+        return (), {}, name
+    if end in ("MaskedLM", "CausalLM"):
+        return (_TASKS[end],), {}, name
+    if config.get("activation") not in (None, "linear", "softmax"):
+        raise ValueError(
+            f"{file}: activation={config['activation']!r}; only linear and softmax are supported"
+        )
+    if config.get("pooling", "token") != "token" or config.get("intermediate_dim"):
+        raise ValueError(f"{file}: only a dense layer on the class token is supported")
+    count = config.get("num_classes")
+    if not isinstance(count, int) or count < 2:
+        raise ValueError(f"{file}: num_classes={count!r}; expected 2 or more")
+    return (_TASKS[end],), {"labels": [f"LABEL_{number}" for number in range(count)]}, name
+
+
+def _tensors(
+    folder: Path, name: str, task: str, arguments: Mapping[str, Any]
+) -> dict[str, np.ndarray]:
+    """Reads the preset's variables under our paths and in our shapes."""
+    import keras_nlp
+
+    kind = next((end for end in _TASKS if task.endswith(end)), "")
+    # Without this file, keras-nlp would leave the head as it was initialized, and say nothing.
+    if kind not in ("", "CausalLM") and not (folder / "task.weights.h5").is_file():
+        raise FileNotFoundError(
+            f"{folder} has no task.weights.h5, the weights of {task}'s head: download it again"
+        )
+    try:
+        if kind:
+            model = getattr(keras_nlp.models, kind).from_preset(str(folder), preprocessor=None)
+        else:
+            model = keras_nlp.models.Backbone.from_preset(str(folder))
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
+        reason = " ".join(str(error).split())
+        raise ValueError(
+            f"{folder}: keras-nlp cannot read this preset ({reason}): download it again"
+        ) from error
+    tensors = {
+        _path(variable.path, name): _flat(variable.path, keras.ops.convert_to_numpy(variable))
+        for variable in model.weights
+    }
+    if name == "RobertaBackbone":  # it has neither segments nor the rows before position 2
+        width = arguments["hidden_dim"]
+        before = np.zeros((roberta.FIRST_POSITION, width), "float32")
+        positions = "position_embedding/embeddings"
+        tensors[positions] = np.concatenate([before, tensors[positions]])
+        tensors["segment_embedding/embeddings"] = np.zeros((1, width), "float32")
+    return tensors
+
+
+def _path(theirs: str, name: str) -> str:
+    """Returns our path of a variable."""
+    match = re.fullmatch(r"(?:transformer_layer_|vit_encoder/transformer_block_)(\d+)/(.+)", theirs)
+    if match is None:
+        return _renamed(theirs, _MODULES)
+    number = int(match[1]) - theirs.startswith("vit_encoder/")  # which counts from 1
+    return f"{_PREFIX.get(name, 'encoder_layer_')}{number}/{_renamed(match[2], _PARTS)}"
+
+
+def _renamed(path: str, patterns: Iterable[tuple[str, str]]) -> str:
+    for pattern, ours in patterns:
+        if re.match(pattern, path):
+            return re.sub(f"^{pattern}", ours, path, count=1)
+    return path
+
+
+def _flat(path: str, array: np.ndarray) -> np.ndarray:
+    """Returns an attention's array without an axis for the heads, and the class token as a row."""
+    if path.endswith("class_token"):
+        return array.reshape(-1)
+    if re.search(r"/(query|key|value)/", path):
+        return array.reshape(*array.shape[:-2], -1)
+    if path.endswith("/attention_output/kernel"):
+        return array.reshape(-1, array.shape[-1])
+    return array
+
+
+def _tokenizer(folder: Path, family: Family) -> Any:
+    """Makes the tokenizer of a preset that has one; None for images."""
+    if family.task == "image_classification":
+        return None
+    config = _described(folder / "tokenizer.json")[1]
+    with _vocabulary(folder / "assets" / "tokenizer") as place:
+        return family.tokenizer(place, bool(config.get("lowercase")))
+
+
+@contextlib.contextmanager
+def _vocabulary(assets: Path) -> Iterator[Path]:
+    """Yields a folder with the vocabulary under the names that our tokenizers expect."""
+    names = {"vocabulary.txt": "vocab.txt", "vocabulary.json": "vocab.json"}
+    with tempfile.TemporaryDirectory() as scratch:
+        found = [file for file in sorted(assets.glob("*")) if file.is_file()]
+        for file in found:
+            shutil.copyfile(file, Path(scratch, names.get(file.name, file.name)))
+        if not found:
+            raise FileNotFoundError(f"{assets} has no vocabulary: download the preset again")
+        yield Path(scratch)
+
+
+def _recognises(path: Path) -> bool:
+    file = path / "config.json"
+    return file.is_file() and "registered_name" in read_json(file)
+
+
+FORMAT = Format("presets of keras-nlp or keras-hub", _recognises, open_keras_nlp)

@@ -1,0 +1,223 @@
+"""Google's TF1 checkpoints of BERT, written here by TensorFlow under Google's names."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tiny
+
+import keras_transformers as kt
+from keras_transformers.models.bert import bert
+
+CONFIG = {
+    "attention_probs_dropout_prob": 0.1,
+    "hidden_act": "gelu",
+    "hidden_dropout_prob": 0.1,
+    "hidden_size": 8,
+    "initializer_range": 0.02,
+    "intermediate_size": 12,
+    "max_position_embeddings": 16,
+    "num_attention_heads": 2,
+    "num_hidden_layers": 2,
+    "type_vocab_size": 2,
+    "vocab_size": len(tiny.VOCABULARY),
+}
+
+
+def encoder_shapes():
+    """Google's name -> shape, as modeling.py makes them."""
+    hidden, inner = CONFIG["hidden_size"], CONFIG["intermediate_size"]
+    shapes = {
+        "bert/embeddings/word_embeddings": (CONFIG["vocab_size"], hidden),
+        "bert/embeddings/token_type_embeddings": (2, hidden),
+        "bert/embeddings/position_embeddings": (16, hidden),
+        **norm("bert/embeddings", hidden),
+        **dense("bert/pooler/dense", hidden, hidden),
+    }
+    for layer in (f"bert/encoder/layer_{index}" for index in range(2)):
+        for part in ("query", "key", "value"):
+            shapes |= dense(f"{layer}/attention/self/{part}", hidden, hidden)
+        shapes |= dense(f"{layer}/attention/output/dense", hidden, hidden)
+        shapes |= norm(f"{layer}/attention/output", hidden)
+        shapes |= dense(f"{layer}/intermediate/dense", hidden, inner)
+        shapes |= dense(f"{layer}/output/dense", inner, hidden)
+        shapes |= norm(f"{layer}/output", hidden)
+    return shapes
+
+
+def dense(module, inputs, outputs):
+    return {f"{module}/kernel": (inputs, outputs), f"{module}/bias": (outputs,)}
+
+
+def norm(module, width):
+    return {f"{module}/LayerNorm/gamma": (width,), f"{module}/LayerNorm/beta": (width,)}
+
+
+PRETRAINING = {
+    **dense("cls/predictions/transform/dense", 8, 8),
+    **norm("cls/predictions/transform", 8),
+    "cls/predictions/output_bias": (CONFIG["vocab_size"],),
+    "cls/seq_relationship/output_weights": (2, 8),
+    "cls/seq_relationship/output_bias": (2,),
+}
+# What run_classifier.py adds, with its optimizer's state.
+FINE_TUNED = {
+    "output_weights": (3, 8),
+    "output_bias": (3,),
+    "output_weights/adam_m": (3, 8),
+    "bert/pooler/dense/bias/adam_v": (8,),
+    "global_step": (),
+}
+
+
+def write(folder, head, name="bert_model.ckpt"):
+    """Writes a checkpoint with random arrays; returns them."""
+    random = np.random.default_rng(5)
+    arrays = {
+        key: random.normal(0, 0.5, shape).astype("float32")
+        for key, shape in (encoder_shapes() | head).items()
+    }
+    folder.mkdir()
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        variables = [tf.compat.v1.get_variable(key, initializer=a) for key, a in arrays.items()]
+        session.run(tf.compat.v1.global_variables_initializer())
+        saver = tf.compat.v1.train.Saver(variables)
+        saver.save(session, str(folder / name), write_meta_graph=False)
+    (folder / "bert_config.json").write_text(json.dumps(CONFIG))
+    (folder / "vocab.txt").write_text("".join(f"{token}\n" for token in tiny.VOCABULARY))
+    return arrays
+
+
+@pytest.fixture(scope="module")
+def pretrained(tmp_path_factory):
+    """A folder as Google published them; do not change it."""
+    folder = tmp_path_factory.mktemp("google") / "bert"
+    write(folder, PRETRAINING)
+    return folder
+
+
+@pytest.fixture
+def copy(pretrained, tmp_path):
+    return Path(shutil.copytree(pretrained, tmp_path / "bert"))
+
+
+def test_from_google_to_us_to_hugging_face_to_us_nothing_changes(pretrained, tmp_path, caplog):
+    fill = kt.load(pretrained)
+    assert fill.task == "fill_mask"
+    judge = kt.load(pretrained, pipeline="next_sentence")
+    assert not caplog.records
+    arrays = {
+        name: tf.train.load_variable(str(pretrained / "bert_model.ckpt"), name)
+        for name, _ in tf.train.list_variables(str(pretrained / "bert_model.ckpt"))
+    }
+    path = {variable.path: np.asarray(variable) for variable in judge.model.weights}
+    for ours, theirs in {
+        "token_embedding/embeddings": "bert/embeddings/word_embeddings",
+        "encoder_layer_1/self_attention/output/kernel": (
+            "bert/encoder/layer_1/attention/output/dense/kernel"
+        ),
+        "encoder_layer_0/feed_forward_norm/beta": "bert/encoder/layer_0/output/LayerNorm/beta",
+    }.items():
+        np.testing.assert_array_equal(path[ours], arrays[theirs])
+    np.testing.assert_array_equal(
+        path["next_sentence_logits/kernel"], arrays["cls/seq_relationship/output_weights"].T
+    )
+    both = kt.heads.pretrainer(bert(**kt.convert.read_bert_config(pretrained / "bert_config.json")))
+    tensors = kt.convert.read_google_bert(pretrained / "bert_model.ckpt")
+    kt.convert.bert.fill_bert(both, tensors, source="", ignore=())
+    kt.convert.bert.save_pretrainer(both, tmp_path / "hf", pretrained / "vocab.txt")
+    config = json.loads((tmp_path / "hf/config.json").read_text())
+    (tmp_path / "hf/config.json").write_text(
+        json.dumps(config | {"architectures": ["BertForPreTraining"]})
+    )
+    written = kt.convert.tensors.read_safetensors(tmp_path / "hf")
+    assert written.keys() == tensors.keys()
+    for name, tensor in written.items():
+        np.testing.assert_array_equal(tensor, tensors[name], err_msg=name)
+    again = kt.load(tmp_path / "hf"), kt.load(tmp_path / "hf", pipeline="next_sentence")
+    for back, once in zip(again, (fill, judge), strict=True):
+        assert type(back) is type(once)
+        for found, wanted in zip(back.model.weights, once.model.weights, strict=True):
+            assert found.path == wanted.path
+            np.testing.assert_array_equal(found, wanted, err_msg=wanted.path)
+
+
+def test_every_head_of_googles_scripts(tmp_path, pretrained, caplog):
+    write(tmp_path / "tuned", FINE_TUNED, name="model.ckpt-343")
+    classify = kt.load(tmp_path / "tuned")
+    assert classify.labels == ["LABEL_0", "LABEL_1", "LABEL_2"]
+    named = kt.load(tmp_path / "tuned", labels=["bad", "so-so", "good"])
+    assert named.labels == ["bad", "so-so", "good"]
+    write(
+        tmp_path / "squad",
+        {"cls/squad/output_weights": (2, 8), "cls/squad/output_bias": (2,)},
+    )
+    ask = kt.load(tmp_path / "squad", max_question_length=5)
+    assert ask.max_sequence_length == 16
+    assert "question_answering does not use bert.pooler.dense.bias" in caplog.text
+    caplog.clear()
+    new = kt.load(pretrained, pipeline="classification", labels=["a", "b"])
+    assert "classification does not use cls.predictions.bias" in caplog.text
+    assert "the layers logits for classification are new" in caplog.text  # the pooler is there
+    assert new.model.get_layer("pooler")
+
+
+def test_the_words_of_the_vocabulary_decide_about_case(copy):
+    assert kt.load(copy).tokenizer.lowercase
+    vocabulary = copy / "vocab.txt"
+    vocabulary.write_text(vocabulary.read_text().replace("film\n", "Film\n"))
+    assert not kt.load(copy).tokenizer.lowercase
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"num_hidden_groups": 1}, "num_hidden_groups makes it an ALBERT"),
+        ({"embedding_size": 4}, "embedding_size makes it an ALBERT or ELECTRA"),
+        ({"hidden_size": None}, "has no field 'hidden_size'"),
+        ({"hidden_size": 10}, "of another shape: .*word_embeddings.weight is .14, 8."),
+        ({"num_hidden_layers": 1}, "not used .*bert.encoder.layer.1.attention"),
+        ({"num_hidden_layers": 3}, "missing from the file: bert.encoder.layer.2"),
+    ],
+)
+def test_a_config_that_does_not_fit_is_refused(change, message, copy):
+    found = {k: v for k, v in (CONFIG | change).items() if v is not None}
+    (copy / "bert_config.json").write_text(json.dumps(found))
+    with pytest.raises(ValueError, match=message):
+        kt.load(copy)
+
+
+def test_damaged_files_are_refused(copy):
+    (data,) = copy.glob("*.data-*")
+    whole = data.read_bytes()
+    data.write_bytes(whole[:-40])
+    with pytest.raises(ValueError, match="not a readable TF1 checkpoint"):
+        kt.load(copy)
+    data.write_bytes(whole[:100] + bytes([whole[100] ^ 1]) + whole[101:])
+    with pytest.raises(ValueError, match=r"bert_model.ckpt: not a readable TF1 checkpoint.*again"):
+        kt.load(copy)
+    data.unlink()
+    with pytest.raises(ValueError, match="not a readable TF1 checkpoint"):
+        kt.load(copy)
+    index = copy / "bert_model.ckpt.index"
+    index.write_bytes(index.read_bytes()[:20])
+    with pytest.raises(ValueError, match="not a readable TF1 checkpoint"):
+        kt.load(copy)
+    shutil.copy(index, copy / "other.index")
+    with pytest.raises(ValueError, match="has the checkpoints bert_model.ckpt, other: leave one"):
+        kt.load(copy)
+    index.unlink()
+    (copy / "other.index").unlink()
+    with pytest.raises(FileNotFoundError, match="has no bert_model.ckpt.index"):
+        kt.load(copy)
+
+
+def test_an_albert_is_refused_by_name(copy):
+    (copy / "bert_config.json").rename(copy / "albert_config.json")
+    config = copy / "albert_config.json"
+    config.write_text(json.dumps(CONFIG | {"num_hidden_groups": 1, "inner_group_num": 1}))
+    with pytest.raises(ValueError, match=r"albert_config.json: num_hidden_groups makes it an ALB"):
+        kt.load(copy)

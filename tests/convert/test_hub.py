@@ -1,0 +1,108 @@
+"""`hf://` addresses, with a hub that is a folder of this machine."""
+
+import fnmatch
+import hashlib
+import subprocess
+import sys
+
+import huggingface_hub
+import pytest
+
+from keras_transformers.convert import fetch
+from keras_transformers.extras import MissingExtraError
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+FILES = {"config.json": b"{}", "model.safetensors": b"weights" * 9, "pytorch_model.bin": b"code"}
+
+
+@pytest.fixture
+def hub(tmp_path, monkeypatch):
+    """A hub with the files above at COMMIT, which lays out its cache as huggingface_hub does."""
+    asked = []
+
+    def snapshot_download(name, *, revision, allow_patterns, ignore_patterns):
+        asked.append((name, revision))
+        if name != "org/name":
+            raise huggingface_hub.errors.LocalEntryNotFoundError("no such model\nlook elsewhere")
+        folder, blobs = tmp_path / "snapshots" / COMMIT, tmp_path / "blobs"
+        for place in (folder / "onnx", blobs):
+            place.mkdir(parents=True, exist_ok=True)
+        for file, content in (FILES | {"onnx/config.json": b"[]"}).items():
+            if not any(fnmatch.fnmatch(file, pattern) for pattern in allow_patterns):
+                continue
+            if any(fnmatch.fnmatch(file, pattern) for pattern in ignore_patterns):
+                continue
+            large = hashlib.sha256(content).hexdigest()
+            small = hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
+            blob = blobs / (large if file.endswith("safetensors") else small)
+            if not blob.exists():
+                blob.write_bytes(content)
+                (folder / file).symlink_to(blob)
+        return str(folder)
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot_download)
+    return asked
+
+
+def test_only_weights_and_texts_are_fetched(hub, caplog):
+    folder = fetch(f"hf://org/name@{COMMIT}")
+    assert {file.name for file in folder.iterdir()} - {"onnx"} == {
+        "config.json",
+        "model.safetensors",
+    }
+    assert not list((folder / "onnx").iterdir())
+    assert hub == [("org/name", COMMIT)]
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("revision", [None, "main", "v1.0"])
+def test_a_branch_or_tag_is_resolved_and_its_commit_named(hub, revision, caplog):
+    fetch("hf://org/name" + (f"@{revision}" if revision else ""))
+    assert hub == [("org/name", revision)]
+    assert f"hf://org/name@{COMMIT} names the same files for ever" in caplog.text
+
+
+@pytest.mark.parametrize("file", ["config.json", "model.safetensors"])
+def test_a_damaged_file_is_refused(hub, file):
+    folder = fetch(f"hf://org/name@{COMMIT}")
+    (folder / file).resolve().write_bytes(b"other")
+    with pytest.raises(ValueError, match=rf"{file} is damaged: remove .*blobs/[0-9a-f]+ and load"):
+        fetch(f"hf://org/name@{COMMIT}")
+
+
+def test_what_the_hub_lacks_is_one_line(hub):
+    with pytest.raises(FileNotFoundError, match=r"hf://org/other is not in the cache and could not "
+                       r"be fetched \(no such model look elsewhere\): connect"):  # fmt: skip
+        fetch("hf://org/other")
+
+
+@pytest.mark.parametrize(
+    "address", ["hf://name", "hf://org/name@", "hf://a/b/c", "hf://../x@y z", "hf://org/na me"]
+)
+def test_a_malformed_address_is_refused(hub, address):
+    with pytest.raises(ValueError, match="expected hf://organization/name"):
+        fetch(address)
+    assert not hub
+
+
+def test_without_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    with pytest.raises(MissingExtraError, match=r"keras-transformers\[hub\]"):
+        fetch("hf://org/name")
+
+
+def test_offline_is_one_clear_line(tmp_path):
+    code = (
+        "from keras_transformers.convert.formats.hub import fetch\n"
+        f"try: fetch('hf://org/name@{COMMIT}')\n"
+        "except FileNotFoundError as error: print(error)"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", code],
+        env={"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path), "PYTHONPATH": ":".join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    (line,) = found.stdout.splitlines()
+    assert line.startswith(f"hf://org/name@{COMMIT} is not in the cache and could not be fetched")

@@ -1,0 +1,196 @@
+"""Presets of keras-nlp: tiny ones, written here, whose outputs are keras-nlp's own."""
+
+import json
+
+import keras
+import keras_nlp
+import numpy as np
+import pytest
+import roberta_toy
+import tiny
+
+import keras_transformers as kt
+
+SIZES = {
+    "num_layers": 2,
+    "num_heads": 2,
+    "hidden_dim": 8,
+    "intermediate_dim": 12,
+    "max_sequence_length": 16,
+}
+IMAGES = {"image_shape": (8, 12, 3), "patch_size": 4, "num_layers": 2, "num_heads": 2}
+models = keras_nlp.models
+
+
+def lengths():
+    """A batch with rows of different lengths, two of them with both segments."""
+    padding_mask = np.arange(9)[None] < np.array([9, 4, 6])[:, None]
+    random = np.random.default_rng(2)
+    return {
+        "token_ids": random.integers(1, 14, padding_mask.shape).astype("int32") * padding_mask,
+        "segment_ids": ((np.arange(9) > 3) & padding_mask).astype("int32"),
+        "padding_mask": padding_mask,
+    }
+
+
+def close(found, wanted):
+    """Within 1e-5 of the outputs' magnitude; the outputs differ."""
+    found, wanted = np.asarray(found), np.asarray(wanted)
+    scale = max(1.0, float(np.abs(wanted).max()))
+    np.testing.assert_allclose(found / scale, wanted / scale, atol=1e-5)
+    assert np.ptp(wanted) > 0.1
+
+
+def called(model, tokens):
+    """A model's outputs for those of these inputs that it has."""
+    outputs = model({name: value for name, value in tokens.items() if name in model.input})
+    return outputs if isinstance(outputs, dict) else {"sequence_output": outputs}
+
+
+def text_assets(folder, family):
+    """A vocabulary of 14 tokens in a preset's layout; byte pairs have more."""
+    assets = folder / "assets/tokenizer"
+    assets.mkdir(parents=True)
+    described = {"registered_name": "keras_hub>Tokenizer", "config": {"lowercase": True}}
+    (folder / "tokenizer.json").write_text(json.dumps(described))
+    if family in ("BertBackbone", "DistilBertBackbone"):
+        (assets / "vocabulary.txt").write_text("\n".join(tiny.VOCABULARY))
+        return tiny.wordpiece()
+    if family == "RobertaBackbone":
+        tokenizer = roberta_toy.tokenizer(folder / "learned")
+    else:
+        tokenizer = tiny.byte_pairs()
+        (folder / "learned").mkdir()
+        tokenizer.save(folder / "learned")
+    (folder / "learned/vocab.json").rename(assets / "vocabulary.json")
+    (folder / "learned/merges.txt").rename(assets / "merges.txt")
+    return tokenizer
+
+
+@pytest.mark.parametrize(
+    "family", ["BertBackbone", "RobertaBackbone", "DistilBertBackbone", "GPT2Backbone"]
+)
+def test_a_backbone_of_texts_gives_keras_nlps_outputs(family, tmp_path, caplog):
+    tokenizer = text_assets(tmp_path, family)
+    theirs = tiny.lively(
+        getattr(models, family)(vocabulary_size=tokenizer.vocabulary_size, **SIZES)
+    )
+    theirs.save_to_preset(str(tmp_path))
+    ours = kt.load(tmp_path)
+    assert list(ours.tokenizer.vocabulary) == list(tokenizer.vocabulary)
+    tokens = lengths()
+    wanted = called(theirs, tokens)["sequence_output"]
+    real = tokens["padding_mask"]
+    if family == "GPT2Backbone":
+        assert ours.task == "generation"
+        hidden = ours.model.get_layer("final_norm").output
+        sequence = keras.Model(ours.model.input, {"sequence_output": hidden})
+    else:
+        assert ours.task == "embedding"
+        # A new head needs the encoder, with BERT's pooler.
+        new = kt.load(tmp_path, pipeline="classification", labels=["a", "b"])
+        last = f"encoder_layer_{SIZES['num_layers'] - 1}"
+        outputs = {"sequence_output": new.model.get_layer(last).output}
+        if family == "BertBackbone":
+            outputs["pooled_output"] = new.model.get_layer("pooler").output
+            assert "embedding does not use pooler/bias, pooler/kernel" in caplog.text
+        sequence = keras.Model(new.model.input, outputs)
+    found = called(sequence, tokens)
+    close(np.asarray(found["sequence_output"])[real], np.asarray(wanted)[real])
+    if "pooled_output" in found:
+        close(found["pooled_output"], called(theirs, tokens)["pooled_output"])
+
+
+@pytest.mark.parametrize("family", ["Bert", "Roberta", "DistilBert"])
+def test_a_text_classifier_gives_keras_nlps_logits(family, tmp_path, caplog):
+    size = text_assets(tmp_path, f"{family}Backbone").vocabulary_size
+    backbone = getattr(models, f"{family}Backbone")(vocabulary_size=size, **SIZES)
+    theirs = tiny.lively(getattr(models, f"{family}TextClassifier")(backbone, num_classes=3))
+    theirs.save_to_preset(str(tmp_path))
+    ours = kt.load(tmp_path, labels=["x", "y", "z"])
+    assert (ours.task, ours.labels) == ("classification", ["x", "y", "z"])
+    assert not caplog.records
+    tokens = lengths()
+    given = {name: value for name, value in tokens.items() if name in theirs.input}
+    close(called(ours.model, tokens)["logits"], theirs(given))
+
+
+def test_a_masked_language_model_fills_masks(tmp_path):
+    size = text_assets(tmp_path, "BertBackbone").vocabulary_size
+    theirs = tiny.lively(models.BertMaskedLM(models.BertBackbone(vocabulary_size=size, **SIZES)))
+    theirs.save_to_preset(str(tmp_path))
+    ours = kt.load(tmp_path)
+    assert ours.task == "fill_mask"
+    tokens = lengths() | {"mask_positions": np.array([[1, 2], [3, 0], [5, 1]], "int32")}
+    close(called(ours.model, tokens)["mask_logits"], theirs(tokens))
+    (tmp_path / "task.weights.h5").unlink()
+    with pytest.raises(FileNotFoundError, match="no task.weights.h5, the weights of BertMaskedLM"):
+        kt.load(tmp_path)
+
+
+@pytest.mark.parametrize("converter", [None, "plain", "cropping"])
+def test_an_image_classifier_gives_keras_nlps_logits(converter, tmp_path):
+    backbone = models.ViTBackbone(**IMAGES, hidden_dim=8, mlp_dim=12)
+    theirs = tiny.lively(models.ViTImageClassifier(backbone, num_classes=3, activation=None))
+    theirs.save_to_preset(str(tmp_path))
+    scale, offset = 1 / 127.5, -1.0
+    if converter:
+        scale, offset = 1 / 100, -0.7
+        keras_nlp.layers.ImageConverter(
+            image_size=(8, 12),
+            scale=scale,
+            offset=offset,
+            crop_to_aspect_ratio=converter == "cropping",
+        ).save_to_preset(str(tmp_path))
+    if converter == "cropping":
+        with pytest.raises(ValueError, match="crops or pads images to their aspect ratio"):
+            kt.load(tmp_path)
+        return
+    ours = kt.load(tmp_path)
+    assert ours.labels == ["LABEL_0", "LABEL_1", "LABEL_2"]
+    images = np.random.default_rng(0).uniform(0, 255, (2, 8, 12, 3)).astype("float32")
+    close(ours.model({"images": images})["logits"], theirs(images * scale + offset))
+
+
+@pytest.fixture
+def preset(tmp_path):
+    """A preset of a BERT."""
+    size = text_assets(tmp_path, "BertBackbone").vocabulary_size
+    models.BertBackbone(vocabulary_size=size, **SIZES).save_to_preset(str(tmp_path))
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"registered_name": "keras_hub>LlamaBackbone"}, "a preset of 'LlamaBackbone'; known are"),
+        ({"registered_name": "mine>BertBackbone"}, "not the configuration of a class of keras-nlp"),
+        ({"config": {}}, "has no field 'vocabulary_size'"),
+    ],
+)
+def test_another_class_is_refused_by_name(preset, change, message):
+    file = preset / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | change))
+    with pytest.raises(ValueError, match=message):
+        kt.load(preset)
+
+
+def test_damaged_weights_are_refused(preset):
+    weights = preset / "model.weights.h5"
+    weights.write_bytes(weights.read_bytes()[:1000])
+    with pytest.raises(
+        ValueError, match=r"keras-nlp cannot read this preset \(.*download"
+    ) as found:
+        kt.load(preset)
+    assert "\n" not in str(found.value)
+    weights.unlink()
+    with pytest.raises(ValueError, match="keras-nlp cannot read this preset"):
+        kt.load(preset)
+
+
+def test_a_task_without_a_pipeline_is_refused_by_name(preset):
+    task = {"registered_name": "keras_hub>BertTextEmbedder", "config": {}}
+    (preset / "task.json").write_text(json.dumps(task))
+    with pytest.raises(ValueError, match="no pipeline here uses the head of BertTextEmbedder"):
+        kt.load(preset)
+    assert kt.load(preset, pipeline="embedding").task == "embedding"

@@ -1,0 +1,377 @@
+"""`kt.load` of other people's folders: the pipeline that the weights were trained for."""
+
+import json
+import logging
+
+import numpy as np
+import pytest
+import tiny
+import weights_folders
+from safetensors.numpy import load_file, save_file
+from weights_folders import CLASSES, FAMILIES, LABELS, QUESTION_OPTIONS, change_json
+
+import keras_transformers as kt
+from keras_transformers.convert.formats import hub
+
+TEXTS = ["a good film", "", "very long films. a bad [MASK]<mask>!"]
+
+
+def same_pipelines(one, other):
+    """They have the same type, options, vocabulary and, bit for bit, weights."""
+    assert type(one) is type(other)
+    assert one.config() == other.config()
+    for found, wanted in zip(one.tokenizers.values(), other.tokenizers.values(), strict=True):
+        assert type(found) is type(wanted)
+        assert found.config() == wanted.config()
+        assert list(found.vocabulary) == list(wanted.vocabulary)
+    same_weights(one.model, other.model)
+
+
+def same_weights(model, other):
+    found, wanted = ({v.path: np.asarray(v) for v in m.weights} for m in (model, other))
+    assert found.keys() == wanted.keys()
+    for path, array in wanted.items():
+        np.testing.assert_array_equal(found[path], array, err_msg=path)
+
+
+def vectors(embedder):
+    """Embeddings of TEXTS, without a graph, which takes long to trace."""
+    return np.asarray(embedder.decode(embedder.encode(TEXTS))["embedding"])
+
+
+def shards(folder):
+    """Divides model.safetensors into two files and their index, as for large models."""
+    tensors = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    weight_map = {}
+    for number, names in enumerate((list(tensors)[::2], list(tensors)[1::2]), start=1):
+        shard = f"model-{number:05}-of-00002.safetensors"
+        save_file({name: tensors[name] for name in names}, folder / shard)
+        weight_map |= dict.fromkeys(names, shard)
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": weight_map}))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("task", CLASSES)
+def test_a_folder_becomes_the_pipeline_that_it_was_trained_for(family, task, tmp_path, caplog):
+    written = weights_folders.write(family, task, tmp_path / "weights")
+    if family == "roberta" and task == "tagging":
+        shards(tmp_path / "weights")
+    options = QUESTION_OPTIONS if task == "question_answering" else {}
+    loaded = kt.load(tmp_path / "weights", **options)
+    same_pipelines(loaded, written)
+    assert not caplog.records  # nothing was left out
+    if task in ("classification", "tagging"):
+        assert loaded.labels == LABELS
+
+
+def test_it_can_be_saved_and_loaded_again(tmp_path):
+    written = weights_folders.write("bert", "classification", tmp_path / "weights")
+    loaded = kt.load(tmp_path / "weights")
+    assert loaded(TEXTS) == written(TEXTS)
+    loaded.save(tmp_path / "saved")
+    same_pipelines(kt.load(tmp_path / "saved"), loaded)
+    with pytest.raises(ValueError, match="is a saved pipeline.*leave out pipeline, labels"):
+        kt.load(tmp_path / "saved", pipeline="classification", labels=["a", "b"])
+
+
+def test_both_pretraining_heads_fill_masks_and_judge_pairs(tmp_path, caplog):
+    made = tiny.lively(kt.heads.pretrainer(tiny.encoder()))
+    tokenizer = tiny.wordpiece()
+    kt.convert.save_bert(made, tmp_path / "model.safetensors")
+    kt.convert.save_bert_config(made, tmp_path / "config.json")
+    change_json(tmp_path / "config.json", architectures=["BertForPreTraining"])
+    tokenizer.save(tmp_path)
+    fill = kt.load(tmp_path, top_k=3)
+    same_pipelines(fill, kt.pipelines.MaskFiller(made, tokenizer, top_k=3))
+    judge = kt.load(tmp_path, pipeline="next_sentence")
+    same_pipelines(judge, kt.pipelines.NextSentenceClassifier(made, tokenizer))
+    assert not caplog.records
+    # As bert-base-uncased: the class does not use all that the file has.
+    change_json(tmp_path / "config.json", architectures=["BertForMaskedLM"])
+    same_pipelines(kt.load(tmp_path, top_k=3), fill)
+    assert "does not use bert.pooler.dense.bias, bert.pooler.dense.weight, cls.seq" in caplog.text
+
+
+def test_a_language_model_generates(tmp_path):
+    written = tiny.pipeline("generation")
+    kt.convert.save_language_model(written.model, tmp_path / "gpt2", written.tokenizer)
+    for architecture in ("GPT2LMHeadModel", "GPT2Model"):
+        change_json(tmp_path / "gpt2/config.json", architectures=[architecture])
+        loaded = kt.load(tmp_path / "gpt2", max_length=4)
+        same_pipelines(loaded, written)
+    with pytest.raises(ValueError, match="can only serve generation"):
+        kt.load(tmp_path / "gpt2", pipeline="classification", labels=["a", "b"])
+
+
+def test_an_image_classifier_classifies(tmp_path, caplog):
+    written = tiny.pipeline("image_classification")
+    kt.convert.save_vit(written.model, tmp_path / "model.safetensors")
+    config = {
+        "model_type": "vit",
+        "architectures": ["ViTForImageClassification"],
+        "patch_size": 4,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "hidden_size": 8,
+        "intermediate_size": 32,
+        "image_size": [8, 12],
+        "layer_norm_eps": 1e-6,
+        "id2label": {"0": "a", "1": "b"},
+    }
+    change_json(tmp_path / "config.json", **config)
+    loaded = kt.load(tmp_path)
+    same_pipelines(loaded, written)
+    assert not caplog.records
+    change_json(tmp_path / "config.json", architectures=["ViTModel"])
+    with pytest.raises(ValueError, match="no pipeline here uses the head of ViTModel.*one of im"):
+        kt.load(tmp_path)
+    new = kt.load(tmp_path, pipeline="image_classification", labels=["x", "y", "z"])
+    assert new.model.output["logits"].shape[-1] == 3
+    assert "does not use classifier.bias, classifier.weight" in caplog.text
+    assert "the layers logits for image_classification are new" in caplog.text
+
+
+def test_elmo_embeds_words(tmp_path):
+    written = tiny.pipeline("word_embedding")
+    kt.convert.save_elmo(written.model, tmp_path / "tiny_weights.hdf5")
+    kt.convert.save_elmo_options(written.model, tmp_path / "tiny_options.json")
+    loaded = kt.load(tmp_path)
+    assert type(loaded) is type(written)
+    first, *rest = zip(loaded.model.weights, written.model.weights, strict=True)
+    np.testing.assert_array_equal(first[0][1:], first[1][1:])  # the format has no padding
+    for found, wanted in rest:
+        np.testing.assert_array_equal(found, wanted, err_msg=wanted.path)
+    (tmp_path / "other_options.json").write_text("{}")
+    with pytest.raises(ValueError, match="leave one weights file and one options file"):
+        kt.load(tmp_path)
+
+
+def test_a_new_head_is_random_and_the_encoder_is_not(tmp_path, caplog):
+    embed = weights_folders.write("bert", "embedding", tmp_path / "bert")
+    new = kt.load(
+        tmp_path / "bert", pipeline="classification", labels=["x", "y"], pair=True,
+        max_sequence_length=9,
+    )  # fmt: skip
+    assert new.labels == ["x", "y"]
+    assert (new.pair, new.max_sequence_length) == (True, 9)
+    for variable in embed.model.weights:
+        found = next(v for v in new.model.weights if v.path == variable.path)
+        np.testing.assert_array_equal(np.asarray(found), np.asarray(variable))
+    assert "the layers pooler, logits for classification are new, with random" in caplog.text
+    for task in ("regression", "fill_mask", "tagging"):
+        labels = {"labels": LABELS} if task == "tagging" else {}
+        assert kt.load(tmp_path / "bert", pipeline=task, **labels).task == task
+    with pytest.raises(ValueError, match="has no head for tagging: give labels="):
+        kt.load(tmp_path / "bert", pipeline="tagging")
+    with pytest.raises(ValueError, match="pipeline='summary': take one of classification, emb"):
+        kt.load(tmp_path / "bert", pipeline="summary")
+
+
+def test_a_trained_head_stays_unless_the_labels_differ_in_number(tmp_path, caplog):
+    written = weights_folders.write("roberta", "classification", tmp_path / "roberta")
+    renamed = kt.load(tmp_path / "roberta", labels=["a", "b", "c"])
+    assert renamed.labels == ["a", "b", "c"]
+    same_weights(renamed.model, written.model)
+    assert not caplog.records
+    two = kt.load(tmp_path / "roberta", labels=["a", "b"])
+    assert two.model.output["logits"].shape[-1] == 2
+    assert "classification does not use classifier.dense.bias" in caplog.text
+    assert "the layers pooler, logits for classification are new" in caplog.text
+    embed = kt.load(tmp_path / "roberta", pipeline="embedding")
+    assert embed.task == "embedding"
+
+
+def sentence_transformers(folder, *modules, **pooling):
+    """Writes a sentence-transformers folder around BERT; returns its encoder and tokenizer."""
+    written = weights_folders.write("bert", "embedding", folder)
+    entries = [
+        {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kind}"}
+        for i, (kind, path) in enumerate(modules)
+    ]
+    (folder / "modules.json").write_text(json.dumps(entries))
+    (folder / "1_Pooling").mkdir()
+    change_json(folder / "1_Pooling/config.json", word_embedding_dimension=8, **pooling)
+    return written
+
+
+MEAN = {"pooling_mode_mean_tokens": True, "pooling_mode_cls_token": False}
+POOLED = (("Transformer", ""), ("Pooling", "1_Pooling"))
+
+
+@pytest.mark.parametrize("normalize", [True, False])
+@pytest.mark.parametrize("pooling", ["mean", "cls"])
+def test_sentence_transformers_pool_as_their_files_say(normalize, pooling, tmp_path):
+    modules = (*POOLED, ("Normalize", "2_Normalize")) if normalize else POOLED
+    flags = {"pooling_mode_mean_tokens": pooling == "mean", "pooling_mode_cls_token": False}
+    flags["pooling_mode_cls_token"] = pooling == "cls"
+    folder = tmp_path / "st"
+    made = sentence_transformers(folder, *modules, **flags)
+    change_json(folder / "sentence_bert_config.json", max_seq_length=5, do_lower_case=False)
+    loaded = kt.load(folder)
+    assert loaded.max_sequence_length == 5
+    encoder = kt.convert.load_encoder(weights=folder)[0]
+    wanted = kt.pipelines.Embedder(
+        encoder, made.tokenizer, pooling=pooling, normalize=normalize, max_sequence_length=5
+    )
+    np.testing.assert_array_equal(vectors(loaded), vectors(wanted))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"modules": (*POOLED, ("Dense", "2_Dense"))}, "modules Transformer, Pooling, Dense; only"),
+        ({"modules": POOLED[:1]}, "modules Transformer; only"),
+        ({"modules": (("Transformer", "../x"), POOLED[1])}, "path '../x' leaves the folder"),
+        (
+            {"pooling_mode_max_tokens": True},
+            "pooling by pooling_mode_mean_tokens, pooling_mode_m",
+        ),
+        ({"pooling_mode_mean_tokens": False}, "pooling by nothing"),
+        ({"max_seq_length": "long"}, "max_seq_length='long'"),
+        ({"do_lower_case": True}, "do_lower_case=True"),
+        ({"default_prompt_name": "query"}, "default_prompt_name='query'"),
+    ],
+)
+def test_what_sentence_transformers_do_beyond_that_is_refused(change, message, tmp_path):
+    change = dict(change)
+    modules = change.pop("modules", POOLED)
+    flags = {k: change.pop(k) for k in list(change) if k.startswith("pooling_")}
+    sentence_transformers(tmp_path / "st", *modules, **MEAN | flags)
+    change_json(tmp_path / "st/sentence_bert_config.json", **change)
+    change_json(tmp_path / "st/config_sentence_transformers.json", **change)
+    with pytest.raises(ValueError, match=message):
+        kt.load(tmp_path / "st")
+
+
+def test_the_tokenizers_files_decide_about_case(tmp_path):
+    weights_folders.write("bert", "embedding", tmp_path / "bert")
+    folder = tmp_path / "bert"
+    assert kt.load(folder).tokenizer.lowercase
+    change_json(folder / "tokenizer.json", normalizer={"lowercase": False})
+    assert not kt.load(folder).tokenizer.lowercase
+    change_json(folder / "tokenizer_config.json", do_lower_case=True, model_max_length=7)
+    loaded = kt.load(folder)
+    assert loaded.tokenizer.lowercase
+    assert loaded.max_sequence_length == 7
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        (folder / name).unlink()
+    words = (folder / "vocab.txt").read_text().replace("film\n", "Film\n")
+    (folder / "vocab.txt").write_text(words)
+    assert not kt.load(folder).tokenizer.lowercase
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta"])
+def test_a_vocabulary_in_tokenizer_json_is_enough(family, tmp_path):
+    folder = tmp_path / family
+    written = weights_folders.write(family, "embedding", folder)
+    if family == "bert":
+        ids = {token: i for i, token in enumerate(tiny.VOCABULARY)}
+        model = {"type": "WordPiece", "vocab": ids}
+        (folder / "vocab.txt").unlink()
+    else:
+        ids = json.loads((folder / "vocab.json").read_text())
+        merges = (folder / "merges.txt").read_text().splitlines()[1:]
+        model = {"type": "BPE", "vocab": ids, "merges": [merge.split() for merge in merges]}
+        for name in ("vocab.json", "merges.txt"):
+            (folder / name).unlink()
+    with pytest.raises(FileNotFoundError, match="has no vocabulary: expected vocab.txt"):
+        kt.load(folder)
+    change_json(folder / "tokenizer.json", model=model, added_tokens=[])
+    same_pipelines(kt.load(folder), written)
+    change_json(folder / "tokenizer.json", model={"type": "Unigram", "vocab": []})
+    with pytest.raises(ValueError, match="type 'Unigram'; only WordPiece and BPE"):
+        kt.load(folder)
+
+
+@pytest.mark.parametrize(
+    ("file", "change", "message"),
+    [
+        ("config.json", {"auto_map": {"AutoModel": "x.Y"}}, "auto_map names code to run"),
+        (
+            "config.json",
+            {"model_type": "mamba"},
+            "model_type 'mamba' is unknown; expected one of",
+        ),
+        (
+            "config.json",
+            {"architectures": ["BertForMultipleChoice"]},
+            "uses the head of BertForM",
+        ),
+        ("config.json", {"architectures": "Bert"}, "architectures='Bert'"),
+        ("config.json", {"architectures": ["A", "B"]}, "names A, B; expected one class"),
+        ("config.json", {"problem_type": "multi_label_classification"}, "problem_type='multi_lab"),
+        ("config.json", {"problem_type": "regression"}, "a regression of 3 numbers"),
+        ("config.json", {"id2label": {"0": "a", "2": "b"}}, "expected names for 0, 1, 2"),
+        ("config.json", {"id2label": {"0": "a", "1": "a", "2": "b"}}, "expected different names"),
+        ("config.json", {"num_labels": 4}, "num_labels=4, but id2label has 3"),
+        ("config.json", {"vocab_size": 15}, "of another shape: .*word_embeddings.weight"),
+        ("config.json", {"hidden_act": "elu"}, "hidden_act='elu'; known are"),
+        ("config.json", {"architectures": ["BertForTokenClassification"]}, None),
+        ("tokenizer_config.json", {"strip_accents": False}, "strip_accents=False with do_lower"),
+        ("tokenizer_config.json", {"tokenize_chinese_chars": False}, "tokenize_chinese_chars=Fal"),
+        ("tokenizer_config.json", {"truncation_side": "left"}, "truncation_side='left'"),
+        ("tokenizer_config.json", {"mask_token": "<mask>"}, "mask_token='<mask>', but WordPiece"),
+        ("tokenizer_config.json", {"do_lower_case": "no"}, "do_lower_case='no'; expected true"),
+        ("tokenizer_config.json", {"model_max_length": "x"}, "model_max_length='x'; expected a"),
+    ],
+)
+def test_what_is_not_supported_is_refused_by_name(file, change, message, tmp_path, caplog):
+    weights_folders.write("bert", "classification", tmp_path / "bert")
+    change_json(tmp_path / "bert" / file, **change)
+    if message is None:  # a tagger does not use the pooler, which is named
+        assert kt.load(tmp_path / "bert").task == "tagging"
+        assert "tagging does not use bert.pooler.dense.bias" in caplog.text
+        return
+    with pytest.raises(ValueError, match=message) as caught:
+        kt.load(tmp_path / "bert")
+    assert "\n" not in str(caught.value)
+    assert str(tmp_path / "bert") in str(caught.value)
+
+
+def test_tensors_missing_left_over_or_not_finite_are_all_listed(tmp_path):
+    folder = tmp_path / "bert"
+    weights_folders.write("bert", "classification", folder)
+    tensors = load_file(folder / "model.safetensors")
+    tensors["extra.weight"] = tensors.pop("classifier.bias")
+    tensors["classifier.weight"][0, 0] = np.nan
+    save_file(tensors, folder / "model.safetensors")
+    with pytest.raises(
+        ValueError, match=r"missing from the file: classifier.bias\. with NaN.*used.*extra.weight"
+    ):
+        kt.load(folder)
+
+
+def test_a_short_vocabulary_is_refused(tmp_path):
+    weights_folders.write("bert", "classification", tmp_path / "bert")
+    vocabulary = tmp_path / "bert/vocab.txt"
+    vocabulary.write_text("\n".join(vocabulary.read_text().split()[:-2]))
+    with pytest.raises(ValueError, match="bert: the tokenizer has 12 tokens and .* embeds 14"):
+        kt.load(tmp_path / "bert")
+
+
+def test_an_address_of_the_hub_is_fetched(tmp_path, monkeypatch):
+    written = weights_folders.write("bert", "embedding", tmp_path / "bert")
+    addresses = []
+    monkeypatch.setattr(hub, "fetch", lambda found: addresses.append(found) or tmp_path / "bert")
+    same_pipelines(kt.load("hf://org/name@main"), written)
+    assert addresses == ["hf://org/name@main"]
+
+
+def test_no_weights_of_ours(tmp_path):
+    with pytest.raises(FileNotFoundError, match="nowhere does not exist"):
+        kt.load(tmp_path / "nowhere")
+    with pytest.raises(ValueError, match="holds no weights in a known format, which are .*bilm-tf"):
+        kt.load(tmp_path)
+    weights_folders.write("bert", "classification", tmp_path / "bert")
+    with pytest.raises(ValueError, match="if it is part of a folder, give that"):
+        kt.load(tmp_path / "bert/model.safetensors")
+    (tmp_path / "bert/model.safetensors").rename(tmp_path / "bert/pytorch_model.bin")
+    with pytest.raises(FileNotFoundError, match=r"pytorch_model.bin is not read.*save_file"):
+        kt.load(tmp_path / "bert")
+    with pytest.raises(ValueError, match=r"is not read: such a file is a pickle"):
+        kt.load(tmp_path / "bert/pytorch_model.bin")
+    (tmp_path / "saved_model.pb").touch()
+    with pytest.raises(ValueError, match="is a SavedModel"):
+        kt.load(tmp_path)
+    assert logging.getLogger("keras_transformers").handlers == []

@@ -1,0 +1,99 @@
+"""Folders in Hugging Face's layout with the weights of tiny pipelines."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import keras
+import roberta_toy
+import tiny
+
+import keras_transformers as kt
+from keras_transformers.convert import (
+    save_bert,
+    save_bert_config,
+    save_distilbert,
+    save_distilbert_config,
+    save_roberta,
+    save_roberta_config,
+)
+from keras_transformers.models.bert import bert
+from keras_transformers.models.distilbert import distilbert, with_pooler
+from keras_transformers.models.roberta import roberta
+
+SHAPE = {"num_layers": 1, "num_heads": 2, "hidden_dim": 8, "max_sequence_length": 24}
+LABELS = ["O", "B-X", "I-X"]
+# Family -> the start of its classes' names, its builder, and what saves weights and config.
+FAMILIES = {
+    "bert": ("Bert", bert, save_bert, save_bert_config),
+    "distilbert": ("DistilBert", distilbert, save_distilbert, save_distilbert_config),
+    "roberta": ("Roberta", roberta, save_roberta, save_roberta_config),
+}
+# Task -> the end of Hugging Face's class.
+CLASSES = {
+    "classification": "ForSequenceClassification",
+    "regression": "ForSequenceClassification",
+    "tagging": "ForTokenClassification",
+    "question_answering": "ForQuestionAnswering",
+    "fill_mask": "ForMaskedLM",
+    "embedding": "Model",
+}
+QUESTION_OPTIONS = {"max_sequence_length": 24, "doc_stride": 3, "max_question_length": 8}
+
+
+def pipeline(family: str, task: str, folder: Path) -> Any:
+    """A tiny pipeline of a family, weights far from zero; `folder` gets RoBERTa's vocabulary."""
+    if family == "roberta":
+        tokenizer: Any = roberta_toy.tokenizer(folder)
+    else:
+        tokenizer = tiny.wordpiece()
+    encoder = FAMILIES[family][1](vocabulary_size=tokenizer.vocabulary_size, **SHAPE)
+    if family == "distilbert":
+        encoder = with_pooler(encoder)
+    model = tiny.lively(_headed(encoder, task, family))
+    pipelines = kt.pipelines
+    if task == "classification":
+        return pipelines.TextClassifier(model, tokenizer, LABELS)
+    if task == "tagging":
+        return pipelines.Tagger(model, tokenizer, LABELS)
+    if task == "question_answering":
+        return pipelines.QuestionAnswerer(model, tokenizer, **QUESTION_OPTIONS)
+    kinds = {
+        "regression": pipelines.TextRegressor,
+        "fill_mask": pipelines.MaskFiller,
+        "embedding": pipelines.Embedder,
+    }
+    return kinds[task](model, tokenizer)
+
+
+def _headed(encoder: keras.Model, task: str, family: str) -> keras.Model:
+    if task == "fill_mask":
+        return kt.heads.masked_lm(encoder, norm_epsilon=1e-5 if family == "roberta" else 1e-12)
+    heads = {
+        "classification": lambda: kt.heads.classifier(encoder, 3),
+        "regression": lambda: kt.heads.regressor(encoder),
+        "tagging": lambda: kt.heads.tagger(encoder, 3),
+        "question_answering": lambda: kt.heads.span_extractor(encoder),
+        "embedding": lambda: encoder,
+    }
+    return heads[task]()
+
+
+def write(family: str, task: str, folder: Path, **config: Any) -> Any:
+    """Writes the folder that `from_pretrained` of the task's class takes; returns the pipeline."""
+    start, _, save, save_config = FAMILIES[family]
+    made = pipeline(family, task, folder)
+    folder.mkdir(exist_ok=True)
+    if family != "roberta":
+        made.tokenizer.save(folder)
+    save(made.model, folder / "model.safetensors")
+    labels = LABELS if task in ("classification", "tagging") else None
+    save_config(made.model, folder / "config.json", labels=labels)
+    change_json(folder / "config.json", architectures=[f"{start}{CLASSES[task]}"], **config)
+    return made
+
+
+def change_json(file: Path, **fields: Any) -> None:
+    """Sets fields of a JSON object; None removes one."""
+    found = json.loads(file.read_text()) if file.is_file() else {}
+    file.write_text(json.dumps({k: v for k, v in (found | fields).items() if v is not None}))
