@@ -75,7 +75,12 @@ def _places(value: Any) -> Any:
 
 
 def search(
-    target: str, inputs: st.SearchStrategy[Any], check: Callable[[Any], None], seconds: float
+    target: str,
+    inputs: st.SearchStrategy[Any],
+    check: Callable[[Any], None],
+    seconds: float,
+    *,
+    examples: int = 50,
 ) -> None:
     """Checks many inputs: a fixed few, then random ones until the seconds are over.
 
@@ -84,6 +89,7 @@ def search(
         inputs: the inputs.
         check: raises for an input that breaks a promise.
         seconds: how long to search; 0 checks the fixed ones alone.
+        examples: how many fixed ones there are.
     """
 
     def counted(value: Any) -> None:
@@ -94,7 +100,7 @@ def search(
     for number in itertools.count():
         trial = given(inputs)(counted)
         trial = settings(
-            max_examples=50 if number == 0 else 500,
+            max_examples=examples if number == 0 else 500,
             deadline=None,
             database=None,
             suppress_health_check=list(HealthCheck),
