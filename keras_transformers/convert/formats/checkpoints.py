@@ -19,6 +19,9 @@ from keras_transformers.convert.tensors import PICKLES, refuse_pickle
 __all__ = ["Checkpoint", "Format", "open_checkpoint"]
 
 
+MOST_LABELS = 1_000_000  # a damaged count must not make names until memory ends
+
+
 @dataclass(frozen=True)
 class Checkpoint:
     """Weights in other people's format, and what they were trained for.

@@ -6,7 +6,7 @@ from typing import Any
 
 from keras_transformers.convert.config_map import read_config
 from keras_transformers.convert.families import Family, families, family_of, has_pooler
-from keras_transformers.convert.formats.checkpoints import Checkpoint, Format
+from keras_transformers.convert.formats.checkpoints import MOST_LABELS, Checkpoint, Format
 from keras_transformers.convert.formats.tokenizer_files import longest_text, read_tokenizer
 from keras_transformers.files import read_json
 
@@ -115,14 +115,14 @@ def _num_labels(file: Path, config: Mapping[str, Any]) -> int:
     names = config.get("id2label")
     count = config.get("num_labels", 2 if names is None else None)
     if names is not None:
-        ids = {str(number) for number in range(len(names))} if isinstance(names, dict) else None
-        if not names or ids != set(map(str, names)):
+        ids = {str(number) for number in range(len(names))} if isinstance(names, dict) else {}
+        if not ids or ids != set(names):
             raise ValueError(f"{file}: id2label={names!r}; expected names for 0, 1, 2 and so on")
         if count not in (None, len(names)):
             raise ValueError(f"{file}: num_labels={count}, but id2label has {len(names)}")
         return len(names)
-    if not isinstance(count, int) or count < 1:
-        raise ValueError(f"{file}: num_labels={count!r}; expected a number above 0")
+    if type(count) is not int or not 1 <= count <= MOST_LABELS:
+        raise ValueError(f"{file}: num_labels={count!r}; expected 1 to {MOST_LABELS:,}")
     return count
 
 
@@ -130,7 +130,7 @@ def _options(file: Path, config: Mapping[str, Any], trained: tuple[str, ...]) ->
     if not {"classification", "tagging", "image_classification"} & set(trained):
         return {}
     count = _num_labels(file, config)
-    names = {str(key): name for key, name in (config.get("id2label") or {}).items()}
+    names = config.get("id2label") or {}
     labels = [names.get(str(number), f"LABEL_{number}") for number in range(count)]
     if not all(isinstance(label, str) and label for label in labels) or len(set(labels)) != count:
         raise ValueError(f"{file}: id2label has {labels}; expected different names")

@@ -14,7 +14,7 @@ import numpy as np
 
 from keras_transformers.convert import bert, distilbert, gpt, roberta, vit
 from keras_transformers.convert.families import Family
-from keras_transformers.convert.formats.checkpoints import Checkpoint, Format
+from keras_transformers.convert.formats.checkpoints import MOST_LABELS, Checkpoint, Format
 from keras_transformers.convert.tensors import NamedVariable, assign
 from keras_transformers.files import read_json
 
@@ -144,9 +144,18 @@ def _arguments(folder: Path, name: str, config: Mapping[str, Any]) -> dict[str, 
     """Returns the arguments of our builder."""
     file, known = folder / "config.json", _BACKBONES[name]
     images = ("image_shape", "patch_size", "mlp_dim") if name == "ViTBackbone" else ()
-    missing = [field for field in (*known.fields, *images) if field not in config]
-    if missing:
-        raise ValueError(f"{file}: has no field {missing[0]!r}")
+    for field in (*known.fields, *images):
+        if field not in config:
+            raise ValueError(f"{file}: has no field {field!r}")
+        value, shape = config[field], {"image_shape": 3, "patch_size": 2}.get(field)
+        if field == "dropout":
+            fits = type(value) in (int, float) and 0 <= value < 1
+        elif shape is None or isinstance(value, int):
+            fits = _is_size(value) and field != "image_shape"
+        else:
+            fits = isinstance(value, list) and len(value) == shape and all(map(_is_size, value))
+        if not fits:
+            raise ValueError(f"{file}: {field}={value!r} is out of range")
     arguments = {field: config[field] for field in known.fields} | dict(known.fixed)
     if name != "ViTBackbone":
         return arguments | {"attention_dropout": config["dropout"]}
@@ -171,6 +180,10 @@ def _arguments(folder: Path, name: str, config: Mapping[str, Any]) -> dict[str, 
     }
 
 
+def _is_size(value: Any) -> bool:
+    return type(value) is int and value > 0
+
+
 def _pixels(file: Path) -> dict[str, Any]:
     """Reads how the preset scales pixels: scale * pixel + offset is (pixel / 255 - mean) / std."""
     if not file.is_file():
@@ -185,9 +198,18 @@ def _pixels(file: Path) -> dict[str, Any]:
             f"{file}: crops or pads images to their aspect ratio; here the whole image is resized: "
             "save the preset with crop_to_aspect_ratio=False if that is right"
         )
-    scale = np.asarray(1.0 if config.get("scale") is None else config["scale"], "float64")
-    offset = np.asarray(0.0 if config.get("offset") is None else config["offset"], "float64")
-    std = 1 / (255 * scale)
+    try:
+        scale = np.asarray(1.0 if config.get("scale") is None else config["scale"], "float64")
+        offset = np.asarray(0.0 if config.get("offset") is None else config["offset"], "float64")
+        std = 1 / (255 * scale)
+        if not np.isfinite(std).all() or not np.isfinite(offset * std).all():
+            raise ValueError("not finite, or 0")
+        if {scale.shape, offset.shape} - {(), (1,), (3,)}:
+            raise ValueError("neither one number nor one per colour")
+    except (ValueError, TypeError, OverflowError) as error:
+        raise ValueError(
+            f"{file}: scale={config.get('scale')!r}, offset={config.get('offset')!r}: {error}"
+        ) from error
     return {"pixel_std": std.tolist(), "pixel_mean": (-offset * std).tolist()}
 
 
@@ -209,8 +231,8 @@ def _trained(folder: Path, family: Family) -> tuple[tuple[str, ...], dict[str, A
     if config.get("pooling", "token") != "token" or config.get("intermediate_dim"):
         raise ValueError(f"{file}: only a dense layer on the class token is supported")
     count = config.get("num_classes")
-    if not isinstance(count, int) or count < 2:
-        raise ValueError(f"{file}: num_classes={count!r}; expected 2 or more")
+    if type(count) is not int or not 2 <= count <= MOST_LABELS:
+        raise ValueError(f"{file}: num_classes={count!r}; expected 2 to {MOST_LABELS:,}")
     return (_TASKS[end],), {"labels": [f"LABEL_{number}" for number in range(count)]}, name
 
 

@@ -29,6 +29,12 @@ _SPECIAL = {
     "eos_token": ("end_token_id",),
     "mask_token": ("mask_token_id",),
 }
+# The classes, without "Fast", whose files the tokenizers here read; others split texts differently.
+_CLASSES = (
+    *("BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer", "MPNetTokenizer"),
+    *("GPT2Tokenizer", "OpenAIGPTTokenizer", "RobertaTokenizer", "XLMRobertaTokenizer"),
+    *("PreTrainedTokenizer", "TokenizersBackend"),  # transformers does not say which
+)
 _NO_LIMIT = 10**9  # transformers writes 1e30 for none
 _VOCABULARIES = ("vocab.txt", "vocab.json", "encoder.json", "*.model")
 # A vocabulary that keeps case has thousands of words with capitals; an uncased one has none, or a
@@ -53,6 +59,9 @@ def read_tokenizer(folder: Path, family: Family) -> Any:
             raise ValueError(
                 f"{file}: {field}={config[field]!r}; only {values[0]!r} is supported here"
             )
+    kind = config.get("tokenizer_class")
+    if kind is not None and str(kind).removesuffix("Fast") not in _CLASSES:
+        raise ValueError(f"{file}: tokenizer_class={kind!r}; known are {', '.join(_CLASSES)}")
     with _with_vocabulary(folder) as place:
         lowercase = _lowercase(folder, place, config)
         tokenizer = family.tokenizer(place, lowercase)
@@ -151,23 +160,31 @@ def _with_vocabulary(folder: Path) -> Iterator[Path]:
 def _unpack(file: Path, place: Path) -> None:
     """Writes the vocabulary of a tokenizer.json as the files that came before it."""
     contents = read_json(file)
+    found, added = contents.get("model"), contents.get("added_tokens", [])
+    model: dict[str, Any] = found if isinstance(found, dict) else {}
+    kind = model.get("type")
+    if kind not in ("WordPiece", "BPE"):
+        raise ValueError(
+            f"{file}: a vocabulary of type {kind!r}; only WordPiece and BPE are read from this "
+            "file: add the vocabulary's own file"
+        )
     try:
-        model = contents["model"]
-        kind, ids = model.get("type"), dict(model["vocab"])
-        ids |= {token["content"]: token["id"] for token in contents.get("added_tokens", [])}
+        ids = {**model["vocab"], **{token["content"]: token["id"] for token in added}}
         tokens = sorted(ids, key=ids.__getitem__)
-        if [ids[token] for token in tokens] != list(range(len(tokens))):
-            raise ValueError(f"{file}: the ids of its tokens are not 0, 1, 2 and so on")
-        if kind == "WordPiece":
-            write_lines(place / "vocab.txt", tokens)
-        elif kind == "BPE":
-            (place / "vocab.json").write_text(json.dumps(ids), "utf-8")
-            pairs = (pair if isinstance(pair, str) else " ".join(pair) for pair in model["merges"])
-            write_lines(place / "merges.txt", pairs)
-        else:
-            raise ValueError(
-                f"{file}: a vocabulary of type {kind!r}; only WordPiece and BPE are read from "
-                "this file: add the vocabulary's own file"
-            )
+        pairs = [
+            pair if isinstance(pair, str) else " ".join(pair) for pair in model.get("merges", [])
+        ]
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{file}: not a tokenizer of Hugging Face's ({error})") from error
+    if [ids[token] for token in tokens] != list(range(len(tokens))):
+        raise ValueError(f"{file}: the ids of its tokens are not 0, 1, 2 and so on")
+    if any("\n" in token for token in tokens):
+        raise ValueError(f"{file}: a token with a line end")
+    try:
+        if kind == "WordPiece":
+            write_lines(place / "vocab.txt", tokens)
+        else:
+            (place / "vocab.json").write_text(json.dumps(ids), "utf-8")
+            write_lines(place / "merges.txt", pairs)
+    except UnicodeEncodeError as error:
+        raise ValueError(f"{file}: a token that is not valid Unicode ({error})") from error

@@ -308,6 +308,7 @@ def test_a_vocabulary_in_tokenizer_json_is_enough(family, tmp_path):
         ("config.json", {"vocab_size": 15}, "of another shape: .*word_embeddings.weight"),
         ("config.json", {"hidden_act": "elu"}, "hidden_act='elu'; known are"),
         ("config.json", {"architectures": ["BertForTokenClassification"]}, None),
+        ("tokenizer_config.json", {"tokenizer_class": "BertJapaneseTokenizer"}, "BertJapaneseTok"),
         ("tokenizer_config.json", {"strip_accents": False}, "strip_accents=False with do_lower"),
         ("tokenizer_config.json", {"tokenize_chinese_chars": False}, "tokenize_chinese_chars=Fal"),
         ("tokenizer_config.json", {"truncation_side": "left"}, "truncation_side='left'"),
