@@ -20,7 +20,7 @@ from keras_transformers.layers import (
 )
 from keras_transformers.layers.dense import Activation
 from keras_transformers.layers.residual import NormPosition, check_norm_position
-from keras_transformers.models.causal_lm import CausalLM
+from keras_transformers.models.classes.causal_lm import CausalLM
 from keras_transformers.models.entry import Entry, named_factory
 from keras_transformers.models.heads import encoder_parts
 

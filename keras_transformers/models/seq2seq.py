@@ -17,8 +17,8 @@ from keras_transformers.layers.recurrent.attention import AttentionKind
 from keras_transformers.layers.recurrent.cells import CellKind
 from keras_transformers.layers.recurrent.decoder import Bridge, Context, ReadoutActivation
 from keras_transformers.layers.recurrent.teacher_forcing import TeacherForcing, check_ratio
+from keras_transformers.models.classes.recurrent_seq2seq import Seq2Seq
 from keras_transformers.models.entry import Entry, named_factory
-from keras_transformers.models.recurrent_seq2seq import Seq2Seq
 
 SIZES: dict[str, dict[str, Any]] = {
     "rnnsearch_50": {
