@@ -108,6 +108,7 @@ class MultiHeadAttention(CompositeLayer):
         value: Any = None,
         *,
         attention_mask: Any = None,
+        attention_bias: Any = None,
         keys_values: KeysValues | None = None,
         return_attention_scores: bool = False,
         training: bool | None = None,
@@ -120,6 +121,8 @@ class MultiHeadAttention(CompositeLayer):
             attention_mask: True where a query may attend. A padding mask (batch, key) is the same
                 for every query; (batch, query, key) varies by query, like a causal mask;
                 (batch, heads, query, key) also varies by head. Axes of size 1 broadcast.
+            attention_bias: added to the scores before the softmax, as relative positions do:
+                (batch, heads, query, key), where axes of size 1 broadcast.
             keys_values: the result of the method `keys_values`, used instead of `value`.
             return_attention_scores: also return the probabilities before dropout.
             training: whether to apply dropout.
@@ -136,6 +139,8 @@ class MultiHeadAttention(CompositeLayer):
         key_heads, value_heads = keys_values or self.keys_values(query if value is None else value)
         scores = ops.matmul(query_heads, ops.transpose(key_heads, (0, 1, 3, 2)))
         scores = ops.cast(scores, self.scores_dtype)
+        if attention_bias is not None:
+            scores = scores + ops.cast(attention_bias, self.scores_dtype)
         if attention_mask is not None:
             attention_mask = _four_axes(attention_mask)
             # `where`, not an added mask: TensorFlow fuses the addition into a slow kernel.

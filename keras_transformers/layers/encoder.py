@@ -109,6 +109,7 @@ class EncoderLayer(CompositeLayer):
         inputs: Any,
         *,
         attention_mask: Any = None,
+        attention_bias: Any = None,
         return_attention_scores: bool = False,
         training: bool | None = None,
     ) -> Any:
@@ -117,6 +118,8 @@ class EncoderLayer(CompositeLayer):
         Args:
             inputs: (batch, length, hidden).
             attention_mask: True where a query may attend. See `MultiHeadAttention.call`.
+            attention_bias: added to the scores (batch, heads, query, key); axes of size 1
+                broadcast.
             return_attention_scores: also return the attention probabilities.
             training: whether to apply dropout.
 
@@ -130,7 +133,11 @@ class EncoderLayer(CompositeLayer):
         hidden, scores = residual(
             inputs,
             lambda x: self.self_attention(
-                x, attention_mask=attention_mask, return_attention_scores=True, training=training
+                x,
+                attention_mask=attention_mask,
+                attention_bias=attention_bias,
+                return_attention_scores=True,
+                training=training,
             ),
             norm=self.self_attention_norm,
             dropout=self.self_attention_dropout,
@@ -150,6 +157,7 @@ class EncoderLayer(CompositeLayer):
         inputs: Any,
         *,
         attention_mask: Any = None,
+        attention_bias: Any = None,
         return_attention_scores: bool = False,
         training: bool | None = None,
     ) -> Any:
