@@ -1,0 +1,5 @@
+"""Tokenizers of families that come with SentencePiece models of their own."""
+
+from keras_transformers.rooms import open_room
+
+__getattr__, __dir__ = open_room(__name__)
