@@ -55,7 +55,7 @@ TRANSFORMER = {
     "transformer_big": 214_245_376,
     "transformer_tiny": 6_061_056,
 }
-# The recurrent families; tests/models/test_seq2seq.py and test_elmo.py count their parts.
+# The recurrent families; test_seq2seq.py and test_elmo.py count their parts.
 RECURRENT = {
     "rnnsearch_50": 80_441_000,
     "luong_global": 221_082_000,
