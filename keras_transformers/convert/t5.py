@@ -89,6 +89,7 @@ _FEED_FORWARD = {
     False: {"intermediate": "wi", "output": "wo"},
     True: {"intermediate": "wi_0", "gate": "wi_1", "output": "wo"},
 }
+_MOST_EXTRA_IDS = 10_000
 _TOKENS = "shared.weight"
 _LOGITS = "lm_head.weight"
 _COPIES = {"encoder.embed_tokens.weight": _TOKENS, "decoder.embed_tokens.weight": _TOKENS}
@@ -222,11 +223,9 @@ def load_text_to_text(folder: str | os.PathLike[str]) -> tuple[Transformer, "T5T
 
     folder = Path(folder)
     arguments = read_t5_config(folder)
-    options = folder / "tokenizer_config.json"
-    count = read_json(options).get("extra_ids", 100) if options.is_file() else 100
     tokenizer = T5Tokenizer(
         folder / T5Tokenizer.model_file,
-        num_extra_ids=count,
+        num_extra_ids=_num_extra_ids(folder / "tokenizer_config.json"),
         vocabulary_size=arguments["vocabulary_size"],
     )
     model = t5(**arguments)
@@ -253,6 +252,15 @@ def save_text_to_text(
     )
     save_t5(model, folder / "model.safetensors")
     save_t5_config(model, folder / "config.json")
+
+
+def _num_extra_ids(file: Path) -> int:
+    found = read_json(file).get("extra_ids", 100) if file.is_file() else 100
+    if type(found) is not int or not 0 <= found <= _MOST_EXTRA_IDS:
+        raise ValueError(
+            f"{file}: extra_ids={found!r:.100}; give an integer from 0 to {_MOST_EXTRA_IDS}"
+        )
+    return found
 
 
 def _layers(model: keras.Model) -> dict[str, Any]:

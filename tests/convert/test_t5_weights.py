@@ -171,6 +171,13 @@ def test_a_config_that_cannot_be_built_is_refused(change, message, tmp_path):
         read_t5_config(tmp_path)
 
 
+def test_heads_may_be_wider_or_narrower_than_the_model(tmp_path):
+    """T5 1.1 Small has six heads of 64, and 512 is no multiple of 6."""
+    arguments = read_t5_config(folder_of("t5_v1_1", tmp_path, d_model=512, num_heads=6, d_kv=64))
+    shape = (arguments["hidden_dim"], arguments["num_heads"], arguments["head_dim"])
+    assert shape == (512, 6, 64)
+
+
 def test_tensors_that_do_not_fit_are_all_listed(loaded, tmp_path):
     folder_of("t5", tmp_path)
     wrong = tensors("t5")
@@ -225,6 +232,10 @@ def test_a_folder_comes_back(written):
 def test_a_vocabulary_that_does_not_belong_to_the_weights_is_refused(written, tmp_path):
     model = written[1]
     save_text_to_text(model, tmp_path, t5_toy.tokenizer(num_extra_ids=10))
+    for bad in ("many", -1, True, 10**9):
+        (tmp_path / "tokenizer_config.json").write_text(json.dumps({"extra_ids": bad}))
+        with pytest.raises(ValueError, match=f"tokenizer_config.json: extra_ids={bad!r}; give"):
+            load_text_to_text(tmp_path)
     (tmp_path / "tokenizer_config.json").unlink()
     with pytest.raises(ValueError, match="33 tokens and 100 extra ids, but the model has 128"):
         load_text_to_text(tmp_path)
