@@ -1,7 +1,7 @@
 """The encoder-decoder Transformer of Vaswani et al. 2017, "Attention Is All You Need"."""
 
 import functools
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import keras
 
@@ -21,7 +21,7 @@ from keras_transformers.layers.residual import NormPosition
 from keras_transformers.models.classes.encoder_decoder import Transformer
 from keras_transformers.models.entry import Entry, named_factory
 
-Positions = Literal["sinusoidal", "learned", "relative"]
+Positions = Literal["sinusoidal", "sinusoidal_halves", "learned", "relative"]
 
 NUM_BUCKETS = 32  # of relative positions, as in T5
 
@@ -88,7 +88,8 @@ def transformer(
         max_sequence_length: the longest source or target; relative positions have no longest.
         weight_tying: "all": one matrix for source embeddings, target embeddings and logits (the
             paper); "decoder": targets and logits share one; "none": three matrices.
-        positions: "sinusoidal" (the paper); "learned"; or "relative", a bias on the attention
+        positions: "sinusoidal" (the paper); "sinusoidal_halves", with all sines before the cosines
+            (Marian); "learned"; or "relative", a bias on the attention
             scores for each distance, as in T5, one for all layers of a stack.
         norm_position: "post" (the paper), or "pre", which adds a norm after each stack.
         activation: activation of the feed-forward networks.
@@ -119,10 +120,9 @@ def transformer(
         TensorShape([2, 3, 50])
     """
     target_vocabulary_size = target_vocabulary_size or vocabulary_size
-    if positions not in ("sinusoidal", "learned", "relative"):
-        raise ValueError(
-            f"positions={positions!r} is unknown: use 'sinusoidal', 'learned' or 'relative'"
-        )
+    if positions not in get_args(Positions):
+        known = ", ".join(map(repr, get_args(Positions)))
+        raise ValueError(f"positions={positions!r} is unknown: use one of {known}")
     source_embedding, target_embedding = token_embeddings(
         weight_tying, vocabulary_size, target_vocabulary_size, hidden_dim
     )
@@ -141,12 +141,13 @@ def transformer(
 
     def embed(side: str, token_ids: Any, embedding: Any) -> Any:
         hidden = embedding(token_ids)
-        if positions != "relative":
-            position_class = (
-                SinusoidalPositionEmbedding if positions == "sinusoidal" else PositionEmbedding
-            )
-            name = f"{side}_position_embedding"
-            hidden = position_class(max_sequence_length, name=name)(hidden)
+        name = f"{side}_position_embedding"
+        if positions == "learned":
+            hidden = PositionEmbedding(max_sequence_length, name=name)(hidden)
+        elif positions != "relative":
+            hidden = SinusoidalPositionEmbedding(
+                max_sequence_length, interleaved=positions == "sinusoidal", name=name
+            )(hidden)
         return keras.layers.Dropout(dropout, name=f"{side}_embeddings_dropout")(hidden)
 
     def position_bias(name: str, hidden: Any, bidirectional: bool) -> Any:
