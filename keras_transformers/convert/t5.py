@@ -271,7 +271,9 @@ def _layers(model: keras.Model) -> dict[str, Any]:
         raise ValueError(
             f"model {model.name!r} is not a T5: it has no layer {', '.join(sorted(missing))}"
         )
-    if by_name["decoder_layer_0"].get_config()["norm"] != "rms":
+    # Not by its configuration: Keras imports TensorFlow for one, which JAX does without.
+    norm = by_name["decoder_layer_0"].self_attention_norm
+    if not isinstance(norm, keras.layers.RMSNormalization):
         raise ValueError(f"model {model.name!r} is not a T5: its norms subtract the mean")
     return by_name
 

@@ -21,102 +21,10 @@ Normalization = Literal["nmt_nfkc", "nmt_nfkc_cf", "nfkc", "nfkc_cf", "identity"
 
 _SPECIAL_TOKENS = ("<pad>", "<unk>", "<s>", "</s>")
 
-
-class SentencePieces(tf.Module):
-    """A SentencePiece model in the graph; subclasses say which special tokens it has.
-
-    Args:
-        path: the model.
-        name: name of the module.
-
-    Attributes:
-        vocabulary_size: the number of tokens.
-
-    Raises:
-        FileNotFoundError: the file does not exist.
-        ValueError: it is not a SentencePiece model.
-    """
-
-    start_token_id: int
-    end_token_id: int
-    model_file: str  # the model's name in a folder
-
-    def __init__(self, path: str | os.PathLike[str], *, name: str) -> None:
-        super().__init__(name=name)
-        path = Path(path)
-        if not path.is_file():
-            raise FileNotFoundError(f"{path}: no such file; check the path")
-        # FastSentencepieceTokenizer is faster, but misreads byte-pair models.
-        self._model = path.read_bytes()
-        try:
-            self._tokenizer = _tokenizer(self._model)
-            self.vocabulary_size = int(self._tokenizer.vocab_size())
-        except tf.errors.OpError as error:
-            raise ValueError(f"{path}: not a SentencePiece model") from error
-
-    def tokenize(
-        self, text: Any, *, add_start: bool = False, add_end: bool = False
-    ) -> tf.RaggedTensor:
-        """Converts texts to token ids.
-
-        Args:
-            text: strings (batch,).
-            add_start: add the start token before each row.
-            add_end: add the end token after each row.
-
-        Returns:
-            int32 (batch, None).
-        """
-        return with_ends(
-            self._tokenizer.tokenize(texts_of(text)),
-            start_token_id=self.start_token_id if add_start else None,
-            end_token_id=self.end_token_id if add_end else None,
-        )
-
-    def detokenize(self, token_ids: Any) -> tf.Tensor:
-        """Converts token ids to texts.
-
-        Padding, start and end tokens are left out. The unknown token becomes " ⁇ ", and byte tokens
-        that do not form valid UTF-8 become U+FFFD.
-
-        Args:
-            token_ids: int32 (batch, length), ragged or padded; or (..., length).
-
-        Returns:
-            Strings (batch,), or (...).
-
-        Raises:
-            tf.errors.OutOfRangeError: an id is outside the vocabulary.
-        """
-        if isinstance(token_ids, tf.RaggedTensor):
-            return self._tokenizer.detokenize(tf.cast(token_ids, tf.int32))
-        return row_by_row(self._tokenizer.detokenize, tf.cast(token_ids, tf.int32))
-
-    def save(self, folder: str | os.PathLike[str]) -> None:
-        """Writes the model to a folder, for `load`."""
-        with replaced(Path(folder, self.model_file)) as scratch:
-            scratch.write_bytes(self._model)
-
-    @classmethod
-    def load(cls, folder: str | os.PathLike[str], **config: Any) -> Self:
-        """Restores a tokenizer from what `save` wrote and `config` returned."""
-        return cls(Path(folder, cls.model_file), **config)
-
-    def config(self) -> dict[str, Any]:
-        """Returns the arguments that `load` needs besides the files, as JSON values."""
-        return {}
-
-    def tokens(self, token_ids: Any) -> tf.Tensor:
-        """Returns the tokens, as in the vocabulary, for ids of any shape; "▁" is a space."""
-        return self._tokenizer.id_to_string(tf.cast(token_ids, tf.int32))
-
-    @property
-    def vocabulary(self) -> list[str]:
-        """All tokens, by id; cannot run in a graph."""
-        return [token.decode() for token in self.tokens(tf.range(self.vocabulary_size)).numpy()]
+MODEL_FILE = "vocabulary.model"
 
 
-class SentencePieceTokenizer(SentencePieces):
+class SentencePieceTokenizer(tf.Module):
     r"""Byte-pair encoding with byte fallback (Sennrich et al. 2016; Kudo and Richardson 2018).
 
     Several languages can share a vocabulary. Characters outside it are written as UTF-8 bytes, so
@@ -155,13 +63,15 @@ class SentencePieceTokenizer(SentencePieces):
     unknown_token_id = 1
     start_token_id = 2
     end_token_id = 3
-    model_file = "vocabulary.model"
 
     def __init__(
         self, path: str | os.PathLike[str], *, name: str = "sentence_piece_tokenizer"
     ) -> None:
-        super().__init__(path, name=name)
-        self._check(Path(path))
+        super().__init__(name=name)
+        path = Path(path)
+        self._model, self._tokenizer = open_model(path)
+        self.vocabulary_size = int(self._tokenizer.vocab_size())
+        self._check(path)
 
     @classmethod
     def train(
@@ -220,8 +130,72 @@ class SentencePieceTokenizer(SentencePieces):
             raise ValueError(_explain(error, sources, vocabulary_size)) from error
         return cls(path)
 
+    def tokenize(
+        self, text: Any, *, add_start: bool = False, add_end: bool = False
+    ) -> tf.RaggedTensor:
+        """Converts texts to token ids.
+
+        Args:
+            text: strings (batch,).
+            add_start: add the start token before each row.
+            add_end: add the end token after each row.
+
+        Returns:
+            int32 (batch, None).
+        """
+        return with_ends(
+            self._tokenizer.tokenize(texts_of(text)),
+            start_token_id=self.start_token_id if add_start else None,
+            end_token_id=self.end_token_id if add_end else None,
+        )
+
+    def detokenize(self, token_ids: Any) -> tf.Tensor:
+        """Converts token ids to texts.
+
+        Padding, start and end tokens are left out. The unknown token becomes " ⁇ ", and byte tokens
+        that do not form valid UTF-8 become U+FFFD.
+
+        Args:
+            token_ids: int32 (batch, length), ragged or padded; or (..., length).
+
+        Returns:
+            Strings (batch,), or (...).
+
+        Raises:
+            tf.errors.OutOfRangeError: an id is outside the vocabulary.
+        """
+        if isinstance(token_ids, tf.RaggedTensor):
+            return self._tokenizer.detokenize(tf.cast(token_ids, tf.int32))
+        return row_by_row(self._tokenizer.detokenize, tf.cast(token_ids, tf.int32))
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Writes the model to `vocabulary.model` in a folder, for `load`."""
+        with replaced(Path(folder, MODEL_FILE)) as scratch:
+            scratch.write_bytes(self._model)
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str], **config: Any) -> Self:
+        """Restores a tokenizer from what `save` wrote and `config` returned."""
+        return cls(Path(folder, MODEL_FILE), **config)
+
+    def config(self) -> dict[str, Any]:
+        """Returns the arguments that `load` needs besides the files, as JSON values."""
+        return {}
+
+    def tokens(self, token_ids: Any) -> tf.Tensor:
+        """Returns the tokens, as in the vocabulary, for ids of any shape; "▁" is a space."""
+        return self._tokenizer.id_to_string(tf.cast(token_ids, tf.int32))
+
+    @property
+    def vocabulary(self) -> list[str]:
+        """All tokens, by id; cannot run in a graph."""
+        return [token.decode() for token in self.tokens(tf.range(self.vocabulary_size)).numpy()]
+
     def _check(self, path: Path) -> None:
-        found = self.vocabulary
+        try:
+            found = self.vocabulary
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{path}: not a SentencePiece model ({error})") from error
         if tuple(found[:4]) != _SPECIAL_TOKENS:
             raise ValueError(
                 f"{path}: the first tokens are {found[:4]}, expected {list(_SPECIAL_TOKENS)}: "
@@ -234,12 +208,29 @@ class SentencePieceTokenizer(SentencePieces):
             )
 
 
-def _tokenizer(model: bytes) -> tensorflow_text.SentencepieceTokenizer:
-    """Returns tensorflow_text's tokenizer, named so that equal models are shared."""
-    tokenizer = tensorflow_text.SentencepieceTokenizer(model, out_type=tf.int32)
-    name = f"sentencepiece-{hashlib.sha256(model).hexdigest()}"
-    name_sentencepiece_model(tokenizer, model, name)
-    return tokenizer
+def open_model(path: Path) -> tuple[bytes, tensorflow_text.SentencepieceTokenizer]:
+    """Reads a SentencePiece model of any kind.
+
+    Returns:
+        The file's contents, and tensorflow_text's tokenizer of int32 ids, named so that equal
+        models are shared.
+
+    Raises:
+        FileNotFoundError: the file does not exist.
+        ValueError: it is not a SentencePiece model.
+    """
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: no such file; check the path")
+    model = path.read_bytes()
+    try:
+        # FastSentencepieceTokenizer is faster, but misreads byte-pair models.
+        tokenizer = tensorflow_text.SentencepieceTokenizer(model, out_type=tf.int32)
+        name = f"sentencepiece-{hashlib.sha256(model).hexdigest()}"
+        name_sentencepiece_model(tokenizer, model, name)
+        tokenizer.vocab_size()
+    except tf.errors.OpError as error:
+        raise ValueError(f"{path}: not a SentencePiece model") from error
+    return model, tokenizer
 
 
 def _explain(error: RuntimeError, sources: Sequence[Path], vocabulary_size: int) -> str:

@@ -1,4 +1,4 @@
-"""Tokenizers of families that come with SentencePiece models of their own."""
+"""The tokenizers of families that come with SentencePiece models of their own."""
 
 from keras_transformers.rooms import open_room
 

@@ -2,21 +2,22 @@
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import tensorflow as tf
 
-from keras_transformers.tokenizers.sentencepiece import SentencePieces
+from keras_transformers.files import replaced
+from keras_transformers.tokenizers.sentencepiece import open_model
 from keras_transformers.tokenizers.tensors import row_by_row, texts_of, with_ends
 
 __all__ = ["T5Tokenizer"]
 
-_SPECIAL_TOKENS = ("<pad>", "</s>", "<unk>")
+_SPECIAL_TOKENS = ["<pad>", "</s>", "<unk>"]
 # Around extra ids, before the text is split there: not UTF-8, so that no text has it.
 _SEPARATOR = b"\xff\xfe\xff"
 
 
-class T5Tokenizer(SentencePieces):
+class T5Tokenizer(tf.Module):
     """SentencePiece as T5 uses it (Raffel et al. 2020, arXiv:1910.10683).
 
     Ids equal those of Hugging Face's T5Tokenizer. "<extra_id_0>" and so on in a text are the extra
@@ -59,16 +60,20 @@ class T5Tokenizer(SentencePieces):
     ) -> None:
         if num_extra_ids < 0:
             raise ValueError(f"num_extra_ids={num_extra_ids}: give a number of tokens, 0 or more")
+        super().__init__(name=name)
         path = Path(path)
         path = path / self.model_file if path.is_dir() else path
-        super().__init__(path, name=name)
+        self._model, self._tokenizer = open_model(path)
         self.num_extra_ids = num_extra_ids
-        self._num_pieces = self.vocabulary_size
+        self._num_pieces = int(self._tokenizer.vocab_size())
         self._num_tokens = self._num_pieces + num_extra_ids
-        first = tuple(token.decode() for token in self._tokenizer.id_to_string([0, 1, 2]).numpy())
+        first = [
+            token.decode("utf-8", "replace")
+            for token in self._tokenizer.id_to_string(tf.range(min(3, self._num_pieces))).numpy()
+        ]
         if first != _SPECIAL_TOKENS:
             raise ValueError(
-                f"{path}: the first tokens are {list(first)}, T5's are {list(_SPECIAL_TOKENS)}: "
+                f"{path}: the first tokens are {first}, T5's are {_SPECIAL_TOKENS}: "
                 "take the model's own spiece.model"
             )
         self.vocabulary_size = self._num_tokens if vocabulary_size is None else vocabulary_size
@@ -93,11 +98,10 @@ class T5Tokenizer(SentencePieces):
         Returns:
             int32 (batch, None).
         """
-        if not self.num_extra_ids:
-            return super().tokenize(text, add_start=add_start, add_end=add_end)
-        text = tf.strings.regex_replace(
-            texts_of(text), self._extra_id, _SEPARATOR + rb"\0" + _SEPARATOR
-        )
+        text = texts_of(text)
+        if self.num_extra_ids:
+            separated = _SEPARATOR + rb"\0" + _SEPARATOR
+            text = tf.strings.regex_replace(text, self._extra_id, separated)
         parts = tf.strings.split(text, _SEPARATOR)  # (batch, parts)
         part = parts.flat_values  # (all parts,)
         is_extra = tf.strings.regex_full_match(part, self._extra_id)
@@ -130,6 +134,21 @@ class T5Tokenizer(SentencePieces):
             lambda rows: self._texts(tf.RaggedTensor.from_tensor(rows)),
             tf.cast(token_ids, tf.int32),
         )
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Writes the model to `spiece.model` in a folder, for `load`."""
+        with replaced(Path(folder, self.model_file)) as scratch:
+            scratch.write_bytes(self._model)
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str], **config: Any) -> Self:
+        """Restores a tokenizer from what `save` wrote and `config` returned."""
+        return cls(folder, **config)
+
+    @property
+    def vocabulary(self) -> list[str]:
+        """All tokens, by id; cannot run in a graph."""
+        return [token.decode() for token in self.tokens(tf.range(self.vocabulary_size)).numpy()]
 
     def config(self) -> dict[str, Any]:
         """Returns the arguments that `load` needs besides the files, as JSON values."""
