@@ -41,7 +41,7 @@ format: $(VENV)/.installed-dev ## let ruff fix what it can
 	$(BIN)/ruff format .
 
 docs-tables: $(VENV)/.installed-dev ## rewrite the generated tables in docs/
-	$(BIN)/python -m keras_transformers.models.table > docs/models.md.new
+	$(BIN)/python -m keras_transformers.cli.models_table > docs/models.md.new
 	mv docs/models.md.new docs/models.md
 
 clean: ## remove the environment and what the quickstart made

@@ -96,7 +96,7 @@ def load(config: Config) -> keras.Model:
 def build(config: Config, encoder: keras.Model, num_labels: int) -> keras.Model:
     """Returns what is trained: the mix of the layers, the BiLSTM and the tagger."""
     *_, num_layers, width = encoder.output["layer_outputs"].shape
-    reader = kt.models.features.feature_reader(
+    reader = kt.heads.features.feature_reader(
         num_layers,
         width,
         combine="weighted_sum",

@@ -36,7 +36,7 @@ from keras_transformers.training import TokenCrossentropy
 class Config(TaggedFiles, EncoderSource):
     """Trains a BiLSTM to tag words from the layers of a frozen encoder."""
 
-    layers: kt.models.features.LayerChoice | int = "concat_last_4"  # a row of table 7, or a layer
+    layers: kt.heads.features.LayerChoice | int = "concat_last_4"  # a row of table 7, or a layer
     units: int = 768  # of the BiLSTM, each direction
     num_recurrent_layers: int = 2
     epochs: int = 10
@@ -51,10 +51,10 @@ def main(config: Config, run: Run) -> dict[str, Any]:
     train, dev, test, labels = config.read()
     # The frozen encoder is part of the data, so it stays outside of the scope.
     encoder, tokenizer = kt.convert.load_encoder(**config.encoder_source())
-    extractor = kt.models.features.layer_features(encoder, config.layers)
+    extractor = kt.heads.features.layer_features(encoder, config.layers)
     with run.scope():
         model = build(config, extractor, len(labels))
-    whole = kt.models.features.join(extractor, model)
+    whole = kt.heads.features.join(extractor, model)
     tag = kt.pipelines.Tagger(whole, tokenizer, labels, **config.pick("max_sequence_length"))
     batches = CachedBatches(TaggedBatches(train, tag, **config.batching()), features_of(extractor))
     on_dev = batches.of(dev)
@@ -84,7 +84,7 @@ def build(config: Config, extractor: keras.Model, num_labels: int) -> keras.Mode
     """Returns what is trained: the BiLSTM and the tagger."""
     *_, num_layers, hidden_dim = extractor.output["features"].shape
     is_sum = str(config.layers).startswith("weighted_sum")
-    reader = kt.models.features.feature_reader(
+    reader = kt.heads.features.feature_reader(
         num_layers,
         hidden_dim,
         combine="weighted_sum" if is_sum else "concat",

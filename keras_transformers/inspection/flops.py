@@ -236,13 +236,15 @@ def _attention(layer: MultiHeadAttention, query: Any, value: Any = None, **_: An
     projections = sum(_dense(dense, inputs) for dense, inputs in products)
     batch, query_length, _features = query.shape
     output = 2 * batch * query_length * math.prod(layer.output_projection.kernel.shape)
-    # Scores and weighted sums of values; the heads' widths add up to hidden_dim.
-    return projections + output + 4 * batch * query_length * value.shape[1] * layer.hidden_dim
+    # Scores and weighted sums of values, each over the width of all heads together.
+    width = layer.num_heads * layer.head_dim
+    return projections + output + 4 * batch * query_length * value.shape[1] * width
 
 
 def _feed_forward(layer: FeedForward, inputs: Any) -> int:
     positions = math.prod(inputs.shape[:-1])
-    return 4 * positions * layer.hidden_dim * layer.intermediate_dim
+    matrices = 3 if layer.gated else 2
+    return 2 * matrices * positions * layer.hidden_dim * layer.intermediate_dim
 
 
 def _encoder_layer(layer: EncoderLayer, inputs: Any, **_: Any) -> int:

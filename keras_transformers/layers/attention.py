@@ -24,13 +24,16 @@ class MultiHeadAttention(CompositeLayer):
 
     Args:
         num_heads: number of heads, the paper's h (Hugging Face: num_attention_heads).
-        hidden_dim: width of the output, the paper's d_model; `head_dim` is hidden_dim / num_heads.
+        hidden_dim: width of the output, the paper's d_model.
+        head_dim: width of a head; hidden_dim / num_heads by default (Hugging Face's T5: d_kv).
+        scale_scores: whether the scores are divided by sqrt(head_dim); T5's are not.
         attention_dropout: dropout rate on the attention probabilities.
         use_bias: whether the four projections have biases (tensor2tensor's do not).
         kernel_initializer: initializer of the four projections' matrices.
 
     Raises:
-        ValueError: `hidden_dim` is not a multiple of `num_heads`.
+        ValueError: `num_heads` is below 1; or, without a `head_dim`, `hidden_dim` is not a multiple
+            of it.
 
     Example:
         >>> layer = MultiHeadAttention(num_heads=2, hidden_dim=8)
@@ -48,32 +51,36 @@ class MultiHeadAttention(CompositeLayer):
         num_heads: int,
         hidden_dim: int,
         *,
+        head_dim: int | None = None,
+        scale_scores: bool = True,
         attention_dropout: float = 0.0,
         use_bias: bool = True,
         kernel_initializer: Any = "glorot_uniform",
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        if num_heads < 1 or hidden_dim % num_heads:
+        if num_heads < 1 or (head_dim is None and hidden_dim % num_heads):
             raise ValueError(
                 f"hidden_dim={hidden_dim} must be a multiple of num_heads={num_heads}: "
                 "each head takes an equal share of the width"
             )
         self.num_heads = num_heads
         self.hidden_dim = hidden_dim
-        self.head_dim = hidden_dim // num_heads
+        self.head_dim = hidden_dim // num_heads if head_dim is None else head_dim
+        self.scale_scores = scale_scores
         self.attention_dropout = attention_dropout
         self.use_bias = use_bias
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
-        self.query = self._projection("query")
-        self.key = self._projection("key")
-        self.value = self._projection("value")
-        self.output_projection = self._projection("output")
+        self._heads_dim = num_heads * self.head_dim
+        self.query = self._projection("query", self._heads_dim)
+        self.key = self._projection("key", self._heads_dim)
+        self.value = self._projection("value", self._heads_dim)
+        self.output_projection = self._projection("output", hidden_dim)
         self.dropout = keras.layers.Dropout(attention_dropout, dtype=self.dtype_policy)
 
-    def _projection(self, name: str) -> RowDense:
+    def _projection(self, name: str, width: int) -> RowDense:
         return RowDense(
-            self.hidden_dim,
+            width,
             use_bias=self.use_bias,
             # Each clone draws new numbers; a shared initializer would repeat the same ones.
             kernel_initializer=self.kernel_initializer.clone(),
@@ -87,7 +94,9 @@ class MultiHeadAttention(CompositeLayer):
         self.query.build(query_shape)
         self.key.build(value_shape)
         self.value.build(value_shape)
-        self.output_projection.build((*query_shape[:-1], self.hidden_dim))
+        self.output_projection.build((*query_shape[:-1], self._heads_dim))
+        if not self.scale_scores:  # the queries start smaller instead, as in T5
+            self.query.kernel.assign(self.query.kernel * self.head_dim**-0.5)
 
     def _split_heads(self, x: Any) -> Any:
         batch, length = ops.shape(x)[:2]
@@ -134,8 +143,9 @@ class MultiHeadAttention(CompositeLayer):
         Raises:
             ValueError: the mask's rank is not 2, 3 or 4.
         """
-        # Scaling the query costs less than scaling (query, key) scores.
-        query_heads = self._split_heads(self.query(query)) * self.head_dim**-0.5
+        query_heads = self._split_heads(self.query(query))
+        if self.scale_scores:  # scaling the query costs less than scaling (query, key) scores
+            query_heads = query_heads * self.head_dim**-0.5
         key_heads, value_heads = keys_values or self.keys_values(query if value is None else value)
         scores = ops.matmul(query_heads, ops.transpose(key_heads, (0, 1, 3, 2)))
         scores = ops.cast(scores, self.scores_dtype)
@@ -153,7 +163,7 @@ class MultiHeadAttention(CompositeLayer):
             context = context * ops.cast(any_visible, context.dtype)
         context = ops.transpose(context, (0, 2, 1, 3))  # (batch, query, heads, head_dim)
         batch, length = ops.shape(context)[:2]
-        output = self.output_projection(ops.reshape(context, (batch, length, self.hidden_dim)))
+        output = self.output_projection(ops.reshape(context, (batch, length, self._heads_dim)))
         return (output, probabilities) if return_attention_scores else output
 
     def scores_spec(self, query: Any, value: Any) -> Any:
@@ -171,6 +181,8 @@ class MultiHeadAttention(CompositeLayer):
         return super().get_config() | {
             "num_heads": self.num_heads,
             "hidden_dim": self.hidden_dim,
+            "head_dim": self.head_dim,
+            "scale_scores": self.scale_scores,
             "attention_dropout": self.attention_dropout,
             "use_bias": self.use_bias,
             "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),

@@ -10,7 +10,13 @@ from keras_transformers.layers.composite import CompositeLayer
 from keras_transformers.layers.dense import PACKAGE, Activation
 from keras_transformers.layers.feed_forward import FeedForward
 from keras_transformers.layers.masks import with_causal_mask
-from keras_transformers.layers.residual import NormPosition, check_norm_position, residual
+from keras_transformers.layers.residual import (
+    Norm,
+    NormPosition,
+    check_norm_position,
+    norm_layer,
+    residual,
+)
 
 __all__ = ["DecoderLayer"]
 
@@ -30,6 +36,11 @@ class DecoderLayer(CompositeLayer):
         norm_position: "post" (the paper) or "pre".
         norm_epsilon: added to the variance in every norm.
         use_attention_bias: whether the attention projections have biases.
+        head_dim: width of a head; hidden_dim / num_heads by default.
+        scale_scores: whether attention scores are divided by sqrt(head_dim); T5's are not.
+        gated_feed_forward: whether the feed-forward network is gated (T5 1.1).
+        use_feed_forward_bias: whether the feed-forward network has biases.
+        norm: "layer", or "rms" without mean and bias (T5).
         kernel_initializer: initializer of all matrices.
     """
 
@@ -46,6 +57,11 @@ class DecoderLayer(CompositeLayer):
         norm_position: NormPosition = "post",
         norm_epsilon: float = 1e-6,
         use_attention_bias: bool = True,
+        head_dim: int | None = None,
+        scale_scores: bool = True,
+        gated_feed_forward: bool = False,
+        use_feed_forward_bias: bool = True,
+        norm: Norm = "layer",
         kernel_initializer: Any = "glorot_uniform",
         **kwargs: Any,
     ) -> None:
@@ -62,15 +78,21 @@ class DecoderLayer(CompositeLayer):
             "norm_position": norm_position,
             "norm_epsilon": norm_epsilon,
             "use_attention_bias": use_attention_bias,
+            "head_dim": head_dim,
+            "scale_scores": scale_scores,
+            "gated_feed_forward": gated_feed_forward,
+            "use_feed_forward_bias": use_feed_forward_bias,
+            "norm": norm,
         }
         self.num_heads = num_heads
-        self.head_dim = hidden_dim // num_heads
         self.norm_position = norm_position
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
         self.self_attention, self.cross_attention = (
             MultiHeadAttention(
                 num_heads,
                 hidden_dim,
+                head_dim=head_dim,
+                scale_scores=scale_scores,
                 attention_dropout=attention_dropout,
                 use_bias=use_attention_bias,
                 kernel_initializer=self.kernel_initializer,
@@ -79,19 +101,20 @@ class DecoderLayer(CompositeLayer):
             )
             for name in ("self_attention", "cross_attention")
         )
+        self.head_dim = self.self_attention.head_dim
         self.feed_forward = FeedForward(
             intermediate_dim,
             hidden_dim,
             activation=activation,
             dropout=feed_forward_dropout,
+            gated=gated_feed_forward,
+            use_bias=use_feed_forward_bias,
             kernel_initializer=self.kernel_initializer,
             dtype=self.dtype_policy,
             name="feed_forward",
         )
         self.self_attention_norm, self.cross_attention_norm, self.feed_forward_norm = (
-            keras.layers.LayerNormalization(
-                epsilon=norm_epsilon, dtype=self.dtype_policy, name=f"{name}_norm"
-            )
+            norm_layer(norm, norm_epsilon, dtype=self.dtype_policy, name=f"{name}_norm")
             for name in ("self_attention", "cross_attention", "feed_forward")
         )
         self.self_attention_dropout, self.cross_attention_dropout, self.feed_forward_dropout = (
@@ -112,6 +135,7 @@ class DecoderLayer(CompositeLayer):
         encoder_output: Any,
         *,
         attention_mask: Any = None,
+        attention_bias: Any = None,
         cross_attention_mask: Any = None,
         return_attention_scores: bool = False,
         training: bool | None = None,
@@ -124,6 +148,8 @@ class DecoderLayer(CompositeLayer):
             attention_mask: self-attention mask, combined with the causal one: (batch, target) or
                 (batch, target, target). Padding at the end needs no mask, because no earlier
                 position sees it.
+            attention_bias: added to the scores of self-attention, as relative positions do
+                (batch, heads, target, target); axes of size 1 broadcast.
             cross_attention_mask: True at source positions that may be seen; usually the source's
                 padding mask (batch, source).
             return_attention_scores: also return the cross-attention probabilities.
@@ -136,7 +162,10 @@ class DecoderLayer(CompositeLayer):
         causal_mask = with_causal_mask(attention_mask, ops.shape(inputs)[1])
 
         def attend_to_past(x: Any) -> tuple[Any, Any]:
-            return self.self_attention(x, attention_mask=causal_mask, training=training), None
+            attended = self.self_attention(
+                x, attention_mask=causal_mask, attention_bias=attention_bias, training=training
+            )
+            return attended, None
 
         def attend_to_source(x: Any) -> tuple[Any, Any]:
             return self.cross_attention(
@@ -156,6 +185,7 @@ class DecoderLayer(CompositeLayer):
         encoder_output: Any,
         *,
         attention_mask: Any = None,
+        attention_bias: Any = None,
         cross_attention_mask: Any = None,
         return_attention_scores: bool = False,
         training: bool | None = None,
@@ -173,6 +203,7 @@ class DecoderLayer(CompositeLayer):
         cache: KeysValues,
         cross_keys_values: KeysValues,
         cross_attention_mask: Any = None,
+        attention_bias: Any = None,
         index: Any = None,
     ) -> tuple[Any, KeysValues]:
         """Decodes one position as `call` would, from cached keys and values.
@@ -186,6 +217,8 @@ class DecoderLayer(CompositeLayer):
             cross_keys_values: `cross_attention.keys_values(encoder_output)`, each
                 (batch, heads, source, head_dim).
             cross_attention_mask: (batch, source), True at real tokens.
+            attention_bias: added to the scores of self-attention (1, heads, 1, length), where the
+                length is the cache's with this position.
             index: the position, if the cache has a fixed length; None if it grows.
 
         Returns:
@@ -198,7 +231,9 @@ class DecoderLayer(CompositeLayer):
             nonlocal extended
             rows = ops.reshape(x, rows_shape)  # (batch * beams, 1, hidden)
             extended, mask = extend_cache(cache, self.self_attention.keys_values(rows), index)
-            attended = self.self_attention(rows, keys_values=extended, attention_mask=mask)
+            attended = self.self_attention(
+                rows, keys_values=extended, attention_mask=mask, attention_bias=attention_bias
+            )
             return ops.reshape(attended, ops.shape(x)), None
 
         def attend_to_source(x: Any) -> tuple[Any, Any]:

@@ -321,17 +321,22 @@ class PaddedPositionEmbedding(PositionEmbedding):
 
 @keras.saving.register_keras_serializable(PACKAGE)
 class SinusoidalPositionEmbedding(keras.layers.Layer):
-    """Adds the Transformer's fixed position encodings: interleaved sines and cosines.
+    """Adds the Transformer's fixed position encodings: sines and cosines.
 
     The wavelengths run from 2 pi to 10000 * 2 pi. "Attention Is All You Need", section 3.5.
 
     Args:
         max_sequence_length: number of positions.
+        interleaved: whether each cosine follows its sine (the paper), or all cosines follow all
+            sines (Marian).
     """
 
-    def __init__(self, max_sequence_length: int, **kwargs: Any) -> None:
+    def __init__(
+        self, max_sequence_length: int, *, interleaved: bool = True, **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         self.max_sequence_length = max_sequence_length
+        self.interleaved = interleaved
 
     def build(self, input_shape: Any) -> None:
         """Computes the table in float64, so that it is exact in float32."""
@@ -340,9 +345,9 @@ class SinusoidalPositionEmbedding(keras.layers.Layer):
             raise ValueError(f"hidden width {hidden_dim} is odd: sines and cosines come in pairs")
         positions = np.arange(self.max_sequence_length)[:, None]
         rates = np.power(10000.0, -np.arange(0, hidden_dim, 2) / hidden_dim)
-        table = np.empty((self.max_sequence_length, hidden_dim))
-        table[:, 0::2] = np.sin(positions * rates)
-        table[:, 1::2] = np.cos(positions * rates)
+        pairs = np.stack([np.sin(positions * rates), np.cos(positions * rates)])
+        axes = (1, 2, 0) if self.interleaved else (1, 0, 2)
+        table = pairs.transpose(axes).reshape(self.max_sequence_length, hidden_dim)
         self._table = table.astype("float32")  # (positions, hidden)
 
     def call(self, inputs: Any, *, start_index: Any = 0) -> Any:
@@ -360,7 +365,10 @@ class SinusoidalPositionEmbedding(keras.layers.Layer):
 
     def get_config(self) -> dict[str, Any]:
         """Returns the constructor's arguments."""
-        return super().get_config() | {"max_sequence_length": self.max_sequence_length}
+        return super().get_config() | {
+            "max_sequence_length": self.max_sequence_length,
+            "interleaved": self.interleaved,
+        }
 
 
 def _rows(

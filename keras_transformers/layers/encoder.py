@@ -10,7 +10,13 @@ from keras_transformers.layers.composite import CompositeLayer
 from keras_transformers.layers.dense import PACKAGE, Activation
 from keras_transformers.layers.feed_forward import FeedForward
 from keras_transformers.layers.masks import with_causal_mask
-from keras_transformers.layers.residual import NormPosition, check_norm_position, residual
+from keras_transformers.layers.residual import (
+    Norm,
+    NormPosition,
+    check_norm_position,
+    norm_layer,
+    residual,
+)
 
 __all__ = ["EncoderLayer"]
 
@@ -31,6 +37,11 @@ class EncoderLayer(CompositeLayer):
             `x + sublayer(norm(x))` and needs one more norm after the last layer.
         norm_epsilon: added to the variance in both norms.
         use_attention_bias: whether the attention projections have biases.
+        head_dim: width of a head; hidden_dim / num_heads by default.
+        scale_scores: whether attention scores are divided by sqrt(head_dim); T5's are not.
+        gated_feed_forward: whether the feed-forward network is gated (T5 1.1).
+        use_feed_forward_bias: whether the feed-forward network has biases.
+        norm: "layer", or "rms" without mean and bias (T5).
         use_causal_mask: whether position i sees only positions 0 to i.
         kernel_initializer: initializer of all matrices.
     """
@@ -48,6 +59,11 @@ class EncoderLayer(CompositeLayer):
         norm_position: NormPosition = "post",
         norm_epsilon: float = 1e-6,
         use_attention_bias: bool = True,
+        head_dim: int | None = None,
+        scale_scores: bool = True,
+        gated_feed_forward: bool = False,
+        use_feed_forward_bias: bool = True,
+        norm: Norm = "layer",
         use_causal_mask: bool = False,
         kernel_initializer: Any = "glorot_uniform",
         **kwargs: Any,
@@ -65,6 +81,11 @@ class EncoderLayer(CompositeLayer):
             "norm_position": norm_position,
             "norm_epsilon": norm_epsilon,
             "use_attention_bias": use_attention_bias,
+            "head_dim": head_dim,
+            "scale_scores": scale_scores,
+            "gated_feed_forward": gated_feed_forward,
+            "use_feed_forward_bias": use_feed_forward_bias,
+            "norm": norm,
             "use_causal_mask": use_causal_mask,
         }
         self.norm_position = norm_position
@@ -73,26 +94,30 @@ class EncoderLayer(CompositeLayer):
         self.self_attention = MultiHeadAttention(
             num_heads,
             hidden_dim,
+            head_dim=head_dim,
+            scale_scores=scale_scores,
             attention_dropout=attention_dropout,
             use_bias=use_attention_bias,
             kernel_initializer=self.kernel_initializer,
             dtype=self.dtype_policy,
             name="self_attention",
         )
-        self.self_attention_norm = keras.layers.LayerNormalization(
-            epsilon=norm_epsilon, dtype=self.dtype_policy, name="self_attention_norm"
+        self.self_attention_norm = norm_layer(
+            norm, norm_epsilon, dtype=self.dtype_policy, name="self_attention_norm"
         )
         self.feed_forward = FeedForward(
             intermediate_dim,
             hidden_dim,
             activation=activation,
             dropout=feed_forward_dropout,
+            gated=gated_feed_forward,
+            use_bias=use_feed_forward_bias,
             kernel_initializer=self.kernel_initializer,
             dtype=self.dtype_policy,
             name="feed_forward",
         )
-        self.feed_forward_norm = keras.layers.LayerNormalization(
-            epsilon=norm_epsilon, dtype=self.dtype_policy, name="feed_forward_norm"
+        self.feed_forward_norm = norm_layer(
+            norm, norm_epsilon, dtype=self.dtype_policy, name="feed_forward_norm"
         )
         self.self_attention_dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
         self.feed_forward_dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)

@@ -14,12 +14,17 @@ __all__ = ["FeedForward"]
 class FeedForward(CompositeLayer):
     """Applies two dense layers at every position: `activation(x W1 + b1) W2 + b2`.
 
+    A gated network multiplies the inner activations by a third layer, `x V`: (activation(x W1) *
+    x V) W2. Shazeer 2020, "GLU Variants Improve Transformer".
+
     Args:
         intermediate_dim: the inner width, the paper's d_ff.
         hidden_dim: the outer width, the paper's d_model.
         activation: applied between the two; "gelu" is exact (erf), "gelu_approximate" uses tanh.
         dropout: rate on the inner activations (0 in BERT, 0.1 in the Annotated Transformer).
-        kernel_initializer: initializer of both layers' matrices.
+        gated: whether there is the third layer (T5 1.1).
+        use_bias: whether the dense layers have biases.
+        kernel_initializer: initializer of the layers' matrices.
     """
 
     def __init__(
@@ -29,6 +34,8 @@ class FeedForward(CompositeLayer):
         *,
         activation: Activation = "relu",
         dropout: float = 0.0,
+        gated: bool = False,
+        use_bias: bool = True,
         kernel_initializer: Any = "glorot_uniform",
         **kwargs: Any,
     ) -> None:
@@ -37,31 +44,39 @@ class FeedForward(CompositeLayer):
         self.hidden_dim = hidden_dim
         self.activation = activation
         self.dropout_rate = dropout
+        self.gated = gated
+        self.use_bias = use_bias
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
-        self.intermediate = RowDense(
-            intermediate_dim,
-            activation=activation_function(activation),
-            kernel_initializer=self.kernel_initializer.clone(),
-            dtype=self.dtype_policy,
-            name="intermediate",
+        self.intermediate = self._dense(
+            "intermediate", intermediate_dim, activation_function(activation)
         )
+        self.gate = self._dense("gate", intermediate_dim) if gated else None
         self.dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
-        self.output_projection = RowDense(
-            hidden_dim,
+        self.output_projection = self._dense("output", hidden_dim)
+
+    def _dense(self, name: str, width: int, activation: Any = None) -> RowDense:
+        return RowDense(
+            width,
+            activation=activation,
+            use_bias=self.use_bias,
             kernel_initializer=self.kernel_initializer.clone(),
             dtype=self.dtype_policy,
-            name="output",
+            name=name,
         )
 
     def build(self, input_shape: Any) -> None:
-        """Builds both dense layers."""
+        """Builds the dense layers."""
         self.intermediate.build(input_shape)
+        if self.gate is not None:
+            self.gate.build(input_shape)
         self.output_projection.build((*input_shape[:-1], self.intermediate_dim))
 
     def call(self, inputs: Any, training: bool | None = None) -> Any:
         """Maps (..., features) to (..., hidden_dim)."""
-        inner = self.dropout(self.intermediate(inputs), training=training)
-        return self.output_projection(inner)
+        inner = self.intermediate(inputs)
+        if self.gate is not None:
+            inner = inner * self.gate(inputs)
+        return self.output_projection(self.dropout(inner, training=training))
 
     def get_config(self) -> dict[str, Any]:
         """Returns the constructor's arguments."""
@@ -70,5 +85,7 @@ class FeedForward(CompositeLayer):
             "hidden_dim": self.hidden_dim,
             "activation": self.activation,
             "dropout": self.dropout_rate,
+            "gated": self.gated,
+            "use_bias": self.use_bias,
             "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
         }

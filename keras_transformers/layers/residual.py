@@ -3,6 +3,9 @@
 from collections.abc import Callable
 from typing import Any, Literal
 
+import keras
+
+Norm = Literal["layer", "rms"]
 NormPosition = Literal["pre", "post"]
 
 
@@ -13,6 +16,25 @@ def check_norm_position(norm_position: str) -> None:
             f"norm_position={norm_position!r} is unknown: use 'post' (the paper, BERT) or 'pre' "
             "(GPT-2, ViT)"
         )
+
+
+def norm_layer(norm: Norm, epsilon: float, **options: Any) -> keras.layers.Layer:
+    """Makes a norm over the last axis.
+
+    Args:
+        norm: "layer" subtracts the mean and has a bias; "rms" does neither (T5; Zhang and Sennrich
+            2019, "Root Mean Square Layer Normalization").
+        epsilon: added to the variance, or to the mean square.
+        **options: the layer's name and dtype.
+
+    Raises:
+        ValueError: `norm` is unknown.
+    """
+    if norm == "layer":
+        return keras.layers.LayerNormalization(epsilon=epsilon, **options)
+    if norm == "rms":
+        return keras.layers.RMSNormalization(epsilon=epsilon, **options)
+    raise ValueError(f"norm={norm!r} is unknown: use 'layer' or 'rms' (T5)")
 
 
 def residual(

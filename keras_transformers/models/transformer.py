@@ -1,11 +1,9 @@
 """The encoder-decoder Transformer of Vaswani et al. 2017, "Attention Is All You Need"."""
 
 import functools
-from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import keras
-from keras import ops
 
 from keras_transformers.layers import (
     AddBias,
@@ -13,17 +11,19 @@ from keras_transformers.layers import (
     EncoderLayer,
     PaddingMask,
     PositionEmbedding,
+    RelativePositionBias,
     RowDense,
     SinusoidalPositionEmbedding,
 )
-from keras_transformers.layers.attention import empty_cache
-from keras_transformers.layers.dense import PACKAGE, Activation
-from keras_transformers.layers.embeddings import WeightTying, check_token_ids, token_embeddings
+from keras_transformers.layers.dense import Activation
+from keras_transformers.layers.embeddings import WeightTying, token_embeddings
 from keras_transformers.layers.residual import NormPosition
+from keras_transformers.models.classes.encoder_decoder import Transformer
 from keras_transformers.models.entry import Entry, named_factory
 
-Positions = Literal["sinusoidal", "learned"]
-Step = Callable[[Any, Any, Any], tuple[Any, Any]]
+Positions = Literal["sinusoidal", "sinusoidal_halves", "learned", "relative"]
+
+NUM_BUCKETS = 32  # of relative positions, as in T5
 
 _PAPER = "Vaswani et al. 2017, https://arxiv.org/abs/1706.03762"
 
@@ -50,118 +50,6 @@ SIZES: dict[str, dict[str, Any]] = {
         "intermediate_dim": 256,
     },
 }
-
-
-@keras.saving.register_keras_serializable(PACKAGE)
-class Transformer(keras.Model):
-    """The functional model that `transformer` builds; it can also decode step by step."""
-
-    def start_decoding(
-        self, source_token_ids: Any, *, max_length: int | None = None
-    ) -> tuple[Step, Any]:
-        """Encodes the sources once and returns what `keras_transformers.decoding` needs.
-
-        Args:
-            source_token_ids: int32 (batch, source), padded.
-            max_length: maximum number of steps, which makes every shape static (XLA). By default
-                the cache grows along axis 2 by one position per step, which is less work on a CPU.
-
-        Returns:
-            `step(token_ids (rows,), index (), cache) -> (logits (rows, vocabulary), cache)`, where
-            rows is a multiple of batch and each sentence's beams are adjacent; and the cache before
-            the first step, a structure of tensors whose first axis is batch. `step.max_steps` says
-            how many steps the positions, and `max_length`, allow.
-
-        Raises:
-            ValueError: a source has an id outside the vocabulary.
-        """
-        embedding = self._find("source_token_embedding", "token_embedding")
-        check_token_ids(source_token_ids, embedding.vocabulary_size, "source_token_ids")
-        mask = self.get_layer("source_padding_mask")(source_token_ids)
-        encoder_output = self._encode(source_token_ids, mask)
-        decoder_layers = self._layers_named("decoder_layer_")
-        crosses = [layer.cross_attention.keys_values(encoder_output) for layer in decoder_layers]
-        batch, source_length = ops.shape(source_token_ids)
-
-        def step(token_ids: Any, index: Any, cache: Any) -> tuple[Any, Any]:
-            num_beams = ops.shape(token_ids)[0] // ops.maximum(batch, 1)
-            hidden = self._embed_target(token_ids[:, None], start_index=index)  # (rows, 1, hidden)
-            hidden = ops.reshape(hidden, (batch, num_beams, hidden.shape[-1]))
-            extended = []
-            for layer, layer_cache, cross in zip(decoder_layers, cache, crosses, strict=True):
-                hidden, layer_cache = layer.step(
-                    hidden,
-                    cache=layer_cache,
-                    cross_keys_values=cross,
-                    cross_attention_mask=mask,
-                    index=None if max_length is None else index,
-                )
-                extended.append(layer_cache)
-            rows = ops.reshape(hidden, (-1, 1, hidden.shape[-1]))
-            return self._logits(rows)[:, 0], tuple(extended)
-
-        positions = self.get_layer("target_position_embedding").max_sequence_length
-        step.max_steps = min(positions, max_length or positions)  # type: ignore[attr-defined]
-        # Hides from shape inference that the length is 0, so that a loop can let it grow.
-        length = source_length * 0 if max_length is None else max_length
-        cache = tuple(
-            empty_cache(batch, layer.num_heads, length, layer.head_dim, layer.compute_dtype)
-            for layer in decoder_layers
-        )
-        return step, cache
-
-    def cross_attention_scores(self, source_token_ids: Any, target_token_ids: Any) -> Any:
-        """Computes what each target position attends to, in every decoder layer and head.
-
-        Args:
-            source_token_ids: int32 (batch, source).
-            target_token_ids: int32 (batch, target), the decoder's input.
-
-        Returns:
-            Probabilities (batch, layers, heads, target, source).
-        """
-        mask = self.get_layer("source_padding_mask")(source_token_ids)
-        encoder_output = self._encode(source_token_ids, mask)
-        hidden = self._embed_target(target_token_ids)
-        scores = []
-        for layer in self._layers_named("decoder_layer_"):
-            hidden, layer_scores = layer(
-                hidden, encoder_output, cross_attention_mask=mask, return_attention_scores=True
-            )
-            scores.append(layer_scores)
-        return ops.stack(scores, axis=1)
-
-    def _encode(self, source_token_ids: Any, mask: Any) -> Any:
-        hidden = self._find("source_token_embedding", "token_embedding")(source_token_ids)
-        hidden = self.get_layer("source_position_embedding")(hidden)
-        for layer in self._layers_named("encoder_layer_"):
-            hidden = layer(hidden, attention_mask=mask)
-        return self._find("encoder_norm", otherwise=_same)(hidden)
-
-    def _embed_target(self, target_token_ids: Any, start_index: Any = 0) -> Any:
-        hidden = self._find("target_token_embedding", "token_embedding")(target_token_ids)
-        return self.get_layer("target_position_embedding")(hidden, start_index=start_index)
-
-    def _logits(self, hidden: Any) -> Any:
-        hidden = self._find("decoder_norm", otherwise=_same)(hidden)
-        projection = self._find("output_projection")
-        if projection is None:
-            embedding = self._find("target_token_embedding", "token_embedding")
-            projection = functools.partial(embedding, reverse=True)
-        return self._find("logits", otherwise=_same)(projection(hidden))
-
-    def _find(self, *names: str, otherwise: Any = None) -> Any:
-        """Returns the first of these layers that this model has, or `otherwise`."""
-        by_name = {layer.name: layer for layer in self.layers}
-        return next((by_name[name] for name in names if name in by_name), otherwise)
-
-    def _layers_named(self, prefix: str) -> list[Any]:
-        layers = [layer for layer in self.layers if layer.name.startswith(prefix)]
-        return sorted(layers, key=lambda layer: int(layer.name.removeprefix(prefix)))
-
-
-def _same(hidden: Any) -> Any:
-    return hidden
 
 
 def transformer(
@@ -197,10 +85,12 @@ def transformer(
         num_heads: number of attention heads, the paper's h.
         hidden_dim: width, the paper's d_model.
         intermediate_dim: inner width of the feed-forward networks, the paper's d_ff.
-        max_sequence_length: the longest source or target.
+        max_sequence_length: the longest source or target; relative positions have no longest.
         weight_tying: "all": one matrix for source embeddings, target embeddings and logits (the
             paper); "decoder": targets and logits share one; "none": three matrices.
-        positions: "sinusoidal" (the paper) or "learned".
+        positions: "sinusoidal" (the paper); "sinusoidal_halves", with all sines before the cosines
+            (Marian); "learned"; or "relative", a bias on the attention
+            scores for each distance, as in T5, one for all layers of a stack.
         norm_position: "post" (the paper), or "pre", which adds a norm after each stack.
         activation: activation of the feed-forward networks.
         use_attention_bias: whether the attention projections have biases; tensor2tensor's do not.
@@ -230,8 +120,9 @@ def transformer(
         TensorShape([2, 3, 50])
     """
     target_vocabulary_size = target_vocabulary_size or vocabulary_size
-    if positions not in ("sinusoidal", "learned"):
-        raise ValueError(f"positions={positions!r} is unknown: use 'sinusoidal' or 'learned'")
+    if positions not in get_args(Positions):
+        known = ", ".join(map(repr, get_args(Positions)))
+        raise ValueError(f"positions={positions!r} is unknown: use one of {known}")
     source_embedding, target_embedding = token_embeddings(
         weight_tying, vocabulary_size, target_vocabulary_size, hidden_dim
     )
@@ -249,13 +140,23 @@ def transformer(
     }
 
     def embed(side: str, token_ids: Any, embedding: Any) -> Any:
-        position_class = (
-            SinusoidalPositionEmbedding if positions == "sinusoidal" else PositionEmbedding
-        )
-        hidden = position_class(max_sequence_length, name=f"{side}_position_embedding")(
-            embedding(token_ids)
-        )
+        hidden = embedding(token_ids)
+        name = f"{side}_position_embedding"
+        if positions == "learned":
+            hidden = PositionEmbedding(max_sequence_length, name=name)(hidden)
+        elif positions != "relative":
+            hidden = SinusoidalPositionEmbedding(
+                max_sequence_length, interleaved=positions == "sinusoidal", name=name
+            )(hidden)
         return keras.layers.Dropout(dropout, name=f"{side}_embeddings_dropout")(hidden)
+
+    def position_bias(name: str, hidden: Any, bidirectional: bool) -> Any:
+        if positions != "relative":
+            return None
+        layer = RelativePositionBias(
+            NUM_BUCKETS, num_heads, bidirectional=bidirectional, name=f"{name}_position_bias"
+        )
+        return layer(hidden)
 
     def final_norm(name: str, hidden: Any) -> Any:
         if norm_position == "post":
@@ -267,15 +168,19 @@ def transformer(
     source_padding_mask = PaddingMask(pad_token_id, name="source_padding_mask")(source_token_ids)
 
     encoded = embed("source", source_token_ids, source_embedding)
+    bias = position_bias("encoder", encoded, bidirectional=True)
     for index in range(num_encoder_layers):
         layer = EncoderLayer(**layer_arguments, name=f"encoder_layer_{index}")
-        encoded = layer(encoded, attention_mask=source_padding_mask)
+        encoded = layer(encoded, attention_mask=source_padding_mask, attention_bias=bias)
     encoded = final_norm("encoder_norm", encoded)
 
     hidden = embed("target", target_token_ids, target_embedding)
+    bias = position_bias("decoder", hidden, bidirectional=False)
     for index in range(num_decoder_layers):
         layer = DecoderLayer(**layer_arguments, name=f"decoder_layer_{index}")
-        hidden = layer(hidden, encoded, cross_attention_mask=source_padding_mask)
+        hidden = layer(
+            hidden, encoded, attention_bias=bias, cross_attention_mask=source_padding_mask
+        )
     hidden = final_norm("decoder_norm", hidden)
 
     if weight_tying == "none":
@@ -305,7 +210,7 @@ def num_parameters(
     use_output_bias: bool = False,
     weight_tying: WeightTying = "all",
 ) -> int:
-    """Computes the parameter count of `transformer` with these arguments, without building it."""
+    """Computes the count of `transformer` with sinusoidal positions, without building it."""
     d, f = hidden_dim, intermediate_dim
     attention = 4 * d * d + (4 * d if use_attention_bias else 0)
     feed_forward = 2 * d * f + f + d

@@ -1,8 +1,9 @@
 """Converts text to token ids and back inside the TensorFlow graph, and trains vocabularies.
 
-`WordPieceTokenizer` is for BERT, `SentencePieceTokenizer` for translation, `CharacterTokenizer` for
-ELMo, `NgramTokenizer` for fastText, `BytePairTokenizer` for GPT-2, `SymbolTokenizer` for letters
-and phonemes. Each gives the same ids in Python, in tf.data and in a SavedModel under TF Serving.
+`WordPieceTokenizer` is for BERT, `SentencePieceTokenizer` for translation, `T5Tokenizer` for T5,
+`CharacterTokenizer` for ELMo, `NgramTokenizer` for fastText, `BytePairTokenizer` for GPT-2,
+`SymbolTokenizer` for letters and phonemes. Each gives the same ids in Python, in tf.data and in a
+SavedModel under TF Serving.
 """
 
 from keras_transformers.rooms import open_room

@@ -122,6 +122,19 @@ def test_without_biases():
     assert layer.count_params() == 4 * 8 * 8
 
 
+def test_heads_of_another_width_and_scores_without_a_scale():
+    usual = MultiHeadAttention(2, 8, head_dim=3)
+    unscaled = MultiHeadAttention(2, 8, head_dim=3, scale_scores=False)
+    for layer in (usual, unscaled):
+        layer.build((None, None, 8))
+    assert tuple(usual.query.kernel.shape) == (8, 6)
+    assert tuple(usual.output_projection.kernel.shape) == (6, 8)
+    assert np.std(unscaled.query.kernel) < 0.8 * np.std(usual.query.kernel)  # 3**-0.5 in the mean
+    unscaled.set_weights(usual.get_weights())
+    unscaled.query.kernel.assign(usual.query.kernel * 3**-0.5)
+    np.testing.assert_allclose(unscaled(QUERY), usual(QUERY), atol=1e-6)
+
+
 def test_the_four_matrices_start_different():
     layer = MultiHeadAttention(
         num_heads=2, hidden_dim=8, kernel_initializer=keras.initializers.GlorotUniform()

@@ -52,6 +52,29 @@ def test_feed_forward_equals_the_formula(activation):
     np.testing.assert_allclose(layer(HIDDEN), inner @ w2 + b2, atol=1e-5)
 
 
+def test_a_gated_feed_forward_without_biases_equals_the_formula():
+    layer = layers.FeedForward(16, 8, activation="relu", gated=True, use_bias=False)
+    layer.build((None, None, 8))
+    w1, v, w2 = (np.asarray(w, "float64") for w in randomize(layer).weights)
+    inner = np.maximum(HIDDEN @ w1, 0) * (HIDDEN @ v)
+    np.testing.assert_allclose(layer(HIDDEN), inner @ w2, atol=1e-4)
+
+
+def test_an_encoder_layer_with_root_mean_square_norms():
+    layer = layers.EncoderLayer(**SIZES, norm="rms", norm_position="pre", norm_epsilon=0.1)
+    layer.build((None, None, 8))
+    randomize(layer)
+
+    def rms(norm, x):
+        return x / np.sqrt((x**2).mean(-1, keepdims=True) + 0.1) * np.asarray(norm.scale)
+
+    x = HIDDEN + layer.self_attention(rms(layer.self_attention_norm, HIDDEN)).numpy()
+    expected = x + layer.feed_forward(rms(layer.feed_forward_norm, x)).numpy()
+    np.testing.assert_allclose(layer(HIDDEN), expected, atol=2e-5)
+    with pytest.raises(ValueError, match="norm='batch' is unknown: use 'layer' or 'rms'"):
+        layers.EncoderLayer(**SIZES, norm="batch")
+
+
 def test_an_unknown_activation_is_refused():
     with pytest.raises(ValueError, match="activation='gelu_new' is unknown: use one of gelu"):
         layers.FeedForward(16, 8, activation="gelu_new")

@@ -49,6 +49,12 @@ def test_sinusoids_are_the_papers():
             )
 
 
+def test_all_sines_may_come_before_the_cosines():
+    rows = np.asarray(layers.SinusoidalPositionEmbedding(5)(0 * HIDDEN))
+    halves = np.asarray(layers.SinusoidalPositionEmbedding(5, interleaved=False)(0 * HIDDEN))
+    np.testing.assert_array_equal(halves, np.concatenate([rows[..., 0::2], rows[..., 1::2]], -1))
+
+
 @pytest.mark.parametrize("name", ["PositionEmbedding", "SinusoidalPositionEmbedding"])
 def test_positions_start_where_told_and_end_with_an_error(name):
     layer = getattr(layers, name)(6)

@@ -8,12 +8,12 @@ import pytest
 
 import keras_transformers as kt
 from keras_transformers import models
+from keras_transformers.cli.models_table import models_page
 from keras_transformers.inspection import agrees_with_figure
 from keras_transformers.models import bert, transformer
 from keras_transformers.models.entry import named_factory
 from keras_transformers.models.heads import pretraining_parameters
 from keras_transformers.models.registry import all_entries, entry
-from keras_transformers.models.table import models_page
 
 # Published or computed by other implementations, not read from the registry.
 # BERT at V = 30,522: encoder with pooler, and with both pretraining heads.
@@ -55,7 +55,7 @@ TRANSFORMER = {
     "transformer_big": 214_245_376,
     "transformer_tiny": 6_061_056,
 }
-# The recurrent families; tests/models/test_seq2seq.py and test_elmo.py count their parts.
+# The recurrent families; test_seq2seq.py and test_elmo.py count their parts.
 RECURRENT = {
     "rnnsearch_50": 80_441_000,
     "luong_global": 221_082_000,

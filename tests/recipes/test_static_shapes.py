@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_transformers.models import elmo, fasttext, features, gpt, heads, vit
+from keras_transformers.models import elmo, fasttext, gpt, heads, vit
 from keras_transformers.models.bert import bert
+from keras_transformers.models.heads import features
 from keras_transformers.models.seq2seq import seq2seq
 from keras_transformers.models.transformer import transformer
 from keras_transformers.training.distributed import prepare

@@ -9,7 +9,7 @@ from keras import ops
 from keras_transformers.layers.dense import PACKAGE
 from keras_transformers.layers.embeddings import check_token_ids
 from keras_transformers.layers.recurrent.cells import scan_steps, time_major
-from keras_transformers.models.transformer import Step
+from keras_transformers.models.classes.encoder_decoder import Step
 
 
 @keras.saving.register_keras_serializable(PACKAGE)

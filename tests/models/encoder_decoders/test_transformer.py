@@ -80,6 +80,26 @@ def test_steps_with_a_cache_equal_the_whole_sequence(model, num_beams, max_lengt
         np.testing.assert_allclose(logits, whole[:, index], atol=2e-5, err_msg=str(index))
 
 
+@pytest.mark.parametrize("max_length", [None, 8])
+def test_relative_positions_need_no_others_and_have_no_end(max_length):
+    keras.utils.set_random_seed(1)
+    sizes = SMALL | {"num_encoder_layers": 1, "num_decoder_layers": 1, "max_sequence_length": 4}
+    model = transformer(**sizes, positions="relative", norm_position="pre")
+    for side in ("encoder", "decoder"):  # not small, so that the order counts
+        biases = model.get_layer(f"{side}_position_bias").embeddings
+        biases.assign(RANDOM.normal(size=biases.shape))
+    assert not any("position_embedding" in layer.name for layer in model.layers)
+    whole = logits_of(model)
+    turned = SOURCES.copy()
+    turned[:, :2] = SOURCES[:, 1::-1]
+    assert (np.abs(whole - logits_of(model, turned)).max((1, 2)) > 1e-5).all()
+    step, cache = model.start_decoding(SOURCES, max_length=max_length)
+    assert step.max_steps == max_length
+    for index in range(6):
+        logits, cache = step(tf.constant(TARGETS[:, index]), tf.constant(index), cache)
+        np.testing.assert_allclose(logits, whole[:, index], atol=2e-5, err_msg=str(index))
+
+
 def test_greedy_search_follows_the_models_own_logits(model):
     step, cache = model.start_decoding(SOURCES)
     found = greedy_search(step, [1, 1, 1], cache, end_token_id=2, max_length=8, growing_axis=2)

@@ -1,4 +1,4 @@
-"""Prints docs/models.md, the table of all models: `python -m keras_transformers.models.table`.
+"""Prints docs/models.md, the table of all models: `python -m keras_transformers.cli.models_table`.
 
 `make docs-tables` writes the file, and a test compares it with the registry.
 """

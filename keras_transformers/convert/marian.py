@@ -1,0 +1,216 @@
+"""Converts Marian weights (Opus-MT) from and to Hugging Face's safetensors."""
+
+import os
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import keras
+import numpy as np
+
+from keras_transformers.convert.config_map import ConfigMap, read_config
+from keras_transformers.convert.name_map import in_module, part_of
+from keras_transformers.convert.tensors import (
+    NamedVariable,
+    assign,
+    drop_copies,
+    read_safetensors,
+    write_safetensors,
+)
+
+__all__ = ["load_marian", "read_marian_config", "save_marian", "save_marian_config"]
+
+# Our argument -> fields that must agree; the first one is read.
+_SAME = {
+    "num_heads": ("encoder_attention_heads", "decoder_attention_heads"),
+    "intermediate_dim": ("encoder_ffn_dim", "decoder_ffn_dim"),
+    "vocabulary_size": ("vocab_size", "decoder_vocab_size"),
+    "pad_token_id": ("pad_token_id", "decoder_start_token_id"),
+}
+_CONFIG = ConfigMap(
+    "marian",
+    required={
+        "vocabulary_size": "vocab_size",
+        "num_encoder_layers": "encoder_layers",
+        "num_decoder_layers": "decoder_layers",
+        "num_heads": "encoder_attention_heads",
+        "hidden_dim": "d_model",
+        "intermediate_dim": "encoder_ffn_dim",
+        "max_sequence_length": "max_position_embeddings",
+        "pad_token_id": "pad_token_id",
+    },
+    optional={
+        "dropout": ("dropout", 0.1),
+        "attention_dropout": ("attention_dropout", 0.0),
+        "feed_forward_dropout": ("activation_dropout", 0.0),
+    },
+    activation=("activation_function", "gelu"),
+    activations={"swish": "silu", "silu": "silu", "relu": "relu", "gelu": "gelu"},
+    fixed={
+        "share_encoder_decoder_embeddings": True,
+        "tie_word_embeddings": True,
+        "static_position_embeddings": True,
+        "normalize_before": False,
+        "normalize_embedding": False,
+        "add_final_layer_norm": False,
+        "is_encoder_decoder": True,
+        "eos_token_id": 0,
+    },
+)
+_PARTS = {
+    "self_attention/query": "self_attn.q_proj",
+    "self_attention/key": "self_attn.k_proj",
+    "self_attention/value": "self_attn.v_proj",
+    "self_attention/output": "self_attn.out_proj",
+    "self_attention_norm": "self_attn_layer_norm",
+    "cross_attention/query": "encoder_attn.q_proj",
+    "cross_attention/key": "encoder_attn.k_proj",
+    "cross_attention/value": "encoder_attn.v_proj",
+    "cross_attention/output": "encoder_attn.out_proj",
+    "cross_attention_norm": "encoder_attn_layer_norm",
+    "feed_forward/intermediate": "fc1",
+    "feed_forward/output": "fc2",
+    "feed_forward_norm": "final_layer_norm",
+}
+_LAYERS = ("token_embedding", "target_position_embedding", "decoder_layer_0", "logits")
+_TOKENS = "model.shared.weight"
+_COPIES = dict.fromkeys(
+    ("model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight", "lm_head.weight"),
+    _TOKENS,
+)
+_BIAS = "final_logits_bias"  # of shape (1, vocabulary)
+_SINUSOIDS = ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight")
+
+
+def read_marian_config(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Reads Hugging Face's `config.json` as arguments of `models.marian.marian`.
+
+    Args:
+        path: the file or its folder.
+
+    Returns:
+        Keyword arguments that build the model it describes.
+
+    Raises:
+        FileNotFoundError: the file does not exist.
+        ValueError: it is not JSON, does not describe a Marian, lacks a field, or needs something
+            that these layers lack (other heads in the decoder, embeddings without their scale).
+
+    Example:
+        model = marian(**read_marian_config("opus-mt-de-en"))
+    """
+    file, config = read_config(path, "marian")
+    if config.get("scale_embedding", False) is not True:
+        raise ValueError(f"{file}: scale_embedding is not true; only true is supported")
+    for first, other in _SAME.values():
+        value = config.get(first)
+        if config.get(other, value) not in (value, None):
+            raise ValueError(
+                f"{file}: {other}={config[other]!r} and {first}={value!r}; they must be the same"
+            )
+    return _CONFIG.arguments(file, config)
+
+
+def load_marian(
+    model: keras.Model, path: str | os.PathLike[str], *, ignore: Iterable[str] = ()
+) -> None:
+    """Loads Hugging Face's weights, those of MarianMTModel, into a Marian.
+
+    Unless every tensor is used or matches `ignore`, loading fails and the model is unchanged.
+
+    Args:
+        model: a model from `keras_transformers.models.marian`.
+        path: a `.safetensors` file, or a folder with `model.safetensors`.
+        ignore: wildcards of tensors to leave out.
+
+    Raises:
+        FileNotFoundError: the file does not exist.
+        ValueError: the file is unreadable; tensors are missing, left over or of another shape (the
+            message lists them all); or a copy of the tied embeddings differs from them.
+    """
+    tensors = read_safetensors(path)
+    drop_copies(tensors, _COPIES, source=str(path))
+    if _BIAS in tensors and tensors[_BIAS].ndim == 2 and len(tensors[_BIAS]) == 1:
+        tensors[_BIAS] = tensors[_BIAS][0]
+    assign(_variables(model), tensors, source=str(path), ignore=[*_SINUSOIDS, *ignore])
+
+
+def save_marian(model: keras.Model, path: str | os.PathLike[str]) -> None:
+    """Writes a Marian's weights under Hugging Face's names, for `from_pretrained`.
+
+    Args:
+        model: a model from `keras_transformers.models.marian`.
+        path: the `.safetensors` file to write.
+
+    Raises:
+        FileNotFoundError: the folder does not exist.
+        ValueError: the model is not a Marian.
+    """
+    variables = [
+        NamedVariable(np.asarray(named.variable)[None], _BIAS) if named.name == _BIAS else named
+        for named in _variables(model)
+    ]
+    write_safetensors(variables, path)
+
+
+def save_marian_config(model: keras.Model, path: str | os.PathLike[str]) -> None:
+    """Writes a Marian's shape as Hugging Face's `config.json`, to go with `save_marian`.
+
+    Args:
+        model: a model from `keras_transformers.models.marian`.
+        path: the file to write.
+
+    Raises:
+        FileNotFoundError: the folder does not exist.
+        ValueError: the model is not a Marian, or Hugging Face has no name for its activation.
+    """
+    by_name = _layers(model)
+    arguments = {
+        **by_name["decoder_layer_0"].get_config(),
+        "vocabulary_size": by_name["token_embedding"].vocabulary_size,
+        "num_encoder_layers": sum(name.startswith("encoder_layer_") for name in by_name),
+        "num_decoder_layers": sum(name.startswith("decoder_layer_") for name in by_name),
+        "max_sequence_length": by_name["target_position_embedding"].max_sequence_length,
+        "pad_token_id": by_name["source_padding_mask"].pad_token_id,
+    }
+    same = {fields[1]: arguments[ours] for ours, fields in _SAME.items()}
+    _CONFIG.write(
+        arguments,
+        path,
+        scale_embedding=True,
+        architectures=["MarianMTModel"],
+        bad_words_ids=[[arguments["pad_token_id"]]],
+        **same,
+    )
+
+
+def _layers(model: keras.Model) -> dict[str, Any]:
+    """Returns the model's layers by name; ValueError unless it is a Marian."""
+    by_name = {layer.name: layer for layer in model.layers}
+    missing = [name for name in _LAYERS if name not in by_name]
+    if missing:
+        raise ValueError(
+            f"model {model.name!r} is not a Marian: it has no layer {', '.join(missing)}"
+        )
+    if getattr(by_name["target_position_embedding"], "interleaved", True):
+        raise ValueError(f"model {model.name!r} is not a Marian: it has other positions")
+    return by_name
+
+
+def _variables(model: keras.Model) -> list[NamedVariable]:
+    """Returns every variable of the model with its name in the file; tied weights occur once."""
+    layers = _layers(model).values()
+    return [named for layer in layers if layer.weights for named in _of_layer(layer)]
+
+
+def _of_layer(layer: Any) -> Iterator[NamedVariable]:
+    if layer.name == "token_embedding":
+        yield NamedVariable(layer.embeddings, _TOKENS)
+    elif layer.name == "logits":
+        yield NamedVariable(layer.bias, _BIAS)
+    elif "coder_layer_" in layer.name:
+        side, _, index = layer.name.split("_")
+        for variable in layer.weights:
+            part = _PARTS[part_of(variable, layer)]
+            yield in_module(variable, f"model.{side}.layers.{index}.{part}")
+    else:
+        raise ValueError(f"layer {layer.name!r} has no place in Hugging Face's Marian")
