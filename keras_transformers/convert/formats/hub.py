@@ -27,8 +27,8 @@ def fetch(address: str) -> Path:
 
     Args:
         address: "hf://organization/name@revision". A commit as the revision names the same files
-            for ever, and needs no network once they are fetched; a branch, a tag or nothing (the
-            main branch) is resolved to its commit, which a warning names.
+            for ever; a branch, a tag or nothing (the main branch) is resolved to its commit, which
+            a warning names. Once fetched, a model needs no network.
 
     Returns:
         The folder.

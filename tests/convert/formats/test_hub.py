@@ -91,9 +91,17 @@ def test_without_the_extra(monkeypatch):
         fetch("hf://org/name")
 
 
-def test_offline_is_one_clear_line(tmp_path):
+def test_offline_the_cache_or_one_clear_line(tmp_path):
+    cache = tmp_path / "hub/models--org--cached"
+    snapshot = cache / "snapshots" / COMMIT
+    for folder in (snapshot, cache / "blobs"):
+        folder.mkdir(parents=True)
+    blob = cache / "blobs" / hashlib.sha1(b"blob 2\0{}").hexdigest()
+    blob.write_bytes(b"{}")
+    (snapshot / "config.json").symlink_to(blob)
     code = (
         "from keras_transformers.convert.formats.hub import fetch\n"
+        f"print(fetch('hf://org/cached@{COMMIT}'))\n"
         f"try: fetch('hf://org/name@{COMMIT}')\n"
         "except FileNotFoundError as error: print(error)"
     )
@@ -104,5 +112,6 @@ def test_offline_is_one_clear_line(tmp_path):
         text=True,
         check=True,
     )
-    (line,) = found.stdout.splitlines()
+    folder, line = found.stdout.splitlines()
+    assert folder == str(snapshot)
     assert line.startswith(f"hf://org/name@{COMMIT} is not in the cache and could not be fetched")
