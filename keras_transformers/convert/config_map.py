@@ -11,7 +11,7 @@ import keras
 from keras_transformers.files import read_json, write_json
 
 _LARGEST = 2**24  # no size is larger; a mistaken one would take all memory
-_RATES = ("dropout", "attention_dropout")
+_RATES = ("dropout", "attention_dropout", "feed_forward_dropout")
 _NUMBERS = (*_RATES, "norm_epsilon", "initializer_range")
 # Hugging Face's name of an activation -> ours. Of several names, the first one is written.
 ACTIVATIONS = {
@@ -77,7 +77,7 @@ class ConfigMap:
             value = config.get(theirs, default)
             is_default = value is None and default is None
             arguments[ours] = None if is_default else self._value(file, ours, theirs, value)
-        if arguments["hidden_dim"] % arguments["num_heads"]:
+        if "head_dim" not in arguments and arguments["hidden_dim"] % arguments["num_heads"]:
             width, count = self.required["hidden_dim"], self.required["num_heads"]
             raise ValueError(
                 f"{file}: {width}={config[width]} is not a multiple of {count}={config[count]}"
@@ -90,7 +90,7 @@ class ConfigMap:
             return check_number(file, theirs, value, below=1.0 if ours in _RATES else 1e9)
         if ours in self.pairs and isinstance(value, list) and len(value) == 2:
             return tuple(check_size(file, theirs, side) for side in value)
-        return check_size(file, theirs, value)
+        return check_size(file, theirs, value, least=0 if ours == "pad_token_id" else 1)
 
     def write(
         self, arguments: Mapping[str, Any], path: str | os.PathLike[str], **fields: Any
