@@ -2,7 +2,7 @@
 
 import json
 
-import marian_toy
+import encoder_decoder_toys as toys
 import pytest
 import tensorflow as tf
 
@@ -11,7 +11,7 @@ from keras_transformers.tokenizers import MarianTokenizer
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    return marian_toy.folder(tmp_path_factory.mktemp("marian"))
+    return toys.marian_folder(tmp_path_factory.mktemp("marian"))
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,6 @@
 """Translation with Marian: two tokenizers, folders, and an export that answers alike."""
 
-import marian_toy
+import encoder_decoder_toys as toys
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -19,7 +19,7 @@ TEXTS = ["two dogs", ">>deu<< a small dog runs", ""]
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """A folder of ours in Hugging Face's layout."""
-    files = marian_toy.folder(tmp_path_factory.mktemp("files"))
+    files = toys.marian_folder(tmp_path_factory.mktemp("files"))
     tokenizers = [MarianTokenizer(files, side=side) for side in ("source", "target")]
     model = marian(
         vocabulary_size=tokenizers[0].vocabulary_size,
