@@ -2,7 +2,8 @@
 
 import os
 from collections.abc import Iterable, Iterator
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
@@ -16,8 +17,21 @@ from keras_transformers.convert.tensors import (
     read_safetensors,
     write_safetensors,
 )
+from keras_transformers.files import write_json
+from keras_transformers.models.classes.encoder_decoder import Transformer
+from keras_transformers.models.marian import marian
 
-__all__ = ["load_marian", "read_marian_config", "save_marian", "save_marian_config"]
+if TYPE_CHECKING:
+    from keras_transformers.tokenizers import MarianTokenizer
+
+__all__ = [
+    "load_marian",
+    "load_marian_translator",
+    "read_marian_config",
+    "save_marian",
+    "save_marian_config",
+    "save_marian_translator",
+]
 
 # Our argument -> fields that must agree; the first one is read.
 _SAME = {
@@ -181,6 +195,68 @@ def save_marian_config(model: keras.Model, path: str | os.PathLike[str]) -> None
         bad_words_ids=[[arguments["pad_token_id"]]],
         **same,
     )
+
+
+def load_marian_translator(
+    folder: str | os.PathLike[str],
+) -> tuple[Transformer, "MarianTokenizer", "MarianTokenizer"]:
+    """Loads a Marian and both tokenizers, the arguments of `pipelines.Translator`.
+
+    The bias of padding's logit becomes -10,000: no search may find padding, which these models
+    leave to the search (Hugging Face: bad_words_ids).
+
+    Args:
+        folder: Hugging Face's layout: config.json, model.safetensors, vocab.json, source.spm and
+            target.spm.
+
+    Raises:
+        FileNotFoundError: a file is missing.
+        ValueError: a file is damaged, or they do not belong together.
+
+    Example:
+        translate = Translator(*load_marian_translator("opus-mt-de-en"))
+    """
+    # Imported here because it needs TensorFlow, which the weights do not.
+    from keras_transformers.tokenizers import MarianTokenizer
+
+    model = marian(**read_marian_config(folder))
+    load_marian(model, folder)
+    source, target = (MarianTokenizer(folder, side=side) for side in ("source", "target"))
+    bias = model.get_layer("logits").bias
+    pad = model.get_layer("source_padding_mask").pad_token_id
+    if (source.vocabulary_size, source.pad_token_id) != (bias.shape[0], pad):
+        raise ValueError(
+            f"{folder}: vocab.json has {source.vocabulary_size} tokens with padding "
+            f"{source.pad_token_id}, the model {bias.shape[0]} with padding {pad}: use the "
+            "vocabulary that belongs to the weights"
+        )
+    values = np.array(bias)
+    values[pad] = -1e4
+    bias.assign(values)
+    return model, source, target
+
+
+def save_marian_translator(
+    model: keras.Model,
+    folder: str | os.PathLike[str],
+    tokenizer: "MarianTokenizer",
+    target_tokenizer: "MarianTokenizer",
+) -> None:
+    """Writes a Marian in Hugging Face's layout, for `load_marian_translator` and transformers.
+
+    Args:
+        model: a model from `keras_transformers.models.marian`.
+        folder: folder for model.safetensors, config.json and the tokenizers' files.
+        tokenizer: the sources' tokenizer.
+        target_tokenizer: the targets' tokenizer.
+    """
+    folder = Path(folder)
+    folder.mkdir(exist_ok=True)
+    for side in (tokenizer, target_tokenizer):
+        side.save(folder)
+    write_json(folder / "tokenizer_config.json", {"tokenizer_class": "MarianTokenizer"})
+    save_marian(model, folder / "model.safetensors")
+    save_marian_config(model, folder / "config.json")
 
 
 def _layers(model: keras.Model) -> dict[str, Any]:

@@ -5,9 +5,9 @@ import json
 import runpy
 from pathlib import Path
 
+import encoder_decoder_toys as toys
 import numpy as np
 import pytest
-import t5_toy
 import tensorflow as tf
 from safetensors.numpy import load_file, save_file
 
@@ -214,8 +214,8 @@ def test_what_is_no_t5_is_refused(tmp_path):
 def written(tmp_path_factory):
     """A folder that we write, and its model."""
     folder = tmp_path_factory.mktemp("written") / "t5"
-    tokenizer = t5_toy.tokenizer(num_extra_ids=10, padded_to=128)
-    model = t5(**(t5_toy.SIZES | {"vocabulary_size": 128}), tied_logits=False)
+    tokenizer = toys.t5_tokenizer(num_extra_ids=10, padded_to=128)
+    model = t5(**(toys.T5_SIZES | {"vocabulary_size": 128}), tied_logits=False)
     save_text_to_text(model, folder, tokenizer)
     return folder, model
 
@@ -231,7 +231,7 @@ def test_a_folder_comes_back(written):
 
 def test_a_vocabulary_that_does_not_belong_to_the_weights_is_refused(written, tmp_path):
     model = written[1]
-    save_text_to_text(model, tmp_path, t5_toy.tokenizer(num_extra_ids=10))
+    save_text_to_text(model, tmp_path, toys.t5_tokenizer(num_extra_ids=10))
     for bad in ("many", -1, True, 10**9):
         (tmp_path / "tokenizer_config.json").write_text(json.dumps({"extra_ids": bad}))
         with pytest.raises(ValueError, match=f"tokenizer_config.json: extra_ids={bad!r}; give"):
@@ -291,5 +291,5 @@ def test_transformers_tokenizes_alike_with_the_folder_that_we_write(written):
 
     theirs = transformers.AutoTokenizer.from_pretrained(written[0])
     ours = load_text_to_text(written[0])[1]
-    for text in t5_toy.TEXTS:
+    for text in toys.T5_TEXTS:
         assert ours.tokenize([text], add_end=True).to_list()[0] == theirs(text)["input_ids"], text

@@ -96,7 +96,13 @@ def _files(path: Path) -> tuple[Path, Path]:
     raise FileNotFoundError(f"{path} contains no vocabulary: expected {either}")
 
 
-def _read_tokens(file: Path, special_tokens: Collection[str]) -> list[str]:
+def read_tokens(file: Path) -> list[str]:
+    """Reads a `vocab.json`, token -> id, and returns the tokens by id.
+
+    Raises:
+        FileNotFoundError: the file does not exist.
+        ValueError: the ids are not 0 to their number, each once.
+    """
     ids = read_json(file)
     if not all(type(i) is int for i in ids.values()):
         raise ValueError(f"{file}: expected a JSON object, token -> id")
@@ -107,7 +113,13 @@ def _read_tokens(file: Path, special_tokens: Collection[str]) -> list[str]:
                 f"{file}: token {token!r} has the id {ids[token]}, expected {expected}: the ids "
                 f"must be 0 to {len(ids) - 1}, each once"
             )
-    missing = [token for token in (*byte_symbols(), *special_tokens) if token not in ids]
+    return tokens
+
+
+def _read_tokens(file: Path, special_tokens: Collection[str]) -> list[str]:
+    tokens = read_tokens(file)
+    known = set(tokens)
+    missing = [token for token in (*byte_symbols(), *special_tokens) if token not in known]
     if missing:
         raise ValueError(
             f"{file}: lacks {len(missing)} of the 256 bytes and {' '.join(special_tokens)}, such "

@@ -1,9 +1,9 @@
 """T5: relative positions in both stacks, a cache that changes nothing, what counts and what not."""
 
+import encoder_decoder_toys as toys
 import keras
 import numpy as np
 import pytest
-import t5_toy
 import tensorflow as tf
 from checks import round_trip, same_outputs
 from tiny import lively
@@ -15,7 +15,7 @@ FORMS = {
     "1.0": {},
     "1.1": {"activation": "gelu_approximate", "gated_feed_forward": True, "tied_logits": False},
 }
-SIZES = t5_toy.SIZES | {"num_encoder_layers": 2, "num_decoder_layers": 2}
+SIZES = toys.T5_SIZES | {"num_encoder_layers": 2, "num_decoder_layers": 2}
 SIZES |= {"num_buckets": 8, "max_distance": 10}
 RANDOM = np.random.default_rng(0)
 SOURCES = np.array([[5, 6, 7, 8, 1], [9, 4, 1, 0, 0], [3, 1, 0, 0, 0]], "int32")

@@ -1,8 +1,8 @@
 """Text to text with T5: the translator's search, saving, and an export that answers alike."""
 
+import encoder_decoder_toys as toys
 import numpy as np
 import pytest
-import t5_toy
 import tensorflow as tf
 from tiny import lively
 
@@ -16,8 +16,8 @@ TEXTS = ["a small dog", "two dogs <extra_id_0> near", "ein Hund", ""]
 
 @pytest.fixture(scope="module")
 def answer():
-    tokenizer = t5_toy.tokenizer(padded_to=48)
-    model = lively(t5(**(t5_toy.SIZES | {"vocabulary_size": 48})), seed=4)
+    tokenizer = toys.t5_tokenizer(padded_to=48)
+    model = lively(t5(**(toys.T5_SIZES | {"vocabulary_size": 48})), seed=4)
     options = {"max_sequence_length": 12, "num_beams": 2, "extra_length": 4}
     return Translator(model, tokenizer, **options)
 
@@ -46,7 +46,7 @@ def test_a_model_without_positions_needs_a_length(answer):
     with pytest.raises(ValueError, match="'t5' has no positions .* give max_sequence_length"):
         Translator(answer.model, answer.tokenizer)
     with pytest.raises(ValueError, match="tokenizer has 43 tokens and model 't5' 48: use the voc"):
-        Translator(answer.model, t5_toy.tokenizer(), max_sequence_length=9)
+        Translator(answer.model, toys.t5_tokenizer(), max_sequence_length=9)
 
 
 @pytest.mark.slow

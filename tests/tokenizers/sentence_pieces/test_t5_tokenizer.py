@@ -1,16 +1,16 @@
 """T5's tokenizer: extra ids in reverse order, ids as transformers' (tests/convert), bad files."""
 
+import encoder_decoder_toys as toys
 import pytest
-import t5_toy
 import tensorflow as tf
-from t5_toy import NUM_PIECES
+from encoder_decoder_toys import NUM_PIECES
 
 from keras_transformers.tokenizers import T5Tokenizer
 
 
 @pytest.fixture(scope="module")
 def tokenizer():
-    return t5_toy.tokenizer(padded_to=64)
+    return toys.t5_tokenizer(padded_to=64)
 
 
 def test_special_tokens_and_sizes(tokenizer):
@@ -61,7 +61,7 @@ def test_awkward_texts_have_ids_of_the_vocabulary(tokenizer):
 
 
 def test_without_extra_ids_their_names_are_text():
-    plain = t5_toy.tokenizer(num_extra_ids=0)
+    plain = toys.t5_tokenizer(num_extra_ids=0)
     assert plain.vocabulary_size == NUM_PIECES
     ids = plain.tokenize(["a <extra_id_0>"])
     assert plain.detokenize(ids).numpy()[0].startswith(b"a")
@@ -82,9 +82,9 @@ def test_files_and_sizes_that_do_not_fit_are_refused(tmp_path):
     with pytest.raises(ValueError, match="spiece.model: not a SentencePiece model"):
         T5Tokenizer(tmp_path)
     with pytest.raises(ValueError, match="33 tokens and 10 extra ids, but the model has 40: use"):
-        t5_toy.tokenizer(padded_to=40)
+        toys.t5_tokenizer(padded_to=40)
     with pytest.raises(ValueError, match="num_extra_ids=-1: give a number of tokens, 0 or more"):
-        t5_toy.tokenizer(num_extra_ids=-1)
+        toys.t5_tokenizer(num_extra_ids=-1)
 
 
 def test_a_model_with_other_special_tokens_is_refused(tmp_path):

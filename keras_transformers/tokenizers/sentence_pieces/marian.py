@@ -1,0 +1,158 @@
+"""Marian's tokenizers: a SentencePiece model for each side, and one vocabulary for both."""
+
+import os
+from pathlib import Path
+from typing import Any, Literal, Self, get_args
+
+import tensorflow as tf
+
+from keras_transformers.files import replaced, write_json
+from keras_transformers.tokenizers.byte_pairs.files import read_tokens
+from keras_transformers.tokenizers.sentencepiece import open_model
+from keras_transformers.tokenizers.tensors import row_by_row, texts_of, with_ends
+
+__all__ = ["MarianTokenizer"]
+
+Side = Literal["source", "target"]
+
+_VOCABULARY_FILE = "vocab.json"
+_END, _UNKNOWN, _PAD = "</s>", "<unk>", "<pad>"
+# What a source of a model with several target languages starts with, such as ">>fra<<".
+_LANGUAGE = r">>.*?<<"
+
+
+class MarianTokenizer(tf.Module):
+    """One side's SentencePiece as Marian uses it (Opus-MT).
+
+    Ids equal those of Hugging Face's MarianTokenizer without sacremoses, which would also replace
+    unusual punctuation; special tokens' names in a text are ordinary text. A language such as
+    ">>fra<<" at the start of a text is one token. What is not in the vocabulary becomes the unknown
+    token.
+
+    Args:
+        path: a folder with `vocab.json` and `source.spm` or `target.spm`.
+        side: whose SentencePiece model to use, "source" or "target".
+        name: name of the module.
+
+    Attributes:
+        vocabulary: all tokens, by id.
+        vocabulary_size: their number.
+        end_token_id: id of "</s>".
+        unknown_token_id: id of "<unk>".
+        pad_token_id: id of "<pad>".
+        start_token_id: the same: padding starts a target.
+
+    Raises:
+        FileNotFoundError: a file does not exist.
+        ValueError: an unknown side, a file that is not what its name says, or a vocabulary without
+            the special tokens.
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], *, side: Side = "source", name: str = "marian_tokenizer"
+    ) -> None:
+        if side not in get_args(Side):
+            raise ValueError(f"side={side!r} is unknown: use 'source' or 'target'")
+        super().__init__(name=name)
+        self.side = side
+        self._model, self._tokenizer = open_model(Path(path, f"{side}.spm"))
+        self.vocabulary = read_tokens(Path(path, _VOCABULARY_FILE))
+        self.vocabulary_size = len(self.vocabulary)
+        ids = {token: index for index, token in enumerate(self.vocabulary)}
+        if missing := [token for token in (_END, _UNKNOWN, _PAD) if token not in ids]:
+            raise ValueError(
+                f"{Path(path, _VOCABULARY_FILE)}: lacks {', '.join(missing)}: use the model's own "
+                "vocabulary"
+            )
+        self.end_token_id, self.unknown_token_id = ids[_END], ids[_UNKNOWN]
+        self.pad_token_id = self.start_token_id = ids[_PAD]
+        pieces = self._tokenizer.id_to_string(tf.range(self._tokenizer.vocab_size())).numpy()
+        self._ids = tf.constant(
+            [ids.get(piece.decode("utf-8", "replace"), ids[_UNKNOWN]) for piece in pieces]
+        )
+        languages = [token for token in ids if token.startswith(">>") and token.endswith("<<")]
+        # No text starts with the last one, which makes this a table even without languages.
+        self._languages = tf.constant([*languages, ""])
+        self._language_ids = tf.constant([*(ids[token] for token in languages), ids[_UNKNOWN]])
+
+    def tokenize(
+        self, text: Any, *, add_start: bool = False, add_end: bool = False
+    ) -> tf.RaggedTensor:
+        """Converts texts to token ids.
+
+        Args:
+            text: strings (batch,).
+            add_start: add the start token before each row.
+            add_end: add the end token after each row.
+
+        Returns:
+            int32 (batch, None).
+        """
+        text = texts_of(text)
+        has_language = tf.strings.regex_full_match(text, f"(?s){_LANGUAGE}.*")
+        language = tf.strings.regex_replace(text, f"(?s)^({_LANGUAGE}).*$", r"\1")
+        text = tf.strings.regex_replace(text, f"(?s)^{_LANGUAGE}", "", replace_global=False)
+        tokens = tf.ragged.map_flat_values(
+            lambda pieces: tf.gather(self._ids, pieces), self._tokenizer.tokenize(text)
+        )
+        is_this = language[:, None] == self._languages[None]  # (batch, languages)
+        found = tf.gather(self._language_ids, tf.argmax(is_this, axis=1))
+        found = tf.where(tf.reduce_any(is_this, axis=1), found, self.unknown_token_id)
+        first = tf.RaggedTensor.from_row_lengths(
+            tf.boolean_mask(found, has_language), tf.cast(has_language, tf.int64)
+        )
+        return with_ends(
+            tf.concat([first, tokens], axis=1),
+            start_token_id=self.start_token_id if add_start else None,
+            end_token_id=self.end_token_id if add_end else None,
+        )
+
+    def detokenize(self, token_ids: Any) -> tf.Tensor:
+        """Converts token ids to texts.
+
+        Padding, start and end tokens are left out. The unknown token becomes " ⁇ ".
+
+        Args:
+            token_ids: int32 (batch, length), ragged or padded; or (..., length).
+
+        Returns:
+            Strings (batch,), or (...).
+        """
+        if isinstance(token_ids, tf.RaggedTensor):
+            pieces = tf.ragged.map_flat_values(self._pieces, token_ids)
+            return _joined(tf.strings.reduce_join(pieces, axis=1))
+        return row_by_row(
+            lambda ids: _joined(tf.strings.reduce_join(self._pieces(ids), axis=1)),
+            tf.cast(token_ids, tf.int32),
+        )
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Writes the vocabulary and this side's SentencePiece model to a folder, for `load`."""
+        write_json(
+            Path(folder, _VOCABULARY_FILE),
+            {token: index for index, token in enumerate(self.vocabulary)},
+        )
+        with replaced(Path(folder, f"{self.side}.spm")) as scratch:
+            scratch.write_bytes(self._model)
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str], **config: Any) -> Self:
+        """Restores a tokenizer from what `save` wrote and `config` returned."""
+        return cls(folder, **config)
+
+    def config(self) -> dict[str, Any]:
+        """Returns the arguments that `load` needs besides the files, as JSON values."""
+        return {"side": self.side}
+
+    def tokens(self, token_ids: Any) -> tf.Tensor:
+        """Returns the tokens, as in the vocabulary, for ids of any shape; "▁" is a space."""
+        return tf.gather(tf.constant(self.vocabulary), token_ids)
+
+    def _pieces(self, token_ids: Any) -> tf.Tensor:
+        pieces = tf.where(token_ids == self.unknown_token_id, " ⁇ ", self.tokens(token_ids))
+        is_end = (token_ids == self.end_token_id) | (token_ids == self.pad_token_id)
+        return tf.where(is_end, "", pieces)
+
+
+def _joined(text: tf.Tensor) -> tf.Tensor:
+    return tf.strings.strip(tf.strings.regex_replace(text, "▁", " "))
