@@ -57,8 +57,8 @@ def save(pipeline: Any, folder: str | os.PathLike[str]) -> Path:
 
 
 def is_pipeline(folder: str | os.PathLike[str]) -> bool:
-    """Returns whether `save` wrote this folder."""
-    return Path(folder, PIPELINE).is_file()
+    """Returns whether `save` wrote this folder, though a file may be missing since."""
+    return any(Path(folder, name).is_file() for name in (PIPELINE, MODEL))
 
 
 def load(folder: str | os.PathLike[str]) -> Any:
@@ -78,7 +78,7 @@ def load(folder: str | os.PathLike[str]) -> Any:
     try:
         tokenizers = {
             name: _public("tokenizers", entry["class"]).load(
-                folder if name == "tokenizer" else folder / name, **entry["options"]
+                _place(folder, name), **entry["options"]
             )
             for name, entry in description["tokenizers"].items()
         }
@@ -88,7 +88,9 @@ def load(folder: str | os.PathLike[str]) -> Any:
             f"{folder / PIPELINE}: no entry {error}: save the pipeline again"
         ) from None
     except LookupError as error:
-        raise ValueError(f"{folder / PIPELINE}: {error}: update keras-transformers") from None
+        raise ValueError(
+            f"{folder / PIPELINE}: {error}: update keras-transformers, or save the pipeline again"
+        ) from None
     except (AttributeError, TypeError) as error:  # an entry of another type
         raise _damaged(folder / PIPELINE, error) from error
     arrays = read_safetensors(folder / WEIGHTS)
@@ -98,6 +100,15 @@ def load(folder: str | os.PathLike[str]) -> Any:
         return make.restore(model, tokenizers, **config)
     except Exception as error:  # whatever a pipeline makes of a damaged configuration
         raise _damaged(folder / PIPELINE, error) from error
+
+
+def _place(folder: Path, name: str) -> Path:
+    """Returns the folder with a tokenizer's files."""
+    if name == "tokenizer":
+        return folder
+    if Path(name).name != name or not (folder / name).is_dir():
+        raise LookupError(f"tokenizer {name!r} has no folder of its name beside this file")
+    return folder / name
 
 
 def _damaged(file: Path, error: Exception) -> ValueError:

@@ -228,7 +228,7 @@ def open_model(path: Path) -> tuple[bytes, tensorflow_text.SentencepieceTokenize
         name = f"sentencepiece-{hashlib.sha256(model).hexdigest()}"
         name_sentencepiece_model(tokenizer, model, name)
         tokenizer.vocab_size()
-    except tf.errors.OpError as error:
+    except (tf.errors.OpError, UnicodeDecodeError) as error:  # or TensorFlow cannot decode its own
         raise ValueError(f"{path}: not a SentencePiece model") from error
     return model, tokenizer
 

@@ -89,7 +89,7 @@ def test_a_config_that_a_server_refuses_is_named_before_anything_changes(capsys,
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        (("--keep", 0), "keep=0: give 1 or more"),
+        (("--keep", 0), "--keep 0: give a positive number"),
         (("--warm-up", 0), "batch sizes [0]: give numbers of rows"),
         (("--label", "a", "--config", "/nowhere/models.config"), "/nowhere: no such folder for"),
         (("--label", "a", "--config", "."), "is no file: name TF Serving's model config file"),
