@@ -399,7 +399,7 @@ def test_the_package_shows_what_it_has():
 def test_on_jax_the_same_numbers_without_tensorflow(on_jax):
     on_jax(f"""
 import runpy, numpy as np, keras_transformers as kt
-from keras_transformers.models.bert import bert
+from keras_transformers.models.encoders.bert import bert
 encoder = bert(vocabulary_size=50, num_layers=2, num_heads=2, hidden_dim=16,
                intermediate_dim=24, max_sequence_length=20)
 model = kt.heads.pretrainer(encoder)
@@ -415,7 +415,7 @@ np.testing.assert_allclose(outputs["mask_logits"], golden["gelu/mask_logits"], a
 def test_on_jax_a_transformer_trains_without_tensorflow(on_jax):
     on_jax("""
 import numpy as np, keras
-from keras_transformers.models.transformer import transformer
+from keras_transformers.models.encoder_decoders.transformer import transformer
 loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 tiny = transformer(vocabulary_size=20, num_encoder_layers=1, num_decoder_layers=1, num_heads=2,
                    hidden_dim=8, intermediate_dim=16)

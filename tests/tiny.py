@@ -13,10 +13,10 @@ import numpy as np
 
 import keras_transformers as kt
 from keras_transformers.models import heads
-from keras_transformers.models.bert import bert
 from keras_transformers.models.elmo import elmo
+from keras_transformers.models.encoder_decoders.transformer import transformer
+from keras_transformers.models.encoders.bert import bert
 from keras_transformers.models.gpt import gpt
-from keras_transformers.models.transformer import transformer
 from keras_transformers.models.vit import vit
 from keras_transformers.pipelines.base import Pipeline
 from keras_transformers.tokenizers import (

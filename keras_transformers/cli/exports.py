@@ -48,7 +48,7 @@ class Check:
 
     def run(self) -> int:
         """Prints the findings; fails if TF Serving would not take the export."""
-        from keras_transformers.saved_model import audit
+        from keras_transformers.saved_model.checks import audit
 
         found = audit.audit(self.path, max_batch_size=self.max_batch_size)
         print(json.dumps(found.as_json(), indent=1) if self.json else "\n".join(found.lines()))

@@ -19,7 +19,7 @@ from keras_transformers.convert.tensors import (
     write_safetensors,
 )
 from keras_transformers.models import heads
-from keras_transformers.models.bert import MODELS, SIZES, bert
+from keras_transformers.models.encoders.bert import MODELS, SIZES, bert
 
 __all__ = [
     "bert_size",
@@ -96,7 +96,7 @@ _TIED = {
 
 
 def read_bert_config(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Reads Hugging Face's `config.json` as arguments of `keras_transformers.models.bert.bert`.
+    """Reads Hugging Face's `config.json` as arguments of `models.encoders.bert.bert`.
 
     Args:
         path: the file or its folder.
@@ -125,7 +125,7 @@ def load_bert(
     `ignore`, loading fails and the model is unchanged.
 
     Args:
-        model: a model from `keras_transformers.models.bert` or `heads`.
+        model: a model from `keras_transformers.models.encoders.bert` or `heads`.
         path: a `.safetensors` file, or a folder with `model.safetensors`.
         ignore: wildcards of tensors to leave out, such as "cls.*" for the pretraining heads. Names
             start with "bert." here, even if they do not in the file.
@@ -155,7 +155,7 @@ def save_bert(model: keras.Model, path: str | os.PathLike[str]) -> None:
     """Writes a BERT model's weights under Hugging Face's names, for `from_pretrained`.
 
     Args:
-        model: a model from `keras_transformers.models.bert` or `heads`.
+        model: a model from `keras_transformers.models.encoders.bert` or `heads`.
         path: the `.safetensors` file to write.
 
     Raises:
@@ -171,7 +171,7 @@ def save_bert_config(
     """Writes a BERT model's shape as Hugging Face's `config.json`, to go with `save_bert`.
 
     Args:
-        model: a model from `keras_transformers.models.bert` or `heads`.
+        model: a model from `keras_transformers.models.encoders.bert` or `heads`.
         path: the file to write.
         labels: the name of each class of a classifier's or tagger's head, in the order of its
             logits; "LABEL_0" and so on by default.

@@ -17,7 +17,7 @@ from keras_transformers.convert.tensors import (
     read_safetensors,
     write_safetensors,
 )
-from keras_transformers.models.distilbert import MODELS, distilbert, with_pooler
+from keras_transformers.models.encoders.distilbert import MODELS, distilbert, with_pooler
 
 __all__ = [
     "load_distilbert",
@@ -78,7 +78,7 @@ _TIED = {"vocab_projector.weight": "distilbert.embeddings.word_embeddings.weight
 
 
 def read_distilbert_config(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Reads Hugging Face's `config.json` as arguments of `models.distilbert.distilbert`.
+    """Reads Hugging Face's `config.json` as arguments of `models.encoders.distilbert.distilbert`.
 
     Args:
         path: the file or its folder.
@@ -105,7 +105,7 @@ def load_distilbert(
     Unless every tensor is used or matches `ignore`, loading fails and the model is unchanged.
 
     Args:
-        model: a model from `keras_transformers.models.distilbert` or `heads`.
+        model: a model from `keras_transformers.models.encoders.distilbert` or `heads`.
         path: a `.safetensors` file, or a folder with `model.safetensors`.
         ignore: wildcards of tensors to leave out, such as "vocab_*".
 
@@ -125,7 +125,7 @@ def save_distilbert(model: keras.Model, path: str | os.PathLike[str]) -> None:
     """Writes a DistilBERT model's weights under Hugging Face's names, for `from_pretrained`.
 
     Args:
-        model: a model from `keras_transformers.models.distilbert` or `heads`.
+        model: a model from `keras_transformers.models.encoders.distilbert` or `heads`.
         path: the `.safetensors` file to write.
 
     Raises:
@@ -141,7 +141,7 @@ def save_distilbert_config(
     """Writes a DistilBERT's shape as Hugging Face's `config.json`, to go with `save_distilbert`.
 
     Args:
-        model: a model from `keras_transformers.models.distilbert` or `heads`.
+        model: a model from `keras_transformers.models.encoders.distilbert` or `heads`.
         path: the file to write.
         labels: the name of each class of a classifier's or tagger's head, in the order of its
             logits; "LABEL_0" and so on by default.

@@ -19,7 +19,7 @@ from keras_transformers.convert.tensors import (
 )
 from keras_transformers.files import write_json
 from keras_transformers.models.classes.encoder_decoder import Transformer
-from keras_transformers.models.marian import marian
+from keras_transformers.models.encoder_decoders.marian import marian
 
 if TYPE_CHECKING:
     from keras_transformers.tokenizers import MarianTokenizer
@@ -96,7 +96,7 @@ _SINUSOIDS = ("model.encoder.embed_positions.weight", "model.decoder.embed_posit
 
 
 def read_marian_config(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Reads Hugging Face's `config.json` as arguments of `models.marian.marian`.
+    """Reads Hugging Face's `config.json` as arguments of `models.encoder_decoders.marian.marian`.
 
     Args:
         path: the file or its folder.
@@ -132,7 +132,7 @@ def load_marian(
     Unless every tensor is used or matches `ignore`, loading fails and the model is unchanged.
 
     Args:
-        model: a model from `keras_transformers.models.marian`.
+        model: a model from `keras_transformers.models.encoder_decoders.marian`.
         path: a `.safetensors` file, or a folder with `model.safetensors`.
         ignore: wildcards of tensors to leave out.
 
@@ -152,7 +152,7 @@ def save_marian(model: keras.Model, path: str | os.PathLike[str]) -> None:
     """Writes a Marian's weights under Hugging Face's names, for `from_pretrained`.
 
     Args:
-        model: a model from `keras_transformers.models.marian`.
+        model: a model from `keras_transformers.models.encoder_decoders.marian`.
         path: the `.safetensors` file to write.
 
     Raises:
@@ -170,7 +170,7 @@ def save_marian_config(model: keras.Model, path: str | os.PathLike[str]) -> None
     """Writes a Marian's shape as Hugging Face's `config.json`, to go with `save_marian`.
 
     Args:
-        model: a model from `keras_transformers.models.marian`.
+        model: a model from `keras_transformers.models.encoder_decoders.marian`.
         path: the file to write.
 
     Raises:
@@ -245,7 +245,7 @@ def save_marian_translator(
     """Writes a Marian in Hugging Face's layout, for `load_marian_translator` and transformers.
 
     Args:
-        model: a model from `keras_transformers.models.marian`.
+        model: a model from `keras_transformers.models.encoder_decoders.marian`.
         folder: folder for model.safetensors, config.json and the tokenizers' files.
         tokenizer: the sources' tokenizer.
         target_tokenizer: the targets' tokenizer.

@@ -18,7 +18,7 @@ from keras_transformers.convert.tensors import (
     read_safetensors,
     write_safetensors,
 )
-from keras_transformers.models.mpnet import FIRST_POSITION, MODELS, NUM_BUCKETS, mpnet
+from keras_transformers.models.encoders.mpnet import FIRST_POSITION, MODELS, NUM_BUCKETS, mpnet
 
 __all__ = ["load_mpnet", "read_mpnet_config", "save_mpnet", "save_mpnet_config"]
 
@@ -68,7 +68,7 @@ _HEADS = ("lm_head.*", "classifier.*", "qa_outputs.*")
 
 
 def read_mpnet_config(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Reads Hugging Face's `config.json` as arguments of `models.mpnet.mpnet`.
+    """Reads Hugging Face's `config.json` as arguments of `models.encoders.mpnet.mpnet`.
 
     Args:
         path: the file or its folder.
@@ -95,7 +95,7 @@ def load_mpnet(
     Unless every tensor is used or matches `ignore`, loading fails and the model is unchanged.
 
     Args:
-        model: a model from `keras_transformers.models.mpnet` or `heads`.
+        model: a model from `keras_transformers.models.encoders.mpnet` or `heads`.
         path: a `.safetensors` file, or a folder with `model.safetensors`.
         ignore: wildcards of tensors to leave out, such as "lm_head.*".
 
@@ -120,7 +120,7 @@ def save_mpnet(model: keras.Model, path: str | os.PathLike[str]) -> None:
     """Writes an MPNet model's weights under Hugging Face's names, for `from_pretrained`.
 
     Args:
-        model: a model from `keras_transformers.models.mpnet` or `heads`.
+        model: a model from `keras_transformers.models.encoders.mpnet` or `heads`.
         path: the `.safetensors` file to write.
 
     Raises:
@@ -136,7 +136,7 @@ def save_mpnet_config(
     """Writes an MPNet's shape as Hugging Face's `config.json`, to go with `save_mpnet`.
 
     Args:
-        model: a model from `keras_transformers.models.mpnet` or `heads`.
+        model: a model from `keras_transformers.models.encoders.mpnet` or `heads`.
         path: the file to write.
         labels: the name of each class of a classifier's or tagger's head, in the order of its
             logits; "LABEL_0" and so on by default.

@@ -19,7 +19,7 @@ from keras_transformers.convert.tensors import (
     read_safetensors,
     write_safetensors,
 )
-from keras_transformers.models.roberta import FIRST_POSITION, MODELS, roberta
+from keras_transformers.models.encoders.roberta import FIRST_POSITION, MODELS, roberta
 
 __all__ = ["load_roberta", "read_roberta_config", "save_roberta", "save_roberta_config"]
 
@@ -60,7 +60,7 @@ PARTS = ("roberta.pooler.*", *_HEADS)
 
 
 def read_roberta_config(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Reads Hugging Face's `config.json` as arguments of `models.roberta.roberta`.
+    """Reads Hugging Face's `config.json` as arguments of `models.encoders.roberta.roberta`.
 
     Args:
         path: the file or its folder.
@@ -88,7 +88,7 @@ def load_roberta(
     Unless every tensor is used or matches `ignore`, loading fails and the model is unchanged.
 
     Args:
-        model: a model from `keras_transformers.models.roberta` or `heads`.
+        model: a model from `keras_transformers.models.encoders.roberta` or `heads`.
         path: a `.safetensors` file, or a folder with `model.safetensors`.
         ignore: wildcards of tensors to leave out, such as "lm_head.*".
 
@@ -113,7 +113,7 @@ def save_roberta(model: keras.Model, path: str | os.PathLike[str]) -> None:
     """Writes a RoBERTa model's weights under Hugging Face's names, for `from_pretrained`.
 
     Args:
-        model: a model from `keras_transformers.models.roberta` or `heads`.
+        model: a model from `keras_transformers.models.encoders.roberta` or `heads`.
         path: the `.safetensors` file to write.
 
     Raises:
@@ -129,7 +129,7 @@ def save_roberta_config(
     """Writes a RoBERTa's shape as Hugging Face's `config.json`, to go with `save_roberta`.
 
     Args:
-        model: a model from `keras_transformers.models.roberta` or `heads`.
+        model: a model from `keras_transformers.models.encoders.roberta` or `heads`.
         path: the file to write.
         labels: the name of each class of a classifier's or tagger's head, in the order of its
             logits; "LABEL_0" and so on by default.

@@ -18,7 +18,7 @@ from keras_transformers.convert.tensors import (
 )
 from keras_transformers.files import read_json, write_json
 from keras_transformers.models.classes.encoder_decoder import Transformer
-from keras_transformers.models.t5 import t5
+from keras_transformers.models.encoder_decoders.t5 import t5
 
 if TYPE_CHECKING:
     from keras_transformers.tokenizers import T5Tokenizer
@@ -98,7 +98,7 @@ _UNUSED = ("decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weig
 
 
 def read_t5_config(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Reads Hugging Face's `config.json` as arguments of `models.t5.t5`.
+    """Reads Hugging Face's `config.json` as arguments of `models.encoder_decoders.t5.t5`.
 
     Args:
         path: the file or its folder.
@@ -139,7 +139,7 @@ def load_t5(
     Unless every tensor is used or matches `ignore`, loading fails and the model is unchanged.
 
     Args:
-        model: a model from `keras_transformers.models.t5`.
+        model: a model from `keras_transformers.models.encoder_decoders.t5`.
         path: a `.safetensors` file, or a folder with `model.safetensors`.
         ignore: wildcards of tensors to leave out.
 
@@ -159,7 +159,7 @@ def save_t5(model: keras.Model, path: str | os.PathLike[str]) -> None:
     """Writes a T5's weights under Hugging Face's names, for `from_pretrained`.
 
     Args:
-        model: a model from `keras_transformers.models.t5`.
+        model: a model from `keras_transformers.models.encoder_decoders.t5`.
         path: the `.safetensors` file to write.
 
     Raises:
@@ -173,7 +173,7 @@ def save_t5_config(model: keras.Model, path: str | os.PathLike[str]) -> None:
     """Writes a T5's shape as Hugging Face's `config.json`, to go with `save_t5`.
 
     Args:
-        model: a model from `keras_transformers.models.t5`.
+        model: a model from `keras_transformers.models.encoder_decoders.t5`.
         path: the file to write.
 
     Raises:
@@ -239,7 +239,7 @@ def save_text_to_text(
     """Writes a T5 in Hugging Face's layout, for `load_text_to_text` and transformers.
 
     Args:
-        model: a model from `keras_transformers.models.t5`.
+        model: a model from `keras_transformers.models.encoder_decoders.t5`.
         folder: folder for model.safetensors, config.json, spiece.model and tokenizer_config.json.
         tokenizer: the model's tokenizer.
     """

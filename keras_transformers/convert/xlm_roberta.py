@@ -14,8 +14,8 @@ import keras
 
 from keras_transformers.convert import roberta
 from keras_transformers.convert.families import Family
-from keras_transformers.models import roberta as roberta_model
-from keras_transformers.models.xlm_roberta import MODELS
+from keras_transformers.models.encoders import roberta as roberta_model
+from keras_transformers.models.encoders.xlm_roberta import MODELS
 
 __all__ = [
     "load_xlm_roberta",
@@ -28,7 +28,7 @@ _CONFIG = dataclasses.replace(roberta.CONFIG, model_type="xlm-roberta")
 
 
 def read_xlm_roberta_config(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Reads Hugging Face's `config.json` as arguments of `models.roberta.roberta`.
+    """Reads Hugging Face's `config.json` as arguments of `models.encoders.roberta.roberta`.
 
     Args:
         path: the file or its folder.
@@ -65,7 +65,7 @@ def save_xlm_roberta_config(
     """Writes a model's shape as Hugging Face's `config.json`, to go with `save_xlm_roberta`.
 
     Args:
-        model: a model from `keras_transformers.models.roberta` or `heads`.
+        model: a model from `keras_transformers.models.encoders.roberta` or `heads`.
         path: the file to write.
         labels: the name of each class of a classifier's or tagger's head, in the order of its
             logits; "LABEL_0" and so on by default.

@@ -1,4 +1,4 @@
-"""Finds models by name: every family file in `models/` lists its own in `MODELS`."""
+"""Finds models by name: every family file in `models/`, at any depth, lists its own in `MODELS`."""
 
 import difflib
 import fnmatch
@@ -24,8 +24,11 @@ def all_entries() -> dict[str, Entry]:
         ValueError: two families register the same name.
     """
     entries: dict[str, Entry] = {}
-    for module_info in pkgutil.iter_modules(models.__path__):
-        module = importlib.import_module(f"{models.__name__}.{module_info.name}")
+    found_modules = pkgutil.walk_packages(models.__path__, f"{models.__name__}.")
+    for module_name in sorted(
+        (m.name for m in found_modules), key=lambda name: name.split(".")[-1]
+    ):
+        module = importlib.import_module(module_name)
         for name, found in getattr(module, "MODELS", {}).items():
             if name in entries:
                 raise ValueError(f"model {name!r} of {module.__name__} is already registered")

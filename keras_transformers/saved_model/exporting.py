@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from keras_transformers import files
 from keras_transformers.pipelines.base import PREDICT, Pipeline, Signature
-from keras_transformers.saved_model.check import encode_array, self_check
+from keras_transformers.saved_model.checks.check import encode_array, self_check
 from keras_transformers.saved_model.description import METADATA_FILE
 from keras_transformers.saved_model.metadata import (
     checked_scores,

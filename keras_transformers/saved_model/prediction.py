@@ -12,7 +12,7 @@ import tensorflow as tf
 import tensorflow_text  # noqa: F401  (registers the tokenizers' ops)
 
 from keras_transformers.pipelines import results
-from keras_transformers.saved_model.check import why_not_loaded
+from keras_transformers.saved_model.checks.check import why_not_loaded
 from keras_transformers.saved_model.description import check_fingerprint, first_words
 from keras_transformers.saved_model.versions import resolve
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from keras_transformers.files import replaced
-from keras_transformers.saved_model.check import check_signatures, num_rows, stored_examples
+from keras_transformers.saved_model.checks.check import check_signatures, num_rows, stored_examples
 from keras_transformers.saved_model.description import WARM_UP_FILE, read_metadata
 from keras_transformers.saved_model.manifest import MANIFEST, read
 from keras_transformers.saved_model.versions import resolve

@@ -8,7 +8,7 @@ import pytest
 
 from keras_transformers.inspection import training_flops
 from keras_transformers.models import heads
-from keras_transformers.models.bert import bert
+from keras_transformers.models.encoders.bert import bert
 
 FILE = Path(__file__).parents[2] / "benchmarks" / "scaling.py"
 

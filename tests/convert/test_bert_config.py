@@ -6,7 +6,7 @@ import keras
 import pytest
 
 import keras_transformers as kt
-from keras_transformers.models.bert import bert
+from keras_transformers.models.encoders.bert import bert
 
 SHAPE = {
     "vocabulary_size": 50,

@@ -11,7 +11,7 @@ from safetensors.numpy import load_file, save_file
 
 import keras_transformers as kt
 from keras_transformers.convert import load_bert, save_bert
-from keras_transformers.models.bert import bert
+from keras_transformers.models.encoders.bert import bert
 from keras_transformers.tokenizers import WordPieceTokenizer
 from keras_transformers.training.losses import TokenCrossentropy
 

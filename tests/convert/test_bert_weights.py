@@ -9,7 +9,7 @@ from safetensors.numpy import load_file, save_file
 
 import keras_transformers as kt
 from keras_transformers.convert import load_bert, read_bert_config, save_bert
-from keras_transformers.models.bert import bert
+from keras_transformers.models.encoders.bert import bert
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 RANDOM = GOLDEN / "bert_random.safetensors"

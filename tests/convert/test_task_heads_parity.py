@@ -9,7 +9,7 @@ from safetensors.numpy import load_file, save_file
 
 import keras_transformers as kt
 from keras_transformers.convert import load_bert, save_bert
-from keras_transformers.models.bert import bert
+from keras_transformers.models.encoders.bert import bert
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 TASKS = ("classifier", "regressor", "tagger", "span_extractor", "multiple_choice")

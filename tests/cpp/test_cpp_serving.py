@@ -12,7 +12,7 @@ import tensorflow as tf
 import tiny
 from tensorflow.core.protobuf import named_tensor_pb2
 
-from keras_transformers.saved_model.check import differences, stored_examples
+from keras_transformers.saved_model.checks.check import differences, stored_examples
 from keras_transformers.saved_model.description import read_metadata
 
 pytestmark = pytest.mark.cpp

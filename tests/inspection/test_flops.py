@@ -12,13 +12,13 @@ from keras_transformers.inspection import (
     update_cost,
 )
 from keras_transformers.models import heads
-from keras_transformers.models.bert import bert
 from keras_transformers.models.elmo import elmo, language_model
+from keras_transformers.models.encoder_decoders.seq2seq import seq2seq
+from keras_transformers.models.encoder_decoders.transformer import transformer
+from keras_transformers.models.encoders.bert import bert
 from keras_transformers.models.fasttext import fasttext
 from keras_transformers.models.gpt import classifier, gpt
 from keras_transformers.models.heads.features import feature_reader
-from keras_transformers.models.seq2seq import seq2seq
-from keras_transformers.models.transformer import transformer
 from keras_transformers.models.vit import vit
 
 

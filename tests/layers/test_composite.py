@@ -14,9 +14,9 @@ from keras_transformers.layers.composite import CompositeLayer
 from keras_transformers.layers.encoder import EncoderLayer
 from keras_transformers.layers.recurrent import RecurrentEncoder
 from keras_transformers.models import elmo, heads
-from keras_transformers.models.bert import bert
-from keras_transformers.models.seq2seq import seq2seq
-from keras_transformers.models.transformer import transformer
+from keras_transformers.models.encoder_decoders.seq2seq import seq2seq
+from keras_transformers.models.encoder_decoders.transformer import transformer
+from keras_transformers.models.encoders.bert import bert
 from keras_transformers.models.vit import vit
 
 

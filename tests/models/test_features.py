@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from keras_transformers.models import heads
-from keras_transformers.models.bert import bert
+from keras_transformers.models.encoders.bert import bert
 from keras_transformers.models.heads.features import feature_reader, join, layer_features
 
 INPUTS = {

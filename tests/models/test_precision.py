@@ -11,9 +11,9 @@ from keras import ops
 from keras_transformers.layers import MeanOfWords, MultiHeadAttention, ScalarMix
 from keras_transformers.layers.recurrent import RnnAttention
 from keras_transformers.models import heads
-from keras_transformers.models.bert import bert
+from keras_transformers.models.encoder_decoders.transformer import transformer
+from keras_transformers.models.encoders.bert import bert
 from keras_transformers.models.gpt import gpt
-from keras_transformers.models.transformer import transformer
 from keras_transformers.training import optimizers
 from keras_transformers.training.losses import TokenCrossentropy
 

@@ -10,7 +10,8 @@ import keras_transformers as kt
 from keras_transformers import models
 from keras_transformers.cli.models_table import models_page
 from keras_transformers.inspection import agrees_with_figure
-from keras_transformers.models import bert, transformer
+from keras_transformers.models.encoder_decoders import transformer
+from keras_transformers.models.encoders import bert
 from keras_transformers.models.entry import named_factory
 from keras_transformers.models.heads import pretraining_parameters
 from keras_transformers.models.registry import all_entries, entry

@@ -3,7 +3,8 @@
 import keras
 import numpy as np
 
-from keras_transformers.models import bert, fasttext, heads
+from keras_transformers.models import fasttext, heads
+from keras_transformers.models.encoders import bert
 from keras_transformers.pipelines import (
     Embedder,
     MaskFiller,

@@ -8,10 +8,10 @@ from graph_checks import nodes
 
 import keras_transformers as kt
 from keras_transformers.decoding import greedy_search
-from keras_transformers.models.bert import bert
+from keras_transformers.models.encoders.bert import bert
 from keras_transformers.models.gpt import gpt
 from keras_transformers.pipelines import Generation, TextGenerator
-from keras_transformers.saved_model import check
+from keras_transformers.saved_model.checks import check
 from keras_transformers.saved_model.prediction import Predictor
 
 TEXTS = ["two dogs are near the shore", "", "two", "two dogs é"]

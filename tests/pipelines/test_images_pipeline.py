@@ -16,7 +16,7 @@ from keras_transformers.models import heads
 from keras_transformers.models.vit import vit
 from keras_transformers.pipelines import ImageClassifier, ImageDecoder
 from keras_transformers.pipelines.results import Classification
-from keras_transformers.saved_model import check
+from keras_transformers.saved_model.checks import check
 from keras_transformers.saved_model.description import METADATA_FILE
 from keras_transformers.saved_model.prediction import Predictor
 

@@ -24,7 +24,7 @@ from keras_transformers.models import heads
 from keras_transformers.pipelines import QuestionAnswerer
 from keras_transformers.pipelines.results import Answer
 from keras_transformers.runs import outputs_of
-from keras_transformers.saved_model import check
+from keras_transformers.saved_model.checks import check
 from keras_transformers.saved_model.description import METADATA_FILE
 
 LENGTHS = {"max_sequence_length": 16, "doc_stride": 3, "max_question_length": 4}

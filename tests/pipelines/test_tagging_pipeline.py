@@ -19,7 +19,7 @@ from keras_transformers.models import heads
 from keras_transformers.pipelines import Tagger
 from keras_transformers.pipelines.results import Tags
 from keras_transformers.runs import outputs_of
-from keras_transformers.saved_model import check
+from keras_transformers.saved_model.checks import check
 from keras_transformers.saved_model.description import METADATA_FILE
 
 LABELS = ["O", "B-X", "I-X", "B-Y"]

@@ -16,7 +16,7 @@ import keras_transformers as kt
 from keras_transformers.models.elmo import elmo, features
 from keras_transformers.pipelines import WordEmbedder
 from keras_transformers.pipelines.results import WordVectors
-from keras_transformers.saved_model import check
+from keras_transformers.saved_model.checks import check
 from keras_transformers.saved_model.description import METADATA_FILE
 from keras_transformers.saved_model.prediction import Predictor
 from keras_transformers.tokenizers.characters import CharacterTokenizer

@@ -18,7 +18,7 @@ import pytest
 
 import keras_transformers as kt
 from keras_transformers import runs
-from keras_transformers.models.bert import bert
+from keras_transformers.models.encoders.bert import bert
 from keras_transformers.runs.resume.callback import Resume
 
 RECIPES = Path(__file__).parents[2] / "recipes"

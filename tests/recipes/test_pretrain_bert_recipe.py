@@ -10,7 +10,7 @@ from checks import newest_state
 from recipe_runs import RECIPES, error_of, killed_after, run, write_documents
 
 import keras_transformers as kt
-from keras_transformers.models.bert import bert
+from keras_transformers.models.encoders.bert import bert
 
 run = functools.partial(run, "pretrain_bert")
 error_of = functools.partial(error_of, "pretrain_bert")

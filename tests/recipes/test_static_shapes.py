@@ -6,10 +6,10 @@ import pytest
 import tensorflow as tf
 
 from keras_transformers.models import elmo, fasttext, gpt, heads, vit
-from keras_transformers.models.bert import bert
+from keras_transformers.models.encoder_decoders.seq2seq import seq2seq
+from keras_transformers.models.encoder_decoders.transformer import transformer
+from keras_transformers.models.encoders.bert import bert
 from keras_transformers.models.heads import features
-from keras_transformers.models.seq2seq import seq2seq
-from keras_transformers.models.transformer import transformer
 from keras_transformers.training.distributed import prepare
 from keras_transformers.training.losses import TokenCrossentropy
 from keras_transformers.training.sampled_softmax import OutputIsLoss, SampledSoftmax

@@ -11,7 +11,7 @@ import pytest
 from checks import newest_state
 from recipe_runs import TINY_TRANSFORMER
 
-from keras_transformers.models.transformer import num_parameters
+from keras_transformers.models.encoder_decoders.transformer import num_parameters
 from keras_transformers.runs import execute, launching
 from keras_transformers.runs.guardrails import NonFiniteLossError
 from keras_transformers.runs.resume.callback import Resume

@@ -12,12 +12,12 @@ from tensorflow.python.client import pywrap_tf_session
 
 import keras_transformers as kt
 from keras_transformers.pipelines import Pipeline
-from keras_transformers.saved_model import audit as audits
-from keras_transformers.saved_model.audit import audit
-from keras_transformers.saved_model.check import forget_ourselves, in_fresh_process
+from keras_transformers.saved_model.checks import audit as audits
+from keras_transformers.saved_model.checks.audit import audit
+from keras_transformers.saved_model.checks.check import forget_ourselves, in_fresh_process
+from keras_transformers.saved_model.checks.op_origins import EMBEDDED, PYTHON_OPS, TEXT_OPS
+from keras_transformers.saved_model.checks.trials import findings
 from keras_transformers.saved_model.description import METADATA_FILE, read_metadata
-from keras_transformers.saved_model.op_origins import EMBEDDED, PYTHON_OPS, TEXT_OPS
-from keras_transformers.saved_model.trials import findings
 
 
 @pytest.fixture(scope="module")
@@ -146,7 +146,7 @@ def test_a_crash_in_the_process_of_its_own_is_a_failure(exported, monkeypatch):
 def test_the_process_of_its_own_imports_neither_keras_nor_us(tmp_path, monkeypatch):
     (tmp_path / "probe.py").write_text(
         "import json\n"
-        "from keras_transformers.saved_model.check import forget_ourselves\n"
+        "from keras_transformers.saved_model.checks.check import forget_ourselves\n"
         "def main(*names):\n"
         "    forget_ourselves()\n"
         "    found = {}\n"
@@ -158,7 +158,12 @@ def test_the_process_of_its_own_imports_neither_keras_nor_us(tmp_path, monkeypat
         "    print(json.dumps(found))\n"
     )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    names = ("keras", "keras_transformers", "keras_transformers.saved_model.check", "tensorflow")
+    names = (
+        "keras",
+        "keras_transformers",
+        "keras_transformers.saved_model.checks.check",
+        "tensorflow",
+    )
     found = in_fresh_process("probe", *names)
     assert found == dict.fromkeys(names[:3], "blocked")
     assert callable(forget_ourselves)  # importing it here blocks nothing

@@ -10,9 +10,9 @@ from toy import export_doubling
 from keras_transformers.cli.main import main
 from keras_transformers.files import read_json, read_objects
 from keras_transformers.saved_model import Predictor
+from keras_transformers.saved_model.checks.trials import findings
 from keras_transformers.saved_model.description import METADATA_FILE, describe, lines
 from keras_transformers.saved_model.manifest import Provenance, record
-from keras_transformers.saved_model.trials import findings
 
 DATA, INDEX = "variables/variables.data-00000-of-00001", "variables/variables.index"
 

@@ -8,7 +8,7 @@ import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keras_transformers.saved_model import check
+from keras_transformers.saved_model.checks import check
 
 
 @given(st.lists(st.binary() | st.text().map(str.encode)))

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from keras_transformers.cli import main as cli
-from keras_transformers.saved_model import audit as audits
-from keras_transformers.saved_model.trials import Finding
+from keras_transformers.saved_model.checks import audit as audits
+from keras_transformers.saved_model.checks.trials import Finding
 
 SAVED_MODELS = Path(__file__).parents[2] / "saved_models"
 

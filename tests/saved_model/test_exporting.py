@@ -12,7 +12,8 @@ import tensorflow as tf
 from toy import doubling, export_doubling
 
 import keras_transformers as kt
-from keras_transformers.saved_model import check, exporting
+from keras_transformers.saved_model import exporting
+from keras_transformers.saved_model.checks import check
 from keras_transformers.saved_model.description import METADATA_FILE
 
 

@@ -8,7 +8,7 @@ from toy import Toy
 
 import keras_transformers as kt
 from keras_transformers.pipelines import Signature
-from keras_transformers.saved_model import check
+from keras_transformers.saved_model.checks import check
 from keras_transformers.saved_model.storage import StoredWeights
 
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_transformers.saved_model import check, trials
-from keras_transformers.saved_model.trials import _Trials, level, made_up, num_rows
+from keras_transformers.saved_model.checks import check, trials
+from keras_transformers.saved_model.checks.trials import _Trials, level, made_up, num_rows
 
 SIGNATURE = {
     "inputs": {"text": {"dtype": "string", "shape": [None]}},

@@ -12,7 +12,7 @@ from keras_transformers.convert.bert import FAMILY, fill_bert, read_bert_config
 from keras_transformers.convert.formats.checkpoints import Checkpoint, Format
 from keras_transformers.convert.formats.tokenizer_files import has_capitals
 from keras_transformers.files import read_json
-from keras_transformers.models.bert import bert
+from keras_transformers.models.encoders.bert import bert
 
 __all__ = ["open_google_bert", "read_google_bert"]
 

@@ -1,4 +1,4 @@
-"""The model class that `keras_transformers.models.seq2seq` builds, with step-by-step decoding."""
+"""The class of `models.encoder_decoders.seq2seq`, with step-by-step decoding."""
 
 import functools
 from typing import Any

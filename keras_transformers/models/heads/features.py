@@ -30,7 +30,7 @@ def layer_features(
 
     Args:
         encoder: a model with the layers `embeddings_dropout` (or `embeddings_norm`) and
-            `encoder_layer_0`, `encoder_layer_1` and so on, such as `models.bert.bert` builds.
+            `encoder_layer_0`, `encoder_layer_1` and so on, such as those of `models.encoders`.
         layers: a row of table 7, where "weighted_sum_all" is every layer but the embeddings; or
             the number of one layer: 0 for the embeddings, 1 for the first layer.
 

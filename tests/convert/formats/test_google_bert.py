@@ -10,7 +10,7 @@ import tensorflow as tf
 import tiny
 
 import keras_transformers as kt
-from keras_transformers.models.bert import bert
+from keras_transformers.models.encoders.bert import bert
 
 CONFIG = {
     "attention_probs_dropout_prob": 0.1,

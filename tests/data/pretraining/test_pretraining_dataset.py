@@ -20,7 +20,7 @@ from keras_transformers.data.pretraining.batches import (
     pretraining_dataset,
 )
 from keras_transformers.models import heads
-from keras_transformers.models.bert import bert
+from keras_transformers.models.encoders.bert import bert
 from keras_transformers.tokenizers import WordPieceTokenizer
 from keras_transformers.tokenizers.vocabulary import SPECIAL_TOKENS
 

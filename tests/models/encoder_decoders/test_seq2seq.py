@@ -10,7 +10,12 @@ from checks import compile_toy, round_trip, same_outputs
 import keras_transformers as kt
 from keras_transformers.decoding import beam_search, greedy_search, sample
 from keras_transformers.layers.recurrent.cells import Recurrent
-from keras_transformers.models.seq2seq import MODELS, SIZES, num_parameters, seq2seq
+from keras_transformers.models.encoder_decoders.seq2seq import (
+    MODELS,
+    SIZES,
+    num_parameters,
+    seq2seq,
+)
 
 ROOT = Path(__file__).parents[2]
 SMALL = {
@@ -455,7 +460,7 @@ def test_on_jax_a_training_step_by_step_has_the_same_loss(on_jax):
     arguments["num_decoder_layers"] = 1
     output = on_jax(f"""
 import numpy as np, keras
-from keras_transformers.models.seq2seq import seq2seq
+from keras_transformers.models.encoder_decoders.seq2seq import seq2seq
 loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 targets = np.array({TARGETS.tolist()}, "int32")
 model = seq2seq(**{arguments})

@@ -9,7 +9,7 @@ from checks import round_trip, same_outputs
 from tiny import lively
 
 from keras_transformers.inspection import forward_flops
-from keras_transformers.models.t5 import num_parameters, t5
+from keras_transformers.models.encoder_decoders.t5 import num_parameters, t5
 
 FORMS = {
     "1.0": {},

@@ -8,7 +8,7 @@ from graph_checks import meta_graph, string_nodes
 from tensorflow.core.framework import types_pb2
 
 from keras_transformers.pipelines import TextClassifier
-from keras_transformers.saved_model import check
+from keras_transformers.saved_model.checks import check
 from keras_transformers.saved_model.description import METADATA_FILE
 
 LABELS = ["negative", "positive"]

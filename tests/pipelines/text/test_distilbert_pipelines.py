@@ -3,7 +3,7 @@
 import family_tasks
 import pytest
 
-from keras_transformers.models.distilbert import distilbert, with_pooler
+from keras_transformers.models.encoders.distilbert import distilbert, with_pooler
 from keras_transformers.tokenizers import WordPieceTokenizer
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]

@@ -3,7 +3,7 @@
 import family_tasks
 import pytest
 
-from keras_transformers.models.mpnet import mpnet
+from keras_transformers.models.encoders.mpnet import mpnet
 from keras_transformers.tokenizers import MPNetTokenizer
 
 VOCABULARY = [

@@ -35,7 +35,7 @@ from keras_transformers.pipelines.results import (
     NextSentence,
     Regression,
 )
-from keras_transformers.saved_model import check
+from keras_transformers.saved_model.checks import check
 from keras_transformers.saved_model.description import METADATA_FILE
 
 RESULTS = {
@@ -80,7 +80,7 @@ for name, (folder, texts) in given.items():
 assert not [name for name in sys.modules if name.startswith("keras_transformers")]
 
 sys.path.append(package)
-from keras_transformers.saved_model.check import failures
+from keras_transformers.saved_model.checks.check import failures
 ours = [name for name in sys.modules if name.startswith("keras_transformers")]
 sys.modules.update(dict.fromkeys([*ours, "keras", "keras_transformers"]))  # None: not to be found
 print(json.dumps([answers, {name: [*failures(folder)] for name, folder in folders.items()}]))

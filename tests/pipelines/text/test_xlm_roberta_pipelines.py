@@ -4,7 +4,7 @@ import family_tasks
 import pytest
 import xlm_roberta_toy
 
-from keras_transformers.models.roberta import roberta
+from keras_transformers.models.encoders.roberta import roberta
 
 
 @pytest.fixture(scope="module")

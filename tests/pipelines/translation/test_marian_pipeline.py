@@ -8,9 +8,9 @@ from tiny import lively
 
 import keras_transformers as kt
 from keras_transformers.convert import load_marian_translator, save_marian_translator
-from keras_transformers.models.marian import marian
+from keras_transformers.models.encoder_decoders.marian import marian
 from keras_transformers.pipelines import Translator
-from keras_transformers.saved_model import check
+from keras_transformers.saved_model.checks import check
 from keras_transformers.tokenizers import MarianTokenizer
 
 TEXTS = ["two dogs", ">>deu<< a small dog runs", ""]

@@ -7,9 +7,9 @@ import tensorflow as tf
 from tiny import lively
 
 import keras_transformers as kt
-from keras_transformers.models.t5 import t5
+from keras_transformers.models.encoder_decoders.t5 import t5
 from keras_transformers.pipelines import Translator
-from keras_transformers.saved_model import check
+from keras_transformers.saved_model.checks import check
 
 TEXTS = ["a small dog", "two dogs <extra_id_0> near", "ein Hund", ""]
 

@@ -9,10 +9,10 @@ import tiny
 from graph_checks import nodes
 
 import keras_transformers as kt
-from keras_transformers.models.seq2seq import seq2seq
-from keras_transformers.models.transformer import transformer
+from keras_transformers.models.encoder_decoders.seq2seq import seq2seq
+from keras_transformers.models.encoder_decoders.transformer import transformer
 from keras_transformers.pipelines import Translation, Translator
-from keras_transformers.saved_model import check
+from keras_transformers.saved_model.checks import check
 from keras_transformers.tokenizers import SymbolTokenizer
 
 TEXTS = ["a small dog", "two dogs are near", ""]

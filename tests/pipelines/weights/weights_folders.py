@@ -17,9 +17,9 @@ from keras_transformers.convert import (
     save_roberta,
     save_roberta_config,
 )
-from keras_transformers.models.bert import bert
-from keras_transformers.models.distilbert import distilbert, with_pooler
-from keras_transformers.models.roberta import roberta
+from keras_transformers.models.encoders.bert import bert
+from keras_transformers.models.encoders.distilbert import distilbert, with_pooler
+from keras_transformers.models.encoders.roberta import roberta
 
 SHAPE = {"num_layers": 1, "num_heads": 2, "hidden_dim": 8, "max_sequence_length": 24}
 LABELS = ["O", "B-X", "I-X"]

@@ -16,7 +16,7 @@ from keras_transformers.convert.xlm_roberta import (
     save_xlm_roberta,
     save_xlm_roberta_config,
 )
-from keras_transformers.models.roberta import roberta
+from keras_transformers.models.encoders.roberta import roberta
 
 SHAPE = {
     "vocabulary_size": 60,

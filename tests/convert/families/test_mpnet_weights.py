@@ -15,8 +15,8 @@ from keras_transformers.convert.mpnet import (
     save_mpnet,
     save_mpnet_config,
 )
-from keras_transformers.models.mpnet import mpnet
-from keras_transformers.models.roberta import roberta
+from keras_transformers.models.encoders.mpnet import mpnet
+from keras_transformers.models.encoders.roberta import roberta
 
 SHAPE = {
     "vocabulary_size": 50,

@@ -44,7 +44,7 @@ def self_check(folder: Path) -> None:
             loader and the largest difference.
     """
     try:
-        found = in_fresh_process("keras_transformers.saved_model.check", str(folder))
+        found = in_fresh_process("keras_transformers.saved_model.checks.check", str(folder))
     except TimeoutError as error:
         raise RuntimeError(
             f"the check of the export {error}, so it was not published; check=False skips the "
@@ -71,7 +71,7 @@ def in_fresh_process(module: str, *arguments: str) -> Any:
         TimeoutError: it took too long.
         ChildProcessError: it failed; the message has its exit status and its last lines.
     """
-    package_root = str(Path(__file__).parents[2])
+    package_root = str(Path(__file__).parents[3])
     paths = [package_root, *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = {
         "PYTHONPATH": os.pathsep.join(paths),

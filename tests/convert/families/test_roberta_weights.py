@@ -16,7 +16,7 @@ from keras_transformers.convert.roberta import (
     save_roberta,
     save_roberta_config,
 )
-from keras_transformers.models.roberta import roberta
+from keras_transformers.models.encoders.roberta import roberta
 
 SHAPE = {
     "vocabulary_size": 50,

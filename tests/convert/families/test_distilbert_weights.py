@@ -15,7 +15,7 @@ from keras_transformers.convert.distilbert import (
     save_distilbert,
     save_distilbert_config,
 )
-from keras_transformers.models.distilbert import distilbert, with_pooler
+from keras_transformers.models.encoders.distilbert import distilbert, with_pooler
 
 SHAPE = {
     "vocabulary_size": 50,

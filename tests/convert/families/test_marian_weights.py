@@ -16,10 +16,10 @@ from keras_transformers.convert import (
     save_marian_config,
 )
 from keras_transformers.decoding import beam_search
-from keras_transformers.models.marian import marian
-from keras_transformers.models.transformer import transformer
+from keras_transformers.models.encoder_decoders.marian import marian
+from keras_transformers.models.encoder_decoders.transformer import transformer
 
-FAMILIES = Path(__file__).parents[1] / "golden" / "families"
+FAMILIES = Path(__file__).parents[2] / "golden" / "families"
 GOLDEN = np.load(FAMILIES / "marian.npz")
 MAKER = runpy.run_path(str(FAMILIES / "make_marian.py"))
 INPUTS = MAKER["inputs"]()

@@ -1,7 +1,7 @@
 """Tries an export as servers use it, in a process that can import neither Keras nor our code.
 
 It tries the stored examples, batches of different sizes, concurrent calls, strings that are not
-text, and empty batches; `keras_transformers.saved_model.audit` starts it and reports the outcome.
+text, and empty batches; `checks.audit` starts it and reports the outcome.
 """
 
 import concurrent.futures
@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 import tensorflow as tf
 
-from keras_transformers.saved_model.check import (
+from keras_transformers.saved_model.checks.check import (
     LOADERS,
     Arrays,
     Runner,

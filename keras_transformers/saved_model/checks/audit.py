@@ -12,14 +12,14 @@ from typing import Any
 
 import tensorflow as tf
 
-from keras_transformers.saved_model.check import check_signatures, in_fresh_process
+from keras_transformers.saved_model.checks.check import check_signatures, in_fresh_process
+from keras_transformers.saved_model.checks.op_origins import PYTHON_OPS, TEXT_OPS
+from keras_transformers.saved_model.checks.trials import Finding
 from keras_transformers.saved_model.description import (
     check_fingerprint,
     meta_graph,
     read_metadata,
 )
-from keras_transformers.saved_model.op_origins import PYTHON_OPS, TEXT_OPS
-from keras_transformers.saved_model.trials import Finding
 from keras_transformers.saved_model.versions import resolve
 
 
@@ -145,7 +145,7 @@ def _refusal(op: str) -> str:
 
 
 def _trials(folder: Path, max_batch_size: int) -> Iterator[Finding]:
-    arguments = ("keras_transformers.saved_model.trials", str(folder), str(max_batch_size))
+    arguments = ("keras_transformers.saved_model.checks.trials", str(folder), str(max_batch_size))
     try:
         yield from (Finding(**found) for found in in_fresh_process(*arguments))
     except (TimeoutError, ChildProcessError) as error:

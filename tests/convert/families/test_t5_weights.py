@@ -21,10 +21,10 @@ from keras_transformers.convert import (
     save_text_to_text,
 )
 from keras_transformers.decoding import beam_search
-from keras_transformers.models.t5 import t5
-from keras_transformers.models.transformer import transformer
+from keras_transformers.models.encoder_decoders.t5 import t5
+from keras_transformers.models.encoder_decoders.transformer import transformer
 
-FAMILIES = Path(__file__).parents[1] / "golden" / "families"
+FAMILIES = Path(__file__).parents[2] / "golden" / "families"
 GOLDEN = np.load(FAMILIES / "t5.npz")
 MAKER = runpy.run_path(str(FAMILIES / "make_t5.py"))
 INPUTS = MAKER["inputs"]()
@@ -99,7 +99,7 @@ def test_on_jax_the_same_numbers_without_tensorflow(on_jax, tmp_path):
     on_jax(f"""
 import runpy, numpy as np
 from keras_transformers.convert import load_t5, read_t5_config
-from keras_transformers.models.t5 import t5
+from keras_transformers.models.encoder_decoders.t5 import t5
 inputs = runpy.run_path({str(FAMILIES / "make_t5.py")!r})["inputs"]()
 golden = np.load({str(FAMILIES / "t5.npz")!r})["t5_v1_1/logits"]
 model = t5(**read_t5_config({str(folder)!r}))

@@ -5,8 +5,8 @@ RoBERTa's layers with a vocabulary for 100 languages; `models.roberta` builds th
 
 import functools
 
+from keras_transformers.models.encoders.roberta import num_parameters, roberta
 from keras_transformers.models.entry import Entry, named_factory
-from keras_transformers.models.roberta import num_parameters, roberta
 
 _PAPER = "Conneau et al. 2019, https://arxiv.org/abs/1911.02116"
 _VOCABULARY_SIZE = 250002

@@ -7,8 +7,8 @@ logits, and sines before cosines.
 import functools
 
 from keras_transformers.layers.dense import Activation
-from keras_transformers.models import transformer
 from keras_transformers.models.classes.encoder_decoder import Transformer
+from keras_transformers.models.encoder_decoders import transformer
 from keras_transformers.models.entry import Entry, named_factory
 
 _PAPER = "Junczys-Dowmunt et al. 2018, https://arxiv.org/abs/1804.00344"

@@ -1,0 +1,5 @@
+"""The families that turn one sequence into another, one per file."""
+
+from keras_transformers.rooms import open_room
+
+__getattr__, __dir__ = open_room(__name__)
