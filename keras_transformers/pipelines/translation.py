@@ -34,7 +34,7 @@ class Translator(Pipeline):
       models with attention.
 
     Args:
-        model: an encoder-decoder of `models.transformer`, `models.t5` or `models.seq2seq`, or
+        model: an encoder-decoder of `models.encoder_decoders`, or
             another with their `start_decoding`.
         tokenizer: for both languages, such as a `tokenizers.SentencePieceTokenizer`.
         target_tokenizer: for the translations, if they have their own; its special tokens must have

@@ -226,8 +226,8 @@ def test_a_factory_needs_a_default_for_every_argument():
 def test_no_builder_has_the_name_of_a_size():
     builders = {
         name
-        for family in pkgutil.iter_modules(models.__path__)
-        for name, found in vars(importlib.import_module(f"{models.__name__}.{family.name}")).items()
+        for family in pkgutil.walk_packages(models.__path__, f"{models.__name__}.")
+        for name, found in vars(importlib.import_module(family.name)).items()
         if inspect.isfunction(found)
     }
     assert {"bert", "gpt", "fasttext", "transformer", "vit", "elmo", "seq2seq"} <= builders
