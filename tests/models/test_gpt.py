@@ -92,23 +92,24 @@ SEARCHES = {
 
 @pytest.mark.parametrize("search", SEARCHES)
 def test_no_search_goes_beyond_the_positions(model, search):
-    """24 positions, and the last token of a text needs none: 9 + 16 tokens fit, 9 + 17 do not."""
+    """24 positions, and the last token of a text needs none: 22 + 3 tokens fit, 22 + 4 do not."""
     options = {"end_token_id": None, "growing_axis": 2}
-    started = model.start_decoding(IDS, MASK)
-    found = SEARCHES[search](*started, max_length=16, **options)
-    assert found.token_ids.shape[-1] == 16
-    text = "up to 17 tokens for sentence 2, but the model has positions for 16 more: lower max_len"
+    prompts = np.tile(IDS, (1, 3))[:, :22]
+    started = model.start_decoding(prompts, np.arange(22)[None] < np.array([[5], [1], [22]]))
+    found = SEARCHES[search](*started, max_length=3, **options)
+    assert found.token_ids.shape[-1] == 3
+    text = "up to 4 tokens for sentence 2, but the model has positions for 3 more: lower max_len"
     with pytest.raises(ValueError, match=text):
-        SEARCHES[search](*started, max_length=17, **options)
-    SEARCHES[search](*started, max_length=20, length_limits=[20, 20, 16], **options)
+        SEARCHES[search](*started, max_length=4, **options)
+    SEARCHES[search](*started, max_length=5, length_limits=[5, 5, 3], **options)
 
     @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32)], autograph=False)
     def in_a_graph(token_ids):
-        return SEARCHES[search](*model.start_decoding(token_ids), max_length=17, **options)
+        return SEARCHES[search](*model.start_decoding(token_ids), max_length=4, **options)
 
-    assert in_a_graph(IDS[:, :8]).token_ids.shape[-1] == 17
+    assert in_a_graph(prompts[:, :21]).token_ids.shape[-1] == 4
     with pytest.raises(tf.errors.InvalidArgumentError, match="the search may go beyond"):
-        in_a_graph(IDS)
+        in_a_graph(prompts)
 
 
 def test_a_fixed_cache_is_not_outgrown(model):

@@ -27,7 +27,6 @@ SHAPE = {
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: bert(**SHAPE),
         lambda: kt.heads.tagger(roberta(**SHAPE), 3),
         lambda: kt.heads.embedder(bert(**SHAPE, activation="gelu_approximate")),
     ],
