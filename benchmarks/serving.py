@@ -5,7 +5,8 @@
 
 TEXTS is a file with one text per line, plain or .gz. Sends one text per request, from 1, 8 and 64
 clients at a time: short texts (at most 8 words) or all lengths mixed, with and without batching, by
-REST and gRPC. Prints requests per second, p50 and p99, and the servers' memory before and after.
+REST and gRPC. Prints requests per second, p50 and p99, how long the servers took to load, and their
+memory before and after.
 
 The servers are separate processes; the clients are threads of this one and use the same cores. Each
 round calls the SavedModel in this process, text by text, and then asks each server, so whatever
@@ -56,8 +57,14 @@ class Running:
     """A server process and where it listens."""
 
     process: subprocess.Popen
+    ready_after_s: float
     rest: str
     grpc: str = ""
+
+    def cpu_s(self) -> float:
+        """Returns the CPU time that it has used, in seconds."""
+        times = Path(f"/proc/{self.process.pid}/stat").read_text("utf-8").rpartition(")")[2].split()
+        return (int(times[11]) + int(times[12])) / os.sysconf("SC_CLK_TCK")
 
     def rss_mib(self) -> float:
         """Returns its resident memory in MiB."""
@@ -73,19 +80,20 @@ def started(*command: str) -> Iterator[Running]:
         command: starts the server, whose stderr says "REST on URL", perhaps "gRPC on TARGET", and
             then ": ready:".
     """
+    start, told = time.perf_counter(), ""
     process = subprocess.Popen([sys.executable, *command], stderr=subprocess.PIPE, text=True)
-    told = ""
     try:
         for line in process.stderr:
             told += line
             if ": ready:" in line:
                 break
+        ready_after_s = time.perf_counter() - start
         found = [re.search(rf"{protocol} on (\S+)", told) for protocol in ("REST", "gRPC")]
         if found[0] is None or ": ready:" not in told:
             raise SystemExit(f"the server did not start:\n{told}")
         # Keep reading its output, or it would block on a full pipe.
         threading.Thread(target=process.stderr.read, daemon=True).start()
-        yield Running(process, *(match[1] for match in found if match))
+        yield Running(process, ready_after_s, *(match[1] for match in found if match))
     finally:
         process.send_signal(signal.SIGTERM)
         try:
@@ -235,8 +243,12 @@ def tell(
 
 @contextlib.contextmanager
 def memory_told(servers: Mapping[str, Running]) -> Iterator[None]:
-    """Prints the servers' memory before the block and after it."""
+    """Prints how long the servers took to load, and their memory before the block and after it."""
     before = {name: server.rss_mib() for name, server in servers.items()}
+    for name, server in servers.items():
+        print(
+            f"{name}: ready after {server.ready_after_s:.1f} s, {server.cpu_s():.1f} s of CPU time"
+        )
     yield
     for name, server in servers.items():
         print(f"{name}: resident memory {before[name]:.0f} -> {server.rss_mib():.0f} MiB")
