@@ -8,10 +8,17 @@ import sys
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 from jax_process import JaxProcess
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+# A busy machine is no fault of the code.
+hypothesis.settings.register_profile(
+    "untimed", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("untimed")
 
 # They have no doctests, and as modules to be searched for some they would clash by their name.
 collect_ignore_glob = ["*conftest.py"]

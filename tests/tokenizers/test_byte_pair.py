@@ -117,14 +117,14 @@ ALPHABET = st.sampled_from(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(parts=st.lists(ALPHABET, max_size=12))
 def test_any_text_has_hugging_faces_ids(in_graph, theirs, parts):
     text = "".join(parts)
     assert in_graph(tf.constant([text]))[0].to_list()[0] == theirs.encode(text).ids
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(rows=st.lists(st.binary(max_size=30), max_size=4))
 def test_any_bytes_come_back(in_graph, rows):
     ids, texts = in_graph(tf.constant(rows, tf.string))
@@ -296,7 +296,7 @@ def test_offsets_equal_hugging_faces(spans, trimming):
         assert found == expected_spans(trimming, text), repr(text)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(parts=st.lists(ALPHABET, max_size=12))
 def test_offsets_of_any_text_equal_hugging_faces(spans, trimming, parts):
     text = "".join(parts)

@@ -100,7 +100,7 @@ def in_graph():
     return tokenizer, ids_and_lengths
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.binary(max_size=40) | st.text(max_size=20).map(str.encode), max_size=4))
 def test_any_bytes_give_what_plain_python_gives_in_the_same_order(texts):
     tokenizer, ids_and_lengths = in_graph()
