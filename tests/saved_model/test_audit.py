@@ -118,6 +118,7 @@ def test_custom_ops_are_refused(exported, monkeypatch):
     assert "a custom op" in found.refused_ops["Vendor>Fused"]
 
 
+@pytest.mark.slow
 def test_an_answer_that_is_not_the_stored_one_fails(exported, tmp_path):
     folder = shutil.copytree(exported, tmp_path / "1")
     metadata = json.loads((folder / METADATA_FILE).read_text("utf-8"))
