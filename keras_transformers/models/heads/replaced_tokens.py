@@ -82,6 +82,9 @@ def electra_pretrainer(
     loss only. Compile with two losses, `TokenCrossentropy` for `mask_logits` and
     `ReplacedTokenCrossentropy` for `replaced`, and the paper's weight of 50 on the second.
 
+    Save its weights, or the two models: a `.keras` file of the whole cannot be loaded, because
+    Keras does not restore layers that two inner models share.
+
     Args:
         generator: a model from `masked_lm`, such as one on `models.encoders.electra_generator`.
         detector: a model from `replaced_token_detector`.
