@@ -20,7 +20,7 @@ __all__ = [
 _PACKAGE = "keras_transformers"
 
 
-class _TokenMean(keras.metrics.Metric):
+class TokenMean(keras.metrics.Metric):
     """Weighted mean over tokens: sum(weight * value) / sum(weight) since the last reset.
 
     `keras.metrics.Mean` would first average each sequence over its padded length, so that tokens of
@@ -63,7 +63,7 @@ class _TokenMean(keras.metrics.Metric):
 
 
 @keras.saving.register_keras_serializable(_PACKAGE)
-class Perplexity(_TokenMean):
+class Perplexity(TokenMean):
     """Exponential of the mean cross-entropy of a token, without label smoothing.
 
     The mean is over all tokens since the last reset, weighted by `sample_weight` and independent of
@@ -112,7 +112,7 @@ class OutputPerplexity(Perplexity):
 
 
 @keras.saving.register_keras_serializable(_PACKAGE)
-class TokenAccuracy(_TokenMean):
+class TokenAccuracy(TokenMean):
     """Share of tokens with the largest logit, weighted by `sample_weight`.
 
     Like `Perplexity`, it belongs in `weighted_metrics`. Of equal logits, the first counts as the

@@ -326,6 +326,11 @@ def _highway(layer: Highway, inputs: Any) -> int:
     return _dense(layer.carry, inputs) + _dense(layer.transform, inputs)
 
 
+def _model(model: keras.Model, inputs: Any, **_: Any) -> int:
+    """Counts a functional model that is a layer of another, such as ELECTRA's generator."""
+    return forward_flops(model, {name: tensor.shape for name, tensor in inputs.items()})
+
+
 # The first match wins: a pooler is also a dense layer.
 _RULES: dict[type, Rule] = {
     FirstTokenPooler: _pooler,
@@ -346,4 +351,5 @@ _RULES: dict[type, Rule] = {
     keras.layers.GRU: _keras_recurrent,
     keras.layers.SimpleRNN: _keras_recurrent,
     keras.layers.Bidirectional: _bidirectional,
+    keras.Model: _model,
 }

@@ -1,4 +1,7 @@
-"""Layers that turn many vectors into fewer: pooling, gathering positions and mixing layers."""
+"""Layers that turn many vectors into fewer: pooling, gathering positions and mixing layers.
+
+And one that puts tokens back at such positions.
+"""
 
 from typing import Any
 
@@ -13,6 +16,7 @@ __all__ = [
     "LastToken",
     "MeanOfTokens",
     "MeanOfWords",
+    "SampleTokens",
     "ScalarMix",
     "WithoutMarkers",
 ]
@@ -64,6 +68,64 @@ class GatherPositions(keras.layers.Layer):
     def compute_output_shape(self, inputs_shape: Any, positions_shape: Any) -> Any:
         """Returns (batch, n, hidden)."""
         return (*positions_shape, inputs_shape[-1])
+
+
+@keras.saving.register_keras_serializable(PACKAGE)
+class SampleTokens(keras.layers.Layer):
+    """Draws a token for each given position of a text and puts it there (ELECTRA).
+
+    No gradient flows through it. In training the draws change from call to call; in evaluation they
+    depend on the logits alone, so that one evaluation can be compared with another.
+
+    Args:
+        seed: seed of the draws in training.
+
+    Example:
+        >>> logits = keras.ops.array([[[0.0, 0.0, 0.0, 99.0], [99.0, 0.0, 0.0, 0.0]]])
+        >>> layer = SampleTokens(seed=0)
+        >>> layer(keras.ops.array([[1, 2, 2]]), keras.ops.array([[2, 0]]), logits).numpy()
+        array([[1, 2, 3]], dtype=int32)
+    """
+
+    def __init__(self, seed: int | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.seed = seed
+        self.seed_generator = keras.random.SeedGenerator(seed)
+
+    def call(
+        self, token_ids: Any, positions: Any, logits: Any, training: bool | None = None
+    ) -> Any:
+        """Replaces tokens.
+
+        Args:
+            token_ids: int32 (batch, length).
+            positions: int32 (batch, n); 0, where [CLS] is, stands for no position.
+            logits: (batch, n, vocabulary).
+            training: whether the draws change from call to call.
+
+        Returns:
+            int32 (batch, length).
+        """
+        rows = ops.reshape(ops.stop_gradient(logits), (-1, logits.shape[-1]))  # (batch * n, vocab.)
+        seed = self.seed_generator if training else 0
+        drawn = keras.random.categorical(rows, 1, dtype="int32", seed=seed)
+        drawn = ops.reshape(drawn, ops.shape(positions))
+        drawn = ops.where(positions > 0, drawn, token_ids[:, :1])  # (batch, n)
+        row = (
+            ops.zeros_like(positions) + ops.arange(ops.shape(positions)[0], dtype="int32")[:, None]
+        )
+        places = ops.reshape(ops.stack([row, positions], axis=-1), (-1, 2))  # (batch * n, 2)
+        return ops.scatter_update(token_ids, places, ops.reshape(drawn, (-1,)))
+
+    def compute_output_spec(
+        self, token_ids: Any, positions: Any, logits: Any, training: bool | None = None
+    ) -> Any:
+        """Returns the shape and dtype of `call`'s result."""
+        return keras.KerasTensor(token_ids.shape, dtype="int32")
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the constructor's arguments."""
+        return super().get_config() | {"seed": self.seed}
 
 
 @keras.saving.register_keras_serializable(PACKAGE)

@@ -44,8 +44,10 @@ _NAMES: dict[Range, str] = {
         crop_padding extra_length max_characters min_characters num_highways patience
         phase_2_epochs split_seed warmup_steps worker_index
     """,
-    _AMOUNT: "clip_norm initializer_range learning_rate peak_flops",
-    _AMOUNT_OR_NONE: "language_model_weight length_penalty mixup weight_decay",
+    _AMOUNT: "clip_norm generator_size initializer_range learning_rate peak_flops",
+    _AMOUNT_OR_NONE: """
+        discriminator_weight language_model_weight length_penalty mixup weight_decay
+    """,
     _SHARE: "bpe_dropout short_sequence_probability teacher_forcing warmup_fraction",
     _RATE: "dropout ema label_smoothing",
     _PART: "dev_fraction held_out_fraction mask_probability test_fraction val_fraction",

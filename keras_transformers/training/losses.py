@@ -1,5 +1,7 @@
 """Cross-entropy over a vocabulary, for translation, language models and masked language models.
 
+ELECTRA's discriminator, which judges tokens instead of predicting them, has a loss of its own.
+
 Token ids stay ids: the targets never become one-hot vectors (batch, length, vocabulary). With a
 vocabulary of thousands the loss is memory-bound, so its gradient is written by hand and reuses the
 exponentials of the forward pass.
@@ -10,7 +12,12 @@ from typing import Any
 import keras
 from keras import ops
 
-__all__ = ["TokenCrossentropy", "token_crossentropy"]
+__all__ = [
+    "ReplacedTokenCrossentropy",
+    "TokenCrossentropy",
+    "replaced_labels_and_logits",
+    "token_crossentropy",
+]
 
 _PACKAGE = "keras_transformers"
 
@@ -129,6 +136,54 @@ class TokenCrossentropy(keras.losses.Loss):
     def get_config(self) -> dict[str, Any]:
         """Returns the constructor's arguments."""
         return super().get_config() | {"label_smoothing": self.label_smoothing}
+
+
+@keras.saving.register_keras_serializable(_PACKAGE)
+class ReplacedTokenCrossentropy(keras.losses.Loss):
+    """Binary cross-entropy of an ELECTRA discriminator, averaged over the tokens that count.
+
+    Clark et al. 2020, section 2. A token counts as replaced if it is not the original one: a
+    generator that drew the right token replaced nothing. For sample weights, see
+    `TokenCrossentropy`.
+
+    Args:
+        reduction: see `TokenCrossentropy`.
+        name: name of the loss.
+
+    Example:
+        >>> original = keras.ops.array([[7, 8]])
+        >>> judged = keras.ops.array([[[0.0, 7.0], [99.0, 9.0]]])  # a logit, and the token seen
+        >>> round(float(ReplacedTokenCrossentropy()(original, judged)), 4)
+        0.3466
+    """
+
+    def __init__(
+        self,
+        *,
+        reduction: str | None = "mean_with_sample_weight",
+        name: str = "replaced_token_crossentropy",
+    ) -> None:
+        super().__init__(name=name, reduction=reduction, dtype="float32")  # it holds token ids
+
+    def call(self, y_true: Any, y_pred: Any) -> Any:
+        """Returns (batch, length) from ids (batch, length) and judgements (batch, length, 2)."""
+        labels, logits = replaced_labels_and_logits(y_true, y_pred)
+        return ops.softplus(logits) - labels * logits
+
+
+def replaced_labels_and_logits(original_ids: Any, judged: Any) -> tuple[Any, Any]:
+    """Returns what an ELECTRA discriminator should have said of each token, and what it said.
+
+    Args:
+        original_ids: the tokens of the text, integers (batch, length).
+        judged: float32 (batch, length, 2): the logit that a token was replaced, and the token that
+            the discriminator saw; see `heads.electra_pretrainer`.
+
+    Returns:
+        1 for replaced tokens, 0 for others, float32; and the logits: each (batch, length).
+    """
+    logits, seen = judged[..., 0], judged[..., 1]
+    return ops.cast(ops.not_equal(ops.cast(original_ids, seen.dtype), seen), "float32"), logits
 
 
 def _check_label_smoothing(label_smoothing: float) -> None:

@@ -16,6 +16,7 @@ from keras_transformers.models.elmo import elmo, language_model
 from keras_transformers.models.encoder_decoders.seq2seq import seq2seq
 from keras_transformers.models.encoder_decoders.transformer import transformer
 from keras_transformers.models.encoders.bert import bert
+from keras_transformers.models.encoders.electra import electra, electra_generator
 from keras_transformers.models.fasttext import fasttext
 from keras_transformers.models.gpt import classifier, gpt
 from keras_transformers.models.heads.features import feature_reader
@@ -91,6 +92,19 @@ def test_rows_name_their_layers_in_order():
     rows = flops_table(model, dict.fromkeys(model.input, (1, 4)))
     assert [row.name for row in rows] == ["encoder_layer_0", "encoder_layer_1", "pooler"]
     assert rows[-1].flops == 2 * 8 * 8  # of the first position alone
+
+
+def test_a_model_inside_another_counts_too():
+    encoder = electra(vocabulary_size=50, num_layers=2, num_heads=2, hidden_dim=8)
+    generator = heads.masked_lm(electra_generator(encoder, size=0.5))
+    detector = heads.replaced_token_detector(encoder)
+    shapes = dict.fromkeys(encoder.input, (3, 7))
+    expected = forward_flops(generator, {**shapes, "mask_positions": (3, 2)})
+    expected += forward_flops(detector, shapes)
+    model = heads.electra_pretrainer(generator, detector)
+    rows = flops_table(model, {**shapes, "mask_positions": (3, 2)})
+    assert sum(row.flops for row in rows) == expected
+    assert [row.name for row in rows] == [generator.name, detector.name]
 
 
 def executed_flops(model, input_shapes):

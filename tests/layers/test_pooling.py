@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 from keras_transformers import layers
-from keras_transformers.layers import MeanOfTokens
+from keras_transformers.layers import MeanOfTokens, SampleTokens
 
 HIDDEN = np.random.default_rng(1).normal(size=(2, 5, 8)).astype("float32")
 
@@ -22,6 +22,21 @@ def test_mean_of_tokens_counts_real_ones_and_knows_none():
     mask = np.array([[True, True, True], [True, False, True], [False, False, False]])
     expected = [vectors[0].mean(0), (vectors[1, 0] + vectors[1, 2]) / 2, [0, 0]]
     np.testing.assert_allclose(MeanOfTokens()(vectors, mask), expected, rtol=1e-6)
+
+
+def test_tokens_are_drawn_as_often_as_their_probability_says():
+    rows, shares = 4000, np.array([0.6, 0.3, 0.1])
+    layer = SampleTokens(seed=0)
+    token_ids = np.full((rows, 3), 7, "int32")
+    logits = np.broadcast_to(np.log(shares), (rows, 2, 3)).astype("float32")
+    positions = np.tile(np.array([[2, 0]], "int32"), (rows, 1))
+    drawn = np.asarray(layer(token_ids, positions, logits, training=True))
+    assert (drawn[:, :2] == 7).all()  # position 0 stands for none
+    np.testing.assert_allclose(np.bincount(drawn[:, 2]) / rows, shares, atol=0.03)
+    again = SampleTokens.from_config(layer.get_config())
+    np.testing.assert_array_equal(again(token_ids, positions, logits, training=True), drawn)
+    one, other = (np.asarray(layer(token_ids, positions, logits)) for _ in range(2))
+    np.testing.assert_array_equal(one, other)
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])

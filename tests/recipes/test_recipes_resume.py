@@ -1,4 +1,4 @@
-"""Fine-tuning recipes, stopped in the middle of an epoch, resume bit for bit."""
+"""Recipes, stopped in the middle of an epoch, resume bit for bit."""
 
 import json
 import shutil
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from checks import newest_state
-from recipe_runs import error_of, run, save_encoder
+from recipe_runs import error_of, run, save_encoder, write_documents
 
 import keras_transformers as kt
 from keras_transformers.runs.resume.callback import Resume
@@ -125,6 +125,13 @@ def image_classification(folder):
     return {"data": folder, **shape}
 
 
+def pretrain_electra(folder):
+    write_documents(folder)
+    shape = {"num_layers": 1, "num_heads": 2, "hidden_dim": 16, "generator_size": 0.5}
+    text = {"data": folder / "text.txt", "vocabulary_size": 120, "length": 16, "dev_fraction": 0.2}
+    return shape | text | {"steps_per_epoch": 5, "batch_size": 8, "dupe_factor": 1}
+
+
 def stop(patch, *, by_signal, folder):
     """Ends training as a scheduler does, or copies what kill -9 would leave at that moment."""
     continue_training = Resume.on_train_batch_end
@@ -163,6 +170,7 @@ def figures(folder):
         (glue, False),
         (elmo_tagging, False),
         (fasttext_classification, False),
+        (pretrain_electra, False),
     ],
 )
 def test_a_run_that_was_stopped_ends_with_the_same_bits(

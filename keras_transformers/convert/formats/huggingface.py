@@ -83,7 +83,7 @@ def _architecture(file: Path, config: Mapping[str, Any]) -> str:
 def _trained(
     file: Path, config: Mapping[str, Any], family: Family, architecture: str
 ) -> tuple[str, ...]:
-    for end, tasks in _TRAINED.items():
+    for end, tasks in {**_TRAINED, **family.trained}.items():
         if not architecture.endswith(end):
             continue
         if family.fill is None:  # no heads can be loaded

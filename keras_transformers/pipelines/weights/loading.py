@@ -1,5 +1,6 @@
 """One door for weights: a folder in, the pipeline that its weights were trained for out."""
 
+import functools
 import logging
 import os
 from collections.abc import Callable, Mapping
@@ -43,6 +44,7 @@ _PIPELINES: dict[str, Callable[..., Pipeline]] = {
     "next_sentence": NextSentenceClassifier,
     "question_answering": QuestionAnswerer,
     "regression": TextRegressor,
+    "replaced_tokens": functools.partial(Tagger, labels=["original", "replaced"]),
     "tagging": Tagger,
     "word_embedding": WordEmbedder,
 }
@@ -184,6 +186,8 @@ def _with_head(
         return heads.tagger(encoder, num_labels)
     if task == "question_answering":
         return heads.span_extractor(encoder)
+    if task == "replaced_tokens":
+        return heads.replaced_token_tagger(heads.replaced_token_detector(encoder))
     if task in ("fill_mask", "next_sentence"):
         both = "next_sentence" in checkpoint.trained
         return (heads.pretrainer if both else heads.masked_lm)(encoder, **checkpoint.masked_lm)

@@ -19,6 +19,7 @@ from keras_transformers.data.pretraining.batches import (
     open_records,
     pretraining_dataset,
 )
+from keras_transformers.data.pretraining.replaced_tokens import ReplacedTokenBatches
 from keras_transformers.models import heads
 from keras_transformers.models.encoders.bert import bert
 from keras_transformers.tokenizers import WordPieceTokenizer
@@ -323,6 +324,56 @@ def test_wrong_arguments(folder: Path) -> None:
     other = Masker([*VOCABULARY, "k"])
     with pytest.raises(ValueError, match="made with another vocabulary than the masker's"):
         pretraining_dataset(folder, batch_size=2, masker=other)
+
+
+# ELECTRA's batches.
+
+
+@pytest.mark.parametrize("dynamic", [True, False])
+def test_for_electra_all_chosen_tokens_are_masks(folder: Path, dynamic: bool) -> None:
+    """Targets, weights and other inputs are those of the records; the texts come back whole."""
+    mask = VOCABULARY.index("[MASK]")
+    bert_batches = PretrainingBatches(
+        open_records(folder),
+        batch_size=50,
+        steps_per_epoch=3,
+        masker=Masker(VOCABULARY, max_predictions=CHOSEN) if dynamic else None,
+    )
+    batches = ReplacedTokenBatches(bert_batches, mask)
+    assert (len(batches), batches.num_rows) == (3, 150)
+    for (inputs, targets, weights), (given, masked, of_masks) in zip(
+        arrays(batches.dataset().take(3)), arrays(bert_batches.dataset().take(3)), strict=True
+    ):
+        assert targets.keys() == weights.keys() == {"mask_logits", "replaced"}
+        rows = np.arange(50)[:, None]
+        is_real = of_masks["mask_logits"] > 0
+        chosen = np.zeros_like(given["token_ids"], dtype=bool)
+        chosen[(rows + 0 * given["mask_positions"])[is_real], given["mask_positions"][is_real]] = 1
+        np.testing.assert_array_equal(inputs["token_ids"] == mask, chosen)
+        np.testing.assert_array_equal(inputs["token_ids"][~chosen], given["token_ids"][~chosen])
+        np.testing.assert_array_equal(targets["replaced"][~chosen], given["token_ids"][~chosen])
+        assert mask not in targets["replaced"]
+        found = np.take_along_axis(targets["replaced"], given["mask_positions"], 1)
+        np.testing.assert_array_equal(found[is_real], masked["mask_logits"][is_real])
+        np.testing.assert_array_equal(weights["replaced"], given["padding_mask"])
+        for name in ("segment_ids", "padding_mask", "mask_positions"):
+            np.testing.assert_array_equal(inputs[name], given[name])
+    static = batches.dataset().element_spec[0]["token_ids"].shape
+    assert static == (50, LENGTH)
+
+
+def test_electras_batches_continue_where_a_run_stopped(folder: Path) -> None:
+    bert_batches = PretrainingBatches(
+        open_records(folder),
+        batch_size=8,
+        steps_per_epoch=3,
+        masker=Masker(VOCABULARY, max_predictions=CHOSEN),
+    )
+    batches = ReplacedTokenBatches(bert_batches, VOCABULARY.index("[MASK]"))
+    assert same(batches.dataset().take(5).skip(2), batches.dataset(skip=2).take(3))
+    dev = batches.of(open_records(folder))
+    assert len(dev) == len(list(dev.dataset()))
+    assert dev.damage() is None
 
 
 def test_damage_after_the_first_record_is_found(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ class FamilyMaker:
         first_token_id: the lowest token id in `inputs`.
         pad_token_id: id of padding, for families whose padding may also be on the left.
         prefix: prefix of the encoder's tensors, if it is not the family.
+        num_segments: number of segments, for families that have them.
     """
 
     def __init__(
@@ -37,10 +38,12 @@ class FamilyMaker:
         first_token_id: int = 0,
         pad_token_id: int | None = None,
         prefix: str = "",
+        num_segments: int = 0,
     ) -> None:
         self.family, self.classes, self.config = family, classes, config
         self.prefix = prefix or family
         self.first_token_id, self.pad_token_id = first_token_id, pad_token_id
+        self.num_segments = num_segments
         logits = {"logits": "logits"}
         spans = {"start_logits": "start_logits", "end_logits": "end_logits"}
         # Task -> class of transformers, options of its configuration, its outputs by our names.
@@ -68,6 +71,8 @@ class FamilyMaker:
             "token_ids": ids.astype("int32"),
             "padding_mask": np.arange(LENGTH)[None] < lengths[:, None],
         }
+        if self.num_segments:
+            rows["segment_ids"] = random.integers(0, self.num_segments, size).astype("int32")
         if task != "multiple_choice":
             return rows
         turned = {key: value[[1, 2, 0]] for key, value in rows.items()}
@@ -112,10 +117,15 @@ class FamilyMaker:
         import torch
 
         given = given or self.inputs(task)
+        theirs = {"token_ids": "input_ids", "segment_ids": "token_type_ids"}
         with torch.no_grad():
             found = self.model(task)(
-                input_ids=torch.tensor(given["token_ids"].astype("int64")),
                 attention_mask=torch.tensor(given["padding_mask"]),
+                **{
+                    theirs[name]: torch.tensor(ids.astype("int64"))
+                    for name, ids in given.items()
+                    if name in theirs
+                },
             )
         return {ours: np.asarray(found[theirs]) for ours, theirs in self.tasks[task][2].items()}
 

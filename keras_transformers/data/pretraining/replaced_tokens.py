@@ -1,0 +1,68 @@
+"""Batches for ELECTRA, from the records that BERT is pretrained with."""
+
+from typing import Any, Self
+
+import tensorflow as tf
+
+from keras_transformers.data.batching import Batches
+from keras_transformers.data.pretraining.batches import PretrainingBatches, RecordFiles
+from keras_transformers.data.pretraining.masking import unmask
+
+__all__ = ["ReplacedTokenBatches"]
+
+
+class ReplacedTokenBatches(Batches):
+    """Batches for `heads.electra_pretrainer`, for `runs.Run.fit_arguments`.
+
+    The tokens that the records, or a `Masker`, choose for BERT are all [MASK] here, as in Clark et
+    al. 2020; there is no next sentence. An element is `(inputs, targets, sample_weights)`:
+      - inputs: see `pretraining_dataset`.
+      - targets: `mask_logits`, the ids of the masked tokens, int32 (batch, chosen), and `replaced`,
+        the ids of all tokens before masking, int32 (batch, seq).
+      - sample_weights: `mask_logits` float32 (batch, chosen), 1 at masked tokens and 0 after
+        them, and `replaced` float32 (batch, seq), 1 at real tokens.
+
+    Args:
+        batches: batches for BERT.
+        mask_token_id: id of [MASK].
+    """
+
+    def __init__(self, batches: PretrainingBatches, mask_token_id: int) -> None:
+        self._batches = batches
+        self._mask_token_id = mask_token_id
+        self.num_rows = batches.num_rows
+        self.mean_lengths = batches.mean_lengths
+        self.other_lengths = batches.other_lengths
+
+    def __len__(self) -> int:
+        return len(self._batches)
+
+    def dataset(self, *, skip: int = 0) -> tf.data.Dataset:
+        """Returns the batches: endless with `steps_per_epoch`, otherwise one pass in order."""
+        return self._batches.dataset(skip=skip).map(
+            self._element, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True
+        )
+
+    def of(self, examples: RecordFiles) -> Self:
+        """Returns batches of other records, in order, with the positions in the files."""
+        return type(self)(self._batches.of(examples), self._mask_token_id)
+
+    def damage(self) -> str | None:
+        """Returns which record of which file is damaged; None if none is."""
+        return self._batches.damage()
+
+    def _element(
+        self, inputs: dict[str, Any], targets: dict[str, Any], weights: dict[str, Any]
+    ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+        positions, mask_ids = inputs["mask_positions"], targets["mask_logits"]
+        is_real = weights["mask_logits"]
+        original = unmask(inputs["token_ids"], positions, mask_ids, is_real)
+        masks = tf.fill(tf.shape(mask_ids), self._mask_token_id)
+        token_ids = tf.ensure_shape(
+            unmask(original, positions, masks, is_real), inputs["token_ids"].shape
+        )
+        return (
+            {**inputs, "token_ids": token_ids},
+            {"mask_logits": mask_ids, "replaced": original},
+            {"mask_logits": is_real, "replaced": tf.cast(inputs["padding_mask"], tf.float32)},
+        )

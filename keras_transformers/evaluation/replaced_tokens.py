@@ -1,0 +1,70 @@
+"""Metrics of ELECTRA's discriminator, which judges whether each token was replaced.
+
+They read the output `replaced` of `heads.electra_pretrainer`, with the original tokens as targets,
+and belong in `weighted_metrics`: in plain `metrics` Keras ignores weights, and padding would count.
+"""
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_transformers.evaluation.perplexity import TokenMean
+from keras_transformers.training.losses import replaced_labels_and_logits
+
+__all__ = [
+    "ReplacedTokenAccuracy",
+    "ReplacedTokenPrecision",
+    "ReplacedTokenRecall",
+    "ReplacedTokenShare",
+]
+
+_PACKAGE = "keras_transformers"
+
+
+@keras.saving.register_keras_serializable(_PACKAGE)
+class ReplacedTokenShare(TokenMean):
+    """Share of the tokens that were replaced; calling none replaced has an accuracy of the rest."""
+
+    def __init__(self, name: str = "share", dtype: Any = None) -> None:
+        super().__init__(name, dtype)
+
+    def _values(self, targets: Any, judged: Any) -> Any:
+        return replaced_labels_and_logits(targets, judged)[0]
+
+
+@keras.saving.register_keras_serializable(_PACKAGE)
+class ReplacedTokenAccuracy(TokenMean):
+    """Share of the tokens that were judged rightly."""
+
+    def __init__(self, name: str = "accuracy", dtype: Any = None) -> None:
+        super().__init__(name, dtype)
+
+    def _values(self, targets: Any, judged: Any) -> Any:
+        labels, logits = replaced_labels_and_logits(targets, judged)
+        return ops.equal(labels > 0, logits > 0)
+
+
+class _OfJudgements(keras.metrics.Metric):
+    """Gives the next class labels and probabilities."""
+
+    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+        """Adds tokens.
+
+        Args:
+            y_true: the original tokens, ids (batch, length).
+            y_pred: judgements (batch, length, 2).
+            sample_weight: (batch, length), 0 at padding; None means 1 everywhere.
+        """
+        labels, logits = replaced_labels_and_logits(y_true, ops.convert_to_tensor(y_pred))
+        super().update_state(labels, ops.sigmoid(logits), sample_weight)
+
+
+@keras.saving.register_keras_serializable(_PACKAGE)
+class ReplacedTokenPrecision(_OfJudgements, keras.metrics.Precision):
+    """Share of the tokens called replaced that were; arguments as of `keras.metrics.Precision`."""
+
+
+@keras.saving.register_keras_serializable(_PACKAGE)
+class ReplacedTokenRecall(_OfJudgements, keras.metrics.Recall):
+    """Share of the replaced tokens that were called so; arguments as of `keras.metrics.Recall`."""

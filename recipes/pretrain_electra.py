@@ -1,0 +1,135 @@
+"""ELECTRA's pretraining from raw text: a discriminator finds the words that a generator replaced.
+
+Paper:   Clark et al. 2020, https://arxiv.org/abs/2003.10555, sections 2 and 3
+Data:    that of pretrain_bert.py, whose records it can also take; here every chosen token is [MASK]
+Command: python recipes/pretrain_electra.py --data DATA --corpora brown movie_reviews state_union
+             wikitext2 --num-layers 4 --num-heads 2 --hidden-dim 128 --generator-size 0.5
+             --initializer-range 0.07 --dropout 0 --length 32 --epochs 10 --batch-size 64
+             --learning-rate 1.5e-3 --warmup-fraction 0.05
+Cost:    to be measured
+Score:   to be measured
+"""
+
+import dataclasses
+from typing import Any
+
+import keras
+
+import keras_transformers as kt
+from keras_transformers.data.pretraining import PretrainingFiles, ReplacedTokenBatches
+from keras_transformers.evaluation import (
+    Perplexity,
+    ReplacedTokenAccuracy,
+    ReplacedTokenPrecision,
+    ReplacedTokenRecall,
+    ReplacedTokenShare,
+    TokenAccuracy,
+)
+from keras_transformers.runs import Pretraining, Run, chief_first, command_line, is_chief
+from keras_transformers.training import ReplacedTokenCrossentropy, TokenCrossentropy, adamw
+
+SHAPE = ("num_layers", "num_heads", "hidden_dim", "embedding_dim")
+BATCHING = ("batch_size", "accumulate", "steps_per_epoch", "dynamic_masking", "seed")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Config(PretrainingFiles, Pretraining):
+    """Pretrains an ELECTRA: its generator and its discriminator."""
+
+    dynamic_masking: bool = True  # new masks each time an example is used
+
+    model: str = "electra_small"  # one of `keras-transformers list 'electra_*'`, random weights
+    num_layers: int | None = None  # this and the next three override the model's shape
+    num_heads: int | None = None
+    hidden_dim: int | None = None
+    embedding_dim: int | None = None
+    dropout: float = 0.1  # in both models and their attention
+    initializer_range: float = 0.02  # of the matrices; 0.07 for a width of 128
+    generator_size: float = 0.25  # the generator's share of the width and of the heads
+    discriminator_weight: float = 50.0  # of its loss; the generator's has 1
+
+    length: int = 128  # tokens per example
+    batch_size: int = 64  # examples per forward pass, over all replicas
+    learning_rate: float = 5e-4  # the highest, after the warm-up
+    weight_decay: float = 0.01
+    seed: int = 0  # for new weights, dropout, draws, the order of the examples and dynamic masks
+
+    name: str = "pretrain_electra"  # the run's folder in runs_dir
+
+
+def main(config: Config, run: Run) -> dict[str, Any]:
+    """Trains, measures, exports; returns what it writes to runs/<name>/metrics.json."""
+    if config.model not in kt.list_models("electra_*"):
+        known = ", ".join(kt.list_models("electra_*"))
+        raise ValueError(f"--model {config.model}: take one of {known}")
+    schedule, text = config.schedule(), config.read()
+    records = config.records or run.make_folder() / "records"
+    options: dict[str, Any] = {"lengths": [config.length], "vocabulary": config.vocabulary}
+    examples = chief_first(lambda: config.make(text, records, **options))
+    tokenizer = examples.tokenizer
+    with run.scope():
+        generator, discriminator = build(config, tokenizer.vocabulary_size)
+        model = kt.heads.electra_pretrainer(generator, discriminator)
+        model.compile(
+            optimizer=adamw(schedule, **config.pick("weight_decay", "clip_norm")),
+            loss={"mask_logits": TokenCrossentropy(), "replaced": ReplacedTokenCrossentropy()},
+            loss_weights={"mask_logits": 1.0, "replaced": config.discriminator_weight},
+            weighted_metrics=metrics(),
+            jit_compile=False,
+        )
+    batches, dev = (
+        ReplacedTokenBatches(part, tokenizer.mask_token_id)
+        for part in examples.batches(config.length, **config.pick(*BATCHING))
+    )
+    model.fit(**run.fit_arguments(model, batches, validation=dev))
+
+    last = run.epochs[-1]
+    if is_chief():
+        vocabulary = config.vocabulary or records / "vocab.txt"
+        kt.convert.save_electra_folder(discriminator, run.folder / "weights", vocabulary)
+        kt.convert.save_electra_folder(generator, run.folder / "generator", vocabulary)
+    figures = {
+        "parameters": model.count_params(),
+        "parameters, discriminator": discriminator.count_params(),
+        "steps": int(model.optimizer.iterations.numpy()),
+        "dev_mask_accuracy": last["val_mask_logits_accuracy"],
+        "dev_mask_perplexity": last["val_mask_logits_perplexity"],
+        "dev_replaced_accuracy": last["val_replaced_accuracy"],
+        "dev_replaced_accuracy, none": 1 - last["val_replaced_share"],
+        "dev_replaced_precision": last["val_replaced_precision"],
+        "dev_replaced_recall": last["val_replaced_recall"],
+    }
+    tagger = kt.heads.replaced_token_tagger(discriminator)
+    return run.finish(kt.pipelines.Tagger(tagger, tokenizer, ["original", "replaced"]), figures)
+
+
+def metrics() -> dict[str, list[keras.metrics.Metric]]:
+    """Returns the metrics of each output."""
+    return {
+        "mask_logits": [TokenAccuracy("accuracy"), Perplexity()],
+        "replaced": [
+            ReplacedTokenAccuracy(),
+            ReplacedTokenPrecision(name="precision"),
+            ReplacedTokenRecall(name="recall"),
+            ReplacedTokenShare(),
+        ],
+    }
+
+
+def build(config: Config, vocabulary_size: int) -> tuple[keras.Model, keras.Model]:
+    """Returns a new generator and discriminator with their heads, which share embeddings."""
+    shape = {name: value for name, value in config.pick(*SHAPE).items() if value is not None}
+    encoder = kt.create_model(
+        config.model,
+        **shape,
+        **config.pick("dropout", "initializer_range"),
+        attention_dropout=config.dropout,
+        vocabulary_size=vocabulary_size,
+        max_sequence_length=config.length,
+    )
+    generator = kt.models.encoders.electra.electra_generator(encoder, size=config.generator_size)
+    return kt.heads.masked_lm(generator), kt.heads.replaced_token_detector(encoder)
+
+
+if __name__ == "__main__":
+    command_line(main, Config)

@@ -1,0 +1,1 @@
+"""Lets the tests in the folders here import recipe_runs."""
