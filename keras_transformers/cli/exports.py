@@ -13,9 +13,11 @@ from keras_transformers.cli.arguments import (
     OptionalNumber,
     OptionalText,
     Rows,
+    Texts,
     argument,
 )
 
+_EXPORT = "a version folder, or a folder of versions, for the newest one"
 _BASE = "the model's folder of versions, TF Serving's model_base_path"
 _BasePath = Annotated[Positional[str], argument("BASE_PATH", _BASE)]
 _CONFIG = "TF Serving's model config file, which holds labels (models.config beside BASE_PATH)"
@@ -36,6 +38,51 @@ class Show:
         found = description.describe(self.path)
         print(json.dumps(found, indent=1) if self.json else "\n".join(description.lines(found)))
         return 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Card:
+    """Write the model card of an export or of a saved pipeline, README.md in its folder."""
+
+    path: Annotated[Positional[str], argument("PATH", f"{_EXPORT}; or a saved pipeline")]
+    data: OptionalText = None  # what it was trained on
+    data_licence: OptionalText = None  # the licence of these data
+    licence: OptionalText = None  # the licence of the weights, such as apache-2.0
+    limits: OptionalText = None  # what it is not for, and what it was not tested for
+    language: Texts = ()  # ISO 639 code of a language that it reads or writes
+    command: OptionalText = None  # what trained and scored it
+    score: Texts = ()  # NAME=VALUE, where the name says which data were used
+    force: bool = False  # replace the card that is there
+
+    def run(self) -> int:
+        """Prints the card's path."""
+        from keras_transformers.saved_model.card import write_card
+
+        written = write_card(
+            self.path,
+            data=self.data,
+            data_licence=self.data_licence,
+            licence=self.licence,
+            limits=self.limits,
+            languages=self.language,
+            command=self.command,
+            scores=dict(map(_score, self.score)),
+            overwrite=self.force,
+        )
+        print(written)
+        return 0
+
+
+def _score(given: str) -> tuple[str, float]:
+    """Returns name and value of NAME=VALUE."""
+    name, _, value = given.rpartition("=")
+    try:
+        number = float(value)
+    except ValueError:
+        name = ""
+    if not name:
+        raise ValueError(f"--score {given!r}: give NAME=VALUE, such as 'F1 on CoNLL testa=0.9'")
+    return name, number
 
 
 @dataclass(frozen=True, kw_only=True)

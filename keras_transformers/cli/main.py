@@ -11,6 +11,7 @@ import tyro
 from keras_transformers.cli.arguments import check_numbers
 from keras_transformers.cli.data import MakePretrainingData
 from keras_transformers.cli.exports import (
+    Card,
     Check,
     Publish,
     Rollback,
@@ -33,6 +34,7 @@ Command = (
     | Predict
     | Translate
     | Show
+    | Card
     | Check
     | Publish
     | Rollback

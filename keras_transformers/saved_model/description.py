@@ -250,12 +250,12 @@ def lines(description: Mapping[str, Any]) -> Iterator[str]:
         yield f"  {'score':<18} {value}: {name}"
     for name, value in fields.items():
         if name not in known and value not in (None, "", {}):
-            yield f"  {name:<18} {_plain(value)}"
+            yield f"  {name:<18} {plain(value)}"
     for name, signature in description["signatures"].items():
         yield f"  {name} ({signature['method_name'].rpartition('/')[2]})"
         for side, arrow in (("inputs", "->"), ("outputs", "<-")):
             for key, spec in signature[side].items():
-                yield f"    {arrow} {key} {spec['dtype']} {_shape(spec['shape'])}"
+                yield f"    {arrow} {key} {spec['dtype']} {shape_text(spec['shape'])}"
         yield f"    {signature['examples']} stored examples"
 
 
@@ -280,13 +280,15 @@ def _tensor(info: Any) -> dict[str, Any]:
     }
 
 
-def _shape(shape: list[int | None] | None) -> str:
+def shape_text(shape: list[int | None] | None) -> str:
+    """Returns a shape as people read it, such as "(?, 5)"."""
     return "(any)" if shape is None else str(tuple(shape)).replace("None", "?")
 
 
-def _plain(value: Any) -> str:
+def plain(value: Any) -> str:
+    """Returns a value of the metadata as people read it, without brackets and quotes."""
     if isinstance(value, dict):
-        return ", ".join(f"{key} {_plain(item)}" for key, item in value.items())
+        return ", ".join(f"{key} {plain(item)}" for key, item in value.items())
     if isinstance(value, list):
-        return ", ".join(map(_plain, value))
+        return ", ".join(map(plain, value))
     return str(value)

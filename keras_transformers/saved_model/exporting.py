@@ -18,8 +18,8 @@ from keras_transformers.saved_model.description import METADATA_FILE
 from keras_transformers.saved_model.metadata import (
     checked_scores,
     of_environment,
-    of_model,
-    of_vocabulary,
+    of_pipeline,
+    of_signature,
 )
 from keras_transformers.saved_model.storage import StoredWeights, WeightsDtype
 from keras_transformers.saved_model.versions import publish, split_target, staging_folder
@@ -75,19 +75,15 @@ def export(
         name: replace(signature, function=stored.reading(signature.function))
         for name, signature in pipeline.signatures(examples).items()
     }
-    tokenizers = list(pipeline.tokenizers.values())
     description = {
-        "task": pipeline.task,
-        **pipeline.metadata(),
-        **of_model(pipeline.model),
-        **of_vocabulary(tokenizers),
+        **of_pipeline(pipeline),
         "scores": checked_scores(scores),
         "weights_dtype": weights_dtype,
         **of_environment(),
         "tolerance": pipeline.tolerance,
         "signatures": {name: _describe(name, s) for name, s in signatures.items()},
     }
-    module = _module(stored.variables, tokenizers)
+    module = _module(stored.variables, list(pipeline.tokenizers.values()))
     traced = {name: _trace(name, signature) for name, signature in signatures.items()}
     with staging_folder(base) as folder:
         tf.saved_model.save(module, str(folder), signatures=traced)
@@ -137,18 +133,12 @@ def _trace(name: str, signature: Signature) -> Any:
 def _describe(name: str, signature: Signature) -> dict[str, Any]:
     """Returns a signature as JSON, with its examples and the pipeline's answers to them."""
     return {
-        "method_name": signature.method_name,
-        "inputs": {key: _describe_spec(spec) for key, spec in signature.inputs.items()},
-        "outputs": {key: _describe_spec(spec) for key, spec in signature.outputs.items()},
+        **of_signature(signature),
         "examples": [
             {"inputs": _encode(example), "outputs": _encode(_answer(name, signature, example))}
             for example in (_as_declared(signature, example) for example in signature.examples)
         ],
     }
-
-
-def _describe_spec(spec: Any) -> dict[str, Any]:
-    return {"dtype": spec.dtype.name, "shape": spec.shape.as_list()}
 
 
 def _as_declared(signature: Signature, example: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

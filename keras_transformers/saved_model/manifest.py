@@ -79,6 +79,27 @@ def record(version: str | os.PathLike[str], provenance: Provenance) -> Path:
     return path
 
 
+def add_file(version: str | os.PathLike[str], file: str) -> None:
+    """Lists a file that was added to an export after `record`, or replaces its hash.
+
+    Does nothing if no manifest lists the export. The hashes of its other files stay as published.
+
+    Args:
+        version: the version folder, FOLDER/NAME/<number>.
+        file: the file's path in it.
+
+    Raises:
+        ValueError: the manifest is damaged.
+    """
+    version = Path(version).absolute()
+    path = version.parent.parent / MANIFEST
+    listed = read(path) if path.is_file() else {}
+    entry = listed.get(f"{version.parent.name}/{version.name}")
+    if entry is not None:
+        entry["files"] = dict(sorted({**entry["files"], file: _hash(version / file)}.items()))
+        files.write_json(path, listed)
+
+
 def read(path: str | os.PathLike[str]) -> dict[str, dict[str, Any]]:
     """Reads the entries of a manifest, "NAME/<number>" -> fields.
 

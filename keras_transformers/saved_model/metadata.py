@@ -16,6 +16,32 @@ import tensorflow as tf
 _GIT_TIMEOUT_S = 10
 
 
+def of_pipeline(pipeline: Any) -> dict[str, Any]:
+    """Returns task, configuration, model and vocabulary of a pipeline."""
+    return {
+        "task": pipeline.task,
+        **pipeline.metadata(),
+        **of_model(pipeline.model),
+        **of_vocabulary(list(pipeline.tokenizers.values())),
+    }
+
+
+def of_signature(signature: Any) -> dict[str, Any]:
+    """Returns method, inputs and outputs of a `pipelines.Signature`, without its examples."""
+
+    def described(specs: Mapping[str, Any]) -> dict[str, Any]:
+        return {
+            name: {"dtype": spec.dtype.name, "shape": spec.shape.as_list()}
+            for name, spec in specs.items()
+        }
+
+    return {
+        "method_name": signature.method_name,
+        "inputs": described(signature.inputs),
+        "outputs": described(signature.outputs),
+    }
+
+
 def of_model(model: keras.Model) -> dict[str, Any]:
     """Returns name, exact parameter count and configuration, as the fields of `model`.
 

@@ -248,11 +248,12 @@ def _tensors(
         raise FileNotFoundError(
             f"{folder} has no task.weights.h5, the weights of {task}'s head: download it again"
         )
+    preset = str(folder.absolute())  # a bare name could be that of a preset to download
     try:
         if kind:
-            model = getattr(keras_nlp.models, kind).from_preset(str(folder), preprocessor=None)
+            model = getattr(keras_nlp.models, kind).from_preset(preset, preprocessor=None)
         else:
-            model = keras_nlp.models.Backbone.from_preset(str(folder))
+            model = keras_nlp.models.Backbone.from_preset(preset)
     except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
         reason = " ".join(str(error).split())
         raise ValueError(

@@ -115,6 +115,17 @@ def test_a_text_classifier_gives_keras_nlps_logits(family, tmp_path, caplog):
     close(called(ours.model, tokens)["logits"], theirs(given))
 
 
+def test_a_folder_named_like_a_preset_of_keras_nlps_is_read_itself(tmp_path, monkeypatch):
+    text_assets(tmp_path / "bert_tiny_en_uncased", "BertBackbone")
+    theirs = models.BertBackbone(vocabulary_size=14, **SIZES)
+    theirs.save_to_preset(str(tmp_path / "bert_tiny_en_uncased"))
+    monkeypatch.chdir(tmp_path)
+    ours = kt.load("bert_tiny_en_uncased")
+    wanted = theirs.get_layer("token_embedding").embeddings
+    found = ours.model.get_layer("token_embedding").embeddings
+    np.testing.assert_array_equal(np.asarray(found), np.asarray(wanted))
+
+
 def test_a_masked_language_model_fills_masks(tmp_path):
     size = text_assets(tmp_path, "BertBackbone").vocabulary_size
     theirs = tiny.lively(models.BertMaskedLM(models.BertBackbone(vocabulary_size=size, **SIZES)))
