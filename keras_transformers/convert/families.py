@@ -8,7 +8,7 @@ import importlib
 import logging
 import pkgutil
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +46,13 @@ class Family:
         masked_lm_activation: the activation of the masked-word head, if not the encoder's.
         task: the task that a model without a head serves, one of the pipelines'.
         other_types: more names of the family in `config.json`.
+        trained: the end of a class's name -> the tasks that its heads were trained for, if they are
+            not those of other families' classes.
+        target_tokenizer: takes a folder; returns the tokenizer of the model's answers, if they have
+            their own.
+        tokenizer_classes: the classes of tokenizers, without "Fast", whose files are read; by
+            default those of any family.
+        longest_text: most tokens of a text if no file says so.
     """
 
     model_type: str
@@ -59,6 +66,10 @@ class Family:
     masked_lm_activation: str | None = None
     task: str = "embedding"
     other_types: tuple[str, ...] = ()
+    trained: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    target_tokenizer: Callable[[Path], Any] | None = None
+    tokenizer_classes: tuple[str, ...] = ()
+    longest_text: int | None = None
 
 
 @functools.cache
