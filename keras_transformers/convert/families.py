@@ -48,6 +48,11 @@ class Family:
         other_types: more names of the family in `config.json`.
         trained: the end of a class's name -> the tasks that its heads were trained for, if they are
             not those of other families' classes.
+        target_tokenizer: takes a folder; returns the tokenizer of the model's answers, if they have
+            their own.
+        tokenizer_classes: the classes of tokenizers, without "Fast", whose files are read; by
+            default those of any family.
+        longest_text: most tokens of a text if no file says so.
     """
 
     model_type: str
@@ -62,6 +67,9 @@ class Family:
     task: str = "embedding"
     other_types: tuple[str, ...] = ()
     trained: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    target_tokenizer: Callable[[Path], Any] | None = None
+    tokenizer_classes: tuple[str, ...] = ()
+    longest_text: int | None = None
 
 
 @functools.cache

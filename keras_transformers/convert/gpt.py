@@ -335,5 +335,6 @@ FAMILY = Family(
     fill=load_gpt,
     parts=("score.*", "classifier.*", "multiple_choice_head.*"),
     task="generation",
+    trained={"LMHeadModel": ("generation",)},
     other_types=("openai-gpt",),
 )

@@ -3,12 +3,13 @@
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import keras
 import numpy as np
 
 from keras_transformers.convert.config_map import ConfigMap, read_config
+from keras_transformers.convert.families import Family
 from keras_transformers.convert.name_map import in_module, part_of
 from keras_transformers.convert.tensors import (
     NamedVariable,
@@ -19,7 +20,7 @@ from keras_transformers.convert.tensors import (
 )
 from keras_transformers.files import write_json
 from keras_transformers.models.classes.encoder_decoder import Transformer
-from keras_transformers.models.encoder_decoders.marian import marian
+from keras_transformers.models.encoder_decoders.marian import MODELS, marian
 
 if TYPE_CHECKING:
     from keras_transformers.tokenizers import MarianTokenizer
@@ -126,7 +127,7 @@ def read_marian_config(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 def load_marian(
     model: keras.Model, path: str | os.PathLike[str], *, ignore: Iterable[str] = ()
-) -> None:
+) -> list[str]:
     """Loads Hugging Face's weights, those of MarianMTModel, into a Marian.
 
     Unless every tensor is used or matches `ignore`, loading fails and the model is unchanged.
@@ -135,6 +136,9 @@ def load_marian(
         model: a model from `keras_transformers.models.encoder_decoders.marian`.
         path: a `.safetensors` file, or a folder with `model.safetensors`.
         ignore: wildcards of tensors to leave out.
+
+    Returns:
+        The names of the tensors that `ignore` left out.
 
     Raises:
         FileNotFoundError: the file does not exist.
@@ -145,7 +149,8 @@ def load_marian(
     drop_copies(tensors, _COPIES, source=str(path))
     if _BIAS in tensors and tensors[_BIAS].ndim == 2 and len(tensors[_BIAS]) == 1:
         tensors[_BIAS] = tensors[_BIAS][0]
-    assign(_variables(model), tensors, source=str(path), ignore=[*_SINUSOIDS, *ignore])
+    variables = _variables(model)
+    return assign(variables, tensors, source=str(path), ignore=ignore, buffers=_SINUSOIDS)
 
 
 def save_marian(model: keras.Model, path: str | os.PathLike[str]) -> None:
@@ -216,24 +221,10 @@ def load_marian_translator(
     Example:
         translate = Translator(*load_marian_translator("opus-mt-de-en"))
     """
-    # Imported here because it needs TensorFlow, which the weights do not.
-    from keras_transformers.tokenizers import MarianTokenizer
-
+    folder = Path(folder)
     model = marian(**read_marian_config(folder))
-    load_marian(model, folder)
-    source, target = (MarianTokenizer(folder, side=side) for side in ("source", "target"))
-    bias = model.get_layer("logits").bias
-    pad = model.get_layer("source_padding_mask").pad_token_id
-    if (source.vocabulary_size, source.pad_token_id) != (bias.shape[0], pad):
-        raise ValueError(
-            f"{folder}: vocab.json has {source.vocabulary_size} tokens with padding "
-            f"{source.pad_token_id}, the model {bias.shape[0]} with padding {pad}: use the "
-            "vocabulary that belongs to the weights"
-        )
-    values = np.array(bias)
-    values[pad] = -1e4
-    bias.assign(values)
-    return model, source, target
+    _fill(model, folder)
+    return model, _tokenizer(folder), _target_tokenizer(folder)
 
 
 def save_marian_translator(
@@ -290,3 +281,58 @@ def _of_layer(layer: Any) -> Iterator[NamedVariable]:
             yield in_module(variable, f"model.{side}.layers.{index}.{part}")
     else:
         raise ValueError(f"layer {layer.name!r} has no place in Hugging Face's Marian")
+
+
+def _load(folder: Path, dropout: float) -> Transformer:
+    rates = {"dropout": dropout, "attention_dropout": dropout}
+    model = marian(**(read_marian_config(folder) | rates))
+    _fill(model, folder)
+    return model
+
+
+def _fill(model: keras.Model, folder: Path, *, ignore: Iterable[str] = ()) -> list[str]:
+    """Loads the weights for a search, which must not find padding."""
+    left_out = load_marian(model, folder, ignore=ignore)
+    bias = model.get_layer("logits").bias
+    values = np.array(bias)
+    values[model.get_layer("source_padding_mask").pad_token_id] = -1e4
+    bias.assign(values)
+    return left_out
+
+
+def _tokenizer(path: Path, lowercase: bool = False) -> "MarianTokenizer":
+    return _side(path, "source")
+
+
+def _target_tokenizer(path: Path) -> "MarianTokenizer":
+    return _side(path, "target")
+
+
+def _side(folder: Path, side: Literal["source", "target"]) -> "MarianTokenizer":
+    # Imported here because it needs TensorFlow, which the weights do not.
+    from keras_transformers.tokenizers import MarianTokenizer
+
+    arguments = read_marian_config(folder)
+    tokenizer = MarianTokenizer(folder, side=side, vocabulary_size=arguments["vocabulary_size"])
+    if tokenizer.pad_token_id != arguments["pad_token_id"]:
+        raise ValueError(
+            f"{folder}: padding is {tokenizer.pad_token_id} in vocab.json and "
+            f"{arguments['pad_token_id']} in config.json: use the vocabulary that belongs to the "
+            "weights"
+        )
+    return tokenizer
+
+
+FAMILY = Family(
+    "marian",
+    MODELS,
+    _load,
+    _tokenizer,
+    read=read_marian_config,
+    build=marian,
+    fill=_fill,
+    task="translation",
+    trained={"MTModel": ("translation",)},
+    target_tokenizer=_target_tokenizer,
+    tokenizer_classes=("MarianTokenizer",),
+)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import keras
 
 from keras_transformers.convert.config_map import ConfigMap, read_config
+from keras_transformers.convert.families import Family
 from keras_transformers.convert.name_map import in_module, part_of
 from keras_transformers.convert.tensors import (
     NamedVariable,
@@ -18,7 +19,7 @@ from keras_transformers.convert.tensors import (
 )
 from keras_transformers.files import read_json, write_json
 from keras_transformers.models.classes.encoder_decoder import Transformer
-from keras_transformers.models.encoder_decoders.t5 import t5
+from keras_transformers.models.encoder_decoders.t5 import MODELS, t5
 
 if TYPE_CHECKING:
     from keras_transformers.tokenizers import T5Tokenizer
@@ -133,7 +134,7 @@ def read_t5_config(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 def load_t5(
     model: keras.Model, path: str | os.PathLike[str], *, ignore: Iterable[str] = ()
-) -> None:
+) -> list[str]:
     """Loads Hugging Face's weights, those of T5ForConditionalGeneration, into a T5.
 
     Unless every tensor is used or matches `ignore`, loading fails and the model is unchanged.
@@ -142,6 +143,9 @@ def load_t5(
         model: a model from `keras_transformers.models.encoder_decoders.t5`.
         path: a `.safetensors` file, or a folder with `model.safetensors`.
         ignore: wildcards of tensors to leave out.
+
+    Returns:
+        The names of the tensors that `ignore` left out.
 
     Raises:
         FileNotFoundError: the file does not exist.
@@ -152,7 +156,7 @@ def load_t5(
     tensors = read_safetensors(path)
     is_tied = all(named.name != _LOGITS for named in variables)
     drop_copies(tensors, _COPIES | ({_LOGITS: _TOKENS} if is_tied else {}), source=str(path))
-    assign(variables, tensors, source=str(path), ignore=[*_UNUSED, *ignore])
+    return assign(variables, tensors, source=str(path), ignore=ignore, buffers=_UNUSED)
 
 
 def save_t5(model: keras.Model, path: str | os.PathLike[str]) -> None:
@@ -218,16 +222,9 @@ def load_text_to_text(folder: str | os.PathLike[str]) -> tuple[Transformer, "T5T
         answer = Translator(model, tokenizer, max_sequence_length=512)
         answer("translate English to German: The house is wonderful.")
     """
-    # Imported here because it needs TensorFlow, which the weights do not.
-    from keras_transformers.tokenizers import T5Tokenizer
-
     folder = Path(folder)
     arguments = read_t5_config(folder)
-    tokenizer = T5Tokenizer(
-        folder / T5Tokenizer.model_file,
-        num_extra_ids=_num_extra_ids(folder / "tokenizer_config.json"),
-        vocabulary_size=arguments["vocabulary_size"],
-    )
+    tokenizer = _tokenizer(folder)
     model = t5(**arguments)
     load_t5(model, folder)
     return model, tokenizer
@@ -309,3 +306,35 @@ def _of_layer(layer: Any) -> Iterator[NamedVariable]:
                 yield NamedVariable(variable, f"{module}.weight")
     else:
         raise ValueError(f"layer {layer.name!r} has no place in Hugging Face's T5")
+
+
+def _load(folder: Path, dropout: float) -> Transformer:
+    model = t5(**(read_t5_config(folder) | {"dropout": dropout, "attention_dropout": dropout}))
+    load_t5(model, folder)
+    return model
+
+
+def _tokenizer(path: Path, lowercase: bool = False) -> "T5Tokenizer":
+    # Imported here because it needs TensorFlow, which the weights do not.
+    from keras_transformers.tokenizers import T5Tokenizer
+
+    return T5Tokenizer(
+        path / T5Tokenizer.model_file,
+        num_extra_ids=_num_extra_ids(path / "tokenizer_config.json"),
+        vocabulary_size=read_t5_config(path)["vocabulary_size"],
+    )
+
+
+FAMILY = Family(
+    "t5",
+    MODELS,
+    _load,
+    _tokenizer,
+    read=read_t5_config,
+    build=t5,
+    fill=load_t5,
+    task="translation",
+    trained={"ForConditionalGeneration": ("translation",), "WithLMHeadModel": ("translation",)},
+    tokenizer_classes=("T5Tokenizer",),
+    longest_text=512,  # the longest in pretraining; positions are relative
+)

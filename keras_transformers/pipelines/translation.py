@@ -43,7 +43,10 @@ class Translator(Pipeline):
             to the model's number of positions; required if it has none.
         num_beams: 1 is greedy search; the paper uses 4.
         length_penalty: the paper's alpha; see `decoding.beam_search`.
-        extra_length: how many tokens longer than its source a translation may be (50 in the paper).
+        max_length: most tokens in a translation, end token included, if it differs from
+            `max_sequence_length`.
+        extra_length: how many tokens longer than its source a translation may be (50 in the paper);
+            None for any number.
         min_length: fewest tokens in a translation, end token included.
 
     Attributes:
@@ -66,13 +69,14 @@ class Translator(Pipeline):
         max_sequence_length: int | None = None,
         num_beams: int = 4,
         length_penalty: float = 0.6,
-        extra_length: int = 50,
+        max_length: int | None = None,
+        extra_length: int | None = 50,
         min_length: int = 0,
     ) -> None:
         check_encoder_decoder(model)
         check_beams(num_beams, length_penalty)
         for name, value in (("extra_length", extra_length), ("min_length", min_length)):
-            if value < 0:
+            if value is not None and value < 0:
                 raise ValueError(f"{name}={value}: give a number of tokens, 0 or more")
         self.model = model
         self.tokenizer = tokenizer
@@ -80,6 +84,9 @@ class Translator(Pipeline):
         _check_vocabularies(model, self.tokenizer, self.target_tokenizer)
         self.has_attention = getattr(model, "has_attention", True)
         self.max_sequence_length = _checked_length(model, max_sequence_length)
+        self.max_length = self.max_sequence_length
+        if max_length is not None:
+            self.max_length = _checked_length(model, max_length, name="max_length")
         self.num_beams = num_beams
         self.length_penalty = length_penalty
         self.extra_length = extra_length
@@ -137,7 +144,7 @@ class Translator(Pipeline):
         with tf.device("CPU:0"):  # string ops run only there
             source = self._source(text)
             ids = self.target_tokenizer.tokenize(translation, add_start=True, add_end=True)
-            ids = ids[:, : self.max_sequence_length + 1].to_tensor(self.tokenizer.pad_token_id)
+            ids = ids[:, : self.max_length + 1].to_tensor(self.tokenizer.pad_token_id)
             targets = ids[:, 1:]
         scores = self.model.cross_attention_scores(source, ids[:, :-1])
         attention = tf.reduce_mean(scores[:, -1], axis=1)  # (batch, target, source)
@@ -183,6 +190,7 @@ class Translator(Pipeline):
         """Returns the keyword arguments that rebuild this pipeline, as JSON values."""
         return {
             **self.metadata(),
+            "max_length": self.max_length,
             "extra_length": self.extra_length,
             "min_length": self.min_length,
         }
@@ -212,7 +220,9 @@ class Translator(Pipeline):
         with tf.device("CPU:0"):
             source = self._source(text)
         num_tokens = tf.reduce_sum(tf.cast(source != self.tokenizer.pad_token_id, tf.int32), axis=1)
-        limits = tf.minimum(num_tokens - 1 + self.extra_length, self.max_sequence_length)
+        limits = tf.fill(tf.shape(num_tokens), self.max_length)
+        if self.extra_length is not None:
+            limits = tf.minimum(num_tokens - 1 + self.extra_length, limits)
         limits = tf.where(num_tokens > 1, limits, 0)  # nothing to translate but the end token
         step, cache = self.model.start_decoding(source)
         return beam_search(
@@ -277,7 +287,9 @@ def _check_vocabularies(model: keras.Model, source: Any, target: Any) -> None:
             )
 
 
-def _checked_length(model: keras.Model, length: int | None) -> int:
+def _checked_length(
+    model: keras.Model, length: int | None, *, name: str = "max_sequence_length"
+) -> int:
     """Returns the maximum length, by default the model's; ValueError if it does not fit."""
     sides = ("source_position_embedding", "target_position_embedding")
     positions = [layer.max_sequence_length for layer in model.layers if layer.name in sides]
@@ -290,8 +302,8 @@ def _checked_length(model: keras.Model, length: int | None) -> int:
     if not 2 <= length <= min(positions, default=length):
         most = f" and at most {min(positions)}, its positions" if positions else ""
         raise ValueError(
-            f"max_sequence_length={length} for model {model.name!r}: give at least 2, for a token "
-            f"and the end token{most}"
+            f"{name}={length} for model {model.name!r}: give at least 2, for a token and the end "
+            f"token{most}"
         )
     return length
 

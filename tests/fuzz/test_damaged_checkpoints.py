@@ -83,7 +83,7 @@ def opened(**beside: Any) -> Callable[[Path], None]:
         checkpoint = open_checkpoint(folder)
         if "tokenizer" in path.name:
             (folder / "vocab.txt").write_bytes(VOCABULARY())
-            checkpoint.tokenizer()
+            checkpoint.tokenizers()
 
     return read
 
@@ -91,7 +91,7 @@ def opened(**beside: Any) -> Callable[[Path], None]:
 def read_all_in_one(path: Path) -> None:
     (path.parent / "config.json").write_text(json.dumps(BERT))
     save_file({"a": np.ones(2, "float32")}, path.parent / "model.safetensors")
-    open_checkpoint(path.parent).tokenizer()
+    open_checkpoint(path.parent).tokenizers()
 
 
 def read_pooling(path: Path) -> None:

@@ -34,7 +34,7 @@ def open_bilm_tf(folder: Path) -> Checkpoint:
         trained=("word_embedding",),
         build=lambda: elmo(**arguments),
         fill=fill,
-        tokenizer=lambda: None,
+        tokenizers=tuple,
     )
 
 

@@ -34,7 +34,8 @@ class Checkpoint:
         build: makes the model without heads, with random weights.
         fill: takes a model with any head, and `ignore`, wildcards of tensors to leave out; fills
             the model, or fails and lists what does not fit. Returns the names left out.
-        tokenizer: makes the tokenizer; returns None for images.
+        tokenizers: makes the pipeline's tokenizers, of the texts and, if it differs, of the
+            answers; none for images.
         heads: what the heads are, for error messages, such as "BertForMultipleChoice".
         parts: wildcards of the tensors outside the encoder's layers: its pooler and all heads.
         has_pooler: whether there are weights for the encoder's pooler.
@@ -48,7 +49,7 @@ class Checkpoint:
     trained: tuple[str, ...]
     build: Callable[[], keras.Model]
     fill: Callable[[keras.Model, Iterable[str]], list[str]]
-    tokenizer: Callable[[], Any]
+    tokenizers: Callable[[], tuple[Any, ...]]
     heads: str = ""
     parts: tuple[str, ...] = ()
     has_pooler: bool = True

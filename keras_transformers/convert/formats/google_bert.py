@@ -61,8 +61,8 @@ def open_google_bert(folder: Path) -> Checkpoint:
     def fill(model: keras.Model, ignore: Iterable[str]) -> list[str]:
         return fill_bert(model, read_google_bert(prefix), source=str(prefix), ignore=ignore)
 
-    def tokenizer() -> Any:
-        return FAMILY.tokenizer(folder, not has_capitals(folder / "vocab.txt"))
+    def tokenizers() -> tuple[Any, ...]:
+        return (FAMILY.tokenizer(folder, not has_capitals(folder / "vocab.txt")),)
 
     return Checkpoint(
         source=folder,
@@ -70,7 +70,7 @@ def open_google_bert(folder: Path) -> Checkpoint:
         trained=trained,
         build=lambda: bert(**arguments),
         fill=fill,
-        tokenizer=tokenizer,
+        tokenizers=tokenizers,
         parts=FAMILY.parts,
         has_pooler="bert.pooler.dense.weight" in shapes,
         options=options,

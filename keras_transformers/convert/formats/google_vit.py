@@ -65,7 +65,7 @@ def open_google_vit(file: Path) -> Checkpoint:
         trained=("image_classification",) if count else (),
         build=lambda: vit(**arguments),
         fill=fill,
-        tokenizer=lambda: None,
+        tokenizers=tuple,
         parts=("logits/*",),
         options=labels,
     )

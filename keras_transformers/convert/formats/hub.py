@@ -15,7 +15,7 @@ PREFIX = "hf://"
 _ADDRESS = re.compile(r"hf://(?P<name>[\w.-]+/[\w.-]+)(@(?P<revision>[\w./-]+))?")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 # What the readers read: pickles and code are not fetched.
-_FILES = ["*.safetensors", "*.json", "*.txt", "*.model"]
+_FILES = ["*.safetensors", "*.json", "*.txt", "*.model", "*.spm"]
 _OTHER_FORMATS = ["onnx/*", "openvino/*", "coreml/*", "flax/*"]
 
 

@@ -7,7 +7,8 @@ from typing import Any
 from keras_transformers.convert.config_map import read_config
 from keras_transformers.convert.families import Family, families, family_of, has_pooler
 from keras_transformers.convert.formats.checkpoints import MOST_LABELS, Checkpoint, Format
-from keras_transformers.convert.formats.tokenizer_files import longest_text, read_tokenizer
+from keras_transformers.convert.formats.generation_config import read_generation_options
+from keras_transformers.convert.formats.tokenizer_files import longest_text, read_tokenizers
 from keras_transformers.files import read_json
 
 __all__ = ["open_huggingface"]
@@ -21,6 +22,8 @@ _TRAINED = {
     "ForQuestionAnswering": ("question_answering",),
     "ForImageClassification": ("image_classification",),
 }
+# The tasks of models without a head on which these heads can stand.
+_WITH_HEADS = ("embedding", "image_classification")
 
 
 def open_huggingface(folder: Path) -> Checkpoint:
@@ -40,14 +43,15 @@ def open_huggingface(folder: Path) -> Checkpoint:
         )
     name = _architecture(file, config)
     trained = _trained(file, config, family, name)
+    reads_texts = family.task != "image_classification"
     return Checkpoint(
         source=folder,
         base=family.task,
         trained=trained,
-        tokenizer=lambda: read_tokenizer(folder, family),
+        tokenizers=lambda: read_tokenizers(folder, family) if reads_texts else (),
         heads=name,
         parts=family.parts,
-        options=_options(file, config, trained),
+        options=_options(folder, config, trained),
         **_weights(folder, family),
     )
 
@@ -57,12 +61,12 @@ def _weights(folder: Path, family: Family) -> dict[str, Any]:
     if family.read is None or family.build is None or family.fill is None:  # encoders only
         return {"build": lambda: family.load(folder, 0.1), "fill": lambda model, ignore: []}
     arguments, build, fill = family.read(folder), family.build, family.fill
-    is_text = family.task == "embedding"
+    is_encoder = family.task == "embedding"
     return {
         "build": lambda: build(**arguments),
         "fill": lambda model, ignore: fill(model, folder, ignore=ignore),
-        "has_pooler": is_text and has_pooler(folder),
-        "max_sequence_length": longest_text(folder) if is_text else None,
+        "has_pooler": is_encoder and has_pooler(folder),
+        "max_sequence_length": longest_text(folder) or family.longest_text,
         "masked_lm": {
             "activation": family.masked_lm_activation or arguments["activation"],
             "norm_epsilon": arguments.get("norm_epsilon", 1e-12),
@@ -83,7 +87,8 @@ def _architecture(file: Path, config: Mapping[str, Any]) -> str:
 def _trained(
     file: Path, config: Mapping[str, Any], family: Family, architecture: str
 ) -> tuple[str, ...]:
-    for end, tasks in {**_TRAINED, **family.trained}.items():
+    takes_heads = family.task in _WITH_HEADS
+    for end, tasks in {**(_TRAINED if takes_heads else {}), **family.trained}.items():
         if not architecture.endswith(end):
             continue
         if family.fill is None:  # no heads can be loaded
@@ -91,9 +96,8 @@ def _trained(
         if tasks == ("classification",):
             return _kind_of_classifier(file, config)
         return tasks
-    if architecture.endswith("LMHeadModel"):
-        return ("generation",) if family.task == "generation" else ()
-    is_bare = not architecture or architecture.endswith("Model")
+    is_bare = architecture.endswith("Model") and not architecture.endswith("LMHeadModel")
+    is_bare = is_bare or not architecture
     return (family.task,) if is_bare and family.task != "image_classification" else ()
 
 
@@ -126,7 +130,10 @@ def _num_labels(file: Path, config: Mapping[str, Any]) -> int:
     return count
 
 
-def _options(file: Path, config: Mapping[str, Any], trained: tuple[str, ...]) -> dict[str, Any]:
+def _options(folder: Path, config: Mapping[str, Any], trained: tuple[str, ...]) -> dict[str, Any]:
+    file = folder / "config.json"
+    if "translation" in trained:
+        return read_generation_options(folder)
     if not {"classification", "tagging", "image_classification"} & set(trained):
         return {}
     count = _num_labels(file, config)

@@ -120,7 +120,7 @@ def open_keras_nlp(folder: Path) -> Checkpoint:
         trained=trained,
         build=lambda: make(**arguments),
         fill=fill,
-        tokenizer=lambda: _tokenizer(folder, known.family),
+        tokenizers=lambda: _tokenizers(folder, known.family),
         heads=task or name,
         parts=("pooler/*", "logits/*", "masked_lm_*", "mask_logits/*"),
         has_pooler=name == "BertBackbone",
@@ -299,13 +299,13 @@ def _flat(path: str, array: np.ndarray) -> np.ndarray:
     return array
 
 
-def _tokenizer(folder: Path, family: Family) -> Any:
-    """Makes the tokenizer of a preset that has one; None for images."""
+def _tokenizers(folder: Path, family: Family) -> tuple[Any, ...]:
+    """Makes the tokenizer of a preset that has one; none for images."""
     if family.task == "image_classification":
-        return None
+        return ()
     config = _described(folder / "tokenizer.json")[1]
     with _vocabulary(folder / "assets" / "tokenizer") as place:
-        return family.tokenizer(place, bool(config.get("lowercase")))
+        return (family.tokenizer(place, bool(config.get("lowercase"))),)
 
 
 @contextlib.contextmanager

@@ -17,6 +17,8 @@ _SUPPORTED: dict[str, tuple[Any, ...]] = {
     "do_basic_tokenize": (True, None),
     "never_split": (None, []),
     "padding_side": ("right", None),
+    "separate_vocabs": (False, None),
+    "sp_model_kwargs": ({}, None),
     "tokenize_chinese_chars": (True, None),
     "truncation_side": ("right", None),
 }
@@ -33,8 +35,8 @@ _SPECIAL = {
 _CLASSES = (
     *("BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer", "MPNetTokenizer"),
     *("GPT2Tokenizer", "OpenAIGPTTokenizer", "RobertaTokenizer", "XLMRobertaTokenizer"),
-    *("PreTrainedTokenizer", "TokenizersBackend"),  # transformers does not say which
 )
+_ANY = ("PreTrainedTokenizer", "TokenizersBackend")  # transformers does not say which
 _NO_LIMIT = 10**9  # transformers writes 1e30 for none
 _VOCABULARIES = ("vocab.txt", "vocab.json", "encoder.json", "*.model")
 # A vocabulary that keeps case has thousands of words with capitals; an uncased one has none, or a
@@ -42,8 +44,8 @@ _VOCABULARIES = ("vocab.txt", "vocab.json", "encoder.json", "*.model")
 _SHARE_OF_CAPITALS = 0.01
 
 
-def read_tokenizer(folder: Path, family: Family) -> Any:
-    """Makes a family's tokenizer from a folder.
+def read_tokenizers(folder: Path, family: Family) -> tuple[Any, ...]:
+    """Makes a family's tokenizer from a folder, and that of its answers, if it has one.
 
     tokenizer_config.json decides about case; without it tokenizer.json does; without both, whether
     the words of the vocabulary have capitals.
@@ -59,15 +61,18 @@ def read_tokenizer(folder: Path, family: Family) -> Any:
             raise ValueError(
                 f"{file}: {field}={config[field]!r}; only {values[0]!r} is supported here"
             )
-    kind = config.get("tokenizer_class")
-    if kind is not None and str(kind).removesuffix("Fast") not in _CLASSES:
-        raise ValueError(f"{file}: tokenizer_class={kind!r}; known are {', '.join(_CLASSES)}")
+    kind, known = config.get("tokenizer_class"), (*(family.tokenizer_classes or _CLASSES), *_ANY)
+    if kind is not None and str(kind).removesuffix("Fast") not in known:
+        raise ValueError(f"{file}: tokenizer_class={kind!r}; known are {', '.join(known)}")
     with _with_vocabulary(folder) as place:
         lowercase = _lowercase(folder, place, config)
-        tokenizer = family.tokenizer(place, lowercase)
-    _check_case(file, config, tokenizer)
-    _check_special_tokens(file, config, tokenizer)
-    return tokenizer
+        tokenizers: tuple[Any, ...] = (family.tokenizer(place, lowercase),)
+        if family.target_tokenizer is not None:
+            tokenizers += (family.target_tokenizer(place),)
+    for tokenizer in tokenizers:
+        _check_case(file, config, tokenizer)
+        _check_special_tokens(file, config, tokenizer)
+    return tokenizers
 
 
 def longest_text(folder: Path) -> int | None:

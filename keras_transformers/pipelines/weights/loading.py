@@ -29,6 +29,7 @@ from keras_transformers.pipelines.question_answering import QuestionAnswerer
 from keras_transformers.pipelines.regression import TextRegressor
 from keras_transformers.pipelines.tagging import Tagger
 from keras_transformers.pipelines.token_inputs import num_positions
+from keras_transformers.pipelines.translation import Translator
 from keras_transformers.pipelines.word_vectors import WordEmbedder
 
 __all__ = ["load"]
@@ -46,6 +47,7 @@ _PIPELINES: dict[str, Callable[..., Pipeline]] = {
     "regression": TextRegressor,
     "replaced_tokens": functools.partial(Tagger, labels=["original", "replaced"]),
     "tagging": Tagger,
+    "translation": Translator,
     "word_embedding": WordEmbedder,
 }
 # The task that a model without a head serves -> the tasks that a new head on it can serve.
@@ -53,6 +55,7 @@ _NEW_HEADS: dict[str, tuple[str, ...]] = {
     "embedding": ("classification", "fill_mask", "question_answering", "regression", "tagging"),
     "generation": (),
     "image_classification": ("image_classification",),
+    "translation": (),
     "word_embedding": (),
 }
 _POOLED = ("classification", "regression", "next_sentence")  # their heads read the pooler's output
@@ -198,14 +201,12 @@ def _made(
     checkpoint: Checkpoint, task: str, model: keras.Model, options: dict[str, Any]
 ) -> Pipeline:
     """Makes the pipeline; an error names the weights that it is for."""
-    parts: list[Any] = [model]
+    parts: list[Any] = [model, *checkpoint.tokenizers()]
     if task == "image_classification":
         height, width, channels = model.input["images"].shape[1:]
         parts.append(options.pop("decoder", None) or ImageDecoder((height, width), channels))
-    elif task != "word_embedding":
-        parts.append(checkpoint.tokenizer())
-        if task != "generation":
-            options = {**_length(checkpoint, task, model), **options}
+    elif task != "generation":
+        options = {**_length(checkpoint, task, model), **options}
     try:
         return _PIPELINES[task](*parts, **options)
     except ValueError as error:

@@ -32,6 +32,8 @@ class MarianTokenizer(tf.Module):
     Args:
         path: a folder with `vocab.json` and `source.spm` or `target.spm`.
         side: whose SentencePiece model to use, "source" or "target".
+        vocabulary_size: number of tokens of the model that uses this tokenizer; the last ones,
+            without text, only fill up its matrices. By default there are none.
         name: name of the module.
 
     Attributes:
@@ -45,20 +47,33 @@ class MarianTokenizer(tf.Module):
     Raises:
         FileNotFoundError: a file does not exist.
         ValueError: an unknown side, a file that is not what its name says, or a vocabulary without
-            the special tokens.
+            the special tokens or with more tokens than `vocabulary_size`.
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], *, side: Side = "source", name: str = "marian_tokenizer"
+        self,
+        path: str | os.PathLike[str],
+        *,
+        side: Side = "source",
+        vocabulary_size: int | None = None,
+        name: str = "marian_tokenizer",
     ) -> None:
         if side not in get_args(Side):
             raise ValueError(f"side={side!r} is unknown: use 'source' or 'target'")
         super().__init__(name=name)
         self.side = side
         self._model, self._tokenizer = open_model(Path(path, f"{side}.spm"))
-        self.vocabulary = read_tokens(Path(path, _VOCABULARY_FILE))
-        self.vocabulary_size = len(self.vocabulary)
-        ids = {token: index for index, token in enumerate(self.vocabulary)}
+        known = read_tokens(Path(path, _VOCABULARY_FILE))
+        self._num_tokens = len(known)
+        self.vocabulary_size = self._num_tokens if vocabulary_size is None else vocabulary_size
+        if self.vocabulary_size < self._num_tokens:
+            raise ValueError(
+                f"{Path(path, _VOCABULARY_FILE)} has {self._num_tokens} tokens, the model only "
+                f"{vocabulary_size}: use the vocabulary that belongs to the weights"
+            )
+        without_text = range(self._num_tokens, self.vocabulary_size)
+        self.vocabulary = [*known, *(f"<unused_{index}>" for index in without_text)]
+        ids = {token: index for index, token in enumerate(known)}
         if missing := [token for token in (_END, _UNKNOWN, _PAD) if token not in ids]:
             raise ValueError(
                 f"{Path(path, _VOCABULARY_FILE)}: lacks {', '.join(missing)}: use the model's own "
@@ -130,7 +145,7 @@ class MarianTokenizer(tf.Module):
         """Writes the vocabulary and this side's SentencePiece model to a folder, for `load`."""
         write_json(
             Path(folder, _VOCABULARY_FILE),
-            {token: index for index, token in enumerate(self.vocabulary)},
+            {token: index for index, token in enumerate(self.vocabulary[: self._num_tokens])},
         )
         with replaced(Path(folder, f"{self.side}.spm")) as scratch:
             scratch.write_bytes(self._model)
@@ -142,7 +157,7 @@ class MarianTokenizer(tf.Module):
 
     def config(self) -> dict[str, Any]:
         """Returns the arguments that `load` needs besides the files, as JSON values."""
-        return {"side": self.side}
+        return {"side": self.side, "vocabulary_size": self.vocabulary_size}
 
     def tokens(self, token_ids: Any) -> tf.Tensor:
         """Returns the tokens, as in the vocabulary, for ids of any shape; "▁" is a space."""
@@ -151,7 +166,7 @@ class MarianTokenizer(tf.Module):
     def _pieces(self, token_ids: Any) -> tf.Tensor:
         pieces = tf.where(token_ids == self.unknown_token_id, " ⁇ ", self.tokens(token_ids))
         is_end = (token_ids == self.end_token_id) | (token_ids == self.pad_token_id)
-        return tf.where(is_end, "", pieces)
+        return tf.where(is_end | (token_ids >= self._num_tokens), "", pieces)
 
 
 def _joined(text: tf.Tensor) -> tf.Tensor:

@@ -1,0 +1,107 @@
+"""`kt.load` of T5 and Marian: a Translator, with the options that the files give."""
+
+import shutil
+
+import encoder_decoder_toys as toys
+import numpy as np
+import pytest
+import tiny
+from weights_folders import change_json
+
+import keras_transformers as kt
+from keras_transformers.convert import save_marian_translator, save_text_to_text
+from keras_transformers.models.encoder_decoders.marian import marian
+from keras_transformers.models.encoder_decoders.t5 import t5
+from keras_transformers.tokenizers import MarianTokenizer
+
+SHAPE = {"num_encoder_layers": 1, "num_decoder_layers": 1, "num_heads": 2, "hidden_dim": 8}
+PADDED = 64  # rows of T5's embeddings, more than its tokens
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """The folders of a T5 and a Marian, by family; do not change them."""
+    made = tmp_path_factory.mktemp("folders")
+    tokenizer = toys.t5_tokenizer(num_extra_ids=10, padded_to=PADDED)
+    save_text_to_text(
+        tiny.lively(t5(**(toys.T5_SIZES | {"vocabulary_size": PADDED}))), made / "t5", tokenizer
+    )
+    files = toys.marian_folder(tmp_path_factory.mktemp("files"))
+    sides = [MarianTokenizer(files, side=side) for side in ("source", "target")]
+    model = marian(
+        vocabulary_size=sides[0].vocabulary_size,
+        intermediate_dim=8,
+        max_sequence_length=12,
+        **SHAPE,
+    )
+    save_marian_translator(tiny.lively(model), made / "marian", *sides)
+    return {family: made / family for family in ("t5", "marian")}
+
+
+@pytest.fixture
+def folder_of(folders, tmp_path):
+    """Copies a family's folder, to change it."""
+    return lambda family: shutil.copytree(folders[family], tmp_path / family)
+
+
+@pytest.mark.parametrize("family", ["t5", "marian"])
+def test_a_folder_becomes_a_translator(family, folders, caplog):
+    translate = kt.load(folders[family], num_beams=1, extra_length=3)
+    assert isinstance(translate, kt.pipelines.Translator)
+    assert translate.max_sequence_length == {"t5": 512, "marian": 12}[family]
+    assert (translate.num_beams, translate.extra_length) == (1, 3)
+    assert len(translate.tokenizers) == {"t5": 1, "marian": 2}[family]
+    load = {"t5": kt.convert.load_text_to_text, "marian": kt.convert.load_marian_translator}
+    wanted = kt.pipelines.Translator(
+        *load[family](folders[family]),
+        max_sequence_length=translate.max_sequence_length,
+        num_beams=1,
+        extra_length=3,
+    )
+    for variable, other in zip(translate.model.weights, wanted.model.weights, strict=True):
+        np.testing.assert_array_equal(np.asarray(variable), np.asarray(other))
+    assert translate.config() == wanted.config()
+    for name, tokenizer in translate.tokenizers.items():
+        assert tokenizer.config() == wanted.tokenizers[name].config()
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("family", ["t5", "marian"])
+def test_the_files_give_the_search_its_options(family, folder_of, caplog):
+    folder = folder_of(family)
+    change_json(folder / "config.json", num_beams=3, max_length=11, min_length=2, do_sample=False)
+    translate = kt.load(folder)
+    options = {"num_beams": 3, "max_length": 10, "extra_length": None, "min_length": 2}
+    assert translate.config().items() >= options.items()
+    assert kt.load(folder, num_beams=2).num_beams == 2
+    assert not caplog.records
+    more = {"no_repeat_ngram_size": 3, "do_sample": True, "num_return_sequences": None}
+    change_json(folder / "generation_config.json", max_new_tokens=9, max_length=50, **more)
+    assert kt.load(folder).config().items() >= {"num_beams": 4, "max_length": 9}.items()
+    assert "the search here does not know do_sample=True, no_repeat_ngram_size=3" in caplog.text
+    change_json(folder / "generation_config.json", max_new_tokens=None)
+    assert kt.load(folder).max_length == {"t5": 49, "marian": 12}[family]  # its positions
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"num_beams": 0}, "num_beams=0; give an integer from 1"),
+        ({"num_beams": 2000}, "num_beams=2000; at most 1000"),
+        ({"max_length": 2}, "max_length=2; give an integer from 3"),
+        ({"max_length": "long"}, "max_length='long'"),
+        ({"min_length": -1}, "min_length=-1"),
+        ({"forced_bos_token_id": 5}, "forced_bos_token_id=5; a first token"),
+        ({"eos_token_id": 9}, "eos_token_id=9, but config.json has"),
+        ({"eos_token_id": [0, 1]}, r"eos_token_id=\[0, 1\], but config.json has"),
+        ({"decoder_start_token_id": 5}, "decoder_start_token_id=5, but config.json has"),
+    ],
+)
+def test_options_that_no_search_can_have_are_refused(change, message, folder_of):
+    folder = folder_of("marian")
+    change_json(
+        folder / "config.json", decoder_start_token_id=kt.load(folder).tokenizer.pad_token_id
+    )
+    change_json(folder / "generation_config.json", **change)
+    with pytest.raises(ValueError, match=f"generation_config.json: {message}"):
+        kt.load(folder)
