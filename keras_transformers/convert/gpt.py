@@ -360,6 +360,8 @@ FAMILY = Family(
             tokenizer="BytePairTokenizer",
             tokenizer_class="GPT2Tokenizer",
             special_tokens=("bos_token", "eos_token", "pad_token"),
+            # As `pipelines.TextGenerator` does.
+            tokenizer_fields=lambda tokenizers: {"add_bos_token": True},
             generation_fields=_generation_fields,
         )
         for kind, name in (("gpt2", "GPT2LMHeadModel"), ("openai-gpt", "OpenAIGPTLMHeadModel"))

@@ -2,7 +2,7 @@
 
 import functools
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -181,6 +181,12 @@ def recognises(model: keras.Model) -> bool:
     return _NAMES.fits(model, first_position=FIRST_POSITION)
 
 
+def tokenizer_fields(tokenizers: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the mask token with its habit of taking the spaces before it."""
+    added = {"__type": "AddedToken", "content": tokenizers["tokenizer"].mask_token, "lstrip": True}
+    return {"mask_token": {**added, "normalized": False, "rstrip": False, "single_word": False}}
+
+
 def _tensors(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
     """Reads the tensors of a file under today's names, tied ones once."""
     own = ("embeddings.", "encoder.", "pooler.")  # RobertaModel saves without a prefix
@@ -226,6 +232,7 @@ FAMILY = Family(
             tokenizer="RobertaTokenizer",
             tokenizer_class="RobertaTokenizer",
             special_tokens=SPECIAL_TOKENS,
+            tokenizer_fields=tokenizer_fields,
         ),
     ),
 )

@@ -104,6 +104,7 @@ FAMILY = Family(
             tokenizer="XlmRobertaTokenizer",
             tokenizer_class="XLMRobertaTokenizer",
             special_tokens=roberta.SPECIAL_TOKENS,
+            tokenizer_fields=roberta.tokenizer_fields,
         ),
     ),
 )
