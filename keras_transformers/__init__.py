@@ -1,10 +1,10 @@
 """From raw text to a model served by TF Serving, with every number on the way verified.
 
-`bert_base()` and the other factories, `list_models`, `create_model`, `load` and `export` are here.
-Everything else is in a room: `layers`, `models` and its `heads`, `tokenizers`, `decoding`,
-`pipelines`, `convert`, `data`, `training`, `evaluation`, `runs`, `saved_model`, `serving` and
-`inspection`. Names are looked up on first use, so importing this package is fast, and does not
-import TensorFlow if Keras has another backend.
+`bert_base()` and the other factories, `list_models`, `create_model`, `load`, `save` and `export`
+are here. Everything else is in a room: `layers`, `models` and its `heads`, `tokenizers`,
+`decoding`, `pipelines`, `convert`, `data`, `training`, `evaluation`, `runs`, `saved_model`,
+`serving` and `inspection`. Names are looked up on first use, so importing this package is fast, and
+does not import TensorFlow if Keras has another backend.
 """
 
 import importlib
@@ -15,10 +15,11 @@ if TYPE_CHECKING:
     from keras_transformers.models import heads
     from keras_transformers.models.registry import create_model, list_models
     from keras_transformers.pipelines.weights.loading import load
+    from keras_transformers.pipelines.weights.writing import save
     from keras_transformers.saved_model.exporting import export
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "create_model", "export", "heads", "list_models", "load"]
+__all__ = ["__version__", "create_model", "export", "heads", "list_models", "load", "save"]
 
 _ROOMS = (
     "convert",
@@ -41,6 +42,7 @@ _NAMES = {
     "export": "saved_model.exporting",
     "list_models": "models.registry",
     "load": "pipelines.weights.loading",
+    "save": "pipelines.weights.writing",
 }
 
 

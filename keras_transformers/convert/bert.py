@@ -10,7 +10,12 @@ import keras
 import numpy as np
 
 from keras_transformers.convert.config_map import ConfigMap, arguments_of, label_fields
-from keras_transformers.convert.families import Family, without_missing_pooler
+from keras_transformers.convert.families import (
+    Family,
+    Writer,
+    encoder_classes,
+    without_missing_pooler,
+)
 from keras_transformers.convert.name_map import NameMap
 from keras_transformers.convert.tensors import (
     assign,
@@ -86,6 +91,8 @@ CONFIG = ConfigMap(
         "add_cross_attention": False,
     },
 )
+# The fields of `tokenizer_config.json` that name its special tokens.
+SPECIAL_TOKENS = ("unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 # Not a weight: old versions of transformers also saved 0, 1, 2, ...
 _BUFFERS = ("bert.embeddings.position_ids",)
 # Copies of tied weights that some files also contain.
@@ -310,4 +317,15 @@ FAMILY = Family(
     build=bert,
     fill=load_bert,
     parts=("bert.pooler.*", "cls.*", "classifier.*", "qa_outputs.*"),
+    writers=(
+        Writer(
+            NAMES.fits,
+            {**encoder_classes("Bert"), "next_sentence": "BertForNextSentencePrediction"},
+            save_bert,
+            save_bert_config,
+            tokenizer="WordPieceTokenizer",
+            tokenizer_class="BertTokenizer",
+            special_tokens=SPECIAL_TOKENS,
+        ),
+    ),
 )

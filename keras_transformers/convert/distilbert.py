@@ -8,8 +8,9 @@ from typing import Any
 import keras
 import numpy as np
 
+from keras_transformers.convert import bert
 from keras_transformers.convert.config_map import ConfigMap, arguments_of, label_fields
-from keras_transformers.convert.families import Family
+from keras_transformers.convert.families import Family, Writer, encoder_classes
 from keras_transformers.convert.name_map import NameMap
 from keras_transformers.convert.tensors import (
     assign,
@@ -195,4 +196,15 @@ FAMILY = Family(
     build=_build,
     fill=load_distilbert,
     parts=_PARTS,
+    writers=(
+        Writer(
+            _NAMES.fits,
+            encoder_classes("DistilBert"),
+            save_distilbert,
+            save_distilbert_config,
+            tokenizer="WordPieceTokenizer",
+            tokenizer_class="DistilBertTokenizer",
+            special_tokens=bert.SPECIAL_TOKENS,
+        ),
+    ),
 )

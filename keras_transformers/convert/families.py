@@ -19,9 +19,68 @@ from keras_transformers.convert.config_map import read_config
 from keras_transformers.convert.tensors import tensor_names
 from keras_transformers.models.entry import Entry
 
-__all__ = ["Family", "load_encoder"]
+__all__ = ["Family", "Writer", "load_encoder"]
 
 _logger = logging.getLogger(__name__)
+
+
+# Task -> the end of the class of transformers that serves it, for encoders of texts.
+_CLASS_ENDS = {
+    "classification": "ForSequenceClassification",
+    "embedding": "Model",
+    "fill_mask": "ForMaskedLM",
+    "question_answering": "ForQuestionAnswering",
+    "regression": "ForSequenceClassification",
+    "tagging": "ForTokenClassification",
+}
+
+
+@dataclass(frozen=True)
+class Writer:
+    """How to write a family's models for `from_pretrained` of transformers.
+
+    Attributes:
+        recognises: returns whether a model has the family's layers and no others.
+        classes: task, one of the pipelines' -> the class of transformers that serves it.
+        save: takes a model with any head and a file; writes the weights.
+        save_config: takes a model with any head and a file; writes its config.json. For a head with
+            classes it also takes `labels`, their names.
+        tokenizer: the class of tokenizers here whose files transformers reads; "" for images.
+        tokenizer_class: the class there that reads them.
+        special_tokens: the fields of `tokenizer_config.json` that name special tokens.
+        tokenizer_fields: takes the tokenizers, by the names of their arguments in pipelines;
+            returns more fields of `tokenizer_config.json`.
+        generation_fields: for models that write texts: takes the pipeline's options; returns the
+            fields of `generation_config.json`.
+    """
+
+    recognises: Callable[[keras.Model], bool]
+    classes: Mapping[str, str]
+    save: Callable[[keras.Model, Path], None]
+    save_config: Callable[..., None]
+    tokenizer: str = ""
+    tokenizer_class: str = ""
+    special_tokens: tuple[str, ...] = ()
+    tokenizer_fields: Callable[[Mapping[str, Any]], dict[str, Any]] = lambda tokenizers: {}
+    generation_fields: Callable[[Mapping[str, Any]], dict[str, Any]] | None = None
+
+
+def encoder_classes(start: str) -> dict[str, str]:
+    """Returns task -> class of transformers for an encoder whose classes start like this."""
+    return {task: f"{start}{end}" for task, end in _CLASS_ENDS.items()}
+
+
+def accepted_by(check: Callable[[keras.Model], Any]) -> Callable[[keras.Model], bool]:
+    """Returns whether a check of models raises no ValueError, as a function of the model."""
+
+    def accepts(model: keras.Model) -> bool:
+        try:
+            check(model)
+        except ValueError:
+            return False
+        return True
+
+    return accepts
 
 
 @dataclass(frozen=True)
@@ -53,6 +112,7 @@ class Family:
         tokenizer_classes: the classes of tokenizers, without "Fast", whose files are read; by
             default those of any family.
         longest_text: most tokens of a text if no file says so.
+        writers: how to write its models; none if transformers has no class for them.
     """
 
     model_type: str
@@ -70,6 +130,7 @@ class Family:
     target_tokenizer: Callable[[Path], Any] | None = None
     tokenizer_classes: tuple[str, ...] = ()
     longest_text: int | None = None
+    writers: tuple[Writer, ...] = ()
 
 
 @functools.cache

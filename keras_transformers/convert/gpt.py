@@ -1,7 +1,8 @@
 """Converts GPT and GPT-2 weights from and to Hugging Face's safetensors."""
 
+import functools
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +10,7 @@ import keras
 import numpy as np
 
 from keras_transformers.convert.config_map import ConfigMap, arguments_of, read_config
-from keras_transformers.convert.families import Family
+from keras_transformers.convert.families import Family, Writer
 from keras_transformers.convert.name_map import part_of, weight_name
 from keras_transformers.convert.tensors import (
     NamedVariable,
@@ -325,6 +326,19 @@ def _tokenizer(path: Path, lowercase: bool) -> "BytePairTokenizer":
     return BytePairTokenizer(path)
 
 
+def _is(kind: str, model: keras.Model) -> bool:
+    """Returns whether a model is a language model of this kind, without another head."""
+    try:
+        return _kind(model) == kind and bool(_variables(model))
+    except ValueError:
+        return False
+
+
+def _generation_fields(options: Mapping[str, Any]) -> dict[str, Any]:
+    sampling = {name: options[name] for name in ("temperature", "top_k", "top_p")}
+    return {"do_sample": True, "max_new_tokens": options["max_length"], **sampling}
+
+
 FAMILY = Family(
     "gpt2",
     MODELS,
@@ -337,4 +351,19 @@ FAMILY = Family(
     task="generation",
     trained={"LMHeadModel": ("generation",)},
     other_types=("openai-gpt",),
+    writers=tuple(
+        Writer(
+            functools.partial(_is, kind),
+            {"generation": name},
+            save_gpt,
+            save_gpt_config,
+            tokenizer="BytePairTokenizer",
+            tokenizer_class="GPT2Tokenizer",
+            special_tokens=("bos_token", "eos_token", "pad_token"),
+            # As `pipelines.TextGenerator` does.
+            tokenizer_fields=lambda tokenizers: {"add_bos_token": True},
+            generation_fields=_generation_fields,
+        )
+        for kind, name in (("gpt2", "GPT2LMHeadModel"), ("openai-gpt", "OpenAIGPTLMHeadModel"))
+    ),
 )

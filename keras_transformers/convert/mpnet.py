@@ -1,5 +1,6 @@
 """Converts MPNet weights from and to Hugging Face's safetensors."""
 
+import functools
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -10,7 +11,12 @@ import numpy as np
 
 from keras_transformers.convert import roberta
 from keras_transformers.convert.config_map import ConfigMap, arguments_of, label_fields
-from keras_transformers.convert.families import Family, without_missing_pooler
+from keras_transformers.convert.families import (
+    Family,
+    Writer,
+    encoder_classes,
+    without_missing_pooler,
+)
 from keras_transformers.convert.name_map import NameMap, with_sequence_head
 from keras_transformers.convert.tensors import (
     assign,
@@ -187,4 +193,15 @@ FAMILY = Family(
     fill=load_mpnet,
     parts=("mpnet.pooler.*", *_HEADS),
     masked_lm_activation="gelu",  # whatever the encoder's
+    writers=(
+        Writer(
+            functools.partial(_NAMES.fits, first_position=FIRST_POSITION),
+            encoder_classes("MPNet"),
+            save_mpnet,
+            save_mpnet_config,
+            tokenizer="MPNetTokenizer",
+            tokenizer_class="MPNetTokenizer",
+            special_tokens=roberta.SPECIAL_TOKENS,
+        ),
+    ),
 )

@@ -39,6 +39,21 @@ class NameMap:
         """
         return [named for layer in model.layers if layer.weights for named in self._of_layer(layer)]
 
+    def fits(self, model: keras.Model, *, first_position: int = 0) -> bool:
+        """Returns whether a model has the family's embeddings, and a place for every layer.
+
+        Args:
+            model: a model with any head.
+            first_position: the row of the matrix for the first position of a text.
+        """
+        layers = {layer.name: layer for layer in model.layers if layer.weights}
+        places = {*self.embeddings, *self.modules, *self.biases}
+        return (
+            self.embeddings.keys() <= layers.keys()
+            and all(name in places or name.startswith("encoder_layer_") for name in layers)
+            and getattr(layers["position_embedding"], "first_position", None) == first_position
+        )
+
     def _of_layer(self, layer: keras.layers.Layer) -> Iterator[NamedVariable]:
         if layer.name in self.embeddings:
             yield NamedVariable(layer.embeddings, self.embeddings[layer.name])

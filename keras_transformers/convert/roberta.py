@@ -2,7 +2,7 @@
 
 import functools
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,12 @@ import numpy as np
 
 from keras_transformers.convert import bert
 from keras_transformers.convert.config_map import ConfigMap, arguments_of, label_fields
-from keras_transformers.convert.families import Family, without_missing_pooler
+from keras_transformers.convert.families import (
+    Family,
+    Writer,
+    encoder_classes,
+    without_missing_pooler,
+)
 from keras_transformers.convert.name_map import NameMap, with_sequence_head
 from keras_transformers.convert.tensors import (
     assign,
@@ -51,6 +56,8 @@ CONFIG = ConfigMap(
     },
     fixed={**bert.CONFIG.fixed, "type_vocab_size": 1, "pad_token_id": FIRST_POSITION - 1},
 )
+# The fields of `tokenizer_config.json` that name its special tokens.
+SPECIAL_TOKENS = ("bos_token", "eos_token", *bert.SPECIAL_TOKENS)
 _TOKENS = "roberta.embeddings.word_embeddings.weight"
 # Copies of tied weights that some files also contain.
 _TIED = {"lm_head.decoder.weight": _TOKENS, "lm_head.decoder.bias": "lm_head.bias"}
@@ -169,6 +176,17 @@ def write_arguments(
     config.write(arguments, path, bos_token_id=0, eos_token_id=2, **fields)
 
 
+def recognises(model: keras.Model) -> bool:
+    """Returns whether a model has the layers of RoBERTa, which XLM-RoBERTa shares."""
+    return _NAMES.fits(model, first_position=FIRST_POSITION)
+
+
+def tokenizer_fields(tokenizers: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the mask token with its habit of taking the spaces before it."""
+    added = {"__type": "AddedToken", "content": tokenizers["tokenizer"].mask_token, "lstrip": True}
+    return {"mask_token": {**added, "normalized": False, "rstrip": False, "single_word": False}}
+
+
 def _tensors(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
     """Reads the tensors of a file under today's names, tied ones once."""
     own = ("embeddings.", "encoder.", "pooler.")  # RobertaModel saves without a prefix
@@ -205,4 +223,16 @@ FAMILY = Family(
     fill=load_roberta,
     parts=PARTS,
     masked_lm_activation="gelu",  # whatever the encoder's
+    writers=(
+        Writer(
+            recognises,
+            encoder_classes("Roberta"),
+            save_roberta,
+            save_roberta_config,
+            tokenizer="RobertaTokenizer",
+            tokenizer_class="RobertaTokenizer",
+            special_tokens=SPECIAL_TOKENS,
+            tokenizer_fields=tokenizer_fields,
+        ),
+    ),
 )

@@ -3,15 +3,15 @@
 import math
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import keras
 import numpy as np
 
-from keras_transformers.convert.config_map import ConfigMap, check_number
-from keras_transformers.convert.families import Family
+from keras_transformers.convert.config_map import ConfigMap, check_number, label_fields
+from keras_transformers.convert.families import Family, Writer, accepted_by
 from keras_transformers.convert.name_map import in_module, part_of
 from keras_transformers.convert.tensors import (
     NamedVariable,
@@ -19,15 +19,21 @@ from keras_transformers.convert.tensors import (
     read_safetensors,
     write_safetensors,
 )
-from keras_transformers.files import read_json
+from keras_transformers.files import read_json, write_json
 from keras_transformers.layers.patches import Interpolation, resize_positions
 from keras_transformers.models.vit import MODELS, vit
 
-__all__ = ["load_vit", "read_vit_config", "save_vit"]
+__all__ = ["load_vit", "read_vit_config", "save_vit", "save_vit_config"]
 
 _BILINEAR = 2  # Pillow's number
 _TINY = 1e-9  # pixels are divided by numbers from here on
+_PREPROCESSOR = "preprocessor_config.json"
+_DIGITS = 12  # of a mean or standard deviation: the model has only their quotients
 _POSITIONS = "vit.embeddings.position_embeddings"
+_LAYERS = (
+    *("pixel_scaling", "patch_embedding", "class_token", "position_embedding"),
+    *("encoder_layer_0", "encoder_norm"),
+)
 # Our layer -> Hugging Face's module.
 _MODULES = {"encoder_norm": "vit.layernorm", "pooler": "vit.pooler.dense", "logits": "classifier"}
 _ENCODER_PARTS = {
@@ -99,7 +105,7 @@ def read_vit_config(path: str | os.PathLike[str]) -> dict[str, Any]:
     folder = path if path.is_dir() else path.parent
     return {
         **arguments,
-        **_pixel_scaling(folder / "preprocessor_config.json", arguments["image_size"]),
+        **_pixel_scaling(folder / _PREPROCESSOR, arguments["image_size"]),
     }
 
 
@@ -153,6 +159,52 @@ def save_vit(model: keras.Model, path: str | os.PathLike[str]) -> None:
     write_safetensors(_variables(model), path)
 
 
+def save_vit_config(
+    model: keras.Model, path: str | os.PathLike[str], *, labels: Sequence[str] | None = None
+) -> None:
+    """Writes a ViT's shape as Hugging Face's `config.json`, to go with `save_vit`.
+
+    `preprocessor_config.json` beside it says how to scale pixels.
+
+    Args:
+        model: an encoder from `keras_transformers.models.vit`, or `heads.classifier` on one.
+        path: the file to write.
+        labels: the name of each class of a classifier's head, in the order of its logits; "LABEL_0"
+            and so on by default.
+
+    Raises:
+        FileNotFoundError: the folder does not exist.
+        ValueError: the model is not a ViT or has another number of classes, or Hugging Face has no
+            name for its activation.
+    """
+    layers = _layers(model)
+    height, width, channels = model.input["images"].shape[1:]
+    arguments = {
+        **layers["encoder_layer_0"].get_config(),
+        "patch_size": layers["patch_embedding"].patch_size,
+        "num_layers": sum(name.startswith("encoder_layer_") for name in layers),
+        "image_size": height if height == width else [height, width],
+        "num_channels": channels,
+    }
+    path = Path(path)
+    _CONFIG.write(arguments, path, **label_fields(model, labels))
+    scaling = layers["pixel_scaling"]
+    scale, offset = (np.broadcast_to(value, channels) for value in (scaling.scale, scaling.offset))
+    std = 1 / (255 * scale)
+    preprocessor = {
+        "image_processor_type": "ViTImageProcessor",
+        "do_resize": True,
+        "size": {"height": height, "width": width},
+        "resample": _BILINEAR,
+        "do_rescale": True,
+        "rescale_factor": 1 / 255,
+        "do_normalize": True,
+        "image_mean": np.round(-offset * std, _DIGITS).tolist(),
+        "image_std": np.round(std, _DIGITS).tolist(),
+    }
+    write_json(path.parent / _PREPROCESSOR, preprocessor)
+
+
 class _Rearranged:
     """A variable as stored in files: with reordered axes, or with extra axes of size 1."""
 
@@ -167,6 +219,15 @@ class _Rearranged:
         ours = self.variable.shape
         moved = array.reshape([ours[axis] for axis in self.axes])
         self.variable.assign(moved.transpose(np.argsort(self.axes)))
+
+
+def _layers(model: keras.Model) -> dict[str, Any]:
+    """Returns the model's layers by name; ValueError unless it is a ViT."""
+    by_name = {layer.name: layer for layer in model.layers}
+    missing = [name for name in _LAYERS if name not in by_name]
+    if missing:
+        raise ValueError(f"model {model.name!r} is not a ViT: it has no layer {', '.join(missing)}")
+    return by_name
 
 
 def _variables(model: keras.Model) -> list[NamedVariable]:
@@ -295,6 +356,13 @@ def _no_tokenizer(path: Path, lowercase: bool) -> None:
     raise ValueError(f"{path}: a ViT reads images, not texts: it has no tokenizer")
 
 
+def _check_classifier(model: keras.Model) -> None:
+    """Raises ValueError unless ViTForImageClassification, which has no pooler, is the same."""
+    if "pooler" in _layers(model):
+        raise ValueError(f"model {model.name!r} has a representation layer")
+    _variables(model)
+
+
 FAMILY = Family(
     "vit",
     MODELS,
@@ -305,4 +373,12 @@ FAMILY = Family(
     fill=load_vit,
     parts=_PARTS,
     task="image_classification",
+    writers=(
+        Writer(
+            accepted_by(_check_classifier),
+            {"image_classification": "ViTForImageClassification"},
+            save_vit,
+            save_vit_config,
+        ),
+    ),
 )

@@ -13,7 +13,7 @@ from typing import Any
 import keras
 
 from keras_transformers.convert import roberta
-from keras_transformers.convert.families import Family
+from keras_transformers.convert.families import Family, Writer, encoder_classes
 from keras_transformers.models.encoders import roberta as roberta_model
 from keras_transformers.models.encoders.xlm_roberta import MODELS
 
@@ -95,4 +95,16 @@ FAMILY = Family(
     fill=load_xlm_roberta,
     parts=roberta.PARTS,
     masked_lm_activation="gelu",  # whatever the encoder's
+    writers=(
+        Writer(
+            roberta.recognises,
+            encoder_classes("XLMRoberta"),
+            save_xlm_roberta,
+            save_xlm_roberta_config,
+            tokenizer="XlmRobertaTokenizer",
+            tokenizer_class="XLMRobertaTokenizer",
+            special_tokens=roberta.SPECIAL_TOKENS,
+            tokenizer_fields=roberta.tokenizer_fields,
+        ),
+    ),
 )

@@ -152,7 +152,9 @@ class TextPipeline(Pipeline):
         return {name: tensor.numpy() for name, tensor in self.encode(*texts).items()}
 
 
-def part(model: keras.Model, outputs: Sequence[str], extra_inputs: Sequence[str]) -> keras.Model:
+def part(
+    model: keras.Model, outputs: Sequence[str], extra_inputs: Sequence[str] = ()
+) -> keras.Model:
     """Returns the part of a model that leads to `outputs`, without its other layers.
 
     Raises:

@@ -16,7 +16,7 @@ import keras
 from keras_transformers.convert import formats
 from keras_transformers.convert.tensors import PICKLES, refuse_pickle
 
-__all__ = ["Checkpoint", "Format", "open_checkpoint"]
+__all__ = ["Checkpoint", "Format", "Served", "open_checkpoint"]
 
 
 MOST_LABELS = 1_000_000  # a damaged count must not make names until memory ends
@@ -56,6 +56,25 @@ class Checkpoint:
     options: Mapping[str, Any] = field(default_factory=dict)
     max_sequence_length: int | None = None
     masked_lm: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Served:
+    """A model with what its answers need: all that a pipeline has to be written elsewhere.
+
+    Attributes:
+        task: what it is trained for, one of the pipelines' tasks.
+        model: the model with its head.
+        tokenizers: by the names of the pipeline's arguments; empty for images.
+        options: the pipeline's keyword arguments, as JSON values, the labels among them.
+        max_sequence_length: most tokens of a text; None for images.
+    """
+
+    task: str
+    model: keras.Model
+    tokenizers: Mapping[str, Any]
+    options: Mapping[str, Any]
+    max_sequence_length: int | None = None
 
 
 @dataclass(frozen=True)

@@ -5,18 +5,34 @@ from pathlib import Path
 from typing import Any
 
 from keras_transformers.convert.config_map import read_config
-from keras_transformers.convert.families import Family, families, family_of, has_pooler
-from keras_transformers.convert.formats.checkpoints import MOST_LABELS, Checkpoint, Format
+from keras_transformers.convert.families import Family, Writer, families, family_of, has_pooler
+from keras_transformers.convert.formats.checkpoints import (
+    MOST_LABELS,
+    Checkpoint,
+    Format,
+    Served,
+)
 from keras_transformers.convert.formats.generation_config import read_generation_options
-from keras_transformers.convert.formats.tokenizer_files import longest_text, read_tokenizers
-from keras_transformers.files import read_json
+from keras_transformers.convert.formats.tokenizer_files import (
+    longest_text,
+    read_tokenizers,
+    write_tokenizers,
+)
+from keras_transformers.files import read_json, write_json
 
-__all__ = ["open_huggingface"]
+__all__ = ["open_huggingface", "save_huggingface"]
 
+_WEIGHTS = "model.safetensors"
+_GENERATION = "generation_config.json"
+# The options of a pipeline for which Hugging Face's files have no fields.
+_OPTIONS = "keras_transformers.json"
+# Options that other files have.
+_ELSEWHERE = ("labels", "image_size", "num_channels")
 # The end of a class's name in `architectures` -> what its heads were trained for.
 _TRAINED = {
     "ForPreTraining": ("fill_mask", "next_sentence"),
     "ForMaskedLM": ("fill_mask",),
+    "ForNextSentencePrediction": ("next_sentence",),
     "ForSequenceClassification": ("classification",),
     "ForTokenClassification": ("tagging",),
     "ForQuestionAnswering": ("question_answering",),
@@ -51,8 +67,72 @@ def open_huggingface(folder: Path) -> Checkpoint:
         tokenizers=lambda: read_tokenizers(folder, family) if reads_texts else (),
         heads=name,
         parts=family.parts,
-        options=_options(folder, config, trained),
+        options={**_options(folder, config, trained), **_written_options(folder, trained)},
         **_weights(folder, family),
+    )
+
+
+def save_huggingface(served: Served, folder: Path) -> None:
+    """Writes a model in Hugging Face's layout, for `from_pretrained` and `keras_transformers.load`.
+
+    The files are config.json, model.safetensors, the tokenizers' and tokenizer_config.json,
+    generation_config.json for models that write texts, preprocessor_config.json for images, and
+    keras_transformers.json with the pipeline's options, which only this package reads.
+
+    Args:
+        served: the model, its tokenizers and options.
+        folder: an empty folder.
+
+    Raises:
+        ValueError: transformers has no class for it; the message lists what can be written.
+    """
+    writer, options = writer_of(served), dict(served.options)
+    labels = {"labels": options["labels"]} if "labels" in options else {}
+    writer.save(served.model, folder / _WEIGHTS)
+    writer.save_config(served.model, folder / "config.json", **labels)
+    ids = {}
+    if served.tokenizers:
+        ids = write_tokenizers(served.tokenizers, folder, writer, served.max_sequence_length)
+    config = {
+        "architectures": [writer.classes[served.task]],
+        **ids,
+        **read_json(folder / "config.json"),
+    }
+    write_json(folder / "config.json", config)
+    if writer.generation_fields is not None:
+        known = ("bos_token_id", "decoder_start_token_id", "eos_token_id", "pad_token_id")
+        ids = {name: config[name] for name in known if name in config}
+        write_json(folder / _GENERATION, {**ids, **writer.generation_fields(options)})
+    rest = {name: value for name, value in options.items() if name not in _ELSEWHERE}
+    if rest:
+        write_json(folder / _OPTIONS, {"task": served.task, "options": rest})
+
+
+def writer_of(served: Served) -> Writer:
+    """Returns what writes a model; ValueError unless it is the one family that has these layers."""
+    kinds = {type(tokenizer).__name__ for tokenizer in served.tokenizers.values()}
+    known = [(family, writer) for family in families() for writer in family.writers]
+    found = [
+        (family, writer)
+        for family, writer in known
+        if served.task in writer.classes
+        and kinds == ({writer.tokenizer} if writer.tokenizer else set())
+        and writer.recognises(served.model)
+    ]
+    if len(found) == 1:
+        return found[0][1]
+    what = f"{served.task} by model {served.model.name!r} with {', '.join(kinds) or 'no tokenizer'}"
+    if found:
+        names = ", ".join(family.model_type for family, _ in found)
+        raise ValueError(f"{what} fits several families of transformers: {names}")
+    rows = (
+        f"{family.model_type} with {writer.tokenizer or 'no tokenizer'} "
+        f"({', '.join(writer.classes)})"
+        for family, writer in known
+    )
+    raise ValueError(
+        f"{what} has no class in transformers; what can be written are {'; '.join(rows)}: save it "
+        "in the format 'keras_transformers'"
     )
 
 
@@ -142,6 +222,16 @@ def _options(folder: Path, config: Mapping[str, Any], trained: tuple[str, ...]) 
     if not all(isinstance(label, str) and label for label in labels) or len(set(labels)) != count:
         raise ValueError(f"{file}: id2label has {labels}; expected different names")
     return {"labels": labels}
+
+
+def _written_options(folder: Path, trained: tuple[str, ...]) -> dict[str, Any]:
+    """Returns the options that `save_huggingface` wrote for the task, if it wrote the folder."""
+    file = folder / _OPTIONS
+    written = read_json(file) if file.is_file() else {}
+    options = written.get("options", {})
+    if not isinstance(options, dict):
+        raise ValueError(f"{file}: options={options!r:.100}; expected an object")
+    return options if written.get("task") in trained[:1] else {}
 
 
 def _recognises(path: Path) -> bool:

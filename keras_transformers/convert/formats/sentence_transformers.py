@@ -5,13 +5,18 @@ from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from keras_transformers.convert.formats.checkpoints import Checkpoint, Format
-from keras_transformers.convert.formats.huggingface import open_huggingface
-from keras_transformers.files import read_json, read_json_list
+from keras_transformers.convert.formats.checkpoints import Checkpoint, Format, Served
+from keras_transformers.convert.formats.huggingface import open_huggingface, save_huggingface
+from keras_transformers.files import read_json, read_json_list, write_json
+from keras_transformers.models.heads.embedding import embedder_options
 
-__all__ = ["open_sentence_transformers"]
+__all__ = ["open_sentence_transformers", "save_sentence_transformers"]
 
 _MODULES = "modules.json"
+_LENGTH = "sentence_bert_config.json"
+_SETTINGS = "config_sentence_transformers.json"
+# Kind of a module -> its folder.
+_PLACES = {"Transformer": "", "Pooling": "1_Pooling", "Normalize": "2_Normalize"}
 _ORDERS = (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"])
 _POOLINGS = {"pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean"}
 
@@ -28,7 +33,7 @@ def open_sentence_transformers(folder: Path) -> Checkpoint:
     encoder = open_huggingface(places["Transformer"])
     width_file = places["Pooling"] / "config.json"
     pooling = _pooling(width_file, read_json(width_file))
-    _check_prompts(folder / "config_sentence_transformers.json")
+    _check_prompts(folder / _SETTINGS)
     return dataclasses.replace(
         encoder,
         source=folder,
@@ -36,6 +41,42 @@ def open_sentence_transformers(folder: Path) -> Checkpoint:
         options={"pooling": pooling, "normalize": "Normalize" in places},
         max_sequence_length=_length(places["Transformer"], encoder),
     )
+
+
+def save_sentence_transformers(served: Served, folder: Path) -> None:
+    """Writes a model of `heads.embedder` for SentenceTransformer and `keras_transformers.load`.
+
+    Args:
+        served: the model and its tokenizer.
+        folder: an empty folder.
+
+    Raises:
+        ValueError: transformers has no class for the model.
+    """
+    save_huggingface(dataclasses.replace(served, options={}), folder)
+    options = embedder_options(served.model)
+    kinds = [kind for kind in _PLACES if kind != "Normalize" or options["normalize"]]
+    modules = [
+        {
+            "idx": index,
+            "name": str(index),
+            "path": _PLACES[kind],
+            "type": f"sentence_transformers.models.{kind}",
+        }
+        for index, kind in enumerate(kinds)
+    ]
+    write_json(folder / _MODULES, modules)
+    for kind in kinds[1:]:
+        (folder / _PLACES[kind]).mkdir()
+    pooling = {field: options["pooling"] == ours for field, ours in _POOLINGS.items()}
+    width = served.model.output["embedding"].shape[-1]
+    write_json(
+        folder / _PLACES["Pooling"] / "config.json", {"word_embedding_dimension": width, **pooling}
+    )
+    length = {"max_seq_length": served.max_sequence_length, "do_lower_case": False}
+    write_json(folder / _LENGTH, length)
+    similarity = "cosine" if options["normalize"] else "dot"
+    write_json(folder / _SETTINGS, {"prompts": {}, "similarity_fn_name": similarity})
 
 
 def _modules(folder: Path) -> dict[str, Path]:
@@ -82,7 +123,7 @@ def _check_prompts(file: Path) -> None:
 
 def _length(folder: Path, encoder: Checkpoint) -> int | None:
     """Returns the limit of sentence_bert_config.json, or else the tokenizer's."""
-    file = folder / "sentence_bert_config.json"
+    file = folder / _LENGTH
     config = read_json(file) if file.is_file() else {}
     if config.get("do_lower_case"):
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Reads a tokenizer as Hugging Face's files describe it, or refuses what they ask for."""
+"""Reads a tokenizer as Hugging Face's files describe it, or refuses that; writes such files."""
 
 import contextlib
 import json
@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from keras_transformers.convert.families import Family
-from keras_transformers.files import read_json, read_lines, write_lines
+from keras_transformers.convert.families import Family, Writer
+from keras_transformers.files import read_json, read_lines, write_json, write_lines
 
 _CONFIG = "tokenizer_config.json"
 # Field of tokenizer_config.json -> the values that mean what the tokenizers here do.
@@ -73,6 +73,44 @@ def read_tokenizers(folder: Path, family: Family) -> tuple[Any, ...]:
         _check_case(file, config, tokenizer)
         _check_special_tokens(file, config, tokenizer)
     return tokenizers
+
+
+def write_tokenizers(
+    tokenizers: Mapping[str, Any], folder: Path, writer: Writer, max_sequence_length: int | None
+) -> dict[str, int]:
+    """Writes tokenizers' files and tokenizer_config.json.
+
+    Args:
+        tokenizers: by the names of the pipeline's arguments; all save to one folder.
+        folder: where to write.
+        writer: the family's.
+        max_sequence_length: most tokens of a text; None for no limit.
+
+    Returns:
+        The fields for config.json: pad_token_id and so on, if they are among the special tokens.
+    """
+    for tokenizer in tokenizers.values():
+        tokenizer.save(folder)
+    tokenizer = tokenizers["tokenizer"]
+    vocabulary = list(tokenizer.vocabulary)
+    ids = {}
+    for field in writer.special_tokens:
+        attributes = (*_SPECIAL.get(field, ()), f"{field}_id")
+        ids[field] = next(
+            getattr(tokenizer, each) for each in attributes if hasattr(tokenizer, each)
+        )
+    write_json(
+        folder / _CONFIG,
+        {
+            "tokenizer_class": writer.tokenizer_class,
+            **({} if max_sequence_length is None else {"model_max_length": max_sequence_length}),
+            **({"do_lower_case": tokenizer.lowercase} if hasattr(tokenizer, "lowercase") else {}),
+            **{field: vocabulary[token_id] for field, token_id in ids.items()},
+            **writer.tokenizer_fields(tokenizers),
+        },
+    )
+    named = ("bos_token", "eos_token", "pad_token")  # config.json has the ids of these
+    return {f"{field}_id": token_id for field, token_id in ids.items() if field in named}
 
 
 def longest_text(folder: Path) -> int | None:

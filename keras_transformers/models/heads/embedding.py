@@ -1,6 +1,6 @@
 """Embedding: one vector per text."""
 
-from typing import Literal
+from typing import Any, Literal
 
 import keras
 
@@ -50,3 +50,12 @@ def embedder(
         outputs={"embedding": last(dtype="float32", name="embedding")(pooled)},
         name=name or f"{encoder.name}_embedder",
     )
+
+
+def embedder_options(model: keras.Model) -> dict[str, Any]:
+    """Returns the `pooling` and `normalize` with which `embedder` built a model."""
+    layers = {layer.name: layer for layer in model.layers}
+    return {
+        "pooling": "mean" if "mean_pooling" in layers else "cls",
+        "normalize": isinstance(layers["embedding"], keras.layers.UnitNormalization),
+    }

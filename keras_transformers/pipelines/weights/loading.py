@@ -28,7 +28,7 @@ from keras_transformers.pipelines.next_sentence import NextSentenceClassifier
 from keras_transformers.pipelines.question_answering import QuestionAnswerer
 from keras_transformers.pipelines.regression import TextRegressor
 from keras_transformers.pipelines.tagging import Tagger
-from keras_transformers.pipelines.token_inputs import num_positions
+from keras_transformers.pipelines.token_inputs import num_positions, part
 from keras_transformers.pipelines.translation import Translator
 from keras_transformers.pipelines.word_vectors import WordEmbedder
 
@@ -191,6 +191,8 @@ def _with_head(
         return heads.span_extractor(encoder)
     if task == "replaced_tokens":
         return heads.replaced_token_tagger(heads.replaced_token_detector(encoder))
+    if task == "next_sentence" and "fill_mask" not in checkpoint.trained:
+        return part(heads.pretrainer(encoder), ("next_sentence_logits",))
     if task in ("fill_mask", "next_sentence"):
         both = "next_sentence" in checkpoint.trained
         return (heads.pretrainer if both else heads.masked_lm)(encoder, **checkpoint.masked_lm)
@@ -204,7 +206,9 @@ def _made(
     parts: list[Any] = [model, *checkpoint.tokenizers()]
     if task == "image_classification":
         height, width, channels = model.input["images"].shape[1:]
-        parts.append(options.pop("decoder", None) or ImageDecoder((height, width), channels))
+        limits = {"max_pixels": options.pop("max_pixels")} if "max_pixels" in options else {}
+        made = options.pop("decoder", None) or ImageDecoder((height, width), channels, **limits)
+        parts.append(made)
     elif task != "generation":
         options = {**_length(checkpoint, task, model), **options}
     try:

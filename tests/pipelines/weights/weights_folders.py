@@ -1,12 +1,14 @@
 """Folders in Hugging Face's layout with the weights of tiny pipelines."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import keras
 import roberta_toy
 import tiny
+import xlm_roberta_toy
 
 import keras_transformers as kt
 from keras_transformers.convert import (
@@ -19,7 +21,9 @@ from keras_transformers.convert import (
 )
 from keras_transformers.models.encoders.bert import bert
 from keras_transformers.models.encoders.distilbert import distilbert, with_pooler
+from keras_transformers.models.encoders.mpnet import mpnet
 from keras_transformers.models.encoders.roberta import roberta
+from keras_transformers.tokenizers import MPNetTokenizer
 
 SHAPE = {"num_layers": 1, "num_heads": 2, "hidden_dim": 8, "max_sequence_length": 24}
 LABELS = ["O", "B-X", "I-X"]
@@ -28,6 +32,18 @@ FAMILIES = {
     "bert": ("Bert", bert, save_bert, save_bert_config),
     "distilbert": ("DistilBert", distilbert, save_distilbert, save_distilbert_config),
     "roberta": ("Roberta", roberta, save_roberta, save_roberta_config),
+}
+MPNET_VOCABULARY = ["<s>", "<pad>", "</s>", "[UNK]", *tiny.VOCABULARY[5:], "<mask>"]
+# Family -> its builder, and what makes a tokenizer in a folder.
+ENCODERS: dict[str, tuple[Callable[..., keras.Model], Callable[[Path], Any]]] = {
+    "bert": (bert, lambda folder: tiny.wordpiece()),
+    "distilbert": (
+        lambda **sizes: with_pooler(distilbert(**sizes)),
+        lambda folder: tiny.wordpiece(),
+    ),
+    "mpnet": (mpnet, lambda folder: MPNetTokenizer(MPNET_VOCABULARY)),
+    "roberta": (roberta, roberta_toy.tokenizer),
+    "xlm-roberta": (roberta, lambda folder: xlm_roberta_toy.tokenizer(made(folder))),
 }
 # Task -> the end of Hugging Face's class.
 CLASSES = {
@@ -42,15 +58,11 @@ QUESTION_OPTIONS = {"max_sequence_length": 24, "doc_stride": 3, "max_question_le
 
 
 def pipeline(family: str, task: str, folder: Path) -> Any:
-    """A tiny pipeline of a family, weights far from zero; `folder` gets RoBERTa's vocabulary."""
-    if family == "roberta":
-        tokenizer: Any = roberta_toy.tokenizer(folder)
-    else:
-        tokenizer = tiny.wordpiece()
-    encoder = FAMILIES[family][1](vocabulary_size=tokenizer.vocabulary_size, **SHAPE)
-    if family == "distilbert":
-        encoder = with_pooler(encoder)
-    model = tiny.lively(_headed(encoder, task, family))
+    """A tiny pipeline of a family, weights far from zero; `folder` gets a learned vocabulary."""
+    build, make_tokenizer = ENCODERS[family]
+    tokenizer = make_tokenizer(folder)
+    encoder = build(vocabulary_size=tokenizer.vocabulary_size, **SHAPE)
+    model = tiny.lively(_headed(encoder, task))
     pipelines = kt.pipelines
     if task == "classification":
         return pipelines.TextClassifier(model, tokenizer, LABELS)
@@ -66,9 +78,16 @@ def pipeline(family: str, task: str, folder: Path) -> Any:
     return kinds[task](model, tokenizer)
 
 
-def _headed(encoder: keras.Model, task: str, family: str) -> keras.Model:
+def made(folder: Path) -> Path:
+    """The folder, which now exists."""
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+def _headed(encoder: keras.Model, task: str) -> keras.Model:
     if task == "fill_mask":
-        return kt.heads.masked_lm(encoder, norm_epsilon=1e-5 if family == "roberta" else 1e-12)
+        layer = encoder.get_layer("encoder_layer_0").get_config()
+        return kt.heads.masked_lm(encoder, norm_epsilon=layer["norm_epsilon"])
     heads = {
         "classification": lambda: kt.heads.classifier(encoder, 3),
         "regression": lambda: kt.heads.regressor(encoder),

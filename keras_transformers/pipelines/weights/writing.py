@@ -1,0 +1,145 @@
+"""The way out for weights: a pipeline in, a folder that this library or transformers loads out."""
+
+import os
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import keras
+import numpy as np
+
+from keras_transformers import files
+from keras_transformers.convert.formats.checkpoints import Served
+from keras_transformers.convert.formats.huggingface import save_huggingface
+from keras_transformers.convert.formats.sentence_transformers import save_sentence_transformers
+from keras_transformers.pipelines import saving
+from keras_transformers.pipelines.base import Pipeline
+from keras_transformers.pipelines.weights import loading
+
+__all__ = ["save"]
+
+SavedFormat = Literal["keras_transformers", "huggingface"]
+
+_NEVER_FOUND = -9e3  # a lower logit belongs to what no search or answer finds
+_TRIAL_LENGTH = 6
+
+
+def save(
+    pipeline: Pipeline,
+    folder: str | os.PathLike[str],
+    *,
+    format: SavedFormat = "keras_transformers",
+) -> Path:
+    """Writes a pipeline to a new folder, completely or not at all.
+
+    `keras_transformers.load` makes the same pipeline of either format. The format "huggingface" is
+    what transformers' `from_pretrained` takes, with the head, its labels and the tokenizer; an
+    `Embedder` becomes what SentenceTransformer takes. The folder appears once it has been read back
+    and the model in it has given the same outputs. docs/weights.md lists its files.
+
+    Args:
+        pipeline: any pipeline; for "huggingface", one that transformers has a class for.
+        folder: created, with its parents.
+        format: "keras_transformers", as `Pipeline.save`; or "huggingface".
+
+    Returns:
+        The folder.
+
+    Raises:
+        FileExistsError: the folder exists.
+        ValueError: an unknown format; or transformers has no class for the pipeline, or one that
+            computes something else.
+
+    Example:
+        kt.save(classify, "sst2-bert/", format="huggingface")
+        transformers.AutoModelForSequenceClassification.from_pretrained("sst2-bert/")
+    """
+    if format not in get_args(SavedFormat):
+        raise ValueError(f"format={format!r}: take one of {', '.join(get_args(SavedFormat))}")
+    if format == "keras_transformers":
+        return saving.save(pipeline, folder)
+    if pipeline.task == "regression":
+        pipeline = _with_scale_in_head(pipeline)
+    served = Served(
+        task=pipeline.task,
+        model=pipeline.model,
+        tokenizers=pipeline.tokenizers,
+        options=pipeline.config(),
+        max_sequence_length=getattr(pipeline, "max_sequence_length", None),
+    )
+    write = save_sentence_transformers if pipeline.task == "embedding" else save_huggingface
+    with files.new_folder(folder) as new:
+        write(served, new)
+        _check(pipeline, new, Path(folder))
+    return Path(folder)
+
+
+def _with_scale_in_head(pipeline: Any) -> Pipeline:
+    """Returns a regressor with scale 1 and offset 0, whose last layer does both.
+
+    transformers has no fields for them.
+    """
+    last = pipeline.model.get_layer("score_dense")
+    kernel, bias = (keras.ops.convert_to_numpy(variable) for variable in last.weights)
+    dense = keras.layers.Dense.from_config(last.get_config())
+    reshape = keras.layers.Reshape.from_config(pipeline.model.get_layer("score").get_config())
+    score = reshape(dense(last.input))
+    dense.set_weights([kernel * pipeline.scale, bias * pipeline.scale + pipeline.offset])
+    model = keras.Model(pipeline.model.input, {"score": score}, name=pipeline.model.name)
+    options = pipeline.config() | {"scale": 1.0, "offset": 0.0}
+    return type(pipeline).restore(model, pipeline.tokenizers, **options)
+
+
+def _check(pipeline: Pipeline, written: Path, folder: Path) -> None:
+    """Raises ValueError unless the written folder becomes the same pipeline."""
+    try:
+        found = loading.load(written)
+    except ValueError as error:
+        reason = str(error).replace(str(written), str(folder))
+        raise ValueError(
+            f"{folder}: not written, because it could not be read: {reason}"
+        ) from error
+    differing = [
+        name
+        for name, one, other in (
+            ("class", type(pipeline), type(found)),
+            ("options", pipeline.config(), found.config()),
+            ("vocabulary", _vocabularies(pipeline), _vocabularies(found)),
+            ("outputs", set(pipeline.model.output), set(found.model.output)),
+        )
+        if one != other
+    ]
+    if differing:
+        raise ValueError(
+            f"{folder}: not written, because another {' and '.join(differing)} came back: save it "
+            "in the format 'keras_transformers'"
+        )
+    inputs = {name: _trial(tensor) for name, tensor in pipeline.model.input.items()}
+    outputs, wanted = (model(inputs, training=False) for model in (found.model, pipeline.model))
+    for name, value in wanted.items():
+        one, other = (
+            keras.ops.convert_to_numpy(x).astype("float32") for x in (outputs[name], value)
+        )
+        counts = one > _NEVER_FOUND
+        difference = np.abs(one - other).max(where=counts, initial=0.0)
+        if not difference <= pipeline.tolerance * np.abs(other).max(where=counts, initial=1.0):
+            raise ValueError(
+                f"{folder}: not written, because transformers' class would not compute the same: "
+                f"{name!r} of model {pipeline.model.name!r} differs by {difference:.1e}; an "
+                "activation or an epsilon may be one for which config.json has no field"
+            )
+
+
+def _vocabularies(pipeline: Pipeline) -> list[tuple[str, dict[str, Any], list[str]]]:
+    return [
+        (type(each).__name__, each.config(), list(each.vocabulary))
+        for each in pipeline.tokenizers.values()
+    ]
+
+
+def _trial(tensor: Any) -> np.ndarray:
+    """Returns an input of two rows: small ids, the second row padded, or made-up pixels."""
+    shape = (2, *(_TRIAL_LENGTH if size is None else size for size in tensor.shape[1:]))
+    places = np.arange(np.prod(shape)).reshape(shape)
+    if tensor.dtype == "bool":
+        return places % shape[1] < np.array([[shape[1]], [shape[1] - 2]])
+    return (places % (256 if "float" in tensor.dtype else 2)).astype(tensor.dtype)

@@ -1,0 +1,200 @@
+"""`kt.save` in Hugging Face's layout: the same pipeline comes back, and transformers reads it."""
+
+import json
+import os
+
+import numpy as np
+import pytest
+import tiny
+import weights_folders
+from weights_folders import ENCODERS, LABELS
+
+import keras_transformers as kt
+from keras_transformers.models.gpt import gpt
+
+TASKS = ("classification", "embedding", "fill_mask", "question_answering", "regression", "tagging")
+OTHERS = ("next_sentence", "generation", "image_classification")
+TEXTS = ["a good film", "", "very long films. a bad one! Naïve cafés in 東京, 23 of them"]
+QUICK = {
+    "bert": "classification",
+    "distilbert": "tagging",
+    "mpnet": "question_answering",
+    "roberta": "embedding",
+    "xlm-roberta": "fill_mask",
+}
+ENCODER_PIPELINES = [
+    pytest.param(family, task, marks=() if QUICK[family] == task else pytest.mark.slow)
+    for family in ENCODERS
+    for task in TASKS
+]
+
+
+def pipeline(family, task, folder):
+    """A tiny one, whose options are not the defaults."""
+    if family == "openai-gpt":
+        made = tiny.pipeline("generation")
+        first = gpt(
+            vocabulary_size=made.tokenizer.vocabulary_size, norm_position="post",
+            num_layers=1, num_heads=2, hidden_dim=16, max_sequence_length=24,
+        )  # fmt: skip
+        return kt.pipelines.TextGenerator(tiny.lively(first), made.tokenizer, max_length=4, top_k=3)
+    if family not in ENCODERS:
+        return tiny.pipeline(task)
+    made = weights_folders.pipeline(family, task, folder / "vocabulary")
+    changes = {
+        "classification": {"pair": True, "max_sequence_length": 9},
+        "embedding": {"max_sequence_length": 7},
+        "fill_mask": {"top_k": 2},
+        "question_answering": {"no_answer_threshold": 0.5, "offset_unit": "byte"},
+        "tagging": {"max_sequence_length": 8},
+    }.get(task, {})
+    return type(made).restore(made.model, made.tokenizers, **made.config() | changes)
+
+
+def same_pipelines(one, other):
+    """They have the same type, options, vocabularies and, bit for bit, weights."""
+    assert type(one) is type(other)
+    assert one.config() == other.config()
+    for found, wanted in zip(one.tokenizers.values(), other.tokenizers.values(), strict=True):
+        assert found.config() == wanted.config()
+        assert list(found.vocabulary) == list(wanted.vocabulary)
+    found, wanted = ({v.path: np.asarray(v) for v in p.model.weights} for p in (one, other))
+    assert found.keys() == wanted.keys()
+    for path, array in wanted.items():
+        np.testing.assert_array_equal(found[path], array, err_msg=path)
+
+
+@pytest.mark.parametrize(("family", "task"), [*ENCODER_PIPELINES, *(("", x) for x in OTHERS)])
+def test_the_same_pipeline_comes_back(family, task, tmp_path, caplog):
+    made = pipeline(family, task, tmp_path)
+    assert kt.save(made, tmp_path / "hf", format="huggingface") == tmp_path / "hf"
+    same_pipelines(kt.load(tmp_path / "hf"), made)
+    assert not caplog.records  # nothing is left out, and nothing is new
+    assert (tmp_path / "hf/modules.json").exists() == (task == "embedding")
+
+
+def inputs_of(theirs, made, texts):
+    """What transformers' tokenizer makes of the texts, as torch tensors."""
+    return theirs(
+        *texts,
+        padding=True,
+        truncation=True,
+        max_length=made.max_sequence_length,
+        return_tensors="pt",
+        return_token_type_ids="segment_ids" in made.model.input,
+    )
+
+
+def their_outputs(found, key):
+    """Hugging Face's outputs in the order of ours."""
+    outputs = {name: tensor.numpy() for name, tensor in found.items()}
+    return {
+        "score": lambda: outputs["logits"][:, 0],
+        "next_sentence_logits": lambda: outputs["logits"],
+        "mask_logits": lambda: outputs["logits"],
+    }.get(key, lambda: outputs[key])()
+
+
+@pytest.mark.reference
+@pytest.mark.parametrize(
+    ("family", "task"),
+    [(family, task) for family in ENCODERS for task in TASKS if task != "embedding"]
+    + [("", "next_sentence")],
+)
+def test_transformers_answers_alike(family, task, tmp_path):
+    import torch
+    import transformers
+
+    made = pipeline(family, task, tmp_path)
+    folder = kt.save(made, tmp_path / "hf", format="huggingface")
+    config = transformers.AutoConfig.from_pretrained(folder)
+    if task in ("classification", "tagging"):
+        assert config.id2label == dict(enumerate(LABELS))
+    kind = getattr(transformers, config.architectures[0])
+    model, report = kind.from_pretrained(folder, output_loading_info=True)
+    assert not report["missing_keys"] | report["unexpected_keys"]
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    assert tokenizer.model_max_length == made.max_sequence_length
+    texts = [TEXTS, TEXTS[::-1]][: len(made.text_names)]
+    if task == "fill_mask":
+        texts = [[f"{text} {tokenizer.mask_token}" for text in TEXTS]]
+    given = inputs_of(tokenizer, made, texts)
+    ours = {name: array.numpy() for name, array in made.encode(*texts).items()}
+    np.testing.assert_array_equal(given["input_ids"], ours["token_ids"])
+    np.testing.assert_array_equal(given["attention_mask"], ours["padding_mask"])
+    if "segment_ids" in ours:
+        np.testing.assert_array_equal(given["token_type_ids"], ours["segment_ids"])
+    with torch.no_grad():
+        found = model.eval()(**given)
+    rows, length = ours["token_ids"].shape
+    if task == "fill_mask":
+        ours["mask_positions"] = np.tile(np.arange(length, dtype="int32"), (rows, 1))
+    by_token = task in ("fill_mask", "question_answering", "tagging")
+    real = ours["padding_mask"] if by_token else np.ones(rows, bool)
+    for name, value in made.model(ours, training=False).items():
+        wanted = their_outputs(found, name)
+        scale = max(1.0, np.abs(wanted).max())
+        np.testing.assert_allclose(np.asarray(value)[real] / scale, wanted[real] / scale, atol=1e-5)
+        assert np.ptp(wanted[real]) > 0.01
+
+
+@pytest.mark.reference
+@pytest.mark.parametrize("family", ["gpt2", "openai-gpt"])
+def test_transformers_generates_alike(family, tmp_path):
+    import torch
+    import transformers
+
+    made = pipeline(family, "generation", tmp_path)
+    folder = kt.save(made, tmp_path / "hf", format="huggingface")
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder).eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    prompts = ["a small dog", "", "zwei Hunde"]
+    for prompt in prompts:
+        given = tokenizer(prompt, return_tensors="pt")
+        ours = np.asarray(made._tokens([prompt]).to_tensor())
+        np.testing.assert_array_equal(given["input_ids"], ours)
+        with torch.no_grad():
+            wanted = model(**given).logits.numpy()
+        found = np.asarray(made.model({"token_ids": ours}, training=False)["logits"])
+        scale = np.abs(wanted).max()
+        np.testing.assert_allclose(found / scale, wanted / scale, atol=1e-5)
+        written = model.generation_config
+        assert written.max_new_tokens == made.options["max_length"]
+        assert (written.top_k, written.do_sample) == (made.options["top_k"], True)
+        greedy = model.generate(**given, do_sample=False)[0, given["input_ids"].shape[1] :]
+        likely = kt.pipelines.TextGenerator(made.model, made.tokenizer, max_length=4, top_k=1)
+        assert tokenizer.decode(greedy, skip_special_tokens=True) == likely(prompt).text
+
+
+@pytest.mark.reference
+def test_transformers_sees_alike(tmp_path):
+    import torch
+    import transformers
+
+    made = tiny.pipeline("image_classification")
+    folder = kt.save(made, tmp_path / "hf", format="huggingface")
+    model = transformers.AutoModelForImageClassification.from_pretrained(folder).eval()
+    assert model.config.id2label == {0: "a", 1: "b"}
+    processor = transformers.AutoImageProcessor.from_pretrained(folder)
+    images = np.random.default_rng(0).integers(0, 256, (3, 8, 12, 3)).astype("uint8")
+    with torch.no_grad():
+        wanted = model(**processor(list(images), return_tensors="pt")).logits.numpy()
+    found = np.asarray(made.model({"images": images.astype("float32")}, training=False)["logits"])
+    np.testing.assert_allclose(found, wanted, atol=1e-5 * np.abs(wanted).max())
+
+
+@pytest.mark.reference
+@pytest.mark.parametrize("options", [{}, {"pooling": "cls", "normalize": False}])
+@pytest.mark.parametrize("family", ENCODERS)
+def test_sentence_transformers_embeds_alike(family, options, tmp_path):
+    package = pytest.importorskip("sentence_transformers")
+    build, make_tokenizer = ENCODERS[family]
+    tokenizer = make_tokenizer(tmp_path / "vocabulary")
+    encoder = build(vocabulary_size=tokenizer.vocabulary_size, **weights_folders.SHAPE)
+    made = kt.pipelines.Embedder(tiny.lively(encoder), tokenizer, max_sequence_length=7, **options)
+    folder = kt.save(made, tmp_path / "hf", format="huggingface")
+    theirs = package.SentenceTransformer(str(folder), device="cpu")
+    assert theirs.max_seq_length == 7
+    found = np.array([answer.vector for answer in made(TEXTS)])
+    wanted = theirs.encode(TEXTS)
+    np.testing.assert_allclose(found, wanted, atol=1e-5 * np.abs(wanted).max())
