@@ -1,8 +1,5 @@
 """`kt.save` in Hugging Face's layout: the same pipeline comes back, and transformers reads it."""
 
-import json
-import os
-
 import numpy as np
 import pytest
 import tiny
