@@ -1,5 +1,6 @@
 """Converts BERT weights from and to Hugging Face's safetensors."""
 
+import functools
 import os
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
@@ -319,7 +320,7 @@ FAMILY = Family(
     parts=("bert.pooler.*", "cls.*", "classifier.*", "qa_outputs.*"),
     writers=(
         Writer(
-            NAMES.fits,
+            functools.partial(NAMES.fits, pooler_activation="tanh"),  # ELECTRA's is gelu
             {**encoder_classes("Bert"), "next_sentence": "BertForNextSentencePrediction"},
             save_bert,
             save_bert_config,

@@ -11,7 +11,7 @@ import numpy as np
 
 from keras_transformers.convert import bert
 from keras_transformers.convert.config_map import ConfigMap, arguments_of, label_fields
-from keras_transformers.convert.families import Family
+from keras_transformers.convert.families import Family, Writer, encoder_classes
 from keras_transformers.convert.name_map import NameMap, with_sequence_head
 from keras_transformers.convert.tensors import (
     assign,
@@ -193,6 +193,12 @@ def _load(folder: Path, dropout: float) -> keras.Model:
     return with_pooler(encoder)
 
 
+def _recognises(model: keras.Model) -> bool:
+    """Returns whether a model has ELECTRA's layers, and not only those that BERT has too."""
+    own = {layer.name for layer in model.layers} & {"embeddings_project", "pooler"}
+    return bool(own) and _NAMES.fits(model, pooler_activation="gelu")
+
+
 def _build(**arguments: Any) -> keras.Model:
     return with_pooler(electra(**arguments))
 
@@ -208,4 +214,15 @@ FAMILY = Family(
     parts=_HEADS,
     masked_lm_activation="gelu",  # whatever the encoder's
     trained={"ForPreTraining": ("replaced_tokens",)},
+    writers=(
+        Writer(
+            _recognises,
+            encoder_classes("Electra"),
+            save_electra,
+            save_electra_config,
+            tokenizer="WordPieceTokenizer",
+            tokenizer_class="ElectraTokenizer",
+            special_tokens=bert.SPECIAL_TOKENS,
+        ),
+    ),
 )

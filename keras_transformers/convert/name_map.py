@@ -39,12 +39,16 @@ class NameMap:
         """
         return [named for layer in model.layers if layer.weights for named in self._of_layer(layer)]
 
-    def fits(self, model: keras.Model, *, first_position: int = 0) -> bool:
+    def fits(
+        self, model: keras.Model, *, first_position: int = 0, pooler_activation: str | None = None
+    ) -> bool:
         """Returns whether a model has the family's embeddings, and a place for every layer.
 
         Args:
             model: a model with any head.
             first_position: the row of the matrix for the first position of a text.
+            pooler_activation: the activation that the pooler must have, if there is one; None for
+                any.
         """
         layers = {layer.name: layer for layer in model.layers if layer.weights}
         places = {*self.embeddings, *self.modules, *self.biases}
@@ -52,6 +56,10 @@ class NameMap:
             self.embeddings.keys() <= layers.keys()
             and all(name in places or name.startswith("encoder_layer_") for name in layers)
             and getattr(layers["position_embedding"], "first_position", None) == first_position
+            and (
+                None in (pooler_activation, layers.get("pooler"))
+                or layers["pooler"].activation.__name__ == pooler_activation
+            )
         )
 
     def _of_layer(self, layer: keras.layers.Layer) -> Iterator[NamedVariable]:

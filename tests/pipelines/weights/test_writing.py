@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 import tiny
 import weights_folders
-from weights_folders import ENCODERS, LABELS
+from weights_folders import ENCODERS, LABELS, SHAPE
 
 import keras_transformers as kt
+from keras_transformers.models.encoders.electra import electra
+from keras_transformers.models.encoders.electra import with_pooler as electra_with_pooler
 from keras_transformers.models.gpt import gpt
 
 TASKS = ("classification", "embedding", "fill_mask", "question_answering", "regression", "tagging")
@@ -15,6 +17,7 @@ TEXTS = ["a good film", "", "very long films. a bad one! Naïve cafés in 東京
 QUICK = {
     "bert": "classification",
     "distilbert": "tagging",
+    "electra": "classification",
     "mpnet": "question_answering",
     "roberta": "embedding",
     "xlm-roberta": "fill_mask",
@@ -195,3 +198,13 @@ def test_sentence_transformers_embeds_alike(family, options, tmp_path):
     found = np.array([answer.vector for answer in made(TEXTS)])
     wanted = theirs.encode(TEXTS)
     np.testing.assert_allclose(found, wanted, atol=1e-5 * np.abs(wanted).max())
+
+
+def test_a_classifier_is_of_the_family_whose_pooler_it_has(tmp_path):
+    """With embeddings as wide as its layers, ELECTRA differs from BERT only in the activation."""
+    encoder = electra_with_pooler(electra(vocabulary_size=len(tiny.VOCABULARY), **SHAPE))
+    model = tiny.lively(kt.heads.classifier(encoder, 3))
+    classify = kt.pipelines.TextClassifier(model, tiny.wordpiece(), LABELS)
+    kt.save(classify, tmp_path / "hf", format="huggingface")
+    assert '"ElectraForSequenceClassification"' in (tmp_path / "hf/config.json").read_text()
+    same_pipelines(kt.load(tmp_path / "hf"), classify)

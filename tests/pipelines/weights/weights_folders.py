@@ -21,6 +21,8 @@ from keras_transformers.convert import (
 )
 from keras_transformers.models.encoders.bert import bert
 from keras_transformers.models.encoders.distilbert import distilbert, with_pooler
+from keras_transformers.models.encoders.electra import electra
+from keras_transformers.models.encoders.electra import with_pooler as electra_with_pooler
 from keras_transformers.models.encoders.mpnet import mpnet
 from keras_transformers.models.encoders.roberta import roberta
 from keras_transformers.tokenizers import MPNetTokenizer
@@ -39,6 +41,10 @@ ENCODERS: dict[str, tuple[Callable[..., keras.Model], Callable[[Path], Any]]] = 
     "bert": (bert, lambda folder: tiny.wordpiece()),
     "distilbert": (
         lambda **sizes: with_pooler(distilbert(**sizes)),
+        lambda folder: tiny.wordpiece(),
+    ),
+    "electra": (
+        lambda **sizes: electra_with_pooler(electra(**sizes, embedding_dim=4)),
         lambda folder: tiny.wordpiece(),
     ),
     "mpnet": (mpnet, lambda folder: MPNetTokenizer(MPNET_VOCABULARY)),
