@@ -30,7 +30,6 @@ NOW = {
     if "\nNow:\n" in text
 }
 SLOW = {"Fine-tuning it", "keras-hub and keras-nlp"}  # an export; importing keras-nlp
-LATER = {"TFMarianMTModel", "TFT5ForConditionalGeneration"}  # kt.load does not read them yet
 
 
 def bert(task):
@@ -147,8 +146,6 @@ FOLDERS = {
 
 
 def marks(title):
-    if title in LATER:
-        return pytest.mark.xfail(strict=True, reason="take it out of LATER: kt.load reads it now")
     return pytest.mark.slow if title in SLOW else ()
 
 
@@ -167,13 +164,13 @@ def test_every_block_is_before_or_now_and_is_python():
     blocks = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
     marked = [code for _, code in BLOCK.findall(TEXT)]
     assert blocks == ["import keras_transformers as kt\n", *marked]
-    assert set(NOW) >= {"Fine-tuning it", "keras-bert", *LATER, *SLOW}
+    assert set(NOW) >= {"Fine-tuning it", "keras-bert", *SLOW}
     for code in marked:
         ast.parse(code)
 
 
 def test_every_name_of_ours_exists():
-    names = set(re.findall(r"\bkt((?:\.\w+)+)", TEXT)) - {".save"}  # of `kt.save` only one line
+    names = set(re.findall(r"\bkt((?:\.\w+)+)", TEXT))
     assert len(names) > 10
     for name in names:
         found = kt
