@@ -51,7 +51,7 @@ class Writer:
         tokenizer_fields: takes the tokenizers, by the names of their arguments in pipelines;
             returns more fields of `tokenizer_config.json`.
         generation_fields: for models that write texts: takes the pipeline's options; returns the
-            fields of `generation_config.json`.
+            fields of `generation_config.json` besides special tokens.
     """
 
     recognises: Callable[[keras.Model], bool]
@@ -68,6 +68,15 @@ class Writer:
 def encoder_classes(start: str) -> dict[str, str]:
     """Returns task -> class of transformers for an encoder whose classes start like this."""
     return {task: f"{start}{end}" for task, end in _CLASS_ENDS.items()}
+
+
+def search_fields(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the fields of `generation_config.json` for the options of `pipelines.Translator`.
+
+    Both penalties are powers of the length; only the Translator's adds 5 to it first.
+    """
+    same = {name: options[name] for name in ("num_beams", "length_penalty", "min_length")}
+    return {**same, "max_length": options["max_length"] + 1}  # it counts the start token
 
 
 def accepted_by(check: Callable[[keras.Model], Any]) -> Callable[[keras.Model], bool]:

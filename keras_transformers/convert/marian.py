@@ -1,7 +1,7 @@
 """Converts Marian weights (Opus-MT) from and to Hugging Face's safetensors."""
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -9,7 +9,12 @@ import keras
 import numpy as np
 
 from keras_transformers.convert.config_map import ConfigMap, read_config
-from keras_transformers.convert.families import Family
+from keras_transformers.convert.families import (
+    Family,
+    Writer,
+    accepted_by,
+    search_fields,
+)
 from keras_transformers.convert.name_map import in_module, part_of
 from keras_transformers.convert.tensors import (
     NamedVariable,
@@ -323,6 +328,16 @@ def _side(folder: Path, side: Literal["source", "target"]) -> "MarianTokenizer":
     return tokenizer
 
 
+def _tokenizer_fields(tokenizers: Mapping[str, Any]) -> dict[str, Any]:
+    sides = [tokenizer.side for tokenizer in tokenizers.values()]
+    if sides != ["source", "target"]:
+        raise ValueError(
+            f"tokenizers of the side {' and '.join(sides)}: Marian's folders have a source's and a "
+            "target's: give both to the pipeline"
+        )
+    return {"separate_vocabs": False}
+
+
 FAMILY = Family(
     "marian",
     MODELS,
@@ -335,4 +350,17 @@ FAMILY = Family(
     trained={"MTModel": ("translation",)},
     target_tokenizer=_target_tokenizer,
     tokenizer_classes=("MarianTokenizer",),
+    writers=(
+        Writer(
+            accepted_by(_variables),
+            {"translation": "MarianMTModel"},
+            save_marian,
+            save_marian_config,
+            tokenizer="MarianTokenizer",
+            tokenizer_class="MarianTokenizer",
+            special_tokens=("eos_token", "unk_token", "pad_token"),
+            tokenizer_fields=_tokenizer_fields,
+            generation_fields=search_fields,
+        ),
+    ),
 )

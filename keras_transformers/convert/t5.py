@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING, Any
 import keras
 
 from keras_transformers.convert.config_map import ConfigMap, read_config
-from keras_transformers.convert.families import Family
+from keras_transformers.convert.families import (
+    Family,
+    Writer,
+    accepted_by,
+    search_fields,
+)
 from keras_transformers.convert.name_map import in_module, part_of
 from keras_transformers.convert.tensors import (
     NamedVariable,
@@ -337,4 +342,19 @@ FAMILY = Family(
     trained={"ForConditionalGeneration": ("translation",), "WithLMHeadModel": ("translation",)},
     tokenizer_classes=("T5Tokenizer",),
     longest_text=512,  # the longest in pretraining; positions are relative
+    writers=(
+        Writer(
+            accepted_by(_variables),
+            {"translation": "T5ForConditionalGeneration"},
+            save_t5,
+            save_t5_config,
+            tokenizer="T5Tokenizer",
+            tokenizer_class="T5Tokenizer",
+            special_tokens=("eos_token", "unk_token", "pad_token"),
+            tokenizer_fields=lambda tokenizers: {
+                "extra_ids": tokenizers["tokenizer"].num_extra_ids
+            },
+            generation_fields=search_fields,
+        ),
+    ),
 )

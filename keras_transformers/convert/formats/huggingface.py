@@ -24,6 +24,11 @@ __all__ = ["open_huggingface", "save_huggingface"]
 
 _WEIGHTS = "model.safetensors"
 _GENERATION = "generation_config.json"
+# Its fields that config.json also has.
+_GENERATION_TOKENS = (
+    *("bos_token_id", "eos_token_id", "pad_token_id"),
+    *("decoder_start_token_id", "bad_words_ids"),
+)
 # The options of a pipeline for which Hugging Face's files have no fields.
 _OPTIONS = "keras_transformers.json"
 # Options that other files have.
@@ -100,9 +105,8 @@ def save_huggingface(served: Served, folder: Path) -> None:
     }
     write_json(folder / "config.json", config)
     if writer.generation_fields is not None:
-        known = ("bos_token_id", "decoder_start_token_id", "eos_token_id", "pad_token_id")
-        ids = {name: config[name] for name in known if name in config}
-        write_json(folder / _GENERATION, {**ids, **writer.generation_fields(options)})
+        tokens = {name: config[name] for name in _GENERATION_TOKENS if name in config}
+        write_json(folder / _GENERATION, {**tokens, **writer.generation_fields(options)})
     rest = {name: value for name, value in options.items() if name not in _ELSEWHERE}
     if rest:
         write_json(folder / _OPTIONS, {"task": served.task, "options": rest})

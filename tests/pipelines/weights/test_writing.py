@@ -1,5 +1,8 @@
 """`kt.save` in Hugging Face's layout: the same pipeline comes back, and transformers reads it."""
 
+import json
+
+import encoder_decoder_toys as toys
 import numpy as np
 import pytest
 import tiny
@@ -7,13 +10,17 @@ import weights_folders
 from weights_folders import ENCODERS, LABELS, SHAPE
 
 import keras_transformers as kt
+from keras_transformers.models.encoder_decoders.marian import marian
+from keras_transformers.models.encoder_decoders.t5 import t5
 from keras_transformers.models.encoders.electra import electra
 from keras_transformers.models.encoders.electra import with_pooler as electra_with_pooler
 from keras_transformers.models.gpt import gpt
+from keras_transformers.tokenizers import MarianTokenizer
 
 TASKS = ("classification", "embedding", "fill_mask", "question_answering", "regression", "tagging")
 OTHERS = ("next_sentence", "generation", "image_classification")
 TEXTS = ["a good film", "", "very long films. a bad one! Naïve cafés in 東京, 23 of them"]
+SOURCES = ["two dogs", "a small dog"]
 QUICK = {
     "bert": "classification",
     "distilbert": "tagging",
@@ -51,6 +58,29 @@ def pipeline(family, task, folder):
     return type(made).restore(made.model, made.tokenizers, **made.config() | changes)
 
 
+def translator(family, folder, **options):
+    """A tiny T5, or a Marian that starts from zeros and finds no padding, as Marian's own do."""
+    if family == "t5":
+        tokenizer = toys.t5_tokenizer()
+        return kt.pipelines.Translator(
+            tiny.lively(t5(**toys.T5_SIZES)), tokenizer, max_sequence_length=12, **options
+        )
+    files = toys.marian_folder(weights_folders.made(folder / "files"))
+    sides = [MarianTokenizer(files, side=side) for side in ("source", "target")]
+    shape = {"num_encoder_layers": 1, "num_decoder_layers": 1, "num_heads": 2, "hidden_dim": 16}
+    model = tiny.lively(
+        marian(
+            vocabulary_size=sides[0].vocabulary_size, intermediate_dim=24, max_sequence_length=12,
+            **shape,
+        )
+    )  # fmt: skip
+    is_pad = np.arange(sides[0].vocabulary_size) == sides[0].pad_token_id
+    bias, embeddings = model.get_layer("logits").bias, model.get_layer("token_embedding").embeddings
+    bias.assign(np.where(is_pad, -1e4, np.asarray(bias) + 5.0 * (np.arange(len(is_pad)) == 0)))
+    embeddings.assign(np.where(is_pad[:, None], 0.0, embeddings))
+    return kt.pipelines.Translator(model, *sides, **options)
+
+
 def same_pipelines(one, other):
     """They have the same type, options, vocabularies and, bit for bit, weights."""
     assert type(one) is type(other)
@@ -62,6 +92,20 @@ def same_pipelines(one, other):
     assert found.keys() == wanted.keys()
     for path, array in wanted.items():
         np.testing.assert_array_equal(found[path], array, err_msg=path)
+
+
+@pytest.mark.parametrize("family", ["t5", "marian"])
+def test_the_same_translator_comes_back(family, tmp_path, caplog):
+    made = translator(family, tmp_path, num_beams=2, length_penalty=0.5, extra_length=3)
+    kt.save(made, tmp_path / "hf", format="huggingface")
+    same_pipelines(kt.load(tmp_path / "hf"), made)
+    assert not caplog.records
+    written = json.loads((tmp_path / "hf/generation_config.json").read_text())
+    assert (written["num_beams"], written["max_length"]) == (2, 13)
+    if family == "marian":
+        alone = kt.pipelines.Translator(made.model, made.tokenizer)
+        with pytest.raises(ValueError, match="tokenizers of the side source: .* give both"):
+            kt.save(alone, tmp_path / "alone", format="huggingface")
 
 
 @pytest.mark.parametrize(("family", "task"), [*ENCODER_PIPELINES, *(("", x) for x in OTHERS)])
@@ -208,3 +252,76 @@ def test_a_classifier_is_of_the_family_whose_pooler_it_has(tmp_path):
     kt.save(classify, tmp_path / "hf", format="huggingface")
     assert '"ElectraForSequenceClassification"' in (tmp_path / "hf/config.json").read_text()
     same_pipelines(kt.load(tmp_path / "hf"), classify)
+
+
+@pytest.mark.reference
+@pytest.mark.parametrize("num_beams", [1, 4])
+@pytest.mark.parametrize("family", ["t5", "marian"])
+def test_transformers_translates_alike(family, num_beams, tmp_path):
+    import torch
+    import transformers
+
+    made = translator(family, tmp_path, num_beams=num_beams, length_penalty=0.0, extra_length=None)
+    folder = kt.save(made, tmp_path / "hf", format="huggingface")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    model, report = transformers.AutoModelForSeq2SeqLM.from_pretrained(
+        folder, output_loading_info=True
+    )
+    assert not report["missing_keys"] | report["unexpected_keys"]
+    given = tokenizer(SOURCES, padding=True, return_tensors="pt")
+    ours = np.asarray(made._source(SOURCES))
+    np.testing.assert_array_equal(given["input_ids"], ours)
+    targets = np.array([[made.tokenizer.start_token_id, 3, 4, 5]] * len(SOURCES))
+    inputs = {"source_token_ids": ours, "target_token_ids": targets.astype("int32")}
+    found = np.asarray(made.model(inputs, training=False)["logits"])
+    with torch.no_grad():
+        logits = model.eval()(**given, decoder_input_ids=torch.tensor(targets)).logits.numpy()
+        tokens = model.generate(**given)[:, 1:].numpy()
+    real = logits > -1e3  # all but padding
+    np.testing.assert_allclose(found[real], logits[real], atol=1e-5 * np.abs(logits[real]).max())
+    searched = made._search(SOURCES, 1).token_ids.numpy()[:, 0]
+    np.testing.assert_array_equal(searched[:, : tokens.shape[1]], tokens)
+    assert [answer.text for answer in made(SOURCES)] == tokenizer.batch_decode(
+        tokens, skip_special_tokens=True
+    )
+
+
+@pytest.mark.reference
+def test_ctranslate2_finds_the_same_tokens(tmp_path):
+    """The folder converts; where beams find other tokens, the Translator's are likelier.
+
+    Its search also keeps a translation whose end is likely, but not among the likeliest `num_beams`
+    tokens of a step.
+    """
+    ctranslate2 = pytest.importorskip("ctranslate2")
+    made = translator("marian", tmp_path, length_penalty=0.0, extra_length=None)
+    folder = kt.save(made, tmp_path / "hf", format="huggingface")
+    converter = ctranslate2.converters.TransformersConverter(str(folder))
+    converter.convert(str(tmp_path / "ct2"))
+    theirs = ctranslate2.Translator(str(tmp_path / "ct2"), device="cpu")
+    texts = [f"{one} {two}" for one in ("a", "two", "near") for two in ("dog", "dogs", "shore")]
+    words = np.array(made.tokenizer.vocabulary)
+    sources = [
+        words[row].tolist() for row in made.tokenizer.tokenize(texts, add_end=True).to_list()
+    ]
+    for num_beams in (1, 4):
+        options = {**made.config(), "num_beams": num_beams}
+        ours = kt.pipelines.Translator.restore(made.model, made.tokenizers, **options)
+        found = ours._search(texts, 1)
+        answers = theirs.translate_batch(
+            sources, beam_size=num_beams, length_penalty=0.0, max_decoding_length=12,
+            return_scores=True,
+        )  # fmt: skip
+        same = 0
+        for row, length, score, answer in zip(
+            found.token_ids.numpy()[:, 0], found.lengths.numpy()[:, 0], found.scores.numpy()[:, 0],
+            answers, strict=True,
+        ):  # fmt: skip
+            tokens = [word for word in words[row[:length]] if word != "</s>"]
+            is_same = tokens == answer.hypotheses[0]
+            assert is_same or (num_beams > 1 and score > answer.scores[0] + 1)
+            if is_same:
+                np.testing.assert_allclose(score, answer.scores[0], atol=0.02)
+            same += is_same
+        assert same >= {1: 9, 4: 8}[num_beams]
+        assert len(set(found.lengths.numpy()[:, 0])) > 1
