@@ -115,6 +115,12 @@ def google(folder):
     tests["write"](folder, tests["PRETRAINING"])
 
 
+def keras_bert(folder):
+    folder.mkdir()
+    tests = runpy.run_path(str(ROOT / "tests/convert/formats/test_keras_bert.py"))
+    tests["write"](folder, "classifier").rename(folder / "model.h5")
+
+
 def preset(family):
     def write(folder):
         tests = runpy.run_path(str(ROOT / "tests/convert/formats/test_keras_nlp.py"))
@@ -142,6 +148,7 @@ FOLDERS = {
     "bert_base_en_uncased": preset("BertBackbone"),
     "gpt2_base_en": preset("GPT2Backbone"),
     "uncased_L-12_H-768_A-12": google,
+    "fine-tuned": keras_bert,
 }
 
 
@@ -155,7 +162,7 @@ def test_the_new_lines_run(title, tmp_path, monkeypatch):
     # Without graphs, which take long to trace and have tests of their own.
     monkeypatch.setattr(Pipeline, "_graph", property(lambda self: self.answer))
     for name, write in FOLDERS.items():
-        if f'"{name}/"' in NOW[title]:
+        if f'"{name}/' in NOW[title]:
             write(tmp_path / name)
     exec(compile(NOW[title], f"{DOCUMENT}, {title}", "exec"), {"kt": kt})
 
