@@ -23,7 +23,7 @@ from keras_transformers.cli.exports import (
 from keras_transformers.cli.models import List, Summary
 from keras_transformers.cli.predictions import Predict, Translate
 from keras_transformers.cli.serving import Ask, Serve
-from keras_transformers.cli.weights import Average
+from keras_transformers.cli.weights import Average, Convert
 from keras_transformers.extras import MissingExtraError
 from keras_transformers.files import one_line
 
@@ -44,6 +44,7 @@ Command = (
     | Serve
     | Ask
     | Average
+    | Convert
     | MakePretrainingData
 )
 

@@ -1,7 +1,8 @@
-"""Commands that work on weight files: `average`."""
+"""Commands that work on weights: `average`, `convert`."""
 
 from dataclasses import dataclass
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Literal
 
 from tyro.conf import Positional
 
@@ -24,4 +25,41 @@ class Average:
 
         average_checkpoints(self.checkpoints, self.output)
         print(f"{self.output}: the average of {len(self.checkpoints)} checkpoints")
+        return 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Convert:
+    """Write a saved pipeline or pretrained weights in another format."""
+
+    source: Annotated[
+        Positional[str],
+        argument(
+            "FROM",
+            "a saved pipeline, weights that keras_transformers.load takes, or "
+            "hf://organization/name@commit",
+        ),
+    ]
+    target: Annotated[
+        Positional[str], argument("TO", "the folder to create, or the .onnx file to write")
+    ]
+    # huggingface is what transformers, and for embeddings sentence-transformers, load; onnx is an
+    # encoder with its head, for ONNX Runtime
+    format: Literal["huggingface", "keras_transformers", "onnx"]
+
+    def run(self) -> int:
+        """Writes the weights."""
+        from keras_transformers.convert import save_onnx
+        from keras_transformers.files import check_new
+        from keras_transformers.pipelines.weights import loading, writing
+
+        target = Path(self.target)
+        if target.exists():  # loading may take long
+            check_new(target)
+        pipeline = loading.load(self.source)
+        if self.format == "onnx":
+            save_onnx(pipeline.model, target)
+        else:
+            writing.save(pipeline, target, format=self.format)
+        print(f"{target}: {type(pipeline).__name__} in the format {self.format}")
         return 0

@@ -158,6 +158,12 @@ READERS = {
         opened(**CONFIG, **{"modules.json": MODULES, "1_Pooling__config.json": POOLING}),
         is_json=True,
     ),
+    "options": Reader(
+        "keras_transformers.json",
+        as_json({"task": "classification", "options": {"pair": True, "max_sequence_length": 9}}),
+        opened(**CONFIG),
+        is_json=True,
+    ),
     "preset": Reader("config.json", as_json(PRESET), opened(), is_json=True),
     "preset of images": Reader("config.json", as_json(IMAGES), opened(), is_json=True),
     "preset's task": Reader(

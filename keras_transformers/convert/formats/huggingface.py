@@ -115,28 +115,28 @@ def save_huggingface(served: Served, folder: Path) -> None:
 def writer_of(served: Served) -> Writer:
     """Returns what writes a model; ValueError unless it is the one family that has these layers."""
     kinds = {type(tokenizer).__name__ for tokenizer in served.tokenizers.values()}
-    known = [(family, writer) for family in families() for writer in family.writers]
+    writers = [writer for family in families() for writer in family.writers]
+    possible = [writer for writer in writers if served.task in writer.classes]
     found = [
-        (family, writer)
-        for family, writer in known
-        if served.task in writer.classes
-        and kinds == ({writer.tokenizer} if writer.tokenizer else set())
+        writer
+        for writer in possible
+        if kinds == ({writer.tokenizer} if writer.tokenizer else set())
         and writer.recognises(served.model)
     ]
     if len(found) == 1:
-        return found[0][1]
+        return found[0]
     what = f"{served.task} by model {served.model.name!r} with {', '.join(kinds) or 'no tokenizer'}"
-    if found:
-        names = ", ".join(family.model_type for family, _ in found)
-        raise ValueError(f"{what} fits several families of transformers: {names}")
-    rows = (
-        f"{family.model_type} with {writer.tokenizer or 'no tokenizer'} "
-        f"({', '.join(writer.classes)})"
-        for family, writer in known
+    names = [writer.classes[served.task] for writer in found]
+    if names:
+        raise ValueError(f"{what} fits several classes of transformers: {', '.join(names)}")
+    tasks = ", ".join(sorted({task for writer in writers for task in writer.classes}))
+    rows = ", ".join(
+        f"{writer.classes[served.task]} with {writer.tokenizer or 'no tokenizer'}"
+        for writer in possible
     )
     raise ValueError(
-        f"{what} has no class in transformers; what can be written are {'; '.join(rows)}: save it "
-        "in the format 'keras_transformers'"
+        f"{what} fits no class of transformers that is written here, which are "
+        f"{rows or f'for the tasks {tasks}'}: save it in the format 'keras_transformers'"
     )
 
 

@@ -204,16 +204,20 @@ def _made(
 ) -> Pipeline:
     """Makes the pipeline; an error names the weights that it is for."""
     parts: list[Any] = [model, *checkpoint.tokenizers()]
-    if task == "image_classification":
-        height, width, channels = model.input["images"].shape[1:]
-        limits = {"max_pixels": options.pop("max_pixels")} if "max_pixels" in options else {}
-        made = options.pop("decoder", None) or ImageDecoder((height, width), channels, **limits)
-        parts.append(made)
-    elif task != "generation":
+    if task not in ("generation", "image_classification"):
         options = {**_length(checkpoint, task, model), **options}
     try:
+        if task == "image_classification":
+            height, width, channels = model.input["images"].shape[1:]
+            limits = {name: options.pop(name) for name in ("max_pixels",) if name in options}
+            decoder = options.pop("decoder", None)
+            parts.append(decoder or ImageDecoder((height, width), channels, **limits))
         return _PIPELINES[task](*parts, **options)
-    except ValueError as error:
+    except (
+        AttributeError,
+        TypeError,
+        ValueError,
+    ) as error:  # options from a file, or a misspelling
         raise ValueError(f"{checkpoint.source}: {error}") from error
 
 

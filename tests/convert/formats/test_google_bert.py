@@ -145,6 +145,22 @@ def test_from_google_to_us_to_hugging_face_to_us_nothing_changes(pretrained, tmp
             np.testing.assert_array_equal(found, wanted, err_msg=wanted.path)
 
 
+@pytest.mark.parametrize(
+    "task", [pytest.param("fill_mask", marks=pytest.mark.slow), "next_sentence"]
+)
+def test_what_kt_save_writes_of_it_comes_back_too(task, pretrained, tmp_path):
+    once = kt.load(pretrained, pipeline=task)
+    back = kt.load(kt.save(once, tmp_path / "hf", format="huggingface"))
+    assert type(back) is type(once)
+    for found, wanted in zip(back.model.weights, once.model.weights, strict=True):
+        assert found.path == wanted.path
+        np.testing.assert_array_equal(found, wanted, err_msg=wanted.path)
+    texts = [["a [MASK] film", "[MASK]"], ["good", ""]][: len(once.text_names)]
+    answers = [pipeline.decode(pipeline.encode(*texts)) for pipeline in (back, once)]
+    for name, wanted in answers[1].items():
+        np.testing.assert_array_equal(answers[0][name], wanted)
+
+
 def test_every_head_of_googles_scripts(tmp_path, pretrained, caplog):
     write(tmp_path / "tuned", FINE_TUNED, name="model.ckpt-343")
     classify = kt.load(tmp_path / "tuned")

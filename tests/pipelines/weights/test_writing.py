@@ -1,15 +1,17 @@
 """`kt.save` in Hugging Face's layout: the same pipeline comes back, and transformers reads it."""
 
 import json
+import shutil
 
 import encoder_decoder_toys as toys
 import numpy as np
 import pytest
 import tiny
 import weights_folders
-from weights_folders import ENCODERS, LABELS, SHAPE
+from weights_folders import ENCODERS, LABELS, SHAPE, change_json
 
 import keras_transformers as kt
+from keras_transformers.cli import main as cli
 from keras_transformers.models.encoder_decoders.marian import marian
 from keras_transformers.models.encoder_decoders.t5 import t5
 from keras_transformers.models.encoders.electra import electra
@@ -94,6 +96,13 @@ def same_pipelines(one, other):
         np.testing.assert_array_equal(found[path], array, err_msg=path)
 
 
+@pytest.fixture(scope="module")
+def classifier_folder(tmp_path_factory):
+    """A classifier's folder in Hugging Face's layout; do not change it."""
+    folder = tmp_path_factory.mktemp("written") / "classifier"
+    return kt.save(tiny.pipeline("classification"), folder, format="huggingface")
+
+
 @pytest.mark.parametrize("family", ["t5", "marian"])
 def test_the_same_translator_comes_back(family, tmp_path, caplog):
     made = translator(family, tmp_path, num_beams=2, length_penalty=0.5, extra_length=3)
@@ -115,6 +124,93 @@ def test_the_same_pipeline_comes_back(family, task, tmp_path, caplog):
     same_pipelines(kt.load(tmp_path / "hf"), made)
     assert not caplog.records  # nothing is left out, and nothing is new
     assert (tmp_path / "hf/modules.json").exists() == (task == "embedding")
+
+
+def test_a_regressors_scale_and_offset_go_into_its_last_layer(tmp_path):
+    plain = tiny.pipeline("regression")
+    made = kt.pipelines.TextRegressor(
+        plain.model, plain.tokenizer, pair=True, scale=5.0, offset=-2.0
+    )
+    kt.save(made, tmp_path / "hf", format="huggingface")
+    found = kt.load(tmp_path / "hf")
+    assert (found.scale, found.offset, found.pair) == (1.0, 0.0, True)
+    texts = (["a good film", ""], ["", "bad!"])
+    wanted, scores = (p.decode(p.encode(*texts))["score"] for p in (made, found))
+    np.testing.assert_allclose(scores, wanted, rtol=1e-6)
+    assert json.loads((tmp_path / "hf/config.json").read_text())["num_labels"] == 1
+
+
+def test_nothing_is_written_where_something_is_or_when_it_fails(tmp_path):
+    made = tiny.pipeline("classification")
+    (tmp_path / "there").mkdir()
+    for format in ("huggingface", "keras_transformers"):
+        with pytest.raises(FileExistsError, match="there exists: give another folder"):
+            kt.save(made, tmp_path / "there", format=format)
+    with pytest.raises(ValueError, match="format='onnx': take one of keras_transformers, huggi"):
+        kt.save(made, tmp_path / "new", format="onnx")
+    for task, message in (
+        ("translation", "by model 'transformer' with SentencePieceTokenizer fits no class of tra"),
+        ("translation", "which are MarianMTModel with MarianTokenizer, T5ForConditionalGeneration"),
+        ("word_embedding", "which are for the tasks classification, embedding, fill_mask, gene"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            kt.save(tiny.pipeline(task), tmp_path / "new", format="huggingface")
+    assert [path.name for path in tmp_path.iterdir()] == ["there"]
+
+
+def test_a_model_that_transformers_would_compute_otherwise_is_refused(tmp_path):
+    """Its head has an epsilon of its own, for which config.json has no field."""
+    model = kt.heads.masked_lm(tiny.encoder(), norm_epsilon=0.1)
+    made = kt.pipelines.MaskFiller(tiny.lively(model), tiny.wordpiece())
+    with pytest.raises(ValueError, match="not written, because .* 'mask_logits' of .* differs by"):
+        kt.save(made, tmp_path / "hf", format="huggingface")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("written", "message"),
+    [
+        ({"options": ["pair"]}, r"keras_transformers.json: options=\['pair'\]; expected an obj"),
+        ({"options": {"pairs": True}}, "unexpected keyword argument 'pairs'"),
+        ({"options": {"max_sequence_length": 17}}, "max_sequence_length=17: give at least 3"),
+        ({"options": {"pair": "yes"}}, "hf: "),
+        ({"task": "tagging", "options": {"pairs": True}}, None),  # not of this head
+    ],
+)
+def test_a_damaged_file_of_options_is_refused(written, message, tmp_path, classifier_folder):
+    folder = shutil.copytree(classifier_folder, tmp_path / "hf")
+    change_json(folder / "keras_transformers.json", **written)
+    if message is None:
+        assert not kt.load(folder).pair
+        return
+    with pytest.raises(ValueError, match=message) as caught:
+        kt.load(folder)
+    assert str(folder) in str(caught.value)
+
+
+def test_the_command_converts(tmp_path, classifier_folder, capsys):
+    ours, hf = str(tmp_path / "ours"), str(tmp_path / "hf")
+    for source, target, format in (
+        (str(classifier_folder), ours, "keras_transformers"),
+        (ours, hf, "huggingface"),
+    ):
+        assert cli.main(["convert", source, target, "--format", format]) == 0
+        assert capsys.readouterr().out == f"{target}: TextClassifier in the format {format}\n"
+    same_pipelines(kt.load(hf), kt.load(classifier_folder))
+    assert cli.main(["convert", ours, hf, "--format", "huggingface"]) == 2
+    assert f"{hf} exists: remove it" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_the_command_writes_onnx(tmp_path, classifier_folder, capsys):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    file = str(tmp_path / "model.onnx")
+    assert cli.main(["convert", str(classifier_folder), file, "--format", "onnx"]) == 0
+    session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
+    made = kt.load(classifier_folder)
+    given = {name: array.numpy() for name, array in made.encode(["a good film"]).items()}
+    (found,) = session.run(None, given)
+    np.testing.assert_allclose(found, made.model(given)["logits"], atol=1e-5)
 
 
 def inputs_of(theirs, made, texts):
