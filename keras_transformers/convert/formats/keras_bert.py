@@ -89,13 +89,13 @@ def open_keras_bert(file: Path) -> Checkpoint:
     def fill(model: keras.Model, ignore: Iterable[str]) -> list[str]:
         return fill_bert(model, tensors(), source=str(file), ignore=ignore)
 
-    def tokenizer() -> Any:
+    def tokenizers() -> tuple[Any, ...]:
         vocabulary = file.with_name("vocab.txt")
         if not vocabulary.is_file():
             raise FileNotFoundError(
                 f"{vocabulary} is missing: put the vocabulary of {file.name} there"
             )
-        return FAMILY.tokenizer(file.parent, not has_capitals(vocabulary))
+        return (FAMILY.tokenizer(file.parent, not has_capitals(vocabulary)),)
 
     return Checkpoint(
         source=file,
@@ -103,7 +103,7 @@ def open_keras_bert(file: Path) -> Checkpoint:
         trained=trained,
         build=lambda: bert(**arguments),
         fill=fill,
-        tokenizer=tokenizer,
+        tokenizers=tokenizers,
         heads=", ".join(new),
         parts=(*FAMILY.parts, *(f"{name}/*" for name in new if not name.startswith(_ENCODER))),
         has_pooler="NSP-Dense/kernel" in shapes,

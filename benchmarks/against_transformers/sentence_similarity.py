@@ -1,6 +1,6 @@
 """Embeddings without any training against people's judgement: SICK relatedness.
 
-    python benchmarks/sentence_similarity.py SICK_train.txt.gz FOLDER [FOLDER ...] [--reference]
+    python benchmarks/against_transformers/sentence_similarity.py SICK_train.txt.gz FOLDER [FOLDER ...] [--reference]
 
 prints, for each folder of an embedding model that `kt.load` takes, Spearman's correlation x 100 of
 the cosine of two sentences' vectors with their relatedness. `--reference` computes the vectors with
