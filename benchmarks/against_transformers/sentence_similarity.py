@@ -2,10 +2,11 @@
 
     python benchmarks/against_transformers/sentence_similarity.py DATA FOLDER...
 
-DATA is SICK_train.txt.gz. Prints, for each folder of an embedding model that `kt.load` takes, Spearman's correlation x 100 of
-the cosine of two sentences' vectors with their relatedness. `--reference` computes the vectors with
-transformers too (extra `reference`), from the same files, with the mean of all real tokens' vectors
-as sentence-transformers does, and prints its correlation and the largest difference of a vector.
+DATA is SICK_train.txt.gz. Prints, for each folder of an embedding model that `kt.load` takes,
+Spearman's correlation x 100 of the cosine of two sentences' vectors with their relatedness.
+`--reference` computes the vectors with transformers too (extra `reference`), from the same files,
+with the mean of all real tokens' vectors as sentence-transformers does, and prints its correlation
+and the largest difference of a vector.
 """
 
 import argparse
