@@ -1,12 +1,13 @@
 """Beam search with pools of alive and finished hypotheses and a length penalty.
 
 This is tensor2tensor's search, as used in "Attention Is All You Need" (section 6.1). The length
-penalty is from Wu et al. 2016, "Google's Neural Machine Translation System", section 7.
+penalty is from Wu et al. 2016, "Google's Neural Machine Translation System", section 7. Other
+people's weights may need the rules of transformers, with which they were tuned.
 """
 
 import dataclasses
 import math
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import tensorflow as tf
 
@@ -33,6 +34,9 @@ from keras_transformers.decoding.step import (
 
 __all__ = ["beam_search"]
 
+Rules = Literal["gnmt", "transformers"]
+
+DEFAULT_PENALTIES: dict[Rules, float] = {"gnmt": 0.6, "transformers": 1.0}
 _IMPOSSIBLE = -float("inf")
 
 
@@ -47,9 +51,9 @@ class _Alive(NamedTuple):
 class _Finished(NamedTuple):
     """Hypotheses with their end token, best first; score -inf marks an empty slot."""
 
-    token_ids: tf.Tensor  # int32 (batch, num_hypotheses, max_length)
-    lengths: tf.Tensor  # int32 (batch, num_hypotheses)
-    scores: tf.Tensor  # float32 (batch, num_hypotheses)
+    token_ids: tf.Tensor  # int32 (batch, num_finished, max_length)
+    lengths: tf.Tensor  # int32 (batch, num_finished)
+    scores: tf.Tensor  # float32 (batch, num_finished)
 
 
 class _Pools(NamedTuple):
@@ -70,7 +74,8 @@ def beam_search(
     max_length: int | tf.Tensor,
     num_beams: int = 4,
     num_hypotheses: int | None = None,
-    length_penalty: float = 0.6,
+    length_penalty: float | None = None,
+    rules: Rules = "gnmt",
     min_length: int = 0,
     length_limits: tf.Tensor | None = None,
     pad_token_id: int = 0,
@@ -89,6 +94,11 @@ def beam_search(
     only fill places that finished ones leave free, best first. One beam is greedy search. Ties are
     broken by beam, then by token id.
 
+    With `rules="transformers"` it finds what `generate` of transformers finds without
+    early_stopping: only the `num_beams` best extensions may finish; a sentence is closed when the
+    best alive hypothesis, as long as it is now, scores less than all of `num_beams` finished ones,
+    so better texts may be missed; and cut hypotheses compete with finished ones.
+
     Args:
         step: the model, see `StepFunction`; it gets batch * num_beams rows.
         start_token_ids: see `greedy_search`.
@@ -99,15 +109,17 @@ def beam_search(
         num_hypotheses: how many to return, 1 to `num_beams` (the default). With fewer, the search
             can stop sooner, with the same best ones.
         length_penalty: the paper's alpha, 0 or more: a hypothesis of n tokens, including its end
-            token, scores its log-probability / ((5 + n) / 6)^alpha. Larger values favour longer
-            texts.
+            token, scores its log-probability / ((5 + n) / 6)^alpha, or / n^alpha with the rules of
+            transformers. Larger values favour longer texts. By default 0.6, or 1 with those rules.
+        rules: which hypotheses finish, when to stop and how to score: "gnmt" or "transformers".
         min_length: see `greedy_search`.
         length_limits: see `greedy_search`.
         pad_token_id: see `greedy_search`.
         growing_axis: see `greedy_search`.
 
     Returns:
-        Distinct hypotheses, finished ones first, each kind sorted by descending score.
+        Distinct hypotheses, finished ones first, each kind sorted by descending score; with the
+        rules of transformers, both kinds together.
 
     Raises:
         ValueError: an argument is out of range, or the step's logits have no static width.
@@ -127,7 +139,7 @@ def beam_search(
         [0.5, 0.15, 0.1]
     """
     num_hypotheses = num_beams if num_hypotheses is None else num_hypotheses
-    check_beams(num_beams, length_penalty)
+    length_penalty = check_beams(num_beams, length_penalty, rules)
     if not 1 <= num_hypotheses <= num_beams:
         raise ValueError(
             f"num_hypotheses={num_hypotheses} must be between 1 and num_beams={num_beams}"
@@ -146,7 +158,8 @@ def beam_search(
             pad_token_id=pad_token_id,
             growing_axis=growing_axis,
         )
-        return greedy._replace(scores=greedy.scores / _penalty(greedy.lengths, length_penalty))
+        penalties = _penalty(greedy.lengths, length_penalty, rules)
+        return greedy._replace(scores=greedy.scores / penalties)
 
     start_token_ids = as_start_token_ids(start_token_ids)
     max_length = as_max_length(max_length)
@@ -156,26 +169,39 @@ def beam_search(
         pad_token_id=pad_token_id,
         num_beams=num_beams,
         num_hypotheses=num_hypotheses,
+        num_finished=num_hypotheses if rules == "gnmt" else num_beams,
         length_penalty=length_penalty,
+        rules=rules,
         max_length=max_length,
         bounds=length_bounds(step, start_token_ids, max_length, min_length, length_limits),
     )
     return search.run(start_token_ids, cache, growing_axis)
 
 
-def check_beams(num_beams: int, length_penalty: float) -> None:
-    """Raises ValueError if an argument is out of range."""
+def check_beams(num_beams: int, length_penalty: float | None, rules: Rules = "gnmt") -> float:
+    """Returns the length penalty, by default that of the rules.
+
+    Raises:
+        ValueError: an argument is out of range.
+    """
+    if rules not in get_args(Rules):
+        raise ValueError(f"rules={rules!r}: use {' or '.join(map(repr, get_args(Rules)))}")
     if num_beams < 1:
         raise ValueError(f"num_beams={num_beams}: a search needs at least 1")
+    if length_penalty is None:
+        return DEFAULT_PENALTIES[rules]
     if not 0 <= length_penalty < math.inf:
         raise ValueError(
             f"length_penalty={length_penalty}: must be 0 (none) or more; with a negative one, the "
             "search could not tell when to stop"
         )
+    return length_penalty
 
 
-def _penalty(length: tf.Tensor, alpha: float) -> tf.Tensor:
-    return ((5.0 + tf.cast(length, tf.float32)) / 6.0) ** alpha
+def _penalty(length: tf.Tensor, alpha: float, rules: Rules) -> tf.Tensor:
+    length = tf.cast(length, tf.float32)
+    # An empty text scores 0 whatever it is divided by.
+    return ((5.0 + length) / 6.0 if rules == "gnmt" else tf.maximum(length, 1.0)) ** alpha
 
 
 @dataclasses.dataclass(frozen=True)
@@ -187,7 +213,9 @@ class _BeamSearch:
     pad_token_id: int
     num_beams: int
     num_hypotheses: int
+    num_finished: int
     length_penalty: float
+    rules: Rules
     max_length: int | tf.Tensor
     bounds: LengthBounds
 
@@ -208,7 +236,7 @@ class _BeamSearch:
         """Returns the state before the first step: one empty alive hypothesis, none finished."""
         batch = dynamic_length(start_token_ids)
         alive = (batch, self.num_beams)
-        finished = (batch, self.num_hypotheses)
+        finished = (batch, self.num_finished)
         only_first = tf.where(tf.range(self.num_beams) == 0, 0.0, _IMPOSSIBLE)
         return _Pools(
             index=tf.constant(0),
@@ -239,39 +267,54 @@ class _BeamSearch:
         ends = tf.zeros_like(candidates.token_ids, tf.bool)
         if self.end_token_id is not None:
             ends = candidates.token_ids == self.end_token_id
-        finished = self.finish(pools, candidates, ends)
+        length = pools.index + 1
+        is_last = length >= self.bounds.longest
+        finished = self.finish(pools, candidates, self.finishing(candidates, ends, is_last))
         alive, beams = self.stay_alive(pools, candidates, ends)
         first_row = tf.range(tf.shape(beams)[0])[:, None] * self.num_beams  # (batch, 1)
         rows = tf.reshape(first_row + beams, [-1])
         cache = tf.nest.map_structure(lambda leaf: tf.gather(leaf, rows), cache)
         # Log-probabilities only fall and the penalty only grows, so nothing alive can score more.
-        bound = alive.log_probs[:, 0] / _penalty(self.bounds.longest, self.length_penalty)
-        cannot_win = finished.scores[:, -1] >= bound
-        length = pools.index + 1
-        closed = pools.closed | cannot_win | (length >= self.bounds.longest)
+        best_length = self.bounds.longest if self.rules == "gnmt" else length
+        bound = alive.log_probs[:, 0] / self.penalty(best_length)
+        closed = pools.closed | (finished.scores[:, -1] >= bound) | is_last
         return _Pools(length, alive, finished, closed), cache
 
-    def finish(self, pools: _Pools, candidates: Continuations, ends: tf.Tensor) -> _Finished:
-        """Returns the finished pool with the candidates (batch, count) that end."""
+    def penalty(self, length: tf.Tensor) -> tf.Tensor:
+        """Returns what to divide the log-probabilities of texts of these lengths by."""
+        return _penalty(length, self.length_penalty, self.rules)
+
+    def finishing(
+        self, candidates: Continuations, ends: tf.Tensor, is_last: tf.Tensor
+    ) -> tf.Tensor:
+        """Returns which candidates (batch, count) are complete texts."""
+        if self.rules == "gnmt":
+            return ends
+        ranks = tf.range(tf.shape(ends)[1])
+        return (ends | is_last[:, None]) & (ranks < self.num_beams)
+
+    def finish(self, pools: _Pools, candidates: Continuations, complete: tf.Tensor) -> _Finished:
+        """Returns the finished pool with the candidates (batch, count) that are complete."""
         length = pools.index + 1
-        enters = ends & (length >= self.bounds.shortest)[:, None] & ~pools.closed[:, None]
-        scores = candidates.scores / _penalty(length, self.length_penalty)
+        enters = complete & (length >= self.bounds.shortest)[:, None] & ~pools.closed[:, None]
+        scores = candidates.scores / self.penalty(length)
         scores = tf.concat(
             [pools.finished.scores, tf.where(enters, scores, _IMPOSSIBLE)], axis=1
-        )  # (batch, num_hypotheses + count)
-        scores, chosen = tf.math.top_k(scores, self.num_hypotheses)
-        is_new = chosen >= self.num_hypotheses
+        )  # (batch, num_finished + count)
+        scores, chosen = tf.math.top_k(scores, self.num_finished)
+        is_new = chosen >= self.num_finished
         # Where each one's tokens are: indices into the finished pool followed by the alive pool.
-        old = tf.zeros_like(candidates.beams[:, :1]) + tf.range(self.num_hypotheses)
-        sources = tf.concat([old, self.num_hypotheses + candidates.beams], axis=1)
+        old = tf.zeros_like(candidates.beams[:, :1]) + tf.range(self.num_finished)
+        sources = tf.concat([old, self.num_finished + candidates.beams], axis=1)
         sources = tf.gather(sources, chosen, batch_dims=1)
         token_ids = tf.concat([pools.finished.token_ids, pools.alive.token_ids], axis=1)
         token_ids = tf.gather(token_ids, sources, batch_dims=1)
-        if self.end_token_id is not None:
-            here = tf.range(self.max_length) == pools.index
-            token_ids = tf.where(is_new[:, :, None] & here, self.end_token_id, token_ids)
+        last_token_ids = tf.concat([old, candidates.token_ids], axis=1)
+        last_token_ids = tf.gather(last_token_ids, chosen, batch_dims=1)
+        here = tf.range(self.max_length) == pools.index
+        token_ids = tf.where(is_new[:, :, None] & here, last_token_ids[:, :, None], token_ids)
         lengths = tf.gather(
-            pools.finished.lengths, tf.minimum(chosen, self.num_hypotheses - 1), batch_dims=1
+            pools.finished.lengths, tf.minimum(chosen, self.num_finished - 1), batch_dims=1
         )
         return _Finished(token_ids, tf.where(is_new, length, lengths), scores)
 
@@ -299,11 +342,11 @@ class _BeamSearch:
         alive, finished = pools.alive, pools.finished
         # Unless a sentence has enough finished hypotheses, its alive ones were cut at this length.
         cut_lengths = tf.zeros_like(alive.last_token_ids) + self.bounds.longest[:, None]
-        cut_scores = alive.log_probs / _penalty(cut_lengths, self.length_penalty)
-        is_finished = finished.scores > _IMPOSSIBLE
-        num_finished = tf.reduce_sum(tf.cast(is_finished, tf.int32), axis=1, keepdims=True)
+        cut_scores = alive.log_probs / self.penalty(cut_lengths)
         slots = tf.range(self.num_hypotheses)
-        sources = tf.where(is_finished, slots, self.num_hypotheses + slots - num_finished)
+        is_finished = finished.scores[:, : self.num_hypotheses] > _IMPOSSIBLE
+        num_finished = tf.reduce_sum(tf.cast(is_finished, tf.int32), axis=1, keepdims=True)
+        sources = tf.where(is_finished, slots, self.num_finished + slots - num_finished)
 
         def fill(finished: tf.Tensor, cut: tf.Tensor) -> tf.Tensor:
             return tf.gather(tf.concat([finished, cut], axis=1), sources, batch_dims=1)
@@ -311,9 +354,17 @@ class _BeamSearch:
         scores = fill(finished.scores, cut_scores)
         is_empty = scores == _IMPOSSIBLE
         token_ids = fill(finished.token_ids, alive.token_ids)
+        lengths = tf.where(is_empty, 0, fill(finished.lengths, cut_lengths))
         return Hypotheses(
             token_ids=tf.where(is_empty[:, :, None], self.pad_token_id, token_ids),
-            lengths=tf.where(is_empty, 0, fill(finished.lengths, cut_lengths)),
+            lengths=lengths,
             scores=scores,
-            finished=is_finished,
+            finished=is_finished & self.have_end(token_ids, lengths),
         )
+
+    def have_end(self, token_ids: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
+        """Returns whether texts (batch, count, max_length) have the end token."""
+        if self.end_token_id is None:
+            return tf.zeros_like(lengths, tf.bool)
+        is_text = tf.range(self.max_length) < lengths[:, :, None]
+        return tf.reduce_any(is_text & (token_ids == self.end_token_id), axis=-1)

@@ -1,5 +1,6 @@
 """Translation: text in, text out, with beam search in the graph."""
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -7,8 +8,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_transformers.decoding.beam import beam_search, check_beams
-from keras_transformers.decoding.step import Hypotheses
+from keras_transformers.decoding.beam import Rules, beam_search, check_beams
+from keras_transformers.decoding.step import Cache, Hypotheses, StepFunction
 from keras_transformers.pipelines.base import Pipeline, Signature
 from keras_transformers.pipelines.token_inputs import text_batches
 
@@ -43,6 +44,9 @@ class Translator(Pipeline):
             to the model's number of positions; required if it has none.
         num_beams: 1 is greedy search; the paper uses 4.
         length_penalty: the paper's alpha; see `decoding.beam_search`.
+        rules: of the search, "gnmt" or "transformers"; see there too.
+        force_end: whether a translation that gets as long as it may gets the end token as its last,
+            whatever its probability (Hugging Face: forced_eos_token_id), instead of being cut.
         max_length: most tokens in a translation, end token included, if it differs from
             `max_sequence_length`.
         extra_length: how many tokens longer than its source a translation may be (50 in the paper);
@@ -68,13 +72,15 @@ class Translator(Pipeline):
         *,
         max_sequence_length: int | None = None,
         num_beams: int = 4,
-        length_penalty: float = 0.6,
+        length_penalty: float | None = None,
+        rules: Rules = "gnmt",
+        force_end: bool = False,
         max_length: int | None = None,
         extra_length: int | None = 50,
         min_length: int = 0,
     ) -> None:
         check_encoder_decoder(model)
-        check_beams(num_beams, length_penalty)
+        self.length_penalty = check_beams(num_beams, length_penalty, rules)
         for name, value in (("extra_length", extra_length), ("min_length", min_length)):
             if value is not None and value < 0:
                 raise ValueError(f"{name}={value}: give a number of tokens, 0 or more")
@@ -88,7 +94,8 @@ class Translator(Pipeline):
         if max_length is not None:
             self.max_length = _checked_length(model, max_length, name="max_length")
         self.num_beams = num_beams
-        self.length_penalty = length_penalty
+        self.rules = rules
+        self.force_end = force_end
         self.extra_length = extra_length
         self.min_length = min_length
 
@@ -190,6 +197,8 @@ class Translator(Pipeline):
         """Returns the keyword arguments that rebuild this pipeline, as JSON values."""
         return {
             **self.metadata(),
+            "rules": self.rules,
+            "force_end": self.force_end,
             "max_length": self.max_length,
             "extra_length": self.extra_length,
             "min_length": self.min_length,
@@ -225,6 +234,8 @@ class Translator(Pipeline):
             limits = tf.minimum(num_tokens - 1 + self.extra_length, limits)
         limits = tf.where(num_tokens > 1, limits, 0)  # nothing to translate but the end token
         step, cache = self.model.start_decoding(source)
+        if self.force_end:
+            step = _forcing(step, self.tokenizer.end_token_id, limits)
         return beam_search(
             step,
             tf.fill([tf.shape(source)[0]], self.tokenizer.start_token_id),
@@ -234,6 +245,7 @@ class Translator(Pipeline):
             num_beams=self.num_beams,
             num_hypotheses=num_hypotheses,
             length_penalty=self.length_penalty,
+            rules=self.rules,
             min_length=self.min_length,
             length_limits=limits,
             pad_token_id=self.tokenizer.pad_token_id,
@@ -249,6 +261,21 @@ class Translator(Pipeline):
     def _texts(self, found: Hypotheses) -> Any:
         with tf.device("CPU:0"):
             return self.target_tokenizer.detokenize(found.token_ids)
+
+
+def _forcing(step: StepFunction, end_token_id: int, limits: Any) -> StepFunction:
+    """Returns a step after which only the end token can be the last one allowed by the limits."""
+
+    def forcing(token_ids: Any, index: Any, cache: Cache) -> tuple[Any, Cache]:
+        logits, cache = step(token_ids, index, cache)
+        num_beams = tf.shape(logits)[0] // tf.maximum(tf.shape(limits)[0], 1)
+        is_last = tf.repeat(limits, num_beams) == index + 1  # (rows,)
+        is_end = tf.range(logits.shape[1]) == end_token_id
+        only_end = tf.where(is_end, tf.zeros_like(logits), -np.inf)
+        return tf.where(is_last[:, None], only_end, logits), cache
+
+    # The model's own attributes, such as its number of positions.
+    return functools.update_wrapper(forcing, step)
 
 
 def check_encoder_decoder(model: keras.Model) -> None:

@@ -81,6 +81,38 @@ def beam_search(
     return (finished + in_order(cut))[:num_hypotheses]
 
 
+def transformers_search(
+    log_probs: LogProbs,
+    *,
+    end: int,
+    max_length: int,
+    num_beams: int,
+    alpha: float,
+    min_length: int = 0,
+) -> list[Hypothesis]:
+    """The search of transformers' `generate`: it may stop too soon, and cut texts compete."""
+    alive: list[tuple[tuple[int, ...], float]] = [((), 0.0)]
+    finished: list[Hypothesis] = []
+    for length in range(1, max_length + 1):
+        candidates = [
+            ((*prefix, token_id), log_prob + float(extra))
+            for prefix, log_prob in alive
+            for token_id, extra in enumerate(log_probs(prefix))
+            if token_id != end or length >= min_length
+        ]
+        candidates = sorted(candidates, key=lambda each: -each[1])[: 2 * num_beams]
+        finished += [
+            Hypothesis(text, log_prob / length**alpha, text[-1] == end)
+            for text, log_prob in candidates[:num_beams]
+            if text[-1] == end or length == max_length
+        ]
+        finished = sorted(finished, key=lambda each: -each.score)[:num_beams]
+        alive = [each for each in candidates if each[0][-1] != end][:num_beams]
+        if len(finished) == num_beams and finished[-1].score >= alive[0][1] / length**alpha:
+            break
+    return finished
+
+
 def greedy_search(
     log_probs: LogProbs, *, end: int, max_length: int, min_length: int = 0
 ) -> Hypothesis:

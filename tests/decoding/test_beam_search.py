@@ -105,6 +105,30 @@ def test_agrees_with_a_plain_reference_that_never_stops_early(
         assert_same(found, sentence, expected)
 
 
+@pytest.mark.parametrize(("min_length", "alpha"), [(2, 1.0), *slow((0, 0.0), (4, 2.0))])
+def test_the_rules_of_transformers_find_what_its_search_finds(
+    min_length: int, alpha: float
+) -> None:
+    model = PrefixModel(batch=60, vocabulary_size=5, depth=6, seed=7)
+    limits = np.random.default_rng(3).integers(1, 7, model.batch)
+    options = {"num_beams": 3, "length_penalty": alpha, "min_length": min_length, "max_length": 6}
+    found = search(model, rules="transformers", length_limits=limits, **options)
+    ours = search(model, length_limits=limits, **options)
+    differences = 0
+    for sentence, limit in enumerate(limits):
+        expected = reference.transformers_search(
+            lambda prefix, sentence=sentence: model.log_probs(sentence, prefix),
+            end=END,
+            max_length=int(limit),
+            num_beams=3,
+            min_length=min(min_length, int(limit)),
+            alpha=alpha,
+        )
+        assert_same(found, sentence, expected)
+        differences += (found.token_ids[sentence, 0] != ours.token_ids[sentence, 0]).any()
+    assert differences > 5
+
+
 def test_pools_find_what_rescoring_finished_beams_misses() -> None:
     """400 random Markov models; a search that continues after the end token fails here."""
     num_models, vocabulary_size, max_length = 400, 5, 6

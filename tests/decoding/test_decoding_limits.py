@@ -122,6 +122,7 @@ BEAM = [
     ({"num_hypotheses": 0}, "num_hypotheses=0"),
     ({"length_penalty": -0.1}, "length_penalty=-0.1"),
     ({"length_penalty": float("nan")}, "length_penalty=nan"),
+    ({"rules": "beam"}, "rules='beam': use 'gnmt' or 'transformers'"),
 ]
 SAMPLE = [
     ({"num_hypotheses": 0}, "num_hypotheses=0"),

@@ -4,7 +4,7 @@ import logging
 from pathlib import Path
 from typing import Any
 
-from keras_transformers.convert.config_map import check_size, read_config
+from keras_transformers.convert.config_map import check_number, check_size, read_config
 from keras_transformers.files import read_json
 
 __all__ = ["read_generation_options"]
@@ -33,7 +33,7 @@ _NOT_DONE: dict[str, tuple[Any, ...]] = {
 
 
 def read_generation_options(folder: Path) -> dict[str, Any]:
-    """Reads the options of `pipelines.Translator` that a folder in Hugging Face's layout gives.
+    """Reads a folder's options of `pipelines.Translator`, which then searches as transformers does.
 
     What the files ask of the search beyond them is named in a warning.
 
@@ -42,6 +42,10 @@ def read_generation_options(folder: Path) -> dict[str, Any]:
 
     Returns:
         Those of `num_beams`, `max_length`, `extra_length` and `min_length` that the files give.
+
+    Returns:
+        `rules`, and those of `num_beams`, `length_penalty`, `max_length`, `extra_length`,
+        `min_length` and `force_end` that the files give.
 
     Raises:
         FileNotFoundError: there is no config.json.
@@ -63,7 +67,7 @@ def read_generation_options(folder: Path) -> dict[str, Any]:
             "that is forced is not supported"
         )
     given = {name for name, value in config.items() if value is not None}
-    options: dict[str, Any] = {}
+    options: dict[str, Any] = {"rules": "transformers"}
     if "num_beams" in given:
         options["num_beams"] = check_size(file, "num_beams", config["num_beams"])
         if options["num_beams"] > _MOST_BEAMS:
@@ -78,6 +82,16 @@ def read_generation_options(folder: Path) -> dict[str, Any]:
             options["max_length"] = min(options["max_length"], positions)
     if "min_length" in given:
         options["min_length"] = check_size(file, "min_length", config["min_length"], least=0)
+    if "length_penalty" in given:
+        options["length_penalty"] = check_number(file, "length_penalty", config["length_penalty"])
+    if "forced_eos_token_id" in given:
+        end, forced = config.get("eos_token_id"), config["forced_eos_token_id"]
+        if end is not None and forced not in (end, [end]):
+            raise ValueError(
+                f"{file}: forced_eos_token_id={forced!r:.100}; only the end token, {end!r:.100}, "
+                "is supported"
+            )
+        options["force_end"] = True
     not_done = [
         f"{name}={config[name]!r:.100}"
         for name, harmless in _NOT_DONE.items()

@@ -24,6 +24,11 @@ GOLDEN = np.load(FAMILIES / "marian.npz")
 MAKER = runpy.run_path(str(FAMILIES / "make_marian.py"))
 INPUTS = MAKER["inputs"]()
 PAD = MAKER["PAD"]
+SEARCHES = {
+    "greedy": {"num_beams": 1},
+    "beams": {"num_beams": 3, "length_penalty": 0.0},
+    "defaults": {"num_beams": 3, "rules": "transformers"},
+}
 CONFIG = {"model_type": "marian", **MAKER["CONFIG"]}
 TENSORS = {
     name.removeprefix("tensors/"): GOLDEN[name]
@@ -60,8 +65,8 @@ def test_logits_equal_transformers(loaded):
     same_logits(loaded(INPUTS, training=False)["logits"], GOLDEN["logits"])
 
 
-@pytest.mark.parametrize("num_beams", [1, 3])
-def test_searches_find_the_tokens_of_transformers(loaded, num_beams):
+@pytest.mark.parametrize("name", SEARCHES)
+def test_searches_find_the_tokens_of_transformers(loaded, name):
     @tf.function(autograph=False)
     def search(sources):
         step, cache = loaded.start_decoding(sources)
@@ -71,14 +76,12 @@ def test_searches_find_the_tokens_of_transformers(loaded, num_beams):
             cache,
             end_token_id=0,
             max_length=MAKER["MAX_LENGTH"],
-            num_beams=num_beams,
-            length_penalty=0.0,
             pad_token_id=PAD,
             growing_axis=2,
+            **SEARCHES[name],
         ).token_ids[:, 0]
 
-    wanted = GOLDEN["greedy" if num_beams == 1 else "beams"]
-    np.testing.assert_array_equal(search(INPUTS["source_token_ids"]), wanted)
+    np.testing.assert_array_equal(search(INPUTS["source_token_ids"]), GOLDEN[name])
     assert (GOLDEN["greedy"] != GOLDEN["beams"]).any()
 
 

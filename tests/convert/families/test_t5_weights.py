@@ -29,6 +29,11 @@ GOLDEN = np.load(FAMILIES / "t5.npz")
 MAKER = runpy.run_path(str(FAMILIES / "make_t5.py"))
 INPUTS = MAKER["inputs"]()
 KINDS = tuple(MAKER["KINDS"])
+SEARCHES = {
+    "greedy": {"num_beams": 1},
+    "beams": {"num_beams": 3, "length_penalty": 0.0},
+    "defaults": {"num_beams": 3, "rules": "transformers"},
+}
 
 
 def config(kind):
@@ -70,9 +75,9 @@ def test_logits_equal_transformers(loaded, kind):
     assert np.ptp(wanted) > 1
 
 
-@pytest.mark.parametrize("num_beams", [1, 3])
+@pytest.mark.parametrize("name", SEARCHES)
 @pytest.mark.parametrize("kind", KINDS)
-def test_searches_find_the_tokens_of_transformers(loaded, kind, num_beams):
+def test_searches_find_the_tokens_of_transformers(loaded, kind, name):
     @tf.function(autograph=False)
     def search(sources):
         step, cache = loaded(kind).start_decoding(sources)
@@ -82,12 +87,11 @@ def test_searches_find_the_tokens_of_transformers(loaded, kind, num_beams):
             cache,
             end_token_id=1,
             max_length=MAKER["MAX_LENGTH"],
-            num_beams=num_beams,
-            length_penalty=0.0,
             growing_axis=2,
+            **SEARCHES[name],
         ).token_ids[:, 0]
 
-    wanted = GOLDEN[f"{kind}/{'greedy' if num_beams == 1 else 'beams'}"]
+    wanted = GOLDEN[f"{kind}/{name}"]
     np.testing.assert_array_equal(search(INPUTS["source_token_ids"]), wanted)
     assert (GOLDEN[f"{kind}/greedy"] != GOLDEN[f"{kind}/beams"]).any()
     assert (wanted == 1).any()

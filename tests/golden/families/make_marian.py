@@ -1,7 +1,7 @@
 """Makes marian.npz with Hugging Face transformers (the `reference` extra).
 
 It holds the weights of a tiny random Marian, and what transformers computes with them: keys
-"tensors/<tensor>", "logits", "greedy" and "beams".
+"tensors/<tensor>", "logits", "greedy", "beams" and "defaults".
 
 python tests/golden/families/make_marian.py
 """
@@ -99,6 +99,8 @@ def outputs() -> dict[str, np.ndarray]:
             "logits": logits,
             "greedy": search(num_beams=1),
             "beams": search(num_beams=NUM_BEAMS, length_penalty=0.0, early_stopping="never"),
+            # It stops earlier, and divides scores by lengths.
+            "defaults": search(num_beams=NUM_BEAMS),
         }
 
 

@@ -1,7 +1,8 @@
 """Makes t5.npz with Hugging Face transformers (the `reference` extra).
 
 It holds the weights of a tiny random T5 of each version, and what transformers computes with them:
-keys "<kind>/tensors/<tensor>", "<kind>/logits", "<kind>/greedy" and "<kind>/beams".
+keys "<kind>/tensors/<tensor>", "<kind>/logits" and, of searches, "<kind>/greedy", "<kind>/beams",
+"<kind>/defaults".
 
 python tests/golden/families/make_t5.py
 """
@@ -98,6 +99,8 @@ def outputs(kind: str) -> dict[str, np.ndarray]:
             "greedy": search(num_beams=1),
             # Scores without a length penalty, and no early end: the search that ours does.
             "beams": search(num_beams=NUM_BEAMS, length_penalty=0.0, early_stopping="never"),
+            # It stops earlier, and divides scores by lengths.
+            "defaults": search(num_beams=NUM_BEAMS),
         }
 
 
