@@ -41,9 +41,6 @@ def read_generation_options(folder: Path) -> dict[str, Any]:
         folder: has config.json and perhaps generation_config.json, which then decides alone.
 
     Returns:
-        Those of `num_beams`, `max_length`, `extra_length` and `min_length` that the files give.
-
-    Returns:
         `rules`, and those of `num_beams`, `length_penalty`, `max_length`, `extra_length`,
         `min_length` and `force_end` that the files give.
 
@@ -92,9 +89,10 @@ def read_generation_options(folder: Path) -> dict[str, Any]:
                 "is supported"
             )
         options["force_end"] = True
+    own = {"bad_words_ids": ([[config.get("pad_token_id")]],)}  # no search here finds padding
     not_done = [
         f"{name}={config[name]!r:.100}"
-        for name, harmless in _NOT_DONE.items()
+        for name, harmless in {**_NOT_DONE, **own}.items()
         if name in given and config[name] not in harmless
     ]
     if not_done:
