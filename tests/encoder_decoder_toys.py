@@ -84,3 +84,10 @@ def marian_folder(path: Path) -> Path:
     config = {"tokenizer_class": "MarianTokenizer", "source_lang": "en", "target_lang": "de"}
     (path / "tokenizer_config.json").write_text(json.dumps(config))
     return path
+
+
+@functools.cache
+def marian_files() -> dict[str, bytes]:
+    """What `marian_folder` writes: name -> contents."""
+    with tempfile.TemporaryDirectory() as folder:
+        return {file.name: file.read_bytes() for file in marian_folder(Path(folder)).iterdir()}
