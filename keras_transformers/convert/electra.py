@@ -195,7 +195,10 @@ def _load(folder: Path, dropout: float) -> keras.Model:
 
 def _recognises(model: keras.Model) -> bool:
     """Returns whether a model has ELECTRA's layers, and not only those that BERT has too."""
-    own = {layer.name for layer in model.layers} & {"embeddings_project", "pooler"}
+    names = {layer.name for layer in model.layers}
+    if "replaced_score" in names:  # its logits are numbers, the Tagger's two classes
+        return False
+    own = names & {"embeddings_project", "pooler"}
     return bool(own) and _NAMES.fits(model, pooler_activation="gelu")
 
 

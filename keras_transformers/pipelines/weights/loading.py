@@ -213,11 +213,7 @@ def _made(
             decoder = options.pop("decoder", None)
             parts.append(decoder or ImageDecoder((height, width), channels, **limits))
         return _PIPELINES[task](*parts, **options)
-    except (
-        AttributeError,
-        TypeError,
-        ValueError,
-    ) as error:  # options from a file, or a misspelling
+    except (AttributeError, TypeError, ValueError) as error:  # an option of the wrong kind
         raise ValueError(f"{checkpoint.source}: {error}") from error
 
 

@@ -198,6 +198,7 @@ def test_the_command_converts(tmp_path, classifier_folder, capsys):
     ):
         assert cli.main(["convert", source, target, "--format", format]) == 0
         assert capsys.readouterr().out == f"{target}: TextClassifier in the format {format}\n"
+    assert (tmp_path / "ours/pipeline.json").is_file()
     same_pipelines(kt.load(hf), kt.load(classifier_folder))
     assert cli.main(["convert", ours, hf, "--format", "huggingface"]) == 2
     assert f"{hf} exists: remove it" in capsys.readouterr().err
