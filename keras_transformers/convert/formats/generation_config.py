@@ -41,9 +41,6 @@ def read_generation_options(folder: Path) -> dict[str, Any]:
         folder: has config.json and perhaps generation_config.json, which then decides alone.
 
     Returns:
-        Those of `num_beams`, `max_length`, `extra_length` and `min_length` that the files give.
-
-    Returns:
         `rules`, and those of `num_beams`, `length_penalty`, `max_length`, `extra_length`,
         `min_length` and `force_end` that the files give.
 

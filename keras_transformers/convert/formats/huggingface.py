@@ -106,6 +106,8 @@ def save_huggingface(served: Served, folder: Path) -> None:
     write_json(folder / "config.json", config)
     if writer.generation_fields is not None:
         tokens = {name: config[name] for name in _GENERATION_TOKENS if name in config}
+        if options.get("force_end"):
+            tokens["forced_eos_token_id"] = config["eos_token_id"]
         write_json(folder / _GENERATION, {**tokens, **writer.generation_fields(options)})
     rest = {name: value for name, value in options.items() if name not in _ELSEWHERE}
     if rest:
