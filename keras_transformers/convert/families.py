@@ -73,7 +73,7 @@ def encoder_classes(start: str) -> dict[str, str]:
 def search_fields(options: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the fields of `generation_config.json` for the options of `pipelines.Translator`.
 
-    Both libraries' penalties are powers of the length; with `rules="gnmt"` 5 is added to it first.
+    transformers searches by its own rules, whatever the Translator's are.
     """
     same = {name: options[name] for name in ("num_beams", "length_penalty", "min_length")}
     return {**same, "max_length": options["max_length"] + 1}  # it counts the start token

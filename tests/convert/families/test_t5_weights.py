@@ -75,8 +75,14 @@ def test_logits_equal_transformers(loaded, kind):
     assert np.ptp(wanted) > 1
 
 
-@pytest.mark.parametrize("name", SEARCHES)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        *(("t5", name) for name in SEARCHES),
+        *(("t5_v1_1", name) for name in ("greedy", "beams")),
+        pytest.param("t5_v1_1", "defaults", marks=pytest.mark.slow),
+    ],
+)
 def test_searches_find_the_tokens_of_transformers(loaded, kind, name):
     @tf.function(autograph=False)
     def search(sources):

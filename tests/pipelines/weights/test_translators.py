@@ -6,6 +6,7 @@ import encoder_decoder_toys as toys
 import numpy as np
 import pytest
 import tiny
+from safetensors.numpy import load_file, save_file
 from weights_folders import change_json
 
 import keras_transformers as kt
@@ -57,6 +58,7 @@ def test_a_folder_becomes_a_translator(family, folders, caplog):
         max_sequence_length=translate.max_sequence_length,
         num_beams=1,
         extra_length=3,
+        rules="transformers",
     )
     for variable, other in zip(translate.model.weights, wanted.model.weights, strict=True):
         np.testing.assert_array_equal(np.asarray(variable), np.asarray(other))
@@ -72,12 +74,15 @@ def test_the_files_give_the_search_its_options(family, folder_of, caplog):
     change_json(folder / "config.json", num_beams=3, max_length=11, min_length=2, do_sample=False)
     translate = kt.load(folder)
     options = {"num_beams": 3, "max_length": 10, "extra_length": None, "min_length": 2}
+    options |= {"rules": "transformers", "length_penalty": 1.0, "force_end": False}
     assert translate.config().items() >= options.items()
     assert kt.load(folder, num_beams=2).num_beams == 2
     assert not caplog.records
     more = {"no_repeat_ngram_size": 3, "do_sample": True, "num_return_sequences": None}
+    more |= {"length_penalty": 2, "forced_eos_token_id": translate.tokenizer.end_token_id}
     change_json(folder / "generation_config.json", max_new_tokens=9, max_length=50, **more)
-    assert kt.load(folder).config().items() >= {"num_beams": 4, "max_length": 9}.items()
+    options = {"num_beams": 4, "max_length": 9, "length_penalty": 2, "force_end": True}
+    assert kt.load(folder).config().items() >= options.items()
     assert "the search here does not know do_sample=True, no_repeat_ngram_size=3" in caplog.text
     change_json(folder / "generation_config.json", max_new_tokens=None)
     assert kt.load(folder).max_length == {"t5": 49, "marian": 12}[family]  # its positions
@@ -91,7 +96,9 @@ def test_the_files_give_the_search_its_options(family, folder_of, caplog):
         ({"max_length": 2}, "max_length=2; give an integer from 3"),
         ({"max_length": "long"}, "max_length='long'"),
         ({"min_length": -1}, "min_length=-1"),
+        ({"length_penalty": -1.0}, "length_penalty=-1.0"),
         ({"forced_bos_token_id": 5}, "forced_bos_token_id=5; a first token"),
+        ({"forced_eos_token_id": 5, "eos_token_id": 0}, "forced_eos_token_id=5; only the end"),
         ({"eos_token_id": 9}, "eos_token_id=9, but config.json has"),
         ({"eos_token_id": [0, 1]}, r"eos_token_id=\[0, 1\], but config.json has"),
         ({"decoder_start_token_id": 5}, "decoder_start_token_id=5, but config.json has"),
@@ -105,3 +112,55 @@ def test_options_that_no_search_can_have_are_refused(change, message, folder_of)
     change_json(folder / "generation_config.json", **change)
     with pytest.raises(ValueError, match=f"generation_config.json: {message}"):
         kt.load(folder)
+
+
+def test_embeddings_may_have_more_rows_than_the_vocabulary_but_not_fewer(folder_of, tmp_path):
+    marian_folder, t5_folder = folder_of("marian"), folder_of("t5")
+    tokens = kt.load(t5_folder).tokenizer
+    assert (tokens.vocabulary_size, tokens.vocabulary[-1]) == (PADDED, f"<unused_{PADDED - 1}>")
+    rows = kt.load(marian_folder).tokenizer.vocabulary_size
+    tensors = load_file(marian_folder / "model.safetensors")
+    for name, axis in (("model.shared.weight", 0), ("final_logits_bias", 1)):
+        widths = [(0, 2 * (axis == other)) for other in range(2)]
+        tensors[name] = np.pad(tensors[name], widths)
+    save_file(tensors, marian_folder / "model.safetensors")
+    change_json(marian_folder / "config.json", vocab_size=rows + 2, decoder_vocab_size=rows + 2)
+    padded = kt.load(marian_folder)
+    for tokenizer in padded.tokenizers.values():
+        assert tokenizer.vocabulary[rows:] == [f"<unused_{rows}>", f"<unused_{rows + 1}>"]
+        np.testing.assert_array_equal(tokenizer.detokenize([[rows, rows + 1, 0]]), [b""])
+        place = tmp_path / tokenizer.side
+        place.mkdir()
+        tokenizer.save(place)
+        loaded = type(tokenizer).load(place, **tokenizer.config())
+        assert loaded.vocabulary == tokenizer.vocabulary
+    more = {f"more{index}": rows + index for index in range(3)}
+    change_json(marian_folder / "vocab.json", **more)
+    with pytest.raises(ValueError, match=f"vocab.json has {rows + 3} tokens, the model only"):
+        kt.load(marian_folder)
+    change_json(t5_folder / "tokenizer_config.json", extra_ids=PADDED)
+    with pytest.raises(ValueError, match=f"{PADDED} extra ids, but the model has {PADDED}: use"):
+        kt.load(t5_folder)
+
+
+@pytest.mark.parametrize(
+    ("family", "file", "change", "message"),
+    [
+        ("t5", "config.json", {"architectures": ["T5ForTokenClassification"]}, "uses the head of"),
+        ("t5", "config.json", {"num_layers": 2}, "missing from the file: .*encoder.block.1"),
+        ("t5", "config.json", {"d_ff": "wide"}, "d_ff='wide'; give an integer"),
+        ("t5", "config.json", {"dropout_rate": 1.0}, "dropout_rate=1.0; give a number"),
+        ("t5", "config.json", {"feed_forward_proj": 3}, "feed_forward_proj=3; known are"),
+        ("t5", "tokenizer_config.json", {"tokenizer_class": "BertTokenizer"}, "known are T5Token"),
+        ("marian", "config.json", {"d_model": 9}, "d_model=9 is not a multiple of encoder_att"),
+        ("marian", "config.json", {"pad_token_id": 3, "decoder_start_token_id": 3}, "padding is"),
+        ("marian", "tokenizer_config.json", {"separate_vocabs": True}, "separate_vocabs=True; on"),
+        ("marian", "tokenizer_config.json", {"tokenizer_class": "T5Tokenizer"}, "known are Marian"),
+    ],
+)
+def test_what_is_not_supported_is_refused_by_name(family, file, change, message, folder_of):
+    folder = folder_of(family)
+    change_json(folder / file, **change)
+    with pytest.raises(ValueError, match=message) as caught:
+        kt.load(folder)
+    assert str(folder) in str(caught.value)
