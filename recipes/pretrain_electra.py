@@ -6,8 +6,8 @@ Command: python recipes/pretrain_electra.py --data DATA --corpora brown movie_re
              wikitext2 --num-layers 4 --num-heads 2 --hidden-dim 128 --generator-size 0.5
              --initializer-range 0.07 --dropout 0 --length 32 --epochs 10 --batch-size 64
              --learning-rate 1.5e-3 --warmup-fraction 0.05
-Cost:    to be measured
-Score:   to be measured
+Cost:    0.28 s of CPU time per step, measured over 850 steps; the command has about 10,000
+Score:   not measured: the command has not been run to its end
 """
 
 import dataclasses
