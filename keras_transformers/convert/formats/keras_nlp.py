@@ -1,6 +1,7 @@
 """Presets of keras-nlp, now keras-hub: config.json, model.weights.h5 and perhaps a task's head."""
 
 import contextlib
+import functools
 import re
 import shutil
 import tempfile
@@ -12,9 +13,14 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_transformers.convert import bert, distilbert, gpt, roberta, vit
+from keras_transformers.convert import bert, distilbert, gpt, roberta, t5, vit
 from keras_transformers.convert.families import Family
 from keras_transformers.convert.formats.checkpoints import MOST_LABELS, Checkpoint, Format
+from keras_transformers.convert.formats.keras_nlp_t5 import (
+    t5_arguments,
+    t5_tensors,
+    t5_tokenizers,
+)
 from keras_transformers.convert.tensors import NamedVariable, assign
 from keras_transformers.files import read_json
 
@@ -52,6 +58,7 @@ _BACKBONES = {
         _TEXTS,
         {"activation": "gelu_approximate", "norm_epsilon": 1e-5, "norm_position": "pre"},
     ),
+    "T5Backbone": _Backbone(t5.FAMILY, (*_SIZES, "dropout"), {}),
     "ViTBackbone": _Backbone(vit.FAMILY, ("num_layers", "num_heads", "hidden_dim"), {}),
 }
 # The end of a task's class -> what its head was trained for.
@@ -59,6 +66,7 @@ _TASKS = {
     "TextClassifier": "classification",
     "MaskedLM": "fill_mask",
     "CausalLM": "generation",
+    "Seq2SeqLM": "translation",
     "ImageClassifier": "image_classification",
 }
 # keras-nlp's variables -> ours: patterns for the start of a path, then for the rest.
@@ -83,6 +91,8 @@ _PARTS = (
     (r"(feedforward_intermediate_dense|mlp/dense_1)/", "feed_forward/intermediate/"),
     (r"(feedforward_output_dense|mlp/dense_2)/", "feed_forward/output/"),
 )
+# Tasks without a head of their own.
+_HEADLESS = ("CausalLM", "Seq2SeqLM")
 _PREFIX = {"GPT2Backbone": "decoder_layer_"}
 
 
@@ -114,18 +124,23 @@ def open_keras_nlp(folder: Path) -> Checkpoint:
 
     preprocessor = folder / "preprocessor.json"
     length = _described(preprocessor)[1].get("sequence_length") if preprocessor.is_file() else None
+    if name == "T5Backbone":
+        size, assets = config["vocabulary_size"], folder / "assets" / "tokenizer"
+        tokenizers = functools.partial(t5_tokenizers, assets, size)
+    else:
+        tokenizers = functools.partial(_tokenizers, folder, known.family)
     return Checkpoint(
         source=folder,
         base=known.family.task,
         trained=trained,
         build=lambda: make(**arguments),
         fill=fill,
-        tokenizers=lambda: _tokenizers(folder, known.family),
+        tokenizers=tokenizers,
         heads=task or name,
         parts=("pooler/*", "logits/*", "masked_lm_*", "mask_logits/*"),
         has_pooler=name == "BertBackbone",
         options=options,
-        max_sequence_length=length if isinstance(length, int) else None,
+        max_sequence_length=length if isinstance(length, int) else known.family.longest_text,
         masked_lm={"activation": "gelu", "norm_epsilon": 1e-5},
     )
 
@@ -157,6 +172,8 @@ def _arguments(folder: Path, name: str, config: Mapping[str, Any]) -> dict[str, 
         if not fits:
             raise ValueError(f"{file}: {field}={value!r} is out of range")
     arguments = {field: config[field] for field in known.fields} | dict(known.fixed)
+    if name == "T5Backbone":
+        return t5_arguments(file, arguments, config)
     if name != "ViTBackbone":
         return arguments | {"attention_dropout": config["dropout"]}
     for field in ("use_mha_bias", "use_mlp_bias", "use_class_token", "use_patch_bias"):
@@ -222,7 +239,7 @@ def _trained(folder: Path, family: Family) -> tuple[tuple[str, ...], dict[str, A
     end = next((end for end in _TASKS if name.endswith(end)), None)
     if end is None:
         return (), {}, name
-    if end in ("MaskedLM", "CausalLM"):
+    if end == "MaskedLM" or end in _HEADLESS:
         return (_TASKS[end],), {}, name
     if config.get("activation") not in (None, "linear", "softmax"):
         raise ValueError(
@@ -244,7 +261,7 @@ def _tensors(
 
     kind = next((end for end in _TASKS if task.endswith(end)), "")
     # Without this file, keras-nlp would leave the head as it was initialized, and say nothing.
-    if kind not in ("", "CausalLM") and not (folder / "task.weights.h5").is_file():
+    if kind not in ("", *_HEADLESS) and not (folder / "task.weights.h5").is_file():
         raise FileNotFoundError(
             f"{folder} has no task.weights.h5, the weights of {task}'s head: download it again"
         )
@@ -259,6 +276,8 @@ def _tensors(
         raise ValueError(
             f"{folder}: keras-nlp cannot read this preset ({reason}): download it again"
         ) from error
+    if name == "T5Backbone":
+        return t5_tensors(model.backbone if kind else model)
     tensors = {
         _path(variable.path, name): _flat(variable.path, keras.ops.convert_to_numpy(variable))
         for variable in model.weights

@@ -2,12 +2,14 @@
 
 import json
 
+import encoder_decoder_toys as toys
 import keras
 import keras_nlp
 import numpy as np
 import pytest
 import roberta_toy
 import tiny
+from keras_hub.src.utils.keras_utils import gelu_approximate
 
 import keras_transformers as kt
 
@@ -161,6 +163,58 @@ def test_an_image_classifier_gives_keras_nlps_logits(converter, tmp_path):
     assert ours.labels == ["LABEL_0", "LABEL_1", "LABEL_2"]
     images = np.random.default_rng(0).uniform(0, 255, (2, 8, 12, 3)).astype("float32")
     close(ours.model({"images": images})["logits"], theirs(images * scale + offset))
+
+
+@pytest.mark.parametrize("version", [pytest.param("1.0", marks=pytest.mark.slow), "1.1"])
+def test_a_t5_gives_keras_nlps_logits(version, tmp_path, caplog):
+    old = version == "1.0"
+    sizes = {name: size for name, size in SIZES.items() if name != "max_sequence_length"}
+    backbone = models.T5Backbone(
+        vocabulary_size=40,
+        key_value_dim=None if old else 6,
+        activation="relu" if old else gelu_approximate,
+        use_gated_activation=not old,
+        tie_embedding_weights=old,
+        **sizes,
+    )
+    tokenizer = models.T5Tokenizer(toys.t5_model())
+    theirs = tiny.lively(models.T5Seq2SeqLM(backbone))
+    (backbone if old else theirs).save_to_preset(str(tmp_path))
+    tokenizer.save_to_preset(str(tmp_path))
+    ours = kt.load(tmp_path)
+    assert not caplog.records
+    assert (ours.task, ours.max_sequence_length) == ("translation", 512)
+    for text in toys.T5_LINES:
+        assert ours.tokenizer.tokenize([text]).to_list()[0] == np.asarray(tokenizer(text)).tolist()
+    sources = np.array([[5, 9, 4, 1], [7, 1, 0, 0]], "int32")
+    targets = np.array([[0, 8, 6], [0, 3, 9]], "int32")
+    given = {
+        "encoder_token_ids": sources,
+        "encoder_padding_mask": (sources != 0).astype("int32"),
+        "decoder_token_ids": targets,
+        "decoder_padding_mask": np.ones_like(targets),
+    }
+    found = ours.model({"source_token_ids": sources, "target_token_ids": targets})
+    close(found["logits"], theirs(given))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"activation": "elu"}, "activation='elu'; known are relu"),
+        ({"use_gated_activation": 1}, "use_gated_activation=1; expected true or false"),
+        ({"key_value_dim": -1}, "key_value_dim=-1; give an integer"),
+        ({"layer_norm_epsilon": "x"}, "layer_norm_epsilon='x'; give a number"),
+        ({"num_layers": 0}, "num_layers=0 is out of range"),
+    ],
+)
+def test_a_t5_that_cannot_be_built_is_refused(change, message, tmp_path):
+    config = {**SIZES, "vocabulary_size": 40, "dropout": 0.1, "activation": "relu"}
+    config |= {"use_gated_activation": False, "tie_embedding_weights": True} | change
+    described = {"registered_name": "keras_hub>T5Backbone", "config": config}
+    (tmp_path / "config.json").write_text(json.dumps(described))
+    with pytest.raises(ValueError, match=message):
+        kt.load(tmp_path)
 
 
 @pytest.fixture
