@@ -202,6 +202,7 @@ FAMILY = Family(
             tokenizer="MPNetTokenizer",
             tokenizer_class="MPNetTokenizer",
             special_tokens=roberta.SPECIAL_TOKENS,
+            tokenizer_fields=roberta.tokenizer_fields,
         ),
     ),
 )

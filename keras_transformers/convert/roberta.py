@@ -182,8 +182,21 @@ def recognises(model: keras.Model) -> bool:
 
 
 def tokenizer_fields(tokenizers: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the mask token with its habit of taking the spaces before it."""
-    added = {"__type": "AddedToken", "content": tokenizers["tokenizer"].mask_token, "lstrip": True}
+    """Returns the mask token with its habit of taking the spaces before it.
+
+    Raises:
+        ValueError: padding has another id than the one from which transformers counts positions.
+    """
+    tokenizer = tokenizers["tokenizer"]
+    pad, wanted = tokenizer.pad_token_id, FIRST_POSITION - 1
+    if pad != wanted:
+        raise ValueError(
+            f"{tokenizer.vocabulary[pad]!r} has the id {pad} in this vocabulary; in transformers, "
+            f"whichever token has the id {wanted} takes no position, so padding must have it: save "
+            "in the format 'keras_transformers', or train with a vocabulary in fairseq's order, "
+            "<s> <pad> </s> <unk> first"
+        )
+    added = {"__type": "AddedToken", "content": tokenizer.mask_token, "lstrip": True}
     return {"mask_token": {**added, "normalized": False, "rstrip": False, "single_word": False}}
 
 

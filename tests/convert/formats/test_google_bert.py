@@ -237,3 +237,21 @@ def test_an_albert_is_refused_by_name(copy):
     config.write_text(json.dumps(CONFIG | {"num_hidden_groups": 1, "inner_group_num": 1}))
     with pytest.raises(ValueError, match=r"albert_config.json: num_hidden_groups makes it an ALB"):
         kt.load(copy)
+
+
+@pytest.mark.parametrize("head", [PRETRAINING, FINE_TUNED], ids=["pretraining", "fine_tuned"])
+def test_a_checkpoint_goes_on_to_hugging_face_and_comes_back(head, tmp_path):
+    write(tmp_path / "google", head)
+    first = kt.load(tmp_path / "google")
+    kt.save(first, tmp_path / "ours")
+    kt.save(kt.load(tmp_path / "ours"), tmp_path / "hf", format="huggingface")
+    last = kt.load(tmp_path / "hf")
+    assert type(last) is type(first)
+    found, wanted = ({v.path: np.asarray(v) for v in p.model.weights} for p in (last, first))
+    assert found.keys() == wanted.keys()
+    for path, array in wanted.items():
+        np.testing.assert_array_equal(found[path], array, err_msg=path)
+    # Without a graph, which takes long to trace.
+    answers, others = (p.decode(p.encode(["a good [MASK] film!"])) for p in (last, first))
+    for name, value in others.items():
+        np.testing.assert_array_equal(answers[name], value, err_msg=name)

@@ -6,6 +6,7 @@ import shutil
 import encoder_decoder_toys as toys
 import numpy as np
 import pytest
+import roberta_toy
 import tiny
 import weights_folders
 from weights_folders import ENCODERS, LABELS, SHAPE, change_json
@@ -167,6 +168,19 @@ def test_a_model_that_transformers_would_compute_otherwise_is_refused(tmp_path):
     with pytest.raises(ValueError, match="not written, because .* 'mask_logits' of .* differs by"):
         kt.save(made, tmp_path / "hf", format="huggingface")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("family", ["roberta", "mpnet"])
+def test_padding_must_have_the_id_that_takes_no_position(family, tmp_path):
+    if family == "roberta":
+        tokenizer = roberta_toy.tokenizer(tmp_path / "vocabulary")
+    else:
+        tokenizer = kt.tokenizers.MPNetTokenizer(weights_folders.MPNET_VOCABULARY[::-1])
+    encoder = ENCODERS[family][0](vocabulary_size=tokenizer.vocabulary_size, **SHAPE)
+    made = kt.pipelines.Embedder(encoder, tokenizer)
+    with pytest.raises(ValueError, match="'<pad>' has the id .*padding must have it: save in the"):
+        kt.save(made, tmp_path / "hf", format="huggingface")
+    assert not (tmp_path / "hf").exists()
 
 
 @pytest.mark.parametrize(

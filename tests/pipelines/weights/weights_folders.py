@@ -48,7 +48,7 @@ ENCODERS: dict[str, tuple[Callable[..., keras.Model], Callable[[Path], Any]]] = 
         lambda folder: tiny.wordpiece(),
     ),
     "mpnet": (mpnet, lambda folder: MPNetTokenizer(MPNET_VOCABULARY)),
-    "roberta": (roberta, roberta_toy.tokenizer),
+    "roberta": (roberta, roberta_toy.fairseq_tokenizer),
     "xlm-roberta": (roberta, lambda folder: xlm_roberta_toy.tokenizer(made(folder))),
 }
 # Task -> the end of Hugging Face's class.
