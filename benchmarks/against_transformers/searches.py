@@ -5,8 +5,8 @@
 
 For each kind of T5 and for Marian, transformers makes models with other random weights, in which
 the end token is likely, and saves them; our reader builds and fills ours. Both translate four
-sources with four beams. A row counts the sources whose best tokens are the same by either rules of our
-search and those that are cut, and gives the largest difference of all four beams' scores by
+sources with four beams. A row counts the sources whose best tokens are the same by either rules of
+our search and those that are cut, and gives the largest difference of all four beams' scores by
 transformers' rules.
 """
 
