@@ -120,6 +120,7 @@ class Family:
             their own.
         tokenizer_classes: the classes of tokenizers, without "Fast", whose files are read; by
             default those of any family.
+        pieces_file: the tokenizer's SentencePiece model, if one can be made of a tokenizer.json.
         longest_text: most tokens of a text if no file says so.
         writers: how to write its models; none if transformers has no class for them.
     """
@@ -138,6 +139,7 @@ class Family:
     trained: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     target_tokenizer: Callable[[Path], Any] | None = None
     tokenizer_classes: tuple[str, ...] = ()
+    pieces_file: str | None = None
     longest_text: int | None = None
     writers: tuple[Writer, ...] = ()
 

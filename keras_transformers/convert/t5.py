@@ -341,6 +341,7 @@ FAMILY = Family(
     task="translation",
     trained={"ForConditionalGeneration": ("translation",), "WithLMHeadModel": ("translation",)},
     tokenizer_classes=("T5Tokenizer",),
+    pieces_file="spiece.model",
     longest_text=512,  # the longest in pretraining; positions are relative
     writers=(
         Writer(

@@ -2,12 +2,14 @@
 
 import contextlib
 import json
+import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from keras_transformers.convert.families import Family, Writer
+from keras_transformers.convert.formats.unigrams import sentencepiece_model
 from keras_transformers.files import read_json, read_lines, write_json, write_lines
 
 _CONFIG = "tokenizer_config.json"
@@ -64,7 +66,7 @@ def read_tokenizers(folder: Path, family: Family) -> tuple[Any, ...]:
     kind, known = config.get("tokenizer_class"), (*(family.tokenizer_classes or _CLASSES), *_ANY)
     if kind is not None and str(kind).removesuffix("Fast") not in known:
         raise ValueError(f"{file}: tokenizer_class={kind!r}; known are {', '.join(known)}")
-    with _with_vocabulary(folder) as place:
+    with _with_vocabulary(folder, family) as place:
         lowercase = _lowercase(folder, place, config)
         tokenizers: tuple[Any, ...] = (family.tokenizer(place, lowercase),)
         if family.target_tokenizer is not None:
@@ -184,7 +186,7 @@ def _check_special_tokens(file: Path, config: Mapping[str, Any], tokenizer: Any)
 
 
 @contextlib.contextmanager
-def _with_vocabulary(folder: Path) -> Iterator[Path]:
+def _with_vocabulary(folder: Path, family: Family) -> Iterator[Path]:
     """Yields a folder with vocabulary files: this one, or one made from its tokenizer.json."""
     if any(found for name in _VOCABULARIES for found in folder.glob(name)):
         yield folder
@@ -196,16 +198,22 @@ def _with_vocabulary(folder: Path) -> Iterator[Path]:
             "SentencePiece model, or tokenizer.json"
         )
     with tempfile.TemporaryDirectory() as scratch:
-        _unpack(file, Path(scratch))
+        _unpack(file, Path(scratch), family.pieces_file)
+        for name in ("config.json", _CONFIG):  # some tokenizers need a field of them
+            if (folder / name).is_file():
+                shutil.copyfile(folder / name, Path(scratch, name))
         yield Path(scratch)
 
 
-def _unpack(file: Path, place: Path) -> None:
+def _unpack(file: Path, place: Path, pieces_file: str | None) -> None:
     """Writes the vocabulary of a tokenizer.json as the files that came before it."""
     contents = read_json(file)
     found, added = contents.get("model"), contents.get("added_tokens", [])
     model: dict[str, Any] = found if isinstance(found, dict) else {}
     kind = model.get("type")
+    if kind == "Unigram" and pieces_file is not None:
+        (place / pieces_file).write_bytes(sentencepiece_model(file, contents))
+        return
     if kind not in ("WordPiece", "BPE"):
         raise ValueError(
             f"{file}: a vocabulary of type {kind!r}; only WordPiece and BPE are read from this "

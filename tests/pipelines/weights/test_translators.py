@@ -1,5 +1,6 @@
 """`kt.load` of T5 and Marian: a Translator, with the options that the files give."""
 
+import base64
 import shutil
 
 import encoder_decoder_toys as toys
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 import tiny
 from safetensors.numpy import load_file, save_file
+from sentencepiece import sentencepiece_model_pb2
 from weights_folders import change_json
 
 import keras_transformers as kt
@@ -164,3 +166,57 @@ def test_what_is_not_supported_is_refused_by_name(family, file, change, message,
     with pytest.raises(ValueError, match=message) as caught:
         kt.load(folder)
     assert str(folder) in str(caught.value)
+
+
+def tokenizer_json(model):
+    """What transformers makes of T5's SentencePiece model, and all that it saves of it."""
+    found = sentencepiece_model_pb2.ModelProto.FromString(model)
+    charsmap = base64.b64encode(found.normalizer_spec.precompiled_charsmap).decode()
+    extra = [f"<extra_id_{number}>" for number in range(10)]
+    vocabulary = [[piece.piece, piece.score] for piece in found.pieces]
+    vocabulary += [[token, 0.0] for token in reversed(extra)]
+    return {
+        "normalizer": {"type": "Precompiled", "precompiled_charsmap": charsmap},
+        "pre_tokenizer": {
+            "type": "Sequence",
+            "pretokenizers": [{"type": "WhitespaceSplit"}, {"type": "Metaspace"}],
+        },
+        "added_tokens": [{"content": token} for token in ("<pad>", "</s>", "<unk>", *extra)],
+        "model": {"type": "Unigram", "unk_id": 2, "vocab": vocabulary},
+    }
+
+
+def test_a_t5s_vocabulary_in_tokenizer_json_is_enough(folder_of):
+    folder = folder_of("t5")
+    before = kt.load(folder).tokenizer
+    (folder / "spiece.model").unlink()
+    contents = tokenizer_json(toys.t5_model())
+    change_json(folder / "tokenizer.json", **contents)
+    after = kt.load(folder).tokenizer
+    assert after.config() == before.config()
+    assert after.vocabulary == before.vocabulary
+    assert after.tokenize(toys.T5_TEXTS).to_list() == before.tokenize(toys.T5_TEXTS).to_list()
+    model = contents["model"]
+    for change, message in (
+        ({"pre_tokenizer": {"type": "Metaspace"}}, "another pre_tokenizer"),
+        ({"normalizer": {"type": "NFC"}}, "not a Unigram tokenizer .*'precompiled_charsmap'"),
+        ({"model": {**model, "vocab": [["a", "b", "c"]]}}, "not a Unigram tokenizer"),
+        ({"model": {**model, "vocab": model["vocab"][1:]}}, "lacks one of <pad>"),
+    ):
+        change_json(folder / "tokenizer.json", **contents | change)
+        with pytest.raises(ValueError, match=f"tokenizer.json: .*{message}"):
+            kt.load(folder)
+
+
+@pytest.mark.reference
+def test_what_transformers_saves_of_a_t5s_tokenizer_is_enough(folder_of):
+    import transformers
+
+    folder = folder_of("t5")
+    before = kt.load(folder).tokenizer
+    theirs = transformers.AutoTokenizer.from_pretrained(folder)
+    (folder / "spiece.model").unlink()
+    theirs.save_pretrained(folder)
+    after = kt.load(folder).tokenizer
+    assert after.vocabulary == before.vocabulary
+    assert after.tokenize(toys.T5_TEXTS).to_list() == before.tokenize(toys.T5_TEXTS).to_list()
