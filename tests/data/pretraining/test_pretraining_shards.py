@@ -19,6 +19,7 @@ from keras_transformers.data.pretraining.batches import (
     make_pretraining_data,
     open_records,
 )
+from keras_transformers.engines import Local
 from keras_transformers.tokenizers import WordPieceTokenizer
 from keras_transformers.tokenizers.vocabulary import SPECIAL_TOKENS
 
@@ -144,7 +145,7 @@ def test_two_processes_make_the_same_bytes(
     tokenizer: WordPieceTokenizer,
     tmp_path: Path,
 ) -> None:
-    report = make_pretraining_data(files, tmp_path, tokenizer, OPTIONS, num_processes=2)
+    report = make_pretraining_data(files, tmp_path, tokenizer, OPTIONS, engine=Local(2))
     assert digests(tmp_path) == digests(made[0])
     assert report == made[1]
 
@@ -168,6 +169,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from keras_transformers.data.pretraining import shards
+from keras_transformers.engines import Local
 from keras_transformers.tokenizers import WordPieceTokenizer
 write, count = shards.write_records, [0]
 def write_or_die(path, batches):
@@ -293,7 +295,7 @@ def test_places_that_are_not_free(
     with pytest.raises(FileNotFoundError, match="missing: no such file or folder"):
         make_pretraining_data(tmp_path / "missing", tmp_path / "data", tokenizer, OPTIONS)
     with pytest.raises(ValueError, match="num_processes is 0"):
-        make_pretraining_data(files, tmp_path / "data", tokenizer, OPTIONS, num_processes=0)
+        make_pretraining_data(files, tmp_path / "data", tokenizer, OPTIONS, engine=Local(0))
     assert not (tmp_path / "data").exists()
 
 
