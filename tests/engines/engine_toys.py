@@ -5,7 +5,6 @@ from pathlib import Path
 
 import tensorflow as tf
 
-
 _KEPT: list[type] = []  # Beam finds file systems among the classes that exist
 
 
