@@ -1,5 +1,6 @@
 """Text to shards: the same bytes with any number of processes and after a stop; bad input."""
 
+import dataclasses
 import hashlib
 import json
 import signal
@@ -273,6 +274,33 @@ def test_what_cannot_be_used_is_counted(tokenizer: WordPieceTokenizer, tmp_path:
     assert report.num_documents == 23
     assert (report.num_empty_documents, report.num_single_sentence_documents) == (1, 2)
     assert (report.num_empty_sentences, report.num_unknown_tokens) == (2, 2)
+
+
+def test_unreadable_lines_are_skipped_counted_and_listed(
+    tokenizer: WordPieceTokenizer, tmp_path: Path
+) -> None:
+    """The shards are those of the text without these lines."""
+    good = text(20, 1).encode()
+    (tmp_path / "a.txt").write_bytes(good)
+    (tmp_path / "b.txt").write_bytes(b"\xff\n" + good + b"\na\0b\n")
+    expected = make_pretraining_data(tmp_path / "a.txt", tmp_path / "a", tokenizer, OPTIONS)
+    report = make_pretraining_data(
+        tmp_path / "b.txt", tmp_path / "b", tokenizer, OPTIONS, skip_unreadable=True
+    )
+    assert report == dataclasses.replace(expected, num_unreadable_lines=2)
+    assert str(report).endswith("; 2 unreadable lines")
+    listed = (tmp_path / "b" / "unreadable.jsonl").read_text("utf-8").splitlines()
+    assert [json.loads(line) for line in listed] == [
+        {"file": f"{tmp_path}/b.txt", "line": line, "reason": reason}
+        for line, reason in (
+            (1, "not UTF-8 (byte 0xff at byte 1 of the line)"),
+            (good.count(b"\n") + 3, "a NUL byte, so this is not text"),
+        )
+    ]
+    shards = {name: digest for name, digest in digests(tmp_path / "a").items() if "tf" in name}
+    assert shards.items() <= digests(tmp_path / "b").items()
+    with pytest.raises(ValueError, match="skip_unreadable was True, is None"):
+        make_pretraining_data(tmp_path / "b.txt", tmp_path / "b", tokenizer, OPTIONS)
 
 
 def test_few_documents_fill_all_shards(tokenizer: WordPieceTokenizer, tmp_path: Path) -> None:
