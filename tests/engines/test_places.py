@@ -48,6 +48,6 @@ def test_what_is_not_there(tmp_path):
 
 
 def test_urls_need_beam(monkeypatch):
-    monkeypatch.setitem(sys.modules, "apache_beam", None)
+    monkeypatch.setitem(sys.modules, "apache_beam.io.filesystems", None)
     with pytest.raises(MissingExtraError, match=r"keras-transformers\[beam\]"):
         places.find("gs://bucket/*.txt")
