@@ -26,7 +26,7 @@ test-slow: $(VENV)/.installed-dev ## the slow tests alone
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m slow $(TEST_OPTIONS)
 
 test-all: $(VENV)/.installed-dev ## also the slow tests and those against the reference implementations
-	$(BIN)/pip install --quiet -e '.[reference]'
+	$(BIN)/pip install --quiet -e '.[beam,reference]'
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m 'not gpu'
 
 benchmark: $(VENV)/.installed-dev ## speed against peers, one thread; rewrites docs/performance.md

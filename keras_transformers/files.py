@@ -78,19 +78,32 @@ def read_lines(path: str | Path) -> Iterator[str]:
         FileNotFoundError: the file does not exist.
         ValueError: a line is not UTF-8, or the gzip data are damaged; the message has the line.
     """
+    for number, (line, reason) in enumerate(try_lines(path), start=1):
+        if reason:
+            raise ValueError(f"{path}:{number}: {reason}: convert the file to UTF-8")
+        yield line
+
+
+def try_lines(path: str | Path) -> Iterator[tuple[str, str]]:
+    """Yields (line, "") for the lines that `read_lines` yields, ("", why) for those not UTF-8.
+
+    Raises:
+        FileNotFoundError: the file does not exist.
+        ValueError: the gzip data are damaged; the message has the line.
+    """
     path = _checked_file(path)
     with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
         number = 0
         try:
             for number, raw in enumerate(file, start=1):
                 # utf-8-sig drops one leading byte order mark; only the first line may carry one.
-                line = raw.decode("utf-8-sig" if number == 1 else "utf-8")
-                yield line.removesuffix("\n").removesuffix("\r")
-        except UnicodeDecodeError as error:
-            raise ValueError(
-                f"{path}:{number}: not UTF-8 (byte 0x{error.object[error.start]:02x} at byte "
-                f"{error.start + 1} of the line): convert the file to UTF-8"
-            ) from error
+                try:
+                    line = raw.decode("utf-8-sig" if number == 1 else "utf-8")
+                except UnicodeDecodeError as error:
+                    wrong = f"byte 0x{error.object[error.start]:02x} at byte {error.start + 1}"
+                    yield "", f"not UTF-8 ({wrong} of the line)"
+                else:
+                    yield line.removesuffix("\n").removesuffix("\r"), ""
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
             raise ValueError(
                 f"{path}:{number + 1}: damaged gzip data ({error}): fetch the file again"
@@ -223,10 +236,15 @@ def _depth_is_at_most(depth: int, value: Any) -> bool:
 
 
 @contextlib.contextmanager
-def replaced(path: str | os.PathLike[str]) -> Iterator[Path]:
+def replaced(path: str | os.PathLike[str], *, scratch_folder: Path | None = None) -> Iterator[Path]:
     """Yields the path of a file to write, which replaces `path` when the block succeeds.
 
     Until then, and if the block raises, `path` does not change.
+
+    Args:
+        path: the file.
+        scratch_folder: a folder on the same disk, where a killed process leaves the unfinished
+            file; by default the file's own.
 
     Example:
         with replaced("metrics.json") as scratch:
@@ -234,7 +252,7 @@ def replaced(path: str | os.PathLike[str]) -> Iterator[Path]:
     """
     target = Path(path)
     # It keeps the suffix, by which some writers choose the format.
-    scratch = target.with_name(f".{uuid.uuid4().hex}-{target.name}")
+    scratch = (scratch_folder or target.parent) / f".{uuid.uuid4().hex}-{target.name}"
     try:
         yield scratch
         sync(scratch)

@@ -25,6 +25,14 @@ OptionalText = Annotated[str | None, argument("STR"), arg(constructor=str)]
 OptionalFile = Annotated[str | None, argument("FILE"), arg(constructor=str)]
 OptionalNumber = Annotated[int | None, argument("INT"), arg(constructor=int)]
 Rows = Annotated[tuple[int, ...], argument("ROWS [ROWS ...]")]
+BeamOptions = Annotated[
+    tuple[str, ...],
+    argument(
+        "NAME=VALUE [NAME=VALUE ...]",
+        "run as an Apache Beam pipeline with these options, such as runner=DirectRunner (extra "
+        "`beam`); default: without Beam",
+    ),
+]
 Texts = Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="TEXT")]
 ExportPath = Annotated[
     Positional[str],

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from tyro.conf import Positional, arg
 
-from keras_transformers.cli.arguments import argument
+from keras_transformers.cli.arguments import BeamOptions, argument
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +28,8 @@ class MakePretrainingData(Options):
     """Make TFRecords for BERT's pretraining, from text."""
 
     output: Annotated[
-        Positional[str], argument("OUTPUT", "the folder to write to; a stopped run resumes there")
+        Positional[str],
+        argument("OUTPUT", "a folder or URL to write to; a stopped run resumes there"),
     ]
     files: Annotated[
         Positional[tuple[str, ...]],
@@ -39,11 +40,15 @@ class MakePretrainingData(Options):
     # lines: one sentence per line, blank lines between documents; prose: one document per file, to
     # be split into sentences; wikitext: WikiText's articles
     text_format: Literal["lines", "prose", "wikitext"] = "lines"
+    # leave out lines that are not text, and list them in OUTPUT/unreadable.jsonl
+    skip_unreadable: bool = False
     num_processes: int = 1  # processes to run in parallel
+    beam: BeamOptions = ()
 
     def run(self) -> int:
         """Writes the records."""
         from keras_transformers.data.pretraining import PretrainingOptions, make_pretraining_data
+        from keras_transformers.engines import Beam, Local
         from keras_transformers.runs import check_numbers
         from keras_transformers.tokenizers import WordPieceTokenizer
 
@@ -58,7 +63,8 @@ class MakePretrainingData(Options):
                 **{field.name: getattr(self, field.name) for field in dataclasses.fields(Options)}
             ),
             text_format=self.text_format,
-            num_processes=self.num_processes,
+            skip_unreadable=self.skip_unreadable,
+            engine=Beam(self.beam) if self.beam else Local(self.num_processes),
         )
         print(f"{self.output}: {report}")
         return 0

@@ -8,6 +8,8 @@ from typing import Annotated, Any
 from tyro.conf import Positional
 
 from keras_transformers.cli.arguments import (
+    BeamOptions,
+    OptionalText,
     PipelinePath,
     Texts,
     argument,
@@ -22,14 +24,30 @@ Answer = Callable[[Mapping[str, Sequence[str]]], list[dict[str, Any]]]
 
 @dataclass(frozen=True, kw_only=True)
 class Predict:
-    """Run an exported model, a saved pipeline or pretrained weights on text; print JSON lines."""
+    """Run an exported model, a saved pipeline or pretrained weights on text; print JSON lines.
+
+    With --input, run an export on files, and write one file of JSON lines per file.
+    """
 
     path: PipelinePath
     text: Texts = ()  # a text to run on; default: the lines of stdin
     text_b: Texts = ()  # the second text of each pair
+    input: Annotated[
+        tuple[str, ...],
+        argument(
+            "PATTERN [PATTERN ...]",
+            "run on the lines of these files, plain or .gz: paths or URLs, with * for any "
+            "characters; for pairs, each line is `text<TAB>text_b`",
+        ),
+    ] = ()
+    # the folder or URL for the answers to --input; a stopped run resumes there
+    output: OptionalText = None
+    beam: BeamOptions = ()
 
     def run(self) -> int:
-        """Prints one JSON object per text."""
+        """Prints one JSON object per text, or writes the answers of files."""
+        if self.input or self.output or self.beam:
+            return self._run_on_files()
         names, answer = _answerer(self.path)
         for columns in batches(self.text, self.text_b):
             if len(columns) != len(names):
@@ -39,6 +57,18 @@ class Predict:
                 )
             for row in answer(dict(zip(names, columns, strict=True))):
                 print(json.dumps(row, ensure_ascii=False), flush=True)
+        return 0
+
+    def _run_on_files(self) -> int:
+        if not self.input or self.output is None or self.text or self.text_b:
+            raise ValueError("files need --input and --output together, and no --text")
+        from keras_transformers.engines import Beam, Local
+        from keras_transformers.saved_model import predict_files
+
+        report = predict_files(
+            self.path, self.input, self.output, engine=Beam(self.beam) if self.beam else Local()
+        )
+        print(f"{self.output}: {report}")
         return 0
 
 

@@ -1,32 +1,26 @@
-"""Tokenizes text files into one corpus on disk, in parallel and resumable."""
+"""Tokenizes text files into one corpus on disk: in parts, one per file, that are then joined."""
 
 import collections
 import contextlib
 import dataclasses
 import functools
 import itertools
+import json
 import shutil
-from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Collection, Iterator
+from typing import IO
 
 import numpy as np
 
+from keras_transformers import places
 from keras_transformers.data.pretraining.documents import TextFormat, read_documents
 from keras_transformers.data.pretraining.examples import TokenizedCorpus
-from keras_transformers.files import new_folder, read_json, write_json
 from keras_transformers.tokenizers.wordpiece import WordPieceTokenizer
 
-# Calls a function with each tuple of arguments, in this process or in worker processes.
-Run = Callable[[Callable[..., Any], Sequence[tuple[Any, ...]]], list[Any]]
-
 _DOCUMENTS_AT_ONCE = 256  # tokenized together
-_TOKENS, _SENTENCES, _DOCUMENTS, _COUNTS = (
-    "tokens.bin",
-    "sentences.bin",
-    "documents.bin",
-    "counts.json",
-)
+_TOKENS, _SENTENCES, _DOCUMENTS = _ARRAYS = ("tokens.bin", "sentences.bin", "documents.bin")
+_UNREADABLE = "unreadable.jsonl"
+_COUNTS = "counts.json"  # written last: a part that has it is whole
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,67 +32,97 @@ class CorpusFiles:
         text_format: format of the text files; see `read_documents`.
         vocabulary: the tokens, in the order of their ids.
         lowercase: whether the tokenizer lowercases.
+        skip_unreadable: whether to leave out and list the lines that are not text.
     """
 
-    work_dir: Path
+    work_dir: places.Place
     text_format: TextFormat
     vocabulary: tuple[str, ...]
     lowercase: bool
+    skip_unreadable: bool
 
     @property
-    def _dir(self) -> Path:
-        return self.work_dir / "corpus"
+    def _dir(self) -> places.Place:
+        return f"{self.work_dir}/corpus"
 
     @property
     def _token_type(self) -> type[np.generic]:
         return np.uint16 if len(self.vocabulary) <= 2**16 else np.int32
 
-    def make(self, paths: Sequence[Path], run: Run) -> None:
-        """Tokenizes the remaining files and joins them all, unless the corpus exists.
+    def _part(self, number: int) -> places.Place:
+        return f"{self.work_dir}/file-{number:05d}"
+
+    def is_made(self, names: Collection[str]) -> bool:
+        """Tells from the names of the files in the work folder whether the corpus is joined."""
+        return f"corpus/{_COUNTS}" in names
+
+    def missing_parts(self, num_files: int, names: Collection[str]) -> list[int]:
+        """Tells from the names of the files in the work folder which parts are to be made."""
+        return [n for n in range(num_files) if f"file-{n:05d}/{_COUNTS}" not in names]
+
+    def counts(self) -> "collections.Counter[str]":
+        """Returns counts of the text, named as in `PretrainingReport`."""
+        return collections.Counter(places.read(f"{self._dir}/{_COUNTS}"))
+
+    def unreadable_lines(self) -> str:
+        """Returns the unreadable lines, as JSON Lines of file, line and reason."""
+        with places.fetched(f"{self._dir}/{_UNREADABLE}") as path:
+            return path.read_text("utf-8")
+
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[TokenizedCorpus]:
+        """Yields the corpus, memory-mapped; it must have at least one token."""
+        with contextlib.ExitStack() as stack:
+            paths = [stack.enter_context(places.fetched(f"{self._dir}/{n}")) for n in _ARRAYS]
+            yield TokenizedCorpus(
+                np.memmap(paths[0], self._token_type, "r"),
+                np.memmap(paths[1], np.int64, "r"),
+                np.memmap(paths[2], np.int64, "r"),
+            )
+
+    def tokenize(self, task: tuple[int, places.Place]) -> "collections.Counter[str]":
+        """Writes a file's tokens, sentence lengths and document lengths.
+
+        Args:
+            task: the number of the part, and the text file.
+
+        Returns:
+            Counts of the text.
 
         Raises:
             ValueError: the text is malformed; see `read_documents`.
         """
-        parts = [self.work_dir / f"file-{number:05d}" for number in range(len(paths))]
-        if not self._dir.is_dir():
-            self.work_dir.mkdir(exist_ok=True)
-            pairs = zip(paths, parts, strict=True)
-            run(self.tokenize, [(path, part) for path, part in pairs if not part.is_dir()])
-            with new_folder(self._dir) as folder:
-                _join(parts, folder)
-        for part in parts:
-            shutil.rmtree(part, ignore_errors=True)
+        number, place = task
+        counts: collections.Counter[str] = collections.Counter(num_unreadable_lines=0)
+        with contextlib.ExitStack() as stack:
 
-    def counts(self) -> "collections.Counter[str]":
-        """Returns counts of the text, named as in `PretrainingReport`."""
-        return collections.Counter(read_json(self._dir / _COUNTS))
+            def output(name: str) -> IO[bytes]:
+                path = stack.enter_context(places.stored(f"{self._part(number)}/{name}"))
+                return stack.enter_context(path.open("wb"))
 
-    def load(self) -> TokenizedCorpus:
-        """Memory-maps the corpus, which must have at least one token."""
-        return TokenizedCorpus(
-            np.memmap(self._dir / _TOKENS, self._token_type, "r"),
-            np.memmap(self._dir / _SENTENCES, np.int64, "r"),
-            np.memmap(self._dir / _DOCUMENTS, np.int64, "r"),
-        )
+            unreadable = output(_UNREADABLE)
 
-    def tokenize(self, path: Path, part: Path) -> None:
-        """Writes a file's tokens, sentence lengths and document lengths into a new folder."""
-        tokenizer = _tokenizer(self.vocabulary, self.lowercase)
-        counts: collections.Counter[str] = collections.Counter()
-        documents = read_documents(path, text_format=self.text_format)
-        with new_folder(part) as folder, contextlib.ExitStack() as stack:
-            outputs = [
-                stack.enter_context((folder / name).open("wb"))
-                for name in (_TOKENS, _SENTENCES, _DOCUMENTS)
-            ]
+            def set_aside(line: int, reason: str) -> None:
+                counts["num_unreadable_lines"] += 1
+                row = {"file": place, "line": line, "reason": reason}
+                unreadable.write((json.dumps(row, ensure_ascii=False) + "\n").encode())
+
+            text = stack.enter_context(places.fetched(place))
+            documents = read_documents(
+                text,
+                text_format=self.text_format,
+                set_aside=set_aside if self.skip_unreadable else None,
+            )
+            outputs = [output(name) for name in _ARRAYS]
+            tokenizer = _tokenizer(self.vocabulary, self.lowercase)
             while chunk := list(itertools.islice(documents, _DOCUMENTS_AT_ONCE)):
                 rows = tokenizer.tokenize([sentence for document in chunk for sentence in document])
                 tokens, lengths = rows.values.numpy(), rows.row_lengths().numpy()
                 first = np.cumsum([0, *map(len, chunk)])[:-1]
                 sizes = np.add.reduceat(lengths > 0, first, dtype=np.int64)  # sentences with tokens
                 arrays = tokens.astype(self._token_type), lengths[lengths > 0], sizes[sizes > 0]
-                for output, array in zip(outputs, arrays, strict=True):
-                    array.tofile(output)
+                for file, array in zip(outputs, arrays, strict=True):
+                    array.tofile(file)
                 counts.update(
                     num_documents=len(sizes),
                     num_empty_documents=int(np.sum(sizes == 0)),
@@ -108,22 +132,30 @@ class CorpusFiles:
                     num_tokens=len(tokens),
                     num_unknown_tokens=int(np.sum(tokens == tokenizer.unknown_token_id)),
                 )
-            write_json(folder / _COUNTS, counts)
+        places.write(f"{self._part(number)}/{_COUNTS}", counts)
+        return counts
 
-
-def _join(parts: Sequence[Path], folder: Path) -> None:
-    """Joins the parts into one corpus: token ids, and the starts of sentences and documents."""
-    with (folder / _TOKENS).open("wb") as output:
+    def join(self, num_files: int) -> None:
+        """Joins the parts into one corpus: token ids, and the starts of sentences and documents."""
+        parts = [self._part(number) for number in range(num_files)]
+        for name in (_TOKENS, _UNREADABLE):
+            with places.stored(f"{self._dir}/{name}") as joined, joined.open("wb") as output:
+                for part in parts:
+                    with places.fetched(f"{part}/{name}") as path, path.open("rb") as file:
+                        shutil.copyfileobj(file, output)
+        for name in (_SENTENCES, _DOCUMENTS):
+            lengths = [np.zeros(1, np.int64)]
+            for part in parts:
+                with places.fetched(f"{part}/{name}") as path:
+                    lengths.append(np.fromfile(path, np.int64))
+            with places.stored(f"{self._dir}/{name}") as joined:
+                np.cumsum(np.concatenate(lengths)).tofile(joined)
+        counts: collections.Counter[str] = collections.Counter()
         for part in parts:
-            with (part / _TOKENS).open("rb") as tokens:
-                shutil.copyfileobj(tokens, output)
-    for name in (_SENTENCES, _DOCUMENTS):
-        lengths = [np.fromfile(part / name, np.int64) for part in parts]
-        np.cumsum(np.concatenate([np.zeros(1, np.int64), *lengths])).tofile(folder / name)
-    counts: collections.Counter[str] = collections.Counter()
-    for part in parts:
-        counts.update(read_json(part / _COUNTS))
-    write_json(folder / _COUNTS, counts)
+            counts.update(places.read(f"{part}/{_COUNTS}"))
+        places.write(f"{self._dir}/{_COUNTS}", counts)
+        for part in parts:
+            places.remove(part)
 
 
 @functools.lru_cache(maxsize=1)

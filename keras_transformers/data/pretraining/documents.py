@@ -11,11 +11,11 @@ import itertools
 import os
 import re
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Literal, TextIO
 
-from keras_transformers.files import check_new, entries, read_lines, replaced
+from keras_transformers.files import check_new, entries, replaced, try_lines
 
 Document = list[str]  # its sentences, none of them blank
 TextFormat = Literal["lines", "prose", "wikitext"]
@@ -34,7 +34,10 @@ _BROWN_FILE = re.compile(r"brown/c[a-r]\d\d")
 
 
 def read_documents(
-    path: str | os.PathLike[str], *, text_format: TextFormat = "lines"
+    path: str | os.PathLike[str],
+    *,
+    text_format: TextFormat = "lines",
+    set_aside: Callable[[int, str], object] | None = None,
 ) -> Iterator[Document]:
     """Yields the documents of a text file, or of all files in a folder and its subfolders.
 
@@ -46,14 +49,17 @@ def read_documents(
             file is a document, blank lines end paragraphs, and `split_sentences` splits these.
             "wikitext": articles of WikiText (Merity et al. 2016) start at their titles; headings
             and <unk> are dropped, and `@-@` and the like become the mark inside.
+        set_aside: called with the number of each unreadable line and what is wrong with it. The
+            line is then left out as if it did not exist. None: such a line is an error.
 
     Raises:
         FileNotFoundError: there is no such file or folder.
-        ValueError: the folder contains no files, or a line is not UTF-8 or contains a NUL byte, as
-            in binary files; the message names file and line.
+        ValueError: the folder contains no files; a line is not UTF-8 or contains a NUL byte, as in
+            binary files, and there is no `set_aside`; gzip data are damaged. The message names file
+            and line.
     """
     for file in text_files(path):
-        yield from _READERS[text_format](_text_lines(file))
+        yield from _READERS[text_format](_text_lines(file, set_aside))
 
 
 def read_nltk(path: str | os.PathLike[str]) -> Iterator[Document]:
@@ -193,12 +199,20 @@ def text_files(path: str | os.PathLike[str]) -> list[Path]:
     return files
 
 
-def _text_lines(path: Path) -> Iterator[str]:
+def _text_lines(path: Path, set_aside: Callable[[int, str], object] | None) -> Iterator[str]:
     """Yields stripped lines."""
-    for number, line in enumerate(read_lines(path), start=1):
+    for number, (line, reason) in enumerate(try_lines(path), start=1):
         if "\0" in line:
-            raise ValueError(f"{path}:{number}: a NUL byte, so this is not text: remove it")
-        yield line.strip()
+            reason = "a NUL byte, so this is not text"
+        if not reason:
+            yield line.strip()
+        elif set_aside:
+            set_aside(number, reason)
+        else:
+            raise ValueError(
+                f"{path}:{number}: {reason}: correct the file, or let make_pretraining_data "
+                "skip such lines"
+            )
 
 
 def _paragraphs(lines: Iterable[str]) -> Iterator[list[str]]:

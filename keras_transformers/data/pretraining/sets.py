@@ -186,7 +186,6 @@ def make_sets(
     lowercase: bool = True,
     whole_words: bool = False,
     dupe_factor: int = 10,
-    num_processes: int = 1,
 ) -> PretrainingSets:
     """Makes `train.txt.gz`, `dev.txt.gz`, `vocab.txt`, and from them `train-128/`, `dev-128/`, ...
 
@@ -206,7 +205,6 @@ def make_sets(
         lowercase: whether the tokenizer lowercases.
         whole_words: see `PretrainingOptions`.
         dupe_factor: for the training documents; see `PretrainingOptions`.
-        num_processes: see `make_pretraining_data`.
 
     Raises:
         FileNotFoundError: an input is missing.
@@ -237,7 +235,6 @@ def make_sets(
                 folder / f"{part}-{length}",
                 tokenizer,
                 options,
-                num_processes=num_processes,
             )
     return PretrainingSets(folder, tokenizer, whole_words)
 

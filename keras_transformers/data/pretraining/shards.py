@@ -4,23 +4,19 @@ First each file becomes token ids on disk. Each shard then depends only on these
 and its number, so any process makes the same shard, and finished shards can be kept.
 """
 
-import contextlib
 import dataclasses
 import functools
 import hashlib
 import logging
-import multiprocessing
 import os
-import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from keras_transformers.data.pretraining.corpus import CorpusFiles, Run
+from keras_transformers import places
+from keras_transformers.data.pretraining.corpus import CorpusFiles
 from keras_transformers.data.pretraining.documents import TextFormat, text_files
 from keras_transformers.data.pretraining.examples import (
     PretrainingOptions,
@@ -34,11 +30,12 @@ from keras_transformers.data.pretraining.records import (
     read_manifest,
     write_records,
 )
-from keras_transformers.files import read_json, sync, write_json
+from keras_transformers.engines import Engine, Local, Stage
 from keras_transformers.tokenizers.wordpiece import WordPieceTokenizer
 
 _logger = logging.getLogger(__name__)
 
+_UNREADABLE = "unreadable.jsonl"
 _PAIRS_AT_ONCE = 1024  # packed and masked together; affects the masks
 
 
@@ -60,6 +57,7 @@ class PretrainingReport:
         num_positions: tokens in all examples, with [CLS] and [SEP], without padding.
         num_truncated_tokens: tokens cut off pairs that were too long.
         num_chosen_tokens: tokens to predict.
+        num_unreadable_lines: lines left out because they are not text.
     """
 
     num_documents: int
@@ -74,6 +72,7 @@ class PretrainingReport:
     num_positions: int
     num_truncated_tokens: int
     num_chosen_tokens: int
+    num_unreadable_lines: int = 0
 
     def __str__(self) -> str:
         return (
@@ -84,7 +83,8 @@ class PretrainingReport:
             f"unknown); {self.num_examples} examples, "
             f"{100 * self.num_random_next / self.num_examples:.1f}% with a random next sentence, "
             f"{self.num_positions} tokens in them, {self.num_truncated_tokens} cut off, "
-            f"{100 * self.num_chosen_tokens / self.num_positions:.1f}% to predict"
+            f"{100 * self.num_chosen_tokens / self.num_positions:.1f}% to predict; "
+            f"{self.num_unreadable_lines} unreadable lines"
         )
 
 
@@ -95,27 +95,32 @@ def make_pretraining_data(
     options: PretrainingOptions,
     *,
     text_format: TextFormat = "lines",
-    num_processes: int = 1,
+    skip_unreadable: bool = False,
+    engine: Engine | None = None,
 ) -> PretrainingReport:
     """Makes TFRecord shards of [CLS] A [SEP] B [SEP] examples with masks and next-sentence labels.
 
-    The same files, vocabulary and options give the same bytes with any number of processes. The
-    folder gets the shards `pretraining-00000-of-00016.tfrecord`, ... and a `manifest.json` with
-    configuration, sizes and report. After a stop, call this again with the same arguments to
-    continue: finished files and shards are kept. If all is finished, this only returns the report.
+    The same files, vocabulary and options give the same bytes with any engine and any number of
+    workers. The folder gets the shards `pretraining-00000-of-00016.tfrecord`, ... and a
+    `manifest.json` with configuration, sizes and report. After a stop, call this again with the
+    same arguments to continue, also with another engine: finished files and shards are kept. If all
+    is finished, this only returns the report.
 
-    Google's script keeps all text and examples in memory; here a process only keeps the pairs of
+    Google's script keeps all text and examples in memory; here a worker only keeps the pairs of
     one shard, a few numbers each. Token ids and sentence starts are on disk until the end: 2 bytes
     per token (4 if the vocabulary exceeds 65,536), briefly twice that.
 
     Args:
-        files: text files or folders; see `read_documents`.
-        output_dir: a missing or empty folder, or one started with the same arguments.
+        files: text files or folders; see `read_documents`. With Beam also URLs, see `places`.
+        output_dir: a missing or empty folder, or one started with the same arguments; or a URL.
         tokenizer: tokenizer for the text.
         options: options for the examples.
         text_format: format of the files; see `read_documents`.
-        num_processes: number of parallel processes, each working on a file or a shard. They import
-            the calling script, so above 1 it needs an `if __name__ == "__main__"` guard.
+        skip_unreadable: whether to leave out lines that are not UTF-8 or contain a NUL byte. They
+            are counted, and listed with file, line number and reason in `unreadable.jsonl` in the
+            folder. False makes the first one an error.
+        engine: what runs the work, `engines.Local(num_processes)` or `engines.Beam(options)`; by
+            default this process.
 
     Raises:
         FileNotFoundError: an input is missing.
@@ -123,24 +128,27 @@ def make_pretraining_data(
         ValueError: the text is malformed (see `read_documents`) or too short (a single document has
             no random next sentence), an option is out of range, or the folder was started with
             another configuration; the message names the differences.
+        MissingExtraError: Beam is needed, but not installed.
     """
-    if num_processes < 1:
-        raise ValueError(f"num_processes is {num_processes}, must be 1 or more")
     inputs = [files] if isinstance(files, str | os.PathLike) else files
-    paths = [path for given in inputs for path in text_files(given)]
-    vocabulary, output_dir = tuple(tokenizer.vocabulary), Path(output_dir)
+    texts = [text for given in inputs for text in _texts(os.fspath(given))]
+    vocabulary, output = tuple(tokenizer.vocabulary), os.fspath(output_dir).rstrip("/")
     _masker(vocabulary, options)  # fail early if the options are wrong
-    corpus = CorpusFiles(output_dir / "work", text_format, vocabulary, tokenizer.lowercase)
-    job = _Job(output_dir, corpus, options)
-    report = _start(job, paths)
+    corpus = CorpusFiles(
+        f"{output}/work", text_format, vocabulary, tokenizer.lowercase, skip_unreadable
+    )
+    job = _Job(output, corpus, options)
+    report = _start(job, texts)
     if report is None:
-        with _workers(num_processes) as run:
-            _make_corpus(job, paths, run)
-            missing = [n for n in range(options.num_shards) if not job.has_shard(n)]
-            run(_write_shard, [(job, number) for number in missing])
+        try:
+            (engine or Local())(_stages(job, texts), corpus.work_dir)
+        except ValueError:  # fixing the text changes the configuration: keep nothing
+            places.remove(corpus.work_dir)
+            places.remove_file(job.manifest)
+            raise
         report = _finish(job)
-    shutil.rmtree(corpus.work_dir, ignore_errors=True)
-    _logger.info("%s: %s", output_dir, report)
+    places.remove(corpus.work_dir)
+    _logger.info("%s: %s", output, report)
     return report
 
 
@@ -148,40 +156,57 @@ def make_pretraining_data(
 class _Job:
     """What a process needs to make a shard."""
 
-    output_dir: Path
+    output_dir: places.Place
     corpus: CorpusFiles
     options: PretrainingOptions
 
-    def shard(self, number: int) -> Path:
-        total = self.options.num_shards
-        return self.output_dir / f"pretraining-{number:05d}-of-{total:05d}.tfrecord"
+    @property
+    def manifest(self) -> places.Place:
+        return f"{self.output_dir}/{MANIFEST}"
 
-    def shard_counts(self, number: int) -> Path:
-        return self.corpus.work_dir / f"shard-{number:05d}.json"
+    def shard(self, number: int) -> str:
+        return f"pretraining-{number:05d}-of-{self.options.num_shards:05d}.tfrecord"
 
-    def has_shard(self, number: int) -> bool:
-        return self.shard(number).is_file() and self.shard_counts(number).is_file()
+    def shard_counts(self, number: int) -> str:
+        return f"work/shard-{number:05d}.json"
 
 
-def _start(job: _Job, paths: Sequence[Path]) -> PretrainingReport | None:
+def _texts(given: places.Place) -> list[places.Place]:
+    """Returns the file itself, or a folder's files; see `text_files`."""
+    if not places.is_url(given):
+        return list(map(str, text_files(given)))
+    folder = given.rstrip("/")
+    inside = [f"{folder}/{name}" for name in places.names(folder) if not _is_hidden(name)]
+    found = inside or places.find(given)
+    if not found:
+        raise FileNotFoundError(f"{given}: no such file or folder; check the URL")
+    return found
+
+
+def _is_hidden(name: str) -> bool:
+    return any(part[0] == "." for part in name.split("/"))
+
+
+def _start(job: _Job, texts: Sequence[places.Place]) -> PretrainingReport | None:
     """Writes or compares the configuration; returns the report if everything is finished."""
     configuration: dict[str, Any] = {
         **dataclasses.asdict(job.options),
         "text_format": job.corpus.text_format,
         "lowercase": job.corpus.lowercase,
         "vocabulary": vocabulary_digest(job.corpus.vocabulary),
-        "files": [f"{path.name} {_file_digest(path)}" for path in paths],
+        "files": [f"{text.rpartition('/')[2]} {_digest(text)}" for text in texts],
     }
-    if not (job.output_dir / MANIFEST).is_file():
-        job.output_dir.mkdir(parents=True, exist_ok=True)
-        if any(path.name[0] != "." for path in job.output_dir.iterdir()):
+    if job.corpus.skip_unreadable:
+        configuration["skip_unreadable"] = True
+    names = places.names(job.output_dir)
+    if MANIFEST not in names:
+        if not all(map(_is_hidden, names)):
             raise FileExistsError(
                 f"{job.output_dir} contains files, but no {MANIFEST}: use a new or empty folder"
             )
-        started = {"configuration": configuration, "shards": None, "report": None}
-        write_json(job.output_dir / MANIFEST, started)
+        places.write(job.manifest, {"configuration": configuration, "shards": None, "report": None})
         return None
-    manifest = read_manifest(job.output_dir)
+    manifest = _manifest(job)
     if manifest["configuration"] != configuration:
         raise ValueError(
             f"{job.output_dir} was started with another configuration: "
@@ -206,33 +231,55 @@ def _differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     return ", ".join(differences)
 
 
+def _manifest(job: _Job) -> dict[str, Any]:
+    with places.fetched(job.manifest) as path:
+        return read_manifest(path.parent)
+
+
+def _stages(job: _Job, texts: Sequence[places.Place]) -> list[Stage]:
+    """Returns the work that remains."""
+    names = set(places.names(job.output_dir))
+    in_work = {name.removeprefix("work/") for name in names if name.startswith("work/")}
+    stages = []
+    if not job.corpus.is_made(in_work):
+        missing = job.corpus.missing_parts(len(texts), in_work)
+        tasks = [(number, texts[number]) for number in missing]
+        stages = [
+            Stage("tokenize", job.corpus.tokenize, tasks),
+            Stage("join", functools.partial(_join, job), [tuple(texts)]),
+        ]
+    shards = [
+        number
+        for number in range(job.options.num_shards)
+        if not {job.shard(number), job.shard_counts(number)} <= names
+    ]
+    return [*stages, Stage("write shards", functools.partial(_write_shard, job), shards)]
+
+
 def _finish(job: _Job) -> PretrainingReport:
-    numbers = range(job.options.num_shards)
     counts = job.corpus.counts()
-    for number in numbers:
-        counts.update(read_json(job.shard_counts(number)))
+    sizes = {}
+    for number in range(job.options.num_shards):
+        found = places.read(f"{job.output_dir}/{job.shard_counts(number)}")
+        sizes[job.shard(number)] = found.pop("num_bytes")
+        counts.update(found)
     report = PretrainingReport(**counts)
-    manifest = read_manifest(job.output_dir) | {
-        "shards": {job.shard(i).name: job.shard(i).stat().st_size for i in numbers},
-        "report": counts,
-    }
-    write_json(job.output_dir / MANIFEST, manifest)
+    if job.corpus.skip_unreadable:
+        with places.stored(f"{job.output_dir}/{_UNREADABLE}") as path:
+            path.write_text(job.corpus.unreadable_lines(), "utf-8")
+    places.write(job.manifest, _manifest(job) | {"shards": sizes, "report": counts})
     return report
 
 
-def _make_corpus(job: _Job, paths: Sequence[Path], run: Run) -> None:
-    try:
-        job.corpus.make(paths, run)
-        _check_corpus(job, paths)
-    except ValueError:  # fixing the text changes the configuration: keep nothing
-        shutil.rmtree(job.corpus.work_dir, ignore_errors=True)
-        (job.output_dir / MANIFEST).unlink()
-        raise
+def _join(job: _Job, texts: Sequence[places.Place]) -> Mapping[str, int]:
+    job.corpus.join(len(texts))
+    _check_corpus(job, texts)
+    return {}
 
 
-def _check_corpus(job: _Job, paths: Sequence[Path]) -> None:
+def _check_corpus(job: _Job, texts: Sequence[places.Place]) -> None:
     counts = job.corpus.counts()
-    where = ", ".join(map(str, paths[:3])) + (f" and {len(paths) - 3} more" if paths[3:] else "")
+    where = ", ".join(texts[:3]) + (f" and {len(texts) - 3} more" if texts[3:] else "")
     num_documents = counts["num_documents"] - counts["num_empty_documents"]
     num_usable = num_documents - counts["num_single_sentence_documents"]
     options = job.options
@@ -261,9 +308,28 @@ def _check_corpus(job: _Job, paths: Sequence[Path]) -> None:
         )
 
 
-def _write_shard(job: _Job, number: int) -> str:
+def _write_shard(job: _Job, number: int) -> Mapping[str, int]:
     """Makes one shard from every num_shards-th document of each shuffled copy of the corpus."""
-    options, corpus = job.options, job.corpus.load()
+    with job.corpus.opened() as corpus:
+        pairs = _draw(job, number, corpus)
+        counts = {
+            "num_examples": len(pairs),
+            "num_random_next": int(pairs["is_random"].sum()),
+            "num_truncated_tokens": int(pairs["num_truncated"].sum()),
+            "num_positions": 0,
+            "num_chosen_tokens": 0,
+        }
+        # In the work folder, so that a killed process leaves no partial shard beside the others.
+        shard = f"{job.output_dir}/{job.shard(number)}"
+        with places.stored(shard, scratch_folder=job.corpus.work_dir) as path:
+            write_records(path, _batches(job, number, corpus, pairs, counts))
+            size = path.stat().st_size
+    places.write(f"{job.output_dir}/{job.shard_counts(number)}", counts | {"num_bytes": size})
+    return counts
+
+
+def _draw(job: _Job, number: int, corpus: TokenizedCorpus) -> np.ndarray:
+    options = job.options
     usable = corpus.documents_of_pairs()
     dealt = []
     for copy in range(options.dupe_factor):
@@ -280,21 +346,7 @@ def _write_shard(job: _Job, number: int) -> str:
         seed=f"{options.seed} {number}",
     )
     np.random.default_rng((options.seed, options.dupe_factor, number)).shuffle(pairs)
-    counts = {
-        "num_examples": len(pairs),
-        "num_random_next": int(pairs["is_random"].sum()),
-        "num_truncated_tokens": int(pairs["num_truncated"].sum()),
-        "num_positions": 0,
-        "num_chosen_tokens": 0,
-    }
-    # In the work folder, so that a killed process leaves no partial shard behind.
-    scratch = job.corpus.work_dir / job.shard(number).name
-    write_records(scratch, _batches(job, number, corpus, pairs, counts))
-    sync(scratch)
-    # The counts come first, so that every finished shard has them.
-    write_json(job.shard_counts(number), counts)
-    os.replace(scratch, job.shard(number))
-    return job.shard(number).name
+    return pairs
 
 
 def _batches(
@@ -338,22 +390,6 @@ def _masker(vocabulary: tuple[str, ...], options: PretrainingOptions) -> Callabl
     return tf.function(masker, reduce_retracing=True)
 
 
-@contextlib.contextmanager
-def _workers(num_processes: int) -> Iterator[Run]:
-    if num_processes == 1:
-        yield lambda function, arguments: [function(*each) for each in arguments]
-        return
-    context = multiprocessing.get_context("spawn")  # TensorFlow cannot be forked
-    with ProcessPoolExecutor(num_processes, context, _start_worker) as pool:
-        yield lambda function, arguments: list(pool.map(function, *zip(*arguments, strict=True)))
-
-
-def _start_worker() -> None:
-    tf.config.set_visible_devices([], "GPU")
-    tf.config.threading.set_intra_op_parallelism_threads(1)
-    tf.config.threading.set_inter_op_parallelism_threads(1)
-
-
-def _file_digest(path: Path) -> str:
-    with path.open("rb") as file:
+def _digest(text: places.Place) -> str:
+    with places.fetched(text) as path, path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

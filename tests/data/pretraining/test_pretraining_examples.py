@@ -2,6 +2,7 @@
 
 import collections
 import itertools
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -33,15 +34,17 @@ def vocabulary(data_dir: Path) -> list[str]:
 @pytest.fixture(scope="module")
 def corpus(
     data_dir: Path, vocabulary: list[str], tmp_path_factory: pytest.TempPathFactory
-) -> TokenizedCorpus:
+) -> Iterator[TokenizedCorpus]:
     folder = tmp_path_factory.mktemp("corpus")
     documents = list(itertools.islice(read_nltk(data_dir / "nltk/movie_reviews.zip"), 300))
     write_documents([*documents, ["One alone ."]], folder / "a.txt")
-    files = CorpusFiles(folder / "work", "lines", tuple(vocabulary), True)
-    files.make([folder / "a.txt"], lambda function, jobs: [function(*job) for job in jobs])
+    files = CorpusFiles(f"{folder}/work", "lines", tuple(vocabulary), True, False)
+    files.tokenize((0, f"{folder}/a.txt"))
+    files.join(1)
     counts = files.counts()
     assert (counts["num_documents"], counts["num_single_sentence_documents"]) == (301, 1)
-    return files.load()
+    with files.opened() as opened:
+        yield opened
 
 
 @pytest.fixture(scope="module")

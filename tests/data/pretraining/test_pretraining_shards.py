@@ -1,5 +1,6 @@
 """Text to shards: the same bytes with any number of processes and after a stop; bad input."""
 
+import dataclasses
 import hashlib
 import json
 import signal
@@ -19,6 +20,7 @@ from keras_transformers.data.pretraining.batches import (
     make_pretraining_data,
     open_records,
 )
+from keras_transformers.engines import Local
 from keras_transformers.tokenizers import WordPieceTokenizer
 from keras_transformers.tokenizers.vocabulary import SPECIAL_TOKENS
 
@@ -144,7 +146,7 @@ def test_two_processes_make_the_same_bytes(
     tokenizer: WordPieceTokenizer,
     tmp_path: Path,
 ) -> None:
-    report = make_pretraining_data(files, tmp_path, tokenizer, OPTIONS, num_processes=2)
+    report = make_pretraining_data(files, tmp_path, tokenizer, OPTIONS, engine=Local(2))
     assert digests(tmp_path) == digests(made[0])
     assert report == made[1]
 
@@ -168,6 +170,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from keras_transformers.data.pretraining import shards
+from keras_transformers.engines import Local
 from keras_transformers.tokenizers import WordPieceTokenizer
 write, count = shards.write_records, [0]
 def write_or_die(path, batches):
@@ -273,6 +276,33 @@ def test_what_cannot_be_used_is_counted(tokenizer: WordPieceTokenizer, tmp_path:
     assert (report.num_empty_sentences, report.num_unknown_tokens) == (2, 2)
 
 
+def test_unreadable_lines_are_skipped_counted_and_listed(
+    tokenizer: WordPieceTokenizer, tmp_path: Path
+) -> None:
+    """The shards are those of the text without these lines."""
+    good = text(20, 1).encode()
+    (tmp_path / "a.txt").write_bytes(good)
+    (tmp_path / "b.txt").write_bytes(b"\xff\n" + good + b"\na\0b\n")
+    expected = make_pretraining_data(tmp_path / "a.txt", tmp_path / "a", tokenizer, OPTIONS)
+    report = make_pretraining_data(
+        tmp_path / "b.txt", tmp_path / "b", tokenizer, OPTIONS, skip_unreadable=True
+    )
+    assert report == dataclasses.replace(expected, num_unreadable_lines=2)
+    assert str(report).endswith("; 2 unreadable lines")
+    listed = (tmp_path / "b" / "unreadable.jsonl").read_text("utf-8").splitlines()
+    assert [json.loads(line) for line in listed] == [
+        {"file": f"{tmp_path}/b.txt", "line": line, "reason": reason}
+        for line, reason in (
+            (1, "not UTF-8 (byte 0xff at byte 1 of the line)"),
+            (good.count(b"\n") + 3, "a NUL byte, so this is not text"),
+        )
+    ]
+    shards = {name: digest for name, digest in digests(tmp_path / "a").items() if "tf" in name}
+    assert shards.items() <= digests(tmp_path / "b").items()
+    with pytest.raises(ValueError, match="skip_unreadable was True, is None"):
+        make_pretraining_data(tmp_path / "b.txt", tmp_path / "b", tokenizer, OPTIONS)
+
+
 def test_few_documents_fill_all_shards(tokenizer: WordPieceTokenizer, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("a b c d e f g\nh i j a b c\n\nd e f g h\ni j a b c d", "utf-8")
     options = PretrainingOptions(max_sequence_length=16, dupe_factor=3, num_shards=6)
@@ -293,7 +323,7 @@ def test_places_that_are_not_free(
     with pytest.raises(FileNotFoundError, match="missing: no such file or folder"):
         make_pretraining_data(tmp_path / "missing", tmp_path / "data", tokenizer, OPTIONS)
     with pytest.raises(ValueError, match="num_processes is 0"):
-        make_pretraining_data(files, tmp_path / "data", tokenizer, OPTIONS, num_processes=0)
+        make_pretraining_data(files, tmp_path / "data", tokenizer, OPTIONS, engine=Local(0))
     assert not (tmp_path / "data").exists()
 
 

@@ -1,0 +1,273 @@
+"""Runs an export on files of texts: one file of answers per file, resumable, on any engine.
+
+    OUTPUT/a.jsonl                  the answers to the lines of a.txt or a.txt.gz
+    OUTPUT/_run/export.json         which export answered
+    OUTPUT/_run/files/a.json        how far: the file's SHA-256 and counts
+    OUTPUT/_run/unreadable.jsonl    lines without an answer: file, line, reason
+
+Line n of a file of answers is a JSON object that answers line n of the file; it is `{}` if that
+line could not be read.
+"""
+
+import dataclasses
+import functools
+import hashlib
+import itertools
+import json
+import os
+import threading
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from keras_transformers import files, places
+from keras_transformers.engines import Engine, Local, Stage
+from keras_transformers.saved_model.prediction import Predictor
+from keras_transformers.saved_model.versions import resolve
+
+__all__ = ["FilesReport", "predict_files"]
+
+_RUN = "_run"
+_NOT_ANSWERS = "assets.extra/"  # such as requests for warm-up
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FilesReport:
+    """Counts of files and their lines.
+
+    Attributes:
+        num_files: files of texts.
+        num_kept_files: those that an earlier run had finished.
+        num_lines: lines of all files.
+        num_unreadable_lines: those without an answer.
+    """
+
+    num_files: int
+    num_kept_files: int
+    num_lines: int
+    num_unreadable_lines: int
+
+    def __str__(self) -> str:
+        where = f", listed in {_RUN}/unreadable.jsonl" if self.num_unreadable_lines else ""
+        return (
+            f"{self.num_files} files ({self.num_kept_files} finished before), {self.num_lines} "
+            f"lines, {self.num_unreadable_lines} of them unreadable{where}"
+        )
+
+
+def predict_files(
+    path: str | os.PathLike[str],
+    patterns: Sequence[str],
+    output: str | os.PathLike[str],
+    *,
+    engine: Engine | None = None,
+    batch_size: int = 32,
+) -> FilesReport:
+    """Runs an export on each line of files, and writes one file of JSON lines per file.
+
+    Files of answers appear whole or not at all. After a stop, call this again with the same
+    arguments, on any engine: files that are finished and have not changed are kept.
+
+    Args:
+        path: an export, or the BASE of its versions, of which the newest is used. It must take
+            texts. With Beam also a URL, see `places`.
+        patterns: files of UTF-8 text, plain or `.gz`, one text per line; paths or URLs in which `*`
+            stands for any characters. For an export of pairs a line is `text<TAB>text_b`.
+        output: a missing or empty folder, or one with answers of the same export; or a URL.
+        engine: what runs the work, `engines.Local(num_processes)` or `engines.Beam(options)`; by
+            default this process.
+        batch_size: lines in one call of the graph.
+
+    Raises:
+        FileNotFoundError: there is no export, or a pattern matches no file.
+        FileExistsError: `output` contains other files.
+        ValueError: the export does not take texts or cannot be loaded, two files have the same
+            name, `output` has answers of another export, or gzip data are damaged.
+        MissingExtraError: Beam is needed, but not installed.
+
+    Example:
+        predict_files("saved_models/fill_mask_en", ["texts/*.txt.gz"], "answers")
+    """
+    texts = _find(patterns)
+    output = os.fspath(output).rstrip("/")
+    job = _start(os.fspath(path), output, batch_size)
+    there = set(places.names(output))
+    tasks = [(text, job.is_finished(name, there)) for name, text in texts.items()]
+    predict = Stage("predict", functools.partial(_predict_file, job), tasks)
+    (engine or Local())([predict], f"{output}/{_RUN}")
+    records = [places.read(job.record(name)) for name in texts]
+    unreadable = [row for record in records for row in record["unreadable"]]
+    with places.stored(f"{output}/{_RUN}/unreadable.jsonl") as file:
+        files.write_lines(file, (json.dumps(row, ensure_ascii=False) for row in unreadable))
+    return FilesReport(
+        num_files=len(records),
+        num_kept_files=sum(record["run"] != job.run for record in records),
+        num_lines=sum(record["num_lines"] for record in records),
+        num_unreadable_lines=len(unreadable),
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class _Job:
+    """What a worker needs to answer a file."""
+
+    export: places.Place  # a version folder
+    output: places.Place
+    batch_size: int
+    run: str  # differs from that of earlier runs
+
+    def answers(self, name: str) -> places.Place:
+        return f"{self.output}/{name}.jsonl"
+
+    def record(self, name: str) -> places.Place:
+        return f"{self.output}/{_RUN}/files/{name}.json"
+
+    def is_finished(self, name: str, there: set[str]) -> bool:
+        """Tells whether a file has answers, though perhaps to other lines."""
+        return {f"{name}.jsonl", f"{_RUN}/files/{name}.json"} <= there
+
+
+def _find(patterns: Sequence[str]) -> dict[str, places.Place]:
+    """Returns the name of each file's answers -> the file."""
+    found: dict[str, places.Place] = {}
+    for pattern in patterns:
+        matches = places.find(pattern)
+        if not matches:
+            raise FileNotFoundError(f"{pattern}: no file matches: check the pattern")
+        for place in matches:
+            name = _name(place)
+            if found.setdefault(name, place) != place:
+                raise ValueError(
+                    f"{found[name]} and {place} would have the same file of answers, {name}.jsonl: "
+                    "rename one, or give them separate outputs"
+                )
+    return found
+
+
+def _name(place: places.Place) -> str:
+    name = place.rpartition("/")[2].removesuffix(".gz")
+    return name.removesuffix(".txt")
+
+
+def _start(path: places.Place, output: places.Place, batch_size: int) -> _Job:
+    """Checks the export and the output folder, and notes in the folder which export it is."""
+    path = path.rstrip("/")
+    with places.fetched_folder(path) as local:
+        version = resolve(local)
+        inside = version.relative_to(local).as_posix()
+        export = path if inside == "." else f"{path}/{inside}"
+        identity = {"export": export, "sha256": _digest_of_answers(version)}
+    job = _Job(export, output, batch_size, uuid.uuid4().hex)
+    there = places.names(output)
+    if there and f"{_RUN}/export.json" not in there:
+        raise FileExistsError(
+            f"{output} contains files, but no {_RUN}/export.json: use a new or empty folder"
+        )
+    if there:
+        before = places.read(f"{output}/{_RUN}/export.json")
+        if before.get("sha256") != identity["sha256"]:
+            raise ValueError(
+                f"{output} has answers of another export, {before.get('export')}: use another "
+                "folder, or remove this one"
+            )
+    if not _predictor(export, job.run).text_names:
+        raise ValueError(
+            f"{export} does not take texts; `keras-transformers show` lists its inputs"
+        )
+    if not there:
+        places.write(f"{output}/{_RUN}/export.json", identity)
+    return job
+
+
+def _predict_file(job: _Job, task: tuple[places.Place, bool]) -> Mapping[str, int]:
+    """Answers a file, unless it is finished and unchanged.
+
+    Args:
+        job: the job.
+        task: the file, and whether it has answers.
+
+    Returns:
+        Counts of what was done now.
+
+    Raises:
+        ValueError: its gzip data are damaged, or the export refuses a line.
+    """
+    place, is_finished = task
+    name = _name(place)
+    with places.fetched(place) as text:
+        sha256 = _digest(text)
+        if is_finished and places.read(job.record(name))["sha256"] == sha256:
+            return {"num_kept_files": 1}
+        predictor = _predictor(job.export, job.run)
+        unreadable: list[dict[str, Any]] = []
+        num_lines = 0
+        # In a folder of its own, so that a killed process leaves no partial file among the others.
+        with (
+            places.stored(job.answers(name), scratch_folder=f"{job.output}/{_RUN}/files") as path,
+            path.open("w", encoding="utf-8", newline="\n") as answers,
+        ):
+            lines = _fields(text, len(predictor.text_names))
+            while batch := list(itertools.islice(lines, job.batch_size)):
+                try:
+                    rows = _answers(predictor, [fields for fields, reason in batch if not reason])
+                except ValueError as error:
+                    where = f"{place}:{num_lines + 1}-{num_lines + len(batch)}"
+                    raise ValueError(f"{where}: {error}") from error
+                for _, reason in batch:
+                    num_lines += 1
+                    if reason:
+                        unreadable.append({"file": place, "line": num_lines, "reason": reason})
+                    row = {} if reason else next(rows)
+                    answers.write(json.dumps(row, ensure_ascii=False) + "\n")
+    record = {"file": place, "sha256": sha256, "run": job.run, "num_lines": num_lines}
+    places.write(job.record(name), record | {"unreadable": unreadable})
+    return {
+        "num_files": 1,
+        "num_lines": num_lines,
+        "num_unreadable_lines": len(unreadable),
+    }
+
+
+def _fields(path: Path, count: int) -> Iterator[tuple[list[str], str]]:
+    """Yields each line's texts, and why they cannot be read, or ""."""
+    for line, reason in files.try_lines(path):
+        fields = [line] if count == 1 else line.split("\t")
+        if not reason and len(fields) != count:
+            reason = f"not {count} texts with tabs between them, but {len(fields)}"
+        yield fields, reason
+
+
+def _answers(predictor: Predictor, rows: Sequence[Sequence[str]]) -> Iterator[dict[str, Any]]:
+    columns = {name: [row[i] for row in rows] for i, name in enumerate(predictor.text_names)}
+    return iter(predictor(columns, batch_size=max(1, len(rows))))
+
+
+_loading = threading.Lock()  # Beam's workers have threads, which share one export
+
+
+def _predictor(export: places.Place, run: str) -> Predictor:
+    with _loading:
+        return _load(export, run)
+
+
+@functools.lru_cache(maxsize=1)
+def _load(export: places.Place, run: str) -> Predictor:
+    """Loads an export once per run and process; in a later run its files may be others."""
+    with places.fetched_folder(export) as folder:
+        return Predictor(folder)
+
+
+def _digest_of_answers(version: Path) -> str:
+    """Returns a hash of the files of an export that decide what it answers."""
+    digest = hashlib.sha256()
+    for path, kind in files.entries(version):
+        name = path.relative_to(version).as_posix()
+        if kind == "file" and not name.startswith(_NOT_ANSWERS):
+            digest.update(f"{name} {_digest(path)}\n".encode())
+    return digest.hexdigest()
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
