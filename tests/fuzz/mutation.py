@@ -80,7 +80,7 @@ def search(
     check: Callable[[Any], None],
     seconds: float,
     *,
-    examples: int = 50,
+    examples: int = 25,
 ) -> None:
     """Checks many inputs: a fixed few, then random ones until the seconds are over.
 

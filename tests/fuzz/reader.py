@@ -32,7 +32,7 @@ class Reader:
     read: Callable[[Path], Any]
     is_json: bool = False
     others: tuple[str, ...] = ()
-    examples: int = 50
+    examples: int = 25
 
 
 def text(*lines: str) -> Callable[[], bytes]:

@@ -134,7 +134,7 @@ CONFIG = {"config.json": BERT}
 READERS = {
     "hugging face config": Reader("config.json", as_json(BERT), opened(), is_json=True),
     "tokenizer config": Reader(
-        "tokenizer_config.json", as_json(TOKENIZER), opened(**CONFIG), is_json=True, examples=30
+        "tokenizer_config.json", as_json(TOKENIZER), opened(**CONFIG), is_json=True, examples=20
     ),
     "tokenizer.json": Reader(
         "tokenizer.json",
@@ -142,7 +142,7 @@ READERS = {
         read_all_in_one,
         is_json=True,
         others=("vocab.txt",),
-        examples=30,
+        examples=20,
     ),
     "modules": Reader(
         "modules.json",

@@ -98,7 +98,7 @@ def open_generation_config(path: Path) -> None:
 
 
 def config(fields: dict[str, Any]) -> Reader:
-    return Reader("config.json", as_json(fields), open_config, is_json=True, examples=30)
+    return Reader("config.json", as_json(fields), open_config, is_json=True, examples=20)
 
 
 def of_marian(name: str) -> Callable[[], bytes]:
@@ -127,11 +127,11 @@ READERS = {
         open_generation_config,
         is_json=True,
         others=("config.json",),
-        examples=30,
+        examples=20,
     ),
-    "t5 pieces": Reader("spiece.model", toys.t5_model, read_pieces, examples=30),
+    "t5 pieces": Reader("spiece.model", toys.t5_model, read_pieces, examples=20),
     "marian pieces": Reader(
-        "source.spm", of_marian("source.spm"), read_marian, others=("vocab.json",), examples=30
+        "source.spm", of_marian("source.spm"), read_marian, others=("vocab.json",), examples=20
     ),
     "marian vocabulary": Reader(
         "vocab.json",
@@ -139,7 +139,7 @@ READERS = {
         read_marian,
         is_json=True,
         others=("source.spm",),
-        examples=30,
+        examples=20,
     ),
 }
 

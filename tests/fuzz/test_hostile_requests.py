@@ -73,7 +73,7 @@ def test_rest_objects(rest, seconds):
         assert isinstance(json.loads(response.content), dict)  # JSON, with NaN as a number
         check_still_right(rest)
 
-    search("REST objects", st.tuples(bodies, st.sampled_from(PATHS)), check, seconds, examples=60)
+    search("REST objects", st.tuples(bodies, st.sampled_from(PATHS)), check, seconds, examples=30)
 
 
 def test_rest_bytes(rest, seconds):
@@ -84,7 +84,7 @@ def test_rest_bytes(rest, seconds):
         assert list(response.json()) == ["error"]
 
     cases = st.tuples(st.binary(max_size=200), st.sampled_from(PATHS))
-    search("REST bytes", cases, check, seconds, examples=60)
+    search("REST bytes", cases, check, seconds, examples=30)
 
 
 def test_rest_paths(rest, seconds):
@@ -96,7 +96,7 @@ def test_rest_paths(rest, seconds):
 
     parts = st.lists(st.text("abc/:%.0129é\x00 ?#", max_size=6), max_size=5)
     methods = st.sampled_from(["GET", "POST", "HEAD", "PUT"])
-    search("REST paths", st.tuples(parts, methods), check, seconds, examples=60)
+    search("REST paths", st.tuples(parts, methods), check, seconds, examples=30)
 
 
 def test_grpc_bytes(channel, seconds):
@@ -111,7 +111,7 @@ def test_grpc_bytes(channel, seconds):
         assert "server's log" not in (caught.value.details() or "")
 
     methods = st.sampled_from(["Predict", "Classify", "Regress"])
-    search("gRPC bytes", st.tuples(st.binary(max_size=200), methods), check, seconds, examples=60)
+    search("gRPC bytes", st.tuples(st.binary(max_size=200), methods), check, seconds, examples=30)
 
 
 tensors = st.fixed_dictionaries(
@@ -155,7 +155,7 @@ def test_grpc_tensors(channel, rest, seconds):
         assert code_of(channel, "Predict", request) in OK_CODES
         check_still_right(rest)
 
-    search("gRPC tensors", requests, check, seconds, examples=60)
+    search("gRPC tensors", requests, check, seconds, examples=30)
 
 
 def test_grpc_examples(channel, seconds):
@@ -170,7 +170,7 @@ def test_grpc_examples(channel, seconds):
         assert code_of(channel, "Regress", request) in OK_CODES
 
     features = st.dictionaries(st.sampled_from(["x", "y"]), st.binary(max_size=4))
-    search("gRPC examples", st.lists(features), check, seconds, examples=60)
+    search("gRPC examples", st.lists(features), check, seconds, examples=30)
 
 
 def code_of(channel, method, request):
