@@ -1,7 +1,7 @@
 """ELECTRA's pretraining from raw text: a discriminator finds the words that a generator replaced.
 
 Paper:   Clark et al. 2020, https://arxiv.org/abs/2003.10555, sections 2 and 3
-Data:    that of pretrain_bert.py, whose records it can also take; here every chosen token is [MASK]
+Data:    that of pretrain_bert.py, whose records it can also take; 15 % of the chosen tokens stay
 Command: python recipes/pretrain_electra.py --data DATA --corpora brown movie_reviews state_union
              wikitext2 --num-layers 4 --num-heads 2 --hidden-dim 128 --generator-size 0.5
              --initializer-range 0.07 --dropout 0 --length 32 --epochs 10 --batch-size 64

@@ -14,12 +14,13 @@ __all__ = ["ReplacedTokenBatches"]
 class ReplacedTokenBatches(Batches):
     """Batches for `heads.electra_pretrainer`, for `runs.Run.fit_arguments`.
 
-    The tokens that the records, or a `Masker`, choose for BERT are all [MASK] here, as in Clark et
-    al. 2020; there is no next sentence. An element is `(inputs, targets, sample_weights)`:
+    Of the tokens that the records, or a `Masker`, choose for BERT, 85 % become [MASK] and 15 % stay
+    as they are, as in Google's code for Clark et al. 2020; all are to be predicted. There is no next
+    sentence. An element is `(inputs, targets, sample_weights)`:
       - inputs: see `pretraining_dataset`.
-      - targets: `mask_logits`, the ids of the masked tokens, int32 (batch, chosen), and `replaced`,
+      - targets: `mask_logits`, the ids of the chosen tokens, int32 (batch, chosen), and `replaced`,
         the ids of all tokens before masking, int32 (batch, seq).
-      - sample_weights: `mask_logits` float32 (batch, chosen), 1 at masked tokens and 0 after
+      - sample_weights: `mask_logits` float32 (batch, chosen), 1 at chosen tokens and 0 after
         them, and `replaced` float32 (batch, seq), 1 at real tokens.
 
     Args:
@@ -57,9 +58,13 @@ class ReplacedTokenBatches(Batches):
         positions, mask_ids = inputs["mask_positions"], targets["mask_logits"]
         is_real = weights["mask_logits"]
         original = unmask(inputs["token_ids"], positions, mask_ids, is_real)
-        masks = tf.fill(tf.shape(mask_ids), self._mask_token_id)
+        # BERT's masking keeps 10 % and gives a random token to 10 %, of which half are even.
+        drawn = tf.gather(inputs["token_ids"], positions, batch_dims=1)
+        is_even_random = (drawn != self._mask_token_id) & (drawn % 2 == 0)
+        is_kept = (drawn == mask_ids) | is_even_random
+        chosen = tf.where(is_kept, mask_ids, self._mask_token_id)
         token_ids = tf.ensure_shape(
-            unmask(original, positions, masks, is_real), inputs["token_ids"].shape
+            unmask(original, positions, chosen, is_real), inputs["token_ids"].shape
         )
         return (
             {**inputs, "token_ids": token_ids},
