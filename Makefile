@@ -31,7 +31,8 @@ test-all: $(VENV)/.installed-dev ## also the slow tests and those against the re
 
 benchmark: $(VENV)/.installed-dev ## speed against peers, one thread; rewrites docs/performance.md
 	$(BIN)/pip install --quiet -e '.[benchmark]'
-	$(BIN)/python benchmarks/suite/encoders.py
+	for table in encoders training generation translation; do \
+		$(BIN)/python benchmarks/suite/$$table.py || exit 1; done
 	$(BIN)/python benchmarks/suite/report.py
 
 lint: $(VENV)/.installed-dev ## ruff, rules and format

@@ -16,7 +16,10 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 
 RESULTS = Path(__file__).parents[1] / "results" / "suite"
-_PACKAGES = ("tensorflow", "keras", "keras-hub", "onnxruntime", "openvino", "ctranslate2")
+_PACKAGES = (
+    *("tensorflow", "keras", "keras-hub", "onnxruntime", "openvino", "ctranslate2"),
+    *("transformers", "torch"),
+)
 _FLAGS = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_bf16")
 
 
@@ -84,7 +87,11 @@ def machine() -> dict[str, Any]:
     fields = dict(part.split(":", 1) for part in info.split("\n\n")[0].splitlines() if ":" in part)
     fields = {name.strip(): value.strip() for name, value in fields.items()}
     commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
+        ["git", "rev-parse", "--short", "HEAD"],
+        cwd=Path(__file__).parent,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     return {
         "processor": fields.get("model name", "unknown"),

@@ -17,6 +17,24 @@ Token ids in, probabilities out, float32. The last row of a model is a batch wit
 real sentences: ours computes only real tokens, while the others compute the padding as well;
 keras_hub's preprocessors pad to 128.
 """,
+    "training": """\
+## Training steps
+
+A whole `train_on_batch`, float32, and the same model's forward pass. The backward pass computes
+twice the forward's products, so a step takes three forward passes at least.
+""",
+    "generation": """\
+## Text generation
+
+GPT-2 small in float32: 16 prompt tokens, then 32 by greedy search. One token reads every matrix
+once, 498 MB; at batch 1 that is nearly all it does.
+""",
+    "translation": """\
+## Translation
+
+Transformer-base shapes, V = 32,000, the same weights and the same answers: 25 source tokens, 25
+forced target tokens.
+""",
 }
 _INTRODUCTION = """\
 # Performance

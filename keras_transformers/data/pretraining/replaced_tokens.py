@@ -15,8 +15,8 @@ class ReplacedTokenBatches(Batches):
     """Batches for `heads.electra_pretrainer`, for `runs.Run.fit_arguments`.
 
     Of the tokens that the records, or a `Masker`, choose for BERT, 85 % become [MASK] and 15 % stay
-    as they are, as in Google's code for Clark et al. 2020; all are to be predicted. There is no next
-    sentence. An element is `(inputs, targets, sample_weights)`:
+    as they are, as in Google's code for Clark et al. 2020. All are to be predicted. There is no
+    next sentence. An element is `(inputs, targets, sample_weights)`:
       - inputs: see `pretraining_dataset`.
       - targets: `mask_logits`, the ids of the chosen tokens, int32 (batch, chosen), and `replaced`,
         the ids of all tokens before masking, int32 (batch, seq).

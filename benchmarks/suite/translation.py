@@ -1,37 +1,32 @@
-"""Speed of translation: our decoding in the graph against CTranslate2 and Hugging Face Marian.
+"""Translation: our search in the graph against CTranslate2 and Hugging Face's Marian.
 
-    pip install -e '.[reference]' ctranslate2
-    python benchmarks/decode.py
+    pip install -e '.[benchmark]'
+    python benchmarks/suite/translation.py
 
 Transformer-base shapes (6 + 6 layers, 512 wide, 8 heads, feed-forward 2048), V = 32,000, float32,
-the same random weights in all three; 25 source tokens, 25 forced target tokens, token ids in and
-out; CPU time on one thread. The engines take turns. Each cell is the median of the rounds in target
-tokens per second and core, with the ratio to CTranslate2 in parentheses (above 1 is faster).
-PyTorch's float32 products are slow on AMD processors, so CTranslate2 is the peer that counts.
+the same random weights in all; 25 source tokens, 25 forced target tokens, token ids in and out, one
+thread. Nothing is timed unless CTranslate2 gives our tokens. Marian takes part if transformers and
+torch are installed; PyTorch's float32 products are slow on AMD processors.
 
 `--profile` shows instead where our step spends its time, by kind of operation.
 """
 
 import argparse
 import collections
-import os
-import statistics
+import functools
 import tempfile
-import time
 from collections.abc import Callable
 from typing import Any
 
-for name in ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS"):
-    os.environ.setdefault(name, "1")
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
+import contest  # first: it sets the number of threads
+import ctranslate2
+import keras
+import numpy as np
+import tensorflow as tf
+from ctranslate2.specs import TransformerSpec
 
-import keras  # noqa: E402
-import numpy as np  # noqa: E402
-import tensorflow as tf  # noqa: E402
-
-import keras_transformers as kt  # noqa: E402
-from keras_transformers.decoding import beam_search  # noqa: E402
+import keras_transformers as kt
+from keras_transformers.decoding import beam_search
 
 VOCABULARY_SIZE, LENGTH, POSITIONS = 32_000, 25, 128
 PAD, START, END = 0, 2, 3
@@ -74,9 +69,6 @@ def weights_of(model: Any) -> dict[str, np.ndarray]:
 
 def ctranslate2_engine(model: Any) -> Engine:
     """Returns CTranslate2 with the model's weights."""
-    import ctranslate2
-    from ctranslate2.specs import TransformerSpec
-
     weights = weights_of(model)
     table = model.get_layer("source_position_embedding")._table
     spec = TransformerSpec.from_config(6, 8, pre_norm=False)
@@ -230,44 +222,38 @@ def profile(model: Any, source: np.ndarray, num_beams: int) -> list[tuple[str, f
 
 
 def main() -> None:
-    """Prints one row per case."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=5)
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("--seconds", type=float, default=20.0, help="for each row")
     parser.add_argument("--profile", action="store_true")
-    options = parser.parse_args()
+    arguments = parser.parse_args()
     keras.utils.set_random_seed(0)
     model = kt.transformer_base(
         vocabulary_size=VOCABULARY_SIZE, max_sequence_length=POSITIONS, dropout=0.0
     )
     source = np.random.default_rng(0).integers(4, VOCABULARY_SIZE, (32, LENGTH), np.int32)
-    cases = [(num_beams, source[:batch]) for num_beams in (1, 4) for batch in (1, 32)]
-    if options.profile:
-        for num_beams, rows in cases:
-            shares = ", ".join(f"{k} {s:.1%}" for k, s in profile(model, rows, num_beams))
-            print(f"beams {num_beams}, batch {len(rows):2}: {shares}", flush=True)
+    cases = {
+        f"{name}, {batch} x {LENGTH}": (source[:batch], num_beams)
+        for name, num_beams in (("greedy", 1), ("beam 4", 4))
+        for batch in (1, 32)
+    }
+    if arguments.profile:
+        for title, case in cases.items():
+            shares = ", ".join(f"{kind} {share:.1%}" for kind, share in profile(model, *case))
+            print(f"{title}: {shares}", flush=True)
         return
-    engines = {"ours": ours(model)}
-    for name, make in {"CTranslate2": ctranslate2_engine, "Marian": marian_engine}.items():
-        try:
-            engines[name] = make(model)
-        except ImportError as error:
-            print(f"{name}: left out ({error})")
-    for num_beams, rows in cases:
-        found = {name: engine(rows, num_beams) for name, engine in engines.items()}
-        seconds: dict[str, list[float]] = {name: [] for name in engines}
-        for _ in range(options.rounds):
-            for name, engine in engines.items():
-                started = time.process_time()
-                engine(rows, num_beams)
-                seconds[name].append(time.process_time() - started)
-        median = {name: statistics.median(times) for name, times in seconds.items()}
-        cells = []
-        for name in engines:
-            ratio = median.get("CTranslate2", float("nan")) / median[name]
-            same = np.mean(found[name][:, :LENGTH] == found["ours"])
-            speed = len(rows) * LENGTH / median[name]
-            cells.append(f"{name} {speed:.0f} ({ratio:.2f}; {same:.0%} of ours' tokens)")
-        print(f"beams {num_beams}, batch {len(rows):2}: {', '.join(cells)}", flush=True)
+    engines = {"ours": ours(model), "CTranslate2": ctranslate2_engine(model)}
+    try:
+        engines["Marian"] = marian_engine(model)
+    except ImportError as error:
+        print(f"Marian is left out: {error}")
+    rows = {}
+    for title, case in cases.items():
+        same = engines["ours"](*case) == engines["CTranslate2"](*case)
+        assert same.mean() > 0.98, f"{title}: {same.mean():.0%} of the tokens are CTranslate2's"
+        jobs = {name: functools.partial(engine, *case) for name, engine in engines.items()}
+        rows[title] = contest.take_turns(jobs, seconds=arguments.seconds)
+        print(contest.line(title, rows[title]), flush=True)
+    contest.write("translation", "python benchmarks/suite/translation.py", rows)
 
 
 if __name__ == "__main__":
