@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from keras_transformers.pipelines.base import PREDICT, Pipeline, Signature
 from keras_transformers.pipelines.serving.form import ServingForm
 from keras_transformers.saved_model.checks.check import encode_array, self_check
 from keras_transformers.saved_model.description import METADATA_FILE
+from keras_transformers.saved_model.graphs import simplify
 from keras_transformers.saved_model.metadata import (
     checked_scores,
     of_environment,
@@ -97,13 +98,18 @@ def export(
         "tolerance": pipeline.tolerance,
         "signatures": {name: _describe(name, s) for name, s in signatures.items()},
     }
-    # One function for all signatures: the graph has the model once.
-    with pipeline.running(tf.function(stored.reading(form), autograph=False)):
+
+    def as_function(call: Callable[..., Any]) -> Any:
+        """Returns one function for all signatures, so that the graph has it once."""
+        return tf.function(stored.reading(call), autograph=False)
+
+    with pipeline.exporting(as_function(form), as_function):
         traced = {name: _trace(name, signature) for name, signature in signatures.items()}
     variables = form.read(stored.variables, traced.values())
     module = _module(variables, list(pipeline.tokenizers.values()))
     with staging_folder(base) as folder:
         tf.saved_model.save(module, str(folder), signatures=traced)
+        simplify(folder)
         _set_method_names(folder, signatures)
         _write_metadata(folder, description)
         if check:
@@ -197,9 +203,6 @@ def _set_method_names(folder: Path, signatures: Mapping[str, Signature]) -> None
     for name, method_name in changed.items():
         updater.replace_method_name(name, method_name, tags="serve")
     updater.save()
-    # The fingerprint is out of date, and TensorFlow has no public function to recompute it. Loaders
-    # do not need it.
-    (folder / "fingerprint.pb").unlink(missing_ok=True)
 
 
 def _write_metadata(folder: Path, description: Mapping[str, Any]) -> None:
