@@ -41,6 +41,11 @@ def simplify(folder: str | os.PathLike[str]) -> None:
 
 def _simplify(function: Any, pure: Collection[str]) -> None:
     """Drops from a function what is never used, then merges nodes with the same results."""
+    operations = {node.name: node.op for node in function.node_def}
+    effects = [key for key, name in function.control_ret.items() if operations[name] not in pure]
+    for key in set(function.control_ret) - set(effects):
+        del function.control_ret[key]
+    function.signature.control_output[:] = effects
     first: dict[Any, str] = {}  # what a node computes -> the first node that does
     instead: dict[str, str] = {}  # merged node -> the one that stays
     kept = []
@@ -54,9 +59,8 @@ def _simplify(function: Any, pure: Collection[str]) -> None:
             if instead[name] != name:
                 continue
         kept.append(node)
-    for outputs in (function.ret, function.control_ret):
-        for key, name in outputs.items():
-            outputs[key] = _renamed(name, instead)
+    for key, name in list(function.ret.items()):
+        function.ret[key] = _renamed(name, instead)
     del function.node_def[:]
     function.node_def.extend(kept)
 

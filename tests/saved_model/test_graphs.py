@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 from toy import export_doubling
 
+from keras_transformers.saved_model.description import meta_graph
 from keras_transformers.saved_model.graphs import simplify
 
 
