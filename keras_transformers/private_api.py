@@ -6,7 +6,7 @@ tensorflow-text 2.21.1. Unless an entry says otherwise, no public alternative wa
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import keras
 
@@ -144,6 +144,73 @@ def set_first_batch(tensorboard: Any, batch: int, profiled: tuple[int, int]) -> 
     """Makes a TensorBoard callback count from `batch`; Keras starts each `fit` at 0."""
     tensorboard._global_train_batch = batch
     tensorboard._start_batch, tensorboard._stop_batch = (batch + offset for offset in profiled)
+
+
+# --- TensorFlow ------------------------------------------------------------------------------
+
+
+def quantized_product(
+    rows: Any,
+    kernel: Any,
+    largest: Any,
+    bias: Any,
+    *,
+    activation: Literal["Relu", "GeluExact", "GeluApproximate"] | None = None,
+    least_range: float = 1e-6,
+) -> Any:
+    """Computes `activation(rows @ kernel + bias)` in int8; only in graphs.
+
+    oneDNN's kernel for x86. It keeps the matrix, in a layout of its own, from the first call on.
+
+    Args:
+        rows: float32 (rows, features), rounded by their largest number.
+        kernel: int8 (features, units), a variable or constant that never changes.
+        largest: float32 (units,), the number that 127 in a column stands for.
+        bias: float32 (units,).
+        activation: the kernel's name of it; None for none.
+        least_range: what to take for the largest number of `rows` if it is smaller.
+
+    Returns:
+        Float32 (rows, units).
+    """
+    import tensorflow as tf
+
+    values = tf.compat.v1.AttrValue
+    limit = tf.maximum(tf.reduce_max(tf.abs(rows)), least_range)
+    quantized, low, high = tf.raw_ops.QuantizeV2(
+        input=rows,
+        min_range=-limit,
+        max_range=limit,
+        T=tf.qint8,
+        mode="SCALED",
+        round_mode="HALF_TO_EVEN",
+    )
+    largest = tf.convert_to_tensor(largest)
+    devices = [quantized, tf.bitcast(tf.convert_to_tensor(kernel), tf.qint8)]
+    devices += [tf.convert_to_tensor(bias)]
+    hosts = [low, high, -largest, largest]
+
+    def types(tensors: Sequence[Any]) -> Any:
+        return values(list=values.ListValue(type=[each.dtype.as_datatype_enum for each in tensors]))
+
+    fused = [b"BiasAdd", *([activation.encode()] if activation else []), b"Dequantize"]
+    graph = tf.compat.v1.get_default_graph()
+    operation = graph.create_op(
+        "_QuantizedMatMul",
+        [*devices, *hosts],
+        [tf.float32],
+        name="quantized_product",
+        attrs={
+            "Tdevice_inputs": types(devices),
+            "Thost_inputs": types(hosts),
+            "Tdevice_outputs": types([rows]),
+            "Thost_outputs": types([]),
+            "T1": values(type=tf.qint8.as_datatype_enum),
+            "T2": values(type=tf.qint8.as_datatype_enum),
+            "fused_ops": values(list=values.ListValue(s=fused)),
+        },
+    )
+    return operation.outputs[0]
 
 
 # --- tensorflow-text -------------------------------------------------------------------------

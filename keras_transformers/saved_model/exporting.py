@@ -1,5 +1,6 @@
 """Exports a pipeline's signatures as a SavedModel: writes, checks and publishes it."""
 
+import contextlib
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -14,6 +15,7 @@ import tensorflow as tf
 from keras_transformers import files
 from keras_transformers.pipelines.base import PREDICT, Pipeline, Signature
 from keras_transformers.pipelines.serving.form import ServingForm
+from keras_transformers.pipelines.serving.int8 import INT8_TOLERANCE, Int8Form
 from keras_transformers.saved_model.checks.check import encode_array, self_check
 from keras_transformers.saved_model.description import METADATA_FILE
 from keras_transformers.saved_model.metadata import (
@@ -54,7 +56,10 @@ def export(
         check: whether to reload the export in a fresh process and compare its answers before it is
             published; see `saved_model.check`.
         weights_dtype: "bfloat16" stores matrices in half the space; see `saved_model.storage`. The
-            check then expects the answers of the rounded weights.
+            check then expects the answers of the rounded weights. "int8" stores and multiplies the
+            matrices of encoder layers and the token embeddings in int8, for servers on x86; see
+            docs/performance.md. The check then expects the answers of the int8 graph: compare
+            scores on your own data.
         constant_matrices: whether to store the encoder layers' matrices once more, as constants:
             batches of at most 96 tokens, such as one short text, then take less time, and the
             export twice the space and memory; see docs/performance.md. For float32 and models with
@@ -83,22 +88,31 @@ def export(
             "constant_matrices=True needs weights_dtype='float32' and a model with a padding mask: "
             "leave it out"
         )
-    form = ServingForm(pipeline.model, constant_matrices=constant_matrices)
-    stored = StoredWeights(form.weights, weights_dtype)
+    is_int8 = weights_dtype == "int8"
+    form = (
+        Int8Form(pipeline.model)
+        if is_int8
+        else ServingForm(pipeline.model, constant_matrices=constant_matrices)
+    )
+    stored = StoredWeights(form.weights, "float32" if is_int8 else weights_dtype)
     signatures = {
         name: replace(signature, function=stored.reading(signature.function))
         for name, signature in pipeline.signatures(examples).items()
     }
+    # One function for all signatures: the graph has the model once.
+    run = tf.function(stored.reading(form), autograph=False)
+    # In int8 the check expects int8's answers, otherwise the model's own.
+    with pipeline.running(run) if is_int8 else contextlib.nullcontext():
+        described = {name: _describe(name, s) for name, s in signatures.items()}
     description = {
         **of_pipeline(pipeline),
         "scores": checked_scores(scores),
         "weights_dtype": weights_dtype,
         **of_environment(),
-        "tolerance": pipeline.tolerance,
-        "signatures": {name: _describe(name, s) for name, s in signatures.items()},
+        "tolerance": max(pipeline.tolerance, INT8_TOLERANCE) if is_int8 else pipeline.tolerance,
+        "signatures": described,
     }
-    # One function for all signatures: the graph has the model once.
-    with pipeline.running(tf.function(stored.reading(form), autograph=False)):
+    with pipeline.running(run):
         traced = {name: _trace(name, signature) for name, signature in signatures.items()}
     variables = form.read(stored.variables, traced.values())
     module = _module(variables, list(pipeline.tokenizers.values()))

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import keras
 import tensorflow as tf
 
-WeightsDtype = Literal["float32", "bfloat16"]
+WeightsDtype = Literal["float32", "bfloat16", "int8"]  # int8: see `pipelines.serving.int8`
 
 
 class StoredWeights:

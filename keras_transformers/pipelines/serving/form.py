@@ -70,11 +70,23 @@ class ServingForm:
         few = tf.logical_and(num_tokens > 0, num_tokens <= _FEW_TOKENS)
         return tf.cond(few, on_constants, lambda: self._run(inputs))
 
+    def _project(self, layer: EncoderLayer) -> Callable[[Any], Any]:
+        kernel, bias = self._joined[layer.name]
+
+        def project(tokens: Any) -> Any:
+            product = keras.ops.matmul(tokens, kernel)
+            return product if bias is None else keras.ops.add(product, bias)
+
+        return project
+
+    def _plain(self, layer: Any) -> Callable[..., Any]:
+        return layer
+
     def _run(self, inputs: Mapping[str, Any], *, min_tokens: int = 0) -> dict[str, Any]:
         def run(layer: Any) -> Callable[..., Any]:
             def plain(*args: Any, **kwargs: Any) -> Any:
                 args, kwargs = keras.tree.map_structure(_padded, (args, kwargs))
-                return layer(*args, **kwargs)
+                return self._plain(layer)(*args, **kwargs)
 
             def on_rows(
                 hidden: Any, attention_mask: Any = None, attention_bias: Any = None, **others: Any
@@ -83,7 +95,7 @@ class ServingForm:
                     masks = {"attention_mask": attention_mask, "attention_bias": attention_bias}
                     return plain(hidden, **masks, **others)
                 rows = _rows(hidden, attention_mask, min_tokens)
-                return layer.encode_rows(rows, self._joined[layer.name], attention_bias)
+                return layer.encode_rows(rows, self._project(layer), attention_bias)
 
             return on_rows if layer.name in self._joined else plain
 
