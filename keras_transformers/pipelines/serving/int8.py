@@ -46,7 +46,7 @@ class Int8Form(ServingForm):
         tables = [layer for layer in model.layers if isinstance(layer, TokenEmbedding)]
         self._projects = {name: Int8Product(*joined) for name, joined in self._joined.items()}
         self._products = [
-            (dense, Int8Product(dense.kernel, dense.bias))
+            (dense, Int8Product(dense.kernel, dense.bias, dense.activation))
             for each in layers
             for dense in _dense(each)
         ]
