@@ -176,24 +176,24 @@ def quantized_product(
     import tensorflow as tf
 
     values = tf.compat.v1.AttrValue
-    limit = tf.maximum(tf.reduce_max(tf.abs(rows)), least_range)
+    limit = tf.maximum(tf.reduce_max(tf.abs(rows), axis=1, keepdims=True), least_range)
     quantized, low, high = tf.raw_ops.QuantizeV2(
-        input=rows,
-        min_range=-limit,
-        max_range=limit,
+        input=rows / limit,
+        min_range=-1.0,
+        max_range=1.0,
         T=tf.qint8,
         mode="SCALED",
         round_mode="HALF_TO_EVEN",
     )
     largest = tf.convert_to_tensor(largest)
     devices = [quantized, tf.bitcast(tf.convert_to_tensor(kernel), tf.qint8)]
-    devices += [tf.convert_to_tensor(bias)]
+    devices += [tf.zeros_like(tf.convert_to_tensor(bias))]
     hosts = [low, high, -largest, largest]
 
     def types(tensors: Sequence[Any]) -> Any:
         return values(list=values.ListValue(type=[each.dtype.as_datatype_enum for each in tensors]))
 
-    fused = [b"BiasAdd", *([activation.encode()] if activation else []), b"Dequantize"]
+    fused = [b"BiasAdd", b"Dequantize"]
     graph = tf.compat.v1.get_default_graph()
     operation = graph.create_op(
         "_QuantizedMatMul",
@@ -210,7 +210,10 @@ def quantized_product(
             "fused_ops": values(list=values.ListValue(s=fused)),
         },
     )
-    return operation.outputs[0]
+    y = tf.nn.bias_add(operation.outputs[0] * limit, tf.convert_to_tensor(bias))
+    if activation == "GeluExact":
+        y = tf.nn.gelu(y, approximate=False)
+    return y
 
 
 # --- tensorflow-text -------------------------------------------------------------------------
