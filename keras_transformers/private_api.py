@@ -6,7 +6,7 @@ tensorflow-text 2.21.1. Unless an entry says otherwise, no public alternative wa
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import keras
 
@@ -149,71 +149,51 @@ def set_first_batch(tensorboard: Any, batch: int, profiled: tuple[int, int]) -> 
 # --- TensorFlow ------------------------------------------------------------------------------
 
 
-def quantized_product(
-    rows: Any,
-    kernel: Any,
-    largest: Any,
-    bias: Any,
-    *,
-    activation: Literal["Relu", "GeluExact", "GeluApproximate"] | None = None,
-    least_range: float = 1e-6,
-) -> Any:
-    """Computes `activation(rows @ kernel + bias)` in int8; only in graphs.
+def int8_product(rows: Any, matrix: Any, largest: Any, *, transpose: bool = False) -> Any:
+    """Computes `(rows / 127) @ (matrix * largest / 127)` in integers; only in graphs.
 
-    oneDNN's kernel for x86. It keeps the matrix, in a layout of its own, from the first call on.
+    oneDNN's kernel for x86. It arranges the matrix for itself in its first call and keeps it.
 
     Args:
-        rows: float32 (rows, features), rounded by their largest number.
-        kernel: int8 (features, units), a variable or constant that never changes.
-        largest: float32 (units,), the number that 127 in a column stands for.
-        bias: float32 (units,).
-        activation: the kernel's name of it; None for none.
-        least_range: what to take for the largest number of `rows` if it is smaller.
+        rows: int8 (rows, features).
+        matrix: int8 (features, units), or (units, features) with `transpose`. It may not change.
+        largest: float32 (units,), a variable or constant: the kernel keeps its own preparations by
+            the address of this tensor, and prepares again whenever the address is new.
+        transpose: whether to multiply by the transposed matrix.
 
     Returns:
         Float32 (rows, units).
     """
     import tensorflow as tf
 
-    values = tf.compat.v1.AttrValue
-    limit = tf.maximum(tf.reduce_max(tf.abs(rows), axis=1, keepdims=True), least_range)
-    quantized, low, high = tf.raw_ops.QuantizeV2(
-        input=rows / limit,
-        min_range=-1.0,
-        max_range=1.0,
-        T=tf.qint8,
-        mode="SCALED",
-        round_mode="HALF_TO_EVEN",
-    )
     largest = tf.convert_to_tensor(largest)
-    devices = [quantized, tf.bitcast(tf.convert_to_tensor(kernel), tf.qint8)]
-    devices += [tf.zeros_like(tf.convert_to_tensor(bias))]
-    hosts = [low, high, -largest, largest]
+    bias, one = tf.zeros(largest.shape), tf.constant(1.0)  # the kernel insists on a bias
+    on_device = [tf.bitcast(rows, tf.qint8), tf.bitcast(matrix, tf.qint8), bias]
+    on_host = [one, one, largest, largest]  # lower and upper ends of ranges: the kernel takes |x|
+    value = tf.compat.v1.AttrValue
 
     def types(tensors: Sequence[Any]) -> Any:
-        return values(list=values.ListValue(type=[each.dtype.as_datatype_enum for each in tensors]))
+        return value(list=value.ListValue(type=[each.dtype.as_datatype_enum for each in tensors]))
 
-    fused = [b"BiasAdd", b"Dequantize"]
-    graph = tf.compat.v1.get_default_graph()
-    operation = graph.create_op(
+    operation = tf.compat.v1.get_default_graph().create_op(
         "_QuantizedMatMul",
-        [*devices, *hosts],
+        [*on_device, *on_host],
         [tf.float32],
-        name="quantized_product",
+        name="int8_product",
         attrs={
-            "Tdevice_inputs": types(devices),
-            "Thost_inputs": types(hosts),
-            "Tdevice_outputs": types([rows]),
+            "Tdevice_inputs": types(on_device),
+            "Thost_inputs": types(on_host),
+            "Tdevice_outputs": types([bias]),
             "Thost_outputs": types([]),
-            "T1": values(type=tf.qint8.as_datatype_enum),
-            "T2": values(type=tf.qint8.as_datatype_enum),
-            "fused_ops": values(list=values.ListValue(s=fused)),
+            "T1": value(type=tf.qint8.as_datatype_enum),
+            "T2": value(type=tf.qint8.as_datatype_enum),
+            "transpose_b": value(b=transpose),
+            "fused_ops": value(list=value.ListValue(s=[b"BiasAdd", b"Dequantize"])),
         },
     )
-    y = tf.nn.bias_add(operation.outputs[0] * limit, tf.convert_to_tensor(bias))
-    if activation == "GeluExact":
-        y = tf.nn.gelu(y, approximate=False)
-    return y
+    product = operation.outputs[0]
+    product.set_shape((rows.shape[0], largest.shape[0]))
+    return product
 
 
 # --- tensorflow-text -------------------------------------------------------------------------

@@ -56,10 +56,10 @@ def export(
         check: whether to reload the export in a fresh process and compare its answers before it is
             published; see `saved_model.check`.
         weights_dtype: "bfloat16" stores matrices in half the space; see `saved_model.storage`. The
-            check then expects the answers of the rounded weights. "int8" stores and multiplies the
-            matrices of encoder layers and the token embeddings in int8, for servers on x86; see
-            docs/performance.md. The check then expects the answers of the int8 graph: compare
-            scores on your own data.
+            check then expects the answers of the rounded weights. "int8" stores encoder layers and
+            token embeddings in a quarter of the space and multiplies in int8, in about half the
+            time, on x86 processors; see docs/performance.md. The answers are near the model's, and
+            the check expects the export's own: measure them on your data.
         constant_matrices: whether to store the encoder layers' matrices once more, as constants:
             batches of at most 96 tokens, such as one short text, then take less time, and the
             export twice the space and memory; see docs/performance.md. For float32 and models with
@@ -71,9 +71,11 @@ def export(
     Raises:
         FileExistsError: the version exists.
         ValueError: Keras runs on another backend than TensorFlow, an example does not fit the
-            pipeline, or the model's outputs or a score are not finite.
+            pipeline, the model's outputs or a score are not finite, or the model has nothing to
+            compute in int8.
         RuntimeError: the written export does not repeat the pipeline's answers. A bfloat16 model's
-            graph rounds differently, so answers with nearly equal scores may swap.
+            graph rounds differently, so answers with nearly equal scores may swap. Or TensorFlow
+            cannot multiply in int8 here.
     """
     if keras.backend.backend() != "tensorflow":
         raise ValueError(
@@ -94,14 +96,14 @@ def export(
         if is_int8
         else ServingForm(pipeline.model, constant_matrices=constant_matrices)
     )
-    stored = StoredWeights(form.weights, "float32" if is_int8 else weights_dtype)
+    stored = StoredWeights(form.weights, weights_dtype)
     signatures = {
         name: replace(signature, function=stored.reading(signature.function))
         for name, signature in pipeline.signatures(examples).items()
     }
     # One function for all signatures: the graph has the model once.
     run = tf.function(stored.reading(form), autograph=False)
-    # In int8 the check expects int8's answers, otherwise the model's own.
+    # The check expects the answers of the model itself, or those in int8, which are not the same.
     with pipeline.running(run) if is_int8 else contextlib.nullcontext():
         described = {name: _describe(name, s) for name, s in signatures.items()}
     description = {
