@@ -160,11 +160,11 @@ class RowLayout:
     def tokens(self, padded: Any) -> Any:
         """Maps (batch, length, features) to the real tokens' (tokens, features)."""
         rows = ops.reshape(padded, (-1, padded.shape[-1]))  # (batch * length, features)
-        return rows if self.padding_mask is None else ops.take(rows, self._kept, axis=0)
+        return rows if self.padding_mask is None else _taken(rows, self._kept)
 
     def padded(self, tokens: Any) -> Any:
         """Maps (tokens, features) to (batch, length, features); padding holds other tokens."""
-        rows = tokens if self.padding_mask is None else ops.take(tokens, self._places, axis=0)
+        rows = tokens if self.padding_mask is None else _taken(tokens, self._places)
         return ops.reshape(rows, (self.batch, self.length, tokens.shape[-1]))
 
     @functools.cached_property
@@ -192,6 +192,15 @@ class RowLayout:
         if id(attention_bias) not in self._biases:  # kept with it, or its id might be used again
             self._biases[id(attention_bias)] = attention_bias, attention_bias + self._mask_bias
         return self._biases[id(attention_bias)][1]
+
+
+def _taken(rows: Any, places: Any) -> Any:
+    """Takes rows, as `ops.take`, which on TensorFlow needs four more ops for negative places."""
+    if keras.backend.backend() != "tensorflow":
+        return ops.take(rows, places, axis=0)
+    import tensorflow as tf
+
+    return tf.gather(rows, places)
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,8 @@ from keras_transformers.layers.dense import activation_function
 from keras_transformers.pipelines.serving.form import ServingForm
 from keras_transformers.private_api import int8_product
 
-INT8_TOLERANCE = 5e-2  # of repeated answers: on another processor, numbers round to other steps
 _STEPS = 127
-_LEAST = 1e-6  # stands for the largest number of a vector of zeros
+_LEAST = 1e-6  # stands for the largest number of a column of zeros
 
 
 class Int8Form(ServingForm):
@@ -156,8 +155,8 @@ class Int8Embedding:
 
 def _product(rows: Any, matrix: Any, largest: Any, *, transpose: bool = False) -> Any:
     """Multiplies rows (rows, features), each rounded by its own largest number, by a matrix."""
-    limits = tf.maximum(tf.reduce_max(tf.abs(rows), axis=1, keepdims=True), _LEAST)  # (rows, 1)
-    rounded = tf.cast(tf.round(rows * (_STEPS / limits)), tf.int8)
+    limits = tf.reduce_max(tf.abs(rows), axis=1, keepdims=True)  # (rows, 1)
+    rounded = tf.cast(tf.round(rows * tf.math.divide_no_nan(float(_STEPS), limits)), tf.int8)
     return int8_product(rounded, matrix, largest, transpose=transpose) * limits
 
 

@@ -13,6 +13,7 @@ from keras_transformers.pipelines.serving import int8
 from keras_transformers.pipelines.serving.form import ServingForm
 from keras_transformers.pipelines.serving.int8 import Int8Dense, Int8Embedding, Int8Form
 from keras_transformers.saved_model.description import METADATA_FILE, describe, lines
+from keras_transformers.saved_model.exporting import INT8_TOLERANCE
 
 SIZES = {"num_layers": 1, "num_heads": 2, "hidden_dim": 64}
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{i}" for i in range(995))]
@@ -99,7 +100,7 @@ def test_answers_are_near_and_do_not_depend_on_the_batch(embed, folder):
 def test_it_says_that_it_is_in_int8(folder):
     metadata = json.loads((folder / METADATA_FILE).read_text("utf-8"))
     assert metadata["weights_dtype"] == "int8"
-    assert metadata["tolerance"] == int8.INT8_TOLERANCE
+    assert metadata["tolerance"] == INT8_TOLERANCE
     assert "  weights_dtype      int8" in list(lines(describe(folder)))
     assert "| weights dtype | int8 |" in kt.saved_model.write_card(folder).read_text("utf-8")
 
