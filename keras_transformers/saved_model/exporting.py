@@ -28,7 +28,7 @@ from keras_transformers.saved_model.versions import publish, split_target, stagi
 
 __all__ = ["export"]
 
-INT8_ERROR = 0.1  # of answers in int8, as a share of their size in float32
+INT8_ERROR = 0.25  # of answers in int8, as a share of their size in float32
 INT8_TOLERANCE = 5e-2  # of repeated answers: on another processor, numbers round to other steps
 
 
@@ -61,7 +61,7 @@ def export(
             check then expects the answers of the rounded weights. "int8" stores encoder layers and
             token embeddings in a quarter of the space and multiplies in int8, in about half the
             time, on x86 processors; see docs/exports.md. The answers are near the model's: the
-            check allows an error of 10 % of their size, and your data show what it costs.
+            check allows an error of a quarter of their size; your data show what it costs.
         constant_matrices: whether to store the encoder layers' matrices once more, as constants:
             batches of at most 96 tokens, such as one short text, then take less time, and the
             export twice the space and memory; see docs/performance.md. For float32 and models with

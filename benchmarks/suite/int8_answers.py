@@ -1,6 +1,6 @@
 """How near an export in int8 is to the one in float32, in answers and in bytes.
 
-    python benchmarks/int8_answers.py PIPELINE TEXTS
+    python benchmarks/suite/int8_answers.py PIPELINE TEXTS
 
 PIPELINE is a folder that `kt.load` reads. TEXTS has one text per line, plain or .gz. Of a classifier
 the lines are `text<TAB>label`, and both exports' accuracies are printed; of an embedder, the cosines
