@@ -70,7 +70,9 @@ def main() -> None:
                 for engine, run in contestants.items():
                     difference = np.abs(run(batch) - expected).max()
                     assert difference < 0.02, f"{engine} differs by {difference}"
-                jobs = {engine: functools.partial(run, batch) for engine, run in contestants.items()}
+                jobs = {
+                    engine: functools.partial(run, batch) for engine, run in contestants.items()
+                }
                 found = contest.take_turns(jobs, seconds=arguments.seconds)
                 rows[f"{name}, {shape}"] = found
                 print(contest.line(f"{name}, {shape}", found), flush=True)

@@ -2,9 +2,9 @@
 
     python benchmarks/suite/int8_answers.py PIPELINE TEXTS
 
-PIPELINE is a folder that `kt.load` reads. TEXTS has one text per line, plain or .gz. Of a classifier
-the lines are `text<TAB>label`, and both exports' accuracies are printed; of an embedder, the cosines
-of the two vectors of each text.
+PIPELINE is a folder that `kt.load` reads. TEXTS has one text per line, plain or .gz. For a
+classifier the lines are `text<TAB>label`, and both exports' accuracies are printed; for an
+embedder, the cosines of the two vectors of each text.
 """
 
 import argparse
@@ -44,13 +44,13 @@ def main() -> None:
     pairs = [(answers["float32"][i], answers["int8"][i]) for i in order]
     if "label" in pairs[0][0]:
         same = np.mean([a["label"] == b["label"] for a, b in pairs])
-        far = max(np.abs(np.subtract(a["probabilities"], b["probabilities"])).max() for a, b in pairs)
+        far = max(
+            np.abs(np.subtract(a["probabilities"], b["probabilities"])).max() for a, b in pairs
+        )
         print(f"the same label: {same:.4f}; probabilities differ by at most {far:.3f}")
     else:
-        cosines = [cosine(a["embedding"], b["embedding"]) for a, b in pairs]
-        print(
-            f"cosines of {len(cosines)} texts: mean {np.mean(cosines):.4f}, least {min(cosines):.4f}"
-        )
+        found = [cosine(a["embedding"], b["embedding"]) for a, b in pairs]
+        print(f"cosines of {len(found)} texts: mean {np.mean(found):.4f}, least {min(found):.4f}")
 
 
 def cosine(a: list[float], b: list[float]) -> float:

@@ -186,9 +186,9 @@ def _check_int8(found: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
     for place, error in relative_errors(found, expected):
         if not error <= INT8_ERROR:  # true for NaN, unlike >
             raise RuntimeError(
-                f"{place}: in int8 it is {error:.0%} off the model's own, and {INT8_ERROR:.0%} is "
-                "allowed, so the export was not published: take weights_dtype='bfloat16', or "
-                "check=False and measure it on your data"
+                f"{place}: the error of int8 is {error:.2g} of the answer's size, and at most "
+                f"{INT8_ERROR:g} is allowed, so the export was not published: take "
+                "weights_dtype='bfloat16', or check=False and measure it on your data"
             )
 
 

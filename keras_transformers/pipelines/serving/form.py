@@ -143,7 +143,7 @@ def _rows(hidden: Any, padding_mask: Any, min_tokens: int) -> TokenRows:
     if isinstance(hidden, TokenRows) and hidden.layout.padding_mask is padding_mask:
         return hidden
     padded = _padded(hidden)
-    layout = RowLayout(padding_mask, like=padded, min_tokens=min_tokens)
+    layout = RowLayout(padding_mask, like=padded, min_tokens=min_tokens, take=tf.gather)
     return TokenRows(layout.tokens(padded), layout)
 
 

@@ -252,7 +252,8 @@ def relative_errors(
     """Yields how far the float outputs of two sets of stored examples are apart.
 
     Args:
-        found, expected: signatures as in the metadata, with the same examples.
+        found: signatures as in the metadata.
+        expected: the same, with the same examples.
 
     Yields:
         What it is, and the root of the mean square difference over all examples, as a share of the
@@ -268,7 +269,10 @@ def relative_errors(
         for key in (key for key, spec in signature["outputs"].items() if "float" in spec["dtype"]):
             difference = sum(np.square(a[key] - b[key]).sum() for a, b in outputs)
             size = sum(np.square(b[key]).sum() for _, b in outputs)
-            yield f"signature {name!r}, output {key!r}", float(np.sqrt(difference / max(size, 1e-12)))
+            yield (
+                f"signature {name!r}, output {key!r}",
+                float(np.sqrt(difference / max(size, 1e-12))),
+            )
 
 
 def _as_type(array: np.ndarray, dtype: str) -> np.ndarray:

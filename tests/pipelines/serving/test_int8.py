@@ -12,8 +12,8 @@ from keras_transformers.layers.dense import activation_function
 from keras_transformers.pipelines.serving import int8
 from keras_transformers.pipelines.serving.form import ServingForm
 from keras_transformers.pipelines.serving.int8 import Int8Dense, Int8Embedding, Int8Form
+from keras_transformers.saved_model import exporting
 from keras_transformers.saved_model.description import METADATA_FILE, describe, lines
-from keras_transformers.saved_model.exporting import INT8_TOLERANCE
 
 SIZES = {"num_layers": 1, "num_heads": 2, "hidden_dim": 64}
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{i}" for i in range(995))]
@@ -100,7 +100,7 @@ def test_answers_are_near_and_do_not_depend_on_the_batch(embed, folder):
 def test_it_says_that_it_is_in_int8(folder):
     metadata = json.loads((folder / METADATA_FILE).read_text("utf-8"))
     assert metadata["weights_dtype"] == "int8"
-    assert metadata["tolerance"] == INT8_TOLERANCE
+    assert metadata["tolerance"] == exporting.INT8_TOLERANCE
     assert "  weights_dtype      int8" in list(lines(describe(folder)))
     assert "| weights dtype | int8 |" in kt.saved_model.write_card(folder).read_text("utf-8")
 
@@ -109,7 +109,7 @@ def test_matrices_and_table_take_a_quarter_of_the_space(embed, folder):
     names = tf.train.list_variables(str(folder / "variables/variables"))
     reader = tf.train.load_checkpoint(str(folder / "variables/variables"))
     types = reader.get_variable_to_dtype_map()
-    size = {dtype: 0 for dtype in types.values()}
+    size = dict.fromkeys(types.values(), 0)
     for name, shape in names:
         size[types[name]] += int(np.prod(shape))
     layer = 64 * (3 * 64 + 64 + 2 * 256)
@@ -134,7 +134,7 @@ def test_models_without_encoder_layers_are_refused(tmp_path):
 def test_models_that_run_in_steps_are_refused(model):
     form = Int8Form(model)
     with pytest.raises(ValueError, match="signatures run 'bert' step by step"):
-        form.read([weight for weight in form.weights], [])
+        form.read(list(form.weights), [])
 
 
 def test_other_dtypes_are_refused(embed, tmp_path):
@@ -144,6 +144,15 @@ def test_other_dtypes_are_refused(embed, tmp_path):
     ):
         with pytest.raises(ValueError, match=message):
             kt.export(embed, tmp_path, **options)
+    assert not list(tmp_path.iterdir())
+
+
+def test_answers_far_from_the_models_are_not_published(embed, tmp_path, monkeypatch):
+    monkeypatch.setattr(exporting, "INT8_ERROR", 1e-4)
+    with pytest.raises(
+        RuntimeError, match=r"'embedding': the error of int8 is 0.0\d+ of the answer's size"
+    ):
+        kt.export(embed, tmp_path, examples=TEXTS, weights_dtype="int8")
     assert not list(tmp_path.iterdir())
 
 
