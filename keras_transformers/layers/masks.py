@@ -120,6 +120,10 @@ def with_causal_mask(attention_mask: Any, length: Any) -> Any:
     return ops.logical_and(causal, attention_mask)
 
 
+def _take(rows: Any, places: Any) -> Any:
+    return ops.take(rows, places, axis=0)
+
+
 class RowLayout:
     """Where the real tokens of a batch stand, and which keys a query may see.
 
@@ -141,7 +145,7 @@ class RowLayout:
         *,
         like: Any = None,
         min_tokens: int = 0,
-        take: Callable[[Any, Any], Any] = functools.partial(ops.take, axis=0),
+        take: Callable[[Any, Any], Any] = _take,
     ) -> None:
         self.min_tokens, self._take = min_tokens, take
         self.batch, self.length = ops.shape(like if padding_mask is None else padding_mask)[:2]

@@ -45,18 +45,15 @@ class Int8Form(ServingForm):
                 f"{model.name!r} has none: take 'bfloat16' or 'float32'"
             )
         _check_kernel()
-        self._projections = {name: Int8Dense(*joined) for name, joined in self._joined.items()}
-        self._dense = [
-            (dense, Int8Dense(dense.kernel, dense.bias, dense.activation))
-            for layer in layers
-            for dense in _dense(layer)
-        ]
+        dense = [each for layer in layers for each in _dense(layer)]
         tables = [layer for layer in model.layers if _is_float32_table(layer)]
+        self._projections = {name: Int8Dense(*joined) for name, joined in self._joined.items()}
+        self._dense = [(each, Int8Dense(each.kernel, each.bias, each.activation)) for each in dense]
         self._tables = {layer.name: Int8Embedding(layer) for layer in tables}
-        replaced = [*tables, *(dense for dense, _ in self._dense)]
-        made = [*self._projections.values(), *self._tables.values(), *(d for _, d in self._dense)]
+        made: list[Any] = [*self._projections.values(), *self._tables.values()]
+        made += [int8_dense for _, int8_dense in self._dense]
         self._copies = [variable for each in made for variable in each.variables]
-        originals = [weight for layer in replaced for weight in layer.weights]
+        originals = [weight for layer in (*tables, *dense) for weight in layer.weights]
         self._either |= {id(weight) for weight in (*self._copies, *originals)}
         self.weights += self._copies
 
