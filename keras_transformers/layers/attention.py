@@ -1,5 +1,6 @@
 """Multi-head attention ("Attention Is All You Need", section 3.2) and its key-value cache."""
 
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -191,7 +192,11 @@ class MultiHeadAttention(CompositeLayer):
         return kernel, ops.concatenate([part.bias for part in parts]) if self.use_bias else None
 
     def attend_rows(
-        self, tokens: Any, layout: RowLayout, weights: tuple[Any, Any], attention_bias: Any = None
+        self,
+        tokens: Any,
+        layout: RowLayout,
+        project: Callable[[Any], Any],
+        attention_bias: Any = None,
     ) -> Any:
         """Computes self-attention as `call` does in inference, from real tokens alone.
 
@@ -200,15 +205,13 @@ class MultiHeadAttention(CompositeLayer):
         Args:
             tokens: (tokens, features), the real tokens.
             layout: where they stand.
-            weights: what `joined_weights` returned.
+            project: maps the tokens by what `joined_weights` returns.
             attention_bias: See `call`.
 
         Returns:
             (tokens, hidden_dim).
         """
-        kernel, bias = weights
-        joined = ops.matmul(tokens, kernel)
-        joined = layout.padded(joined if bias is None else ops.add(joined, bias))
+        joined = layout.padded(project(tokens))
         shape = (layout.batch, layout.length, 3, self.num_heads, self.head_dim)
         joined = ops.transpose(ops.reshape(joined, shape), (2, 0, 3, 1, 4))
         query, key, value = joined[0], joined[1], joined[2]  # (batch, heads, length, head_dim)

@@ -168,19 +168,19 @@ class EncoderLayer(CompositeLayer):
         return (output, scores) if return_attention_scores else output
 
     def encode_rows(
-        self, rows: TokenRows, weights: tuple[Any, Any], attention_bias: Any = None
+        self, rows: TokenRows, project: Callable[[Any], Any], attention_bias: Any = None
     ) -> TokenRows:
         """Encodes real tokens as `call` does in inference; padding costs nothing but its scores.
 
         Args:
             rows: the real tokens, (tokens, hidden).
-            weights: `self_attention.joined_weights()`.
+            project: maps tokens by `self_attention.joined_weights()`.
             attention_bias: See `call`.
         """
         output, _ = self._sublayers(
             rows.values,
             lambda x: (
-                self.self_attention.attend_rows(x, rows.layout, weights, attention_bias),
+                self.self_attention.attend_rows(x, rows.layout, project, attention_bias),
                 None,
             ),
             training=False,

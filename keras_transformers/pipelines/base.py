@@ -84,6 +84,7 @@ class Pipeline(abc.ABC):
     text_names: tuple[str, ...]
     _run: Callable[..., Any] | None = None
     _as_function: Callable[..., Any] | None = None
+    _functions: dict[Callable[..., Any], Callable[..., Any]]
 
     @abc.abstractmethod
     def answer(self, **texts: Any) -> dict[str, Any]:
@@ -136,9 +137,7 @@ class Pipeline(abc.ABC):
         return self._run(**{name: inputs[name] for name in self.model.input})
 
     @contextlib.contextmanager
-    def exporting(
-        self, run: Callable[..., Any], as_function: Callable[..., Any]
-    ) -> Iterator[None]:
+    def exporting(self, run: Callable[..., Any], as_function: Callable[..., Any]) -> Iterator[None]:
         """Lets graphs compute and share as exports do.
 
         Args:

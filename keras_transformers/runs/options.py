@@ -97,7 +97,7 @@ class Options(Scaling, Logging):
     name: str = "run"  # the run's folder in runs_dir
     runs_dir: Path = Path("runs")
     export: Path | None = None  # write a SavedModel here, such as saved_models/sentiment/1
-    weights_dtype: Literal["float32", "bfloat16"] = "float32"  # of the exported matrices
+    weights_dtype: Literal["float32", "bfloat16", "int8"] = "float32"  # of the exported matrices
 
     def pick(self, *names: str) -> dict[str, Any]:
         """Returns some of the options as keyword arguments."""

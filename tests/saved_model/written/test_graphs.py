@@ -63,7 +63,7 @@ def test_what_is_computed_twice_or_never_used_goes(folders):
     assert plain.count("Exp") == 1
     assert "Exp" not in simplified
     assert plain.count("Shape") >= 6
-    assert simplified.count("Shape") == 1
+    assert simplified.count("Shape") == 3  # two wait for the assertion
     assert plain.count("ReadVariableOp") == 5
     assert simplified.count("ReadVariableOp") == 1
     assert plain.count("Mul") >= 4
@@ -80,9 +80,7 @@ def test_what_has_effects_stays(folders):
 @pytest.mark.parametrize("x", [[1.5, -2.0, 0.25], []])
 def test_answers_stay_the_same_bit_for_bit(folders, x):
     plain, simplified = (
-        tf.saved_model.load(str(folder)).signatures["serving_default"](
-            x=tf.constant(x, tf.float32)
-        )
+        tf.saved_model.load(str(folder)).signatures["serving_default"](x=tf.constant(x, tf.float32))
         for folder in folders
     )
     for name in ("sums", "noise"):
