@@ -24,9 +24,9 @@ class AfterBuild(keras.layers.Layer):
         """Does nothing; subclasses override it."""
 
 
-def inner_layers(layer: Any) -> list[Any]:
-    """Returns the layers inside a layer, at any depth."""
-    return list(layer._flatten_layers(include_self=False))
+def inner_layers(layer: Any, *, recursive: bool = True) -> list[Any]:
+    """Returns the layers inside a layer, at any depth or right inside."""
+    return list(layer._flatten_layers(include_self=False, recursive=recursive))
 
 
 # --- Keras models ----------------------------------------------------------------------------

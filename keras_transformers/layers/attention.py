@@ -98,8 +98,13 @@ class MultiHeadAttention(CompositeLayer):
         self.key.build(value_shape)
         self.value.build(value_shape)
         self.output_projection.build((*query_shape[:-1], self._heads_dim))
+        self.dropout.build((query_shape[0], self.num_heads, query_shape[1], value_shape[1]))
         if not self.scale_scores:  # the queries start smaller instead, as in T5
             self.query.kernel.assign(self.query.kernel * self.head_dim**-0.5)
+
+    def compute_output_shape(self, query_shape: Any, value_shape: Any = None) -> tuple[Any, ...]:
+        """Returns (batch, query, hidden_dim)."""
+        return (*query_shape[:-1], self.hidden_dim)
 
     def _split_heads(self, x: Any) -> Any:
         batch, length = ops.shape(x)[:2]

@@ -53,6 +53,15 @@ class CompositeLayer(AfterBuild):
         layer._frozen = tuple(frozen)
         return layer
 
+    def __getattr__(self, name: str) -> Any:
+        """Returns the layers right inside as `layers`, which `summary(expand_nested=True)` shows.
+
+        A property would not do: Keras saves all that `dir` lists, and so each of them twice.
+        """
+        if name == "layers":
+            return inner_layers(self, recursive=False)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
     def _by_path(self) -> dict[str, Any]:
         """Returns the inner layers with weights by their path below this layer."""
         return {
