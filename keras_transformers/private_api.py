@@ -76,6 +76,11 @@ def first_outputs(layer: Any) -> Sequence[Any]:
     return layer._inbound_nodes[0].output_tensors
 
 
+def inputs_of(layer: Any) -> list[Any]:
+    """Returns the layers whose outputs a layer's first call takes, in order."""
+    return [tensor._keras_history.operation for tensor in layer._inbound_nodes[0].input_tensors]
+
+
 def run_through_graph(model: Any, inputs: Any, operation: Callable[[Any], Any]) -> Any:
     """Calls `operation(layer)` in place of each layer of a functional model, in order."""
     return model._run_through_graph(inputs, operation)
