@@ -1,5 +1,6 @@
 """Multi-head attention ("Attention Is All You Need", section 3.2) and its key-value cache."""
 
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -34,6 +35,10 @@ class MultiHeadAttention(CompositeLayer):
         use_bias: whether the four projections have biases (tensor2tensor's do not).
         kernel_initializer: initializer of the four projections' matrices.
 
+    Attributes:
+        on_probabilities: is given the probabilities (batch, heads, query, key) of each call while
+            `inspection.attention` watches a model; None otherwise.
+
     Raises:
         ValueError: `num_heads` is below 1; or, without a `head_dim`, `hidden_dim` is not a multiple
             of it.
@@ -48,6 +53,8 @@ class MultiHeadAttention(CompositeLayer):
         >>> output.shape, scores.shape
         (TensorShape([1, 3, 8]), TensorShape([1, 2, 3, 3]))
     """
+
+    on_probabilities: Callable[[Any], None] | None = None
 
     def __init__(
         self,
@@ -162,7 +169,8 @@ class MultiHeadAttention(CompositeLayer):
         if use_causal_mask:
             visible = _four_axes(with_causal_mask(attention_mask, ops.shape(query)[1]))
         drops_scores = bool(training and self.attention_dropout)
-        if _calls_one_kernel() and not (return_attention_scores or drops_scores):
+        shows_scores = return_attention_scores or self.on_probabilities is not None
+        if _calls_one_kernel() and not (shows_scores or drops_scores):
             context = _kernel_attention(
                 query_heads, key_heads, value_heads, mask, use_causal_mask, attention_bias
             )
@@ -175,6 +183,8 @@ class MultiHeadAttention(CompositeLayer):
                 # `where`, not an added mask: TensorFlow fuses the addition into a slow kernel.
                 scores = ops.where(visible, scores, MASKED_SCORE)
             probabilities = ops.softmax(scores, axis=-1)  # (batch, heads, query, key)
+            if self.on_probabilities is not None:
+                self.on_probabilities(probabilities)
             weights = self.dropout(ops.cast(probabilities, self.compute_dtype), training=training)
             context = ops.matmul(weights, value_heads)  # (batch, heads, query, head_dim)
         if visible is not None:

@@ -1,5 +1,6 @@
 """The decoder of a recurrent sequence-to-sequence model, with and without attention."""
 
+from collections.abc import Callable
 from typing import Any, Literal
 
 import keras
@@ -57,6 +58,8 @@ class RecurrentDecoder(CompositeLayer):
     Raises:
         ValueError: an unknown choice, or choices that cannot be combined.
     """
+
+    on_probabilities: Callable[[Any], None] | None = None  # see MultiHeadAttention
 
     def __init__(
         self,
@@ -266,13 +269,16 @@ class RecurrentDecoder(CompositeLayer):
         batch, length = ops.shape(inputs)[:2]
         noise = self.dropout_noise(length, batch, training)
         gates = self.cells[0].input_projection(cells.time_major(inputs))  # (target, batch, gates)
+        shows = return_attention_scores or self.on_probabilities is not None
         if self.attention and self.context_projection:
             hidden, context, probabilities = self._loop(
-                gates, state, source, noise, keep_probabilities=return_attention_scores
+                gates, state, source, noise, keep_probabilities=shows
             )
         else:
             hidden, context, probabilities = self._at_once(gates, state, source, noise)
         outputs = hidden if self.input_feeding else self._read_out(hidden, context, inputs)
+        if self.on_probabilities is not None and self.attention:
+            self.on_probabilities(probabilities[:, None])  # as those of one head
         return (outputs, probabilities) if return_attention_scores else outputs
 
     def compute_output_spec(
