@@ -5,7 +5,9 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["attention_picture", "attention_pictures"]
+from keras_transformers.inspection.attention_maps import AttentionMap
+
+__all__ = ["attention_figure", "attention_picture", "attention_pictures"]
 
 
 def attention_pictures(source_tokens: Any, target_tokens: Any, attention: Any) -> np.ndarray:
@@ -41,13 +43,7 @@ def attention_picture(
         ImportError: matplotlib is not installed.
         ValueError: fewer weights than tokens.
     """
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ImportError(
-            "attention pictures need matplotlib: pip install 'keras-transformers[translation]'"
-        ) from error
+    figure = _figure(figsize=(6, 6), dpi=100)
     sources, targets = _without_padding(source_tokens), _without_padding(target_tokens)
     rows, columns = attention.shape
     if rows < len(targets) or columns < len(sources):
@@ -55,15 +51,87 @@ def attention_picture(
             f"attention has shape {attention.shape} for {len(targets)} target and {len(sources)} "
             "source tokens: expected (target, source)"
         )
-    figure = Figure(figsize=(6, 6), dpi=100, layout="constrained")
-    canvas = FigureCanvasAgg(figure)
-    axes = figure.add_subplot()
-    axes.imshow(attention[: len(targets), : len(sources)], cmap="Blues", vmin=0.0, vmax=1.0)
-    axes.set_xticks(range(len(sources)), sources, rotation=90)
-    axes.set_yticks(range(len(targets)), targets)
-    axes.tick_params(top=True, bottom=False, labeltop=True, labelbottom=False)
-    canvas.draw()
-    return np.asarray(canvas.buffer_rgba())[:, :, :3].copy()
+    weights = attention[: len(targets), : len(sources)]
+    _draw(figure.add_subplot(), weights, sources, targets, "Blues")
+    figure.canvas.draw()
+    return np.asarray(figure.canvas.buffer_rgba())[:, :, :3].copy()
+
+
+def attention_figure(
+    found: AttentionMap, *, layer: int | None = None, head: int | None = None, dark: bool = False
+) -> Any:
+    """Draws one head, the heads of a layer, or all heads of all layers.
+
+    A row is a query, a column a key; darker (with `dark`, brighter) is more.
+
+    Args:
+        found: from `attention`.
+        layer: index of the layer, from 0; None for all.
+        head: index of the head, from 0; None for all.
+        dark: whether the background is dark.
+
+    Returns:
+        A matplotlib figure, for `savefig`. One head is drawn with its tokens; of many, each has its
+        layer and head as the title.
+
+    Raises:
+        ImportError: matplotlib is not installed.
+        IndexError: there is no such layer or head.
+
+    Example:
+        found = kt.inspection.attention(pipeline, "the river bank")["encoder"]
+        kt.inspection.attention_figure(found, layer=0, head=2).savefig("head.svg")
+    """
+    layers, heads = (
+        range(count) if index is None else [index] * (0 <= index < count)
+        for index, count in zip((layer, head), found.probabilities.shape[:2], strict=True)
+    )
+    if not (layers and heads):
+        raise IndexError(
+            f"layer={layer}, head={head}: there are {found.probabilities.shape[0]} layers of "
+            f"{found.probabilities.shape[1]} heads, counted from 0"
+        )
+    queries, keys = _without_padding(found.queries), _without_padding(found.keys)
+    is_one = len(layers) == len(heads) == 1
+    side = 1.6 + 0.25 * max(len(queries), len(keys)) if is_one else 1.3
+    figure = _figure(figsize=(side * len(heads), side * len(layers) + 0.4))
+    ground, ink, colors = ("#16181d", "#e8e8e8", "magma") if dark else ("white", "black", "Blues")
+    figure.set_facecolor(ground)
+    grid = figure.subplots(len(layers), len(heads), squeeze=False)
+    for axes_row, i in zip(grid, layers, strict=True):
+        for axes, j in zip(axes_row, heads, strict=True):
+            names = (keys, queries) if is_one else ([], [])
+            _draw(axes, found.probabilities[i, j], *names, colors)
+            axes.set_title(f"layer {i}, head {j}", fontsize=9 if is_one else 7, color=ink)
+            axes.tick_params(colors=ink)
+    return figure
+
+
+def _figure(**options: Any) -> Any:
+    """Returns a figure that needs no display.
+
+    Raises:
+        ImportError: matplotlib is not installed.
+    """
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ImportError(
+            "attention pictures need matplotlib: pip install 'keras-transformers[translation]'"
+        ) from error
+    figure = Figure(layout="constrained", **options)
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def _draw(
+    axes: Any, weights: np.ndarray, columns: Sequence[str], rows: Sequence[str], colors: str
+) -> None:
+    axes.imshow(weights, cmap=colors, vmin=0.0, vmax=1.0)
+    axes.set_xticks(range(len(columns)), columns, rotation=90)
+    axes.set_yticks(range(len(rows)), rows)
+    axes.tick_params(top=bool(columns), bottom=False, labeltop=True, labelbottom=False)
 
 
 def _without_padding(tokens: Sequence[str]) -> list[str]:
