@@ -6,8 +6,8 @@
 A step is forward, backward and AdamW on an encoder with random weights and dropout 0.1, the loss a
 mean of squares, in float32 on one thread. Columns, plain and with `training.recompute_layers`:
 
-- activations: by how much a pass forward and backward raises the peak of resident memory, less the
-  gradients of the weights;
+- pass: by how much a pass forward and backward raises the peak of resident memory: activations, and
+  the gradients of the weights, whose size is the first column;
 - training: the peak of a process that trains, less what TensorFlow itself takes;
 - time: CPU time of a step, the median of rounds in which both take turns.
 
@@ -88,19 +88,19 @@ class Steps:
         return lambda: run(self.batch)
 
 
-def memories(model: str, rows: int, length: int, recompute: bool) -> tuple[float, float]:
-    """Returns the bytes of the activations, and of a process that trains."""
+def memories(model: str, rows: int, length: int, recompute: bool) -> tuple[float, float, float]:
+    """Returns the bytes of the gradients, of a pass, and of a process that trains."""
     ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, 64 * 1024)  # freed blocks go back at once
     tf.function(lambda: tf.zeros(()))()
     empty = resident("VmRSS")
     steps = Steps(model, rows, length)
     run = steps.pass_(recompute=recompute)
     gradients = sum(4.0 * tf.size(g).numpy() for g in run())  # the first pass also compiles
-    run_peak = peak_of(run) - gradients
+    in_a_pass = peak_of(run)
     step = steps.step(recompute=recompute)
     step()
     before = resident("VmRSS")
-    return run_peak, before + peak_of(step) - empty
+    return gradients, in_a_pass, before + peak_of(step) - empty
 
 
 def peak_of(run: Callable[[], Any]) -> float:
@@ -148,7 +148,7 @@ def main() -> None:
     options = parser.parse_args()
     print(f"TensorFlow {tf.__version__}, one thread, {options.rounds} rounds")
     print(
-        f"{'model':14}{'shape':8}{'activations, MB':>24}{'training, MB':>24}"
+        f"{'model':14}{'shape':8}{'gradients, MB':>14}{'pass, MB':>18}{'training, MB':>18}"
         f"{'time, s':>16}{'ratio':>7}"
     )
     for model in options.models:
@@ -159,9 +159,11 @@ def main() -> None:
                 for recompute in (False, True)
             )
             times = seconds(model, rows, length, options.rounds)
-            cells = [f"{x / 1e6:12.0f}" for pair in zip(plain, recomputed, strict=True) for x in pair]
+            pairs = zip(plain[1:], recomputed[1:], strict=True)
+            cells = [f"{value / 1e6:9.0f}" for pair in pairs for value in pair]
             print(
-                f"{model:14}{shape:8}{''.join(cells)}{times[0]:8.2f}{times[1]:8.2f}"
+                f"{model:14}{shape:8}{plain[0] / 1e6:14.0f}{''.join(cells)}"
+                f"{times[0]:8.2f}{times[1]:8.2f}"
                 f"{times[1] / times[0]:7.2f}",
                 flush=True,
             )

@@ -8,7 +8,7 @@ from keras import ops
 from keras_transformers.layers.attention import KeysValues, MultiHeadAttention, extend_cache
 from keras_transformers.layers.dense import PACKAGE, Activation
 from keras_transformers.layers.feed_forward import FeedForward
-from keras_transformers.layers.recomputation import RecomputableLayer
+from keras_transformers.layers.memory.recomputation import RecomputableLayer
 from keras_transformers.layers.residual import (
     Norm,
     NormPosition,

@@ -9,7 +9,7 @@ from keras_transformers.layers.attention import MultiHeadAttention
 from keras_transformers.layers.dense import PACKAGE, Activation
 from keras_transformers.layers.feed_forward import FeedForward
 from keras_transformers.layers.masks import TokenRows
-from keras_transformers.layers.recomputation import RecomputableLayer
+from keras_transformers.layers.memory.recomputation import RecomputableLayer
 from keras_transformers.layers.residual import (
     Norm,
     NormPosition,
