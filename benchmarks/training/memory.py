@@ -119,10 +119,11 @@ def resident(figure: str) -> float:
     return int(line.split()[1]) * 1024.0
 
 
-def in_new_process(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Calls a function in a new process without oneDNN."""
-    spawn, without_pool = multiprocessing.get_context("spawn"), {"TF_ENABLE_ONEDNN_OPTS": "0"}
-    with mock.patch.dict(os.environ, without_pool), spawn.Pool(1) as pool:
+def in_new_process(function: Callable[..., Any], *arguments: Any, one_dnn: bool = True) -> Any:
+    """Calls a function in a new process, whose memory is free afterwards."""
+    environment = {"TF_ENABLE_ONEDNN_OPTS": str(int(one_dnn))}
+    spawn = multiprocessing.get_context("spawn")
+    with mock.patch.dict(os.environ, environment), spawn.Pool(1) as pool:
         return pool.apply(function, arguments)
 
 
@@ -155,10 +156,10 @@ def main() -> None:
         for shape in options.shapes:
             rows, length = map(int, shape.split("x"))
             plain, recomputed = (
-                in_new_process(memories, model, rows, length, recompute)
+                in_new_process(memories, model, rows, length, recompute, one_dnn=False)
                 for recompute in (False, True)
             )
-            times = seconds(model, rows, length, options.rounds)
+            times = in_new_process(seconds, model, rows, length, options.rounds)
             pairs = zip(plain[1:], recomputed[1:], strict=True)
             cells = [f"{value / 1e6:9.0f}" for pair in pairs for value in pair]
             print(

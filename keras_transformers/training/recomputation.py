@@ -11,7 +11,7 @@ def recompute_layers(model: Any, recompute: bool = True) -> None:
     """Trains a model in less memory: its layers keep their inputs and recompute the rest.
 
     The gradients are those of plain training, with the same dropout. A step takes one more forward
-    pass through the layers. docs/performance.md has figures. Hugging Face:
+    pass through the layers. docs/training.md has figures. Hugging Face:
     `gradient_checkpointing_enable`. Call it before `fit`, or again after `compile`.
 
     Args:
