@@ -160,6 +160,33 @@ def test_a_model_without_such_layers_is_refused():
         recompute_layers(model)
 
 
+ON_TWO_REPLICAS = f"""
+import sys
+import numpy as np
+import tensorflow as tf
+cpu = tf.config.list_physical_devices("CPU")[0]
+tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+from test_recomputation import batches, classifier, prepare, train
+weights = []
+for recompute in (False, True):
+    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    with strategy.scope():
+        model = classifier()
+    prepare(model, recompute=recompute)
+    weights.append(train(model, batches()))
+for a, b in zip(*weights, strict=True):
+    np.testing.assert_allclose(a, b, atol=1e-5)
+"""
+
+
+@pytest.mark.slow
+def test_on_two_replicas():
+    command = [sys.executable, "-c", ON_TWO_REPLICAS]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr[-2000:]
+
+
 @pytest.mark.slow
 def test_a_step_takes_less_than_half_of_the_memory():
     script = Path(__file__).parents[2] / "benchmarks" / "training" / "memory.py"
