@@ -188,6 +188,33 @@ def test_on_two_replicas():
 
 
 @pytest.mark.slow
+def test_on_jax(on_jax):
+    on_jax("""
+import jax, keras, numpy as np
+from keras_transformers.models.encoders.bert import bert
+from keras_transformers.training.recomputation import recompute_layers
+random = np.random.default_rng(0)
+tokens = random.integers(1, 20, (4, 7)).astype("int32")
+inputs = {"token_ids": tokens, "segment_ids": tokens % 2, "padding_mask": tokens > 5}
+model = bert(vocabulary_size=20, num_layers=2, num_heads=2, hidden_dim=8, initializer_range=0.3)
+trainable, other = ([v.value for v in group]
+                    for group in (model.trainable_variables, model.non_trainable_variables))
+def loss(trainable):
+    outputs, states = model.stateless_call(trainable, other, inputs, training=True)
+    return keras.ops.mean(outputs["pooled_output"] ** 2), states
+found = []
+for recompute in (False, True):
+    recompute_layers(model, recompute)
+    step = jax.jit(jax.value_and_grad(lambda weights: loss(weights), has_aux=True))
+    found.append(jax.tree.leaves(step(trainable)))
+for a, b in zip(*found, strict=True):
+    np.testing.assert_allclose(a, b, atol=1e-6)
+text = jax.make_jaxpr(jax.grad(lambda w: loss(w)[0]))(trainable)
+assert "remat" in str(text) or "checkpoint" in str(text)
+""")
+
+
+@pytest.mark.slow
 def test_a_step_takes_less_than_half_of_the_memory():
     script = Path(__file__).parents[2] / "benchmarks" / "training" / "memory.py"
     arguments = ["--models", "bert_l12_h128", "--shapes", "16x128", "--rounds", "1"]
