@@ -11,9 +11,9 @@ import keras
 
 from keras_transformers.layers.masks import MASKED_SCORE
 
-# In blocks only if a head has more scores than this. Below it, plain attention takes less time.
+# In blocks only if a head has more scores than this. Plain attention takes a little less time.
 MOST_SCORES = 1024 * 1024
-# Queries whose scores exist at the same time. Larger blocks are no faster.
+# Queries whose scores exist at the same time. Smaller blocks take more time.
 BLOCK = 256
 
 
