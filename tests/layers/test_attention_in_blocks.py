@@ -1,13 +1,16 @@
 """Attention in blocks of queries computes what attention over all scores does, also backward."""
 
+from unittest import mock
+
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_transformers.layers import MultiHeadAttention
+from keras_transformers.layers import MultiHeadAttention, attention
 from keras_transformers.layers.memory import blocks
 from keras_transformers.layers.memory.recomputation import RecomputableLayer
+from keras_transformers.models.encoders.bert import bert
 
 ROWS, LENGTH, HEADS, WIDTH = 3, 10, 2, 8
 RANDOM = np.random.default_rng(0)
@@ -123,6 +126,25 @@ def test_only_known_long_lengths_go_in_blocks():
 
     assert [goes(1024, 1024), goes(1025, 1024), goes(1, 4096)] == [False, True, False]
     assert not goes(None, 4096)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("in_blocks")
+@pytest.mark.parametrize("length", [LENGTH, None])
+def test_fit_goes_in_blocks_if_all_batches_have_one_length(length):
+    model = bert(vocabulary_size=20, num_layers=1, num_heads=HEADS, hidden_dim=WIDTH)
+    model = keras.Model(model.input, model.output["pooled_output"])
+    model.compile("sgd", "mse", jit_compile=False)
+    tokens = tf.ones((ROWS, LENGTH), "int32")
+    inputs = {"token_ids": tokens, "segment_ids": tokens, "padding_mask": tokens > 0}
+    shape = {name: tf.TensorSpec((None, length), tensor.dtype) for name, tensor in inputs.items()}
+    target = tf.TensorSpec((None, WIDTH))
+    batches = tf.data.Dataset.from_generator(
+        lambda: [(inputs, tf.zeros((ROWS, WIDTH)))] * 2, output_signature=(shape, target)
+    )
+    with mock.patch.object(attention, "attention_in_blocks", wraps=blocks.attention_in_blocks) as f:
+        model.fit(batches, verbose=0)
+    assert f.called == (length is not None)
 
 
 class Recomputed(RecomputableLayer):
