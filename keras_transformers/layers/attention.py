@@ -159,7 +159,7 @@ class MultiHeadAttention(CompositeLayer):
         mask = None if attention_mask is None else _four_axes(attention_mask)
         drops_scores = bool(training and self.attention_dropout)
         in_blocks = not return_attention_scores and goes_in_blocks(query_heads, key_heads)
-        visible = mask
+        visible = None if in_blocks else mask  # blocks apply the masks themselves
         if use_causal_mask and not in_blocks:
             visible = _four_axes(with_causal_mask(attention_mask, ops.shape(query)[1]))
         if in_blocks:
@@ -189,7 +189,7 @@ class MultiHeadAttention(CompositeLayer):
             probabilities = ops.softmax(scores, axis=-1)  # (batch, heads, query, key)
             weights = self.dropout(ops.cast(probabilities, self.compute_dtype), training=training)
             context = ops.matmul(weights, value_heads)  # (batch, heads, query, head_dim)
-        if visible is not None and not in_blocks:
+        if visible is not None:
             any_visible = ops.any(visible, axis=-1, keepdims=True)
             context = context * ops.cast(any_visible, context.dtype)
         context = ops.transpose(context, (0, 2, 1, 3))  # (batch, query, heads, head_dim)

@@ -36,9 +36,9 @@ class RecomputableLayer(CompositeLayer):
 
         def call(*given: Any) -> Any:
             # What depends on the seeds alone, TensorFlow computes once and keeps: the dropout of
-            # all layers. So they depend on the given tensors too.
-            zero = ops.isnan(ops.reshape(given[0], (-1,))[:1])  # (1,), or (0,) of an empty batch
-            drawn = [seed + ops.cast(ops.any(zero), seed.dtype) for seed in seeds]
+            # all layers. So 0 is added to them, which depends on an input (1 if that is NaN).
+            is_nan = ops.any(ops.isnan(ops.reshape(given[0], (-1,))[:1]))
+            drawn = [seed + ops.cast(is_nan, seed.dtype) for seed in seeds]
             tensors = iter(given)
             with _fixed_seeds(generators, drawn):
                 return function(*(None if x is None else next(tensors) for x in inputs))
