@@ -31,7 +31,7 @@ test-all: $(VENV)/.installed-dev ## also the slow tests and those against the re
 
 benchmark: $(VENV)/.installed-dev ## speed against peers, one thread; rewrites docs/performance.md
 	$(BIN)/pip install --quiet -e '.[benchmark]'
-	for table in encoders training generation translation; do \
+	for table in encoders int8 training generation translation; do \
 		$(BIN)/python benchmarks/suite/$$table.py || exit 1; done
 	$(BIN)/python benchmarks/suite/report.py
 

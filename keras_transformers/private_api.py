@@ -151,6 +151,56 @@ def set_first_batch(tensorboard: Any, batch: int, profiled: tuple[int, int]) -> 
     tensorboard._start_batch, tensorboard._stop_batch = (batch + offset for offset in profiled)
 
 
+# --- TensorFlow ------------------------------------------------------------------------------
+
+
+def int8_product(rows: Any, matrix: Any, largest: Any, *, transpose: bool = False) -> Any:
+    """Computes `(rows / 127) @ (matrix * largest / 127)` in integers; only in graphs.
+
+    oneDNN's kernel for x86. It arranges the matrix for itself in its first call and keeps it.
+
+    Args:
+        rows: int8 (rows, features).
+        matrix: int8 (features, units), or (units, features) with `transpose`. It may not change.
+        largest: float32 (units,), a variable or constant: the kernel keeps its own preparations by
+            the address of this tensor, and prepares again whenever the address is new.
+        transpose: whether to multiply by the transposed matrix.
+
+    Returns:
+        Float32 (rows, units).
+    """
+    import tensorflow as tf
+
+    largest = tf.convert_to_tensor(largest)
+    bias, one = tf.zeros(largest.shape), tf.constant(1.0)  # the kernel insists on a bias
+    on_device = [tf.bitcast(rows, tf.qint8), tf.bitcast(matrix, tf.qint8), bias]
+    on_host = [one, one, largest, largest]  # lower and upper ends of ranges: the kernel takes |x|
+    value = tf.compat.v1.AttrValue
+
+    def types(tensors: Sequence[Any]) -> Any:
+        return value(list=value.ListValue(type=[each.dtype.as_datatype_enum for each in tensors]))
+
+    operation = tf.compat.v1.get_default_graph().create_op(
+        "_QuantizedMatMul",
+        [*on_device, *on_host],
+        [tf.float32],
+        name="int8_product",
+        attrs={
+            "Tdevice_inputs": types(on_device),
+            "Thost_inputs": types(on_host),
+            "Tdevice_outputs": types([bias]),
+            "Thost_outputs": types([]),
+            "T1": value(type=tf.qint8.as_datatype_enum),
+            "T2": value(type=tf.qint8.as_datatype_enum),
+            "transpose_b": value(b=transpose),
+            "fused_ops": value(list=value.ListValue(s=[b"BiasAdd", b"Dequantize"])),
+        },
+    )
+    product = operation.outputs[0]
+    product.set_shape((rows.shape[0], largest.shape[0]))
+    return product
+
+
 # --- tensorflow-text -------------------------------------------------------------------------
 
 

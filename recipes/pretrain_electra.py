@@ -11,6 +11,7 @@ Score:   not measured: the command has not been run to its end
 """
 
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 import keras
@@ -38,7 +39,8 @@ class Config(PretrainingFiles, Pretraining):
 
     dynamic_masking: bool = True  # new masks each time an example is used
 
-    model: str = "electra_small"  # one of `keras-transformers list 'electra_*'`, random weights
+    weights: Path | None = None  # start both models from `weights` of pretrain_bert, width and all
+    model: str = "electra_small"  # else a name from `keras-transformers list 'electra_*'`
     num_layers: int | None = None  # this and the next three override the model's shape
     num_heads: int | None = None
     hidden_dim: int | None = None
@@ -59,16 +61,24 @@ class Config(PretrainingFiles, Pretraining):
 
 def main(config: Config, run: Run) -> dict[str, Any]:
     """Trains, measures, exports; returns what it writes to runs/<name>/metrics.json."""
+    if config.weights and (config.vocabulary or any(config.pick(*SHAPE).values())):
+        raise ValueError("--weights has its own vocabulary and shape: leave out those options")
     if config.model not in kt.list_models("electra_*"):
         known = ", ".join(kt.list_models("electra_*"))
         raise ValueError(f"--model {config.model}: take one of {known}")
     schedule, text = config.schedule(), config.read()
     records = config.records or run.make_folder() / "records"
-    options: dict[str, Any] = {"lengths": [config.length], "vocabulary": config.vocabulary}
+    vocabulary = config.weights / "vocab.txt" if config.weights else config.vocabulary
+    options: dict[str, Any] = {"lengths": [config.length], "vocabulary": vocabulary}
     examples = chief_first(lambda: config.make(text, records, **options))
     tokenizer = examples.tokenizer
     with run.scope():
-        generator, discriminator = build(config, tokenizer.vocabulary_size)
+        generator, discriminator = kt.convert.load_electra_pair(
+            **config.pick("weights", "model", "generator_size", "dropout", "initializer_range"),
+            shape=config.pick(*SHAPE),
+            vocabulary_size=tokenizer.vocabulary_size,
+            max_sequence_length=config.length,
+        )
         model = kt.heads.electra_pretrainer(generator, discriminator)
         model.compile(
             optimizer=adamw(schedule, **config.pick("weight_decay", "clip_norm")),
@@ -85,7 +95,7 @@ def main(config: Config, run: Run) -> dict[str, Any]:
 
     last = run.epochs[-1]
     if is_chief():
-        vocabulary = config.vocabulary or records / "vocab.txt"
+        vocabulary = vocabulary or records / "vocab.txt"
         kt.convert.save_electra_folder(discriminator, run.folder / "weights", vocabulary)
         kt.convert.save_electra_folder(generator, run.folder / "generator", vocabulary)
     figures = {
@@ -114,21 +124,6 @@ def metrics() -> dict[str, list[keras.metrics.Metric]]:
             ReplacedTokenShare(),
         ],
     }
-
-
-def build(config: Config, vocabulary_size: int) -> tuple[keras.Model, keras.Model]:
-    """Returns a new generator and discriminator with their heads, which share embeddings."""
-    shape = {name: value for name, value in config.pick(*SHAPE).items() if value is not None}
-    encoder = kt.create_model(
-        config.model,
-        **shape,
-        **config.pick("dropout", "initializer_range"),
-        attention_dropout=config.dropout,
-        vocabulary_size=vocabulary_size,
-        max_sequence_length=config.length,
-    )
-    generator = kt.models.encoders.electra.electra_generator(encoder, size=config.generator_size)
-    return kt.heads.masked_lm(generator), kt.heads.replaced_token_detector(encoder)
 
 
 if __name__ == "__main__":

@@ -217,6 +217,26 @@ def test_set_first_batch(model, tmp_path):
     tensorboard.on_train_end()
 
 
+@pytest.mark.parametrize("transpose", [False, True])
+def test_int8_product(transpose):
+    rows, matrix = (
+        np.array([[127, -3], [0, 5]], np.int8),
+        np.array([[4, 0, -127], [1, 2, 3]], np.int8),
+    )
+    largest = np.array([1.0, 2.0, 0.5], np.float32)
+
+    @tf.function(autograph=False)
+    def product():
+        given = tf.constant(matrix.T if transpose else matrix)
+        return private_api.int8_product(
+            tf.constant(rows), given, tf.constant(largest), transpose=transpose
+        )
+
+    expected = (rows / 127.0) @ (matrix * largest / 127.0)
+    np.testing.assert_allclose(product().numpy(), expected, rtol=1e-5, atol=1e-7)
+    assert product().shape == (2, 3)
+
+
 def test_name_sentencepiece_model(tmp_path):
     (tmp_path / "text").write_text("a b c\n" * 20)
     SentencePieceTokenizer.train([tmp_path / "text"], tmp_path / "a.model", vocabulary_size=265)

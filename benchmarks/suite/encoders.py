@@ -77,17 +77,25 @@ def keras_hub_model(encoder: keras.Model, size: dict[str, int]) -> Any:
     return run
 
 
-def engines(name: str, folder: Path) -> dict[str, Engine]:
-    """Returns the contestants, which map token ids to probabilities or a pooled output."""
-    size = SIZES[name]
+def random_encoder(name: str) -> keras.Model:
+    """Returns an encoder of this size with random weights."""
     keras.utils.set_random_seed(0)
-    encoder = kt.models.encoders.bert.bert(vocabulary_size=30522, **size)
+    return kt.models.encoders.bert.bert(vocabulary_size=30522, **SIZES[name])
+
+
+def classifier(encoder: keras.Model) -> kt.pipelines.TextClassifier:
+    """Returns the pipeline to export: a classifier of texts in letters."""
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghijklmnopqrstuvwxyz"]
     words += [f"##{letter}" for letter in "abcdefghijklmnopqrstuvwxyz"]
     words += [f"[unused{i}]" for i in range(30522 - len(words))]
     tokenizer = kt.tokenizers.WordPieceTokenizer(words)
-    model = kt.heads.classifier(encoder, 2)
-    pipeline = kt.pipelines.TextClassifier(model, tokenizer, ["no", "yes"])
+    return kt.pipelines.TextClassifier(kt.heads.classifier(encoder, 2), tokenizer, ["no", "yes"])
+
+
+def engines(name: str, folder: Path) -> dict[str, Engine]:
+    """Returns the contestants, which map token ids to probabilities or a pooled output."""
+    encoder = random_encoder(name)
+    pipeline = classifier(encoder)
     plain = kt.export(pipeline, folder / name, check=False)
     constants = kt.export(pipeline, folder / name, check=False, constant_matrices=True)
     onnx = folder / f"{name}.onnx"
@@ -101,7 +109,7 @@ def engines(name: str, folder: Path) -> dict[str, Engine]:
         "CPU",
         {"INFERENCE_NUM_THREADS": 1, "NUM_STREAMS": 1, "INFERENCE_PRECISION_HINT": "f32"},
     )
-    hub = keras_hub_model(encoder, size)
+    hub = keras_hub_model(encoder, SIZES[name])
     ours, with_constants = (session_of(each, "tokens") for each in (plain, constants))
 
     def in_hub(batch: Batch) -> np.ndarray:

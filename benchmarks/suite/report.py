@@ -17,6 +17,13 @@ Token ids in, probabilities out, float32. The last row of a model is a batch wit
 real sentences: ours computes only real tokens, while the others compute the padding as well;
 keras_hub's preprocessors pad to 128.
 """,
+    "int8": """\
+## Encoders in int8
+
+The same shapes: exports with `weights_dtype="int8"` and, for comparison, float32, against ONNX
+Runtime's `quantize_dynamic` of the same weights. What int8 costs in accuracy is in
+[exports](exports.md#int8).
+""",
     "training": """\
 ## Training steps
 

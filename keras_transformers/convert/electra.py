@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +19,17 @@ from keras_transformers.convert.tensors import (
     read_safetensors,
     write_safetensors,
 )
-from keras_transformers.models.encoders.electra import MODELS, electra, with_pooler
+from keras_transformers.models import heads
+from keras_transformers.models.encoders.electra import (
+    MODELS,
+    electra,
+    electra_generator,
+    with_pooler,
+)
 
 __all__ = [
     "load_electra",
+    "load_electra_pair",
     "read_electra_config",
     "save_electra",
     "save_electra_config",
@@ -173,6 +180,64 @@ def save_electra_folder(model: keras.Model, folder: Path, vocabulary: Path) -> N
     save_electra(model, folder / "model.safetensors")
     save_electra_config(model, folder / "config.json")
     shutil.copyfile(vocabulary, folder / "vocab.txt")
+
+
+def load_electra_pair(
+    *,
+    weights: Path | None = None,
+    model: str = "electra_small",
+    shape: Mapping[str, int | None] | None = None,
+    vocabulary_size: int,
+    max_sequence_length: int,
+    generator_size: float = 0.25,
+    dropout: float = 0.1,
+    initializer_range: float = 0.02,
+) -> tuple[keras.Model, keras.Model]:
+    """Builds a generator and a discriminator, from random weights or from a BERT's.
+
+    Clark et al. 2020, section 3.2: a discriminator that starts from random weights, far behind its
+    generator, may not learn beyond the majority class.
+
+    Args:
+        weights: folder of a BERT with both heads in Hugging Face's layout, as `pretrain_bert`
+            writes it. Generator and discriminator get its shape and its weights.
+        model: without `weights`, a name from `keras-transformers list 'electra_*'`.
+        shape: overrides that model's num_layers, num_heads, hidden_dim and embedding_dim; None
+            keeps a value.
+        vocabulary_size: number of tokens.
+        max_sequence_length: positions of new models; a BERT needs at least as many.
+        generator_size: without `weights`, see `models.encoders.electra_generator`.
+        dropout: rate in both models and their attention.
+        initializer_range: standard deviation of the matrices of new models.
+
+    Returns:
+        A model of `heads.masked_lm` and one of `heads.replaced_token_detector`, which share their
+        embeddings, for `heads.electra_pretrainer`.
+
+    Raises:
+        FileNotFoundError: a file is missing.
+        ValueError: a name is unknown, `generator_size` is out of range, or the weights have another
+            vocabulary or too few positions.
+    """
+    rates: dict[str, Any] = {"dropout": dropout, "attention_dropout": dropout}
+    sizes: dict[str, Any] = {
+        "vocabulary_size": vocabulary_size,
+        "max_sequence_length": max_sequence_length,
+    }
+    if weights is None:
+        given = {name: value for name, value in (shape or {}).items() if value is not None}
+        encoder = MODELS[model].factory(
+            **given, **sizes, **rates, initializer_range=initializer_range
+        )
+        generator = heads.masked_lm(electra_generator(encoder, size=generator_size))
+        return generator, heads.replaced_token_detector(encoder)
+    found = bert.load_pretrainer(weights=weights, **sizes)
+    encoder = electra(**(bert.read_bert_config(weights) | rates))
+    generator = heads.masked_lm(electra_generator(encoder, size=1))
+    values = {weight.path: weight.numpy() for weight in found.weights}
+    for weight in [*generator.weights, *encoder.weights]:
+        weight.assign(values[weight.path])
+    return generator, heads.replaced_token_detector(encoder)
 
 
 def _tensors(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:

@@ -9,6 +9,7 @@ from keras import ops
 from keras_transformers.layers.composite import CompositeLayer
 from keras_transformers.layers.dense import PACKAGE, RowDense
 from keras_transformers.layers.masks import MASKED_SCORE, RowLayout, with_causal_mask
+from keras_transformers.layers.memory.blocks import attention_in_blocks, goes_in_blocks
 
 __all__ = ["MultiHeadAttention"]
 
@@ -25,6 +26,8 @@ class MultiHeadAttention(CompositeLayer):
 
     On JAX, unless the scores are asked for or dropped out, `keras.ops.dot_product_attention`
     computes the same: on a GPU, in 16 bits, with the flash kernel, which never stores the scores.
+    On TensorFlow, unless the scores are asked for, lengths that are known and above 1,024 go in
+    blocks of queries, whose memory grows linearly with the length.
 
     Args:
         num_heads: number of heads, the paper's h (Hugging Face: num_attention_heads).
@@ -165,12 +168,25 @@ class MultiHeadAttention(CompositeLayer):
             query_heads = query_heads * self.head_dim**-0.5
         key_heads, value_heads = keys_values or self.keys_values(query if value is None else value)
         mask = None if attention_mask is None else _four_axes(attention_mask)
-        visible = mask
-        if use_causal_mask:
-            visible = _four_axes(with_causal_mask(attention_mask, ops.shape(query)[1]))
         drops_scores = bool(training and self.attention_dropout)
         shows_scores = return_attention_scores or self.on_probabilities is not None
-        if _calls_one_kernel() and not (shows_scores or drops_scores):
+        in_blocks = not shows_scores and goes_in_blocks(query_heads, key_heads)
+        visible = None if in_blocks else mask  # blocks apply the masks themselves
+        if use_causal_mask and not in_blocks:
+            visible = _four_axes(with_causal_mask(attention_mask, ops.shape(query)[1]))
+        if in_blocks:
+            context = attention_in_blocks(
+                query_heads,
+                key_heads,
+                value_heads,
+                mask=mask,
+                use_causal_mask=use_causal_mask,
+                bias=attention_bias,
+                scores_dtype=self.scores_dtype,
+                dropout=self.attention_dropout if drops_scores else 0.0,
+                seed=self.dropout.seed_generator.next() if drops_scores else None,
+            )
+        elif _calls_one_kernel() and not (shows_scores or drops_scores):
             context = _kernel_attention(
                 query_heads, key_heads, value_heads, mask, use_causal_mask, attention_bias
             )
@@ -206,7 +222,11 @@ class MultiHeadAttention(CompositeLayer):
         return kernel, ops.concatenate([part.bias for part in parts]) if self.use_bias else None
 
     def attend_rows(
-        self, tokens: Any, layout: RowLayout, weights: tuple[Any, Any], attention_bias: Any = None
+        self,
+        tokens: Any,
+        layout: RowLayout,
+        project: Callable[[Any], Any],
+        attention_bias: Any = None,
     ) -> Any:
         """Computes self-attention as `call` does in inference, from real tokens alone.
 
@@ -215,15 +235,13 @@ class MultiHeadAttention(CompositeLayer):
         Args:
             tokens: (tokens, features), the real tokens.
             layout: where they stand.
-            weights: what `joined_weights` returned.
+            project: maps the tokens by what `joined_weights` returns.
             attention_bias: See `call`.
 
         Returns:
             (tokens, hidden_dim).
         """
-        kernel, bias = weights
-        joined = ops.matmul(tokens, kernel)
-        joined = layout.padded(joined if bias is None else ops.add(joined, bias))
+        joined = layout.padded(project(tokens))
         shape = (layout.batch, layout.length, 3, self.num_heads, self.head_dim)
         joined = ops.transpose(ops.reshape(joined, shape), (2, 0, 3, 1, 4))
         query, key, value = joined[0], joined[1], joined[2]  # (batch, heads, length, head_dim)

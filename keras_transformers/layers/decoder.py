@@ -6,9 +6,9 @@ import keras
 from keras import ops
 
 from keras_transformers.layers.attention import KeysValues, MultiHeadAttention, extend_cache
-from keras_transformers.layers.composite import CompositeLayer
 from keras_transformers.layers.dense import PACKAGE, Activation
 from keras_transformers.layers.feed_forward import FeedForward
+from keras_transformers.layers.memory.recomputation import RecomputableLayer
 from keras_transformers.layers.residual import (
     Norm,
     NormPosition,
@@ -21,7 +21,7 @@ __all__ = ["DecoderLayer"]
 
 
 @keras.saving.register_keras_serializable(PACKAGE)
-class DecoderLayer(CompositeLayer):
+class DecoderLayer(RecomputableLayer):
     """Applies causal self-attention, cross-attention to the encoder's output and feed-forward.
 
     Args:
@@ -166,27 +166,33 @@ class DecoderLayer(CompositeLayer):
             (batch, heads, target, source).
         """
 
-        def attend_to_past(x: Any) -> tuple[Any, Any]:
-            attended = self.self_attention(
-                x,
-                attention_mask=attention_mask,
-                use_causal_mask=True,
-                attention_bias=attention_bias,
-                training=training,
-            )
-            return attended, None
+        def decode(inputs: Any, encoder_output: Any, attention_bias: Any) -> tuple[Any, Any]:
+            def attend_to_past(x: Any) -> tuple[Any, Any]:
+                attended = self.self_attention(
+                    x,
+                    attention_mask=attention_mask,
+                    use_causal_mask=True,
+                    attention_bias=attention_bias,
+                    training=training,
+                )
+                return attended, None
 
-        def attend_to_source(x: Any) -> tuple[Any, Any]:
-            attended = self.cross_attention(
-                x,
-                encoder_output,
-                attention_mask=cross_attention_mask,
-                return_attention_scores=return_attention_scores,
-                training=training,
-            )
-            return attended if return_attention_scores else (attended, None)
+            def attend_to_source(x: Any) -> tuple[Any, Any]:
+                attended = self.cross_attention(
+                    x,
+                    encoder_output,
+                    attention_mask=cross_attention_mask,
+                    return_attention_scores=return_attention_scores,
+                    training=training,
+                )
+                return attended if return_attention_scores else (attended, None)
 
-        output, scores = self._sublayers(inputs, attend_to_past, attend_to_source, training)
+            return self._sublayers(inputs, attend_to_past, attend_to_source, training)
+
+        tensors = inputs, encoder_output, attention_bias
+        if self.recomputes and training and not return_attention_scores:
+            return self.recomputed(lambda *given: decode(*given)[0], *tensors)
+        output, scores = decode(*tensors)
         return (output, scores) if return_attention_scores else output
 
     def compute_output_spec(

@@ -6,10 +6,10 @@ from typing import Any
 import keras
 
 from keras_transformers.layers.attention import MultiHeadAttention
-from keras_transformers.layers.composite import CompositeLayer
 from keras_transformers.layers.dense import PACKAGE, Activation
 from keras_transformers.layers.feed_forward import FeedForward
 from keras_transformers.layers.masks import TokenRows
+from keras_transformers.layers.memory.recomputation import RecomputableLayer
 from keras_transformers.layers.residual import (
     Norm,
     NormPosition,
@@ -22,7 +22,7 @@ __all__ = ["EncoderLayer"]
 
 
 @keras.saving.register_keras_serializable(PACKAGE)
-class EncoderLayer(CompositeLayer):
+class EncoderLayer(RecomputableLayer):
     """Applies self-attention and feed-forward, each with dropout, a residual sum and a norm.
 
     Args:
@@ -157,34 +157,39 @@ class EncoderLayer(CompositeLayer):
             (batch, heads, length, length).
         """
 
-        def attend(x: Any) -> tuple[Any, Any]:
-            attended = self.self_attention(
-                x,
-                attention_mask=attention_mask,
-                use_causal_mask=self.use_causal_mask,
-                attention_bias=attention_bias,
-                return_attention_scores=return_attention_scores,
-                training=training,
-            )
-            return attended if return_attention_scores else (attended, None)
+        def encode(inputs: Any, attention_bias: Any) -> tuple[Any, Any]:
+            def attend(x: Any) -> tuple[Any, Any]:
+                attended = self.self_attention(
+                    x,
+                    attention_mask=attention_mask,
+                    use_causal_mask=self.use_causal_mask,
+                    attention_bias=attention_bias,
+                    return_attention_scores=return_attention_scores,
+                    training=training,
+                )
+                return attended if return_attention_scores else (attended, None)
 
-        output, scores = self._sublayers(inputs, attend, training=training)
+            return self._sublayers(inputs, attend, training=training)
+
+        if self.recomputes and training and not return_attention_scores:
+            return self.recomputed(lambda *given: encode(*given)[0], inputs, attention_bias)
+        output, scores = encode(inputs, attention_bias)
         return (output, scores) if return_attention_scores else output
 
     def encode_rows(
-        self, rows: TokenRows, weights: tuple[Any, Any], attention_bias: Any = None
+        self, rows: TokenRows, project: Callable[[Any], Any], attention_bias: Any = None
     ) -> TokenRows:
         """Encodes real tokens as `call` does in inference; padding costs nothing but its scores.
 
         Args:
             rows: the real tokens, (tokens, hidden).
-            weights: `self_attention.joined_weights()`.
+            project: maps tokens by `self_attention.joined_weights()`.
             attention_bias: See `call`.
         """
         output, _ = self._sublayers(
             rows.values,
             lambda x: (
-                self.self_attention.attend_rows(x, rows.layout, weights, attention_bias),
+                self.self_attention.attend_rows(x, rows.layout, project, attention_bias),
                 None,
             ),
             training=False,

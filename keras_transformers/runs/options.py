@@ -73,6 +73,7 @@ class Scaling:
     worker_index: int | None = None  # the place of this process in that list, from 0
     precision: Precision = "float32"  # under a strategy, prefer mixed_bfloat16
     accumulate: int = 1  # batches per update, which equals the update of one large batch
+    recompute: bool = False  # keep only the layers' inputs: less memory, one more forward pass
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -97,7 +98,7 @@ class Options(Scaling, Logging):
     name: str = "run"  # the run's folder in runs_dir
     runs_dir: Path = Path("runs")
     export: Path | None = None  # write a SavedModel here, such as saved_models/sentiment/1
-    weights_dtype: Literal["float32", "bfloat16"] = "float32"  # of the exported matrices
+    weights_dtype: Literal["float32", "bfloat16", "int8"] = "float32"  # of the exported matrices
 
     def pick(self, *names: str) -> dict[str, Any]:
         """Returns some of the options as keyword arguments."""

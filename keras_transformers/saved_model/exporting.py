@@ -14,7 +14,8 @@ import tensorflow as tf
 from keras_transformers import files
 from keras_transformers.pipelines.base import PREDICT, Pipeline, Signature
 from keras_transformers.pipelines.serving.form import ServingForm
-from keras_transformers.saved_model.checks.check import encode_array, self_check
+from keras_transformers.pipelines.serving.int8 import Int8Form
+from keras_transformers.saved_model.checks.check import encode_array, relative_errors, self_check
 from keras_transformers.saved_model.description import METADATA_FILE
 from keras_transformers.saved_model.metadata import (
     checked_scores,
@@ -26,6 +27,9 @@ from keras_transformers.saved_model.storage import StoredWeights, WeightsDtype
 from keras_transformers.saved_model.versions import publish, split_target, staging_folder
 
 __all__ = ["export"]
+
+INT8_ERROR = 0.25  # of answers in int8, as a share of their size in float32
+INT8_TOLERANCE = 5e-2  # of repeated answers: on another processor, numbers round to other steps
 
 
 def export(
@@ -54,7 +58,10 @@ def export(
         check: whether to reload the export in a fresh process and compare its answers before it is
             published; see `saved_model.check`.
         weights_dtype: "bfloat16" stores matrices in half the space; see `saved_model.storage`. The
-            check then expects the answers of the rounded weights.
+            check then expects the answers of the rounded weights. "int8" stores encoder layers and
+            token embeddings in a quarter of the space and multiplies in int8, in about half the
+            time, on x86 processors; see docs/exports.md. The answers are near the model's: the
+            check allows an error of a quarter of their size; your data show what it costs.
         constant_matrices: whether to store the encoder layers' matrices once more, as constants:
             batches of at most 96 tokens, such as one short text, then take less time, and the
             export twice the space and memory; see docs/performance.md. For float32 and models with
@@ -66,9 +73,11 @@ def export(
     Raises:
         FileExistsError: the version exists.
         ValueError: Keras runs on another backend than TensorFlow, an example does not fit the
-            pipeline, or the model's outputs or a score are not finite.
+            pipeline, the model's outputs or a score are not finite, or the model has nothing to
+            compute in int8.
         RuntimeError: the written export does not repeat the pipeline's answers. A bfloat16 model's
-            graph rounds differently, so answers with nearly equal scores may swap.
+            graph rounds differently, so answers with nearly equal scores may swap. Or answers in
+            int8 are not near the model's, or TensorFlow cannot multiply in int8 here.
     """
     if keras.backend.backend() != "tensorflow":
         raise ValueError(
@@ -83,22 +92,36 @@ def export(
             "constant_matrices=True needs weights_dtype='float32' and a model with a padding mask: "
             "leave it out"
         )
-    form = ServingForm(pipeline.model, constant_matrices=constant_matrices)
+    is_int8 = weights_dtype == "int8"
+    form = (
+        Int8Form(pipeline.model)
+        if is_int8
+        else ServingForm(pipeline.model, constant_matrices=constant_matrices)
+    )
     stored = StoredWeights(form.weights, weights_dtype)
     signatures = {
         name: replace(signature, function=stored.reading(signature.function))
         for name, signature in pipeline.signatures(examples).items()
     }
+    # One function for all signatures: the graph has the model once.
+    run = tf.function(stored.reading(form), autograph=False)
+    described = {name: _describe(name, s) for name, s in signatures.items()}
+    tolerance = pipeline.tolerance
+    if is_int8:  # near the model's answers, and to be repeated
+        of_model, tolerance = described, max(tolerance, INT8_TOLERANCE)
+        with pipeline.running(run):
+            described = {name: _describe(name, s) for name, s in signatures.items()}
+        if check:
+            _check_int8(described, of_model)
     description = {
         **of_pipeline(pipeline),
         "scores": checked_scores(scores),
         "weights_dtype": weights_dtype,
         **of_environment(),
-        "tolerance": pipeline.tolerance,
-        "signatures": {name: _describe(name, s) for name, s in signatures.items()},
+        "tolerance": tolerance,
+        "signatures": described,
     }
-    # One function for all signatures: the graph has the model once.
-    with pipeline.running(tf.function(stored.reading(form), autograph=False)):
+    with pipeline.running(run):
         traced = {name: _trace(name, signature) for name, signature in signatures.items()}
     variables = form.read(stored.variables, traced.values())
     module = _module(variables, list(pipeline.tokenizers.values()))
@@ -156,6 +179,17 @@ def _describe(name: str, signature: Signature) -> dict[str, Any]:
             for example in (_as_declared(signature, example) for example in signature.examples)
         ],
     }
+
+
+def _check_int8(found: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
+    """Raises RuntimeError if the answers in int8 are far from the model's own."""
+    for place, error in relative_errors(found, expected):
+        if not error <= INT8_ERROR:  # true for NaN, unlike >
+            raise RuntimeError(
+                f"{place}: the error of int8 is {error:.2g} of the answer's size, and at most "
+                f"{INT8_ERROR:g} is allowed, so the export was not published: take "
+                "weights_dtype='bfloat16', or check=False and measure it on your data"
+            )
 
 
 def _as_declared(signature: Signature, example: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

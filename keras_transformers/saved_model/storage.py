@@ -2,12 +2,12 @@
 
 import functools
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import keras
 import tensorflow as tf
 
-WeightsDtype = Literal["float32", "bfloat16"]
+WeightsDtype = Literal["float32", "bfloat16", "int8"]
 
 
 class StoredWeights:
@@ -19,18 +19,21 @@ class StoredWeights:
 
     Args:
         variables: the model's variables.
-        weights_dtype: "float32" stores them unchanged; "bfloat16" halves the matrices' space.
+        weights_dtype: "float32" stores them unchanged; "bfloat16" halves the matrices' space;
+            "int8" stores them unchanged, too: those of an `Int8Form` are small already.
 
     Raises:
-        ValueError: `weights_dtype` is neither of these.
+        ValueError: `weights_dtype` is none of these.
 
     Attributes:
         variables: the TensorFlow variables to save.
     """
 
     def __init__(self, variables: Iterable[Any], weights_dtype: WeightsDtype = "float32") -> None:
-        if weights_dtype not in ("float32", "bfloat16"):
-            raise ValueError(f"weights_dtype={weights_dtype!r}: take 'float32' or 'bfloat16'")
+        if weights_dtype not in get_args(WeightsDtype):
+            raise ValueError(
+                f"weights_dtype={weights_dtype!r}: take 'float32', 'bfloat16' or 'int8'"
+            )
         self._halved: list[tuple[keras.Variable, Any]] = []
         self.variables: list[Any] = []
         for variable in variables:

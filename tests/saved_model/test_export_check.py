@@ -67,6 +67,20 @@ def test_other_outputs_are_differences(actual, text):
     assert re.search(text, difference)
 
 
+def test_the_error_of_floats_is_a_share_of_their_size():
+    def stored(*values):
+        outputs = {
+            "p": {"dtype": "float32", "shape": [2], "values": list(values)},
+            "label": {"dtype": "string", "shape": [1], "values": [str(values)]},
+        }
+        specs = {"p": {"dtype": "float32"}, "label": {"dtype": "string"}}
+        return {"s": {"outputs": specs, "examples": [{"inputs": {}, "outputs": outputs}] * 2}}
+
+    found = dict(check.relative_errors(stored(3.0, 4.5), stored(3.0, 4.0)))
+    assert found == {"signature 's', output 'p'": pytest.approx(0.1)}
+    assert dict(check.relative_errors(stored(0.0, 0.0), stored(0.0, 0.0))).popitem()[1] == 0.0
+
+
 def test_a_wrong_method_name_is_found(exported, tmp_path):
     folder = shutil.copytree(exported, tmp_path / "copy")
     updater = tf.compat.v1.saved_model.signature_def_utils.MethodNameUpdater(str(folder))

@@ -70,11 +70,25 @@ class ServingForm:
         few = tf.logical_and(num_tokens > 0, num_tokens <= _FEW_TOKENS)
         return tf.cond(few, on_constants, lambda: self._run(inputs))
 
+    def _projection(self, layer: EncoderLayer) -> Callable[[Any], Any]:
+        """Returns what maps real tokens to query, key and value."""
+        kernel, bias = self._joined[layer.name]
+
+        def project(tokens: Any) -> Any:
+            product = keras.ops.matmul(tokens, kernel)
+            return product if bias is None else keras.ops.add(product, bias)
+
+        return project
+
+    def _other(self, layer: Any) -> Callable[..., Any]:
+        """Returns what computes a layer that needs all positions."""
+        return layer
+
     def _run(self, inputs: Mapping[str, Any], *, min_tokens: int = 0) -> dict[str, Any]:
         def run(layer: Any) -> Callable[..., Any]:
             def plain(*args: Any, **kwargs: Any) -> Any:
                 args, kwargs = keras.tree.map_structure(_padded, (args, kwargs))
-                return layer(*args, **kwargs)
+                return self._other(layer)(*args, **kwargs)
 
             def on_rows(
                 hidden: Any, attention_mask: Any = None, attention_bias: Any = None, **others: Any
@@ -83,7 +97,7 @@ class ServingForm:
                     masks = {"attention_mask": attention_mask, "attention_bias": attention_bias}
                     return plain(hidden, **masks, **others)
                 rows = _rows(hidden, attention_mask, min_tokens)
-                return layer.encode_rows(rows, self._joined[layer.name], attention_bias)
+                return layer.encode_rows(rows, self._projection(layer), attention_bias)
 
             return on_rows if layer.name in self._joined else plain
 
@@ -129,7 +143,7 @@ def _rows(hidden: Any, padding_mask: Any, min_tokens: int) -> TokenRows:
     if isinstance(hidden, TokenRows) and hidden.layout.padding_mask is padding_mask:
         return hidden
     padded = _padded(hidden)
-    layout = RowLayout(padding_mask, like=padded, min_tokens=min_tokens)
+    layout = RowLayout(padding_mask, like=padded, min_tokens=min_tokens, take=tf.gather)
     return TokenRows(layout.tokens(padded), layout)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import tensorflow as tf
 
 from keras_transformers.saved_model.checks.check import check_signatures, in_fresh_process
-from keras_transformers.saved_model.checks.op_origins import PYTHON_OPS, TEXT_OPS
+from keras_transformers.saved_model.checks.op_origins import PYTHON_OPS, TEXT_OPS, X86_OPS
 from keras_transformers.saved_model.checks.trials import Finding
 from keras_transformers.saved_model.description import (
     check_fingerprint,
@@ -139,7 +139,7 @@ def _refusal(op: str) -> str:
     """Returns why no stock TF Serving can run this op; "" if one can."""
     if op in PYTHON_OPS:
         return "calls Python, which a server lacks; write it with TensorFlow's own ops"
-    if op in TEXT_OPS or hasattr(tf.raw_ops, op):
+    if op in TEXT_OPS or op in X86_OPS or hasattr(tf.raw_ops, op):
         return ""
     return f"unknown to TensorFlow {tf.__version__} and to tensorflow-text: a custom op"
 

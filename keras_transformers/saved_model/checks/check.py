@@ -246,6 +246,35 @@ def differences(actual: Arrays, expected: Arrays, tolerance: float) -> Iterator[
             )
 
 
+def relative_errors(
+    found: Mapping[str, Any], expected: Mapping[str, Any]
+) -> Iterator[tuple[str, float]]:
+    """Yields how far the float outputs of two sets of stored examples are apart.
+
+    Args:
+        found: signatures as in the metadata.
+        expected: the same, with the same examples.
+
+    Yields:
+        What it is, and the root of the mean square difference over all examples, as a share of the
+        root of the mean square of `expected`.
+    """
+    for name, signature in expected.items():
+        pairs = zip(
+            stored_examples({"signatures": found}, name),
+            stored_examples({"signatures": expected}, name),
+            strict=True,
+        )
+        outputs = [(ours["outputs"], theirs["outputs"]) for ours, theirs in pairs]
+        for key in (key for key, spec in signature["outputs"].items() if "float" in spec["dtype"]):
+            difference = sum(np.square(a[key] - b[key]).sum() for a, b in outputs)
+            size = sum(np.square(b[key]).sum() for _, b in outputs)
+            yield (
+                f"signature {name!r}, output {key!r}",
+                float(np.sqrt(difference / max(size, 1e-12))),
+            )
+
+
 def _as_type(array: np.ndarray, dtype: str) -> np.ndarray:
     return array if dtype == "string" else array.astype(dtype)
 

@@ -3,10 +3,12 @@
 import functools
 
 import keras
+import numpy as np
 import pytest
 from recipe_runs import error_of, run, save_sentences, write_documents
 
 import keras_transformers as kt
+from keras_transformers.convert.tensors import read_safetensors
 from keras_transformers.models.encoders.electra import electra
 
 error_of = functools.partial(error_of, "pretrain_electra")
@@ -97,9 +99,39 @@ def test_records_of_another_run_in_parts_and_mixed_precision(outcome, folder, tm
     assert more.metrics["dev_mask_perplexity"] < 120
 
 
+@pytest.mark.slow
+def test_a_run_starts_from_a_bert(outcome, folder, tmp_path):
+    records = outcome.folder / "records"
+    shape = {"num_layers": 1, "num_heads": 2, "hidden_dim": 32}
+    common = {"records": records, "batch_size": 8, "runs_dir": tmp_path}
+    bert = run(
+        "pretrain_bert",
+        **common | shape,
+        phase_1_length=16,
+        phase_2_epochs=0,
+        epochs=1,
+        steps_per_epoch=2,
+    )
+    started = run(
+        "pretrain_electra",
+        **common,
+        weights=bert.folder / "weights",
+        length=16,
+        epochs=1,
+        steps_per_epoch=1,
+        learning_rate=1e-9,
+    )
+    theirs = read_safetensors(bert.folder / "weights" / "model.safetensors")
+    name = "encoder.layer.0.attention.self.query.weight"
+    for role in ("weights", "generator"):
+        ours = read_safetensors(started.folder / role / "model.safetensors")
+        np.testing.assert_allclose(ours[f"electra.{name}"], theirs[f"bert.{name}"], atol=1e-6)
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
+        ({"weights": "bert"}, "--weights has its own vocabulary and shape"),
         ({"data": None}, "give --data, or existing --records"),
         ({"model": "bert_tiny"}, "--model bert_tiny: take one of electra_small"),
         ({"generator_size": 0}, "--generator-size 0: must be above 0"),

@@ -1,0 +1,205 @@
+"""The form of an export in int8: about a quarter of the space, and half the time on a CPU.
+
+Every number of a matrix becomes one of 255 multiples of a step, and each column has its own step.
+The vectors that a matrix multiplies are rounded in the same way when the export runs, each by its
+own step: the answer to a text does not depend on the texts beside it. The products are computed in
+integers; everything between them stays in float32.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from keras_transformers.layers import EncoderLayer, RowDense, TokenEmbedding
+from keras_transformers.layers.dense import activation_function
+from keras_transformers.pipelines.serving.form import ServingForm
+from keras_transformers.private_api import int8_product
+
+_STEPS = 127
+_LEAST = 1e-6  # stands for the largest number of a column of zeros
+
+
+class Int8Form(ServingForm):
+    """Computes a functional model with int8 in its encoder layers and token embeddings.
+
+    Its answers are near the model's own, but not the same: measure them on your own data.
+
+    Args:
+        model: functional, with an `EncoderLayer` in float32; other layers run as they are.
+
+    Raises:
+        ValueError: the model has no such layer.
+        RuntimeError: this TensorFlow cannot multiply in int8.
+    """
+
+    def __init__(self, model: keras.Model) -> None:
+        super().__init__(model)
+        layers = [layer for layer in model.layers if layer.name in self._joined]
+        if not layers:
+            raise ValueError(
+                f"weights_dtype='int8' is for models with encoder layers in float32, and "
+                f"{model.name!r} has none: take 'bfloat16' or 'float32'"
+            )
+        _check_kernel()
+        dense = [each for layer in layers for each in _dense(layer)]
+        tables = [layer for layer in model.layers if _is_float32_table(layer)]
+        self._projections = {name: Int8Dense(*joined) for name, joined in self._joined.items()}
+        self._dense = [(each, Int8Dense(each.kernel, each.bias, each.activation)) for each in dense]
+        self._tables = {layer.name: Int8Embedding(layer) for layer in tables}
+        made: list[Any] = [*self._projections.values(), *self._tables.values()]
+        made += [int8_dense for _, int8_dense in self._dense]
+        self._copies = [variable for each in made for variable in each.variables]
+        originals = [weight for layer in (*tables, *dense) for weight in layer.weights]
+        self._either |= {id(weight) for weight in (*self._copies, *originals)}
+        self.weights += self._copies
+
+    def __call__(self, **inputs: Any) -> dict[str, Any]:
+        """Computes the model's outputs from its inputs by name, in inference, in the graph."""
+        with self._replaced():
+            return super().__call__(**inputs)
+
+    def read(self, variables: Iterable[Any], functions: Iterable[Any]) -> list[Any]:
+        """Returns the variables to save; see `ServingForm.read`.
+
+        Raises:
+            ValueError: no function reads anything in int8.
+        """
+        found = super().read(variables, functions)
+        if not {id(variable) for variable in found} & {id(copy) for copy in self._copies}:
+            raise ValueError(
+                f"weights_dtype='int8': the signatures run {self.model.name!r} step by step, which "
+                "int8 is not for: take 'bfloat16' or 'float32'"
+            )
+        return found
+
+    def _projection(self, layer: EncoderLayer) -> Callable[[Any], Any]:
+        return self._projections[layer.name]
+
+    def _other(self, layer: Any) -> Callable[..., Any]:
+        return self._tables.get(layer.name, layer)
+
+    @contextlib.contextmanager
+    def _replaced(self) -> Iterator[None]:
+        for dense, int8_dense in self._dense:
+            dense.on_rows = int8_dense
+        try:
+            yield
+        finally:
+            for dense, _ in self._dense:
+                dense.on_rows = None
+
+
+class Int8Dense:
+    """Computes `activation(x W + b)` with x and W in int8.
+
+    Args:
+        kernel: W, (features, units).
+        bias: b, (units,), or None.
+        activation: an elementwise function; None for none.
+
+    Attributes:
+        variables: W in int8, the largest number in each of its columns, and b if there is one.
+    """
+
+    def __init__(
+        self,
+        kernel: keras.Variable,
+        bias: keras.Variable | None,
+        activation: Callable[[Any], Any] | None = None,
+    ) -> None:
+        self.variables = list(_rounded(kernel.numpy(), axis=0))
+        if bias is not None:
+            self.variables.append(tf.Variable(bias.numpy(), trainable=False))
+        self._activation = _QUICK.get(activation, activation)
+
+    def __call__(self, rows: Any) -> Any:
+        """Maps rows (rows, features) to (rows, units)."""
+        matrix, largest, *biases = self.variables
+        outputs = _product(rows, matrix, largest)
+        for bias in biases:
+            outputs = tf.nn.bias_add(outputs, bias)
+        return outputs if self._activation is None else self._activation(outputs)
+
+
+class Int8Embedding:
+    """Computes a `TokenEmbedding` from a table in int8.
+
+    Args:
+        layer: the embedding.
+
+    Attributes:
+        variables: the table in int8, and the largest number in each of its rows.
+    """
+
+    def __init__(self, layer: TokenEmbedding) -> None:
+        self.variables = list(_rounded(layer.embeddings.numpy(), axis=1))
+        self._step = layer.scale / _STEPS
+
+    def __call__(self, inputs: Any, *, reverse: bool = False) -> Any:
+        """Maps ids to vectors, or vectors to logits; see `TokenEmbedding.call`."""
+        table, largest = self.variables
+        if not reverse:
+            steps = tf.gather(largest, inputs)[..., None] * self._step  # (batch, length, 1)
+            return tf.cast(tf.gather(table, inputs), tf.float32) * steps
+        rows = tf.reshape(inputs, (-1, inputs.shape[-1]))  # (rows, hidden)
+        logits = _product(rows, table, largest, transpose=True)  # (rows, vocabulary)
+        return tf.reshape(logits, (*keras.ops.shape(inputs)[:-1], table.shape[0]))
+
+
+def _product(rows: Any, matrix: Any, largest: Any, *, transpose: bool = False) -> Any:
+    """Multiplies rows (rows, features), each rounded by its own largest number, by a matrix."""
+    limits = tf.reduce_max(tf.abs(rows), axis=1, keepdims=True)  # (rows, 1)
+    rounded = tf.cast(tf.round(rows * tf.math.divide_no_nan(float(_STEPS), limits)), tf.int8)
+    return int8_product(rounded, matrix, largest, transpose=transpose) * limits
+
+
+def _rounded(array: np.ndarray, *, axis: int) -> tuple[Any, Any]:
+    """Returns a matrix in int8, and the largest number along the axis, which 127 stands for."""
+    largest = np.maximum(np.abs(array).max(axis=axis, keepdims=True), _LEAST)
+    rounded = np.rint(array / largest * _STEPS).astype(np.int8)
+    return tuple(tf.Variable(each, trainable=False) for each in (rounded, largest.reshape(-1)))
+
+
+def _gelu(x: Any) -> Any:
+    """`gelu` by erf: TensorFlow's takes erfc, which needs twice the time."""
+    return 0.5 * x * (1.0 + tf.math.erf(x * np.float32(np.sqrt(0.5))))
+
+
+_QUICK: dict[Any, Callable[[Any], Any]] = {activation_function("gelu"): _gelu}
+
+
+def _dense(layer: EncoderLayer) -> list[RowDense]:
+    """Returns the dense layers besides query, key and value."""
+    forward = layer.feed_forward
+    found = (layer.self_attention.output_projection, forward.intermediate, forward.gate)
+    return [dense for dense in (*found, forward.output_projection) if dense is not None]
+
+
+def _is_float32_table(layer: Any) -> bool:
+    return isinstance(layer, TokenEmbedding) and layer.compute_dtype == "float32"
+
+
+def _check_kernel() -> None:
+    """Raises RuntimeError if TensorFlow cannot multiply in int8 here."""
+
+    @tf.function(autograph=False)
+    def multiply() -> Any:
+        return _product(tf.ones((1, 4)), tf.ones((4, 2), tf.int8), tf.constant([127.0, 127.0]))
+
+    try:
+        found = multiply().numpy()
+    except (tf.errors.OpError, ValueError) as error:
+        raise RuntimeError(
+            "weights_dtype='int8' needs TensorFlow's int8 kernels (oneDNN), which its builds for "
+            f"x86 on Linux have, and this one lacks: {str(error).splitlines()[0]}. Export there, "
+            "or take weights_dtype='bfloat16'"
+        ) from error
+    if not np.allclose(found, 4.0, atol=0.05):
+        raise RuntimeError(
+            f"weights_dtype='int8': TensorFlow's int8 product gives {found.tolist()} where 4.0 is "
+            "right, on this processor: take weights_dtype='bfloat16'"
+        )
