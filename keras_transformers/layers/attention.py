@@ -38,10 +38,6 @@ class MultiHeadAttention(CompositeLayer):
         use_bias: whether the four projections have biases (tensor2tensor's do not).
         kernel_initializer: initializer of the four projections' matrices.
 
-    Attributes:
-        on_probabilities: is given the probabilities (batch, heads, query, key) of each call while
-            `inspection.attention` watches a model; None otherwise.
-
     Raises:
         ValueError: `num_heads` is below 1; or, without a `head_dim`, `hidden_dim` is not a multiple
             of it.
@@ -56,8 +52,6 @@ class MultiHeadAttention(CompositeLayer):
         >>> output.shape, scores.shape
         (TensorShape([1, 3, 8]), TensorShape([1, 2, 3, 3]))
     """
-
-    on_probabilities: Callable[[Any], None] | None = None
 
     def __init__(
         self,

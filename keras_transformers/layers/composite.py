@@ -1,5 +1,6 @@
 """The base class of layers that consist of other layers: what is frozen stays frozen."""
 
+from collections.abc import Callable
 from typing import Any, Self
 
 from keras_transformers.private_api import AfterBuild, inner_layers
@@ -14,7 +15,13 @@ class CompositeLayer(AfterBuild):
     whole. Keras does not pass that on to the layers inside, so that all of them would train again,
     and does not record which of them were frozen on their own. This class does both. It does
     not record single weights (`layer.kernel.trainable = False`): freeze the layer that has them.
+
+    Attributes:
+        on_probabilities: is given the attention probabilities (batch, heads, query, key) of each
+            call while `inspection.attention` watches a model; None otherwise.
     """
+
+    on_probabilities: Callable[[Any], None] | None = None
 
     _frozen: tuple[str, ...] = ()
 
