@@ -117,7 +117,8 @@ class DecoderLayer(RecomputableLayer):
             for name in ("self_attention", "cross_attention", "feed_forward")
         )
         self.self_attention_dropout, self.cross_attention_dropout, self.feed_forward_dropout = (
-            keras.layers.Dropout(dropout, dtype=self.dtype_policy) for _ in range(3)
+            keras.layers.Dropout(dropout, dtype=self.dtype_policy, name=f"{name}_dropout")
+            for name in ("self_attention", "cross_attention", "feed_forward")
         )
 
     def build(self, inputs_shape: Any, encoder_output_shape: Any) -> None:
@@ -127,6 +128,12 @@ class DecoderLayer(RecomputableLayer):
         self.feed_forward.build(inputs_shape)
         for norm in (self.self_attention_norm, self.cross_attention_norm, self.feed_forward_norm):
             norm.build(inputs_shape)
+        for dropout in (
+            self.self_attention_dropout,
+            self.cross_attention_dropout,
+            self.feed_forward_dropout,
+        ):
+            dropout.build(inputs_shape)
 
     def call(
         self,

@@ -119,8 +119,10 @@ class EncoderLayer(RecomputableLayer):
         self.feed_forward_norm = norm_layer(
             norm, norm_epsilon, dtype=self.dtype_policy, name="feed_forward_norm"
         )
-        self.self_attention_dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
-        self.feed_forward_dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
+        self.self_attention_dropout, self.feed_forward_dropout = (
+            keras.layers.Dropout(dropout, dtype=self.dtype_policy, name=f"{name}_dropout")
+            for name in ("self_attention", "feed_forward")
+        )
 
     def build(self, input_shape: Any) -> None:
         """Builds the sub-layers."""
@@ -128,6 +130,8 @@ class EncoderLayer(RecomputableLayer):
         self.self_attention_norm.build(input_shape)
         self.feed_forward.build(input_shape)
         self.feed_forward_norm.build(input_shape)
+        for dropout in (self.self_attention_dropout, self.feed_forward_dropout):
+            dropout.build(input_shape)
 
     def call(
         self,
