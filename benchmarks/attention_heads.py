@@ -4,7 +4,7 @@
 
 PIPELINE is anything that `kt.load` reads, with an encoder. For each place it prints the three heads
 that give it the largest share of their attention, averaged over the inner tokens of four sentences;
-then the words that "bank" looks at in two of them. `--figure` draws all heads for the first sentence.
+then the words that "bank" looks at in two of them. `--figure` draws all heads for the first one.
 """
 
 import argparse
