@@ -10,6 +10,8 @@ of operations, or of floats kept for the backward pass, over the same sizes.
 
 - self-attention: scores, softmax and weighted sum in heads of 64, as the table counts it;
 - attention layer: the same with its four projections, n^2 d + n d^2: `layers.MultiHeadAttention`;
+- attention in blocks: that layer with more than 1,024 tokens, whose scores exist for
+  `layers.memory.blocks.BLOCK` queries at a time;
 - recurrent: a GRU, `layers.recurrent.Recurrent`;
 - convolution: `keras.layers.Conv1D`.
 
@@ -41,6 +43,7 @@ import numpy as np  # noqa: E402
 import tensorflow as tf  # noqa: E402
 
 from keras_transformers.layers import MultiHeadAttention  # noqa: E402
+from keras_transformers.layers.memory.blocks import BLOCK  # noqa: E402
 from keras_transformers.layers.recurrent.cells import Recurrent  # noqa: E402
 
 BATCH, HEAD_DIM = 4, 64
@@ -131,6 +134,11 @@ SUBJECTS = {
         operations=lambda p: 4 * p.n**2 * p.d + 8 * p.n * p.d**2,
         floats=lambda p: p.n**2 * p.d / HEAD_DIM + 4 * p.n * p.d,
     ),
+    "attention in blocks": Subject(
+        attention_layer,
+        operations=lambda p: 4 * p.n**2 * p.d + 8 * p.n * p.d**2,
+        floats=lambda p: p.n * BLOCK * p.d / HEAD_DIM + 4 * p.n * p.d,
+    ),
     "recurrent": Subject(
         recurrent, operations=lambda p: 12 * p.n * p.d**2, floats=lambda p: p.n * p.d
     ),
@@ -148,11 +156,14 @@ def sweeps() -> list[Sweep]:
         points = tuple(Point(**{axis: size}, **fixed) for size in sizes)
         found.append(Sweep(subject, figure, axis, points))
 
-    for name in ("self-attention", "attention layer"):
-        add(name, "time", "n", (256, 512, 1024, 1536), d=256)
+    for name, longest in (("self-attention", 1536), ("attention layer", 1024)):
+        add(name, "time", "n", (256, 512, 768, longest), d=256)
         add(name, "time", "d", (128, 256, 512, 1024), n=512)
-        add(name, "memory", "n", (512, 768, 1024, 1536), d=256)
+        add(name, "memory", "n", (512, 640, 768, 1024), d=256)
         add(name, "memory", "d", (128, 256, 512, 768), n=768)
+    add("self-attention", "memory", "n", (1536, 2048, 3072, 4096), d=256)
+    for figure in ("time", "memory"):
+        add("attention in blocks", figure, "n", (1536, 2048, 3072, 4096), d=256)
     add("recurrent", "time", "n", (16, 32, 64, 128), d=512)
     add("recurrent", "time", "d", (512, 768, 1024, 1536), n=16)
     add("convolution", "time", "n", (128, 256, 512, 1024), d=256)
@@ -231,7 +242,7 @@ def resident(figure: Literal["VmRSS", "VmHWM"]) -> float:
 
 def table(found: Sequence[tuple[Sweep, list[float]]]) -> str:
     """Returns a table with one line per sweep."""
-    lines = [f"{'layer':16}{'figure':8}{'over':6}{'fitted':>7}{'theory':>8}  measured"]
+    lines = [f"{'layer':20}{'figure':8}{'over':6}{'fitted':>7}{'theory':>8}  measured"]
     for sweep, values in found:
         unit, factor = ("ms", 1e3) if sweep.figure == "time" else ("MB", 1e-6)
         cells = ", ".join(
@@ -245,7 +256,7 @@ def table(found: Sequence[tuple[Sweep, list[float]]]) -> str:
             if name != "k" or sweep.subject == "convolution"
         )
         lines.append(
-            f"{sweep.subject:16}{sweep.figure:8}{sweep.axis:6}"
+            f"{sweep.subject:20}{sweep.figure:8}{sweep.axis:6}"
             f"{fitted_exponent(sweep.sizes, values):7.2f}{sweep.theory:8.2f}  "
             f"{cells} {unit} ({fixed})"
         )

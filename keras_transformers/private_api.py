@@ -24,9 +24,9 @@ class AfterBuild(keras.layers.Layer):
         """Does nothing; subclasses override it."""
 
 
-def inner_layers(layer: Any) -> list[Any]:
-    """Returns the layers inside a layer, at any depth."""
-    return list(layer._flatten_layers(include_self=False))
+def inner_layers(layer: Any, *, recursive: bool = True) -> list[Any]:
+    """Returns the layers inside a layer, at any depth or right inside."""
+    return list(layer._flatten_layers(include_self=False, recursive=recursive))
 
 
 # --- Keras models ----------------------------------------------------------------------------
@@ -74,6 +74,11 @@ def set_initial_epoch(model: Any, epoch: int | None) -> None:
 def first_outputs(layer: Any) -> Sequence[Any]:
     """Returns the symbolic outputs of a layer's first call; layers may be called several times."""
     return layer._inbound_nodes[0].output_tensors
+
+
+def inputs_of(layer: Any) -> list[Any]:
+    """Returns the layers whose outputs a layer's first call takes, in order."""
+    return [tensor._keras_history.operation for tensor in layer._inbound_nodes[0].input_tensors]
 
 
 def run_through_graph(model: Any, inputs: Any, operation: Callable[[Any], Any]) -> Any:

@@ -49,9 +49,10 @@ WITHOUT_TENSORFLOW = (
     "training/losses.py",
     "pipelines/results.py",
 )
-# The first does what keras.ops cannot, after a check of the backend; the others read TensorFlow's
+# The first two do what keras.ops cannot, after a check of the backend; the others read TensorFlow's
 # own files and convert its graphs.
 WITH_TENSORFLOW = {
+    "layers/memory/blocks.py",
     "layers/recurrent/cells.py",
     "convert/formats/google_bert.py",
     "convert/formats/onnx.py",

@@ -215,6 +215,29 @@ def test_summary_as_json_adds_up(capsys, zeros):
     assert (status, sum(top), result["total"]) == (0, 4_385_920, 4_385_920)
 
 
+def test_summary_shows_connections_activations_and_costs(capsys, zeros, tmp_path):
+    from keras_transformers.inspection import forward_flops, input_shapes
+    from keras_transformers.models.registry import create_model
+
+    given = ("summary", "bert_tiny", "--flops", "--batch-size", "2", "--length", "16")
+    status, out, _ = run(capsys, *given, "--json")
+    result = json.loads(out)
+    rows = {row["name"]: row for row in result["layers"]}
+    assert rows["token_and_segment"]["connected_to"] == ["token_embedding", "segment_embedding"]
+    assert rows["encoder_layer_0/feed_forward"]["activation"] == "gelu"
+    assert rows["encoder_layer_0"]["output_bytes"] == 4 * 2 * 16 * 128
+    assert rows["pooler"]["weight_bytes"] == 4 * (128 * 128 + 128)
+    model = create_model("bert_tiny")
+    expected = forward_flops(model, input_shapes(model, batch_size=2, length=16))
+    flops = sum(row["flops"] for row in rows.values() if "flops" in row)
+    assert (status, result["flops"]["total"], flops) == (0, expected, expected)
+    page = tmp_path / "bert.html"
+    status, out, _ = run(capsys, *given, "--html", str(page))
+    assert (status, out) == (0, f"written: {page}\n")
+    for cell in ("token_embedding, segment_embedding", "gelu", "forward pass of 2 x 16 tokens: "):
+        assert cell in page.read_text("utf-8")
+
+
 def test_summary_fails_when_the_count_is_not_the_registered_one(capsys, monkeypatch, zeros):
     from keras_transformers.models import registry
 

@@ -120,6 +120,14 @@ def test_first_outputs():
     assert private_api.first_outputs(layer)[0] is first
 
 
+def test_inputs_of():
+    first, second = keras.layers.Dense(3), keras.layers.Dense(3)
+    tensor = keras.Input((2,))
+    add = keras.layers.Add()
+    add([first(tensor), second(tensor)])
+    assert private_api.inputs_of(add) == [first, second]
+
+
 def test_run_through_graph(model):
     called = []
 

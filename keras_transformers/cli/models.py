@@ -2,14 +2,17 @@
 
 import dataclasses
 import fnmatch
+import io
 import json
+import math
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from tyro.conf import Positional
 
-from keras_transformers.cli.arguments import OptionalNumber, argument
+from keras_transformers.cli.arguments import OptionalFile, OptionalNumber, argument
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,10 +47,14 @@ class Summary:
     heads: Annotated[
         Literal["pretraining"] | None, argument("{pretraining}", "put these heads on top")
     ] = None
+    flops: bool = False  # also show operations and bytes of a forward pass in float32
+    batch_size: int = 1  # for --flops: texts in the batch
+    length: int = 128  # for --flops: tokens per text
+    html: OptionalFile = None  # write the table to this file instead
     json: bool = False  # print JSON
 
     def run(self) -> int:
-        """Prints the count by layer; fails if it differs from the registered or published one."""
+        """Shows the count by layer; fails if it differs from the registered or published one."""
         from keras_transformers.inspection import agrees_with_figure, parameter_table
         from keras_transformers.models import heads
         from keras_transformers.models.registry import create_model, entry
@@ -76,39 +83,88 @@ class Summary:
             "paper_agrees": agrees,
             "paper_note": found.paper_note or None,
         }
+        if self.flops:
+            _add_costs(result, model, self.batch_size, self.length)
         if self.json:
             print(json.dumps(result, indent=1))
         else:
-            _print_summary(result)
+            _show(result, self.html)
         passed = total == expected == model.count_params() and (agrees or found.paper_note)
         return 0 if passed else 1
 
 
-def _print_summary(result: dict[str, Any]) -> None:
+def _add_costs(result: dict[str, Any], model: Any, batch_size: int, length: int) -> None:
+    """Adds operations and bytes to each layer, and their sums."""
+    from keras_transformers.inspection import flops_table, input_shapes
+
+    flops: Counter[str] = Counter()
+    for row in flops_table(model, input_shapes(model, batch_size=batch_size, length=length)):
+        flops[row.name] += row.flops
+    for row in result["layers"]:
+        if "/" not in row["name"]:
+            axes = [batch_size, *(length if n is None else n for n in row["output_shape"][1:])]
+            row["flops"] = flops[row["name"]]
+            row["weight_bytes"] = 4 * row["num_parameters"]
+            row["output_bytes"] = 4 * math.prod(axes)
+    result["flops"] = {"batch_size": batch_size, "length": length, "total": flops.total()}
+
+
+def _show(result: dict[str, Any], html: str | None) -> None:
+    """Prints the table, or writes it as a page."""
     from rich.console import Console
+
+    from keras_transformers.files import replaced
+
+    # Wide enough even in a pipe: a long line is better than a number cut off.
+    width = max(160, Console().width)
+    if html is None:
+        _print(result, Console(width=width))
+        return
+    console = Console(width=width, record=True, file=io.StringIO())
+    _print(result, console)
+    page = console.export_html()
+    with replaced(html) as file:
+        file.write_text(page, "utf-8")
+    print(f"written: {html}")
+
+
+def _print(result: dict[str, Any], console: Any) -> None:
     from rich.table import Table
 
     letters = ", ".join(f"{letter} = {value:,}" for letter, value in result["symbols"].items())
     table = Table(title=f"{result['name']} ({letters})", title_justify="left")
-    table.add_column("layer", no_wrap=True)
-    table.add_column("output shape", no_wrap=True)
-    table.add_column("parameters", justify="right", no_wrap=True)
-    table.add_column("formula", no_wrap=True)
+    for name in ("layer", "connected to", "output shape", "activation"):
+        table.add_column(name, no_wrap=name != "connected to")
+    for name in ("parameters", "formula"):
+        table.add_column(name, justify="right" if name == "parameters" else "left", no_wrap=True)
+    costs = {"MFLOP": ("flops", 1e6), "weights MB": ("weight_bytes", 1e6)}
+    costs |= {"output MB": ("output_bytes", 1e6)}
+    for name in costs if "flops" in result else ():
+        table.add_column(name, justify="right", no_wrap=True)
     for row in result["layers"]:
         _, _, part = row["name"].partition("/")
         shape = row["output_shape"]
-        table.add_row(
+        cells = [
             f"  {part}" if part else row["name"],
+            ", ".join(row["connected_to"]),
             "" if shape is None else str(tuple(shape)).replace("None", "?"),
+            row["activation"],
             f"{row['num_parameters']:,}" if row["num_parameters"] else "",
             row["formula"] if row["num_parameters"] else "",
-            style="dim" if part else None,
-        )
-    # Wide enough even in a pipe: a long line is better than a number cut off.
-    Console(width=max(100, Console().width)).print(table)
+        ]
+        if "flops" in row:
+            cells += [f"{row[key] / unit:,.2f}" if row[key] else "" for key, unit in costs.values()]
+        table.add_row(*cells, style="dim" if part else None)
+    console.print(table)
     registered = "as registered" if result["total"] == result["registered"] else "NOT as registered"
-    print(f"total {result['total']:,}: {registered} ({result['registered']:,})")
+    lines = [f"total {result['total']:,}: {registered} ({result['registered']:,})"]
     if result["paper_figure"]:
         verdict = "agrees" if result["paper_agrees"] else "differs"
         note = f": {result['paper_note']}" if result["paper_note"] else ""
-        print(f"paper's figure {result['paper_figure']}: {verdict}{note}")
+        lines.append(f"paper's figure {result['paper_figure']}: {verdict}{note}")
+    if "flops" in result:
+        given = result["flops"]
+        batch = f"{given['batch_size']} x {given['length']} tokens"
+        lines.append(f"forward pass of {batch}: {given['total'] / 1e9:,.2f} GFLOP")
+    for line in lines:
+        console.print(line, highlight=False)

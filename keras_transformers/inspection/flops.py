@@ -37,6 +37,7 @@ __all__ = [
     "UpdateCost",
     "flops_table",
     "forward_flops",
+    "input_shapes",
     "training_flops",
     "update_cost",
 ]
@@ -127,6 +128,23 @@ def flops_table(
     # Keras' `compute_output_spec` of a functional model does the same with new shapes.
     run_through_graph(model, inputs, lambda layer: functools.partial(counted, layer))
     return rows
+
+
+def input_shapes(model: keras.Model, *, batch_size: int, length: int) -> dict[str, Shape]:
+    """Returns the shapes of a model's inputs for a batch of texts, for `flops_table`.
+
+    Args:
+        model: with named inputs.
+        batch_size: the size of each first axis.
+        length: tokens per text, for axes of any size. `mask_positions`, the masked words of
+            pretraining, gets 15 % of it.
+    """
+
+    def shape(name: str, axes: tuple[int | None, ...]) -> Shape:
+        free = max(1, round(0.15 * length)) if name == "mask_positions" else length
+        return (batch_size, *(free if size is None else size for size in axes[1:]))
+
+    return {name: shape(name, tensor.shape) for name, tensor in model.input.items()}
 
 
 def forward_flops(

@@ -4,12 +4,12 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import keras
 
-from keras_transformers.private_api import first_outputs
+from keras_transformers.private_api import first_outputs, inputs_of
 
 __all__ = ["ParameterRow", "agrees_with_figure", "parameter_table"]
 
@@ -25,12 +25,16 @@ class ParameterRow:
         output_shape: the layer's output shape, with None for unknown sizes; None for a part.
         num_parameters: exact count; a weight shared by several layers counts only in the first.
         formula: the same number in symbols, such as "4H^2+4H".
+        connected_to: the layers whose outputs it takes; () for inputs and parts.
+        activation: its activation, such as "gelu"; "" for none.
     """
 
     name: str
     output_shape: tuple[int | None, ...] | None
     num_parameters: int
     formula: str
+    connected_to: tuple[str, ...] = ()
+    activation: str = ""
 
 
 def parameter_table(model: keras.Model, symbols: Mapping[str, int]) -> list[ParameterRow]:
@@ -49,16 +53,26 @@ def parameter_table(model: keras.Model, symbols: Mapping[str, int]) -> list[Para
     for layer in model.layers:
         variables = [v for v in layer.weights if id(v) not in seen]
         seen.update(id(v) for v in variables)
-        rows.append(_row(layer.name, _first_output_shape(layer), variables, symbols))
+        sources = tuple(dict.fromkeys(source.name for source in inputs_of(layer)))
+        row = _row(layer.name, _first_output_shape(layer), variables, symbols)
+        rows.append(replace(row, connected_to=sources, activation=_activation(layer)))
         parts: dict[str, list[Any]] = {}
         for variable in variables:
             inner = variable.path.split(f"{layer.name}/", 1)[-1].split("/")
             if len(inner) > 1:
                 parts.setdefault(inner[0], []).append(variable)
-        rows.extend(
-            _row(f"{layer.name}/{part}", None, members, symbols) for part, members in parts.items()
-        )
+        inside = {inner.name: inner for inner in getattr(layer, "layers", ())}
+        for part, members in parts.items():
+            row = _row(f"{layer.name}/{part}", None, members, symbols)
+            rows.append(replace(row, activation=_activation(inside.get(part))))
     return rows
+
+
+def _activation(layer: Any) -> str:
+    """Returns the name of a layer's activation, or "" for none."""
+    found = getattr(layer, "activation", "")
+    name = found if isinstance(found, str) else getattr(found, "__name__", "")
+    return "" if name == "linear" else name
 
 
 def _row(

@@ -9,6 +9,7 @@ from keras import ops
 from keras_transformers.layers.composite import CompositeLayer
 from keras_transformers.layers.dense import PACKAGE, RowDense
 from keras_transformers.layers.masks import MASKED_SCORE, RowLayout, with_causal_mask
+from keras_transformers.layers.memory.blocks import attention_in_blocks, goes_in_blocks
 
 __all__ = ["MultiHeadAttention"]
 
@@ -25,6 +26,8 @@ class MultiHeadAttention(CompositeLayer):
 
     On JAX, unless the scores are asked for or dropped out, `keras.ops.dot_product_attention`
     computes the same: on a GPU, in 16 bits, with the flash kernel, which never stores the scores.
+    On TensorFlow, unless the scores are asked for, lengths that are known and above 1,024 go in
+    blocks of queries, whose memory grows linearly with the length.
 
     Args:
         num_heads: number of heads, the paper's h (Hugging Face: num_attention_heads).
@@ -99,8 +102,13 @@ class MultiHeadAttention(CompositeLayer):
         self.key.build(value_shape)
         self.value.build(value_shape)
         self.output_projection.build((*query_shape[:-1], self._heads_dim))
+        self.dropout.build((query_shape[0], self.num_heads, query_shape[1], value_shape[1]))
         if not self.scale_scores:  # the queries start smaller instead, as in T5
             self.query.kernel.assign(self.query.kernel * self.head_dim**-0.5)
+
+    def compute_output_shape(self, query_shape: Any, value_shape: Any = None) -> tuple[Any, ...]:
+        """Returns (batch, query, hidden_dim)."""
+        return (*query_shape[:-1], self.hidden_dim)
 
     def _split_heads(self, x: Any) -> Any:
         batch, length = ops.shape(x)[:2]
@@ -154,11 +162,25 @@ class MultiHeadAttention(CompositeLayer):
             query_heads = query_heads * self.head_dim**-0.5
         key_heads, value_heads = keys_values or self.keys_values(query if value is None else value)
         mask = None if attention_mask is None else _four_axes(attention_mask)
-        visible = mask
-        if use_causal_mask:
-            visible = _four_axes(with_causal_mask(attention_mask, ops.shape(query)[1]))
         drops_scores = bool(training and self.attention_dropout)
-        if _calls_one_kernel() and not (return_attention_scores or drops_scores):
+        shows_scores = return_attention_scores or self.on_probabilities is not None
+        in_blocks = not shows_scores and goes_in_blocks(query_heads, key_heads)
+        visible = None if in_blocks else mask  # blocks apply the masks themselves
+        if use_causal_mask and not in_blocks:
+            visible = _four_axes(with_causal_mask(attention_mask, ops.shape(query)[1]))
+        if in_blocks:
+            context = attention_in_blocks(
+                query_heads,
+                key_heads,
+                value_heads,
+                mask=mask,
+                use_causal_mask=use_causal_mask,
+                bias=attention_bias,
+                scores_dtype=self.scores_dtype,
+                dropout=self.attention_dropout if drops_scores else 0.0,
+                seed=self.dropout.seed_generator.next() if drops_scores else None,
+            )
+        elif _calls_one_kernel() and not (shows_scores or drops_scores):
             context = _kernel_attention(
                 query_heads, key_heads, value_heads, mask, use_causal_mask, attention_bias
             )
@@ -171,6 +193,8 @@ class MultiHeadAttention(CompositeLayer):
                 # `where`, not an added mask: TensorFlow fuses the addition into a slow kernel.
                 scores = ops.where(visible, scores, MASKED_SCORE)
             probabilities = ops.softmax(scores, axis=-1)  # (batch, heads, query, key)
+            if self.on_probabilities is not None:
+                self.on_probabilities(probabilities)
             weights = self.dropout(ops.cast(probabilities, self.compute_dtype), training=training)
             context = ops.matmul(weights, value_heads)  # (batch, heads, query, head_dim)
         if visible is not None:

@@ -1,5 +1,6 @@
 """The base class of layers that consist of other layers: what is frozen stays frozen."""
 
+from collections.abc import Callable
 from typing import Any, Self
 
 from keras_transformers.private_api import AfterBuild, inner_layers
@@ -14,7 +15,13 @@ class CompositeLayer(AfterBuild):
     whole. Keras does not pass that on to the layers inside, so that all of them would train again,
     and does not record which of them were frozen on their own. This class does both. It does
     not record single weights (`layer.kernel.trainable = False`): freeze the layer that has them.
+
+    Attributes:
+        on_probabilities: is given the attention probabilities (batch, heads, query, key) of each
+            call while `inspection.attention` watches a model; None otherwise.
     """
+
+    on_probabilities: Callable[[Any], None] | None = None
 
     _frozen: tuple[str, ...] = ()
 
@@ -52,6 +59,15 @@ class CompositeLayer(AfterBuild):
         layer = super().from_config(config)
         layer._frozen = tuple(frozen)
         return layer
+
+    def __getattr__(self, name: str) -> Any:
+        """Returns the layers right inside as `layers`, which `summary(expand_nested=True)` shows.
+
+        A property would not do: Keras saves all that `dir` lists, and so each of them twice.
+        """
+        if name == "layers":
+            return inner_layers(self, recursive=False)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def _by_path(self) -> dict[str, Any]:
         """Returns the inner layers with weights by their path below this layer."""

@@ -6,9 +6,9 @@ import keras
 from keras import ops
 
 from keras_transformers.layers.attention import KeysValues, MultiHeadAttention, extend_cache
-from keras_transformers.layers.composite import CompositeLayer
 from keras_transformers.layers.dense import PACKAGE, Activation
 from keras_transformers.layers.feed_forward import FeedForward
+from keras_transformers.layers.memory.recomputation import RecomputableLayer
 from keras_transformers.layers.residual import (
     Norm,
     NormPosition,
@@ -21,7 +21,7 @@ __all__ = ["DecoderLayer"]
 
 
 @keras.saving.register_keras_serializable(PACKAGE)
-class DecoderLayer(CompositeLayer):
+class DecoderLayer(RecomputableLayer):
     """Applies causal self-attention, cross-attention to the encoder's output and feed-forward.
 
     Args:
@@ -117,7 +117,8 @@ class DecoderLayer(CompositeLayer):
             for name in ("self_attention", "cross_attention", "feed_forward")
         )
         self.self_attention_dropout, self.cross_attention_dropout, self.feed_forward_dropout = (
-            keras.layers.Dropout(dropout, dtype=self.dtype_policy) for _ in range(3)
+            keras.layers.Dropout(dropout, dtype=self.dtype_policy, name=f"{name}_dropout")
+            for name in ("self_attention", "cross_attention", "feed_forward")
         )
 
     def build(self, inputs_shape: Any, encoder_output_shape: Any) -> None:
@@ -127,6 +128,12 @@ class DecoderLayer(CompositeLayer):
         self.feed_forward.build(inputs_shape)
         for norm in (self.self_attention_norm, self.cross_attention_norm, self.feed_forward_norm):
             norm.build(inputs_shape)
+        for dropout in (
+            self.self_attention_dropout,
+            self.cross_attention_dropout,
+            self.feed_forward_dropout,
+        ):
+            dropout.build(inputs_shape)
 
     def call(
         self,
@@ -159,27 +166,33 @@ class DecoderLayer(CompositeLayer):
             (batch, heads, target, source).
         """
 
-        def attend_to_past(x: Any) -> tuple[Any, Any]:
-            attended = self.self_attention(
-                x,
-                attention_mask=attention_mask,
-                use_causal_mask=True,
-                attention_bias=attention_bias,
-                training=training,
-            )
-            return attended, None
+        def decode(inputs: Any, encoder_output: Any, attention_bias: Any) -> tuple[Any, Any]:
+            def attend_to_past(x: Any) -> tuple[Any, Any]:
+                attended = self.self_attention(
+                    x,
+                    attention_mask=attention_mask,
+                    use_causal_mask=True,
+                    attention_bias=attention_bias,
+                    training=training,
+                )
+                return attended, None
 
-        def attend_to_source(x: Any) -> tuple[Any, Any]:
-            attended = self.cross_attention(
-                x,
-                encoder_output,
-                attention_mask=cross_attention_mask,
-                return_attention_scores=return_attention_scores,
-                training=training,
-            )
-            return attended if return_attention_scores else (attended, None)
+            def attend_to_source(x: Any) -> tuple[Any, Any]:
+                attended = self.cross_attention(
+                    x,
+                    encoder_output,
+                    attention_mask=cross_attention_mask,
+                    return_attention_scores=return_attention_scores,
+                    training=training,
+                )
+                return attended if return_attention_scores else (attended, None)
 
-        output, scores = self._sublayers(inputs, attend_to_past, attend_to_source, training)
+            return self._sublayers(inputs, attend_to_past, attend_to_source, training)
+
+        tensors = inputs, encoder_output, attention_bias
+        if self.recomputes and training and not return_attention_scores:
+            return self.recomputed(lambda *given: decode(*given)[0], *tensors)
+        output, scores = decode(*tensors)
         return (output, scores) if return_attention_scores else output
 
     def compute_output_spec(

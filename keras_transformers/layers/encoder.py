@@ -6,10 +6,10 @@ from typing import Any
 import keras
 
 from keras_transformers.layers.attention import MultiHeadAttention
-from keras_transformers.layers.composite import CompositeLayer
 from keras_transformers.layers.dense import PACKAGE, Activation
 from keras_transformers.layers.feed_forward import FeedForward
 from keras_transformers.layers.masks import TokenRows
+from keras_transformers.layers.memory.recomputation import RecomputableLayer
 from keras_transformers.layers.residual import (
     Norm,
     NormPosition,
@@ -22,7 +22,7 @@ __all__ = ["EncoderLayer"]
 
 
 @keras.saving.register_keras_serializable(PACKAGE)
-class EncoderLayer(CompositeLayer):
+class EncoderLayer(RecomputableLayer):
     """Applies self-attention and feed-forward, each with dropout, a residual sum and a norm.
 
     Args:
@@ -119,8 +119,10 @@ class EncoderLayer(CompositeLayer):
         self.feed_forward_norm = norm_layer(
             norm, norm_epsilon, dtype=self.dtype_policy, name="feed_forward_norm"
         )
-        self.self_attention_dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
-        self.feed_forward_dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
+        self.self_attention_dropout, self.feed_forward_dropout = (
+            keras.layers.Dropout(dropout, dtype=self.dtype_policy, name=f"{name}_dropout")
+            for name in ("self_attention", "feed_forward")
+        )
 
     def build(self, input_shape: Any) -> None:
         """Builds the sub-layers."""
@@ -128,6 +130,8 @@ class EncoderLayer(CompositeLayer):
         self.self_attention_norm.build(input_shape)
         self.feed_forward.build(input_shape)
         self.feed_forward_norm.build(input_shape)
+        for dropout in (self.self_attention_dropout, self.feed_forward_dropout):
+            dropout.build(input_shape)
 
     def call(
         self,
@@ -153,18 +157,23 @@ class EncoderLayer(CompositeLayer):
             (batch, heads, length, length).
         """
 
-        def attend(x: Any) -> tuple[Any, Any]:
-            attended = self.self_attention(
-                x,
-                attention_mask=attention_mask,
-                use_causal_mask=self.use_causal_mask,
-                attention_bias=attention_bias,
-                return_attention_scores=return_attention_scores,
-                training=training,
-            )
-            return attended if return_attention_scores else (attended, None)
+        def encode(inputs: Any, attention_bias: Any) -> tuple[Any, Any]:
+            def attend(x: Any) -> tuple[Any, Any]:
+                attended = self.self_attention(
+                    x,
+                    attention_mask=attention_mask,
+                    use_causal_mask=self.use_causal_mask,
+                    attention_bias=attention_bias,
+                    return_attention_scores=return_attention_scores,
+                    training=training,
+                )
+                return attended if return_attention_scores else (attended, None)
 
-        output, scores = self._sublayers(inputs, attend, training=training)
+            return self._sublayers(inputs, attend, training=training)
+
+        if self.recomputes and training and not return_attention_scores:
+            return self.recomputed(lambda *given: encode(*given)[0], inputs, attention_bias)
+        output, scores = encode(inputs, attention_bias)
         return (output, scores) if return_attention_scores else output
 
     def encode_rows(

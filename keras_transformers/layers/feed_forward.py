@@ -69,7 +69,13 @@ class FeedForward(CompositeLayer):
         self.intermediate.build(input_shape)
         if self.gate is not None:
             self.gate.build(input_shape)
-        self.output_projection.build((*input_shape[:-1], self.intermediate_dim))
+        inner_shape = (*input_shape[:-1], self.intermediate_dim)
+        self.dropout.build(inner_shape)
+        self.output_projection.build(inner_shape)
+
+    def compute_output_shape(self, input_shape: Any) -> tuple[Any, ...]:
+        """Returns (..., hidden_dim)."""
+        return (*input_shape[:-1], self.hidden_dim)
 
     def call(self, inputs: Any, training: bool | None = None) -> Any:
         """Maps (..., features) to (..., hidden_dim)."""

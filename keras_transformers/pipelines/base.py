@@ -136,6 +136,18 @@ class Pipeline(abc.ABC):
             return self.model(inputs, training=False)
         return self._run(**{name: inputs[name] for name in self.model.input})
 
+    def read(self, *texts: Any) -> dict[str, list[str]]:
+        """Runs the model once on one row of texts, for `inspection.attention`.
+
+        Returns:
+            What stands at the positions that attention knows: `source` for an encoder, `target` for
+            a decoder's inputs, `predicted` for the tokens that it predicts there.
+
+        Raises:
+            ValueError: the pipeline's model has no attention.
+        """
+        raise ValueError(f"{type(self).__name__}: its model has no attention to show")
+
     @contextlib.contextmanager
     def exporting(self, run: Callable[..., Any], as_function: Callable[..., Any]) -> Iterator[None]:
         """Lets graphs compute and share as exports do.

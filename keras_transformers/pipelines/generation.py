@@ -11,7 +11,12 @@ import tensorflow as tf
 from keras_transformers.decoding.sampling import sample_rows
 from keras_transformers.pipelines.base import Pipeline, Signature, shared
 from keras_transformers.pipelines.results import strings
-from keras_transformers.pipelines.token_inputs import check_vocabulary, layer, text_batches
+from keras_transformers.pipelines.token_inputs import (
+    check_vocabulary,
+    layer,
+    text_batches,
+    token_names,
+)
 
 __all__ = ["TextGenerator"]
 
@@ -185,6 +190,15 @@ class TextGenerator(Pipeline):
             "log_probability": found.scores[:, 0],
             "finished": found.finished[:, 0],
         }
+
+    def read(self, *texts: Any) -> dict[str, list[str]]:
+        """Runs the model once on one text, after the start token; see `Pipeline.read`."""
+        (text,) = texts
+        token_ids = self._tokens(tf.constant([text])).to_tensor()
+        self.run_model(
+            dict.fromkeys(self.model.input, tf.zeros_like(token_ids)) | {"token_ids": token_ids}
+        )
+        return {"target": token_names(self.tokenizer, token_ids)}
 
     def score(self, text: Any) -> dict[str, Any]:
         """Computes the log-probability of texts and of each of their tokens, in the graph.

@@ -78,6 +78,17 @@ class ImageClassifier(Pipeline):
         images = self.encode(texts["image_bytes"])
         return labelled(self.run_model(images)["logits"], self.labels)
 
+    def read(self, *texts: Any) -> dict[str, list[str]]:
+        """Runs the model once on one encoded image; see `Pipeline.read`.
+
+        The names are "[CLS]", then the row and the column of each patch, such as "0,3".
+        """
+        (image_bytes,) = texts
+        self.run_model(self.encode(tf.constant([image_bytes])))
+        rows, columns = self.model.get_layer("patch_embedding").grid
+        patches = [f"{row},{column}" for row in range(rows) for column in range(columns)]
+        return {"source": ["[CLS]", *patches]}
+
     def answer_specs(self) -> dict[str, Any]:
         """Returns the outputs of `answer`: name -> tf.TensorSpec (None, ...)."""
         return labelled_specs(self.labels)

@@ -85,6 +85,16 @@ class TextPipeline(Pipeline):
         """Turns texts, strings (batch,), into the model's inputs (batch, length), in the graph."""
         return self.pack(self.tokenize(*texts))
 
+    def read(self, *texts: Any) -> dict[str, list[str]]:
+        """Runs the model once on one row of texts; see `Pipeline.read`."""
+        encoded = self.encode(*(tf.constant([text]) for text in texts))
+        others = {
+            name: tf.zeros([1] * len(tensor.shape), tensor.dtype)
+            for name, tensor in self.model.input.items()
+        }
+        self.run_model(others | encoded)
+        return {"source": token_names(self.tokenizer, encoded["token_ids"])}
+
     def lengths(self, segments: Sequence[tf.RaggedTensor]) -> Any:
         """Counts the tokens of each row, special ones included, before trimming: int32 (batch,)."""
         num_tokens = sum(segment.row_lengths() for segment in segments)
@@ -400,3 +410,9 @@ def zero_at_padding(outputs: Any, tokens: Mapping[str, Any]) -> Any:
     mask = tokens["padding_mask"]
     shape = tf.concat([tf.shape(mask), tf.ones(outputs.shape.rank - 2, tf.int32)], axis=0)
     return tf.where(tf.reshape(mask, shape), outputs, 0.0)
+
+
+def token_names(tokenizer: Any, token_ids: Any) -> list[str]:
+    """Returns the tokens of one row, ids (1, length), as in the vocabulary."""
+    vocabulary = list(tokenizer.vocabulary)
+    return [vocabulary[token_id] for token_id in token_ids[0].numpy()]

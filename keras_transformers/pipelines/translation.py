@@ -11,7 +11,7 @@ import tensorflow as tf
 from keras_transformers.decoding.beam import Rules, beam_search, check_beams
 from keras_transformers.decoding.step import Cache, StepFunction
 from keras_transformers.pipelines.base import Pipeline, Signature, shared
-from keras_transformers.pipelines.token_inputs import text_batches
+from keras_transformers.pipelines.token_inputs import text_batches, token_names
 
 __all__ = ["Translator"]
 
@@ -163,6 +163,21 @@ class Translator(Pipeline):
                 "target_tokens": _tokens(self.target_tokenizer, targets),
                 "attention": tf.cast(attention, tf.float32),
             }
+
+    def read(self, *texts: Any) -> dict[str, list[str]]:
+        """Runs the model once on a text and its translation, by this model or not.
+
+        See `Pipeline.read`.
+        """
+        text, translation = (tf.constant([text]) for text in texts)
+        source = self._source(text)
+        ids = self.target_tokenizer.tokenize(translation, add_start=True, add_end=True).to_tensor()
+        self.model.cross_attention_scores(source, ids[:, :-1])
+        return {
+            "source": token_names(self.tokenizer, source),
+            "target": token_names(self.target_tokenizer, ids[:, :-1]),
+            "predicted": token_names(self.target_tokenizer, ids[:, 1:]),
+        }
 
     def example_batches(self, examples: Sequence[Any] | None) -> list[dict[str, np.ndarray]]:
         """Returns the examples, awkward texts (one too long) and an empty batch."""

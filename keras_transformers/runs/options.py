@@ -73,6 +73,7 @@ class Scaling:
     worker_index: int | None = None  # the place of this process in that list, from 0
     precision: Precision = "float32"  # under a strategy, prefer mixed_bfloat16
     accumulate: int = 1  # batches per update, which equals the update of one large batch
+    recompute: bool = False  # keep only the layers' inputs: less memory, one more forward pass
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -176,7 +176,7 @@ class Run:
             WeightsFileError: the weights of the best epoch so far are missing or damaged.
         """
         config = self.config
-        prepare(model, accumulate=config.accumulate)
+        prepare(model, accumulate=config.accumulate, recompute=config.recompute)
         self._model, self._monitor = model, monitor
         self._resume = Resume(self.folder / CHECKPOINTS, every=config.checkpoint_every)
         self._callbacks = [

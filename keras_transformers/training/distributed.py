@@ -34,9 +34,10 @@ from keras_transformers.private_api import (
     symbolic_build,
 )
 from keras_transformers.training.accumulation import WholeBatchSteps
+from keras_transformers.training.recomputation import recompute_layers
 
 
-def prepare(model: keras.Model, *, accumulate: int = 1) -> None:
+def prepare(model: keras.Model, *, accumulate: int = 1, recompute: bool = False) -> None:
     """Makes `fit` and `evaluate` correct under the strategy that the model was built in.
 
     Call it after each `compile`. The batch size counts all replicas together. Each replica takes a
@@ -55,13 +56,17 @@ def prepare(model: keras.Model, *, accumulate: int = 1) -> None:
             one update by the whole batch, in which all tokens count the same. (Keras'
             `gradient_accumulation_steps` gives each part the same weight, and counts each as an
             update.)
+        recompute: whether layers recompute their activations; see `recompute_layers`.
 
     Raises:
         ValueError: `accumulate` is below 1, the losses are not such a dict, `steps_per_execution`
-            is above 1 under a strategy, or the backend is not TensorFlow.
+            is above 1 under a strategy, the backend is not TensorFlow, or there are no layers to
+            recompute.
     """
     if accumulate < 1:
         raise ValueError(f"accumulate={accumulate}: must be 1 or more parts per batch")
+    if recompute:
+        recompute_layers(model)
     is_tensorflow = keras.backend.backend() == "tensorflow"
     in_strategy = is_tensorflow and own_strategy(model) is not None
     if accumulate == 1 and not in_strategy:

@@ -41,12 +41,13 @@ def test_theory_is_table_1_of_the_paper(benchmark):
         ("recurrent", "memory"): {"n": 1, "d": 1},
         ("convolution", "memory"): {"n": 1, "d": 1},
         ("attention layer", "memory"): {"d": 1},
+        ("attention in blocks", "memory"): {"n": 1},
     }
     for (subject, figure), axes in expected.items():
         for axis, exponent in axes.items():
             assert exponents.pop((subject, figure, axis)) == pytest.approx(exponent)
     # The rest has two terms, so the exponent lies in between.
-    assert {subject for subject, _, _ in exponents} == {"attention layer"}
+    assert {subject for subject, _, _ in exponents} == {"attention layer", "attention in blocks"}
     assert all(1 < exponent < 2 for exponent in exponents.values())
 
 
@@ -73,11 +74,11 @@ for sweep, (small, large) in found[:-1]:
         [sys.executable, "-c", program], capture_output=True, text=True, check=False
     )
     assert result.returncode == 0, result.stderr[-2000:]
-    lines = result.stdout.splitlines()[-6:]
+    lines = result.stdout.splitlines()[-7:]
     assert lines[0].split() == ["layer", "figure", "over", "fitted", "theory", "measured"]
     assert "64: " in lines[1]
     assert "ms (d = 64)" in lines[1]
-    assert "1024: " in lines[5]
-    assert "MB (d = 64)" in lines[5]
-    assert "k = 3" in lines[4]
+    assert "1024: " in lines[6]
+    assert "MB (d = 64)" in lines[6]
+    assert "k = 3" in lines[5]
     assert (tmp_path / "plot.png").stat().st_size > 10_000

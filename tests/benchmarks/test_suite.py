@@ -50,3 +50,20 @@ def test_a_table_names_command_machine_and_versions(suite, tmp_path, monkeypatch
     assert table["command"] == "python table.py"
     assert {"tensorflow", "keras"} <= table["machine"]["versions"].keys()
     assert "ours / best 1.00" in (tmp_path / "suite" / "table.txt").read_text()
+
+
+def test_the_parts_of_a_training_step_add_up(suite):
+    import training_step
+
+    medians = {
+        "forward": 10.0,
+        "gradients, no dropout": 31.0,
+        "gradients": 34.0,
+        "dense": 1.0,
+        "optimizer": 4.0,
+        "optimizer, clip norm": 6.0,
+        "step": 42.0,
+    }
+    found = training_step.parts(medians)
+    assert list(found.values()) == [10.0, 21.0, 3.0, 1.0, 4.0, 2.0, 1.0]
+    assert sum(found.values()) == medians["step"]

@@ -3,7 +3,12 @@
 import numpy as np
 import pytest
 
-from keras_transformers.inspection import attention_picture, attention_pictures
+from keras_transformers.inspection import (
+    AttentionMap,
+    attention_figure,
+    attention_picture,
+    attention_pictures,
+)
 
 pytest.importorskip("matplotlib", reason="needs matplotlib: pip install -e .[translation]")
 
@@ -31,3 +36,18 @@ def test_padding_is_not_drawn_and_a_batch_has_one_size():
 def test_fewer_weights_than_tokens():
     with pytest.raises(ValueError, match=r"shape \(1, 2\) for 2 target and 2 source tokens"):
         attention_picture(["a", "b"], ["c", "d"], np.ones((1, 2)))
+
+
+def test_figures_of_one_head_of_a_layer_and_of_all():
+    probabilities = np.full((2, 3, 2, 2), 0.5)
+    found = AttentionMap(probabilities, ["a", "b"], ["x", "y"])
+    one = attention_figure(found, layer=1, head=2, dark=True)
+    (axes,) = one.axes
+    assert axes.get_title() == "layer 1, head 2"
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["x", "y"]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["a", "b"]
+    assert one.get_facecolor()[:3] != (1.0, 1.0, 1.0)
+    assert len(attention_figure(found, layer=0).axes) == 3
+    assert len(attention_figure(found).axes) == 6
+    with pytest.raises(IndexError, match="layer=2, head=None: there are 2 layers of 3 heads"):
+        attention_figure(found, layer=2)

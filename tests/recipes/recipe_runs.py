@@ -70,10 +70,10 @@ def run(recipe: str, *flags: str, **options: Any) -> Outcome:
     Args:
         recipe: the name of its file.
         flags: words of the command.
-        options: options with values; None leaves one out.
+        options: options with values, True for a flag; None leaves one out.
     """
     words = [
-        f"--{name.replace('_', '-')}={value}"
+        f"--{name.replace('_', '-')}" + ("" if value is True else f"={value}")
         for name, value in options.items()
         if value is not None
     ]

@@ -52,7 +52,7 @@ def conll(folder):
 
 def classification(folder):
     # 24 different sentences are left of 72.
-    return encoder(folder) | sentences(folder) | {"batch_size": 5}
+    return encoder(folder) | sentences(folder) | {"batch_size": 5, "recompute": True}
 
 
 def fasttext_classification(folder):

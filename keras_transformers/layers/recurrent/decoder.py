@@ -24,10 +24,9 @@ State = dict[str, Any]
 class RecurrentDecoder(CompositeLayer):
     """Maps each step's embedded previous token to a readout vector, with LSTMs or GRUs.
 
-    The network sees the source as a context vector. Without attention this is the encoder's
-    summary, the same at every step; with attention it is a weighted mean of the encoder's outputs,
-    different at each step. The decoder always starts from the encoder's last states. `context` says
-    where else the context goes:
+    The network sees the source as a context vector: without attention, the encoder's summary; with
+    attention, a weighted mean of its outputs, different at each step. The decoder always starts
+    from the encoder's last states. `context` says where else the context goes:
 
     - "initial_state": nowhere else in the recurrence (Sutskever et al. 2014). With attention, the
       query is the new state, and the readout joins state and context (Luong et al. 2015).
@@ -48,9 +47,8 @@ class RecurrentDecoder(CompositeLayer):
         input_feeding: whether each step gets the previous readout (Luong et al. 2015, section 3.3).
         readout_dim: width of the readout's dense layer (no bias); by default parts are only joined.
         readout_activation: "tanh" (Luong), or "maxout" (Bahdanau), the larger of two values.
-        bridge: "copy" starts each layer with the states of the same encoder layer; "dense" first
-            applies `tanh(W state + b)` (Bahdanau et al. 2014, appendix A.2.2) and uses the
-            encoder's last layer if the encoder has fewer.
+        bridge: "copy" starts each layer with the states of the same encoder layer; "dense" with
+            `tanh(W state + b)` of it, or of the last one (Bahdanau et al. 2014, appendix A.2.2).
         dropout: rate on the inputs of every layer but the first.
         max_sequence_length: the longest source for attention="location".
 
@@ -273,6 +271,8 @@ class RecurrentDecoder(CompositeLayer):
         else:
             hidden, context, probabilities = self._at_once(gates, state, source, noise)
         outputs = hidden if self.input_feeding else self._read_out(hidden, context, inputs)
+        if return_attention_scores and self.on_probabilities:
+            self.on_probabilities(probabilities[:, None])  # as those of one head
         return (outputs, probabilities) if return_attention_scores else outputs
 
     def compute_output_spec(

@@ -1,0 +1,110 @@
+"""What every layer and head of a pipeline's model attends to, for one text."""
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import keras
+import numpy as np
+
+from keras_transformers.layers import DecoderLayer, EncoderLayer, RecurrentDecoder
+
+__all__ = ["AttentionMap", "attention"]
+
+Kind = Literal["encoder", "decoder", "cross"]
+
+
+@dataclass(frozen=True)
+class AttentionMap:
+    """The attention of one kind, of all layers and heads.
+
+    Attributes:
+        probabilities: float32 (layers, heads, queries, keys); each row adds up to 1.
+        queries: what stands at each query's position, such as its token.
+        keys: what stands at each key's position.
+    """
+
+    probabilities: np.ndarray
+    queries: list[str]
+    keys: list[str]
+
+    def rollout(self) -> np.ndarray:
+        """Follows self-attention through all layers, with the residual connections.
+
+        Abnar & Zuidema 2020, "Quantifying Attention Flow in Transformers": the product over the
+        layers of (mean over the heads + identity) / 2.
+
+        Returns:
+            How much of each position's vector comes from each input token, (queries, keys); each
+            row adds up to 1.
+
+        Raises:
+            ValueError: queries and keys are not the same positions.
+        """
+        if self.queries != self.keys:
+            raise ValueError("rollout is for self-attention: queries and keys differ here")
+        identity = np.eye(len(self.keys))
+        found = identity
+        for layer in self.probabilities.mean(axis=1):
+            found = (layer + identity) / 2 @ found
+        return found
+
+
+def attention(pipeline: Any, *texts: str | bytes) -> dict[Kind, AttentionMap]:
+    """Returns what each position attends to, in every layer and head of a pipeline's model.
+
+    Args:
+        pipeline: any pipeline whose model has attention.
+        *texts: one row of its inputs: a text, a text and its second text, a text and its
+            translation for translation, or an encoded image.
+
+    Returns:
+        Kind -> map: `encoder` and `decoder` for self-attention, and `cross` for a decoder's
+        attention to the source. A recurrent model's alignment is a `cross` of one layer and one
+        head. `decoder` has the decoder's inputs as positions; the queries of `cross` are the tokens
+        that it predicts there.
+
+    Raises:
+        ValueError: the model has no attention, or the number of texts is wrong.
+
+    Example:
+        kt.inspection.attention(kt.load("minilm"), "the river bank")["encoder"].probabilities
+    """
+    with _watched(pipeline.model) as seen:
+        names = pipeline.read(*texts)
+    sides: dict[Kind, tuple[str, str]] = {
+        "encoder": ("source", "source"),
+        "decoder": ("target", "target"),
+        "cross": ("predicted", "source"),
+    }
+    return {
+        kind: AttentionMap(np.stack(seen[kind]), *(names[side] for side in sides[kind]))
+        for kind in sides
+        if seen[kind]
+    }
+
+
+@contextlib.contextmanager
+def _watched(model: keras.Model) -> Iterator[dict[Kind, list[np.ndarray]]]:
+    """Collects the probabilities (heads, query, key) of each attention, in order."""
+    seen: dict[Kind, list[np.ndarray]] = {"encoder": [], "decoder": [], "cross": []}
+    watched = dict(_attentions(model))
+    for layer, kind in watched.items():
+        layer.on_probabilities = lambda found, kind=kind: seen[kind].append(np.asarray(found[0]))
+    try:
+        yield seen
+    finally:
+        for layer in watched:
+            layer.on_probabilities = None
+
+
+def _attentions(model: keras.Model) -> Iterator[tuple[Any, Kind]]:
+    for layer in model.layers:
+        if isinstance(layer, EncoderLayer):
+            yield layer.self_attention, "decoder" if layer.use_causal_mask else "encoder"
+        elif isinstance(layer, DecoderLayer):
+            yield layer.self_attention, "decoder"
+            yield layer.cross_attention, "cross"
+        elif isinstance(layer, RecurrentDecoder) and layer.attention:
+            yield layer, "cross"

@@ -1,0 +1,146 @@
+"""Attention weights as pictures."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from keras_transformers.inspection.attention_maps import AttentionMap
+
+__all__ = ["attention_figure", "attention_picture", "attention_pictures"]
+
+
+def attention_pictures(source_tokens: Any, target_tokens: Any, attention: Any) -> np.ndarray:
+    """Draws one picture per sentence from the outputs of an export's `attend` signature.
+
+    Args:
+        source_tokens: strings or bytes (batch, source), padded with empty ones.
+        target_tokens: strings or bytes (batch, target), padded with empty ones.
+        attention: weights (batch, target, source).
+
+    Returns:
+        uint8 (batch, height, width, 3). See `attention_picture`.
+    """
+    columns = [_strings(rows) for rows in (source_tokens, target_tokens)]
+    rows = zip(*columns, np.asarray(attention), strict=True)
+    return np.stack([attention_picture(*row) for row in rows])
+
+
+def attention_picture(
+    source_tokens: Sequence[str], target_tokens: Sequence[str], attention: np.ndarray
+) -> np.ndarray:
+    """Draws how much each target token (row) attends to each source token (column): darker is more.
+
+    Args:
+        source_tokens: names of the columns; empty ones at the end are padding and not drawn.
+        target_tokens: names of the rows, padded likewise.
+        attention: weights from 0 to 1, (target, source).
+
+    Returns:
+        uint8 (height, width, 3), 0 to 255, always the same size, so that pictures can be stacked.
+
+    Raises:
+        ImportError: matplotlib is not installed.
+        ValueError: fewer weights than tokens.
+    """
+    figure = _figure(figsize=(6, 6), dpi=100)
+    sources, targets = _without_padding(source_tokens), _without_padding(target_tokens)
+    rows, columns = attention.shape
+    if rows < len(targets) or columns < len(sources):
+        raise ValueError(
+            f"attention has shape {attention.shape} for {len(targets)} target and {len(sources)} "
+            "source tokens: expected (target, source)"
+        )
+    weights = attention[: len(targets), : len(sources)]
+    _draw(figure.add_subplot(), weights, sources, targets, "Blues")
+    figure.canvas.draw()
+    return np.asarray(figure.canvas.buffer_rgba())[:, :, :3].copy()
+
+
+def attention_figure(
+    found: AttentionMap, *, layer: int | None = None, head: int | None = None, dark: bool = False
+) -> Any:
+    """Draws one head, the heads of a layer, or all heads of all layers.
+
+    A row is a query, a column a key; darker (with `dark`, brighter) is more.
+
+    Args:
+        found: from `attention`.
+        layer: index of the layer, from 0; None for all.
+        head: index of the head, from 0; None for all.
+        dark: whether the background is dark.
+
+    Returns:
+        A matplotlib figure, for `savefig`. One head is drawn with its tokens; of many, each has its
+        layer and head as the title.
+
+    Raises:
+        ImportError: matplotlib is not installed.
+        IndexError: there is no such layer or head.
+
+    Example:
+        found = kt.inspection.attention(pipeline, "the river bank")["encoder"]
+        kt.inspection.attention_figure(found, layer=0, head=2).savefig("head.svg")
+    """
+    layers, heads = (
+        range(count) if index is None else [index] * (0 <= index < count)
+        for index, count in zip((layer, head), found.probabilities.shape[:2], strict=True)
+    )
+    if not (layers and heads):
+        raise IndexError(
+            f"layer={layer}, head={head}: there are {found.probabilities.shape[0]} layers of "
+            f"{found.probabilities.shape[1]} heads, counted from 0"
+        )
+    queries, keys = _without_padding(found.queries), _without_padding(found.keys)
+    is_one = len(layers) == len(heads) == 1
+    side = 1.6 + 0.25 * max(len(queries), len(keys)) if is_one else 1.3
+    figure = _figure(figsize=(side * len(heads), side * len(layers) + 0.4))
+    ground, ink, colors = ("#16181d", "#e8e8e8", "magma") if dark else ("white", "black", "Blues")
+    figure.set_facecolor(ground)
+    grid = figure.subplots(len(layers), len(heads), squeeze=False)
+    for axes_row, i in zip(grid, layers, strict=True):
+        for axes, j in zip(axes_row, heads, strict=True):
+            names = (keys, queries) if is_one else ([], [])
+            _draw(axes, found.probabilities[i, j], *names, colors)
+            axes.set_title(f"layer {i}, head {j}", fontsize=9 if is_one else 7, color=ink)
+            axes.tick_params(colors=ink)
+    return figure
+
+
+def _figure(**options: Any) -> Any:
+    """Returns a figure that needs no display.
+
+    Raises:
+        ImportError: matplotlib is not installed.
+    """
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ImportError(
+            "attention pictures need matplotlib: pip install 'keras-transformers[translation]'"
+        ) from error
+    figure = Figure(layout="constrained", **options)
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def _draw(
+    axes: Any, weights: np.ndarray, columns: Sequence[str], rows: Sequence[str], colors: str
+) -> None:
+    axes.imshow(weights, cmap=colors, vmin=0.0, vmax=1.0)
+    axes.set_xticks(range(len(columns)), columns, rotation=90)
+    axes.set_yticks(range(len(rows)), rows)
+    axes.tick_params(top=bool(columns), bottom=False, labeltop=True, labelbottom=False)
+
+
+def _without_padding(tokens: Sequence[str]) -> list[str]:
+    found = list(tokens)
+    while found and not found[-1]:
+        found.pop()
+    return [token.replace("$", r"\$") for token in found]  # matplotlib reads $...$ as math
+
+
+def _strings(rows: Iterable[Iterable[Any]]) -> list[list[str]]:
+    rows = np.asarray(rows, dtype=object)
+    return [[t.decode("utf-8", "replace") if isinstance(t, bytes) else t for t in r] for r in rows]

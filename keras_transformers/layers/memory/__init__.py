@@ -1,0 +1,5 @@
+"""What trains in less memory: recomputed activations, and attention in blocks."""
+
+from keras_transformers.rooms import open_room
+
+__getattr__, __dir__ = open_room(__name__)

@@ -1,0 +1,207 @@
+"""Attention whose memory is linear in the length: scores exist for one block of queries at a time.
+
+Rabe and Staats 2021, "Self-attention Does Not Need O(n^2) Memory"; Dao et al. 2022,
+"FlashAttention". The backward pass computes each block's scores, and its dropout, once more.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import keras
+
+from keras_transformers.layers.masks import MASKED_SCORE
+
+# In blocks only if a head has more scores than this. Plain attention takes a little less time.
+MOST_SCORES = 1024 * 1024
+# Queries whose scores exist at the same time. Smaller blocks take more time.
+BLOCK = 256
+
+
+def goes_in_blocks(query: Any, key: Any) -> bool:
+    """Returns whether to compute attention in blocks: on TensorFlow, for many scores.
+
+    A length that is unknown when a graph is made counts as short: the choice costs nothing then.
+
+    Args:
+        query: (batch, heads, query, head_dim).
+        key: (batch, heads, key, head_dim).
+    """
+    if keras.backend.backend() != "tensorflow" or None in (query.shape[2], key.shape[2]):
+        return False
+    return query.shape[2] * key.shape[2] > MOST_SCORES
+
+
+def attention_in_blocks(
+    query: Any,
+    key: Any,
+    value: Any,
+    *,
+    mask: Any = None,
+    use_causal_mask: bool = False,
+    bias: Any = None,
+    scores_dtype: str = "float32",
+    dropout: float = 0.0,
+    seed: Any = None,
+) -> Any:
+    """Computes `softmax(Q K^T + bias) V`, block by block.
+
+    Args:
+        query: scaled, (batch, heads, query, head_dim).
+        key: (batch, heads, key, head_dim).
+        value: (batch, heads, key, head_dim).
+        mask: bool (batch or 1, heads or 1, query or 1, key), or None.
+        use_causal_mask: whether to combine the mask with a causal one.
+        bias: (batch or 1, heads or 1, query, key), or None.
+        scores_dtype: dtype of scores and softmax.
+        dropout: rate on the probabilities.
+        seed: int64 (2,), for the dropout.
+
+    Returns:
+        (batch, heads, query, head_dim); zeros where a query sees no key.
+    """
+    import tensorflow as tf
+
+    length, keys = query.shape[2], key.shape[2]
+    masks = _Rows(mask, length)
+
+    def probabilities(index: Any, query: Any, key: Any, biases: "_Rows") -> Any:
+        """Returns a block's (batch, heads, block, key): zeros where a query sees no key."""
+        scores = tf.cast(tf.matmul(query, key, transpose_b=True), scores_dtype)
+        if biases.blocks is not None:
+            scores += tf.cast(biases[index], scores_dtype)
+        visible = masks[index]
+        if use_causal_mask:
+            places = index * BLOCK + tf.range(BLOCK)
+            past = (tf.range(keys)[None, :] <= places[:, None])[None, None]  # (1, 1, block, key)
+            visible = past if visible is None else tf.logical_and(visible, past)
+        if visible is None:
+            return tf.nn.softmax(scores)
+        found = tf.nn.softmax(tf.where(visible, scores, tf.cast(MASKED_SCORE, scores_dtype)))
+        return found * tf.cast(tf.reduce_any(visible, axis=-1, keepdims=True), scores_dtype)
+
+    def dropped(index: Any, values: Any) -> Any:
+        """Applies the dropout of a block, the same at every call."""
+        if not dropout:
+            return values
+        own = tf.random.experimental.stateless_fold_in(seed, index)
+        kept = tf.random.stateless_uniform(tf.shape(values), own) >= dropout
+        return tf.where(kept, values / (1.0 - dropout), tf.zeros_like(values))
+
+    @tf.custom_gradient
+    def attend(*tensors: Any) -> Any:
+        query, key, value, *given = tensors
+        bias = given[0] if given else None
+        queries, biases = _Rows(query, length), _Rows(bias, length)
+
+        def context(index: Any) -> list[Any]:
+            weights = dropped(index, probabilities(index, queries[index], key, biases))
+            return [tf.matmul(tf.cast(weights, value.dtype), value)]
+
+        def gradient(upstream: Any) -> list[Any]:
+            upstreams = _Rows(upstream, length)
+
+            def block_gradients(index: Any, d_key: Any, d_value: Any) -> list[Any]:
+                block, d_context = queries[index], upstreams[index]
+                found = probabilities(index, block, key, biases)
+                weights = tf.cast(dropped(index, found), value.dtype)
+                d_value += tf.matmul(weights, d_context, transpose_a=True)
+                d_found = tf.cast(tf.matmul(d_context, value, transpose_b=True), scores_dtype)
+                d_found = dropped(index, d_found)
+                d_scores = found * (
+                    d_found - tf.reduce_sum(d_found * found, axis=-1, keepdims=True)
+                )
+                d_bias = [] if bias is None else [biases.summed(d_scores)]
+                d_scores = tf.cast(d_scores, key.dtype)
+                d_key += tf.matmul(d_scores, block, transpose_a=True)
+                return [tf.matmul(d_scores, key), *d_bias, d_key, d_value]
+
+            (d_query, *d_bias), sums = _in_turn(
+                block_gradients, queries.count, [tf.zeros_like(key), tf.zeros_like(value)]
+            )
+            return [queries.joined(d_query), *sums, *map(biases.joined, d_bias)]
+
+        (contexts,), _ = _in_turn(context, queries.count)
+        return queries.joined(contexts), gradient
+
+    return attend(query, key, value, *([] if bias is None else [bias]))
+
+
+class _Rows:
+    """The rows of a tensor in blocks.
+
+    Args:
+        tensor: (batch, heads, length, columns), or with a length of 1, the same for all rows.
+        length: number of rows.
+
+    Attributes:
+        blocks: (blocks, batch, heads, block, columns), filled up with zeros; None without a tensor.
+        count: number of blocks.
+    """
+
+    def __init__(self, tensor: Any, length: int) -> None:
+        import tensorflow as tf
+
+        self.length, self.count = length, -(-length // BLOCK)
+        self.tensor = self.blocks = tensor
+        self.is_same = tensor is not None and tensor.shape[2] == 1
+        if tensor is not None and not self.is_same:
+            missing = self.count * BLOCK - length
+            padded = tf.pad(tensor, [[0, 0], [0, 0], [0, missing], [0, 0]])
+            batch, heads, _, columns = tf.unstack(tf.shape(padded))
+            padded = tf.reshape(padded, (batch, heads, self.count, BLOCK, columns))
+            self.blocks = tf.transpose(padded, (2, 0, 1, 3, 4))
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.blocks if self.blocks is None or self.is_same else self.blocks[index]
+
+    def summed(self, values: Any) -> Any:
+        """Sums (batch, heads, block, columns) over the axes that broadcast, for a gradient."""
+        import tensorflow as tf
+
+        axes = [axis for axis, size in enumerate(self.tensor.shape) if size == 1]
+        return tf.cast(tf.reduce_sum(values, axes, keepdims=True), self.tensor.dtype)
+
+    def joined(self, blocks: Any) -> Any:
+        """Turns blocks back into a tensor."""
+        import tensorflow as tf
+
+        if self.is_same:
+            return tf.reduce_sum(blocks, axis=0)
+        batch, heads, _, columns = tf.unstack(tf.shape(blocks)[1:])
+        rows = tf.reshape(
+            tf.transpose(blocks, (1, 2, 0, 3, 4)), (batch, heads, self.count * BLOCK, columns)
+        )
+        return tf.ensure_shape(
+            rows[:, :, : self.length], (*self.tensor.shape[:3], blocks.shape[-1])
+        )
+
+
+def _in_turn(
+    compute: Callable[..., list[Any]], count: int, sums: Sequence[Any] = ()
+) -> tuple[list[Any], list[Any]]:
+    """Calls `compute(index, *sums)` for one block after another, never for two at once.
+
+    Returns:
+        What it returned for all blocks, stacked, and the sums, which are its last results.
+    """
+    import tensorflow as tf
+
+    first = compute(tf.constant(0), *sums)
+    num_stacked = len(first) - len(sums)
+    lists = [
+        tf.TensorArray(each.dtype, size=count, element_shape=each.shape).write(0, each)
+        for each in first[:num_stacked]
+    ]
+
+    def step(index: Any, lists: Any, sums: Any) -> tuple[Any, Any, Any]:
+        found = compute(index, *sums)
+        lists = [each.write(index, new) for each, new in zip(lists, found, strict=False)]
+        return index + 1, lists, found[num_stacked:]
+
+    _, lists, found = tf.while_loop(
+        lambda index, *_: index < count,
+        step,
+        (tf.constant(1), lists, first[num_stacked:]),
+        parallel_iterations=1,
+    )
+    return [each.stack() for each in lists], found
