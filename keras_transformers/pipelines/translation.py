@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers.decoding.beam import Rules, beam_search, check_beams
-from keras_transformers.decoding.step import Cache, StepFunction
+from keras_transformers.decoding.step import Cache, Hypotheses, StepFunction
 from keras_transformers.pipelines.base import Pipeline, Signature, shared
 from keras_transformers.pipelines.token_inputs import text_batches, token_names
 
@@ -245,6 +245,12 @@ class Translator(Pipeline):
     @shared
     def _search(self, text: Any, num_wanted: Any) -> dict[str, Any]:
         """Returns the translations of all beams, of which the first `num_wanted` are the best."""
+        found = self._hypotheses(text, num_wanted)
+        with tf.device("CPU:0"):
+            translations = self.target_tokenizer.detokenize(found.token_ids)
+        return {"translations": translations, "scores": found.scores}
+
+    def _hypotheses(self, text: Any, num_wanted: Any) -> Hypotheses:
         with tf.device("CPU:0"):
             source = self._source(text)
         num_tokens = tf.reduce_sum(tf.cast(source != self.tokenizer.pad_token_id, tf.int32), axis=1)
@@ -255,7 +261,7 @@ class Translator(Pipeline):
         step, cache = self.model.start_decoding(source)
         if self.force_end:
             step = _forcing(step, self.tokenizer.end_token_id, limits)
-        found = beam_search(
+        return beam_search(
             step,
             tf.fill([tf.shape(source)[0]], self.tokenizer.start_token_id),
             cache,
@@ -270,9 +276,6 @@ class Translator(Pipeline):
             pad_token_id=self.tokenizer.pad_token_id,
             growing_axis=2,
         )
-        with tf.device("CPU:0"):
-            translations = self.target_tokenizer.detokenize(found.token_ids)
-        return {"translations": translations, "scores": found.scores}
 
     def _source(self, text: Any) -> Any:
         """Returns token ids (batch, source) with the end token, trimmed to the maximum length."""

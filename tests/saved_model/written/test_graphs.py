@@ -67,7 +67,7 @@ def test_what_is_computed_twice_or_never_used_goes(folders):
     assert plain.count("ReadVariableOp") == 5
     assert simplified.count("ReadVariableOp") == 1
     assert plain.count("Mul") >= 4
-    assert simplified.count("Mul") == 2
+    assert simplified.count("Mul") == 4  # two of the draws that wait for the assertion
     assert len(simplified) < len(plain) / 2
 
 
