@@ -73,7 +73,7 @@ def beam_search(
     end_token_id: int | None,
     max_length: int | tf.Tensor,
     num_beams: int = 4,
-    num_hypotheses: int | None = None,
+    num_hypotheses: int | tf.Tensor | None = None,
     length_penalty: float | None = None,
     rules: Rules = "gnmt",
     min_length: int = 0,
@@ -107,7 +107,8 @@ def beam_search(
         max_length: see `greedy_search`.
         num_beams: alive hypotheses per sentence (Hugging Face: num_beams; the paper: beam size).
         num_hypotheses: how many to return, 1 to `num_beams` (the default). With fewer, the search
-            can stop sooner, with the same best ones.
+            can stop sooner, with the same best ones. If an int32 scalar tensor says how many are
+            wanted, `num_beams` are returned, and the others may not be the best ones.
         length_penalty: the paper's alpha, 0 or more: a hypothesis of n tokens, including its end
             token, scores its log-probability / ((5 + n) / 6)^alpha, or / n^alpha with the rules of
             transformers. Larger values favour longer texts. By default 0.6, or 1 with those rules.
@@ -140,7 +141,10 @@ def beam_search(
     """
     num_hypotheses = num_beams if num_hypotheses is None else num_hypotheses
     length_penalty = check_beams(num_beams, length_penalty, rules)
-    if not 1 <= num_hypotheses <= num_beams:
+    num_wanted = num_hypotheses
+    if tf.is_tensor(num_wanted):
+        num_hypotheses = num_beams
+    elif not 1 <= num_hypotheses <= num_beams:
         raise ValueError(
             f"num_hypotheses={num_hypotheses} must be between 1 and num_beams={num_beams}"
         )
@@ -170,6 +174,7 @@ def beam_search(
         num_beams=num_beams,
         num_hypotheses=num_hypotheses,
         num_finished=num_hypotheses if rules == "gnmt" else num_beams,
+        num_enough=num_wanted if rules == "gnmt" else num_beams,
         length_penalty=length_penalty,
         rules=rules,
         max_length=max_length,
@@ -214,6 +219,7 @@ class _BeamSearch:
     num_beams: int
     num_hypotheses: int
     num_finished: int
+    num_enough: int | tf.Tensor  # so many finished hypotheses can close a sentence
     length_penalty: float
     rules: Rules
     max_length: int | tf.Tensor
@@ -277,7 +283,8 @@ class _BeamSearch:
         # Log-probabilities only fall and the penalty only grows, so nothing alive can score more.
         best_length = self.bounds.longest if self.rules == "gnmt" else length
         bound = alive.log_probs[:, 0] / self.penalty(best_length)
-        closed = pools.closed | (finished.scores[:, -1] >= bound) | is_last
+        is_enough = finished.scores[:, self.num_enough - 1] >= bound
+        closed = pools.closed | is_enough | is_last
         return _Pools(length, alive, finished, closed), cache
 
     def penalty(self, length: tf.Tensor) -> tf.Tensor:

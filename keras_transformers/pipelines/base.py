@@ -47,6 +47,24 @@ class Signature:
     method_name: str = PREDICT
 
 
+def shared(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Lets an export hold the graph of a pipeline's method once, for all signatures that call it.
+
+    Args:
+        method: graph code that takes and returns tensors; signatures call it with keywords.
+    """
+
+    @functools.wraps(method)
+    def call(self: Any, *args: Any, **inputs: Any) -> Any:
+        if self._as_function is None:
+            return method(self, *args, **inputs)
+        if method not in self._functions:
+            self._functions[method] = self._as_function(functools.partial(method, self))
+        return self._functions[method](*args, **inputs)
+
+    return call
+
+
 class Pipeline(abc.ABC):
     """A model together with its text processing and its answers.
 
@@ -65,6 +83,8 @@ class Pipeline(abc.ABC):
     model: keras.Model
     text_names: tuple[str, ...]
     _run: Callable[..., Any] | None = None
+    _as_function: Callable[..., Any] | None = None
+    _functions: dict[Callable[..., Any], Callable[..., Any]]
 
     @abc.abstractmethod
     def answer(self, **texts: Any) -> dict[str, Any]:
@@ -129,13 +149,18 @@ class Pipeline(abc.ABC):
         raise ValueError(f"{type(self).__name__}: its model has no attention to show")
 
     @contextlib.contextmanager
-    def running(self, run: Callable[..., Any]) -> Iterator[None]:
-        """Lets `run(**inputs)` compute the model's outputs, as exports do, which need less time."""
-        self._run = run
+    def exporting(self, run: Callable[..., Any], as_function: Callable[..., Any]) -> Iterator[None]:
+        """Lets graphs compute and share as exports do.
+
+        Args:
+            run: `run(**inputs)` computes the model's outputs, in less time.
+            as_function: makes a tf.function of each `shared` method; calls then go to that one.
+        """
+        self._run, self._as_function, self._functions = run, as_function, {}
         try:
             yield
         finally:
-            self._run = None
+            del self._run, self._as_function, self._functions
 
     @property
     def tokenizers(self) -> dict[str, Any]:

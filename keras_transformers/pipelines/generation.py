@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers.decoding.sampling import sample_rows
-from keras_transformers.pipelines.base import Pipeline, Signature
+from keras_transformers.pipelines.base import Pipeline, Signature, shared
 from keras_transformers.pipelines.results import strings
 from keras_transformers.pipelines.token_inputs import (
     check_vocabulary,
@@ -106,7 +106,8 @@ class TextGenerator(Pipeline):
         rows = tf.shape(texts["prompt"])
         options = {name: tf.constant(value, _OPTIONS[name]) for name, value in self.options.items()}
         return self.generate(
-            texts["prompt"], **{name: tf.fill(rows, value) for name, value in options.items()}
+            prompt=texts["prompt"],
+            **{name: tf.fill(rows, value) for name, value in options.items()},
         )
 
     def answer_specs(self) -> dict[str, Any]:
@@ -118,6 +119,7 @@ class TextGenerator(Pipeline):
             "finished": tf.TensorSpec([None], tf.bool),
         }
 
+    @shared
     def generate(
         self, prompt: Any, max_length: Any, temperature: Any, top_k: Any, top_p: Any, seed: Any
     ) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from keras_transformers.decoding.beam import Rules, beam_search, check_beams
 from keras_transformers.decoding.step import Cache, Hypotheses, StepFunction
-from keras_transformers.pipelines.base import Pipeline, Signature
+from keras_transformers.pipelines.base import Pipeline, Signature, shared
 from keras_transformers.pipelines.token_inputs import text_batches, token_names
 
 __all__ = ["Translator"]
@@ -113,8 +113,11 @@ class Translator(Pipeline):
             `translation`, strings (batch,), and `score`, float32 (batch,): the log-probability
             divided by the length penalty.
         """
-        found = self._search(texts["text"], num_hypotheses=1)
-        return {"translation": self._texts(found)[:, 0], "score": found.scores[:, 0]}
+        found = self._search(text=texts["text"], num_wanted=tf.constant(1))
+        return {
+            "translation": found["translations"][:, 0],
+            "score": found["scores"][:, 0],
+        }
 
     def answer_specs(self) -> dict[str, Any]:
         """Returns the outputs of `answer`: name -> tf.TensorSpec (None,)."""
@@ -130,8 +133,7 @@ class Translator(Pipeline):
             `translations`, strings (batch, num_beams), and `scores`, float32 (batch, num_beams),
             -inf where fewer translations than beams are possible.
         """
-        found = self._search(text, num_hypotheses=self.num_beams)
-        return {"translations": self._texts(found), "scores": found.scores}
+        return self._search(text=text, num_wanted=tf.constant(self.num_beams))
 
     def attend(self, text: Any, translation: Any) -> dict[str, Any]:
         """Returns how each token of a translation attends to the source, in the graph.
@@ -240,7 +242,15 @@ class Translator(Pipeline):
         """At least 1e-4: graphs round differently, and scores are sums over tens of tokens."""
         return max(1e-4, super().tolerance)
 
-    def _search(self, text: Any, num_hypotheses: int) -> Hypotheses:
+    @shared
+    def _search(self, text: Any, num_wanted: Any) -> dict[str, Any]:
+        """Returns the translations of all beams, of which the first `num_wanted` are the best."""
+        found = self._hypotheses(text, num_wanted)
+        with tf.device("CPU:0"):
+            translations = self.target_tokenizer.detokenize(found.token_ids)
+        return {"translations": translations, "scores": found.scores}
+
+    def _hypotheses(self, text: Any, num_wanted: Any) -> Hypotheses:
         with tf.device("CPU:0"):
             source = self._source(text)
         num_tokens = tf.reduce_sum(tf.cast(source != self.tokenizer.pad_token_id, tf.int32), axis=1)
@@ -258,7 +268,7 @@ class Translator(Pipeline):
             end_token_id=self.tokenizer.end_token_id,
             max_length=tf.reduce_max(tf.concat([limits, [0]], axis=0)),
             num_beams=self.num_beams,
-            num_hypotheses=num_hypotheses,
+            num_hypotheses=num_wanted,
             length_penalty=self.length_penalty,
             rules=self.rules,
             min_length=self.min_length,
@@ -272,10 +282,6 @@ class Translator(Pipeline):
         tokens = self.tokenizer.tokenize(text)[:, : self.max_sequence_length - 1]
         ends = tf.fill([tokens.nrows(), 1], self.tokenizer.end_token_id)
         return tf.concat([tokens, ends], axis=1).to_tensor(self.tokenizer.pad_token_id)
-
-    def _texts(self, found: Hypotheses) -> Any:
-        with tf.device("CPU:0"):
-            return self.target_tokenizer.detokenize(found.token_ids)
 
 
 def _forcing(step: StepFunction, end_token_id: int, limits: Any) -> StepFunction:

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from keras_transformers.pipelines.serving.form import ServingForm
 from keras_transformers.pipelines.serving.int8 import Int8Form
 from keras_transformers.saved_model.checks.check import encode_array, relative_errors, self_check
 from keras_transformers.saved_model.description import METADATA_FILE
+from keras_transformers.saved_model.graphs import simplify
 from keras_transformers.saved_model.metadata import (
     checked_scores,
     of_environment,
@@ -103,13 +104,17 @@ def export(
         name: replace(signature, function=stored.reading(signature.function))
         for name, signature in pipeline.signatures(examples).items()
     }
-    # One function for all signatures: the graph has the model once.
-    run = tf.function(stored.reading(form), autograph=False)
+
+    def as_function(call: Callable[..., Any]) -> Any:
+        """Returns one function for all signatures, so that the graph has it once."""
+        return tf.function(stored.reading(call), autograph=False)
+
+    run = as_function(form)
     described = {name: _describe(name, s) for name, s in signatures.items()}
     tolerance = pipeline.tolerance
     if is_int8:  # near the model's answers, and to be repeated
         of_model, tolerance = described, max(tolerance, INT8_TOLERANCE)
-        with pipeline.running(run):
+        with pipeline.exporting(run, as_function):
             described = {name: _describe(name, s) for name, s in signatures.items()}
         if check:
             _check_int8(described, of_model)
@@ -121,12 +126,13 @@ def export(
         "tolerance": tolerance,
         "signatures": described,
     }
-    with pipeline.running(run):
+    with pipeline.exporting(run, as_function):
         traced = {name: _trace(name, signature) for name, signature in signatures.items()}
     variables = form.read(stored.variables, traced.values())
     module = _module(variables, list(pipeline.tokenizers.values()))
     with staging_folder(base) as folder:
         tf.saved_model.save(module, str(folder), signatures=traced)
+        simplify(folder)
         _set_method_names(folder, signatures)
         _write_metadata(folder, description)
         if check:
@@ -231,9 +237,6 @@ def _set_method_names(folder: Path, signatures: Mapping[str, Signature]) -> None
     for name, method_name in changed.items():
         updater.replace_method_name(name, method_name, tags="serve")
     updater.save()
-    # The fingerprint is out of date, and TensorFlow has no public function to recompute it. Loaders
-    # do not need it.
-    (folder / "fingerprint.pb").unlink(missing_ok=True)
 
 
 def _write_metadata(folder: Path, description: Mapping[str, Any]) -> None:

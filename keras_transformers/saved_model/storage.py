@@ -52,9 +52,9 @@ class StoredWeights:
             return function
 
         @functools.wraps(function)
-        def read(**inputs: Any) -> Mapping[str, Any]:
+        def read(*args: Any, **inputs: Any) -> Mapping[str, Any]:
             values = [(variable, tf.cast(half, tf.float32)) for variable, half in self._halved]
             with keras.StatelessScope(state_mapping=values):
-                return function(**inputs)
+                return function(*args, **inputs)
 
         return read

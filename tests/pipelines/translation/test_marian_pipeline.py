@@ -46,7 +46,7 @@ def test_a_folder_translates_without_padding(translate, tmp_path):
     found = translate(TEXTS)
     assert found[2].text == ""
     assert found[0].text != found[1].text
-    ids = translate._search(tf.constant(TEXTS[:2]), 1)
+    ids = translate._hypotheses(tf.constant(TEXTS[:2]), 1)
     for row, length in zip(ids.token_ids.numpy()[:, 0], ids.lengths.numpy()[:, 0], strict=True):
         assert length > 0
         assert translate.tokenizer.pad_token_id not in row[:length]

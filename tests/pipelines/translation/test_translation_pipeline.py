@@ -68,7 +68,7 @@ def test_the_rest_of_a_batch_changes_nothing(translate):
 def test_a_translation_is_no_longer_than_source_and_extra_length(translate):
     tokenizer = translate.tokenizer
     greedy = Translator(translate.model, tokenizer, num_beams=1, extra_length=5)
-    found = greedy._search(tf.constant(TEXTS), 1)
+    found = greedy._hypotheses(tf.constant(TEXTS), 1)
     num_tokens = tokenizer.tokenize(TEXTS).row_lengths().numpy()
     assert (found.lengths.numpy()[:2, 0] <= num_tokens[:2] + 5).all()
     assert found.lengths[2, 0] == 0

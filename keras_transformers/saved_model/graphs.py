@@ -1,0 +1,97 @@
+"""Removes from an export's graph what is computed twice or never used.
+
+Tracing writes a constant wherever one is needed and a tensor's shape wherever one is asked for, and
+keeps what nobody reads. Half of an export's nodes are such. They cost time whenever the export is
+loaded, and when each signature is first called.
+"""
+
+import os
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Any
+
+from tensorflow.core.protobuf import saved_model_pb2
+
+from keras_transformers import files
+from keras_transformers.saved_model.description import FINGERPRINT_FILE
+
+_READ = "ReadVariableOp"
+
+
+def simplify(folder: str | os.PathLike[str]) -> None:
+    """Rewrites the graph of a SavedModel with fewer nodes and the same results, bit for bit.
+
+    Args:
+        folder: a version folder that nobody uses yet.
+    """
+    path = Path(folder) / "saved_model.pb"
+    saved_model = saved_model_pb2.SavedModel.FromString(path.read_bytes())
+    for meta_graph in saved_model.meta_graphs:
+        operations = meta_graph.meta_info_def.stripped_op_list.op
+        # No function but that which restores the variables writes them, so reading has no order.
+        pure = {each.name for each in operations if not each.is_stateful} | {_READ}
+        for function in meta_graph.graph_def.library.function:
+            if not any(node.op == "AssignVariableOp" for node in function.node_def):
+                _simplify(function, pure)
+    with files.replaced(path) as scratch:
+        scratch.write_bytes(saved_model.SerializeToString(deterministic=True))
+    # It is out of date, TensorFlow has no public function to recompute it, and loaders need none.
+    (Path(folder) / FINGERPRINT_FILE).unlink(missing_ok=True)
+
+
+def _simplify(function: Any, pure: Collection[str]) -> None:
+    """Drops from a function what is never used, then merges nodes with the same results."""
+    operations = {node.name: node.op for node in function.node_def}
+    effects = [key for key, name in function.control_ret.items() if operations[name] not in pure]
+    for key in set(function.control_ret) - set(effects):
+        del function.control_ret[key]
+    function.signature.control_output[:] = effects
+    first: dict[Any, str] = {}  # what a node computes -> the first node that does
+    instead: dict[str, str] = {}  # merged node -> the one that stays
+    kept = []
+    for node in _used(function, pure):
+        node.input[:] = [_renamed(name, instead) for name in node.input]
+        if node.op in pure and not any(name.startswith("^") for name in node.input):
+            name, node.name = node.name, ""
+            content = node.SerializeToString(deterministic=True)
+            node.name = name
+            instead[name] = first.setdefault(content, name)
+            if instead[name] != name:
+                continue
+        kept.append(node)
+    for key, name in list(function.ret.items()):
+        function.ret[key] = _renamed(name, instead)
+    del function.node_def[:]
+    function.node_def.extend(kept)
+
+
+def _used(function: Any, pure: Collection[str]) -> Iterator[Any]:
+    """Yields copies of the nodes that results or effects depend on, each after its inputs."""
+    nodes = {node.name: node for node in function.node_def}
+    effects = [node.name for node in function.node_def if node.op not in pure]
+    waiting = [*function.ret.values(), *function.control_ret.values(), *effects]
+    waiting = [_node(name) for name in reversed(waiting)]
+    seen, done = set(), set()
+    while waiting:
+        name = waiting[-1]
+        if name in seen or name not in nodes:  # all of its inputs are done, or it is an argument
+            waiting.pop()
+            if name in nodes and name not in done:
+                done.add(name)
+                copy = type(nodes[name])()
+                copy.CopyFrom(nodes[name])
+                yield copy
+        else:
+            seen.add(name)
+            waiting.extend(_node(each) for each in reversed(nodes[name].input))
+
+
+def _node(name: str) -> str:
+    """Returns the node of an input such as "node:output:0" or "^node"."""
+    return name.removeprefix("^").partition(":")[0]
+
+
+def _renamed(name: str, instead: dict[str, str]) -> str:
+    """Returns an input, or the name of a node, with the node that computes it now."""
+    node = _node(name)
+    return name.replace(node, instead.get(node, node), 1)

@@ -1,0 +1,97 @@
+"""Exports whose graphs hold nothing twice and nothing unused, and what stays as it was."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from toy import export_doubling
+
+from keras_transformers.saved_model.description import meta_graph
+from keras_transformers.saved_model.graphs import simplify
+
+
+class Wasteful(tf.Module):
+    """A graph with constants, shapes and sums that it writes twice, and others for nobody."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = tf.Variable([2.0, 3.0])
+        self.count = tf.Variable(0)
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.float32)], autograph=False)
+    def __call__(self, x):
+        unused = tf.exp(x) + self.weight[0]
+        sums = [x * self.weight[0] + tf.cast(tf.shape(x)[0], tf.float32) for _ in range(3)]
+        different = x * self.weight[1] + tf.cast(tf.shape(x)[0], tf.float32)
+        total, _ = tf.while_loop(
+            lambda total, i: i < 3,
+            lambda total, i: (total + different + tf.constant(1.0) + tf.constant(1.0), i + 1),
+            (sums[0], 0),
+        )
+        with tf.control_dependencies([tf.debugging.assert_all_finite(x, "finite numbers only")]):
+            noise = [tf.random.stateless_uniform(tf.shape(x), seed=(1, 2)) for _ in range(2)]
+        drawn = [tf.random.uniform(tf.shape(x)) for _ in range(2)]
+        del unused
+        return {
+            "sums": tf.stack([*sums, total]),
+            "noise": tf.stack(noise),
+            "drawn": tf.stack(drawn),
+        }
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """The module saved as it is, and simplified."""
+    found = []
+    for name in ("plain", "simplified"):
+        folder = tmp_path_factory.mktemp(name)
+        module = Wasteful()
+        tf.saved_model.save(module, str(folder), signatures=module.__call__)
+        found.append(folder)
+    simplify(found[1])
+    return found
+
+
+def operations(folder):
+    """Returns the operations of the function that computes, by name."""
+    found = [f for f in meta_graph(folder).graph_def.library.function if "call" in f.signature.name]
+    (largest,) = sorted(found, key=lambda function: len(function.node_def))[-1:]
+    return [node.op for node in largest.node_def]
+
+
+def test_what_is_computed_twice_or_never_used_goes(folders):
+    plain, simplified = map(operations, folders)
+    assert plain.count("Exp") == 1
+    assert "Exp" not in simplified
+    assert plain.count("Shape") >= 6
+    assert simplified.count("Shape") == 3  # two wait for the assertion
+    assert plain.count("ReadVariableOp") == 5
+    assert simplified.count("ReadVariableOp") == 1
+    assert plain.count("Mul") >= 4
+    assert simplified.count("Mul") == 4  # two of the draws that wait for the assertion
+    assert len(simplified) < len(plain) / 2
+
+
+def test_what_has_effects_stays(folders):
+    plain, simplified = map(operations, folders)
+    assert simplified.count("RandomUniform") == plain.count("RandomUniform") == 2
+    assert "CheckNumerics" in simplified
+
+
+@pytest.mark.parametrize("x", [[1.5, -2.0, 0.25], []])
+def test_answers_stay_the_same_bit_for_bit(folders, x):
+    plain, simplified = (
+        tf.saved_model.load(str(folder)).signatures["serving_default"](x=tf.constant(x, tf.float32))
+        for folder in folders
+    )
+    for name in ("sums", "noise"):
+        np.testing.assert_array_equal(plain[name], simplified[name])
+    drawn = simplified["drawn"].numpy()
+    assert (drawn[0] != drawn[1]).all()
+
+
+def test_exports_are_simplified(tmp_path):
+    def function(x):
+        return {"y": 2.0 * x + tf.constant(2.0) * x + 0.0 * tf.exp(x) + 0.0 * tf.exp(x)}
+
+    folder = export_doubling(tmp_path, function=function)
+    assert operations(folder).count("Exp") == 1
