@@ -202,7 +202,7 @@ def test_damaged_graphs_and_variables(export, capsys, damage, name):
 
 @pytest.mark.parametrize("damage", [cut, flip])
 def test_a_damaged_fingerprint(export, capsys, damage):
-    fingerprint = FingerprintDef(saved_model_checksum=2**60, signature_def_hash=2**61)
+    fingerprint = FingerprintDef(saved_model_checksum=2**60)
     # Exports of today have none; those of earlier versions do.
     (export / "fingerprint.pb").write_bytes(fingerprint.SerializeToString())
     damage(export / "fingerprint.pb")
