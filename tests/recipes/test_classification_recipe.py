@@ -1,10 +1,12 @@
 """The classification recipe, from files to an export, and its errors on wrong input."""
 
+import functools
 import json
 import subprocess
 import sys
 
 import pytest
+import tensorflow as tf
 from recipe_runs import (
     OPINIONS,
     RECIPES,
@@ -14,6 +16,8 @@ from recipe_runs import (
     save_encoder,
     save_sentences,
 )
+
+from keras_transformers.layers import EncoderLayer
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +67,24 @@ def test_a_run_learns_and_measures_its_best_epoch(outcome):
     assert metrics["test_accuracy"] == pytest.approx(metrics["dev_accuracy"])
     assert metrics["dev_accuracy"] == max(e["val_accuracy"] for e in metrics["epochs"])
     assert [e["epoch"] for e in metrics["epochs"]] == [1, 2, 3, 4]
+
+
+@pytest.mark.slow
+def test_batches_of_all_lengths_share_two_traces(folder, tmp_path, monkeypatch):
+    """One for training, one for validation: a trace for each length would take seconds each."""
+    call, traced = EncoderLayer.call, []
+
+    @functools.wraps(call)
+    def counted(self, inputs, **others):
+        if tf.inside_function():
+            traced.append((others.get("training"), inputs.shape))
+        return call(self, inputs, **others)
+
+    monkeypatch.setattr(EncoderLayer, "call", counted)
+    given = options(folder, dev_file=folder / "dev.tsv", batch_size=4, runs_dir=tmp_path)
+    run("classification", **given)
+    assert [training for training, _ in traced] == [True, False]
+    assert all(shape[1] is None for _, shape in traced)
 
 
 @pytest.mark.slow
