@@ -5,8 +5,8 @@
 
 TEXTS is a file with one text per line, plain or .gz. Sends one text per request, from 1, 8 and 64
 clients at a time: short texts (at most 8 words) or all lengths mixed, with and without batching, by
-REST and gRPC. Prints requests per second, p50 and p99, how long the servers took to load, and their
-memory before and after.
+REST and gRPC. Prints requests per second, p50 and p99, the CPU time of the model's process per
+request, how long the servers took to load, and their memory before and after.
 
 The servers are separate processes; the clients are threads of this one and use the same cores. Each
 round calls the SavedModel in this process, text by text, and then asks each server, so whatever
@@ -50,6 +50,7 @@ SHORT_WORDS = 8
 
 Ask = Callable[[str], Any]  # text -> answer
 Connect = Callable[[], AbstractContextManager[Ask]]
+Clock = Callable[[], float]  # the CPU time that a contestant's process has used, in seconds
 
 
 @dataclass
@@ -139,6 +140,7 @@ class Tally:
 
     seconds: list[float] = field(default_factory=list)
     wall: float = 0.0
+    cpu: float = 0.0
 
     @property
     def rate(self) -> float:
@@ -146,16 +148,17 @@ class Tally:
         return len(self.seconds) / self.wall
 
     def row(self, name: str, reference: "Tally") -> str:
-        """Returns a line of the table: title, rate, ratio to `reference`, p50 and p99."""
+        """Returns a line of the table: title, rate, ratio to `reference`, p50, p99, CPU time."""
         ordered = sorted(self.seconds)
         p99 = ordered[min(len(ordered) - 1, int(0.99 * len(ordered)))]
         return (
             f"{name:<36} {self.rate:8.1f}/s ({self.rate / reference.rate:5.2f})"
             f" {1e3 * statistics.median(ordered):9.1f} ms {1e3 * p99:9.1f} ms"
+            f" {1e3 * self.cpu / len(ordered):9.1f} ms"
         )
 
 
-HEADER = f"{'':<36} {'throughput (ratio)':>18} {'p50':>12} {'p99':>12}"
+HEADER = f"{'':<36} {'throughput (ratio)':>18} {'p50':>12} {'p99':>12} {'CPU/request':>12}"
 
 
 def timed(
@@ -163,6 +166,7 @@ def timed(
     texts: Sequence[str],
     tally: Tally,
     *,
+    clock: Clock,
     clients: int = 1,
 ) -> None:
     """Asks every text once, with `clients` at a time, each on its own connection."""
@@ -189,10 +193,11 @@ def timed(
     with ThreadPoolExecutor(clients) as pool:
         futures = [pool.submit(work) for _ in range(clients)]
         barrier.wait()
-        start = time.perf_counter()
+        start, cpu_start = time.perf_counter(), clock()
         for future in futures:
             tally.seconds += future.result()
         tally.wall += time.perf_counter() - start
+        tally.cpu += clock() - cpu_start
 
 
 @contextlib.contextmanager
@@ -213,20 +218,24 @@ def kinds_of(texts: Sequence[str], count: int) -> dict[str, list[str]]:
 
 
 def compare(
-    contestants: Mapping[str, Connect], texts: Sequence[str], *, clients: int, rounds: int
+    contestants: Mapping[str, tuple[Connect, Clock]],
+    texts: Sequence[str],
+    *,
+    clients: int,
+    rounds: int,
 ) -> dict[str, Tally]:
     """Times each contestant in turn, round after round; the first always has one client."""
     tallies = {name: Tally() for name in contestants}
     for _ in range(rounds):
-        for number, (name, connect) in enumerate(contestants.items()):
-            timed(connect, texts, tallies[name], clients=clients if number else 1)
+        for number, (name, (connect, clock)) in enumerate(contestants.items()):
+            timed(connect, texts, tallies[name], clients=clients if number else 1, clock=clock)
     return tallies
 
 
 def tell(
     title: str,
     direct: Ask,
-    connects: Mapping[str, Connect],
+    servers: Mapping[str, tuple[Connect, Clock]],
     texts: Sequence[str],
     *,
     clients: int,
@@ -234,7 +243,8 @@ def tell(
 ) -> None:
     """Times servers and direct calls, and prints one line for each."""
     first = "called directly"
-    contestants = {first: lambda: contextlib.nullcontext(direct)} | dict(connects)
+    here: tuple[Connect, Clock] = (lambda: contextlib.nullcontext(direct), time.process_time)
+    contestants = {first: here} | dict(servers)
     found = compare(contestants, texts, clients=clients, rounds=rounds)
     print(title)
     for name, tally in found.items():
@@ -282,7 +292,10 @@ def main() -> None:
                 f"{protocol}, {kind}, {clients} clients",
                 direct,
                 {
-                    name: functools.partial(client, getattr(server, protocol), model)
+                    name: (
+                        functools.partial(client, getattr(server, protocol), model),
+                        server.cpu_s,
+                    )
                     for name, server in servers.items()
                 },
                 kinds[kind],

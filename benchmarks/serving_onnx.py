@@ -117,9 +117,10 @@ def time_batches(sides: dict[str, Embed], texts: Sequence[str], rounds: int) -> 
         for _, (name, embed) in itertools.product(range(rounds), sides.items()):
             embed(batches[0])  # traces and caches
             for batch in batches:
-                start = time.perf_counter()
+                start, cpu_start = time.perf_counter(), time.process_time()
                 embed(batch)
                 tallies[name].seconds.append(time.perf_counter() - start)
+                tallies[name].cpu += time.process_time() - cpu_start
             tallies[name].wall = sum(tallies[name].seconds)
         print(f"in this process, batches of {size}")
         for name, tally in tallies.items():
@@ -137,7 +138,7 @@ def time_servers(parsed: argparse.Namespace, base: Path, onnx: Sequence[str]) ->
                     f"REST, {kind}, {clients} clients",
                     direct,
                     {
-                        name: functools.partial(plain_client, server.rest)
+                        name: (functools.partial(plain_client, server.rest), server.cpu_s)
                         for name, server in servers.items()
                     },
                     texts,

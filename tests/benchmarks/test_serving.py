@@ -48,9 +48,9 @@ def test_a_row_of_the_table(soak):
     import serving
 
     slow = serving.Tally([0.1] * 10, wall=1.0)
-    fast = serving.Tally([0.01] * 99 + [0.5], wall=2.0)
+    fast = serving.Tally([0.01] * 99 + [0.5], wall=2.0, cpu=0.4)
     words = fast.row("fast", slow).split()
-    assert words == ["fast", "50.0/s", "(", "5.00)", "10.0", "ms", "500.0", "ms"]
+    assert words == ["fast", "50.0/s", "(", "5.00)", "10.0", "ms", "500.0", "ms", "4.0", "ms"]
     kinds = serving.kinds_of(["a b", "a b c d e f g h i"], 3)
     assert kinds == {"short": ["a b"] * 3, "mixed": ["a b", "a b c d e f g h i", "a b"]}
     with pytest.raises(SystemExit, match="at most 8 words"):

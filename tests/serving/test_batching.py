@@ -19,6 +19,25 @@ DOUBLE = Signature("double", "", {"x": info(None, None)}, {"y": info(None, 2)})
 GROWING = Signature("growing", "", {"x": info(None, None)}, {"y": info(None, None)})
 
 
+SIZES = Signature(
+    "sizes", "", {"text": TensorInfo("t:0", tf.string, (None,))}, {"size": info(None)}
+)
+
+
+class Reader:
+    """Tells the length of each text; the gate holds up the long ones."""
+
+    def __init__(self):
+        self.batches = []
+        self.gate = threading.Event()
+
+    def run(self, signature, inputs, *, timeout_s):
+        lengths = [len(text) for text in inputs["text"]]
+        self.batches.append(sorted(lengths))
+        assert max(lengths) < 1000 or self.gate.wait(10)
+        return {"size": np.array(lengths)}
+
+
 class Model:
     """Doubles its rows and records the batches; the gate holds up its runs."""
 
@@ -93,6 +112,19 @@ def test_what_does_not_fit_one_array_runs_apart(make, model):
     shapes = [f.result(5)["y"].shape for f in futures]
     assert shapes == [(1, 2), (1, 3), (1, 2), (1, 2), (9, 2), (0, 2)]
     assert sorted(len(batch) for batch in model.batches) == [0, 1, 1, 1, 1, 9]
+
+
+def test_a_long_text_holds_up_no_short_ones(make):
+    reader, scheduler = Reader(), make(num_threads=2, batch_timeout_s=0.05)
+    lengths = [20, 2000, 200, 300, 40]
+    texts = [{"text": np.array([b"x" * length], object)} for length in lengths]
+    futures = [submit(scheduler, reader, text, SIZES) for text in texts]
+    answers = [future.result(5)["size"].tolist() for future in futures if future is not futures[1]]
+    assert answers == [[20], [200], [300], [40]]
+    assert not futures[1].done()
+    reader.gate.set()
+    assert futures[1].result(5)["size"].tolist() == [2000]
+    assert sorted(reader.batches) == [[20, 40, 200], [300], [2000]]
 
 
 def test_batching_can_be_turned_off(make, model):

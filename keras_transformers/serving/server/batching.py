@@ -1,6 +1,7 @@
 """Runs requests for the same signature in batches, in which a row costs less than alone.
 
-A few worker threads do the work. A batch runs when it is full or when its first request has
+Only texts of like length share a batch, so that a long one holds no short ones. A few worker
+threads do the work. A batch runs when it is full or when its first request has
 waited `batch_timeout_s`; while all workers are busy, batches grow.
 """
 
@@ -171,7 +172,7 @@ class Scheduler:
         task = _Task(inputs, rows, deadline)
         # Rows of different lengths do not fit one array.
         shapes = tuple(array.shape[1:] for _, array in sorted(inputs.items()))
-        key = (model, signature.name, rows is None, shapes)
+        key = (model, signature.name, rows is None, shapes, _length_class(inputs))
         with self._condition:
             if self._closed:
                 raise RequestError(Code.UNAVAILABLE, "the server is stopping")
@@ -271,6 +272,13 @@ class Scheduler:
             {name: array[end - size : end] for name, array in outputs.items()}
             for size, end in zip(rows, ends, strict=True)
         ]
+
+
+def _length_class(inputs: Arrays) -> int:
+    """Returns 8 if the longest text has at most 255 bytes, 10 up to 1,023, 12 up to 4,095, ..."""
+    texts = (text for array in inputs.values() if array.dtype == object for text in array.flat)
+    longest = max(map(len, texts), default=0)
+    return max(8, longest.bit_length() + longest.bit_length() % 2)
 
 
 def _may_run(task: _Task) -> bool:
