@@ -59,10 +59,11 @@ def export(
         check: whether to reload the export in a fresh process and compare its answers before it is
             published; see `saved_model.check`.
         weights_dtype: "bfloat16" stores matrices in half the space; see `saved_model.storage`. The
-            check then expects the answers of the rounded weights. "int8" stores encoder layers and
-            token embeddings in a quarter of the space and multiplies in int8, in about half the
-            time, on x86 processors; see docs/exports.md. The answers are near the model's: the
-            check allows an error of a quarter of their size; your data show what it costs.
+            check then expects the answers of the rounded weights. "int8" stores the matrices of
+            dense layers and token embeddings in a quarter of the space and multiplies in int8, in
+            half the time or less, on x86 processors; see docs/exports.md. The answers are near the
+            model's: the check allows an error of a quarter of their size; your data show what it
+            costs.
         constant_matrices: whether to store the encoder layers' matrices once more, as constants:
             batches of at most 96 tokens, such as one short text, then take less time, and the
             export twice the space and memory; see docs/performance.md. For float32 and models with
@@ -114,10 +115,11 @@ def export(
     tolerance = pipeline.tolerance
     if is_int8:  # near the model's answers, and to be repeated
         of_model, tolerance = described, max(tolerance, INT8_TOLERANCE)
-        with pipeline.exporting(run, as_function):
-            described = {name: _describe(name, s) for name, s in signatures.items()}
+        with form.in_place(), pipeline.exporting(run, as_function):
+            described = {name: _describe(name, _in_graph(s)) for name, s in signatures.items()}
         if check:
-            _check_int8(described, of_model)
+            chooses = hasattr(pipeline.model, "start_decoding")
+            _check_int8(described, of_model, of_same_texts=chooses)
     description = {
         **of_pipeline(pipeline),
         "scores": checked_scores(scores),
@@ -126,12 +128,14 @@ def export(
         "tolerance": tolerance,
         "signatures": described,
     }
-    with pipeline.exporting(run, as_function):
+    with form.in_place(), pipeline.exporting(run, as_function):
         traced = {name: _trace(name, signature) for name, signature in signatures.items()}
     variables = form.read(stored.variables, traced.values())
     module = _module(variables, list(pipeline.tokenizers.values()))
     with staging_folder(base) as folder:
-        tf.saved_model.save(module, str(folder), signatures=traced)
+        # Nobody differentiates an export.
+        options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
+        tf.saved_model.save(module, str(folder), signatures=traced, options=options)
         simplify(folder)
         _set_method_names(folder, signatures)
         _write_metadata(folder, description)
@@ -187,9 +191,16 @@ def _describe(name: str, signature: Signature) -> dict[str, Any]:
     }
 
 
-def _check_int8(found: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
+def _in_graph(signature: Signature) -> Signature:
+    """Returns the signature with a function that runs in a graph, as the kernels of int8 must."""
+    return replace(signature, function=tf.function(signature.function, autograph=False))
+
+
+def _check_int8(
+    found: Mapping[str, Any], expected: Mapping[str, Any], *, of_same_texts: bool
+) -> None:
     """Raises RuntimeError if the answers in int8 are far from the model's own."""
-    for place, error in relative_errors(found, expected):
+    for place, error in relative_errors(found, expected, of_same_texts=of_same_texts):
         if not error <= INT8_ERROR:  # true for NaN, unlike >
             raise RuntimeError(
                 f"{place}: the error of int8 is {error:.2g} of the answer's size, and at most "

@@ -2,7 +2,7 @@
 
 Tracing writes a constant wherever one is needed and a tensor's shape wherever one is asked for, and
 keeps what nobody reads. Half of an export's nodes are such. They cost time whenever the export is
-loaded, and when each signature is first called.
+loaded, and when each signature is first called. References to gradients go too: exports have none.
 """
 
 import os
@@ -16,6 +16,7 @@ from keras_transformers import files
 from keras_transformers.saved_model.description import FINGERPRINT_FILE
 
 _READ = "ReadVariableOp"
+_GRADIENT = "_gradient_op_type"
 
 
 def simplify(folder: str | os.PathLike[str]) -> None:
@@ -80,6 +81,7 @@ def _used(function: Any, pure: Collection[str]) -> Iterator[Any]:
                 done.add(name)
                 copy = type(nodes[name])()
                 copy.CopyFrom(nodes[name])
+                copy.attr.pop(_GRADIENT, None)
                 yield copy
         else:
             seen.add(name)

@@ -95,3 +95,19 @@ def test_exports_are_simplified(tmp_path):
 
     folder = export_doubling(tmp_path, function=function)
     assert operations(folder).count("Exp") == 1
+
+
+def test_gradients_are_left_out(tmp_path, caplog):
+    """A custom gradient names what it reads, and that may have gone."""
+
+    def function(x):
+        def body(i, y):
+            return i + 1, tf.nn.silu(y + 1.0) + tf.nn.silu(y + tf.constant(1.0))
+
+        return {"y": tf.while_loop(lambda i, y: i < 2, body, (0, x))[1]}
+
+    folder = export_doubling(tmp_path, function=function)
+    call = tf.saved_model.load(str(folder)).signatures["serving_default"]
+    expected = function(tf.constant([0.5]))["y"]
+    np.testing.assert_allclose(call(x=tf.constant([0.5]))["y"], expected, rtol=1e-6)
+    assert "gradient" not in caplog.text
