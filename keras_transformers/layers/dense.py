@@ -60,7 +60,7 @@ class RowDense(keras.layers.Dense):
     halves the time of a feed-forward network's forward pass. The results equal `Dense`'s.
 
     Attributes:
-        on_rows: what maps rows (rows, features) in the layer's place, as in exports in int8; None
+        in_place: what maps rows (rows, features) in the layer's place, as in exports in int8; None
             in models.
 
     Example:
@@ -68,13 +68,13 @@ class RowDense(keras.layers.Dense):
         TensorShape([2, 3, 4])
     """
 
-    on_rows: Callable[[Any], Any] | None = None
+    in_place: Callable[[Any], Any] | None = None
 
     def call(self, inputs: Any, training: bool | None = None) -> Any:
         """Maps (..., features) to (..., units)."""
         if len(inputs.shape) == 2:
-            if self.on_rows is not None:
-                return self.on_rows(inputs)
+            if self.in_place is not None:
+                return self.in_place(inputs)
             return super().call(inputs, training=training)
         rows = ops.reshape(inputs, (-1, inputs.shape[-1]))  # (rows, features)
         outputs = self.call(rows, training=training)  # (rows, units)

@@ -1,5 +1,6 @@
 """Token and position embeddings. A segment embedding is a plain `keras.layers.Embedding`."""
 
+from collections.abc import Callable
 from typing import Any, Literal
 
 import keras
@@ -30,6 +31,9 @@ class TokenEmbedding(keras.layers.Embedding):
         scale: factor applied to the vectors; the Transformer uses sqrt(hidden_dim), BERT 1.
         embeddings_initializer: initializer of the (V, H) matrix.
 
+    Attributes:
+        in_place: what computes `call` in the layer's place, as in exports in int8; None in models.
+
     Raises:
         ValueError: `vocabulary_size` is below 1.
 
@@ -39,6 +43,8 @@ class TokenEmbedding(keras.layers.Embedding):
         >>> hidden.shape, embedding(hidden, reverse=True).shape
         (TensorShape([1, 3, 4]), TensorShape([1, 3, 10]))
     """
+
+    in_place: Callable[..., Any] | None = None
 
     def __init__(
         self,
@@ -75,6 +81,8 @@ class TokenEmbedding(keras.layers.Embedding):
         Raises:
             ValueError: outside a graph, an id is not in the vocabulary.
         """
+        if self.in_place is not None:
+            return self.in_place(inputs, reverse=reverse)
         if not reverse:
             check_token_ids(inputs, self.vocabulary_size, "token_ids")
             outputs = super().call(inputs)

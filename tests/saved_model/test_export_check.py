@@ -79,6 +79,10 @@ def test_the_error_of_floats_is_a_share_of_their_size():
     found = dict(check.relative_errors(stored(3.0, 4.5), stored(3.0, 4.0)))
     assert found == {"signature 's', output 'p'": pytest.approx(0.1)}
     assert dict(check.relative_errors(stored(0.0, 0.0), stored(0.0, 0.0))).popitem()[1] == 0.0
+    (of_another_text,) = check.relative_errors(
+        stored(3.0, 4.5), stored(3.0, 4.0), of_same_texts=True
+    )
+    assert of_another_text[1] == 0.0
 
 
 def test_a_wrong_method_name_is_found(exported, tmp_path):

@@ -8,7 +8,8 @@ export's check compares its answers with the model's own:
 - The mask of the scores is made once for all layers.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import keras
@@ -80,15 +81,11 @@ class ServingForm:
 
         return project
 
-    def _other(self, layer: Any) -> Callable[..., Any]:
-        """Returns what computes a layer that needs all positions."""
-        return layer
-
     def _run(self, inputs: Mapping[str, Any], *, min_tokens: int = 0) -> dict[str, Any]:
         def run(layer: Any) -> Callable[..., Any]:
             def plain(*args: Any, **kwargs: Any) -> Any:
                 args, kwargs = keras.tree.map_structure(_padded, (args, kwargs))
-                return self._other(layer)(*args, **kwargs)
+                return layer(*args, **kwargs)
 
             def on_rows(
                 hidden: Any, attention_mask: Any = None, attention_bias: Any = None, **others: Any
@@ -102,6 +99,11 @@ class ServingForm:
             return on_rows if layer.name in self._joined else plain
 
         return keras.tree.map_structure(_padded, run_through_graph(self.model, inputs, run))
+
+    @contextlib.contextmanager
+    def in_place(self) -> Iterator[None]:
+        """Lets the model's own layers compute as the export does, also step by step, in graphs."""
+        yield
 
     def read(self, variables: Iterable[Any], functions: Iterable[Any]) -> list[Any]:
         """Returns the variables to save: no originals or copies that no function reads.

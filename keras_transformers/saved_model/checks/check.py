@@ -247,13 +247,15 @@ def differences(actual: Arrays, expected: Arrays, tolerance: float) -> Iterator[
 
 
 def relative_errors(
-    found: Mapping[str, Any], expected: Mapping[str, Any]
+    found: Mapping[str, Any], expected: Mapping[str, Any], *, of_same_texts: bool = False
 ) -> Iterator[tuple[str, float]]:
     """Yields how far the float outputs of two sets of stored examples are apart.
 
     Args:
         found: signatures as in the metadata.
         expected: the same, with the same examples.
+        of_same_texts: whether to compare only examples with equal strings and integers: for models
+            that choose one token after another, and then tell the numbers of the text they chose.
 
     Yields:
         What it is, and the root of the mean square difference over all examples, as a share of the
@@ -266,6 +268,8 @@ def relative_errors(
             strict=True,
         )
         outputs = [(ours["outputs"], theirs["outputs"]) for ours, theirs in pairs]
+        if of_same_texts:
+            outputs = [pair for pair in outputs if _same_texts(*pair)]
         for key in (key for key, spec in signature["outputs"].items() if "float" in spec["dtype"]):
             difference = sum(np.square(a[key] - b[key]).sum() for a, b in outputs)
             size = sum(np.square(b[key]).sum() for _, b in outputs)
@@ -273,6 +277,14 @@ def relative_errors(
                 f"signature {name!r}, output {key!r}",
                 float(np.sqrt(difference / max(size, 1e-12))),
             )
+
+
+def _same_texts(found: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray]) -> bool:
+    return all(
+        np.array_equal(found[key], array)
+        for key, array in expected.items()
+        if array.dtype.kind != "f"
+    )
 
 
 def _as_type(array: np.ndarray, dtype: str) -> np.ndarray:

@@ -121,21 +121,39 @@ def test_matrices_and_table_take_a_quarter_of_the_space(embed, folder):
 
 def test_the_model_is_left_as_it_was(model, folder):
     dense = model.get_layer("encoder_layer_0").feed_forward.intermediate
-    assert dense.on_rows is None
+    assert dense.in_place is None
     assert dense.kernel.dtype == "float32"
 
 
-def test_models_without_encoder_layers_are_refused(tmp_path):
+def test_models_without_wide_dense_layers_are_refused(tmp_path):
     inputs = keras.Input((1,), name="x")
     plain = keras.Model({"x": inputs}, keras.layers.Dense(1)(inputs), name="plain")
     with pytest.raises(ValueError, match="'plain' has none: take 'bfloat16' or 'float32'"):
         Int8Form(plain)
 
 
-def test_models_that_run_in_steps_are_refused(model):
+def test_a_model_decodes_step_by_step():
+    """Each vector is rounded alone, so a step with a cache computes what a whole pass does."""
+    model = kt.models.gpt.gpt(vocabulary_size=90, max_sequence_length=16, **SIZES)
+    ids = np.random.default_rng(0).integers(0, 90, (2, 7)).astype("int32")
     form = Int8Form(model)
-    with pytest.raises(ValueError, match="signatures run 'bert' step by step"):
-        form.read(list(form.weights), [])
+
+    def steps(token_ids):
+        step, last, cache = model.start_decoding(token_ids[:, :5])
+        found = []
+        for index, next_ids in enumerate((last, token_ids[:, 5], token_ids[:, 6])):
+            logits, cache = step(next_ids, tf.constant(index), cache)
+            found.append(logits)
+        return tf.stack(found, axis=1)
+
+    with form.in_place():
+        found = in_graph(steps, ids)
+    zeros = {name: np.zeros_like(ids) for name in model.input}
+    whole = tf.function(form, autograph=False)(**zeros | {"token_ids": ids})["logits"]
+    np.testing.assert_allclose(found, whole[:, 4:], atol=1e-4 * np.abs(whole).max())
+    expected = steps(tf.constant(ids)).numpy()
+    difference = np.abs(found - expected).max()
+    assert 1e-5 < difference < 0.05 * np.abs(expected).max()
 
 
 def test_other_dtypes_are_refused(embed, tmp_path):
