@@ -4,17 +4,20 @@
 
 PIPELINE is a folder that `kt.load` reads. TEXTS has one text per line, plain or .gz. For a
 classifier the lines are `text<TAB>label`, and both exports' accuracies are printed; for an
-embedder, the cosines of the two vectors of each text.
+embedder, the cosines of the two vectors of each text. For a translator the lines are
+`text<TAB>translation`, and BLEU is printed; for a text generator, the perplexity of each token.
 """
 
 import argparse
 import gzip
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 import keras_transformers as kt
+from keras_transformers.evaluation import corpus_bleu
 
 
 def main() -> None:
@@ -28,19 +31,19 @@ def main() -> None:
         arguments.texts, "rt", encoding="utf-8"
     ) as file:
         lines = [line.rstrip("\n") for line in file][: arguments.limit]
-    texts, labels = zip(*(line.partition("\t")[::2] for line in lines), strict=True)
+    texts, expected = zip(*(line.partition("\t")[::2] for line in lines), strict=True)
     order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
     answers = {}
     for dtype in ("float32", "int8"):
         with tempfile.TemporaryDirectory() as folder:
             export = kt.export(pipeline, folder, weights_dtype=dtype)
             num_bytes = sum(file.stat().st_size for file in export.rglob("*") if file.is_file())
-            rows = kt.saved_model.predict(export, {"text": [texts[i] for i in order]})
+            signature = "score" if pipeline.task == "generation" else "serving_default"
+            texts_in_order = {"text": [texts[i] for i in order]}
+            rows = kt.saved_model.predict(export, texts_in_order, signature=signature)
         answers[dtype] = dict(zip(order, rows, strict=True))
         print(f"{dtype}: {num_bytes / 1e6:.1f} MB")
-        if "label" in rows[0]:
-            right = [row["label"] == labels[i] for i, row in answers[dtype].items()]
-            print(f"{dtype}: accuracy {np.mean(right):.4f} of {len(right)} texts")
+        print(f"{dtype}: {score(rows, [expected[i] for i in order])}")
     pairs = [(answers["float32"][i], answers["int8"][i]) for i in order]
     if "label" in pairs[0][0]:
         same = np.mean([a["label"] == b["label"] for a, b in pairs])
@@ -48,9 +51,26 @@ def main() -> None:
             np.abs(np.subtract(a["probabilities"], b["probabilities"])).max() for a, b in pairs
         )
         print(f"the same label: {same:.4f}; probabilities differ by at most {far:.3f}")
-    else:
+    elif "translation" in pairs[0][0]:
+        same = np.mean([a["translation"] == b["translation"] for a, b in pairs])
+        print(f"the same translation: {same:.4f}")
+    elif "embedding" in pairs[0][0]:
         found = [cosine(a["embedding"], b["embedding"]) for a, b in pairs]
         print(f"cosines of {len(found)} texts: mean {np.mean(found):.4f}, least {min(found):.4f}")
+
+
+def score(rows: list[dict[str, Any]], expected: list[str]) -> str:
+    """Returns what the answers are worth, in words."""
+    if "label" in rows[0]:
+        right = [row["label"] == label for row, label in zip(rows, expected, strict=True)]
+        return f"accuracy {np.mean(right):.4f} of {len(right)} texts"
+    if "translation" in rows[0]:
+        bleu = corpus_bleu([row["translation"] for row in rows], expected)
+        return f"BLEU {bleu.score:.2f} of {len(rows)} texts"
+    if "log_probability" in rows[0]:
+        nats, tokens = (sum(row[key] for row in rows) for key in ("log_probability", "num_tokens"))
+        return f"perplexity {np.exp(-nats / tokens):.2f} of {tokens} tokens"
+    return f"{len(rows)} texts"
 
 
 def cosine(a: list[float], b: list[float]) -> float:

@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+import tiny
 
 import keras_transformers as kt
 from keras_transformers.cli import main as cli
@@ -202,6 +203,42 @@ def test_every_family_of_encoders(family):
     found = tf.function(Int8Form(model), autograph=False)(**given)
     for name, expected in ServingForm(model)(**given).items():
         assert np.abs(found[name] - expected).max() < 0.05 * np.abs(expected).max(), name
+
+
+def translator():
+    tokenizer = tiny.sentence_pieces()
+    model = kt.models.encoder_decoders.transformer.transformer(
+        vocabulary_size=tokenizer.vocabulary_size,
+        num_encoder_layers=1,
+        num_decoder_layers=1,
+        num_heads=2,
+        hidden_dim=64,
+        intermediate_dim=64,
+        max_sequence_length=16,
+    )
+    return kt.pipelines.Translator(model, tokenizer, num_beams=2, extra_length=5)
+
+
+def text_generator():
+    tokenizer = tiny.byte_pairs()
+    model = kt.models.gpt.gpt(
+        vocabulary_size=tokenizer.vocabulary_size, max_sequence_length=16, **SIZES
+    )
+    return kt.pipelines.TextGenerator(model, tokenizer, max_length=5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("make", [translator, text_generator])
+def test_searches_are_exported_and_checked(make, tmp_path):
+    keras.utils.set_random_seed(0)
+    pipeline = make()
+    folder = kt.export(pipeline, tmp_path, examples=["a small dog"], weights_dtype="int8")
+    path = str(folder / "variables/variables")
+    types = tf.train.load_checkpoint(path).get_variable_to_dtype_map()
+    shapes = [shape for name, shape in tf.train.list_variables(path) if types[name] == tf.int8]
+    wide = [w for w in pipeline.model.weights if len(w.shape) == 2 and "position" not in w.path]
+    assert sorted(map(tuple, shapes)) == sorted(tuple(w.shape) for w in wide)
+    assert kt.saved_model.predict(folder, {pipeline.text_names[0]: ["two dogs"]})
 
 
 @pytest.mark.slow
