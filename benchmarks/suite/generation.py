@@ -3,12 +3,14 @@
     pip install -e '.[benchmark]'
     python benchmarks/suite/generation.py
 
-GPT-2 small (12 layers, 768 wide, V = 50,257) in float32, each with random weights of its own; 16
-prompt tokens, 32 new ones by greedy search, token ids in and out, one thread. Hugging Face's takes
-part if transformers and torch are installed; PyTorch's float32 products are slow on AMD processors.
+GPT-2 small (12 layers, 768 wide, V = 50,257), each with random weights of its own; 16 prompt
+tokens, 32 new ones by greedy search, token ids in and out, one thread. All in float32, and ours in
+int8 as well, as exports with `weights_dtype="int8"` compute. Hugging Face's takes part if
+transformers and torch are installed; PyTorch's float32 products are slow on AMD processors.
 """
 
 import argparse
+import contextlib
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -21,12 +23,13 @@ import tensorflow as tf
 
 import keras_transformers as kt
 from keras_transformers.decoding import greedy_search
+from keras_transformers.pipelines.serving.int8 import Int8Form
 
 PROMPT, NEW = 16, 32
 Engine = Callable[[np.ndarray], np.ndarray]  # prompt ids (batch, PROMPT) -> new ids (batch, NEW)
 
 
-def ours() -> tuple[Engine, int]:
+def ours(*, in_int8: bool = False) -> tuple[Engine, int]:
     """Returns our engine, and how many parameters it has."""
     model = kt.gpt2_small()
 
@@ -38,6 +41,8 @@ def ours() -> tuple[Engine, int]:
         )
         return found.token_ids[:, 0]
 
+    with Int8Form(model).in_place() if in_int8 else contextlib.nullcontext():
+        generate.get_concrete_function()  # traces it
     return lambda prompt: generate(tf.constant(prompt)).numpy(), model.count_params()
 
 
@@ -94,6 +99,7 @@ def main() -> None:
     engines = {}
     for name, make in {
         "ours": ours,
+        "ours, int8": functools.partial(ours, in_int8=True),
         "keras_hub": keras_hubs,
         "Hugging Face": hugging_faces,
     }.items():

@@ -33,8 +33,9 @@ twice the forward's products, so a step takes three forward passes at least.
     "generation": """\
 ## Text generation
 
-GPT-2 small in float32: 16 prompt tokens, then 32 by greedy search. One token reads every matrix
-once, 498 MB; at batch 1 that is nearly all it does.
+GPT-2 small: 16 prompt tokens, then 32 by greedy search. One token reads every matrix once, 498 MB
+in float32; at batch 1 that is nearly all it does. "Ours, int8" computes as exports with
+`weights_dtype="int8"` do; the peers compute in float32.
 """,
     "translation": """\
 ## Translation
