@@ -20,7 +20,7 @@ from keras_transformers.cli.exports import (
     Verify,
     WarmUp,
 )
-from keras_transformers.cli.models import List, Summary
+from keras_transformers.cli.models import List, Plot, Summary
 from keras_transformers.cli.predictions import Predict, Translate
 from keras_transformers.cli.serving import Ask, Serve
 from keras_transformers.cli.weights import Average, Convert
@@ -31,6 +31,7 @@ from keras_transformers.files import one_line
 Command = (
     List
     | Summary
+    | Plot
     | Predict
     | Translate
     | Show
