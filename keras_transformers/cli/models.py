@@ -12,12 +12,18 @@ from typing import Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
-from keras_transformers.cli.arguments import OptionalFile, OptionalNumber, argument
+from keras_transformers.cli.arguments import Command, OptionalFile, OptionalNumber, argument
 
 
 @dataclass(frozen=True, kw_only=True)
-class List:
-    """List the models and their exact parameter counts."""
+class List(Command):
+    """List the models and their exact parameter counts.
+
+    Examples:
+        keras-transformers list
+        keras-transformers list 'bert_*'
+        keras-transformers list --json
+    """
 
     pattern: Annotated[Positional[str], argument("[PATTERN]")] = "*"  # wildcard, such as 'bert_*'
     json: bool = False  # print JSON
@@ -44,8 +50,14 @@ _Heads = Annotated[
 
 
 @dataclass(frozen=True, kw_only=True)
-class Summary:
-    """Show a model's layers, parameters and formulas."""
+class Summary(Command):
+    """Show a model's layers, parameters and formulas.
+
+    Examples:
+        keras-transformers summary bert_base
+        keras-transformers summary bert_base --vocabulary-size 30000 --heads pretraining
+        keras-transformers summary transformer_base --flops --length 64 --html page.html
+    """
 
     name: Annotated[Positional[str], argument("NAME")]  # a name from `keras-transformers list`
     vocabulary_size: OptionalNumber = None  # replaces the paper's
@@ -97,8 +109,14 @@ class Summary:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plot:
-    """Draw a model: its blocks as the paper does, or every layer."""
+class Plot(Command):
+    """Draw a model: its blocks as the paper does, or every layer.
+
+    Examples:
+        keras-transformers plot bert_base --to bert.svg
+        keras-transformers plot saved_pipeline/ --to pipeline.svg
+        keras-transformers plot bert_tiny --to bert.png --level layer
+    """
 
     model: Annotated[
         Positional[str],

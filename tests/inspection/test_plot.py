@@ -207,6 +207,8 @@ def test_without_graphviz_the_error_names_what_to_install_or_do(package, monkeyp
 
 
 def test_wrong_names_and_levels(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"no: no such folder for vit.svg: create it first"):
+        kt.inspection.plot(vit(), tmp_path / "no" / "vit.svg")
     with pytest.raises(ValueError, match=r"vit.png: a picture of level 'block' is a .svg file"):
         kt.inspection.plot(vit(), tmp_path / "vit.png")
     with pytest.raises(ValueError, match="level='blocks' is unknown: use 'block' or 'layer'"):
