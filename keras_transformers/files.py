@@ -246,11 +246,16 @@ def replaced(path: str | os.PathLike[str], *, scratch_folder: Path | None = None
         scratch_folder: a folder on the same disk, where a killed process leaves the unfinished
             file; by default the file's own.
 
+    Raises:
+        FileNotFoundError: the folder of the file does not exist.
+
     Example:
         with replaced("metrics.json") as scratch:
             scratch.write_text("{}")
     """
     target = Path(path)
+    if not target.parent.is_dir():
+        raise _no_folder(target)
     # It keeps the suffix, by which some writers choose the format.
     scratch = (scratch_folder or target.parent) / f".{uuid.uuid4().hex}-{target.name}"
     try:
@@ -273,8 +278,12 @@ def check_new(path: str | os.PathLike[str]) -> Path:
     if path.exists():
         raise FileExistsError(f"{path} exists: remove it, or choose another name")
     if not path.parent.is_dir():
-        raise FileNotFoundError(f"{path.parent}: no such folder for {path.name}: create it first")
+        raise _no_folder(path)
     return path
+
+
+def _no_folder(path: Path) -> FileNotFoundError:
+    return FileNotFoundError(f"{path.parent}: no such folder for {path.name}: create it first")
 
 
 def check_writable(folder: str | os.PathLike[str]) -> None:

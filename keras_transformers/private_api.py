@@ -81,6 +81,13 @@ def inputs_of(layer: Any) -> list[Any]:
     return [tensor._keras_history.operation for tensor in layer._inbound_nodes[0].input_tensors]
 
 
+def calls(model: Any) -> list[tuple[Any, Sequence[Any], Sequence[Any]]]:
+    """Returns (layer, input tensors, output tensors) of a functional model's calls, in order."""
+    depths = sorted(model._nodes_by_depth.items(), reverse=True)
+    nodes = [node for _, level in depths for node in level]
+    return [(node.operation, node.input_tensors, node.output_tensors) for node in nodes]
+
+
 def run_through_graph(model: Any, inputs: Any, operation: Callable[[Any], Any]) -> Any:
     """Calls `operation(layer)` in place of each layer of a functional model, in order."""
     return model._run_through_graph(inputs, operation)

@@ -14,6 +14,8 @@ Score:   SST-2 (6,911 whole sentences, without GLUE's phrases), accuracy on dev,
 import dataclasses
 from typing import Any, Literal
 
+import keras_transformers.quiet  # before Keras, which loads TensorFlow
+
 import keras
 
 import keras_transformers as kt

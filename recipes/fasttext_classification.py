@@ -14,6 +14,8 @@ import collections
 import dataclasses
 from typing import Any
 
+import keras_transformers.quiet  # before Keras, which loads TensorFlow
+
 import keras
 
 import keras_transformers as kt

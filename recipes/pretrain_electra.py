@@ -20,6 +20,8 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+import keras_transformers.quiet  # before Keras, which loads TensorFlow
+
 import keras
 
 import keras_transformers as kt

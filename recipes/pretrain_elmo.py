@@ -13,6 +13,8 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+import keras_transformers.quiet  # before Keras, which loads TensorFlow
+
 import keras
 import numpy as np
 

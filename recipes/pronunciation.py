@@ -16,6 +16,8 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+import keras_transformers.quiet  # before Keras, which loads TensorFlow
+
 import keras_transformers as kt
 from keras_transformers import runs
 from keras_transformers.data import translation as data

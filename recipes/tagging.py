@@ -15,6 +15,8 @@ Score:   CoNLL-2003's eng.testa, which also chose the epoch, entity F1, --seed 0
 import dataclasses
 from typing import Any
 
+import keras_transformers.quiet  # before Keras, which loads TensorFlow
+
 import keras
 
 import keras_transformers as kt

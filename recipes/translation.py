@@ -26,6 +26,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import keras_transformers.quiet  # before Keras, which loads TensorFlow
+
 import keras_transformers as kt
 from keras_transformers import runs
 from keras_transformers.data.translation import Pair, PairBatches, multi30k_files, read_multi30k

@@ -383,6 +383,8 @@ def test_translate_gives_a_line_for_each_line(capsys, monkeypatch, tmp_path):
     (tmp_path / "in.txt").write_text("\n".join(lines) + "\n", "utf-8")
     status, out, _ = run(capsys, "translate", "somewhere", str(tmp_path / "in.txt"))
     assert (status, out.splitlines()) == (0, [f"<{line}>" for line in lines])
+    rows = run(capsys, "translate", "somewhere", str(tmp_path / "in.txt"), "--json")[1].splitlines()
+    assert json.loads(rows[0]) == {"translation": "<Zeile 0>\n", "score": 0.0}
     monkeypatch.setattr("sys.stdin", io.StringIO("eins\r\nzwei\n"))
     assert run(capsys, "translate", "somewhere")[1] == "<eins>\n<zwei>\n"
     status, _, err = run(capsys, "translate", "somewhere", str(tmp_path / "missing.txt"))

@@ -53,6 +53,15 @@ def test_inner_layers(model):
     assert [layer.name for layer in private_api.inner_layers(model)][-1] == "dense"
 
 
+def test_calls():
+    given = keras.Input((2,))
+    made = keras.layers.Dense(1, name="dense")(given)
+    ((_, no_inputs, _), (layer, (taken,), (output,))) = private_api.calls(keras.Model(given, made))
+    assert (list(no_inputs), layer.name) == ([], "dense")
+    assert taken is given
+    assert output is made
+
+
 def test_own_strategy():
     strategy = tf.distribute.OneDeviceStrategy("CPU:0")
     with strategy.scope():

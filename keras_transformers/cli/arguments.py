@@ -5,9 +5,21 @@ import itertools
 import math
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
 from tyro.conf import Positional, UseAppendAction, arg
+
+
+@dataclass(frozen=True, kw_only=True)
+class Command:
+    """What all commands have."""
+
+    debug: bool = False  # show an error's traceback, and all of TensorFlow's messages
+
+    def run(self) -> int:
+        """Does the work and returns the exit status."""
+        raise NotImplementedError
 
 
 def argument(metavar: str, help: str | None = None) -> Any:

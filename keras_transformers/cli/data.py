@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from tyro.conf import Positional, arg
 
-from keras_transformers.cli.arguments import BeamOptions, argument
+from keras_transformers.cli.arguments import BeamOptions, Command, argument
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,8 +24,13 @@ class Options:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MakePretrainingData(Options):
-    """Make TFRecords for BERT's pretraining, from text."""
+class MakePretrainingData(Options, Command):
+    """Make TFRecords for BERT's pretraining, from text.
+
+    Examples:
+        keras-transformers make-pretraining-data data/ texts/ --vocabulary vocab.txt
+        keras-transformers make-pretraining-data data/ a.txt --vocabulary v.txt --num-processes 8
+    """
 
     output: Annotated[
         Positional[str],

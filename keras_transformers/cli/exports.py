@@ -2,12 +2,14 @@
 
 import json
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 from tyro.conf import Positional, arg
 
 from keras_transformers.cli.arguments import (
+    Command,
     ExportPath,
     OptionalFile,
     OptionalNumber,
@@ -25,8 +27,13 @@ _Config = Annotated[OptionalFile, arg(help=_CONFIG)]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Show:
-    """Show an export's model, signatures and origin."""
+class Show(Command):
+    """Show an export's model, signatures and origin.
+
+    Examples:
+        keras-transformers show saved_models/translate_de_en
+        keras-transformers show saved_models/translate_de_en/1 --json
+    """
 
     path: ExportPath
     json: bool = False  # print JSON
@@ -36,13 +43,18 @@ class Show:
         from keras_transformers.saved_model import description
 
         found = description.describe(self.path)
-        print(json.dumps(found, indent=1) if self.json else "\n".join(description.lines(found)))
+        _print(found, description.lines(found), self.json)
         return 0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Card:
-    """Write the model card of an export or of a saved pipeline, README.md in its folder."""
+class Card(Command):
+    """Write the model card of an export or of a saved pipeline, README.md in its folder.
+
+    Examples:
+        keras-transformers card saved_models/sentiment --data SST-2 --licence apache-2.0
+        keras-transformers card saved_models/sentiment --score "accuracy on SST-2 dev=0.886" --force
+    """
 
     path: Annotated[Positional[str], argument("PATH", f"{_EXPORT}; or a saved pipeline")]
     data: OptionalText = None  # what it was trained on
@@ -73,6 +85,11 @@ class Card:
         return 0
 
 
+def _print(found: Any, lines: Iterable[str], as_json: bool) -> None:
+    """Prints what was found or done, for programs or for people."""
+    print(json.dumps(found, indent=1) if as_json else "\n".join(lines))
+
+
 def _score(given: str) -> tuple[str, float]:
     """Returns name and value of NAME=VALUE."""
     name, _, value = given.rpartition("=")
@@ -86,8 +103,13 @@ def _score(given: str) -> tuple[str, float]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Check:
-    """Check whether TF Serving takes an export."""
+class Check(Command):
+    """Check whether TF Serving takes an export.
+
+    Examples:
+        keras-transformers check saved_models/translate_de_en
+        keras-transformers check saved_models/translate_de_en/1 --max-batch-size 32 --json
+    """
 
     path: ExportPath
     max_batch_size: int = 8  # most rows to try
@@ -98,13 +120,18 @@ class Check:
         from keras_transformers.saved_model.checks import audit
 
         found = audit.audit(self.path, max_batch_size=self.max_batch_size)
-        print(json.dumps(found.as_json(), indent=1) if self.json else "\n".join(found.lines()))
+        _print(found.as_json(), found.lines(), self.json)
         return 0 if found.passed else 1
 
 
 @dataclass(frozen=True, kw_only=True)
-class Publish:
-    """Put an export where TF Serving looks for it."""
+class Publish(Command):
+    """Put an export where TF Serving looks for it.
+
+    Examples:
+        keras-transformers publish runs/film/1 models/sentiment
+        keras-transformers publish runs/film/2 models/sentiment --label stable --warm-up 1 8
+    """
 
     export: ExportPath
     base_path: Annotated[_BasePath, arg(help=f"{_BASE}; BASE_PATH/7 asks for that version")]
@@ -113,6 +140,7 @@ class Publish:
     server_path: OptionalText = None  # BASE_PATH as the server sees it, in a container
     keep: OptionalNumber = None  # afterwards remove all but this many newest versions
     warm_up: Rows = ()  # add warm-up requests with batches of this many rows
+    json: bool = False  # print JSON
 
     def run(self) -> int:
         """Prints the new version and the removed ones."""
@@ -128,20 +156,32 @@ class Publish:
             server_path=self.server_path,
             warm_up=self.warm_up,
         )
-        print(f"{version}: published")
+        if not self.json:
+            print(f"{version}: published")
+        removed = []
         if self.keep is not None:
-            for removed in publishing.prune(version.parent, keep=self.keep, config=self.config):
-                print(f"{removed}: removed")
+            removed = publishing.prune(version.parent, keep=self.keep, config=self.config)
+        if self.json:
+            found = {"published": str(version), "removed": list(map(str, removed))}
+            print(json.dumps(found, indent=1))
+        for path in () if self.json else removed:
+            print(f"{path}: removed")
         return 0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rollback:
-    """Serve the previous version again."""
+class Rollback(Command):
+    """Serve the previous version again.
+
+    Examples:
+        keras-transformers rollback models/sentiment
+        keras-transformers rollback models/sentiment --label canary --json
+    """
 
     base_path: _BasePath
     label: OptionalText = None  # withdraw the version with this label instead of the newest
     config: _Config = None
+    json: bool = False  # print JSON
 
     def run(self) -> int:
         """Prints the withdrawn version and the one that replaces it."""
@@ -150,31 +190,43 @@ class Rollback:
         withdrawn, served = publishing.rollback(
             self.base_path, label=self.label, config=self.config
         )
-        print(f"{withdrawn}: withdrawn; {served} is served instead")
+        found = {"withdrawn": str(withdrawn), "served": str(served)}
+        _print(found, [f"{withdrawn}: withdrawn; {served} is served instead"], self.json)
         return 0
 
 
 @dataclass(frozen=True, kw_only=True)
-class WarmUp:
-    """Add warm-up requests to an export."""
+class WarmUp(Command):
+    """Add warm-up requests to an export.
+
+    Examples:
+        keras-transformers warm-up models/sentiment
+        keras-transformers warm-up models/sentiment/3 --batch-sizes 1 8 32
+    """
 
     path: ExportPath
-    batch_sizes: Annotated[tuple[int, ...], arg(metavar="ROWS [ROWS ...]")] = (
-        1,
-    )  # rows per request
+    batch_sizes: Annotated[
+        tuple[int, ...], arg(metavar="ROWS [ROWS ...]", help="rows of each request")
+    ] = (1,)
+    json: bool = False  # print JSON
 
     def run(self) -> int:
         """Prints the number of requests written."""
         from keras_transformers.saved_model import warm_up
 
         file, count = warm_up.add_warm_up(self.path, batch_sizes=self.batch_sizes)
-        print(f"{file}: {count} requests")
+        _print({"file": str(file), "requests": count}, [f"{file}: {count} requests"], self.json)
         return 0
 
 
 @dataclass(frozen=True, kw_only=True)
-class ServingConfig:
-    """Write TF Serving's configuration files."""
+class ServingConfig(Command):
+    """Write TF Serving's configuration files.
+
+    Examples:
+        keras-transformers serving-config config/ models/sentiment --server-root /models
+        keras-transformers serving-config config/ models/sentiment --batch-sizes 1 8 32 --monitoring
+    """
 
     output: Annotated[Positional[str], argument("OUTPUT")]  # the folder to write them into
     base_paths: Annotated[
@@ -186,6 +238,7 @@ class ServingConfig:
     batch_timeout_micros: int = 2000  # how long a batch waits for more requests
     num_batch_threads: int = 2  # batches to run in parallel
     monitoring: bool = False  # turn on Prometheus metrics
+    json: bool = False  # print JSON
 
     def run(self) -> int:
         """Prints each file and the flags that name it."""
@@ -193,7 +246,7 @@ class ServingConfig:
 
         if not self.base_paths:
             raise ValueError("no model to serve: give at least one BASE_PATH")
-        for file, flag in write_serving_config(
+        written = write_serving_config(
             self.base_paths,
             self.output,
             server_root=self.server_root,
@@ -201,18 +254,26 @@ class ServingConfig:
             batch_timeout_micros=self.batch_timeout_micros,
             num_batch_threads=self.num_batch_threads,
             monitoring=self.monitoring,
-        ):
-            print(f"{file}: tensorflow_model_server {flag}")
+        )
+        found = [{"file": str(file), "flag": flag} for file, flag in written]
+        lines = [f"{file}: tensorflow_model_server {flag}" for file, flag in written]
+        _print(found, lines, self.json)
         return 0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verify:
-    """Compare exports with their manifest.json."""
+class Verify(Command):
+    """Compare exports with their manifest.json.
+
+    Examples:
+        keras-transformers verify saved_models
+        keras-transformers verify saved_models --json
+    """
 
     folder: Annotated[
         Positional[str], argument("FOLDER", "a folder with manifest.json, such as saved_models")
     ]
+    json: bool = False  # print JSON
 
     def run(self) -> int:
         """Prints the differences; fails if there are any."""
@@ -220,8 +281,9 @@ class Verify:
 
         entries = manifest.read(os.path.join(self.folder, manifest.MANIFEST))
         wrong = manifest.verify(self.folder)
-        for name, problems in wrong.items():
-            print(
-                "\n".join(problems) or f"{name}: {len(entries[name]['files'])} files as published"
-            )
+        lines = [
+            "\n".join(problems) or f"{name}: {len(entries[name]['files'])} files as published"
+            for name, problems in wrong.items()
+        ]
+        _print(wrong, lines, self.json)
         return 1 if any(wrong.values()) else 0

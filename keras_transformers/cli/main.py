@@ -1,14 +1,17 @@
 """The entry point: one parser for all commands."""
 
 import contextlib
+import inspect
 import os
+import shlex
 import signal
 import sys
 from collections.abc import Sequence
+from typing import Annotated, Any, Union
 
 import tyro
 
-from keras_transformers.cli.arguments import check_numbers
+from keras_transformers.cli.arguments import Command, check_numbers
 from keras_transformers.cli.data import MakePretrainingData
 from keras_transformers.cli.exports import (
     Card,
@@ -20,33 +23,48 @@ from keras_transformers.cli.exports import (
     Verify,
     WarmUp,
 )
-from keras_transformers.cli.models import List, Summary
+from keras_transformers.cli.models import List, Plot, Summary
 from keras_transformers.cli.predictions import Predict, Translate
 from keras_transformers.cli.serving import Ask, Serve
 from keras_transformers.cli.weights import Average, Convert
 from keras_transformers.extras import MissingExtraError
 from keras_transformers.files import one_line
 
-# A command's name is its class's, with hyphens: WarmUp is `warm-up`.
-Command = (
-    List
-    | Summary
-    | Predict
-    | Translate
-    | Show
-    | Card
-    | Check
-    | Publish
-    | Rollback
-    | WarmUp
-    | ServingConfig
-    | Verify
-    | Serve
-    | Ask
-    | Average
-    | Convert
-    | MakePretrainingData
+PROGRAM = "keras-transformers"
+# In the order of the help. A command's name is its class's, with hyphens: WarmUp is `warm-up`.
+COMMANDS: tuple[type[Command], ...] = (
+    List,
+    Summary,
+    Plot,
+    Predict,
+    Translate,
+    Show,
+    Card,
+    Check,
+    Publish,
+    Rollback,
+    WarmUp,
+    ServingConfig,
+    Verify,
+    Serve,
+    Ask,
+    Average,
+    Convert,
+    MakePretrainingData,
 )
+_UNEXPECTED = 3  # the status of an error that this package did not foresee
+
+
+def command_name(command: type[Command]) -> str:
+    """Returns the word that calls a command: `warm-up` for WarmUp."""
+    name = command.__name__
+    return "".join(f"-{char.lower()}" if char.isupper() else char for char in name).lstrip("-")
+
+
+def examples(command: type[Command]) -> list[str]:
+    """Returns the command lines in a command's docstring, which its help shows."""
+    text = (inspect.getdoc(command) or "").partition("\nExamples:\n")[2]
+    return [line.strip() for line in text.splitlines() if line.strip()]
 
 
 def parse(arguments: Sequence[str] | None = None) -> Command:
@@ -58,30 +76,47 @@ def parse(arguments: Sequence[str] | None = None) -> Command:
     Raises:
         SystemExit: with status 2 if the arguments fit no command, 0 after `--help`.
     """
-    return tyro.cli(
-        Command,
-        prog="keras-transformers",
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    commands = tuple(_described(command, words) for command in COMMANDS)
+    any_command: Any = Union[commands]  # noqa: UP007  made from a tuple
+    command: Command = tyro.cli(
+        any_command,
+        prog=PROGRAM,
         description="Models, exports and serving; `COMMAND --help` describes a command.",
-        args=arguments,
+        args=words,
         config=(tyro.conf.FlagCreatePairsOff,),
     )
+    return command
+
+
+def _described(command: type[Command], words: Sequence[str]) -> Any:
+    """Returns the command for the parser. The list of all commands leaves out the examples."""
+    name, lines = command_name(command), examples(command)
+    text = (inspect.getdoc(command) or "").partition("\nExamples:\n")[0].strip()
+    if words[:1] == [name]:
+        text += "\n\n".join(["", "\n  ".join(["Examples:", *lines])])
+    return Annotated[command, tyro.conf.subcommand(name, description=text)]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command.
 
     Args:
-        arguments: See `parse`.
+        arguments: See `parse`. By default, TensorFlow's start-up notices are kept from stderr, too.
 
     Returns:
         The exit status: 0 for success, 1 for a failed check, 2 for wrong input (stderr says why),
-        130 after Ctrl-C.
+        3 for an error that this package did not foresee, 130 after Ctrl-C. docs/command_line.md
+        has the table.
     """
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    debug = False
     try:
         try:
             command = parse(arguments)
+            debug = command.debug
             check_numbers(command)
+            if arguments is None and not debug:
+                import keras_transformers.quiet  # noqa: F401  it stands before stderr from now on
             status = command.run()
         except SystemExit:  # after `--help`
             _flush()
@@ -94,9 +129,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         _complain("interrupted")
         return 128 + signal.SIGINT
-    except (ValueError, OSError, MissingExtraError) as error:
-        _complain(one_line(error))
-        return 2
+    except Exception as error:
+        if debug:
+            raise
+        if isinstance(error, ValueError | OSError | MissingExtraError):
+            _complain(one_line(error))
+            return 2
+        words = sys.argv[1:] if arguments is None else arguments
+        _complain(
+            f"unexpected {type(error).__name__}: {one_line(error)}: please report it with what "
+            f"`{shlex.join([PROGRAM, *words, '--debug'])}` prints"
+        )
+        return _UNEXPECTED
 
 
 def _flush() -> None:

@@ -1,4 +1,4 @@
-"""Commands that describe the registered models: `list` and `summary`."""
+"""Commands that describe models: `list`, `summary` and `plot`."""
 
 import dataclasses
 import fnmatch
@@ -10,14 +10,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from tyro.conf import Positional
+from tyro.conf import Positional, arg
 
-from keras_transformers.cli.arguments import OptionalFile, OptionalNumber, argument
+from keras_transformers.cli.arguments import Command, OptionalFile, OptionalNumber, argument
 
 
 @dataclass(frozen=True, kw_only=True)
-class List:
-    """List the models and their exact parameter counts."""
+class List(Command):
+    """List the models and their exact parameter counts.
+
+    Examples:
+        keras-transformers list
+        keras-transformers list 'bert_*'
+        keras-transformers list --json
+    """
 
     pattern: Annotated[Positional[str], argument("[PATTERN]")] = "*"  # wildcard, such as 'bert_*'
     json: bool = False  # print JSON
@@ -38,15 +44,24 @@ class List:
         return 0
 
 
+_Heads = Annotated[
+    Literal["pretraining"] | None, argument("{pretraining}", "put these heads on top")
+]
+
+
 @dataclass(frozen=True, kw_only=True)
-class Summary:
-    """Show a model's layers, parameters and formulas."""
+class Summary(Command):
+    """Show a model's layers, parameters and formulas.
+
+    Examples:
+        keras-transformers summary bert_base
+        keras-transformers summary bert_base --vocabulary-size 30000 --heads pretraining
+        keras-transformers summary transformer_base --flops --length 64 --html page.html
+    """
 
     name: Annotated[Positional[str], argument("NAME")]  # a name from `keras-transformers list`
     vocabulary_size: OptionalNumber = None  # replaces the paper's
-    heads: Annotated[
-        Literal["pretraining"] | None, argument("{pretraining}", "put these heads on top")
-    ] = None
+    heads: _Heads = None
     flops: bool = False  # also show operations and bytes of a forward pass in float32
     batch_size: int = 1  # for --flops: texts in the batch
     length: int = 128  # for --flops: tokens per text
@@ -57,16 +72,16 @@ class Summary:
         """Shows the count by layer; fails if it differs from the registered or published one."""
         from keras_transformers.inspection import agrees_with_figure, parameter_table
         from keras_transformers.models import heads
-        from keras_transformers.models.registry import create_model, entry
+        from keras_transformers.models.registry import entry
 
         found = entry(self.name)
-        given = self.vocabulary_size is not None
-        overrides = {"vocabulary_size": self.vocabulary_size} if given else {}
-        symbols = dict(found.symbols) | ({"V": self.vocabulary_size} if given else {})
-        model = create_model(self.name, **overrides)
+        overrides = _overrides(self.vocabulary_size)
+        symbols = dict(found.symbols)
+        if overrides:
+            symbols["V"] = overrides["vocabulary_size"]
+        model = _created(self.name, overrides, self.heads)
         expected = found.count(**overrides) if overrides and found.count else found.num_parameters
         if self.heads == "pretraining":
-            model = heads.pretrainer(model)
             expected += heads.pretraining_parameters(
                 vocabulary_size=symbols["V"], hidden_dim=symbols["H"]
             )
@@ -91,6 +106,60 @@ class Summary:
             _show(result, self.html)
         passed = total == expected == model.count_params() and (agrees or found.paper_note)
         return 0 if passed else 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plot(Command):
+    """Draw a model: its blocks as the paper does, or every layer.
+
+    Examples:
+        keras-transformers plot bert_base --to bert.svg
+        keras-transformers plot saved_pipeline/ --to pipeline.svg
+        keras-transformers plot bert_tiny --to bert.png --level layer
+    """
+
+    model: Annotated[
+        Positional[str],
+        argument(
+            "MODEL",
+            "a name from `keras-transformers list`, or a saved pipeline or weights that "
+            "keras_transformers.load takes",
+        ),
+    ]
+    to: Annotated[str, arg(metavar="FILE")]  # the picture: .svg; for layers also .png or .pdf
+    level: Literal["block", "layer"] = "block"  # layer needs the extra `plot`, with Graphviz
+    vocabulary_size: OptionalNumber = None  # replaces the paper's; only with a name
+    heads: _Heads = None
+
+    def run(self) -> int:
+        """Writes the picture."""
+        from keras_transformers.inspection import plot
+        from keras_transformers.models.registry import all_entries
+        from keras_transformers.pipelines.weights import loading
+
+        overrides = _overrides(self.vocabulary_size)
+        if self.model not in all_entries() and loading.can_load(self.model):
+            if overrides or self.heads:
+                raise ValueError("--vocabulary-size and --heads are for names, not for weights")
+            model = loading.load(self.model).model
+        else:
+            model = _created(self.model, overrides, self.heads)
+        plot(model, self.to, self.level)
+        print(f"written: {self.to}")
+        return 0
+
+
+def _overrides(vocabulary_size: int | None) -> dict[str, int]:
+    return {} if vocabulary_size is None else {"vocabulary_size": vocabulary_size}
+
+
+def _created(name: str, overrides: dict[str, int], heads: str | None) -> Any:
+    """Returns the registered model, with heads if they are given."""
+    from keras_transformers.models import heads as all_heads
+    from keras_transformers.models.registry import create_model
+
+    model = create_model(name, **overrides)
+    return all_heads.pretrainer(model) if heads == "pretraining" else model
 
 
 def _add_costs(result: dict[str, Any], model: Any, batch_size: int, length: int) -> None:

@@ -9,6 +9,7 @@ from tyro.conf import Positional
 
 from keras_transformers.cli.arguments import (
     BeamOptions,
+    Command,
     OptionalText,
     PipelinePath,
     Texts,
@@ -23,10 +24,15 @@ Answer = Callable[[Mapping[str, Sequence[str]]], list[dict[str, Any]]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Predict:
+class Predict(Command):
     """Run an exported model, a saved pipeline or pretrained weights on text; print JSON lines.
 
     With --input, run an export on files, and write one file of JSON lines per file.
+
+    Examples:
+        keras-transformers predict saved_models/fill_mask_en --text "She opened the [MASK]."
+        keras-transformers predict pairs/ --text "A film." --text-b "A movie."
+        keras-transformers predict saved_models/sentiment --input 'texts/*.txt.gz' --output answers/
     """
 
     path: PipelinePath
@@ -73,13 +79,19 @@ class Predict:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Translate:
-    """Translate line by line with an exported or saved translator."""
+class Translate(Command):
+    """Translate line by line with an exported or saved translator.
+
+    Examples:
+        keras-transformers translate saved_models/translate_de_en german.txt
+        keras-transformers translate saved_models/translate_de_en german.txt.gz --json
+    """
 
     path: PipelinePath
     file: Annotated[
         Positional[str], argument("[FILE]", "one text per line, plain or .gz; default: stdin")
     ] = ""
+    json: bool = False  # print JSON lines, with scores
 
     def run(self) -> int:
         """Prints exactly one line per input line, even if a translation has line breaks."""
@@ -95,7 +107,8 @@ class Translate:
                     raise ValueError(
                         f"{self.path} answers {', '.join(row)}, no translation: give a translator"
                     )
-                print(" ".join(row["translation"].splitlines()), flush=True)
+                line = " ".join(row["translation"].splitlines())
+                print(json.dumps(row, ensure_ascii=False) if self.json else line, flush=True)
         return 0
 
 

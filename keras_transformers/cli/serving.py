@@ -15,6 +15,7 @@ import tyro
 from tyro.conf import Positional, UseAppendAction, arg
 
 from keras_transformers.cli.arguments import (
+    Command,
     OptionalFile,
     OptionalNumber,
     OptionalText,
@@ -31,8 +32,14 @@ _which_version = tyro.conf.create_mutex_group(required=False)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Serve:
-    """Serve exports with TF Serving's REST and gRPC APIs, for development."""
+class Serve(Command):
+    """Serve exports with TF Serving's REST and gRPC APIs, for development.
+
+    Examples:
+        keras-transformers serve saved_models/translate_de_en
+        keras-transformers serve german=saved_models/translate_de_en --rest-port 8080 --grpc-port -1
+        keras-transformers serve --config models.config
+    """
 
     base_paths: Annotated[
         Positional[tuple[str, ...]],
@@ -123,8 +130,13 @@ class Serve:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ask:
-    """Ask a model server; print JSON lines."""
+class Ask(Command):
+    """Ask a model server; print JSON lines.
+
+    Examples:
+        keras-transformers ask http://127.0.0.1:8501 "Ein Hund." --model translate_de_en
+        keras-transformers ask 127.0.0.1:8500 "Good." --model sentiment --label stable
+    """
 
     target: Annotated[
         Positional[str], argument("TARGET", "http://host:port for REST, host:port for gRPC")

@@ -6,12 +6,16 @@ from typing import Annotated, Literal
 
 from tyro.conf import Positional
 
-from keras_transformers.cli.arguments import argument
+from keras_transformers.cli.arguments import Command, argument
 
 
 @dataclass(frozen=True, kw_only=True)
-class Average:
-    """Average the weights of checkpoints."""
+class Average(Command):
+    """Average the weights of checkpoints.
+
+    Examples:
+        keras-transformers average mean.weights.h5 epoch_8.weights.h5 epoch_9.weights.h5
+    """
 
     output: Annotated[Positional[str], argument("OUTPUT")]  # file to write: .weights.h5 or .keras
     checkpoints: Annotated[
@@ -29,8 +33,13 @@ class Average:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Convert:
-    """Write a saved pipeline or pretrained weights in another format."""
+class Convert(Command):
+    """Write a saved pipeline or pretrained weights in another format.
+
+    Examples:
+        keras-transformers convert sentiment/ sentiment-hf/ --format huggingface
+        keras-transformers convert hf://organization/name@commit model.onnx --format onnx
+    """
 
     source: Annotated[
         Positional[str],

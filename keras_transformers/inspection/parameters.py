@@ -55,7 +55,7 @@ def parameter_table(model: keras.Model, symbols: Mapping[str, int]) -> list[Para
         seen.update(id(v) for v in variables)
         sources = tuple(dict.fromkeys(source.name for source in inputs_of(layer)))
         row = _row(layer.name, _first_output_shape(layer), variables, symbols)
-        rows.append(replace(row, connected_to=sources, activation=_activation(layer)))
+        rows.append(replace(row, connected_to=sources, activation=activation_name(layer)))
         parts: dict[str, list[Any]] = {}
         for variable in variables:
             inner = variable.path.split(f"{layer.name}/", 1)[-1].split("/")
@@ -64,11 +64,11 @@ def parameter_table(model: keras.Model, symbols: Mapping[str, int]) -> list[Para
         inside = {inner.name: inner for inner in getattr(layer, "layers", ())}
         for part, members in parts.items():
             row = _row(f"{layer.name}/{part}", None, members, symbols)
-            rows.append(replace(row, activation=_activation(inside.get(part))))
+            rows.append(replace(row, activation=activation_name(inside.get(part))))
     return rows
 
 
-def _activation(layer: Any) -> str:
+def activation_name(layer: Any) -> str:
     """Returns the name of a layer's activation, or "" for none."""
     found = getattr(layer, "activation", "")
     name = found if isinstance(found, str) else getattr(found, "__name__", "")

@@ -74,6 +74,37 @@ def test_publish_label_prune_and_roll_back(capsys, exported, tmp_path):
     assert (status, "never overwritten" in err) == (2, True)
 
 
+def test_what_programs_read_of_publishing(capsys, exported, tmp_path):
+    pytest.importorskip("tensorflow_serving", reason="needs tensorflow-serving-api")
+    base = tmp_path / "models" / "sentiment"
+
+    def told(*arguments):
+        status, out, _ = run(capsys, *arguments, "--json")
+        assert status == 0
+        return json.loads(out)
+
+    assert told("publish", exported, base) == {"published": f"{base}/1", "removed": []}
+    found = told("publish", exported, base, "--keep", 1)
+    assert found == {"published": f"{base}/2", "removed": [f"{base}/1"]}
+    told("publish", exported, base)
+    assert told("rollback", base) == {"withdrawn": f"{base}/3", "served": f"{base}/2"}
+    found = told("warm-up", base / "2")
+    assert (Path(found["file"]).is_file(), found["requests"]) == (True, 3)
+    (file,) = told("serving-config", tmp_path, base)
+    assert (Path(file["file"]).is_file(), file["flag"].split("=")[0]) == (
+        True,
+        "--model_config_file",
+    )
+
+
+def test_what_programs_read_of_verify(capsys, tmp_path):
+    (tmp_path / "manifest.json").write_text('{"a/1": {"files": {}, "bytes": 0}}', "utf-8")
+    status, out, _ = run(capsys, "verify", tmp_path, "--json")
+    found = json.loads(out)
+    assert (status, list(found)) == (1, ["a/1"])
+    assert found["a/1"]
+
+
 def test_an_installed_command_publishes_without_tensorflow(exported, tmp_path):
     """Copying folders must not take the seconds of importing TensorFlow."""
     code = (

@@ -1,0 +1,119 @@
+"""Writes SVG pictures that follow the reader's choice of a light or dark page."""
+
+from collections.abc import Sequence
+from xml.sax.saxutils import escape, quoteattr
+
+# Fill colours by class: on light pages, on dark ones.
+_COLORS = {
+    "page": ("#ffffff", "#16181d"),
+    "frame": ("#f3f3f3", "#22262e"),
+    "plain": ("#e3e6ea", "#333a45"),
+    "embedding": ("#f6dede", "#573638"),
+    "attention": ("#fbe3c2", "#5b4423"),
+    "norm": ("#f1f3c1", "#4b4d24"),
+    "feed_forward": ("#c9e7f5", "#224a5d"),
+    "end": ("#ffffff", "#16181d"),
+}
+_INK = ("#1b1b1b", "#e8e8e8")
+_FAINT = ("#5c5c5c", "#a9adb5")
+
+Point = tuple[float, float]
+
+
+class Picture:
+    """A picture in the making. Coordinates are in pixels, from the upper left corner.
+
+    Args:
+        width: of the picture.
+        height: of the picture.
+        title: what readers of the page hear instead of seeing it.
+
+    Example:
+        >>> picture = Picture(40, 20, title="a box")
+        >>> picture.box(5, 5, 30, 10, "plain")
+        >>> picture.text(20, 12, "768", anchor="middle")
+        >>> str(picture).count("<rect")
+        2
+    """
+
+    def __init__(self, width: float, height: float, *, title: str) -> None:
+        self._size = f"{width:g}", f"{height:g}"
+        self._title = title
+        self._elements: list[str] = []
+        self.box(0, 0, width, height, "page", radius=0)
+
+    def box(
+        self, x: float, y: float, width: float, height: float, color: str, *, radius: float = 5
+    ) -> None:
+        """Draws a rectangle.
+
+        Args:
+            x: left edge.
+            y: upper edge.
+            width: of the rectangle.
+            height: of the rectangle.
+            color: "page", "frame", "plain", "embedding", "attention", "norm", "feed_forward" or
+                "end".
+            radius: of the corners.
+        """
+        if color not in _COLORS:
+            raise ValueError(f"color {color!r} is unknown: use one of {', '.join(_COLORS)}")
+        size = f'width="{width:g}" height="{height:g}" rx="{radius:g}"'
+        self._elements.append(f'<rect class="{color}" x="{x:g}" y="{y:g}" {size}/>')
+
+    def text(
+        self, x: float, y: float, words: str, *, style: str = "", anchor: str = "start"
+    ) -> None:
+        """Writes one line.
+
+        Args:
+            x: where the line starts, or with `anchor` its middle or end.
+            y: the base line.
+            words: the text.
+            style: "" or several of "bold", "faint", "large", with spaces.
+            anchor: "start", "middle" or "end".
+        """
+        kind = f" class={quoteattr(style)}" if style else ""
+        place = f'x="{x:g}" y="{y:g}" text-anchor="{anchor}"'
+        self._elements.append(f"<text{kind} {place}>{escape(words)}</text>")
+
+    def arrow(self, points: Sequence[Point]) -> None:
+        """Draws a line through the points, with a head at the last one."""
+        (x, y), *others = points
+        line = f"M{x:g} {y:g}" + "".join(f" L{x:g} {y:g}" for x, y in others)
+        self._elements.append(f'<path d="{line}" marker-end="url(#head)"/>')
+
+    def __str__(self) -> str:
+        """Returns the file's text."""
+        width, height = self._size
+        return "\n".join(
+            [
+                f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
+                f'viewBox="0 0 {width} {height}" role="img" aria-label={quoteattr(self._title)}>',
+                f"<title>{escape(self._title)}</title>",
+                f"<style>\n{_style(0)}\n@media (prefers-color-scheme: dark) {{\n{_style(1)}\n}}",
+                "</style>",
+                '<marker id="head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" '
+                'markerHeight="8" orient="auto"><path class="head" d="M0 0 L8 4 L0 8 z"/></marker>',
+                *self._elements,
+                "</svg>",
+                "",
+            ]
+        )
+
+
+def _style(scheme: int) -> str:
+    """Returns the style sheet of the light (0) or dark (1) scheme."""
+    ink, faint = _INK[scheme], _FAINT[scheme]
+    rules = [f".{name} {{ fill: {colors[scheme]}; }}" for name, colors in _COLORS.items()]
+    rules += [
+        f"rect {{ stroke: {faint}; }}",
+        ".page { stroke: none; }",
+        f"text {{ fill: {ink}; font: 12px sans-serif; }}",
+        ".bold { font-weight: bold; }",
+        ".large { font-size: 16px; }",
+        f".faint {{ fill: {faint}; }}",
+        f"path {{ fill: none; stroke: {faint}; }}",
+        f".head {{ fill: {faint}; stroke: none; }}",
+    ]
+    return "\n".join(rules)
