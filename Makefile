@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 WORKERS ?= 2
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 
-.PHONY: quickstart test test-slow test-all benchmark lint types format docs-tables clean help
+.PHONY: quickstart test test-slow test-all benchmark lint types format docs docs-tables clean help
 
 # One thread per test process: two of them already fill two cores.
 test test-slow: export TF_NUM_INTRAOP_THREADS ?= 1
@@ -45,6 +45,10 @@ types: $(VENV)/.installed-dev ## mypy on the package
 format: $(VENV)/.installed-dev ## let ruff fix what it can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+docs: $(VENV)/.installed-dev ## build the site of docs/ into build/site; fails on a dead link
+	$(BIN)/pip install --quiet -e '.[docs]'
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 docs-tables: $(VENV)/.installed-dev ## rewrite the generated tables of models
 	$(BIN)/python -m keras_transformers.cli.models_table docs/models.md keras_transformers/cli/models.json

@@ -48,7 +48,8 @@ class WordPieceTokenizer(tf.Module):
 
     Args:
         vocabulary: a file with one token per line, or the tokens, in the order of their ids; tokens
-            that continue a word start with "##". [PAD] [UNK] [CLS] [SEP] [MASK] must be included.
+            that continue a word start with "##". `[PAD]`, `[UNK]`, `[CLS]`, `[SEP]` and
+            `[MASK]` must be included.
         lowercase: lower-case texts and strip accents, as the uncased models do.
         name: name of the module.
 

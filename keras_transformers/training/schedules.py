@@ -104,9 +104,10 @@ class WarmupLinearDecay(_WarmupToEnd):
     Devlin et al. 2019, appendix A.2. Google's optimization.py starts the decay at step 0, so that
     the learning rate drops a little right after the warm-up; here the decay starts from the peak.
 
-    >>> schedule = WarmupLinearDecay(1e-4, warmup_steps=2, total_steps=5)
-    >>> [round(float(schedule(step)) * 1e5, 2) for step in range(6)]
-    [5.0, 10.0, 7.5, 5.0, 2.5, 0.0]
+    Example:
+        >>> schedule = WarmupLinearDecay(1e-4, warmup_steps=2, total_steps=5)
+        >>> [round(float(schedule(step)) * 1e5, 2) for step in range(6)]
+        [5.0, 10.0, 7.5, 5.0, 2.5, 0.0]
 
     Args:
         peak_learning_rate: the highest learning rate, at update `warmup_steps`.
@@ -123,9 +124,10 @@ class WarmupLinearDecay(_WarmupToEnd):
 class WarmupCosineDecay(_WarmupToEnd):
     """Linear warm-up, then half a cosine (Loshchilov & Hutter 2017, without restarts).
 
-    >>> schedule = WarmupCosineDecay(1.0, warmup_steps=1, total_steps=4)
-    >>> [round(float(schedule(step)), 2) for step in range(5)]
-    [1.0, 0.85, 0.5, 0.15, 0.0]
+    Example:
+        >>> schedule = WarmupCosineDecay(1.0, warmup_steps=1, total_steps=4)
+        >>> [round(float(schedule(step)), 2) for step in range(5)]
+        [1.0, 0.85, 0.5, 0.15, 0.0]
 
     Args:
         peak_learning_rate: the highest learning rate, at update `warmup_steps`.
@@ -144,9 +146,10 @@ class WarmupInverseSqrt(_Warmup):
 
     The Transformer's schedule, given by its peak; `noam` gives it in the paper's terms.
 
-    >>> schedule = WarmupInverseSqrt(1.0, warmup_steps=4)
-    >>> [float(schedule(step)) for step in (0, 3, 15)]
-    [0.25, 1.0, 0.5]
+    Example:
+        >>> schedule = WarmupInverseSqrt(1.0, warmup_steps=4)
+        >>> [float(schedule(step)) for step in (0, 3, 15)]
+        [0.25, 1.0, 0.5]
 
     Args:
         peak_learning_rate: the highest learning rate, at update `warmup_steps`.
@@ -167,8 +170,9 @@ def noam(*, hidden_dim: int, warmup_steps: int = 4000, factor: float = 1.0) -> W
 
     It peaks at factor * (hidden_dim * warmup_steps)^-0.5, which is 7e-4 for the base model.
 
-    >>> round(noam(hidden_dim=512).peak_learning_rate, 6)
-    0.000699
+    Example:
+        >>> round(noam(hidden_dim=512).peak_learning_rate, 6)
+        0.000699
 
     Args:
         hidden_dim: the paper's d_model.

@@ -1,0 +1,89 @@
+"""What the site has besides the pages in docs/: the reference, and files that pages link to.
+
+MkDocs calls these functions; see https://www.mkdocs.org/dev-guide/plugins/#events.
+"""
+
+import ast
+import posixpath
+import re
+from pathlib import Path
+from typing import Any
+
+from mkdocs.exceptions import PluginError
+from mkdocs.structure.files import File
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = "keras_transformers"
+_UPWARDS = re.compile(r"\]\((\.\./[^)#]+)")  # a link to a file of another folder
+
+
+def on_config(config: Any) -> None:
+    """Adds the reference to the navigation, a page per room."""
+    pages = [{room: f"reference/{room}.md"} for room in _rooms()]
+    config.nav.append({"Reference": pages})
+
+
+def on_files(files: Any, config: Any) -> None:
+    """Adds the pages of the reference, and the files outside docs/ that pages link to."""
+    for room, modules in _rooms().items():
+        text = _reference(room, modules)
+        files.append(File.generated(config, f"reference/{room}.md", content=text))
+    pages = [(page.src_uri, page.content_string) for page in files.documentation_pages()]
+    links = [_outside(uri, link) for uri, text in pages for link in _UPWARDS.findall(text)]
+    for name in sorted({name for name in links if name is not None}):
+        path = ROOT / name
+        if not path.exists():
+            raise PluginError(f"a page links to {name}, which does not exist")
+        for file in [path] if path.is_file() else sorted(path.iterdir()):
+            place = f"repository/{file.relative_to(ROOT)}"
+            files.append(File.generated(config, place, abs_src_path=str(file)))
+        if path.is_dir():
+            listing = "\n".join(f"- [{file.name}]({file.name})" for file in sorted(path.iterdir()))
+            text = f"# {name}\n\n{listing}\n"
+            files.append(File.generated(config, f"repository/{name}/index.md", content=text))
+
+
+def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
+    """Points links out of docs/ at the site's copies."""
+
+    def inside(match: re.Match) -> str:
+        name = _outside(page.file.src_uri, match[1])
+        if name is None:
+            return match[0]
+        target = f"repository/{name}{'/index.md' if (ROOT / name).is_dir() else ''}"
+        return f"]({posixpath.relpath(target, posixpath.dirname(page.file.src_uri) or '.')}"
+
+    return _UPWARDS.sub(inside, markdown)
+
+
+def _outside(page: str, link: str) -> str | None:
+    """Returns the path in the repository that a page links to; None if that is a page too."""
+    name = posixpath.normpath(posixpath.join("docs", posixpath.dirname(page), link))
+    return None if name.startswith("docs/") else name
+
+
+def _rooms() -> dict[str, dict[str, list[str]]]:
+    """Returns room -> module -> its public names, without importing anything."""
+    found: dict[str, dict[str, list[str]]] = {}
+    for path in sorted((ROOT / PACKAGE).rglob("*.py")):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        names = _public_names(path)
+        if len(parts) > 2 and names:
+            found.setdefault(parts[1], {})[".".join(parts)] = names
+    return found
+
+
+def _public_names(path: Path) -> list[str]:
+    for node in ast.parse(path.read_text("utf-8")).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+            return list(ast.literal_eval(node.value))
+    return []
+
+
+def _reference(room: str, modules: dict[str, list[str]]) -> str:
+    lines = [f"# {PACKAGE}.{room}", ""]
+    for module, names in modules.items():
+        lines += [f"## {module.removeprefix(f'{PACKAGE}.')}", ""]
+        for name in names:
+            lines += [f"::: {module}.{name}", ""]
+    return "\n".join(lines)
