@@ -62,14 +62,12 @@ class Config(PretrainingFiles, Pretraining):
 
 def main(config: Config, run: Run) -> dict[str, Any]:
     """Trains, measures, exports; returns what it writes to runs/<name>/metrics.json."""
-    schedule, phases = config.schedule(), plan(config)
-    text = config.read()
+    schedule, phases, text = config.schedule(), plan(config), config.read()
     records = config.records or run.make_folder() / "records"
     vocabulary = config.weights / "vocab.txt" if config.weights else config.vocabulary
     lengths = [length for length, _ in phases]
-    examples = chief_first(
-        lambda: config.make(text, records, lengths=lengths, vocabulary=vocabulary)
-    )
+    options: dict[str, Any] = {"lengths": lengths, "vocabulary": vocabulary}
+    examples = chief_first(lambda: config.make(text, records, **options))
     with run.scope():
         model = build(config, examples.tokenizer.vocabulary_size, max(lengths))
         model.compile(
@@ -85,7 +83,7 @@ def main(config: Config, run: Run) -> dict[str, Any]:
     for length, epochs in phases:
         if run.position.epoch < epochs.stop:
             batches, dev = examples.batches(length, **config.pick(*BATCHING))
-            options: Any = {"validation": dev, "epochs": epochs, "shard_by": config.shard}
+            options = {"validation": dev, "epochs": epochs, "shard_by": config.shard}
             model.fit(**run.fit_arguments(model, batches, samples=fill, **options))
     last = run.epochs[-1]
     baseline = unigram_baseline(*examples.token_counts(lengths[-1]))

@@ -66,9 +66,10 @@ class EpochSummaries(keras.callbacks.Callback):
         texts = [column[0] for column in samples.texts.values()]
         try:
             found = attention(samples.pipeline, *texts)
-        except ValueError as error:  # from a pipeline whose model has no attention
-            logger.warning("no pictures of attention: %s", error)
-            found = {}
+        except ValueError:
+            found = {}  # the pipeline says that its model has no attention
+        if not found:
+            logger.warning("no pictures for TensorBoard: %s has no attention", self.model.name)
             self._draws = False
         for kind, maps in found.items():
             for name, pixels in pictures(maps).items():
