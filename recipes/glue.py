@@ -105,7 +105,7 @@ def main(config: Config, run: runs.Run) -> dict[str, Any]:
         return glue_scores(task.metrics, predictions(model, on_dev), references)
 
     measures: dict[str, Any] = {"score": scores, "monitor": f"val_{task.metrics[0]}"}
-    model.fit(**run.fit_arguments(model, batches, **measures))
+    model.fit(**run.fit_arguments(model, batches, samples=on_dev, **measures))
     best = run.load_best()
     if unlabelled is not None and runs.is_chief():
         found = predictions(model, batches.of(unlabelled))

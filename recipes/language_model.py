@@ -93,7 +93,8 @@ def main(config: Config, run: Run) -> dict[str, Any]:
         "callbacks": [LogProbabilityOfTokens()],
         "monitor": "val_log_probability",
     }
-    model.fit(**run.fit_arguments(model, batches, **options))
+    generate = kt.pipelines.TextGenerator(model, tokenizer)
+    model.fit(**run.fit_arguments(model, batches, samples=generate, **options))
 
     run.load_best()
     figures: dict[str, Any] = {
@@ -112,7 +113,7 @@ def main(config: Config, run: Run) -> dict[str, Any]:
     figures |= TextPerplexity(nats, *counts).figures(f"Kneser-Ney {order}-grams")
     if is_chief():
         kt.convert.save_language_model(model, run.folder / "weights", tokenizer)
-    return run.finish(kt.pipelines.TextGenerator(model, tokenizer), figures, scores=["GPT,"])
+    return run.finish(generate, figures, scores=["GPT,"])
 
 
 def tokenizer_for(config: Config, run: Run, texts: list[str]) -> kt.tokenizers.BytePairTokenizer:

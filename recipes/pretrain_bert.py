@@ -62,8 +62,7 @@ class Config(PretrainingFiles, Pretraining):
 
 def main(config: Config, run: Run) -> dict[str, Any]:
     """Trains, measures, exports; returns what it writes to runs/<name>/metrics.json."""
-    schedule, phases = config.schedule(), plan(config)
-    text = config.read()
+    schedule, phases, text = config.schedule(), plan(config), config.read()
     records = config.records or run.make_folder() / "records"
     vocabulary = config.weights / "vocab.txt" if config.weights else config.vocabulary
     lengths = [length for length, _ in phases]
@@ -80,11 +79,12 @@ def main(config: Config, run: Run) -> dict[str, Any]:
             jit_compile=False,
         )
     run.restore(model, monitor="val_mask_logits_accuracy")
+    fill = kt.pipelines.MaskFiller(model, examples.tokenizer)
     for length, epochs in phases:
         if run.position.epoch < epochs.stop:
             batches, dev = examples.batches(length, **config.pick(*BATCHING))
             options = {"validation": dev, "epochs": epochs, "shard_by": config.shard}
-            model.fit(**run.fit_arguments(model, batches, **options))
+            model.fit(**run.fit_arguments(model, batches, samples=fill, **options))
     last = run.epochs[-1]
     baseline = unigram_baseline(*examples.token_counts(lengths[-1]))
     if is_chief():
@@ -99,7 +99,7 @@ def main(config: Config, run: Run) -> dict[str, Any]:
         "dev_mask_perplexity, unigram": baseline.perplexity,
         "dev_next_sentence_accuracy": last["val_next_sentence_logits_accuracy"],
     }
-    return run.finish(kt.pipelines.MaskFiller(model, examples.tokenizer), figures)
+    return run.finish(fill, figures)
 
 
 def plan(config: Config) -> list[tuple[int, range]]:

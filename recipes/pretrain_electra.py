@@ -99,7 +99,9 @@ def main(config: Config, run: Run) -> dict[str, Any]:
         ReplacedTokenBatches(part, tokenizer.mask_token_id)
         for part in examples.batches(config.length, **config.pick(*BATCHING))
     )
-    model.fit(**run.fit_arguments(model, batches, validation=dev))
+    tagger = kt.heads.replaced_token_tagger(discriminator)
+    find = kt.pipelines.Tagger(tagger, tokenizer, ["original", "replaced"])
+    model.fit(**run.fit_arguments(model, batches, validation=dev, samples=find))
 
     last = run.epochs[-1]
     if is_chief():
@@ -117,8 +119,7 @@ def main(config: Config, run: Run) -> dict[str, Any]:
         "dev_replaced_precision": last["val_replaced_precision"],
         "dev_replaced_recall": last["val_replaced_recall"],
     }
-    tagger = kt.heads.replaced_token_tagger(discriminator)
-    return run.finish(kt.pipelines.Tagger(tagger, tokenizer, ["original", "replaced"]), figures)
+    return run.finish(find, figures)
 
 
 def metrics() -> dict[str, list[keras.metrics.Metric]]:

@@ -97,7 +97,7 @@ def main(config: Config, run: Run) -> dict[str, Any]:
         "score": lambda: scores(predictions(model, on_dev), dev, threshold),
         "monitor": "val_f1",
     }
-    model.fit(**run.fit_arguments(model, batches, **measures))
+    model.fit(**run.fit_arguments(model, batches, samples=on_dev, **measures))
     figures = run.load_best()
     parts = {"dev": on_dev, "test": batches.of(test)} if test else {"dev": on_dev}
     for name, part in parts.items():

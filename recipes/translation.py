@@ -71,7 +71,7 @@ def main(config: Config, run: runs.Run) -> dict[str, Any]:
     callbacks = [*([SwapAverageWeights()] if config.ema else []), averaging]
     options: dict[str, Any] = {
         "validation": batches.of(val),
-        "score": runs.ValidationBleu(run, val, greedy),
+        "score": runs.ValidationBleu(val, greedy),
         "score_every": config.bleu_every,
         **config.fit_options("val_bleu", len(batches), callbacks),
     }
@@ -102,7 +102,7 @@ def main(config: Config, run: runs.Run) -> dict[str, Any]:
 
 def read(config: Config) -> list[list[Pair]]:
     """Returns the pairs of train, val and the test set."""
-    runs.check_installed("matplotlib", "sacrebleu", extra="translation")
+    runs.check_installed("sacrebleu", extra="translation")
     languages = (config.source_language, config.target_language)
     splits = ("train", "val", config.test_split)
     return [list(read_multi30k(config.data, split, languages=languages)) for split in splits]

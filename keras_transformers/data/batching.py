@@ -2,18 +2,39 @@
 
 import abc
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import tensorflow as tf
 
-__all__ = ["Batches", "CachedBatches", "LengthBatches", "index_batches", "num_positions"]
+__all__ = [
+    "Batches",
+    "CachedBatches",
+    "LengthBatches",
+    "Samples",
+    "index_batches",
+    "num_positions",
+]
 
 # Batches cut from one pool of shuffled examples. More batches mean less padding; fewer mix the
 # examples better.
 _BATCHES_PER_POOL = 50
+
+
+class Samples(NamedTuple):
+    """A few examples for people to read, and the pipeline that answers them.
+
+    Attributes:
+        pipeline: a `pipelines.Pipeline`.
+        texts: name of each of its inputs -> strings, one per example, for `Pipeline.rows`.
+        expected: what is right for each example; empty if that is unknown.
+    """
+
+    pipeline: Any
+    texts: Mapping[str, Sequence[str]]
+    expected: Sequence[str]
 
 
 class Batches(abc.ABC):
@@ -44,6 +65,14 @@ class Batches(abc.ABC):
     @abc.abstractmethod
     def of(self, examples: Any) -> Self:
         """Returns batches of other examples, made the same way but in order, for evaluation."""
+
+    def samples(self, count: int) -> Samples | None:
+        """Returns the first examples; None if these batches know no pipeline.
+
+        Args:
+            count: how many at most.
+        """
+        return None
 
     def damage(self) -> str | None:
         """Returns which file on disk is damaged, and where; None if none is.
@@ -144,6 +173,10 @@ class CachedBatches(Batches):
     def of(self, examples: Any) -> Self:
         """Returns batches of other examples, made the same way but in order."""
         return type(self)(self.source.of(examples), self._function)
+
+    def samples(self, count: int) -> Samples | None:
+        """Returns the first examples of `source`; see `Batches.samples`."""
+        return self.source.samples(count)
 
 
 def index_batches(

@@ -56,8 +56,8 @@ def attention(pipeline: Any, *texts: str | bytes) -> dict[Kind, AttentionMap]:
 
     Args:
         pipeline: any pipeline whose model has attention.
-        *texts: one row of its inputs: a text, a text and its second text, a text and its
-            translation for translation, or an encoded image.
+        *texts: one row of its inputs: a text, a text and its second text, or an encoded image. For
+            translation, a text and a translation, by default the model's own.
 
     Returns:
         Kind -> map: `encoder` and `decoder` for self-attention, and `cross` for a decoder's

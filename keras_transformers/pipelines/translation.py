@@ -165,11 +165,12 @@ class Translator(Pipeline):
             }
 
     def read(self, *texts: Any) -> dict[str, list[str]]:
-        """Runs the model once on a text and its translation, by this model or not.
+        """Runs the model once on a text and a translation, by default its own.
 
         See `Pipeline.read`.
         """
-        text, translation = (tf.constant([text]) for text in texts)
+        given = texts if len(texts) > 1 else (*texts, self(*texts).text)
+        text, translation = (tf.constant([text]) for text in given)
         source = self._source(text)
         ids = self.target_tokenizer.tokenize(translation, add_start=True, add_end=True).to_tensor()
         self.model.cross_attention_scores(source, ids[:, :-1])

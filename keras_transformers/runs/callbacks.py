@@ -7,6 +7,9 @@ from typing import Any
 
 import keras
 
+from keras_transformers.data.batching import Batches
+from keras_transformers.pipelines.base import Pipeline
+from keras_transformers.runs.board.epochs import EpochSummaries
 from keras_transformers.runs.guardrails import StopOnNonFiniteLoss
 from keras_transformers.runs.options import Logging
 from keras_transformers.runs.progress import LineProgress, NoProgress, RichProgress
@@ -68,6 +71,20 @@ def update_costs(
             callback.facts |= {"tokens_per_step": tokens_per_step, "flops_per_step": flops_per_step}
 
 
+def show_samples(
+    callbacks: Sequence[keras.callbacks.Callback], source: Batches | Pipeline | None
+) -> None:
+    """Sets whose first examples TensorBoard shows with their answers, from the next `fit` on.
+
+    Args:
+        callbacks: what `standard_callbacks` returned.
+        source: batches that know their pipeline, or a pipeline, which has examples of its own.
+    """
+    for callback in callbacks:
+        if isinstance(callback, EpochSummaries):
+            callback.source = source
+
+
 def _reports(
     folder: Path, log: Logging, facts: Mapping[str, Any]
 ) -> Iterator[keras.callbacks.Callback]:
@@ -77,6 +94,7 @@ def _reports(
         update_freq=log.log_every,
         profile_batch=_PROFILED_STEPS if log.profile else 0,
     )
+    yield EpochSummaries(folder / "tensorboard" / "epochs", log)
     if log.log_json:
         yield JsonLines(log.log_json, every=log.log_every, facts=facts)
     if log.quiet:

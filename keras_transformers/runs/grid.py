@@ -14,7 +14,8 @@ from keras_transformers import files
 from keras_transformers.runs.guardrails import NonFiniteLossError
 from keras_transformers.runs.options import MAY_DIFFER
 from keras_transformers.runs.resume.folder_lock import LOCK, lock_folder
-from keras_transformers.runs.run import CONFIG, METRICS, NoBestEpochError, check_new_run, check_same
+from keras_transformers.runs.resume.run_folder import CONFIG, check_new_run, check_same
+from keras_transformers.runs.run import METRICS, NoBestEpochError
 
 # Devlin et al. 2019, appendix A.3.
 LEARNING_RATES = (5e-5, 3e-5, 2e-5)

@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 import keras
 
+from keras_transformers.extras import optional
 from keras_transformers.training.schedules import WarmupLinearDecay
 from keras_transformers.training.strategies import Precision, StrategyName
 
@@ -42,7 +43,8 @@ _NAMES: dict[Range, str] = {
     """,
     _COUNT_OR_NONE: """
         crop_padding extra_length max_characters min_characters num_highways patience
-        phase_2_epochs split_seed warmup_steps worker_index
+        phase_2_epochs split_seed tensorboard_embeddings tensorboard_samples warmup_steps
+        worker_index
     """,
     _AMOUNT: "clip_norm generator_size initializer_range learning_rate peak_flops",
     _AMOUNT_OR_NONE: """
@@ -85,6 +87,10 @@ class Logging:
     log_every: int = 100  # steps between figures in TensorBoard and JSON
     profile: bool = False  # profiles steps 10 to 14 for TensorBoard
     peak_flops: float | None = None  # per second of one accelerator, such as 312e12
+    tensorboard_samples: int = 4  # first validation examples to show with their answers
+    tensorboard_attention: bool = False  # draws that of the first of them; needs matplotlib
+    tensorboard_histograms: bool = False  # of all weights, after each epoch
+    tensorboard_embeddings: int = 0  # first tokens to show in the projector, at the end
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -111,10 +117,13 @@ class Options(Scaling, Logging):
 
         Raises:
             FileNotFoundError: a file or folder to read does not exist.
+            ImportError: an option needs a package that is not installed.
             ValueError: a number is out of its range, a label occurs twice, or the name is no name
                 of a folder; the message has the option and its value.
         """
         check_numbers(self)
+        if self.tensorboard_attention:
+            optional("matplotlib", extra="translation")  # now, not after an epoch
         labels = getattr(self, "labels", ())
         if twice := [label for label in dict.fromkeys(labels) if labels.count(label) > 1]:
             raise ValueError(f"{_said('labels', labels)}: {twice[0]!r} occurs twice; give it once")

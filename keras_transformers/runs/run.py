@@ -6,7 +6,6 @@ epoch, `last.weights.h5` from the newest, `checkpoints/` to resume from, and `me
 
 import contextlib
 import dataclasses
-import json
 import logging
 import math
 import shutil
@@ -20,10 +19,18 @@ import keras
 from keras_transformers import files
 from keras_transformers.data.batching import Batches
 from keras_transformers.inspection import update_cost
-from keras_transformers.runs.callbacks import standard_callbacks, update_costs, verbosity
+from keras_transformers.pipelines.base import Pipeline
+from keras_transformers.runs.board.final import write_final
+from keras_transformers.runs.callbacks import (
+    show_samples,
+    standard_callbacks,
+    update_costs,
+    verbosity,
+)
 from keras_transformers.runs.options import MAY_DIFFER, Options
 from keras_transformers.runs.resume.callback import Position, Resume
 from keras_transformers.runs.resume.folder_lock import LOCK, FolderLock, lock_folder
+from keras_transformers.runs.resume.run_folder import CONFIG, check_new_run, check_same
 from keras_transformers.runs.resume.snapshots import check_not_gone
 from keras_transformers.runs.validation import Validation
 from keras_transformers.runs.weights_files import check_weights, write_weights
@@ -34,13 +41,12 @@ from keras_transformers.training.averaging import CheckpointAveraging
 from keras_transformers.training.distributed import prepare
 from keras_transformers.training.strategies import Shard, create, shard
 
-__all__ = ["NoBestEpochError", "Run", "check_new_run", "check_same"]
+__all__ = ["NoBestEpochError", "Run"]
 
 BEST_WEIGHTS = "best.weights.h5"
 LAST_WEIGHTS = "last.weights.h5"
 CHOSEN_WEIGHTS = "chosen.weights.h5"
 METRICS = "metrics.json"
-CONFIG = "config.json"
 CHECKPOINTS = "checkpoints"
 
 logger = logging.getLogger(__name__)
@@ -202,6 +208,7 @@ class Run:
         batches: Batches,
         *,
         validation: Batches | None = None,
+        samples: Batches | Pipeline | None = None,
         score: Callable[[], Mapping[str, float]] | None = None,
         score_every: int = 1,
         monitor: str | None = None,
@@ -219,6 +226,8 @@ class Run:
             model: built and compiled in `scope`.
             batches: the batches to train on.
             validation: batches that Keras evaluates after each epoch.
+            samples: whose first examples TensorBoard shows with their answers after each epoch; a
+                pipeline has examples of its own. Defaults to `validation`.
             score: a function that returns more figures after each epoch; the logs prefix them with
                 "val_".
             score_every: epochs between calls of `score`. In between its last figures are repeated;
@@ -252,6 +261,7 @@ class Run:
             rules=flops_rules,
         )
         update_costs(self._callbacks, **cost._asdict())
+        show_samples(self._callbacks, samples or validation)
         config: Any = self.config
         epochs = range(config.epochs) if epochs is None else epochs
         position = self.position
@@ -334,6 +344,8 @@ class Run:
     ) -> dict[str, Any]:
         """Prints the figures, writes `metrics.json`, and exports the pipeline if asked to.
 
+        TensorBoard gets the options beside the figures, and the embeddings if asked for.
+
         Args:
             pipeline: the pipeline, with the run's final weights.
             figures: name -> number, string or list.
@@ -351,6 +363,13 @@ class Run:
         if not is_chief():
             return metrics
         files.write_json(self.folder / METRICS, metrics)
+        write_final(
+            self.folder / "tensorboard" / "final",
+            self.config,
+            figures,
+            pipeline,
+            num_embeddings=self.config.tensorboard_embeddings,
+        )
         for name, value in metrics.items():
             if isinstance(value, float):
                 print(f"{name}: {value:.4f}")
@@ -367,48 +386,6 @@ class Run:
             )
             print(f"exported: {folder}")
         return metrics
-
-
-def check_new_run(folder: Path) -> Path:
-    """Returns the folder of a new run after checking that it is free.
-
-    Raises:
-        FileExistsError: it exists and is not empty: a run is never overwritten.
-    """
-    is_used = folder.is_dir() and any(path.name != LOCK for path in folder.iterdir())
-    if folder.is_file() or is_used:
-        raise FileExistsError(f"{folder} exists: give the run another --name, or remove the folder")
-    return folder
-
-
-def check_same(folder: Path, config: Any, *, may_differ: Collection[str] = ()) -> Path:
-    """Returns a run's folder, after checking that the run was started with this configuration.
-
-    Args:
-        folder: the run's folder.
-        config: a dataclass.
-        may_differ: the fields that may differ.
-
-    Raises:
-        FileNotFoundError: no run was started there.
-        ValueError: the run has another configuration; the message lists the differences.
-    """
-    path = folder / CONFIG
-    if not path.is_file():
-        raise FileNotFoundError(f"{folder}: no run to resume; check --name, or leave out --resume")
-    before = files.read_json(path)
-    now = json.loads(json.dumps(dataclasses.asdict(config), default=str))  # as it was written
-    differences = [
-        f"{name} was {before.get(name)}, is {now.get(name)}"
-        for name in sorted((before.keys() | now.keys()) - set(may_differ))
-        if before.get(name) != now.get(name)
-    ]
-    if differences:
-        raise ValueError(
-            f"{folder} was started with another configuration: {', '.join(differences)}; give the "
-            "same options, or another --name"
-        )
-    return folder
 
 
 def _check_places(config: Options, folder: Path) -> None:

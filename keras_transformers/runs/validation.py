@@ -5,11 +5,9 @@ from typing import Any
 
 import keras
 import numpy as np
-import tensorflow as tf
 
 from keras_transformers.data.batching import Batches
 from keras_transformers.evaluation.bleu import corpus_bleu
-from keras_transformers.inspection import attention_pictures
 
 __all__ = ["Validation", "ValidationBleu", "outputs_of"]
 
@@ -74,46 +72,16 @@ class Validation(keras.callbacks.Callback):
 class ValidationBleu:
     """Measures BLEU on a validation set; a `score` for `Run.fit_arguments`.
 
-    Each call translates with the current weights, and writes samples for TensorBoard to
-    `tensorboard/samples` in the run's folder.
-
     Args:
-        run: the `Run`.
         pairs: (source, reference) texts.
-        translator: a `pipelines.Translator` of the model.
-        num_samples: how many of the first pairs become samples.
+        translator: a `pipelines.Translator` of the model, called with its current weights.
     """
 
-    def __init__(
-        self, run: Any, pairs: Sequence[tuple[str, str]], translator: Any, *, num_samples: int = 5
-    ) -> None:
-        self._run = run
+    def __init__(self, pairs: Sequence[tuple[str, str]], translator: Any) -> None:
         self._sources, self._references = zip(*pairs, strict=True)
         self._translator = translator
-        self._num_samples = num_samples
-        self._writer = tf.summary.create_file_writer(str(run.folder / "tensorboard" / "samples"))
 
     def __call__(self) -> dict[str, float]:
         """Returns `bleu`: cased, 0 to 100."""
         translations = self._translator.translate_all(self._sources)
-        self._write_samples(translations)
         return {"bleu": corpus_bleu(translations, self._references).score}
-
-    def _write_samples(self, translations: Sequence[str]) -> None:
-        sources, references, translations = (
-            column[: self._num_samples]
-            for column in (self._sources, self._references, translations)
-        )
-        rows = [
-            [cell.replace("|", "/") for cell in row]
-            for row in zip(sources, references, translations, strict=True)
-        ]
-        table = ["| source | reference | translation |", "|---|---|---|"]
-        table += [f"| {' | '.join(row)} |" for row in rows]
-        # Keras' TensorBoard callback turns recording off between its own steps.
-        with self._writer.as_default(self._run.position.epoch), tf.summary.record_if(True):
-            tf.summary.text("translations", "\n".join(table))
-            if self._translator.has_attention:
-                pictures = attention_pictures(**self._translator.attend(sources, translations))
-                tf.summary.image("attention", pictures, max_outputs=len(rows))
-        self._writer.flush()

@@ -15,6 +15,8 @@ from unittest import mock
 
 import keras
 import pytest
+import tensorflow as tf
+from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
 
 import keras_transformers as kt
 from keras_transformers import runs
@@ -51,6 +53,18 @@ class Outcome:
 
     def json(self, name: str) -> Any:
         return json.loads((self.folder / name).read_text())
+
+
+def shown(folder: Path, *, step: int = 0) -> dict[str, str | bytes]:
+    """Returns what a run's TensorBoard shows after an epoch: tag -> Markdown text, or PNG."""
+    found = {}
+    for path in (folder / "tensorboard/epochs").glob("*.tfevents.*"):
+        for event in EventFileLoader(str(path)).Load():
+            for value in event.summary.value:
+                if event.step == step:
+                    *_, last = tf.make_ndarray(value.tensor).ravel()
+                    found[value.tag] = last.decode() if value.tag == "samples" else last
+    return found
 
 
 def write_documents(folder: Path) -> None:

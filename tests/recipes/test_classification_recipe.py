@@ -15,6 +15,7 @@ from recipe_runs import (
     run,
     save_encoder,
     save_sentences,
+    shown,
 )
 
 from keras_transformers.layers import EncoderLayer
@@ -92,6 +93,8 @@ def test_a_run_leaves_its_files(outcome):
     config = outcome.json("config.json")
     assert (config["epochs"], config["strategy"], config["accumulate"]) == (4, "mirrored", 2)
     assert list((outcome.folder / "tensorboard/train").iterdir())
+    assert shown(outcome.folder, step=3)["samples"].startswith("| text | expected | answer: label")
+    assert list((outcome.folder / "tensorboard/final").iterdir())
     assert (outcome.folder / "best.weights.h5").is_file()
 
 

@@ -5,7 +5,7 @@ import json
 import math
 
 import pytest
-from recipe_runs import error_of, run, save_encoder
+from recipe_runs import error_of, run, save_encoder, shown
 
 from keras_transformers.evaluation import glue
 
@@ -78,6 +78,7 @@ def test_tagging(folder):
     assert "PER" in outcome.printed, "scores by type"
     names = {path.name for path in outcome.folder.iterdir()}
     assert names >= {"best.weights.h5", "last.weights.h5", "config.json", "tensorboard"}
+    assert "| ann lives in bonn . | B-PER O O B-LOC O | " in shown(outcome.folder)["samples"]
 
 
 @pytest.mark.slow
@@ -109,6 +110,7 @@ def test_questions_with_and_without_answers(folder):
     assert outcome.metrics["dev_best_f1"] >= outcome.metrics["dev_f1"]
     answers = outcome.json("dev_answers.json")
     assert set(answers) == {f"q{number}" for number in range(96)}
+    assert "| where ? | ann lives in bonn . | bonn | " in shown(outcome.folder)["samples"]
 
 
 def glue_options(folder, task, file, **changes):
@@ -124,6 +126,7 @@ def test_a_task_of_glue_and_its_submission(folder):
     lines = (outcome.folder / "SST-2.tsv").read_text().splitlines()
     assert lines[0] == "index\tprediction"
     assert len(lines) == 1 + 8
+    assert "| ann lives in bonn . | 1 | " in shown(outcome.folder)["samples"]
 
 
 @pytest.mark.slow

@@ -6,16 +6,13 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
-from types import SimpleNamespace
 
 import h5py
 import keras
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from keras_transformers.runs.guardrails import NonFiniteLossError, StopOnNonFiniteLoss
-from keras_transformers.runs.resume.callback import Position
 from keras_transformers.runs.resume.snapshots import CheckpointError
 from keras_transformers.runs.validation import Validation, ValidationBleu
 from keras_transformers.runs.weights_files import SaveWeights
@@ -136,34 +133,23 @@ def test_where_there_is_no_room_the_program_ends_as_it_says(tmp_path):
 
 
 class Translator:
-    """A translator that answers in capitals, or with given answers."""
+    """A translator that gives these answers, one list per call."""
 
-    has_attention = True
-
-    def __init__(self, answers=()):
+    def __init__(self, answers):
         self.answers = iter(answers)
-        self.attended = []
 
     def translate_all(self, texts):
-        return next(self.answers, [text.upper() for text in texts])
-
-    def attend(self, sources, translations):
-        self.attended.append((list(sources), list(translations)))
-        tokens = [[b"a", b"b"]] * len(sources)
-        attention = np.full((len(sources), 2, 2), 0.5)
-        return {"source_tokens": tokens, "target_tokens": tokens, "attention": attention}
+        return next(self.answers)
 
 
-def test_bleu_enters_the_logs_of_each_epoch(tmp_path):
+def test_bleu_enters_the_logs_of_each_epoch():
     """The figure is 0 until it is measured; a resumed run repeats the last one."""
     pytest.importorskip("sacrebleu", reason="needs sacrebleu: pip install -e .[translation]")
     references = ["the dog sleeps in the warm sun", "a man runs over the green hill"]
     translator = Translator([["", ""], references])
-    translator.has_attention = False
-    run = SimpleNamespace(folder=tmp_path, position=Position())
     pairs = list(zip("ab", references, strict=True))
     options = {"every": 2, "monitor": "val_bleu"}
-    validation = Validation(ValidationBleu(run, pairs, translator), **options)
+    validation = Validation(ValidationBleu(pairs, translator), **options)
     seen = []
     for epoch in range(5):
         if epoch == 4:
@@ -173,19 +159,3 @@ def test_bleu_enters_the_logs_of_each_epoch(tmp_path):
         validation.on_epoch_end(epoch, logs)
         seen.append(logs["val_bleu"])
     assert seen == pytest.approx([0.0, 0.0, 0.0, 100.0, 100.0])
-
-
-def test_samples_and_pictures_are_written(tmp_path):
-    pytest.importorskip("sacrebleu", reason="needs sacrebleu: pip install -e .[translation]")
-    pytest.importorskip("matplotlib", reason="needs matplotlib: pip install -e .[translation]")
-    translator = Translator()
-    run = SimpleNamespace(folder=tmp_path, position=Position(epoch=7))
-    pairs = [("a|b", "x"), ("c", "y"), ("d", "z")]
-    ValidationBleu(run, pairs, translator, num_samples=2)()
-    assert translator.attended == [(["a|b", "c"], ["A|B", "C"])]
-    (file,) = (tmp_path / "tensorboard/samples").iterdir()
-    written = file.read_bytes()
-    assert b"| a/b | x | A/B |" in written
-    assert b"| d |" not in written
-    assert b"\x89PNG" in written
-    assert {event.step for event in tf.compat.v1.train.summary_iterator(str(file))} == {0, 7}

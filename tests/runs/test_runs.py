@@ -15,6 +15,7 @@ from keras_transformers.data.batching import LengthBatches
 from keras_transformers.runs import launching, run
 from keras_transformers.runs.callbacks import standard_callbacks, update_costs
 from keras_transformers.runs.options import MAY_DIFFER, Logging
+from keras_transformers.runs.resume import run_folder
 from keras_transformers.runs.telemetry import JsonLines, Telemetry
 
 
@@ -116,12 +117,12 @@ def test_only_the_same_configuration_resumes(tmp_path):
         resume: bool = False
 
     with pytest.raises(FileNotFoundError, match="no run to resume; check --name"):
-        run.check_same(tmp_path, Config())
+        run_folder.check_same(tmp_path, Config())
     text = json.dumps(dataclasses.asdict(Config()), default=str)
     (tmp_path / "config.json").write_text(text)
-    assert run.check_same(tmp_path, Config(resume=True), may_differ=MAY_DIFFER) == tmp_path
+    assert run_folder.check_same(tmp_path, Config(resume=True), may_differ=MAY_DIFFER) == tmp_path
     with pytest.raises(ValueError, match=r"epochs was 3, is 4, sizes was \[1, 2\], is \[1\]; give"):
-        run.check_same(tmp_path, Config(sizes=(1,), epochs=4))
+        run_folder.check_same(tmp_path, Config(sizes=(1,), epochs=4))
 
 
 class Numbers(LengthBatches):

@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 import tensorflow as tf
 
-from keras_transformers.data.batching import LengthBatches
+from keras_transformers.data.batching import LengthBatches, Samples
 from keras_transformers.data.text.examples import Examples
 
 __all__ = ["TextBatches"]
@@ -103,6 +103,13 @@ class TextBatches(LengthBatches):
     def of(self, examples: Examples) -> Self:
         """Returns batches of other examples, made the same way but in order."""
         return type(self)(examples, self.pipeline, batch_size=self._row_size, shuffle=False)
+
+    def samples(self, count: int) -> Samples:
+        """Returns the first examples with their labels."""
+        columns = (self.examples.texts, self.examples.texts_b)
+        given = [column[:count] for column in columns if column is not None]
+        texts = dict(zip(self.pipeline.text_names, given, strict=True))
+        return Samples(self.pipeline, texts, (self.examples.labels or ())[:count])
 
 
 def label_ids(examples: Examples, labels: Sequence[str]) -> np.ndarray:

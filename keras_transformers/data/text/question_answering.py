@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 import tensorflow as tf
 
-from keras_transformers.data.batching import LengthBatches
+from keras_transformers.data.batching import LengthBatches, Samples
 from keras_transformers.data.text.squad import Answer, Questions
 from keras_transformers.tokenizers import packing, windows
 
@@ -149,6 +149,16 @@ class QuestionBatches(LengthBatches):
         return type(self)(
             questions, self.answerer, batch_size=self._row_size, shuffle=False, targets=False
         )
+
+    def samples(self, count: int) -> Samples:
+        """Returns the first questions with their answers."""
+        texts = {
+            "question": self.questions.questions[:count],
+            "context": [self.questions.contexts[i] for i in self.questions.context_of[:count]],
+        }
+        answers = (self.questions.answers or ())[:count]
+        expected = [" / ".join(dict.fromkeys(a.text for a in each)) for each in answers]
+        return Samples(self.answerer, texts, expected)
 
     def _answer_positions(self) -> np.ndarray:
         """Returns start and end positions in windows: int32 (windows, 2)."""

@@ -14,7 +14,7 @@ from typing import Any, Self
 import numpy as np
 import tensorflow as tf
 
-from keras_transformers.data.batching import LengthBatches
+from keras_transformers.data.batching import LengthBatches, Samples
 from keras_transformers.data.text.conll import OUTSIDE, Sentences
 from keras_transformers.tokenizers import windows
 from keras_transformers.tokenizers import words as running_words
@@ -120,6 +120,14 @@ class TaggedBatches(LengthBatches):
     def of(self, sentences: Sentences) -> Self:
         """Returns batches of other sentences, made the same way but in order."""
         return type(self)(sentences, self.tagger, batch_size=self._row_size, shuffle=False)
+
+    def samples(self, count: int) -> Samples:
+        """Returns the first sentences with their labels."""
+        texts, labels = (
+            [" ".join(row) for row in rows[:count]]
+            for rows in (self.sentences.words, self.sentences.labels or ())
+        )
+        return Samples(self.tagger, {"text": texts}, labels)
 
     def word_labels(self, outputs: Iterable[Mapping[str, Any]]) -> list[list[str]]:
         """Returns the most likely label of each word; the batches must be in order.

@@ -9,10 +9,15 @@ from typing import Any, Self
 import numpy as np
 import tensorflow as tf
 
-from keras_transformers.data.batching import Batches
+from keras_transformers.data.batching import Batches, Samples
 from keras_transformers.data.translation.encoded_pairs import EncodedPairs, cut_anew, encode_pairs
 from keras_transformers.data.translation.parallel_text import Pair
-from keras_transformers.data.translation.token_batches import Batch, best_limits, plan_batches
+from keras_transformers.data.translation.token_batches import (
+    Batch,
+    TokenLists,
+    best_limits,
+    plan_batches,
+)
 
 __all__ = ["PairBatches"]
 
@@ -162,6 +167,16 @@ class PairBatches(Batches):
             num_shapes=self.num_shapes,
         )
 
+    def samples(self, count: int) -> Samples:
+        """Returns the first pairs."""
+        rows = np.arange(min(count, len(self.pairs)))
+        sides = (
+            (self.pairs.source, self.pipeline.tokenizer),
+            (self.pairs.target, self.pipeline.target_tokenizer),
+        )
+        texts, expected = (_texts(lists.select(rows), tokenizer) for lists, tokenizer in sides)
+        return Samples(self.pipeline, {"text": texts}, expected)
+
     def plan(self, epoch: int) -> list[Batch]:
         """Plans which pairs share a batch in an epoch, and the shapes of the batches."""
         pairs = self._of_epoch(epoch)
@@ -191,6 +206,11 @@ def batch_arrays(
     target[len(rows) :, 0] = tokenizer.start_token_id
     inputs = {"source_token_ids": source, "target_token_ids": target}
     return inputs, {"logits": targets}, {"logits": is_token.astype(np.float32)}
+
+
+def _texts(lists: TokenLists, tokenizer: Any) -> list[str]:
+    token_ids = tf.RaggedTensor.from_row_lengths(lists.values, lists.lengths)
+    return [text.decode() for text in tokenizer.detokenize(token_ids).numpy()]
 
 
 def _statistics(pairs: EncodedPairs, plan: list[Batch]) -> Statistics:

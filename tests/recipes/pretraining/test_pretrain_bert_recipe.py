@@ -7,7 +7,7 @@ import keras
 import numpy as np
 import pytest
 from checks import newest_state
-from recipe_runs import RECIPES, error_of, killed_after, run, write_documents
+from recipe_runs import RECIPES, error_of, killed_after, run, shown, write_documents
 
 import keras_transformers as kt
 from keras_transformers.models.encoders.bert import bert
@@ -72,6 +72,7 @@ def test_a_run_learns_in_two_phases(outcome):
     assert 1 < metrics["dev_mask_perplexity, unigram"] < 120
     assert 0 <= metrics["dev_next_sentence_accuracy"] <= 1
     assert list((outcome.folder / "tensorboard/train").iterdir())
+    assert all("answer: tokens" in shown(outcome.folder, step=i)["samples"] for i in range(3))
 
 
 @pytest.mark.slow

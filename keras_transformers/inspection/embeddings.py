@@ -1,0 +1,48 @@
+"""The vectors of a pipeline's tokens."""
+
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+
+from keras_transformers.private_api import inner_layers
+
+__all__ = ["TokenVectors", "token_vectors"]
+
+
+class TokenVectors(NamedTuple):
+    """Tokens and their vectors.
+
+    Attributes:
+        tokens: the tokens, as in the vocabulary.
+        vectors: float32 (tokens, hidden), the rows of the embedding matrix.
+    """
+
+    tokens: list[str]
+    vectors: np.ndarray
+
+
+def token_vectors(pipeline: Any, count: int | None = None) -> TokenVectors:
+    """Returns the embedding matrix of a pipeline's model, with the token of each row.
+
+    Args:
+        pipeline: any pipeline whose model embeds tokens. If a translator has a vocabulary for each
+            side, the result is that of the source.
+        count: only the first tokens, so many; None for all.
+
+    Raises:
+        ValueError: the model embeds no tokens, as one of characters or of images.
+
+    Example:
+        kt.inspection.token_vectors(kt.load("minilm")).vectors.shape
+    """
+    for tokenizer in pipeline.tokenizers.values():
+        tokens = tokenizer.vocabulary[:count]
+        for layer in inner_layers(pipeline.model):
+            # Positions and segments are embedded as well, but there are fewer of them.
+            if isinstance(layer, keras.layers.Embedding) and layer.input_dim >= len(
+                tokenizer.vocabulary
+            ):
+                rows = keras.ops.convert_to_numpy(layer.embeddings[: len(tokens)])
+                return TokenVectors(tokens, rows.astype(np.float32))
+    raise ValueError(f"{type(pipeline).__name__}: its model embeds no tokens")

@@ -1,0 +1,5 @@
+"""What a run writes for TensorBoard besides its curves."""
+
+from keras_transformers.rooms import open_room
+
+__getattr__, __dir__ = open_room(__name__)

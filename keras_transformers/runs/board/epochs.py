@@ -1,0 +1,128 @@
+"""What TensorBoard shows of each epoch: answers, attention and histograms."""
+
+import contextlib
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from keras_transformers.data.batching import Batches, Samples
+from keras_transformers.inspection.attention_maps import AttentionMap, attention
+from keras_transformers.inspection.pictures import attention_figure, attention_picture
+from keras_transformers.pipelines.base import Pipeline
+from keras_transformers.runs.board.tables import markdown_table
+from keras_transformers.runs.options import Logging
+
+logger = logging.getLogger(__name__)
+
+
+class EpochSummaries(keras.callbacks.Callback):
+    """Writes samples, attention and histograms for TensorBoard after each epoch.
+
+    Each epoch has an event file of its own. A resumed run that repeats an epoch replaces it, so no
+    epoch is there twice. Nothing here draws random numbers or changes the model.
+
+    Args:
+        folder: where to write, a folder of this callback only.
+        log: what to write.
+
+    Attributes:
+        source: the batches, or the pipeline, whose first examples are the samples; None writes
+            none.
+    """
+
+    def __init__(self, folder: Path, log: Logging) -> None:
+        super().__init__()
+        self.folder = folder
+        self.source: Batches | Pipeline | None = None
+        self._log = log
+        self._draws = log.tensorboard_attention
+        self._samples: Samples | None = None
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        """Chooses the samples; each phase of a training may have others."""
+        count = max(self._log.tensorboard_samples, int(self._draws))
+        self._samples = first_samples(self.source, count) if count else None
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """Writes what the options ask for."""
+        if self._samples is None and not self._log.tensorboard_histograms:
+            return
+        with event_file(self.folder, f"epoch-{epoch + 1}", step=epoch):
+            if self._samples is not None and self._log.tensorboard_samples:
+                tf.summary.text("samples", answers_table(self._samples))
+            if self._samples is not None and self._draws:
+                self._draw(self._samples)
+            if self._log.tensorboard_histograms:
+                for weight in self.model.trainable_variables:
+                    tf.summary.histogram(weight.path, keras.ops.convert_to_numpy(weight))
+
+    def _draw(self, samples: Samples) -> None:
+        """Draws the attention of the first sample, or warns once that there is none."""
+        texts = [column[0] for column in samples.texts.values()]
+        try:
+            found = attention(samples.pipeline, *texts)
+        except ValueError:
+            found = {}  # the pipeline says that its model has no attention
+        if not found:
+            logger.warning("no pictures for TensorBoard: %s has no attention", self.model.name)
+            self._draws = False
+        for kind, maps in found.items():
+            for name, pixels in pictures(maps).items():
+                tf.summary.image(f"attention/{kind}, {name}", pixels[None])
+
+
+def first_samples(source: Batches | Pipeline | None, count: int) -> Samples | None:
+    """Returns the first examples of batches, or those that a pipeline has for its export."""
+    if isinstance(source, Pipeline):
+        batch = source.example_batches(None)[0]
+        return Samples(source, {name: list(each[:count]) for name, each in batch.items()}, ())
+    return None if source is None else source.samples(count)
+
+
+def answers_table(samples: Samples) -> str:
+    """Returns a Markdown table: the inputs, what is right if that is known, and the answers."""
+    answers = samples.pipeline.rows(samples.texts)
+    columns: dict[str, Any] = dict(samples.texts)
+    if len(samples.expected):
+        columns["expected"] = samples.expected
+    for name in answers[0] if answers else ():
+        column = [answer[name] for answer in answers]
+        if not _is_whole(column):  # positions and counts tell people little
+            columns[f"answer: {name}"] = column
+    return markdown_table(columns)
+
+
+def pictures(found: AttentionMap) -> dict[str, np.ndarray]:
+    """Returns what a picture shows -> uint8 (height, width, 3)."""
+    last = found.probabilities[-1].mean(axis=0)  # (queries, keys)
+    figure = attention_figure(found)
+    figure.canvas.draw()
+    return {
+        "last layer": attention_picture(found.keys, found.queries, last),
+        "all heads": np.asarray(figure.canvas.buffer_rgba())[:, :, :3].copy(),
+    }
+
+
+@contextlib.contextmanager
+def event_file(folder: Path, name: str, *, step: int) -> Iterator[None]:
+    """Makes `tf.summary` write to a file of this name, in place of an earlier one."""
+    suffix = f".{name}"
+    for earlier in folder.glob(f"*.tfevents.*{suffix}"):
+        earlier.unlink()
+    writer = tf.summary.create_file_writer(str(folder), filename_suffix=suffix)
+    # Keras' TensorBoard callback turns recording off between its own steps.
+    with writer.as_default(step), tf.summary.record_if(True):
+        yield
+    writer.close()
+
+
+def _is_whole(value: Any) -> bool:
+    """Returns whether a value is a whole number, or a list of nothing else."""
+    if isinstance(value, list):
+        return all(map(_is_whole, value))
+    return isinstance(value, int) and not isinstance(value, bool)

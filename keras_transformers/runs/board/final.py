@@ -1,0 +1,83 @@
+"""What TensorBoard shows of a finished run: its options beside its scores, and its embeddings."""
+
+import dataclasses
+import json
+import logging
+import math
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from tensorboard.plugins import projector
+from tensorboard.plugins.hparams import api as hparams
+
+from keras_transformers.inspection.embeddings import token_vectors
+from keras_transformers.runs.board.epochs import event_file
+from keras_transformers.runs.options import MAY_DIFFER
+
+logger = logging.getLogger(__name__)
+
+
+def write_final(
+    folder: Path, config: Any, figures: Mapping[str, Any], pipeline: Any, *, num_embeddings: int
+) -> None:
+    """Writes hyper-parameters, scores and embeddings, in place of what an earlier call wrote.
+
+    Args:
+        folder: where to write, a folder of this function only.
+        config: the options, a dataclass.
+        figures: the scores by name; those that are finite numbers are written.
+        pipeline: the finished pipeline, or None.
+        num_embeddings: how many tokens to write, the first ones of the vocabulary; 0 for none.
+    """
+    shutil.rmtree(folder, ignore_errors=True)
+    with event_file(folder, "final", step=0):
+        hparams.hparams(hyper_parameters(config))
+        for name, value in figures.items():
+            if _is_finite_number(value):
+                tf.summary.scalar(name, value)
+    if num_embeddings and pipeline is not None:
+        _write_embeddings(folder, pipeline, num_embeddings)
+
+
+def hyper_parameters(config: Any) -> dict[str, bool | int | float | str]:
+    """Returns the options that may change the scores and are set; lists and the like as JSON."""
+    options = {
+        name: value
+        for name, value in dataclasses.asdict(config).items()
+        if name not in MAY_DIFFER and value is not None
+    }
+    return {
+        name: value
+        if isinstance(value, bool | int | float | str)
+        else str(value)
+        if isinstance(value, Path)
+        else json.dumps(value, default=str)
+        for name, value in options.items()
+    }
+
+
+def _write_embeddings(folder: Path, pipeline: Any, count: int) -> None:
+    """Writes the files of TensorBoard's projector."""
+    try:
+        tokens, vectors = token_vectors(pipeline, count)
+    except ValueError as error:
+        logger.warning("no embeddings for TensorBoard: %s", error)
+        return
+    np.savetxt(folder / "tensors.tsv", vectors, fmt="%.6g", delimiter="\t")
+    # A line per token, without a header: there is one column. A tab or a line end gets escaped.
+    names = [token if token.isprintable() else repr(token)[1:-1] for token in tokens]
+    (folder / "metadata.tsv").write_text("".join(f"{name}\n" for name in names), "utf-8")
+    config = projector.ProjectorConfig()
+    config.embeddings.add(
+        tensor_name="tokens", tensor_path="tensors.tsv", metadata_path="metadata.tsv"
+    )
+    projector.visualize_embeddings(str(folder), config)
+
+
+def _is_finite_number(value: Any) -> bool:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_number and math.isfinite(value)
