@@ -1,0 +1,109 @@
+"""What each choice of the Transformer is worth on one small budget: BLEU of runs that differ in one.
+
+    python benchmarks/training/ablations.py DATA/multi30k --runs-dir runs/ablations
+
+Every run is `recipes/translation.py` with `transformer_tiny` on Multi30k De-En and the options in
+`BUDGET`: 720 updates, about a quarter of an hour each on one thread. A run that is finished is not
+run again, and one that was stopped goes on, so the command may be stopped and given again. The
+table has the last weights and the average of the last five epochs, by beam search.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+RECIPE = Path(__file__).parents[2] / "recipes/translation.py"
+BUDGET = {
+    "epochs": "6",
+    "bleu-every": "6",
+    "warmup-steps": "240",
+    "decay": "cosine",
+    "learning-rate": "0.005",
+    "dropout": "0.1",
+    "seed": "0",
+}
+POST_NORM = "norm_position post"
+# Name -> the options that differ from BUDGET.
+VARIANTS: dict[str, dict[str, str]] = {
+    "base": {},
+    "label smoothing 0": {"label-smoothing": "0"},
+    "dropout 0": {"dropout": "0"},
+    "dropout 0.3": {"dropout": "0.3"},
+    "post-norm": {"model-options": POST_NORM},
+    # noam(hidden_dim=128): 128 ** -0.5 * 4000 ** -0.5 after 4,000 updates.
+    "post-norm, the paper's schedule": {
+        "model-options": POST_NORM,
+        "decay": "inverse_sqrt",
+        "learning-rate": "0.0013975",
+        "warmup-steps": "4000",
+    },
+    "tying: decoder's two": {"model-options": "weight_tying decoder"},
+    "tying: none": {"model-options": "weight_tying none"},
+    "heads: 1": {"model-options": "num_heads 1"},
+    "heads: 8": {"model-options": "num_heads 8"},
+    "positions: learned": {"model-options": "positions learned"},
+    "positions: relative": {"model-options": "positions relative"},
+}
+
+
+def main() -> None:
+    """Runs what is not yet finished, and prints the table after each run."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("data", type=Path)
+    parser.add_argument("--runs-dir", type=Path, default=Path("runs/ablations"))
+    parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=list(VARIANTS))
+    parser.add_argument("--seeds", nargs="+", default=["0"])
+    arguments = parser.parse_args()
+    for seed in arguments.seeds:
+        for name in arguments.variants:
+            run(name, seed, arguments.data, arguments.runs_dir)
+            print(*table(arguments.runs_dir), sep="\n", flush=True)
+
+
+def run(name: str, seed: str, data: Path, runs_dir: Path) -> None:
+    """Trains one variant, from its checkpoint if it was stopped."""
+    folder = runs_dir / folder_name(name, seed)
+    if (folder / "metrics.json").is_file():
+        return
+    options = BUDGET | VARIANTS[name] | {"seed": seed}
+    command = [sys.executable, str(RECIPE), "--data", str(data), "--quiet"]
+    command += ["--runs-dir", str(runs_dir), "--name", folder.name]
+    for option, value in options.items():
+        command += [f"--{option}", *value.split()]
+    if (folder / "config.json").is_file():
+        command.append("--resume")
+    subprocess.run(command, check=True)
+
+
+def table(runs_dir: Path) -> Iterator[str]:
+    """Yields the lines of a Markdown table of the finished runs."""
+    columns = ["parameters", "val, last", "test, last", "test, average of 5"]
+    yield f"| what differs | seed | {' | '.join(columns)} |"
+    yield f"|---|--:|{'--:|' * len(columns)}"
+    for name in VARIANTS:
+        for path in sorted(runs_dir.glob(f"{folder_name(name, '*')}/metrics.json")):
+            found = json.loads(path.read_text())
+            figures = [
+                found[f"{split} BLEU, {weights}, beam"]
+                for split, weights in (
+                    ("val", "last"),
+                    ("test_2016_flickr", "last"),
+                    ("test_2016_flickr", "average of 5"),
+                )
+            ]
+            seed = path.parent.name.rsplit("_", 1)[1]
+            cells = " | ".join(f"{figure:.1f}" for figure in figures)
+            yield f"| {name} | {seed} | {found['parameters']:,} | {cells} |"
+
+
+def folder_name(variant: str, seed: str) -> str:
+    """Returns the name of a variant's run: letters, digits, hyphens and underscores."""
+    plain = "".join(character if character.isalnum() else "_" for character in variant)
+    return f"{plain}_{seed}"
+
+
+if __name__ == "__main__":
+    main()
