@@ -32,7 +32,7 @@ from keras_transformers.training import Shard, TokenCrossentropy, adamw, lamb
 
 OPTIMIZERS = {"adamw": adamw, "lamb": lamb}
 SHAPE = ("num_layers", "num_heads", "hidden_dim")
-BATCHING = ("batch_size", "accumulate", "steps_per_epoch", "dynamic_masking", "seed")
+BATCHING = ("batch_size", "accumulate", "steps_per_epoch", "dynamic_masking", "seed", "pack")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -51,7 +51,8 @@ class Config(PretrainingFiles, Pretraining):
     phase_1_length: int = 128  # tokens per example in the first epochs
     phase_2_length: int = 512  # in the last epochs
     phase_2_epochs: int = 1  # number of last epochs; in the paper a tenth of all
-    batch_size: int = 64  # examples per forward pass, over all replicas
+    batch_size: int = 64  # examples, or packed rows, per forward pass, over all replicas
+    pack: bool = False  # short examples share a row, so that less of it is padding
     shard: Shard = "element"  # workers share each batch, or the files of records
     optimizer: Literal["adamw", "lamb"] = "adamw"
     weight_decay: float = 0.01
@@ -69,29 +70,28 @@ def main(config: Config, run: Run) -> dict[str, Any]:
     options: dict[str, Any] = {"lengths": lengths, "vocabulary": vocabulary}
     examples = chief_first(lambda: config.make(text, records, **options))
     with run.scope():
-        model = build(config, examples.tokenizer.vocabulary_size, max(lengths))
+        bert = build(config, examples.tokenizer.vocabulary_size, max(lengths))
+        model = kt.heads.packed(bert) if config.pack else bert  # the same layers
+        regularisation = config.pick("weight_decay", "clip_norm")
         model.compile(
-            optimizer=OPTIMIZERS[config.optimizer](
-                schedule, **config.pick("weight_decay", "clip_norm")
-            ),
+            optimizer=OPTIMIZERS[config.optimizer](schedule, **regularisation),
             loss={name: TokenCrossentropy() for name in model.output},
             weighted_metrics=metrics(),
             jit_compile=False,
         )
     run.restore(model, monitor="val_mask_logits_accuracy")
-    fill = kt.pipelines.MaskFiller(model, examples.tokenizer)
+    fill = kt.pipelines.MaskFiller(bert, examples.tokenizer)
     for length, epochs in phases:
         if run.position.epoch < epochs.stop:
             batches, dev = examples.batches(length, **config.pick(*BATCHING))
             options = {"validation": dev, "epochs": epochs, "shard_by": config.shard}
             model.fit(**run.fit_arguments(model, batches, samples=fill, **options))
-    last = run.epochs[-1]
-    baseline = unigram_baseline(*examples.token_counts(lengths[-1]))
+    last, baseline = run.epochs[-1], unigram_baseline(*examples.token_counts(lengths[-1]))
     if is_chief():
-        vocabulary = vocabulary or records / "vocab.txt"
-        kt.convert.save_pretrainer(model, run.folder / "weights", vocabulary)
+        folder = run.folder / "weights"
+        kt.convert.save_pretrainer(bert, folder, vocabulary or records / "vocab.txt")
     figures = {
-        "parameters": model.count_params(),
+        "parameters": bert.count_params(),
         "steps": int(model.optimizer.iterations.numpy()),
         "dev_mask_accuracy": last["val_mask_logits_accuracy"],
         "dev_mask_accuracy, unigram": baseline.accuracy,

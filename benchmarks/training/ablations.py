@@ -1,4 +1,4 @@
-"""What each choice of the Transformer is worth on one small budget: BLEU of runs that differ in one.
+"""What each choice of the Transformer is worth on one small budget, in BLEU.
 
     python benchmarks/training/ablations.py DATA/multi30k --runs-dir runs/ablations
 

@@ -233,8 +233,9 @@ def _dense(layer: Any, inputs: Any) -> int:
     return 2 * math.prod(inputs.shape[:-1]) * math.prod(layer.kernel.shape)
 
 
-def _pooler(layer: FirstTokenPooler, inputs: Any) -> int:
-    return 2 * inputs.shape[0] * math.prod(layer.kernel.shape)
+def _pooler(layer: FirstTokenPooler, inputs: Any, positions: Any = None) -> int:
+    num_vectors = inputs.shape[0] if positions is None else math.prod(positions.shape)
+    return 2 * num_vectors * math.prod(layer.kernel.shape)
 
 
 def _token_embedding(layer: TokenEmbedding, inputs: Any, reverse: bool = False) -> int:

@@ -26,13 +26,17 @@ __all__ = [
 class FirstTokenPooler(keras.layers.Dense):
     """BERT's pooler: a `keras.layers.Dense` on the first position, [CLS]."""
 
-    def call(self, inputs: Any, training: bool | None = None) -> Any:
-        """Maps (batch, length, features) to (batch, units)."""
-        return super().call(inputs[:, 0], training=training)
+    def call(self, inputs: Any, positions: Any = None, training: bool | None = None) -> Any:
+        """Maps (batch, length, features) to (batch, units).
 
-    def compute_output_shape(self, input_shape: Any) -> Any:
-        """Returns (batch, units)."""
-        return (input_shape[0], self.units)
+        With `positions`, int32 (batch, n), it reads those in place of the first: (batch, n, units).
+        """
+        first = inputs[:, 0] if positions is None else _at(inputs, positions)
+        return super().call(first, training=training)
+
+    def compute_output_shape(self, inputs_shape: Any, positions_shape: Any = None) -> Any:
+        """Returns (batch, units), or (batch, n, units) with positions."""
+        return (*(inputs_shape[:1] if positions_shape is None else positions_shape), self.units)
 
 
 @keras.saving.register_keras_serializable(PACKAGE)
@@ -60,10 +64,7 @@ class GatherPositions(keras.layers.Layer):
 
     def call(self, inputs: Any, positions: Any) -> Any:
         """Maps vectors (batch, length, hidden) and positions (batch, n) to (batch, n, hidden)."""
-        batch, length, hidden = ops.shape(inputs)
-        rows = ops.reshape(inputs, (-1, hidden))  # (batch * length, hidden)
-        starts = ops.arange(batch, dtype=positions.dtype) * length
-        return ops.take(rows, positions + starts[:, None], axis=0)
+        return _at(inputs, positions)
 
     def compute_output_shape(self, inputs_shape: Any, positions_shape: Any) -> Any:
         """Returns (batch, n, hidden)."""
@@ -189,3 +190,11 @@ class MeanOfWords(keras.layers.Layer):
         count = ops.sum(ops.cast(padding_mask[:, 2:], "float32"), axis=1, keepdims=True)
         mean = ops.sum(ops.cast(words, "float32"), axis=1) / ops.maximum(count, 1.0)
         return ops.cast(mean, words.dtype)
+
+
+def _at(inputs: Any, positions: Any) -> Any:
+    """Takes from vectors (batch, length, hidden) those at positions (batch, n)."""
+    batch, length, hidden = ops.shape(inputs)
+    rows = ops.reshape(inputs, (-1, hidden))  # (batch * length, hidden)
+    starts = ops.arange(batch, dtype=positions.dtype) * length
+    return ops.take(rows, positions + starts[:, None], axis=0)

@@ -23,6 +23,7 @@ from keras_transformers.data.pretraining.documents import (
 )
 from keras_transformers.data.pretraining.examples import PretrainingOptions
 from keras_transformers.data.pretraining.masking import Masker, unmask
+from keras_transformers.data.pretraining.packing import MAX_EXAMPLES, packed_rows
 from keras_transformers.data.pretraining.records import (
     RecordFiles,
     Records,
@@ -64,6 +65,7 @@ def pretraining_dataset(
     seed: int = 0,
     skip_batches: int = 0,
     shuffle_buffer: int = 10_000,
+    pack: bool = False,
 ) -> tf.data.Dataset:
     """Returns batches for training a model from `heads.pretrainer`.
 
@@ -91,6 +93,11 @@ def pretraining_dataset(
         seed: seed for order and masks.
         skip_batches: batches to skip at the start.
         shuffle_buffer: size of the shuffle buffer, in examples.
+        pack: whether short examples share a row, for models from `heads.packed`: the batches' rows
+            are then packed ones. Instead of `padding_mask`, the inputs have `document_ids` int32
+            (batch, seq), the number of the example in its row from 1, 0 at padding, and
+            `start_positions` int32 (batch, 8), where each begins; the targets and weights of
+            `next_sentence_logits` have the shape (batch, 8).
 
     Raises:
         FileNotFoundError: there is no such file or folder.
@@ -121,18 +128,22 @@ def pretraining_dataset(
         dataset = dataset.shuffle(shuffle_buffer, seed=seed)
     if repeat:
         dataset = dataset.repeat()
+    if pack:
+        dataset = packed_rows(dataset, files)
     dataset = dataset.batch(batch_size, drop_remainder=repeat)
     # One number per batch, drawn anew in each iteration.
     numbers = tf.data.Dataset.random(seed=seed, rerandomize_each_iteration=True)
     dataset = tf.data.Dataset.zip(dataset, numbers).skip(skip_batches)
     dataset = dataset.map(
-        lambda serialized, number: _example(
-            parse_records(serialized, files), masker, tf.stack([tf.cast(seed, tf.int64), number])
+        lambda rows, number: _example(
+            rows if pack else parse_records(rows, files),
+            masker,
+            tf.stack([tf.cast(seed, tf.int64), number]),
         ),
         num_parallel_calls=tf.data.AUTOTUNE,
         deterministic=True,
     )
-    if not repeat:
+    if not (repeat or pack):
         num_batches = max(0, -(-files.num_examples // batch_size) - skip_batches)
         dataset = dataset.apply(tf.data.experimental.assert_cardinality(num_batches))
     return dataset.prefetch(tf.data.AUTOTUNE)
@@ -148,6 +159,7 @@ class PretrainingBatches(Batches):
             order.
         masker: draws new masks each time an example is used; None keeps the masks in the files.
         seed: seed for order and masks.
+        pack: whether short examples share a row; see `pretraining_dataset`.
 
     Raises:
         ValueError: the batch size is below 1. `dataset` raises the errors of `pretraining_dataset`.
@@ -161,6 +173,7 @@ class PretrainingBatches(Batches):
         steps_per_epoch: int | None = None,
         masker: Masker | None = None,
         seed: int = 0,
+        pack: bool = False,
     ) -> None:
         if batch_size < 1:
             raise ValueError(f"batch_size={batch_size}: must be 1 or more")
@@ -169,9 +182,15 @@ class PretrainingBatches(Batches):
         self._steps_per_epoch = steps_per_epoch
         self._masker = masker
         self._seed = seed
-        self.num_rows = batch_size * steps_per_epoch if steps_per_epoch else files.num_examples
+        self._pack = pack
         self.mean_lengths = float(files.sequence_length)
         self.other_lengths = {"mask_positions": float(files.num_predictions)}
+        if pack:
+            self.other_lengths["start_positions"] = float(MAX_EXAMPLES)
+        if steps_per_epoch:
+            self.num_rows = batch_size * steps_per_epoch
+        else:
+            self.num_rows = self._num_packed() if pack else files.num_examples
 
     def __len__(self) -> int:
         return self._steps_per_epoch or -(-self.num_rows // self._batch_size)
@@ -187,15 +206,21 @@ class PretrainingBatches(Batches):
             repeat=is_endless,
             seed=self._seed,
             skip_batches=skip,
+            pack=self._pack,
         )
 
     def of(self, examples: RecordFiles) -> Self:
         """Returns batches of other records, in order, with the masks in the files."""
-        return type(self)(examples, batch_size=self._batch_size)
+        return type(self)(examples, batch_size=self._batch_size, pack=self._pack)
 
     def damage(self) -> str | None:
         """Returns which record of which file is damaged; None if none is."""
         return first_damage(self._files)
+
+    def _num_packed(self) -> int:
+        """Counts the rows of one pass in order."""
+        batches = pretraining_dataset(self._files.paths, batch_size=1024, pack=True)
+        return sum(len(inputs["token_ids"]) for inputs, _, _ in batches)
 
 
 def _example(
@@ -210,16 +235,18 @@ def _example(
     }
     if masker:
         masked = masker(unmask(**masked), seed)
-    next_sentence_label = record["next_sentence_labels"][:, 0]
     inputs = {
         "token_ids": masked["token_ids"],
         "segment_ids": record["segment_ids"],
-        "padding_mask": record["input_mask"] > 0,
         "mask_positions": masked["mask_positions"],
     }
-    targets = {"mask_logits": masked["mask_ids"], "next_sentence_logits": next_sentence_label}
-    weights = {
-        "mask_logits": masked["mask_weights"],
-        "next_sentence_logits": tf.ones_like(next_sentence_label, tf.float32),
-    }
+    if "document_ids" in record:
+        inputs |= {name: record[name] for name in ("document_ids", "start_positions")}
+        labels, label_weights = record["next_sentence_labels"], record["next_sentence_weights"]
+    else:
+        inputs["padding_mask"] = record["input_mask"] > 0
+        labels = record["next_sentence_labels"][:, 0]
+        label_weights = tf.ones_like(labels, tf.float32)
+    targets = {"mask_logits": masked["mask_ids"], "next_sentence_logits": labels}
+    weights = {"mask_logits": masked["mask_weights"], "next_sentence_logits": label_weights}
     return inputs, targets, weights

@@ -87,6 +87,7 @@ class PretrainingSets:
         steps_per_epoch: int,
         dynamic_masking: bool = False,
         seed: int = 0,
+        pack: bool = False,
     ) -> tuple[PretrainingBatches, PretrainingBatches]:
         """Returns shuffled, endless training batches and evaluation batches for `heads.pretrainer`.
 
@@ -98,6 +99,8 @@ class PretrainingSets:
             dynamic_masking: whether to draw new masks each time a training example is used.
                 Evaluation keeps the masks in the files.
             seed: seed for order and masks.
+            pack: whether short examples share a row, for models from `heads.packed`; then
+                `batch_size` counts the packed rows.
 
         Raises:
             FileNotFoundError, ValueError: see `open` and `pretraining_dataset`.
@@ -109,7 +112,8 @@ class PretrainingSets:
             steps_per_epoch=steps_per_epoch,
             masker=self._masker(train) if dynamic_masking else None,
             seed=seed,
-        ), PretrainingBatches(dev, batch_size=batch_size)
+            pack=pack,
+        ), PretrainingBatches(dev, batch_size=batch_size, pack=pack)
 
     def token_counts(self, length: int) -> tuple[np.ndarray, np.ndarray]:
         """Counts how often each token is a masked target in training and in evaluation.

@@ -12,7 +12,7 @@ import keras
 from keras_transformers.layers import (
     EncoderLayer,
     FirstTokenPooler,
-    PositionEmbedding,
+    IndexedPositionEmbedding,
     TokenEmbedding,
 )
 from keras_transformers.layers.dense import Activation
@@ -106,7 +106,7 @@ def bert(
         name="segment_embedding",
     )(segment_ids)
     hidden = keras.layers.Add(name="token_and_segment")([token_vectors, segment_vectors])
-    hidden = PositionEmbedding(
+    hidden = IndexedPositionEmbedding(
         max_sequence_length, embeddings_initializer=initializer.clone(), name="position_embedding"
     )(hidden)
     hidden = keras.layers.LayerNormalization(epsilon=norm_epsilon, name="embeddings_norm")(hidden)

@@ -119,8 +119,9 @@ def test_a_run_that_was_killed_between_the_phases_ends_as_one_that_was_not(outco
 
 
 @pytest.mark.slow
-def test_a_run_that_was_killed_in_either_phase_ends_as_one_that_was_not(folder, tmp_path):
-    changes = options(folder, runs_dir=tmp_path, name="run", epochs=4, phase_2_epochs=2)
+@pytest.mark.parametrize("pack", [None, True])
+def test_a_run_that_was_killed_in_either_phase_ends_as_one_that_was_not(folder, tmp_path, pack):
+    changes = options(folder, runs_dir=tmp_path, name="run", epochs=4, phase_2_epochs=2, pack=pack)
     with killed_after(1, 3, folder=tmp_path / "run"):
         run(**changes)
     for epoch in (1, 3):
