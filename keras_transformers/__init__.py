@@ -26,6 +26,7 @@ _ROOMS = (
     "data",
     "decoding",
     "evaluation",
+    "explorer",
     "inspection",
     "layers",
     "models",

@@ -29,6 +29,8 @@ ALLOWED: dict[str, set[str]] = {
     "saved_model": {"pipelines"},
     # It knows SavedModels, never models; from the pipelines it needs only the types of results.
     "serving": {"saved_model", "pipelines.results"},
+    # A page over both: it stands on the server, and looks inside models.
+    "explorer": {"layers", "tokenizers", "inspection", "pipelines", "saved_model", "serving"},
     # These three know no model.
     "data": {"tokenizers"},
     "training": set(),

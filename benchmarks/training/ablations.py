@@ -84,7 +84,7 @@ def table(runs_dir: Path) -> Iterator[str]:
     yield f"| what differs | seed | {' | '.join(columns)} |"
     yield f"|---|--:|{'--:|' * len(columns)}"
     for name in VARIANTS:
-        for path in sorted(runs_dir.glob(f"{folder_name(name, '*')}/metrics.json")):
+        for path in sorted(runs_dir.glob(f"{folder_name(name, '[0-9]')}/metrics.json")):
             found = json.loads(path.read_text())
             figures = [
                 found[f"{split} BLEU, {weights}, beam"]

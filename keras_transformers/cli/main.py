@@ -13,6 +13,7 @@ import tyro
 
 from keras_transformers.cli.arguments import Command, check_numbers
 from keras_transformers.cli.data import MakePretrainingData
+from keras_transformers.cli.explore import Explore
 from keras_transformers.cli.exports import (
     Card,
     Check,
@@ -36,6 +37,7 @@ COMMANDS: tuple[type[Command], ...] = (
     List,
     Summary,
     Plot,
+    Explore,
     Predict,
     Translate,
     Show,

@@ -7,6 +7,7 @@ people's weights may need the rules of transformers, with which they were tuned.
 
 import dataclasses
 import math
+from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, get_args
 
 import tensorflow as tf
@@ -32,7 +33,7 @@ from keras_transformers.decoding.step import (
     repeat_rows,
 )
 
-__all__ = ["beam_search"]
+__all__ = ["BeamStep", "beam_search"]
 
 Rules = Literal["gnmt", "transformers"]
 
@@ -54,6 +55,26 @@ class _Finished(NamedTuple):
     token_ids: tf.Tensor  # int32 (batch, num_finished, max_length)
     lengths: tf.Tensor  # int32 (batch, num_finished)
     scores: tf.Tensor  # float32 (batch, num_finished)
+
+
+class BeamStep(NamedTuple):
+    """What one step of a search did, for `on_step`.
+
+    Attributes:
+        parents: int32 (batch, num_beams), the place before the step of each alive hypothesis.
+        token_ids: int32 (batch, num_beams), its new token.
+        log_probs: float32 (batch, num_beams), -inf at empty places.
+        end_parents: int32 (batch, 2 * num_beams), the place of each candidate before the step.
+        end_scores: float32 (batch, 2 * num_beams), its score if it ended here, else -inf.
+        closed: bool (batch,), whether the sentence is now complete.
+    """
+
+    parents: tf.Tensor
+    token_ids: tf.Tensor
+    log_probs: tf.Tensor
+    end_parents: tf.Tensor
+    end_scores: tf.Tensor
+    closed: tf.Tensor
 
 
 class _Pools(NamedTuple):
@@ -80,6 +101,7 @@ def beam_search(
     length_limits: tf.Tensor | None = None,
     pad_token_id: int = 0,
     growing_axis: int | None = None,
+    on_step: Callable[[BeamStep], None] | None = None,
 ) -> Hypotheses:
     """Finds the texts with the best length-normalized log-probability.
 
@@ -117,6 +139,8 @@ def beam_search(
         length_limits: see `greedy_search`.
         pad_token_id: see `greedy_search`.
         growing_axis: see `greedy_search`.
+        on_step: called after each step, for people who want to see the search. One beam has none;
+            in a graph it is called once, with symbolic tensors.
 
     Returns:
         Distinct hypotheses, finished ones first, each kind sorted by descending score; with the
@@ -179,6 +203,7 @@ def beam_search(
         rules=rules,
         max_length=max_length,
         bounds=length_bounds(step, start_token_ids, max_length, min_length, length_limits),
+        on_step=on_step,
     )
     return search.run(start_token_ids, cache, growing_axis)
 
@@ -224,6 +249,7 @@ class _BeamSearch:
     rules: Rules
     max_length: int | tf.Tensor
     bounds: LengthBounds
+    on_step: Callable[[BeamStep], None] | None
 
     def run(self, start_token_ids: tf.Tensor, cache: Cache, growing_axis: int | None) -> Hypotheses:
         state = self.start(start_token_ids), repeat_rows(cache, self.num_beams)
@@ -275,7 +301,8 @@ class _BeamSearch:
             ends = candidates.token_ids == self.end_token_id
         length = pools.index + 1
         is_last = length >= self.bounds.longest
-        finished = self.finish(pools, candidates, self.finishing(candidates, ends, is_last))
+        complete = self.finishing(candidates, ends, is_last)
+        finished = self.finish(pools, candidates, complete)
         alive, beams = self.stay_alive(pools, candidates, ends)
         first_row = tf.range(tf.shape(beams)[0])[:, None] * self.num_beams  # (batch, 1)
         rows = tf.reshape(first_row + beams, [-1])
@@ -285,6 +312,10 @@ class _BeamSearch:
         bound = alive.log_probs[:, 0] / self.penalty(best_length)
         is_enough = finished.scores[:, self.num_enough - 1] >= bound
         closed = pools.closed | is_enough | is_last
+        if self.on_step:
+            scores = tf.where(complete, candidates.scores / self.penalty(length), _IMPOSSIBLE)
+            last = alive.last_token_ids
+            self.on_step(BeamStep(beams, last, alive.log_probs, candidates.beams, scores, closed))
         return _Pools(length, alive, finished, closed), cache
 
     def penalty(self, length: tf.Tensor) -> tf.Tensor:

@@ -1,14 +1,14 @@
 """Translation: text in, text out, with beam search in the graph."""
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_transformers.decoding.beam import Rules, beam_search, check_beams
+from keras_transformers.decoding.beam import BeamStep, Rules, beam_search, check_beams
 from keras_transformers.decoding.step import Cache, Hypotheses, StepFunction
 from keras_transformers.pipelines.base import Pipeline, Signature, shared
 from keras_transformers.pipelines.token_inputs import text_batches, token_names
@@ -164,6 +164,10 @@ class Translator(Pipeline):
                 "attention": tf.cast(attention, tf.float32),
             }
 
+    def watch(self, text: str | bytes, on_step: Callable[[BeamStep], None]) -> Hypotheses:
+        """Translates one text and calls `on_step` after each step of the beam search."""
+        return self._hypotheses(tf.constant([text]), tf.constant(self.num_beams), on_step)
+
     def read(self, *texts: Any) -> dict[str, list[str]]:
         """Runs the model once on a text and a translation, by default its own.
 
@@ -172,7 +176,8 @@ class Translator(Pipeline):
         given = texts if len(texts) > 1 else (*texts, self(*texts).text)
         text, translation = (tf.constant([text]) for text in given)
         source = self._source(text)
-        ids = self.target_tokenizer.tokenize(translation, add_start=True, add_end=True).to_tensor()
+        ids = self.target_tokenizer.tokenize(translation, add_start=True, add_end=True)
+        ids = ids[:, : self.max_length + 1].to_tensor()
         self.model.cross_attention_scores(source, ids[:, :-1])
         return {
             "source": token_names(self.tokenizer, source),
@@ -251,7 +256,7 @@ class Translator(Pipeline):
             translations = self.target_tokenizer.detokenize(found.token_ids)
         return {"translations": translations, "scores": found.scores}
 
-    def _hypotheses(self, text: Any, num_wanted: Any) -> Hypotheses:
+    def _hypotheses(self, text: Any, num_wanted: Any, on_step: Any = None) -> Hypotheses:
         with tf.device("CPU:0"):
             source = self._source(text)
         num_tokens = tf.reduce_sum(tf.cast(source != self.tokenizer.pad_token_id, tf.int32), axis=1)
@@ -276,6 +281,7 @@ class Translator(Pipeline):
             length_limits=limits,
             pad_token_id=self.tokenizer.pad_token_id,
             growing_axis=2,
+            on_step=on_step,
         )
 
     def _source(self, text: Any) -> Any:

@@ -17,6 +17,7 @@ from keras_transformers.private_api import run_through_graph
 __all__ = ["packed"]
 
 _INPUTS = {"token_ids", "segment_ids", "padding_mask", "mask_positions"}
+_PACKED_INPUTS = ("token_ids", "segment_ids", "document_ids", "mask_positions", "start_positions")
 
 
 def packed(model: keras.Model, *, name: str | None = None) -> keras.Model:
@@ -46,8 +47,7 @@ def packed(model: keras.Model, *, name: str | None = None) -> keras.Model:
             f"model {model.name!r}: only a BERT with both pretraining heads reads packed rows; "
             "give one from keras_transformers.heads.pretrainer"
         )
-    names = ["token_ids", "segment_ids", "document_ids", "mask_positions", "start_positions"]
-    inputs = {name: keras.Input((None,), dtype="int32", name=name) for name in names}
+    inputs = {name: keras.Input((None,), dtype="int32", name=name) for name in _PACKED_INPUTS}
     mask = DocumentMask(name="document_mask")(inputs["document_ids"])
     positions = DocumentPositions(name="document_positions")(mask)
 

@@ -48,6 +48,7 @@ class Server:
         batching: See `BatchingOptions`.
         tls: See `Tls`; None turns encryption off.
         poll_interval_s: seconds between checks for new versions.
+        pages: an ASGI application that answers REST's paths outside the API.
 
     Raises:
         OSError: a port is in use, the address is not this machine's, or a certificate is invalid.
@@ -72,6 +73,7 @@ class Server:
         batching: BatchingOptions | None = None,
         tls: Tls | None = None,
         poll_interval_s: float = 1.0,
+        pages: Any = None,
     ) -> None:
         if rest_port is None and grpc_port is None:
             raise ValueError("neither a REST nor a gRPC port: give at least one")
@@ -90,7 +92,7 @@ class Server:
         self._executor = ThreadPoolExecutor(limits.max_requests, "serving-rest")
         self._grpc_executor = grpc.make_executor(self.engine)
         self._grpc, self._health = grpc.make_server(self.engine, self._grpc_executor)
-        app = rest.application(self.engine, self._executor)
+        app = rest.application(self.engine, self._executor, pages)
         guarded = HostCheck(app, bound=host, allowed=allowed_hosts)
         self._rest = uvicorn.Server(_rest_config(guarded, limits, tls))
         self._rest_thread = threading.Thread(target=self._serve_rest, name="rest", daemon=True)

@@ -62,12 +62,15 @@ class _HttpError(RequestError):
         self.status = status
 
 
-def application(engine: Engine, executor: Executor) -> Callable[..., Awaitable[None]]:
+def application(
+    engine: Engine, executor: Executor, pages: Callable[..., Awaitable[None]] | None = None
+) -> Callable[..., Awaitable[None]]:
     """Returns the ASGI application, which answers whatever arrives.
 
     Args:
         engine: answers the requests.
         executor: runs them; the event loop only reads and writes.
+        pages: another ASGI application, for paths outside the API.
     """
 
     async def respond(request: Request) -> Response:
@@ -82,6 +85,10 @@ def application(engine: Engine, executor: Executor) -> Callable[..., Awaitable[N
             return _json({"error": "internal error; see the server's log"}, 500)
 
     async def answer(scope: Any, receive: Any, send: Any) -> None:
+        _, path = split_target(scope)
+        if pages and not path.lower().startswith("/v1/") and path != metrics.PATH:
+            await pages(scope, receive, send)
+            return
         response = await respond(Request(scope, receive))
         await response(scope, receive, send)
 

@@ -257,6 +257,13 @@ class BytePairTokenizer(tf.Module):
         """All tokens, by id; cannot run in a graph."""
         return [token.decode() for token in self._token_names.numpy()]
 
+    @property
+    def merges(self) -> list[tuple[str, str]]:
+        """The pairs that become one token, earlier ones first, as written in the files."""
+        lines = self._contents[1].decode().splitlines()
+        pairs = [line.split(" ") for line in lines if not line.startswith("#version")]
+        return [(left, right) for left, right in pairs]
+
     def _tokenize(self, text: tf.Tensor, characters: Characters) -> tf.RaggedTensor:
         words, rows = self._words(text, characters)
         words, numbers = tf.unique(words)

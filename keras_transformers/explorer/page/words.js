@@ -1,0 +1,76 @@
+// What the page says, in English and Chinese.
+
+const WORDS = {
+  en: {
+    explorer: "explorer", model: "Model", run: "Run", other: "中文", parameters: "Parameters",
+    answer: "Answer", attention: "Attention", beams: "Beams", tokens: "Tokens",
+    positions: "Positions", next: "Next token",
+    weights: "weights", export: "export", of: "parameters", waiting: "Working …",
+    label: "Label", probability: "probability", score: "score", nothing: "no answer",
+    shares: "Share of each token in the answer",
+    gradient: "Gradient × input: blue speaks for the answer, red against it.",
+    rollout: "Attention rollout: attention followed through all layers.",
+    caution: "Two ways to look; neither proves what the model does.",
+    layer: "Layer", head: "Head", mean: "mean of heads", kind: "Kind",
+    encoder: "encoder", decoder: "decoder", cross: "decoder to encoder",
+    hover: "Hover over a token, or move to it with Tab, to see what it attends to.",
+    queries: "Tokens", keys: "What the token attends to", allHeads: "All layers and heads",
+    alive: "Each column is a step; a line leads to each hypothesis from the one it continues. Green: it ended. Blue: the translation. Grey: it died.",
+    translation: "Translation", alignment: "Alignment", more: "Translations of all beams",
+    choose: "Choose the next token; the likeliest ones are listed.", back: "Back", end: "end of text",
+    full: "The model has no more positions.", restart: "Start again",
+    wordpiece: "WordPiece: the longest piece of the vocabulary first, then the longest of the rest.",
+    byte_pairs: "Byte pairs: the pair of symbols that the vocabulary learned first is joined first.",
+    sentencepiece: "SentencePiece: pieces are joined in the order in which they were learned; · is a space.",
+    plain: "Tokens of this vocabulary.", tried: "not in the vocabulary", unknown: "unknown",
+    sinusoidal: "Sinusoidal encoding: each column is a dimension, each row a position.",
+    learned: "Learned embedding: each column is a dimension, each row a position.",
+    only: "An export answers texts. To look inside, open the folder of weights.",
+    error: "Error", image: "Image", span: "Answer in the context",
+    text: "Text", text_b: "Second text", question: "Question", context: "Context", prompt: "Prompt",
+    image_bytes: "Image", vector: "Vector", similar: "first values",
+  },
+  zh: {
+    explorer: "探索", model: "模型", run: "运行", other: "English", parameters: "参数",
+    answer: "回答", attention: "注意力", beams: "束搜索", tokens: "词元", positions: "位置",
+    next: "下一个词元",
+    weights: "权重", export: "导出模型", of: "个参数", waiting: "计算中……",
+    label: "标签", probability: "概率", score: "分数", nothing: "没有答案",
+    shares: "每个词元对回答的贡献",
+    gradient: "梯度 × 输入：蓝色支持该回答，红色反对。",
+    rollout: "注意力展开：沿所有层追踪注意力。",
+    caution: "两种观察方式，都不能证明模型的实际机制。",
+    layer: "层", head: "头", mean: "各头平均", kind: "种类",
+    encoder: "编码器", decoder: "解码器", cross: "解码器到编码器",
+    hover: "将鼠标移到词元上，或用 Tab 键移动到词元，查看它关注什么。",
+    queries: "词元", keys: "该词元关注的内容", allHeads: "所有层和头",
+    alive: "每一列是一步；连线从前一个假设指向延续它的假设。绿色：已结束。蓝色：最终译文。灰色：被淘汰。",
+    translation: "译文", alignment: "对齐", more: "所有束的译文",
+    choose: "选择下一个词元；列出的是最可能的词元。", back: "后退", end: "文本结束",
+    full: "模型没有更多位置了。", restart: "重新开始",
+    wordpiece: "WordPiece：先取词表中最长的片段，再取剩余部分中最长的片段。",
+    byte_pairs: "字节对：词表最先学到的符号对最先合并。",
+    sentencepiece: "SentencePiece：片段按学习的先后顺序合并；· 表示空格。",
+    plain: "该词表的词元。", tried: "不在词表中", unknown: "未知",
+    sinusoidal: "正弦编码：每列是一个维度，每行是一个位置。",
+    learned: "学习得到的嵌入：每列是一个维度，每行是一个位置。",
+    only: "导出模型只回答文本。要查看内部，请打开权重文件夹。",
+    error: "错误", image: "图像", span: "上下文中的答案",
+    text: "文本", text_b: "第二段文本", question: "问题", context: "上下文", prompt: "提示",
+    image_bytes: "图像", vector: "向量", similar: "前几个值",
+  },
+};
+
+let language = navigator.language.startsWith("zh") ? "zh" : "en";
+
+export function word(name) {
+  return WORDS[language][name] ?? name;
+}
+
+export function currentLanguage() {
+  return language;
+}
+
+export function otherLanguage() {
+  language = language === "en" ? "zh" : "en";
+}

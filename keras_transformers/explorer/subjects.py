@@ -1,0 +1,149 @@
+"""What the page can show: pipelines in folders of weights, and exports."""
+
+import base64
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from keras_transformers.explorer import views
+from keras_transformers.pipelines.base import Pipeline
+from keras_transformers.pipelines.weights.loading import load
+from keras_transformers.saved_model.versions import version_folders
+from keras_transformers.serving.server.settings import ModelSettings, model_settings
+
+__all__ = ["Subject", "open_subjects"]
+
+View = Callable[[Mapping[str, Any]], Any]
+_METADATA = Path("assets.extra/keras_transformers.json")
+_IMAGE = "image_bytes"
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A model that the page shows.
+
+    Attributes:
+        name: what requests call it.
+        about: what the page needs to draw it: `kind`, `task`, `inputs`, `labels`, `example` (a
+            value for each input), `views` and, for exports, `signatures`.
+        views: view -> its function, from a request's JSON object to JSON values.
+        export: how the server finds it, if it is an export.
+    """
+
+    name: str
+    about: Mapping[str, Any]
+    views: Mapping[str, View]
+    export: ModelSettings | None = None
+
+
+def open_subjects(paths: Sequence[str | os.PathLike[str]]) -> list[Subject]:
+    """Opens folders of weights and exports.
+
+    Args:
+        paths: folders for `keras_transformers.load`, base folders of exports, or exports.
+
+    Raises:
+        FileNotFoundError: a folder does not exist.
+        ValueError: a folder is neither, is damaged, or two have the same name.
+    """
+    subjects = [_open(Path(path)) for path in paths]
+    names = [subject.name for subject in subjects]
+    if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
+        raise ValueError(f"two of the models are called {twice[0]!r}: rename one of the folders")
+    return subjects
+
+
+def of_pipeline(name: str, pipeline: Pipeline) -> Subject:
+    """Returns a pipeline as a subject."""
+    found: dict[str, View] = {"answer": lambda given: _answer(pipeline, given)}
+    found["parameters"] = lambda given: views.parameters(pipeline.model)
+    if pipeline.tokenizers:
+        found["tokens"] = lambda given: views.spelling(pipeline, given["text"])
+    if views.has_attention(pipeline.model):
+        found["attention"] = lambda given: views.attention_of(pipeline, *_texts(pipeline, given))
+    if views.positions(pipeline.model):
+        found["positions"] = lambda given: views.positions(pipeline.model)
+    if pipeline.task in ("classification", "regression") and views.has_embedding(pipeline.model):
+        found["shares"] = lambda given: views.shares(pipeline, *_texts(pipeline, given))
+    if pipeline.task == "translation" and getattr(pipeline, "num_beams", 1) > 1:
+        found["beams"] = lambda given: views.beams(pipeline, given["text"])
+    if pipeline.task == "generation":
+        found["next"] = lambda given: views.next_tokens(pipeline, **given)
+    about = {
+        "kind": "weights",
+        "task": pipeline.task,
+        "inputs": list(pipeline.text_names),
+        "labels": list(getattr(pipeline, "labels", [])),
+        "parameters": pipeline.model.count_params(),
+        "example": _example(pipeline),
+        "views": list(found),
+    }
+    return Subject(name, about, found)
+
+
+def _open(path: Path) -> Subject:
+    if not path.exists():
+        raise FileNotFoundError(f"{path}: no such folder; give weights or an export")
+    if (path / "saved_model.pb").is_file():
+        path = path.absolute().parent
+    versions = version_folders(path) if path.is_dir() else {}
+    if versions:
+        return _of_export(model_settings(str(path)), versions[max(versions)])
+    return of_pipeline(path.absolute().name, load(path))
+
+
+def _of_export(settings: ModelSettings, folder: Path) -> Subject:
+    try:
+        metadata = json.loads((folder / _METADATA).read_text("utf-8"))
+        signatures = metadata["signatures"]
+        inputs = signatures["serving_default"]["inputs"]
+        first = signatures["serving_default"]["examples"][0]["inputs"]
+        example = {name: _text(first[name]["values"][0]) for name in inputs}
+    except (OSError, ValueError, KeyError, IndexError) as error:
+        raise ValueError(
+            f"{folder}: no export of keras_transformers ({error}): the explorer needs its "
+            f"{_METADATA}"
+        ) from error
+    about = {
+        "kind": "export",
+        "task": metadata["task"],
+        "inputs": list(inputs),
+        "labels": metadata.get("labels", []),
+        "parameters": metadata["model"]["num_parameters"],
+        "example": example,
+        "views": ["answer"],
+        "signatures": list(signatures),
+    }
+    return Subject(settings.name, about, {}, settings)
+
+
+def _answer(pipeline: Pipeline, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the outputs in columns of one row, as TF Serving's REST API does."""
+    texts = _texts(pipeline, given)
+    row = pipeline.rows({n: [t] for n, t in zip(pipeline.text_names, texts, strict=True)})[0]
+    return {"outputs": {name: [value] for name, value in row.items()}}
+
+
+def _texts(pipeline: Pipeline, given: Mapping[str, Any]) -> list[str | bytes]:
+    values = [given[name] for name in pipeline.text_names]
+    return [base64.b64decode(v["b64"]) if isinstance(v, dict) else v for v in values]
+
+
+def _example(pipeline: Pipeline) -> dict[str, Any]:
+    first = pipeline.example_batches(None)[0]
+    return {name: _text(np.asarray(column)[0]) for name, column in first.items()}
+
+
+def _text(value: Any) -> Any:
+    """Returns a string; an image or other bytes in base64."""
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return {"b64": base64.b64encode(value).decode()}
+    return value

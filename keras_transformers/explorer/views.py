@@ -1,0 +1,249 @@
+"""What the page shows of a pipeline, as JSON values: one function a view."""
+
+import base64
+from collections.abc import Mapping
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from keras_transformers.explorer.spellings import spell
+from keras_transformers.inspection.attention_maps import attention
+from keras_transformers.layers import (
+    DecoderLayer,
+    EncoderLayer,
+    FirstTokenPooler,
+    PositionEmbedding,
+    RecurrentDecoder,
+    SinusoidalPositionEmbedding,
+    TokenEmbedding,
+)
+from keras_transformers.pipelines.base import Pipeline
+from keras_transformers.private_api import run_through_graph
+
+_MOST_POSITIONS, _MOST_DIMENSIONS = 128, 128  # drawn
+_MOST_POINTS = 4_000_000  # probabilities in one answer
+
+
+def has_attention(model: keras.Model) -> bool:
+    """Returns whether `attention_of` has something to show."""
+    found = any(isinstance(layer, EncoderLayer | DecoderLayer) for layer in model.layers)
+    return found or any(isinstance(x, RecurrentDecoder) and x.attention for x in model.layers)
+
+
+def attention_of(pipeline: Pipeline, *texts: str | bytes) -> dict[str, Any]:
+    """Returns kind -> queries, keys, shape (layers, heads, queries, keys) and probabilities.
+
+    The probabilities are 16-bit shares of 65,535 in base64, little-endian.
+
+    Raises:
+        ValueError: they are too many to draw.
+    """
+    found: dict[str, Any] = {}
+    for kind, maps in attention(pipeline, *texts).items():
+        if maps.probabilities.size > _MOST_POINTS:
+            raise ValueError(f"{len(maps.keys)} tokens are too many to draw; give a shorter text")
+        found[kind] = {
+            "queries": maps.queries,
+            "keys": maps.keys,
+            "shape": maps.probabilities.shape,
+            "probabilities": _packed(maps.probabilities),
+        }
+    return found
+
+
+def has_embedding(model: keras.Model) -> bool:
+    """Returns whether the model reads tokens through a `TokenEmbedding`."""
+    return any(isinstance(layer, TokenEmbedding) for layer in model.layers)
+
+
+def shares(pipeline: Any, *texts: str | bytes) -> dict[str, Any]:
+    """Returns how much each token has to do with the answer, in two ways.
+
+    `gradient`: gradient times input, the derivative of the answer's logit (or score) by a token's
+    embedding, multiplied by it and summed. `rollout`: attention followed through the layers, to the
+    vector that the head reads (Abnar & Zuidema 2020). Neither is a proof of what the model does.
+    """
+    encoded = pipeline.encode(*(tf.constant([text]) for text in texts))
+    model = pipeline.model
+    watched: list[Any] = []
+    with tf.GradientTape() as tape:
+
+        def watching(layer: Any) -> Any:
+            def run(*args: Any, **kwargs: Any) -> Any:
+                outputs = layer(*args, **kwargs)
+                if isinstance(layer, TokenEmbedding) and not watched:
+                    tape.watch(outputs)
+                    watched.append(outputs)
+                return outputs
+
+            return run
+
+        outputs = run_through_graph(model, encoded, watching)
+        values = tf.reshape(outputs[next(iter(outputs))], [-1])
+        chosen = tf.reduce_max(values)
+    gradient = tape.gradient(chosen, watched[0])
+    by_token = tf.reduce_sum(gradient * watched[0], axis=-1)[0].numpy()
+    found: dict[str, Any] = {"gradient": by_token.tolist()}
+    if has_attention(model):
+        maps = attention(pipeline, *texts)["encoder"]
+        reads_first = any(isinstance(layer, FirstTokenPooler) for layer in model.layers)
+        rollout = maps.rollout()
+        found |= {
+            "tokens": maps.keys,
+            "rollout": (rollout[0] if reads_first else rollout.mean(axis=0)).tolist(),
+        }
+    else:
+        vocabulary = pipeline.tokenizer.vocabulary
+        found["tokens"] = [vocabulary[i] for i in encoded["token_ids"][0].numpy()]
+    return found
+
+
+def beams(pipeline: Any, text: str) -> dict[str, Any]:
+    """Returns the steps of a beam search and the translations that it found.
+
+    Each step has `alive`, the hypotheses by place, with `parent`, their place before, `token` and
+    `log_probability`; and `ended`, with `parent` and `score`.
+    """
+    vocabulary = pipeline.target_tokenizer.vocabulary
+    steps: list[dict[str, Any]] = []
+
+    def see(step: Any) -> None:
+        alive = zip(*(part[0].numpy().tolist() for part in step[:3]), strict=True)
+        ended = zip(*(part[0].numpy().tolist() for part in step[3:5]), strict=True)
+        steps.append(
+            {
+                "alive": [
+                    {"parent": parent, "token": vocabulary[token], "log_probability": value}
+                    for parent, token, value in alive
+                    if np.isfinite(value)
+                ],
+                "ended": [
+                    {"parent": parent, "score": value}
+                    for parent, value in ended
+                    if np.isfinite(value)
+                ],
+            }
+        )
+
+    found = pipeline.watch(text, see)
+    texts = pipeline.target_tokenizer.detokenize(found.token_ids[0]).numpy()
+    results = [
+        {"text": text.decode("utf-8", "replace"), "score": score}
+        for text, score in zip(texts, found.scores[0].numpy().tolist(), strict=True)
+        if np.isfinite(score)
+    ]
+    return {"steps": steps, "results": results}
+
+
+def next_tokens(
+    pipeline: Any, *, prompt: str = "", added: list[int] | None = None, count: int = 12
+) -> dict[str, Any]:
+    """Returns what may follow a prompt and the tokens chosen after it.
+
+    Args:
+        pipeline: a `TextGenerator`.
+        prompt: the text, as people typed it.
+        added: ids of the tokens chosen so far.
+        count: how many alternatives to return.
+
+    Returns:
+        `text`, the prompt with the chosen tokens; `alternatives`, the likeliest next tokens, with
+        `id`, `token` and `probability`; `is_full`, whether the model has no more positions.
+    """
+    tokenizer, added = pipeline.tokenizer, list(added or [])
+    tokens = tokenizer.tokenize(tf.constant([prompt]))[0].numpy().tolist() + added
+    token_ids = tf.constant([[tokenizer.start_token_id, *tokens]], tf.int32)
+    is_full = token_ids.shape[1] > pipeline.max_sequence_length
+    alternatives = []
+    if not is_full:
+        inputs = dict.fromkeys(pipeline.model.input, tf.zeros_like(token_ids))
+        logits = pipeline.run_model(inputs | {"token_ids": token_ids})["logits"][0, -1]
+        probabilities = tf.nn.softmax(tf.cast(logits, tf.float32))
+        best, ids = tf.math.top_k(probabilities, min(count, len(probabilities)))
+        alternatives = [
+            {"id": i, "token": _written(tokenizer, [i]), "probability": probability}
+            for i, probability in zip(ids.numpy().tolist(), best.numpy().tolist(), strict=True)
+        ]
+    return {
+        "text": prompt + _written(tokenizer, added),
+        "alternatives": alternatives,
+        "end": tokenizer.end_token_id,
+        "is_full": is_full,
+    }
+
+
+def spelling(pipeline: Pipeline, text: str) -> dict[str, Any]:
+    """Returns how the pipeline's first tokenizer arrives at a text's tokens."""
+    return spell(next(iter(pipeline.tokenizers.values())), text)
+
+
+def parameters(model: keras.Model) -> dict[str, Any]:
+    """Returns a tree: `name`, `parameters`, and `parts`, or the `shape` of a matrix."""
+    root: dict[str, Any] = {"name": model.name, "parameters": 0, "parts": []}
+    seen: set[int] = set()
+    for layer in model.layers:
+        for weight in layer.weights:
+            if id(weight) in seen:
+                continue
+            seen.add(id(weight))
+            inner = weight.path.split(f"{layer.name}/", 1)[-1].split("/")
+            _add(root, [layer.name, *inner], weight)
+    return root
+
+
+def positions(model: keras.Model) -> dict[str, Any] | None:
+    """Returns the first encoding of positions: `kind`, `rows`, `columns`, and values in bytes.
+
+    A value v is written as round(127.5 + 127.5 * v / largest).
+    """
+    for layer in model.layers:
+        if isinstance(layer, SinusoidalPositionEmbedding):
+            length = min(_MOST_POSITIONS, layer.max_sequence_length)
+            width = layer.output.shape[-1]
+            table = layer(keras.ops.zeros((1, length, width)))[0]
+            return _picture("sinusoidal", keras.ops.convert_to_numpy(table))
+        if isinstance(layer, PositionEmbedding):
+            table = keras.ops.convert_to_numpy(layer.embeddings)[layer.first_position :]
+            return _picture("learned", table)
+    return None
+
+
+def _picture(kind: str, table: np.ndarray) -> dict[str, Any]:
+    table = table[:_MOST_POSITIONS, :_MOST_DIMENSIONS].astype(np.float32)
+    largest = float(np.abs(table).max()) or 1.0
+    levels = np.rint(127.5 + 127.5 * table / largest).astype(np.uint8)
+    return {
+        "kind": kind,
+        "rows": table.shape[0],
+        "columns": table.shape[1],
+        "largest": largest,
+        "values": base64.b64encode(levels.tobytes()).decode(),
+    }
+
+
+def _packed(probabilities: np.ndarray) -> str:
+    shares = np.rint(np.clip(probabilities, 0, 1) * 65535).astype("<u2")
+    return base64.b64encode(shares.tobytes()).decode()
+
+
+def _written(tokenizer: Any, token_ids: list[int]) -> str:
+    if not token_ids:
+        return ""
+    text = tokenizer.detokenize(tf.ragged.constant([token_ids], tf.int32))[0].numpy()
+    return text.decode("utf-8", "replace") or tokenizer.vocabulary[token_ids[0]]
+
+
+def _add(tree: dict[str, Any], path: list[str], weight: Any) -> None:
+    """Adds a matrix at its place in the tree, and its size to all parts that contain it."""
+    size = int(np.prod(weight.shape, dtype=np.int64))
+    for name in path:
+        tree["parameters"] += size
+        parts: list[dict[str, Any]] = tree["parts"]
+        found: Mapping[str, Any] | None = next((p for p in parts if p["name"] == name), None)
+        if found is None:
+            parts.append({"name": name, "parameters": 0, "parts": []})
+        tree = next(p for p in parts if p["name"] == name)
+    tree["parameters"] += size
+    tree["shape"] = list(weight.shape)

@@ -1,0 +1,188 @@
+"""The page in a real browser: every view answers, and nothing leaves the machine."""
+
+import functools
+import shutil
+
+import pytest
+import tiny
+
+from keras_transformers.explorer import subjects
+from keras_transformers.explorer.application import explorer_server
+from keras_transformers.serving.server.settings import model_settings
+
+sync_api = pytest.importorskip(
+    "playwright.sync_api", reason="needs playwright: pip install -e .[dev]"
+)
+axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs the extra dev")
+BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(BROWSER is None, reason="needs Chromium: apt install chromium"),
+]
+TASKS = (*tiny.TASKS,)
+TEXTS = {
+    "translation": {"text": "Hund"},
+    "generation": {"prompt": "two dogs"},
+    "tagging": {"text": "a good film"},
+}
+
+
+@pytest.fixture(scope="module")
+def address():
+    found = [subjects.of_pipeline(task, tiny.pipeline(task)) for task in TASKS]
+    export = subjects._open(tiny.exported("translation"))
+    settings = model_settings(f"exported={tiny.exported('translation').parent}")
+    found.append(subjects.Subject("exported", export.about, {}, settings))
+    with explorer_server(found, host="127.0.0.1", port=0) as server:
+        assert server.wait_until_loaded(120)
+        yield f"http://127.0.0.1:{server.rest_port}/"
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with sync_api.sync_playwright() as driver:
+        made = driver.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
+        yield made
+        made.close()
+
+
+@pytest.fixture
+def page(browser, address):
+    """A page that fails the test if it logs an error or asks another machine for anything."""
+    faults = []
+    context = browser.new_context(locale="en-GB", viewport={"width": 1100, "height": 800})
+    page = context.new_page()
+    page.faults = faults
+    page.set_default_timeout(60_000)
+    page.on("console", lambda said: said.type == "error" and faults.append(said.text))
+    page.on("pageerror", lambda error: faults.append(str(error)))
+    page.on(
+        "request",
+        lambda request: (
+            request.url.startswith((address, "data:", "blob:")) or faults.append(request.url)
+        ),
+    )
+    page.goto(address)
+    page.wait_for_selector("#panel[data-shown]")
+    yield page
+    context.close()
+    assert not faults
+
+
+def shown(page, act):
+    """Acts, and waits until the page has drawn what came of it."""
+    before = page.get_attribute("#panel", "data-shown")
+    act()
+    page.wait_for_function(
+        "before => document.getElementById('panel').dataset.shown !== before", arg=before
+    )
+
+
+def choose(page, task):
+    if page.input_value("#model") != task:
+        shown(page, lambda: page.select_option("#model", task))
+    for name, text in TEXTS.get(task, {}).items():
+        page.fill(f"#input-{name}", text)
+    if task in TEXTS:
+        shown(page, lambda: page.click("#inputs button[type=submit]"))
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_every_view_answers(page, task):
+    choose(page, task)
+    names = page.locator("[role=tab]").evaluate_all("tabs => tabs.map(tab => tab.id)")
+    assert "tab-answer" in names
+    for name in names:
+        if page.get_attribute(f"#{name}", "aria-selected") != "true":
+            shown(page, functools.partial(page.click, f"#{name}"))
+        assert page.locator("#panel .error").count() == 0, page.inner_text("#panel")
+        assert page.locator("#panel").inner_text().strip(), name
+
+
+def test_an_export_answers_through_the_servers_api(page):
+    with page.expect_request("**/v1/models/exported:predict") as request:
+        shown(page, lambda: page.select_option("#model", "exported"))
+    assert '"serving_default"' in request.value.post_data
+    assert page.locator("#panel table").count() == 1  # its alignment, from the signature `attend`
+    assert page.locator("[role=tab]").count() == 1
+
+
+def test_attention_follows_the_keyboard(page):
+    choose(page, "classification")
+    shown(page, lambda: page.click("#tab-attention"))
+    first = page.locator("#keys").evaluate("keys => keys.textContent")
+    before = page.locator("#keys .token").evaluate_all(
+        "tokens => tokens.map(each => each.style.backgroundColor)"
+    )
+    page.locator("#queries button").nth(1).focus()
+    page.keyboard.press("Tab")
+    pressed = page.locator("#queries button").evaluate_all(
+        "all => all.map(each => each.getAttribute('aria-pressed'))"
+    )
+    assert pressed.index("true") == 2
+    assert page.locator("#keys").evaluate("keys => keys.textContent") == first
+    after = page.locator("#keys .token").evaluate_all(
+        "tokens => tokens.map(each => each.style.backgroundColor)"
+    )
+    assert before != after
+    page.locator("#tab-attention").focus()
+    shown(page, lambda: page.keyboard.press("ArrowRight"))
+    assert page.evaluate("document.activeElement.id") == "tab-tokens"
+
+
+def test_generation_goes_token_by_token_and_back(page):
+    choose(page, "generation")
+    shown(page, lambda: page.click("#tab-next"))
+    before = page.inner_text("#generated")
+    page.locator("#panel .tokens button").first.click()
+    page.wait_for_function(
+        "before => document.getElementById('generated').innerText !== before", arg=before
+    )
+    page.get_by_role("button", name="Back").click()
+    page.wait_for_function(
+        "before => document.getElementById('generated').innerText === before", arg=before
+    )
+
+
+def test_the_tree_of_parameters_opens_down_to_each_matrix(page):
+    choose(page, "classification")
+    shown(page, lambda: page.click("#tab-parameters"))
+    total = tiny.pipeline("classification").model.count_params()
+    assert f"{total:,}" in page.inner_text("#panel")
+    page.get_by_text("encoder_layer_0").click()
+    page.get_by_text("feed_forward:").click()
+    page.get_by_text("intermediate", exact=False).first.click()
+    page.wait_for_selector("text=/8 . 32/")
+
+
+def test_bad_input_is_an_error_that_says_what_to_do(page):
+    choose(page, "generation")
+    page.fill("#input-prompt", "two dogs are near the shore " * 9)
+    shown(page, lambda: page.click("#tab-attention"))
+    assert "positions" in page.inner_text("#panel .error")
+    page.faults.pop()  # Chromium logs the status 400
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("task", ["classification", "translation", "image_classification"])
+def test_axe_finds_no_serious_fault(page, scheme, task):
+    page.emulate_media(color_scheme=scheme)
+    choose(page, task)
+    for name in page.locator("[role=tab]").evaluate_all("tabs => tabs.map(tab => tab.id)"):
+        if page.get_attribute(f"#{name}", "aria-selected") != "true":
+            shown(page, functools.partial(page.click, f"#{name}"))
+        found = axe.Axe().run(page).response["violations"]
+        serious = [each for each in found if each["impact"] in ("serious", "critical")]
+        assert not serious, [(each["id"], each["nodes"][0]["html"]) for each in serious]
+
+
+def test_it_speaks_chinese_and_fits_a_phone(browser, address):
+    context = browser.new_context(locale="zh-CN", viewport={"width": 360, "height": 700})
+    page = context.new_page()
+    page.goto(address)
+    page.wait_for_selector("#panel[data-shown]")
+    assert page.inner_text("#tab-answer") == "回答"
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    shown(page, lambda: page.click("#language"))
+    assert page.inner_text("#tab-answer") == "Answer"
+    context.close()

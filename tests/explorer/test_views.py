@@ -1,0 +1,161 @@
+"""What the explorer's page is told: it must agree with what the models and searches do."""
+
+import base64
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tiny
+
+from keras_transformers.explorer import subjects, views
+from keras_transformers.explorer.spellings import spell
+from keras_transformers.inspection import attention
+
+
+def view(task, name, **given):
+    subject = subjects.of_pipeline(task, tiny.pipeline(task))
+    return subject.views[name](given)
+
+
+def test_attention_is_that_of_the_inspection_room():
+    found = view("classification", "attention", text="a good film")["encoder"]
+    expected = attention(tiny.pipeline("classification"), "a good film")["encoder"]
+    shares = np.frombuffer(base64.b64decode(found["probabilities"]), "<u2") / 65535
+    np.testing.assert_allclose(
+        shares.reshape(found["shape"]), expected.probabilities, rtol=0, atol=1e-5
+    )
+    assert found["keys"] == ["[CLS]", "a", "good", "film", "[SEP]"]
+
+
+def test_too_many_tokens_are_refused(monkeypatch):
+    monkeypatch.setattr(views, "_MOST_POINTS", 10)
+    with pytest.raises(ValueError, match="5 tokens are too many to draw; give a shorter text"):
+        view("classification", "attention", text="a good film")
+
+
+def test_gradient_times_input_is_the_slope_of_the_answers_logit():
+    """Scaling one token's embedding by 1 + e changes the logit by e times its share."""
+    pipeline = tiny.pipeline("classification")
+    found = view("classification", "shares", text="a good film")
+    embedding = pipeline.model.get_layer("token_embedding")
+    table = embedding.embeddings.numpy()
+    step, tokens = 1e-3, pipeline.encode(tf.constant(["a good film"]))["token_ids"][0].numpy()
+
+    def logit(token_id, factor):
+        changed = table.copy()
+        changed[token_id] *= factor
+        embedding.embeddings.assign(changed)
+        return pipeline.model(pipeline.encode(tf.constant(["a good film"])))["logits"][0].numpy()
+
+    try:
+        chosen = np.argmax(logit(tokens[0], 1.0))
+        for place, token_id in enumerate(tokens):
+            slope = (logit(token_id, 1 + step) - logit(token_id, 1 - step))[chosen] / (2 * step)
+            assert found["gradient"][place] == pytest.approx(slope, abs=2e-3)
+    finally:
+        embedding.embeddings.assign(table)
+    assert sum(found["rollout"]) == pytest.approx(1, abs=1e-5)
+
+
+def test_beams_lead_to_the_translations_that_the_search_finds():
+    found = view("translation", "beams", text="a small dog")
+    texts = tiny.pipeline("translation").n_best(tf.constant(["a small dog"]))
+    assert [each["text"] for each in found["results"]] == [
+        text.decode("utf-8", "replace") for text in texts["translations"][0].numpy()
+    ]
+    alive = found["steps"][0]["alive"]
+    assert [each["log_probability"] for each in alive] == sorted(
+        (each["log_probability"] for each in alive), reverse=True
+    )
+    for before, step in zip(found["steps"], found["steps"][1:], strict=False):
+        for each in step["alive"]:  # a hypothesis never scores more than the one it continues
+            parent = before["alive"][each["parent"]]
+            assert each["log_probability"] <= parent["log_probability"] + 1e-5
+    ended = [each["score"] for step in found["steps"] for each in step["ended"]]
+    for each in found["results"]:
+        if len(each["text"]) < 10:  # not cut at the end
+            assert min(abs(each["score"] - score) for score in ended) < 1e-4
+
+
+def test_next_tokens_are_those_of_the_model():
+    found = view("generation", "next", prompt="two dogs")
+    probabilities = [each["probability"] for each in found["alternatives"]]
+    assert probabilities == sorted(probabilities, reverse=True)
+    best = found["alternatives"][0]
+    after = view("generation", "next", prompt="two dogs", added=[best["id"]])
+    assert after["text"].startswith("two dogs")
+    greedy = tiny.pipeline("generation").generate(
+        **{
+            name: tf.constant([value])
+            for name, value in {
+                "prompt": "two dogs",
+                "max_length": 1,
+                "temperature": 1.0,
+                "top_k": 1,
+                "top_p": 1.0,
+            }.items()
+        },
+        seed=tf.constant([0], tf.int64),
+    )
+    assert np.log(best["probability"]) == pytest.approx(
+        float(greedy["log_probability"][0]), abs=1e-4
+    )
+    full = view("generation", "next", prompt="two dogs", added=[1] * 40)
+    assert full["is_full"]
+    assert not full["alternatives"]
+
+
+@pytest.mark.parametrize("task", tiny.TASKS)
+def test_the_tree_of_parameters_adds_up(task):
+    pipeline = tiny.pipeline(task)
+    tree = views.parameters(pipeline.model)
+
+    def leaves(node):
+        if not node["parts"]:
+            assert np.prod(node["shape"]) == node["parameters"]
+            return node["parameters"]
+        total = sum(map(leaves, node["parts"]))
+        assert total == node["parameters"]
+        return total
+
+    assert leaves(tree) == pipeline.model.count_params()
+
+
+@pytest.mark.parametrize(
+    ("task", "text", "kind"),
+    [
+        ("classification", "Good films, very unheard!", "wordpiece"),
+        ("generation", "two dogs are near the shore", "byte_pairs"),
+        ("translation", "ein kleiner Hund läuft", "sentencepiece"),
+    ],
+)
+def test_the_last_step_of_a_word_is_its_tokens(task, text, kind):
+    tokenizer = next(iter(tiny.pipeline(task).tokenizers.values()))
+    found = spell(tokenizer, text)
+    assert found["kind"] == kind
+    assert [token for word in found["words"] for token in word["tokens"]] == found["tokens"]
+    for word in found["words"]:
+        if kind == "wordpiece":
+            assert [each["piece"] for each in word["found"]] == word["tokens"]
+        else:
+            assert word["steps"][-1] == word["tokens"]
+    if kind != "wordpiece":  # the steps are known, not only the result
+        assert any(len(word["steps"]) > 1 for word in found["words"])
+
+
+def test_wordpiece_tries_the_longest_piece_first():
+    found = spell(tiny.wordpiece(), "films")
+    assert found["words"] == [
+        {
+            "tokens": ["film", "##s"],
+            "found": [{"piece": "film", "tried": ["films"]}, {"piece": "##s", "tried": []}],
+        }
+    ]
+
+
+def test_positions_are_the_rows_of_the_embedding():
+    found = view("classification", "positions")
+    table = tiny.pipeline("classification").model.get_layer("position_embedding").embeddings.numpy()
+    levels = np.frombuffer(base64.b64decode(found["values"]), np.uint8).reshape(16, 8)
+    values = (levels.astype(float) - 127.5) / 127.5 * found["largest"]
+    np.testing.assert_allclose(values, table, atol=found["largest"] / 127)
