@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 RECIPE = Path(__file__).parents[2] / "recipes/translation.py"
+EPOCHS = Path(__file__).parents[1] / "results/ablations.json"
 BUDGET = {
     "epochs": "6",
     "bleu-every": "6",
@@ -61,6 +62,7 @@ def main() -> None:
         for name in arguments.variants:
             run(name, seed, arguments.data, arguments.runs_dir)
             print(*table(arguments.runs_dir), sep="\n", flush=True)
+    write_epochs(arguments.runs_dir)
 
 
 def run(name: str, seed: str, data: Path, runs_dir: Path) -> None:
@@ -97,6 +99,16 @@ def table(runs_dir: Path) -> Iterator[str]:
             seed = path.parent.name.rsplit("_", 1)[1]
             cells = " | ".join(f"{figure:.1f}" for figure in figures)
             yield f"| {name} | {seed} | {found['parameters']:,} | {cells} |"
+
+
+def write_epochs(runs_dir: Path) -> None:
+    """Writes what each epoch of each run measured, for the pictures of the page of results."""
+    found = {}
+    for name in VARIANTS:
+        path = runs_dir / folder_name(name, "0") / "metrics.json"
+        if path.is_file():
+            found[name] = {"epochs": json.loads(path.read_text())["epochs"]}
+    EPOCHS.write_text(json.dumps(found, indent=1) + "\n")
 
 
 def folder_name(variant: str, seed: str) -> str:

@@ -1,20 +1,38 @@
-"""Runs the tutorials: their blocks of Python, in order, in one namespace."""
+"""Runs the tutorials, in order, as in a clone; and compares the notebooks with their pages."""
 
-import re
+import importlib.util
+import json
 from pathlib import Path
 
 import pytest
 
-TUTORIALS = sorted((Path(__file__).parents[2] / "docs" / "tutorials").glob("*.md"))
-BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+ROOT = Path(__file__).parents[2]
+spec = importlib.util.spec_from_file_location("notebooks", ROOT / "docs/site/notebooks.py")
+notebooks = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(notebooks)
 
 
-@pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.stem)
+def tutorials():
+    for path in sorted(notebooks.TUTORIALS.glob("*.md")):
+        marks = [pytest.mark.slow] if notebooks.SLOW in path.read_text("utf-8") else []
+        yield pytest.param(path, id=path.stem, marks=marks)
+
+
+@pytest.mark.parametrize("path", tutorials())
 def test_a_tutorial_runs(path, tmp_path, monkeypatch):
-    text = path.read_text("utf-8")
     monkeypatch.chdir(tmp_path)
-    names = {"__name__": "tutorial"}
-    for block in BLOCK.finditer(text):
-        line = text[: block.start(1)].count("\n")  # so that an error names the line of the page
-        exec(compile("\n" * line + block[1], str(path), "exec"), names)
-    assert "assert" in text
+    notebooks.run(path, tmp_path)
+    assert "assert" in path.read_text("utf-8")
+
+
+@pytest.mark.parametrize("name", notebooks.AS_NOTEBOOKS)
+def test_a_notebook_has_the_text_and_the_code_of_its_page(name):
+    """If not: python docs/site/notebooks.py."""
+    path = notebooks.NOTEBOOKS / f"{name}.ipynb"
+    found = json.loads(path.read_text("utf-8"))
+    page = notebooks.TUTORIALS / f"{name}.md"
+    expected = notebooks.notebook(page, ["" for _ in notebooks.cells(page)])
+    assert [cell["source"] for cell in found["cells"]] == [
+        cell["source"] for cell in expected["cells"]
+    ]
+    assert "/tmp" not in path.read_text("utf-8")
