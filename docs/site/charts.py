@@ -2,14 +2,15 @@
 
     python docs/site/charts.py
 
-The colours are readable on light and on dark pages. A test draws them again and compares.
+The colours are readable on light and on dark pages. Each picture holds its figures, as a description
+that a test compares with the files.
 """
 
 import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
@@ -32,7 +33,14 @@ STYLE = {
 }
 
 
-def speed() -> Figure:
+class Chart(NamedTuple):
+    """A picture, and the figures that it shows."""
+
+    figure: Figure
+    values: Any
+
+
+def speed() -> Chart:
     """Our time as a share of the best peer's, for every row of the suite."""
     rows: list[tuple[str, float]] = []
     for table in ("encoders", "int8", "training", "generation", "translation"):
@@ -57,17 +65,19 @@ def speed() -> Figure:
     axes.set_xscale("log", base=2)
     axes.set_xticks([0.5, 0.7, 1, 1.4], ["0.5", "0.7", "1", "1.4"])
     axes.set_xlabel("our CPU time / the best peer's (left of 1: ahead)")
-    return figure
+    return Chart(figure, [[title, round(ratio, 3)] for title, ratio in reversed(rows)])
 
 
-def curves() -> Figure:
+def curves() -> Chart:
     """Validation loss by epoch of the Transformer's ablations."""
     found = json.loads((RESULTS / "ablations.json").read_text())
     figure = Figure(figsize=(8, 4))
     axes = figure.subplots()
+    values = {}
     chosen = ["base", "dropout 0.3", "post-norm", "positions: learned", "positions: relative"]
     for name, colour in zip(chosen, LINES, strict=True):
         losses = [epoch["val_perplexity"] for epoch in found[name]["epochs"]]
+        values[name] = [round(loss, 2) for loss in losses]
         axes.plot(range(1, len(losses) + 1), losses, color=colour, marker="o", label=name)
     axes.set_yscale("log")
     axes.set_yticks([5, 10, 20, 50, 100], ["5", "10", "20", "50", "100"])
@@ -75,10 +85,10 @@ def curves() -> Figure:
     axes.set_xlabel("epoch of 120 updates")
     axes.set_ylabel("validation perplexity")
     axes.legend(frameon=False, labelcolor=GREY)
-    return figure
+    return Chart(figure, values)
 
 
-def bleu() -> Figure:
+def bleu() -> Chart:
     """BLEU on the validation set by epoch, greedy, of the base of the ablations."""
     epochs = json.loads((RESULTS / "bleu_over_time.json").read_text())["epochs"]
     figure = Figure(figsize=(8, 3.4))
@@ -88,22 +98,22 @@ def bleu() -> Figure:
     axes.set_ylim(0)
     axes.set_xlabel("epoch of 120 updates")
     axes.set_ylabel("BLEU on val, greedy")
-    return figure
+    return Chart(figure, [round(score, 2) for score in scores])
 
 
-CHARTS: dict[str, Callable[[], Figure]] = {"speed": speed, "curves": curves, "bleu": bleu}
+CHARTS: dict[str, Callable[[], Chart]] = {"speed": speed, "curves": curves, "bleu": bleu}
 
 
 def draw(name: str, target: Any) -> None:
     """Writes a chart as SVG to a path or a file."""
     with mpl.rc_context(STYLE):
-        figure = CHARTS[name]()
-        figure.savefig(
+        chart = CHARTS[name]()
+        chart.figure.savefig(
             target,
             format="svg",
             transparent=True,
             bbox_inches="tight",
-            metadata={"Date": None, "Creator": None},
+            metadata={"Date": None, "Creator": None, "Description": json.dumps(chart.values)},
         )
 
 
