@@ -2,8 +2,8 @@
 
     python docs/site/charts.py
 
-The colours are readable on light and on dark pages. Each picture holds its figures, as a description
-that a test compares with the files.
+The colours are readable on light and on dark pages. Each picture holds its figures as a
+description, which a test compares with the files.
 """
 
 import json
