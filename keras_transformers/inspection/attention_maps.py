@@ -8,11 +8,11 @@ from typing import Any, Literal
 import keras
 import numpy as np
 
-from keras_transformers.layers import DecoderLayer, EncoderLayer, RecurrentDecoder
+from keras_transformers.layers import DecoderLayer, EncoderLayer, RecurrentDecoder, ScalarMix
 
-__all__ = ["AttentionMap", "attention"]
+__all__ = ["AttentionMap", "attention", "layer_weights"]
 
-Kind = Literal["encoder", "decoder", "cross"]
+Kind = Literal["encoder", "decoder", "cross", "layers"]
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def attention(pipeline: Any, *texts: str | bytes) -> dict[Kind, AttentionMap]:
         Kind -> map: `encoder` and `decoder` for self-attention, and `cross` for a decoder's
         attention to the source. A recurrent model's alignment is a `cross` of one layer and one
         head. `decoder` has the decoder's inputs as positions; the queries of `cross` are the tokens
-        that it predicts there.
+        that it predicts there. `layers`: see `layer_weights`, for a model that mixes layers.
 
     Raises:
         ValueError: the model has no attention, or the number of texts is wrong.
@@ -71,6 +71,10 @@ def attention(pipeline: Any, *texts: str | bytes) -> dict[Kind, AttentionMap]:
     Example:
         kt.inspection.attention(kt.load("minilm"), "the river bank")["encoder"].probabilities
     """
+    mixed = layer_weights(pipeline.model)
+    others: dict[Kind, AttentionMap] = {} if mixed is None else {"layers": mixed}
+    if others and not any(True for _ in _attentions(pipeline.model)):
+        return others
     with _watched(pipeline.model) as seen:
         names = pipeline.read(*texts)
     sides: dict[Kind, tuple[str, str]] = {
@@ -78,11 +82,33 @@ def attention(pipeline: Any, *texts: str | bytes) -> dict[Kind, AttentionMap]:
         "decoder": ("target", "target"),
         "cross": ("predicted", "source"),
     }
-    return {
+    found = {
         kind: AttentionMap(np.stack(seen[kind]), *(names[side] for side in sides[kind]))
         for kind in sides
         if seen[kind]
     }
+    return found | others
+
+
+def layer_weights(model: keras.Model) -> AttentionMap | None:
+    """Returns how a task mixes the layers of an encoder such as ELMo's; None if it mixes none.
+
+    Peters et al. 2018, equation 1: the softmax of the trained weights of a `layers.ScalarMix`.
+
+    Args:
+        model: such as `models.elmo.features`, or any model on top.
+
+    Returns:
+        One layer, one head and one query, the mix; the keys are the encoder's layers, lowest first.
+    """
+    for layer in model.layers:
+        if isinstance(layer, ScalarMix):
+            shares = keras.ops.softmax(keras.ops.convert_to_tensor(layer.weights_before_softmax))
+            names = [f"layer {number}" for number in range(len(shares))]
+            return AttentionMap(
+                keras.ops.convert_to_numpy(shares)[None, None, None], ["mix"], names
+            )
+    return None
 
 
 @contextlib.contextmanager
