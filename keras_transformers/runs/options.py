@@ -46,7 +46,9 @@ _NAMES: dict[Range, str] = {
         phase_2_epochs split_seed tensorboard_embeddings tensorboard_samples warmup_steps
         worker_index
     """,
-    _AMOUNT: "clip_norm generator_size initializer_range learning_rate peak_flops",
+    _AMOUNT: """
+        checkpoint_minutes clip_norm generator_size initializer_range learning_rate peak_flops
+    """,
     _AMOUNT_OR_NONE: """
         discriminator_weight language_model_weight length_penalty mixup weight_decay
     """,
@@ -99,6 +101,7 @@ class Options(Scaling, Logging):
 
     resume: bool = False  # continue a stopped run as if it had not stopped; or start a new one
     checkpoint_every: int | None = None  # steps between checkpoints, besides those after epochs
+    checkpoint_minutes: float | None = None  # likewise, the longest time between them
 
     seed: int = 0  # for new weights, dropout and the order of the examples
     name: str = "run"  # the run's folder in runs_dir
@@ -211,7 +214,8 @@ def _said(name: str, value: Any) -> str:
 # `worker_index` also differ between the workers of one run.
 MAY_DIFFER = frozenset(
     {
-        *("resume", "checkpoint_every", "export", "weights_dtype", "workers", "worker_index"),
+        *("resume", "checkpoint_every", "checkpoint_minutes", "export", "weights_dtype"),
+        *("workers", "worker_index"),
         *(field.name for field in dataclasses.fields(Logging)),
     }
 )

@@ -184,7 +184,11 @@ class Run:
         config = self.config
         prepare(model, accumulate=config.accumulate, recompute=config.recompute)
         self._model, self._monitor = model, monitor
-        self._resume = Resume(self.folder / CHECKPOINTS, every=config.checkpoint_every)
+        self._resume = Resume(
+            self.folder / CHECKPOINTS,
+            every=config.checkpoint_every,
+            minutes=config.checkpoint_minutes,
+        )
         self._callbacks = [
             *callbacks,
             *([Validation(score, every=score_every, monitor=monitor)] if score else []),

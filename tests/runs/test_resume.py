@@ -1,6 +1,8 @@
 """A training stopped at any moment resumes as if nothing had happened."""
 
+import itertools
 import signal
+import types
 from pathlib import Path
 
 import keras
@@ -11,6 +13,7 @@ import tensorflow as tf
 from keras_transformers.data.batching import index_batches
 from keras_transformers.evaluation.perplexity import TokenAccuracy
 from keras_transformers.runs.preemption import PREEMPTED_STATUS, Preempted
+from keras_transformers.runs.resume import callback
 from keras_transformers.runs.resume.callback import Position, Resume
 from keras_transformers.runs.resume.snapshots import CheckpointError, Snapshots
 from keras_transformers.runs.weights_files import SaveWeights
@@ -417,3 +420,18 @@ def test_bfloat16_variables_come_back(tmp_path):
     resume.restore(again, [resume])
     assert first["weights"][0].dtype.name == "bfloat16"
     assert same([v.numpy() for v in again.variables], first["weights"])
+
+
+def test_checkpoints_by_time(tmp_path, monkeypatch):
+    """A clock that goes on by half a minute whenever it is read: every second batch is saved."""
+    clock = itertools.count(step=30)
+    monkeypatch.setattr(callback, "time", types.SimpleNamespace(monotonic=lambda: next(clock)))
+    saved = []
+    write = Snapshots.write
+    monkeypatch.setattr(
+        Snapshots, "write", lambda self, step, *rest: (saved.append(step), write(self, step, *rest))
+    )
+    train(tmp_path, minutes=1, epochs=1, callbacks=[])
+    assert saved == [2, 4, STEPS]
+    with pytest.raises(ValueError, match="minutes=0: give a number above 0"):
+        Resume(tmp_path / "checkpoints", minutes=0)

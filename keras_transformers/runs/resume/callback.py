@@ -2,6 +2,7 @@
 
 import logging
 import os
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -55,6 +56,7 @@ class Resume(keras.callbacks.Callback):
         folder: a folder for the checkpoints only.
         every: batches between checkpoints within an epoch, on TensorFlow only; None writes
             checkpoints only after epochs.
+        minutes: longest time between checkpoints, likewise; None for any.
         keep: how many checkpoints to keep.
 
     Attributes:
@@ -62,21 +64,32 @@ class Resume(keras.callbacks.Callback):
         epochs: a dict for each finished epoch: `epoch`, its number from 1, and Keras' logs.
 
     Raises:
-        ValueError: `every` or `keep` is below 1, or `every` is set with another backend.
+        ValueError: `every` or `keep` is below 1, `minutes` is not above 0, or one of the first and
+            last is set with another backend.
         CheckpointError: from `fit`, if a checkpoint cannot be written.
     """
 
     def __init__(
-        self, folder: str | os.PathLike[str], *, every: int | None = None, keep: int = 2
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        every: int | None = None,
+        minutes: float | None = None,
+        keep: int = 2,
     ) -> None:
         super().__init__()
+        if minutes is not None and not minutes > 0:
+            raise ValueError(f"minutes={minutes}: give a number above 0, or None")
         if every is not None and every < 1:
             raise ValueError(f"every={every}: 1 batch or more, or None to save only after epochs")
-        if every is not None and keras.backend.backend() != "tensorflow":
+        if (every or minutes) and keras.backend.backend() != "tensorflow":
             raise ValueError(
-                f"every={every}: saving within an epoch needs TensorFlow; leave it out"
+                f"every={every}, minutes={minutes}: saving within an epoch needs TensorFlow; leave "
+                "both out"
             )
         self.every = every
+        self._patience_s = None if minutes is None else 60 * minutes
+        self._saved_at = 0.0  # by time.monotonic
         self.position = Position()
         self.epochs: list[dict[str, float]] = []
         self._snapshots = Snapshots(folder, keep=keep)
@@ -156,6 +169,7 @@ class Resume(keras.callbacks.Callback):
         if self._replicas is None:
             raise ValueError("call Resume.restore(model, callbacks) before fit")
         self._notice.listen()
+        self._saved_at = time.monotonic()
         if self._restored is None:
             return
         for (_, callback), state in zip(self._callbacks, self._restored.callbacks, strict=True):
@@ -227,7 +241,7 @@ class Resume(keras.callbacks.Callback):
         is_told = self._is_told_to_stop()
         if self.model.stop_training:  # the end of the epoch is next
             return
-        if is_told or (self.every and self.position.step // self.every > step // self.every):
+        if is_told or self._is_due(step):
             self._save(logs)
         if is_told:
             self._leave()
@@ -266,9 +280,18 @@ class Resume(keras.callbacks.Callback):
                 self._snapshots.write(self.position.step, contents)
             except CheckpointError as caught:
                 error = caught
+        self._saved_at = time.monotonic()
         if self._replicas.any_worker(error is not None):
             self._replicas.wait_to_leave()
             raise error or CheckpointError("the chief could not write the checkpoint: see its log")
+
+    def _is_due(self, step: int) -> bool:
+        """Returns whether to save; `step` is the number of batches before the last ones."""
+        if self.every and self.position.step // self.every > step // self.every:
+            return True
+        if self._patience_s is None:
+            return False
+        return self._replicas.any_worker(time.monotonic() - self._saved_at >= self._patience_s)
 
     def _is_told_to_stop(self) -> bool:
         """Returns whether any worker got SIGTERM."""
