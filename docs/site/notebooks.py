@@ -101,13 +101,30 @@ def notebook(page: Path, printed: list[str]) -> dict[str, Any]:
     return {"cells": found, "metadata": metadata, "nbformat": 4, "nbformat_minor": 5}
 
 
+def _printed(path: Path, page: Path) -> list[str] | None:
+    """Returns what a notebook's cells printed; None if there is none or the page has other code."""
+    if not path.is_file():
+        return None
+    old = json.loads(path.read_text("utf-8"))["cells"]
+    new = notebook(page, ["" for _ in cells(page)])["cells"]
+    if [c["source"] for c in old if c["cell_type"] == "code"] != [
+        c["source"] for c in new if c["cell_type"] == "code"
+    ]:
+        return None
+    outputs = iter("".join(o["text"] for o in c["outputs"]) for c in old if "outputs" in c)
+    return [next(outputs) if "outputs" in c else "" for c in new]
+
+
 def main() -> None:
-    """Runs the pages and writes their notebooks."""
+    """Writes the notebooks. Those whose code is as it was keep what it printed; others run."""
     NOTEBOOKS.mkdir(exist_ok=True)
     for name in AS_NOTEBOOKS:
         page = TUTORIALS / f"{name}.md"
-        with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
-            found = notebook(page, run(page, Path(folder)))
+        printed = _printed(NOTEBOOKS / f"{name}.ipynb", page)
+        if printed is None:
+            with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+                printed = run(page, Path(folder))
+        found = notebook(page, printed)
         text = json.dumps(found, indent=1, ensure_ascii=False) + "\n"
         (NOTEBOOKS / f"{name}.ipynb").write_text(text, "utf-8")
         print(f"written: {NOTEBOOKS / name}.ipynb")

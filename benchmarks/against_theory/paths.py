@@ -1,0 +1,157 @@
+"""The other two columns of table 1 of "Attention Is All You Need": sequential steps and paths.
+
+    python benchmarks/against_theory/paths.py
+
+- steps: the longest chain of operations of which each waits for the one before, in the graph that
+  TensorFlow runs for one layer; a loop counts as often as it runs. The exponent is the slope of a
+  line through the logarithms of lengths and steps: 0 is O(1), 1 is O(n).
+- path: how many computations stand between the first position and the last one. It is measured: the
+  first input is changed, and layers are added until the last output changes; within a recurrent
+  layer, the change passes from step to step, so there each position counts.
+
+Self-attention restricted to r neighbours is attention under a band mask; a convolution has a kernel
+of k positions, without dilation. Width 16, 1 sequence, float32.
+"""
+
+import os
+from collections.abc import Callable, Iterable
+from typing import Any
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from keras_transformers.layers import MultiHeadAttention
+from keras_transformers.layers.recurrent.cells import Recurrent
+
+LENGTHS, WIDTH, NEIGHBOURS, KERNEL = (32, 64, 128, 256), 16, 16, 3
+Layer = Callable[[Any], Any]
+_LOOPS = ("While", "StatelessWhile")
+_CALLS = ("PartitionedCall", "StatefulPartitionedCall")
+
+
+def attention(length: int) -> Layer:
+    """Self-attention over all positions."""
+    layer = MultiHeadAttention(1, WIDTH)
+    return lambda inputs: layer(inputs)
+
+
+def restricted(length: int) -> Layer:
+    """Self-attention over NEIGHBOURS positions, half of them on each side."""
+    layer = MultiHeadAttention(1, WIDTH)
+    places = np.arange(length)
+    band = np.abs(places[:, None] - places[None]) <= NEIGHBOURS // 2
+    return lambda inputs: layer(inputs, attention_mask=band[None])
+
+
+def convolution(length: int) -> Layer:
+    """A convolution over KERNEL positions."""
+    return keras.layers.Conv1D(WIDTH, KERNEL, padding="same")
+
+
+def recurrent(length: int) -> Layer:
+    """A GRU."""
+    layer = Recurrent("gru", WIDTH)
+    return lambda inputs: layer(inputs)[0]
+
+
+# Name -> the layer, and what the paper says of steps and path.
+SUBJECTS: dict[str, tuple[Callable[[int], Layer], str, str]] = {
+    "self-attention": (attention, "1", "1"),
+    f"self-attention, {NEIGHBOURS} neighbours": (restricted, "1", "n / r"),
+    "recurrent": (recurrent, "n", "n"),
+    f"convolution, {KERNEL} positions": (convolution, "1", "n / k"),
+}
+
+
+def steps(layer: Layer, length: int) -> int:
+    """Returns the longest chain of operations in the layer's graph."""
+    run = tf.function(layer, autograph=False)
+    graph = run.get_concrete_function(tf.TensorSpec((1, length, WIDTH))).graph
+    definition = graph.as_graph_def()
+    library = {each.signature.name: each.node_def for each in definition.library.function}
+    return _longest(definition.node, library, length)
+
+
+def _longest(nodes: Iterable[Any], library: dict[str, Any], length: int) -> int:
+    by_name = {node.name: node for node in nodes}
+    found: dict[str, int] = {}
+
+    def cost(node: Any) -> int:
+        if node.op in _LOOPS:
+            return length * _longest(library[node.attr["body"].func.name], library, length)
+        if node.op in _CALLS:
+            return _longest(library[node.attr["f"].func.name], library, length)
+        return 1
+
+    for name in _in_order(by_name):
+        before = [found[source] for source in _sources(by_name[name]) if source in found]
+        found[name] = cost(by_name[name]) + max(before, default=0)
+    return max(found.values(), default=0)
+
+
+def _sources(node: Any) -> list[str]:
+    return [source.lstrip("^").partition(":")[0] for source in node.input]
+
+
+def _in_order(nodes: dict[str, Any]) -> list[str]:
+    """Returns the nodes' names so that each comes after its sources."""
+    done: dict[str, None] = {}
+    waiting = [(name, False) for name in nodes]
+    while waiting:
+        name, is_ready = waiting.pop()
+        if name in done or name not in nodes:
+            continue
+        if is_ready:
+            done[name] = None
+        else:
+            waiting.append((name, True))
+            waiting += [(source, False) for source in _sources(nodes[name])]
+    return list(done)
+
+
+def path(make: Callable[[int], Layer], length: int) -> int:
+    """Returns how many computations lie between the first input and the last output."""
+    keras.utils.set_random_seed(0)
+    inputs = np.random.default_rng(0).normal(size=(1, length, WIDTH)).astype("float32")
+    changed = inputs.copy()
+    changed[0, 0] += 1
+    one, other = tf.constant(inputs), tf.constant(changed)
+    for number in range(1, length + 1):
+        layer = make(length)
+        one, other = layer(one), layer(other)
+        # Which outputs know of the change; each is then made a large one again, so that it does not
+        # fade below what float32 can tell: the question is whether, not how much.
+        knows = np.abs((one - other).numpy()).max(axis=-1)[0] > 0
+        if knows[-1]:
+            return length if make is recurrent else number
+        one = tf.constant(inputs)
+        other = one + tf.cast(knows[None, :, None], tf.float32)
+    raise AssertionError("the change never arrives")
+
+
+def exponent(counts: list[int]) -> float:
+    """Returns the slope of a line through the logarithms of lengths and counts."""
+    return float(np.polyfit(np.log(LENGTHS), np.log(counts), 1)[0])
+
+
+def main() -> None:
+    columns = [f"steps, n = {length}" for length in LENGTHS] + ["exponent", "paper"]
+    columns += [f"path, n = {length}" for length in LENGTHS] + ["exponent", "paper"]
+    print(f"| layer | {' | '.join(columns)} |")
+    print(f"|---|{'--:|' * len(columns)}")
+    for name, (make, paper_steps, paper_path) in SUBJECTS.items():
+        cells = []
+        for counts, paper in (
+            ([steps(make(length), length) for length in LENGTHS], paper_steps),
+            ([path(make, length) for length in LENGTHS], paper_path),
+        ):
+            cells += [*map(str, counts), f"{exponent(counts):.2f}", paper]
+        print(f"| {name} | {' | '.join(cells)} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
