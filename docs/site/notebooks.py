@@ -111,7 +111,11 @@ def _printed(path: Path, page: Path) -> list[str] | None:
         c["source"] for c in new if c["cell_type"] == "code"
     ]:
         return None
-    outputs = iter("".join(o["text"] for o in c["outputs"]) for c in old if "outputs" in c)
+    outputs = iter(
+        "".join(line for output in cell["outputs"] for line in output["text"])
+        for cell in old
+        if "outputs" in cell
+    )
     return [next(outputs) if "outputs" in c else "" for c in new]
 
 
