@@ -1,0 +1,89 @@
+"""What position encodings do beyond the lengths that a translator was trained on.
+
+    python benchmarks/training/ablations.py DATA/multi30k
+    python benchmarks/training/beyond_length.py DATA/multi30k --runs-dir runs/ablations
+
+Sentences of test_2016_flickr are joined, one to five in a row, sources and references alike, and
+translated whole by greedy search: the same sentences at other positions. Beside each BLEU, in
+brackets, is the translations' length as a share of the references'.
+"""
+
+import argparse
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import keras_transformers.quiet  # before Keras, which loads TensorFlow
+
+import keras
+import numpy as np
+
+import keras_transformers as kt
+from keras_transformers.data.translation import read_multi30k
+from keras_transformers.evaluation import corpus_bleu
+
+VARIANTS = {
+    "sinusoidal": "base_0",
+    "learned": "positions__learned_0",
+    "relative": "positions__relative_0",
+}
+MOST_JOINED, SENTENCES, MOST_TOKENS = 5, 600, 128
+
+
+def joined(pairs: list[tuple[str, str]], count: int) -> list[tuple[str, str]]:
+    """Returns rows of so many sentences, the same sentences for every count."""
+    rows = [pairs[start : start + count] for start in range(0, SENTENCES, count)]
+    return [
+        (" ".join(source for source, _ in row), " ".join(target for _, target in row))
+        for row in rows
+    ]
+
+
+def translator(folder: Path) -> kt.pipelines.Translator:
+    """Returns the translator of a finished run, with the weights that the run chose."""
+    options = json.loads((folder / "config.json").read_text())["model_options"]
+    tokenizer = kt.tokenizers.SentencePieceTokenizer(folder / "vocabulary.model")
+    model = kt.create_model(
+        "transformer_tiny",
+        vocabulary_size=tokenizer.vocabulary_size,
+        max_sequence_length=MOST_TOKENS,
+        norm_position="pre",
+        **options,
+    )
+    model.load_weights(folder / "chosen.weights.h5")
+    return kt.pipelines.Translator(model, tokenizer, num_beams=1, max_sequence_length=MOST_TOKENS)
+
+
+def table(data: Path, runs_dir: Path) -> Iterator[str]:
+    """Yields the lines of a Markdown table."""
+    translators = {name: translator(runs_dir / folder) for name, folder in VARIANTS.items()}
+    tokenizer = next(iter(translators.values())).tokenizer
+    train = [source for source, _ in read_multi30k(data, "train")]
+    lengths = tokenizer.tokenize(train).row_lengths().numpy()
+    yield f"trained on sources of {np.median(lengths):.0f} tokens (median), at most {lengths.max()}"
+    yield f"| sentences in a row | source tokens, mean | {' | '.join(translators)} |"
+    yield f"|--:|--:|{'--:|' * len(translators)}"
+    test = list(read_multi30k(data, "test_2016_flickr"))
+    for count in range(1, MOST_JOINED + 1):
+        sources, references = zip(*joined(test, count), strict=True)
+        mean = tokenizer.tokenize(list(sources)).row_lengths().numpy().mean()
+        cells = []
+        for each in translators.values():
+            found = corpus_bleu(each.translate_all(sources), references)
+            share = found.hypothesis_length / found.reference_length
+            cells.append(f"{found.score:.1f} ({share:.2f})")
+        yield f"| {count} | {mean:.0f} | {' | '.join(cells)} |"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("data", type=Path)
+    parser.add_argument("--runs-dir", type=Path, default=Path("runs/ablations"))
+    arguments = parser.parse_args()
+    keras.utils.set_random_seed(0)
+    for line in table(arguments.data, arguments.runs_dir):
+        print(line, flush=True)
+
+
+if __name__ == "__main__":
+    main()
