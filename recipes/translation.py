@@ -29,9 +29,9 @@ from typing import Any
 import keras_transformers.quiet  # before Keras, which loads TensorFlow
 
 import keras_transformers as kt
-from keras_transformers import runs
+from keras_transformers import evaluation, runs
 from keras_transformers.data.translation import Pair, PairBatches, multi30k_files, read_multi30k
-from keras_transformers.evaluation import Perplexity, TokenAccuracy, bleu_by_length, corpus_bleu
+from keras_transformers.evaluation import Perplexity, TokenAccuracy
 from keras_transformers.training import CheckpointAveraging, SwapAverageWeights, TokenCrossentropy
 
 
@@ -56,6 +56,7 @@ def main(config: Config, run: runs.Run) -> dict[str, Any]:
     with run.scope():
         model = kt.create_model(config.model, **config.model_arguments(config.vocabulary_size))
     tokenizer = runs.chief_first(lambda: learn(config, run.make_folder() / "vocabulary.model"))
+    bleu: Any = {"tokenize": evaluation.bleu_tokenizer(config.target_language)}
     search = config.pick("max_sequence_length", "length_penalty")
     greedy = kt.pipelines.Translator(model, tokenizer, num_beams=1, **search)
     beam = kt.pipelines.Translator(model, tokenizer, num_beams=config.num_beams, **search)
@@ -71,7 +72,7 @@ def main(config: Config, run: runs.Run) -> dict[str, Any]:
     callbacks = [*([SwapAverageWeights()] if config.ema else []), averaging]
     options: dict[str, Any] = {
         "validation": batches.of(val),
-        "score": runs.ValidationBleu(val, greedy),
+        "score": runs.ValidationBleu(val, greedy, **bleu),
         "score_every": config.bleu_every,
         **config.fit_options("val_bleu", len(batches), callbacks),
     }
@@ -90,12 +91,12 @@ def main(config: Config, run: runs.Run) -> dict[str, Any]:
 
     def measure(name: str) -> float:
         for kind, translator in (("greedy", greedy), ("beam", beam)):
-            figures.update(bleu_figures(translator, f"{name}, {kind}", splits))
+            figures.update(bleu_figures(translator, f"{name}, {kind}", splits, **bleu))
         return figures[f"val BLEU, {name}, beam"]
 
     figures["chosen"] = run.keep_better(averaging, measure)  # by val, never by the test set
     sources, references = zip(*test, strict=True)
-    by_length = bleu_by_length(sources, beam.translate_all(sources), references)
+    by_length = evaluation.bleu_by_length(sources, beam.translate_all(sources), references, **bleu)
     figures[f"{config.test_split} BLEU by source words"] = by_length
     return run.finish(beam, figures, scores=[f"BLEU, {figures['chosen']}, beam"])
 
@@ -119,7 +120,7 @@ def learn(config: Config, path: Path) -> kt.tokenizers.SentencePieceTokenizer:
 
 
 def bleu_figures(
-    translator: kt.pipelines.Translator, name: str, splits: Mapping[str, Sequence[Pair]]
+    translator: Any, name: str, splits: Mapping[str, Sequence[Pair]], **bleu: Any
 ) -> dict[str, Any]:
     """Returns BLEU on each split, cased and lower-cased, with sacreBLEU's signatures."""
     figures: dict[str, Any] = {}
@@ -127,7 +128,7 @@ def bleu_figures(
         sources, references = zip(*pairs, strict=True)
         translations = translator.translate_all(sources)
         for case, lowercase in (("", False), (", lower-cased", True)):
-            result = corpus_bleu(translations, references, lowercase=lowercase)
+            result = evaluation.corpus_bleu(translations, references, lowercase=lowercase, **bleu)
             figures[f"{split} BLEU, {name}{case}"] = result.score
             figures[f"signature{case}"] = result.signature
     return figures

@@ -2,15 +2,22 @@
 
 import bisect
 import dataclasses
+import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 from keras_transformers.extras import optional
 
-__all__ = ["BleuResult", "bleu_by_length", "corpus_bleu"]
+__all__ = ["BleuResult", "BleuTokenizer", "bleu_by_length", "bleu_tokenizer", "corpus_bleu"]
+
+BleuTokenizer = Literal["13a", "zh", "char", "intl"]
 
 # On Multi30k's German test set of 2016, each of the six classes has 75 to 234 sentences.
 _LIMITS = (7, 9, 11, 13, 16)
+# Scripts without spaces: Thai, Lao, Khmer, Japanese's kana, and Chinese characters.
+_WITHOUT_SPACES = re.compile(
+    "[\u0e00-\u0eff\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,15 +48,29 @@ class BleuResult:
         )
 
 
+def bleu_tokenizer(language: str) -> BleuTokenizer:
+    """Returns the tokenizer that sacrebleu takes for a target language.
+
+    Args:
+        language: its code, such as "en" or "zh".
+    """
+    return "zh" if re.split("[-_]", language.lower())[0] == "zh" else "13a"
+
+
 def corpus_bleu(
-    hypotheses: Sequence[str], references: Sequence[str], *, lowercase: bool = False
+    hypotheses: Sequence[str],
+    references: Sequence[str],
+    *,
+    lowercase: bool = False,
+    tokenize: BleuTokenizer = "13a",
 ) -> BleuResult:
-    """Computes the corpus BLEU of detokenized translations, with sacrebleu's tokenizer 13a.
+    """Computes the corpus BLEU of detokenized translations, with sacrebleu.
 
     Args:
         hypotheses: one translation per sentence; may be empty strings.
         references: one reference per sentence.
         lowercase: whether to ignore case.
+        tokenize: sacrebleu's name of a tokenizer; "zh" for Chinese, see `bleu_tokenizer`.
 
     Raises:
         ModuleNotFoundError: sacrebleu is not installed.
@@ -67,7 +88,7 @@ def corpus_bleu(
     if not hypotheses:
         raise ValueError("BLEU of no sentences is undefined: is the test file empty?")
     metric = optional("sacrebleu.metrics", extra="evaluation").BLEU(
-        lowercase=lowercase, tokenize="13a"
+        lowercase=lowercase, tokenize=tokenize
     )
     result = metric.corpus_score(list(hypotheses), [list(references)])
     return BleuResult(
@@ -86,21 +107,24 @@ def bleu_by_length(
     references: Sequence[str],
     *,
     limits: Sequence[int] = _LIMITS,
+    tokenize: BleuTokenizer = "13a",
 ) -> list[dict[str, Any]]:
     """Computes the corpus BLEU separately for each class of source length.
 
     Attention pays off in long sentences (Bahdanau et al. 2014, figure 2). Length is the number of
-    words between spaces, so that models with different vocabularies can be compared.
+    words between spaces, so that models with different vocabularies can be compared; in scripts
+    without spaces, such as Chinese, each character counts as a word.
 
     Args:
         sources: detokenized sentences.
         translations: one translation per source.
         references: one reference per source.
         limits: ascending maximum word counts of the classes; a last class has no maximum.
+        tokenize: see `corpus_bleu`.
 
     Returns:
         For each class with sentences: "words" ("8-9", "17+"), "mean_words" of its sources,
-        "sentences" (their number) and "bleu", 0 to 100 (cased, 13a).
+        "sentences" (their number) and "bleu", 0 to 100 (cased).
 
     Raises:
         ModuleNotFoundError: sacrebleu is not installed.
@@ -108,7 +132,7 @@ def bleu_by_length(
     """
     if list(limits) != sorted(set(limits)) or not all(limit > 0 for limit in limits):
         raise ValueError(f"limits={list(limits)}: must be ascending numbers of words from 1")
-    lengths = [len(source.split()) for source in sources]
+    lengths = [len(_WITHOUT_SPACES.sub(" x ", source).split()) for source in sources]
     rows = list(zip(lengths, translations, references, strict=True))
     found = []
     for index, first in enumerate((1, *(limit + 1 for limit in limits))):
@@ -122,7 +146,7 @@ def bleu_by_length(
                 "words": f"{first}-{limits[index]}" if index < len(limits) else f"{first}+",
                 "mean_words": sum(counts) / len(counts),
                 "sentences": len(members),
-                "bleu": corpus_bleu(hypotheses, expected).score,
+                "bleu": corpus_bleu(hypotheses, expected, tokenize=tokenize).score,
             }
         )
     return found

@@ -7,7 +7,7 @@ import keras
 import numpy as np
 
 from keras_transformers.data.batching import Batches
-from keras_transformers.evaluation.bleu import corpus_bleu
+from keras_transformers.evaluation.bleu import BleuTokenizer, corpus_bleu
 
 __all__ = ["Validation", "ValidationBleu", "outputs_of"]
 
@@ -75,13 +75,21 @@ class ValidationBleu:
     Args:
         pairs: (source, reference) texts.
         translator: a `pipelines.Translator` of the model, called with its current weights.
+        tokenize: see `evaluation.corpus_bleu`.
     """
 
-    def __init__(self, pairs: Sequence[tuple[str, str]], translator: Any) -> None:
+    def __init__(
+        self,
+        pairs: Sequence[tuple[str, str]],
+        translator: Any,
+        *,
+        tokenize: BleuTokenizer = "13a",
+    ) -> None:
         self._sources, self._references = zip(*pairs, strict=True)
         self._translator = translator
+        self._tokenize: BleuTokenizer = tokenize
 
     def __call__(self) -> dict[str, float]:
         """Returns `bleu`: cased, 0 to 100."""
         translations = self._translator.translate_all(self._sources)
-        return {"bleu": corpus_bleu(translations, self._references).score}
+        return {"bleu": corpus_bleu(translations, self._references, tokenize=self._tokenize).score}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from keras_transformers.evaluation.bleu import bleu_by_length, corpus_bleu
+from keras_transformers.evaluation.bleu import bleu_by_length, bleu_tokenizer, corpus_bleu
 
 sacrebleu = pytest.importorskip("sacrebleu", reason="needs pip install -e .[evaluation]")
 
@@ -121,3 +121,26 @@ def test_runs_that_cannot_be_compared_are_refused(tmp_path, monkeypatch):
     (tmp_path / "other" / "metrics.json").write_text("{}")
     with pytest.raises(SystemExit, match="no BLEU by source words"):
         benchmark(monkeypatch, first, other)
+
+
+def test_chinese_is_cut_into_characters_as_sacrebleu_does():
+    hypotheses, references = (
+        ["一个男人在骑自行车。", "两只狗"],
+        ["一个男人骑着自行车。", "两只狗在跑"],
+    )
+    result = corpus_bleu(hypotheses, references, tokenize=bleu_tokenizer("zh"))
+    expected = sacrebleu.corpus_bleu(hypotheses, [references], tokenize="zh")
+    assert result.score == expected.score
+    assert "tok:zh" in result.signature
+    assert result.reference_length == 15
+    assert corpus_bleu(hypotheses, references).score < result.score  # each sentence is one word
+    assert [bleu_tokenizer(name) for name in ("zh_CN", "zh-TW", "en", "de")] == [
+        *("zh", "zh", "13a", "13a")
+    ]
+
+
+def test_lengths_of_texts_without_spaces_are_in_characters():
+    sources = ["我爱你", "我有2只小狗", "a man runs"]
+    found = bleu_by_length(sources, ["a"] * 3, ["a"] * 3, limits=(3,))
+    assert [(each["words"], each["sentences"]) for each in found] == [("1-3", 2), ("4+", 1)]
+    assert found[1]["mean_words"] == 6
