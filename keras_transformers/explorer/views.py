@@ -16,6 +16,7 @@ from keras_transformers.layers import (
     FirstTokenPooler,
     PositionEmbedding,
     RecurrentDecoder,
+    RelativePositionBias,
     SinusoidalPositionEmbedding,
     TokenEmbedding,
 )
@@ -23,6 +24,7 @@ from keras_transformers.pipelines.base import Pipeline
 from keras_transformers.private_api import run_through_graph
 
 _MOST_POSITIONS, _MOST_DIMENSIONS = 128, 128  # drawn
+_FARTHEST = 32  # distance drawn, in either direction
 _MOST_POINTS = 4_000_000  # probabilities in one answer
 
 
@@ -196,7 +198,8 @@ def parameters(model: keras.Model) -> dict[str, Any]:
 def positions(model: keras.Model) -> dict[str, Any] | None:
     """Returns the first encoding of positions: `kind`, `rows`, `columns`, and values in bytes.
 
-    A value v is written as round(127.5 + 127.5 * v / largest).
+    Rows are positions and columns dimensions; of a relative bias, heads and distances. A value v is
+    written as round(127.5 + 127.5 * v / largest).
     """
     for layer in model.layers:
         if isinstance(layer, SinusoidalPositionEmbedding):
@@ -207,6 +210,9 @@ def positions(model: keras.Model) -> dict[str, Any] | None:
         if isinstance(layer, PositionEmbedding):
             table = keras.ops.convert_to_numpy(layer.embeddings)[layer.first_position :]
             return _picture("learned", table)
+        if isinstance(layer, RelativePositionBias):
+            biases = layer(keras.ops.zeros((1, 2 * _FARTHEST + 1, 1)))[0, :, _FARTHEST]
+            return _picture("relative", keras.ops.convert_to_numpy(biases))
     return None
 
 

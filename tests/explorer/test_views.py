@@ -2,6 +2,7 @@
 
 import base64
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -10,6 +11,9 @@ import tiny
 from keras_transformers.explorer import subjects, views
 from keras_transformers.explorer.spellings import spell
 from keras_transformers.inspection import attention
+from keras_transformers.layers.relative_positions import RelativePositionBias, buckets
+
+BUCKETS = {"num_buckets": 8, "max_distance": 16, "bidirectional": True}
 
 
 def view(task, name, **given):
@@ -159,3 +163,14 @@ def test_positions_are_the_rows_of_the_embedding():
     levels = np.frombuffer(base64.b64decode(found["values"]), np.uint8).reshape(16, 8)
     values = (levels.astype(float) - 127.5) / 127.5 * found["largest"]
     np.testing.assert_allclose(values, table, atol=found["largest"] / 127)
+
+
+def test_relative_positions_are_the_biases_by_distance():
+    bias = RelativePositionBias(8, 2, max_distance=16)
+    inputs = keras.Input((None, 4))
+    found = views.positions(keras.Model(inputs, bias(inputs)))
+    assert (found["kind"], found["rows"], found["columns"]) == ("relative", 2, 65)
+    levels = np.frombuffer(base64.b64decode(found["values"]), np.uint8).reshape(2, 65)
+    values = (levels.astype(float) - 127.5) / 127.5 * found["largest"]
+    expected = bias.embeddings.numpy()[buckets(range(-32, 33), **BUCKETS)].T
+    np.testing.assert_allclose(values, expected, atol=found["largest"] / 127)

@@ -10,7 +10,8 @@ export async function showPositions(model) {
   const canvas = h("canvas", { role: "img", "aria-label": word(kind) });
   canvas.width = columns;
   canvas.height = rows;
-  canvas.style.width = `${Math.min(900, columns * 6)}px`;
+  const size = kind === "relative" ? 12 : 6;
+  canvas.style.width = `${Math.min(900, columns * size)}px`;
   const context = canvas.getContext("2d");
   const image = context.createImageData(columns, rows);
   // Blue above 0, red below.
