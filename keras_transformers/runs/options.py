@@ -50,7 +50,7 @@ _NAMES: dict[Range, str] = {
         checkpoint_minutes clip_norm generator_size initializer_range learning_rate peak_flops
     """,
     _AMOUNT_OR_NONE: """
-        discriminator_weight language_model_weight length_penalty mixup weight_decay
+        discriminator_weight language_model_weight length_penalty mixup r_drop weight_decay
     """,
     _SHARE: "bpe_dropout short_sequence_probability teacher_forcing warmup_fraction",
     _RATE: "dropout ema label_smoothing",
@@ -102,6 +102,8 @@ class Options(Scaling, Logging):
     resume: bool = False  # continue a stopped run as if it had not stopped; or start a new one
     checkpoint_every: int | None = None  # steps between checkpoints, besides those after epochs
     checkpoint_minutes: float | None = None  # likewise, the longest time between them
+
+    r_drop: float = 0.0  # R-Drop's alpha: two passes should agree, in twice the time
 
     seed: int = 0  # for new weights, dropout and the order of the examples
     name: str = "run"  # the run's folder in runs_dir

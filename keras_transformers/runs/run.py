@@ -182,7 +182,7 @@ class Run:
             WeightsFileError: the weights of the best epoch so far are missing or damaged.
         """
         config = self.config
-        prepare(model, accumulate=config.accumulate, recompute=config.recompute)
+        prepare(model, **config.pick("accumulate", "recompute", "r_drop"))
         self._model, self._monitor = model, monitor
         self._resume = Resume(
             self.folder / CHECKPOINTS,
@@ -264,6 +264,8 @@ class Run:
             other_lengths=batches.other_lengths,
             rules=flops_rules,
         )
+        if self.config.r_drop:
+            cost = cost._replace(flops_per_step=2 * cost.flops_per_step)
         update_costs(self._callbacks, **cost._asdict())
         show_samples(self._callbacks, samples or validation)
         config: Any = self.config

@@ -6,12 +6,13 @@ counts the same. `distributed.prepare` puts these steps into a model.
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import keras
 
 from keras_transformers.private_api import compile_loss
+from keras_transformers.training.r_drop import check_losses, r_drop_loss
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,15 +44,19 @@ class WholeBatchSteps:
             average: by `sample_weight` ("mean_with_sample_weight") or over all values
             ("sum_over_batch_size", Keras' default).
         num_parts: number of parts of a share in training; the last one may be smaller.
+        r_drop: weight of R-Drop's divergence; 0 trains with one pass.
 
     Raises:
-        ValueError: the losses are not such a dict.
+        ValueError: the losses are not such a dict, or R-Drop does not know them.
     """
 
-    def __init__(self, model: Any, num_parts: int) -> None:
+    def __init__(self, model: Any, num_parts: int, *, r_drop: float = 0.0) -> None:
         self.model = model
         self.num_parts = num_parts
         self.losses = _Losses(model)
+        self.r_drop = r_drop
+        if r_drop:
+            check_losses(self.losses.losses)
 
     def train(self, data: Any) -> None:
         """Updates the weights and this replica's metrics."""
@@ -64,12 +69,12 @@ class WholeBatchSteps:
 
         def add_part(part: _Batch, gradients: list[Any], values: list[Any]) -> tuple[Any, Any]:
             with tf.GradientTape() as tape:
-                outputs = model(part.data[0], training=True)
-                found = self._losses_of(part, outputs)
+                outputs = self._outputs(part.data[0])
+                found = self._losses_of(part, *outputs)
                 scaled = model.optimizer.scale_loss(found[0])
             added = tape.gradient(scaled, variables)
             reached[:] = [gradient is not None for gradient in added]
-            self._measure(part, outputs)
+            self._measure(part, outputs[0])
             gradients = [
                 g if a is None else g + tf.cast(tf.convert_to_tensor(a), g.dtype)
                 for g, a in zip(gradients, added, strict=True)
@@ -146,13 +151,29 @@ class WholeBatchSteps:
         )
         return found[0], found[1]
 
-    def _losses_of(self, part: _Batch, outputs: Any) -> list[Any]:
-        """Returns what a part adds to the whole batch's loss, and to the loss of each output."""
+    def _outputs(self, inputs: Any) -> list[Any]:
+        """Returns the outputs of one pass, or of R-Drop's two, which are one pass of twice the rows."""
+        import tensorflow as tf
+
+        if not self.r_drop:
+            return [self.model(inputs, training=True)]
+        twice = tf.nest.map_structure(lambda tensor: tf.concat([tensor, tensor], axis=0), inputs)
+        outputs = self.model(twice, training=True)
+        halves = tf.nest.map_structure(lambda tensor: tf.split(tensor, 2, axis=0), outputs)
+        return [{name: pair[i] for name, pair in halves.items()} for i in range(2)]
+
+    def _losses_of(self, part: _Batch, *outputs: Any) -> list[Any]:
+        """Returns what a part adds to the whole batch's loss, and to the loss of each output.
+
+        Args:
+            part: part of the batch.
+            outputs: those of one pass, or of R-Drop's two.
+        """
         import tensorflow as tf
 
         _, targets, weights = part.data
         share = tf.cast(part.rows, tf.float32) / part.all_rows
-        found = self.losses(targets, outputs, weights, part.totals, share)
+        found = self.losses(targets, outputs, weights, part.totals, share, r_drop=self.r_drop)
         # Losses that layers add, such as regularization.
         own = [share * tf.cast(loss, tf.float32) for loss in self.model.losses]
         return [tf.add_n([*self.losses.weighted(found), *own]), *found]
@@ -214,12 +235,24 @@ class _Losses:
         }
 
     def __call__(
-        self, targets: Any, outputs: Any, weights: Any, totals: Mapping[str, Any], share: Any
+        self,
+        targets: Any,
+        passes: Sequence[Mapping[str, Any]],
+        weights: Any,
+        totals: Mapping[str, Any],
+        share: Any,
+        *,
+        r_drop: float,
     ) -> list[Any]:
         """Returns what a part with this share of the batch's rows adds to each loss."""
         found = []
         for name, loss in self.losses.items():
-            values = keras.ops.cast(loss.call(targets[name], outputs[name]), "float32")
+            outputs = [outputs[name] for outputs in passes]
+            if len(outputs) == 1:
+                values = loss.call(targets[name], *outputs)
+            else:
+                values = r_drop_loss(loss, targets[name], *outputs, r_drop)
+            values = keras.ops.cast(values, "float32")
             weight = _of(weights, name)
             if weight is not None:
                 values = values * _expand(keras.ops.cast(weight, "float32"), len(values.shape))

@@ -20,6 +20,7 @@ tests/training/test_distributed.py fails as soon as one of these is fixed upstre
 """
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -37,7 +38,9 @@ from keras_transformers.training.accumulation import WholeBatchSteps
 from keras_transformers.training.recomputation import recompute_layers
 
 
-def prepare(model: keras.Model, *, accumulate: int = 1, recompute: bool = False) -> None:
+def prepare(
+    model: keras.Model, *, accumulate: int = 1, recompute: bool = False, r_drop: float = 0.0
+) -> None:
     """Makes `fit` and `evaluate` correct under the strategy that the model was built in.
 
     Call it after each `compile`. The batch size counts all replicas together. Each replica takes a
@@ -57,25 +60,30 @@ def prepare(model: keras.Model, *, accumulate: int = 1, recompute: bool = False)
             `gradient_accumulation_steps` gives each part the same weight, and counts each as an
             update.)
         recompute: whether layers recompute their activations; see `recompute_layers`.
+        r_drop: the weight of R-Drop's divergence between two passes with different dropout, the
+            paper's alpha; 0 for one pass. See `r_drop_loss`. A step takes twice the time.
 
     Raises:
-        ValueError: `accumulate` is below 1, the losses are not such a dict, `steps_per_execution`
-            is above 1 under a strategy, the backend is not TensorFlow, or there are no layers to
-            recompute.
+        ValueError: `accumulate` is below 1, `r_drop` is below 0, the losses are not such a dict, or
+            not known to R-Drop, `steps_per_execution` is above 1 under a strategy, the backend is
+            not TensorFlow, or there are no layers to recompute.
     """
     if accumulate < 1:
         raise ValueError(f"accumulate={accumulate}: must be 1 or more parts per batch")
+    if not 0 <= r_drop < math.inf:
+        raise ValueError(f"r_drop={r_drop}: must be 0 or more, and finite; the paper has 5")
     if recompute:
         recompute_layers(model)
     is_tensorflow = keras.backend.backend() == "tensorflow"
     in_strategy = is_tensorflow and own_strategy(model) is not None
-    if accumulate == 1 and not in_strategy:
+    if accumulate == 1 and not r_drop and not in_strategy:
         return
     if not is_tensorflow:
         raise ValueError(
-            "gradients are accumulated only on TensorFlow: set KERAS_BACKEND=tensorflow"
+            "gradients are accumulated, and R-Drop trains, only on TensorFlow: set "
+            "KERAS_BACKEND=tensorflow"
         )
-    steps = WholeBatchSteps(model, accumulate)
+    steps = WholeBatchSteps(model, accumulate, r_drop=r_drop)
     model.train_function = model.test_function = None  # made by an earlier `fit`
     if not in_strategy:
         model.train_step = functools.partial(_train_step, model, steps)
