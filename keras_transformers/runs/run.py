@@ -27,6 +27,7 @@ from keras_transformers.runs.callbacks import (
     update_costs,
     verbosity,
 )
+from keras_transformers.runs.memory import keep_freed_memory
 from keras_transformers.runs.options import MAY_DIFFER, Options
 from keras_transformers.runs.resume.callback import Position, Resume
 from keras_transformers.runs.resume.folder_lock import LOCK, FolderLock, lock_folder
@@ -99,6 +100,7 @@ class Run:
         self._resume: Resume | None = None
         self._batches: list[Batches] = []
         self._callbacks: list[keras.callbacks.Callback] = []
+        keep_freed_memory()
         begin_strategy(config)
         if config.resume and (self.folder / CONFIG).is_file():
             check_same(self.folder, config, may_differ=MAY_DIFFER)
