@@ -27,7 +27,6 @@ from keras_transformers.runs.callbacks import (
     update_costs,
     verbosity,
 )
-from keras_transformers.runs.memory import keep_freed_memory
 from keras_transformers.runs.options import MAY_DIFFER, Options
 from keras_transformers.runs.resume.callback import Position, Resume
 from keras_transformers.runs.resume.folder_lock import LOCK, FolderLock, lock_folder
@@ -40,6 +39,7 @@ from keras_transformers.saved_model.exporting import export
 from keras_transformers.saved_model.versions import split_target
 from keras_transformers.training.averaging import CheckpointAveraging
 from keras_transformers.training.distributed import prepare
+from keras_transformers.training.memory import keep_freed_memory
 from keras_transformers.training.strategies import Shard, create, shard
 
 __all__ = ["NoBestEpochError", "Run"]

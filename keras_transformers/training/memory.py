@@ -26,4 +26,5 @@ def keep_freed_memory() -> bool:
     if mallopt is None:
         return False
     options = {_MMAP_MAX: 0, _TRIM_THRESHOLD: -1, _TOP_PAD: 64 << 20, _ARENA_MAX: 1}
-    return all([mallopt(option, value) == 1 for option, value in options.items()])
+    understood = [mallopt(option, value) == 1 for option, value in options.items()]
+    return all(understood)
