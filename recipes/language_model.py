@@ -23,7 +23,6 @@ from typing import Any, Literal
 import keras_transformers.quiet  # before Keras, which loads TensorFlow
 
 import keras
-import numpy as np
 
 import keras_transformers as kt
 from keras_transformers.data.language_models import RowBatches, TextFiles, TokenStream
@@ -31,9 +30,11 @@ from keras_transformers.evaluation import (
     KneserNey,
     LogProbabilityOfTokens,
     Perplexity,
+    ScoredText,
     TextPerplexity,
+    compare_with_cache_and_ngrams,
 )
-from keras_transformers.runs import Options, Run, chief_first, command_line, is_chief
+from keras_transformers.runs import Options, Run, chief_first, command_line, is_chief, outputs_of
 from keras_transformers.training import Decay, TokenCrossentropy, adamw, warmup_schedule
 
 SHAPE = ("num_layers", "num_heads", "hidden_dim", "norm_position", "separate_documents", "dropout")
@@ -75,6 +76,11 @@ def main(config: Config, run: Run) -> dict[str, Any]:
     streams = {split: TokenStream.of(documents, tokenizer) for split, documents in texts.items()}
     print("\n".join(f"{split}: {stream}" for split, stream in streams.items()))
     batches = RowBatches(streams["train"], **config.pick(*BATCHING))
+    num_updates = config.epochs * len(batches)
+    warmup_steps = round(config.warmup_fraction * num_updates)
+    schedule = warmup_schedule(
+        config.decay, config.learning_rate, warmup_steps=warmup_steps, total_steps=num_updates
+    )
     with run.scope():
         model = kt.models.gpt.gpt(
             vocabulary_size=tokenizer.vocabulary_size,
@@ -83,7 +89,7 @@ def main(config: Config, run: Run) -> dict[str, Any]:
             **config.pick(*SHAPE),
         )
         model.compile(
-            optimizer=optimizer(config, num_updates=config.epochs * len(batches)),
+            optimizer=adamw(schedule, beta_2=0.95, **config.pick("weight_decay", "clip_norm")),
             loss={"logits": TokenCrossentropy()},
             weighted_metrics={"logits": [Perplexity()]},
             jit_compile=False,
@@ -101,16 +107,15 @@ def main(config: Config, run: Run) -> dict[str, Any]:
         "parameters": model.count_params(),
         "steps": int(model.optimizer.iterations.numpy()),
     }
-    held_out, order = streams["held_out"], config.ngram_order
-    counts = held_out.num_targets, held_out.num_words, held_out.num_bytes
-    # Every token is predicted from at least half a row.
-    rows = batches.of(held_out, stride=max(1, config.length // 2))
-    found = model.evaluate(rows.dataset(), return_dict=True, verbose=0)
-    nats = float(np.log(found["perplexity"])) * held_out.num_targets
-    figures |= TextPerplexity(nats, *counts).figures("GPT")
-    ngrams = KneserNey(order=order).fit(streams["train"].documents(), tokenizer.vocabulary_size)
-    nats = -sum(float(ngrams.log_probabilities(ids).sum()) for ids in held_out.documents())
-    figures |= TextPerplexity(nats, *counts).figures(f"Kneser-Ney {order}-grams")
+    scorer = keras.Model(model.input, {**model.output, "hidden": model.last_hidden()})
+    scored = {}
+    for split in ("dev", "held_out"):  # each token is predicted from at least half a row
+        rows = batches.of(streams[split], stride=max(1, config.length // 2))
+        scored[split] = ScoredText.of(streams[split], outputs_of(scorer, rows), rows.dataset())
+    ngrams = KneserNey(order=config.ngram_order)
+    ngrams.fit(streams["train"].documents(), tokenizer.vocabulary_size)
+    for name, nats in compare_with_cache_and_ngrams("GPT", **scored, ngrams=ngrams).items():
+        figures |= TextPerplexity.of(nats, streams["held_out"]).figures(name)
     if is_chief():
         kt.convert.save_language_model(model, run.folder / "weights", tokenizer)
     return run.finish(generate, figures, scores=["GPT,"])
@@ -123,17 +128,6 @@ def tokenizer_for(config: Config, run: Run, texts: list[str]) -> kt.tokenizers.B
         return kt.tokenizers.BytePairTokenizer(folder)
     size = config.vocabulary_size
     return kt.tokenizers.BytePairTokenizer.train(texts, folder, vocabulary_size=size)
-
-
-def optimizer(config: Config, *, num_updates: int) -> keras.optimizers.Optimizer:
-    """Returns AdamW with a warm-up and decay of the learning rate."""
-    schedule = warmup_schedule(
-        config.decay,
-        config.learning_rate,
-        warmup_steps=round(config.warmup_fraction * num_updates),
-        total_steps=num_updates,
-    )
-    return adamw(schedule, beta_2=0.95, **config.pick("weight_decay", "clip_norm"))
 
 
 if __name__ == "__main__":

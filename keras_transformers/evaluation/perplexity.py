@@ -2,11 +2,12 @@
 
 import dataclasses
 import math
-from typing import Any
+from typing import Any, Self
 
 import keras
 from keras import ops
 
+from keras_transformers.data.language_models import TokenStream
 from keras_transformers.training.losses import token_crossentropy
 
 __all__ = [
@@ -165,6 +166,11 @@ class TextPerplexity:
             raise ValueError(
                 f"{counts} tokens, words and bytes: the text must have at least 1 of each"
             )
+
+    @classmethod
+    def of(cls, nats: float, stream: TokenStream) -> Self:
+        """Returns the cost of a text that is a stream of tokens."""
+        return cls(nats, stream.num_targets, stream.num_words, stream.num_bytes)
 
     @property
     def per_token(self) -> float:

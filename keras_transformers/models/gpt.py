@@ -185,9 +185,7 @@ def classifier(
     if num_classes < 2:
         raise ValueError(f"num_classes={num_classes}: a classifier needs at least 2 classes")
     padding_mask = keras.Input((None,), dtype="bool", name="padding_mask")
-    by_name = {layer.name: layer for layer in model.layers}
-    last = by_name.get("final_norm") or model.decoder_layers()[-1]
-    vectors = LastToken(name="last_token")(last.output, padding_mask)
+    vectors = LastToken(name="last_token")(model.last_hidden(), padding_mask)
     vectors = keras.layers.Dropout(dropout, name="classifier_dropout")(vectors)
     logits = keras.layers.Dense(
         num_classes, kernel_initializer=encoder_parts.initializer(), dtype="float32", name="logits"

@@ -108,6 +108,11 @@ class CausalLM(keras.Model):
         layers = [layer for layer in self.layers if layer.name.startswith(prefix)]
         return sorted(layers, key=lambda layer: int(layer.name.removeprefix(prefix)))
 
+    def last_hidden(self) -> Any:
+        """Returns the symbolic vectors (batch, length, hidden) that the logits are made from."""
+        norms = [layer for layer in self.layers if layer.name == "final_norm"]
+        return (norms or self.decoder_layers())[-1].output
+
 
 def _steps_left(num_positions: int, length: Any, num_empty: Any, max_length: int | None) -> Any:
     """Returns the number of steps that each prompt may take, int32 (batch,).
