@@ -30,6 +30,7 @@ from keras_transformers.training import TokenCrossentropy
 class Config(TaggedFiles, EncoderTuning):
     """Fine-tunes an encoder to tag words."""
 
+    case_markers: bool = False  # tokens that tell an uncased encoder which words have capitals
     name: str = "tagging"  # the run's folder in runs_dir
 
 
@@ -39,6 +40,8 @@ def main(config: Config, run: Run) -> dict[str, Any]:
     with run.scope():
         encoder, tokenizer = kt.convert.load_encoder(**config.encoder_source())
         model = kt.heads.tagger(encoder, len(labels), dropout=config.dropout)
+    if config.case_markers:
+        tokenizer = kt.tokenizers.CaseMarkedTokenizer(tokenizer.vocabulary)
     tag = kt.pipelines.Tagger(model, tokenizer, labels, **config.pick("max_sequence_length"))
     batches = TaggedBatches(train, tag, **config.batching())
     on_dev = batches.of(dev)
