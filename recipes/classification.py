@@ -40,7 +40,7 @@ def main(config: Config, run: Run) -> dict[str, Any]:
     with run.scope():
         encoder, tokenizer = kt.convert.load_encoder(**config.encoder_source())
         if config.pooling == "mean":
-            encoder = with_mean_pooling(encoder)
+            encoder = kt.heads.with_mean_pooling(encoder)
         model = kt.heads.classifier(encoder, len(labels), dropout=config.dropout)
     classify = kt.pipelines.TextClassifier(
         model,
@@ -66,14 +66,6 @@ def main(config: Config, run: Run) -> dict[str, Any]:
         scores = model.evaluate(batches.of(test).dataset(), return_dict=True, verbose=0)
         figures |= {"test_accuracy": scores["accuracy"], "test_majority": majority_share(test)}
     return run.finish(classify, {**figures, "labels": labels})
-
-
-def with_mean_pooling(encoder: keras.Model) -> keras.Model:
-    """Returns the encoder with the mean of its real tokens as `pooled_output`, not its pooler."""
-    mean = keras.layers.GlobalAveragePooling1D(name="mean_pooling")
-    outputs = dict(encoder.output)
-    outputs["pooled_output"] = mean(outputs["sequence_output"], mask=encoder.input["padding_mask"])
-    return keras.Model(encoder.input, outputs, name=encoder.name)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,8 @@ from keras_transformers.saved_model.versions import resolve
 
 FINGERPRINT_FILE = "fingerprint.pb"
 METADATA_FILE = "assets.extra/keras_transformers.json"
+__all__ = ["describe"]
+
 WARM_UP_FILE = "assets.extra/tf_serving_warmup_requests"
 
 

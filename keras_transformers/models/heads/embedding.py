@@ -6,7 +6,7 @@ import keras
 
 from keras_transformers.models.heads import encoder_parts
 
-__all__ = ["embedder"]
+__all__ = ["embedder", "with_mean_pooling"]
 
 
 def embedder(
@@ -50,6 +50,23 @@ def embedder(
         outputs={"embedding": last(dtype="float32", name="embedding")(pooled)},
         name=name or f"{encoder.name}_embedder",
     )
+
+
+def with_mean_pooling(encoder: keras.Model) -> keras.Model:
+    """Returns the encoder with the mean of its real tokens as `pooled_output`, not its pooler.
+
+    Encoders that were trained to embed sentences, such as all-MiniLM-L6-v2, never trained a pooler.
+
+    Args:
+        encoder: see `embedder`.
+
+    Raises:
+        ValueError: the encoder lacks that input or output.
+    """
+    mask = encoder_parts.padding_mask(encoder)
+    vectors = encoder_parts.named_output(encoder, "sequence_output")
+    mean = keras.layers.GlobalAveragePooling1D(name="mean_pooling")(vectors, mask=mask)
+    return keras.Model(encoder.input, {**encoder.output, "pooled_output": mean}, name=encoder.name)
 
 
 def embedder_options(model: keras.Model) -> dict[str, Any]:

@@ -1,0 +1,85 @@
+"""A smaller BERT out of a larger one: some of its layers, and the tokens that its texts need."""
+
+from collections.abc import Sequence
+
+import keras
+import numpy as np
+
+from keras_transformers.models.encoders.bert import bert
+
+__all__ = ["shrink_bert"]
+
+_WITH_ROWS = ("token_embedding", "position_embedding")  # whose rows are chosen
+
+
+def shrink_bert(
+    encoder: keras.Model,
+    *,
+    layers: Sequence[int],
+    token_ids: Sequence[int],
+    max_sequence_length: int,
+) -> keras.Model:
+    """Builds a smaller BERT from parts of a trained one, as a student for distillation.
+
+    DistilBERT starts from every other layer of its teacher (Sanh et al. 2019, arXiv:1910.01108);
+    most of a small encoder's weights are rows of tokens that its texts hardly ever have.
+
+    Args:
+        encoder: from `bert`, any size.
+        layers: the layers to keep, counted from 0, in the order of the new model.
+        token_ids: the tokens to keep, in the order of their new ids.
+        max_sequence_length: how many positions to keep.
+
+    Returns:
+        An encoder as `bert` builds it, with the dropout of `encoder`.
+
+    Raises:
+        ValueError: a layer or token does not exist or occurs twice, there are fewer positions, or
+            the encoder is no BERT.
+
+    Example:
+        >>> large = bert(vocabulary_size=100, num_layers=4, num_heads=2, hidden_dim=8)
+        >>> small = shrink_bert(large, layers=[0, 2], token_ids=range(50), max_sequence_length=64)
+        >>> small.count_params() == large.count_params() - 50 * 8 - 448 * 8 - 2 * 872
+        True
+    """
+    by_name = {layer.name: layer for layer in encoder.layers}
+    if not {"encoder_layer_0", "segment_embedding", "embeddings_norm", *_WITH_ROWS} <= set(by_name):
+        raise ValueError(f"model {encoder.name!r} is no BERT: give an encoder that `bert` builds")
+    num_layers = sum(name.startswith("encoder_layer_") for name in by_name)
+    sizes = {
+        "layers": num_layers,
+        "token_ids": by_name["token_embedding"].input_dim,
+    }
+    for name, chosen in (("layers", layers), ("token_ids", token_ids)):
+        wrong = [i for i in chosen if not 0 <= i < sizes[name]]
+        if wrong or len(set(chosen)) != len(chosen) or not len(chosen):
+            raise ValueError(
+                f"{name}={list(chosen)[:8]}...: give different numbers from 0 to {sizes[name] - 1}"
+            )
+    positions = by_name["position_embedding"].max_sequence_length
+    if not 1 <= max_sequence_length <= positions:
+        raise ValueError(f"max_sequence_length={max_sequence_length}: give 1 to {positions}")
+    options = by_name["encoder_layer_0"].get_config()
+    kept = ("num_heads", "hidden_dim", "intermediate_dim", "dropout", "attention_dropout")
+    small = bert(
+        vocabulary_size=len(token_ids),
+        num_layers=len(layers),
+        max_sequence_length=max_sequence_length,
+        num_segments=by_name["segment_embedding"].input_dim,
+        **{name: options[name] for name in (*kept, "activation", "norm_epsilon")},
+        name=encoder.name,
+    )
+    rows = {
+        "token_embedding": np.asarray(token_ids),
+        "position_embedding": np.arange(max_sequence_length),
+    }
+    for layer in small.layers:
+        name = layer.name
+        if name.startswith("encoder_layer_"):
+            name = f"encoder_layer_{layers[int(name.rsplit('_', 1)[1])]}"
+        weights = by_name[name].get_weights() if name in by_name else layer.get_weights()
+        if name in rows:
+            weights = [weights[0][rows[name]]]
+        layer.set_weights(weights)
+    return small

@@ -1,0 +1,121 @@
+"""Distillation: a small encoder learns a large classifier's answers, text in, label out.
+
+Paper:   Hinton et al. 2015, https://arxiv.org/abs/1503.02531; Turc et al. 2019,
+         https://arxiv.org/abs/1908.08962 (on text without labels)
+Data:    an export of a text classifier, the data it was trained on, and texts of their kind, one
+         per line
+Command: the one of saved_models/manifest.json, entry sentiment_en/1
+"""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import keras_transformers.quiet  # before Keras, which loads TensorFlow
+
+import keras
+import numpy as np
+
+import keras_transformers as kt
+from keras_transformers.data.text import (
+    Examples,
+    LabelledFiles,
+    ProbabilityBatches,
+    kept_array,
+    majority_share,
+    read_texts,
+)
+from keras_transformers.runs import EncoderTuning, Run, chief_first, command_line
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Config(LabelledFiles, EncoderTuning):
+    """Teaches a small encoder what a classifier answers."""
+
+    teacher: Path  # an export of a text classifier with the labels of the training file
+    texts: tuple[Path, ...]  # more texts, one per line, without labels
+    least_words: int = 4  # shorter ones are left out
+    keep_layers: tuple[int, ...] = ()  # of the encoder, counted from 0; empty: all
+    keep_tokens: int | None = None  # the most frequent ones of the texts; None: all
+
+    epochs: int = 2
+    max_sequence_length: int = 64  # tokens per input, special ones included
+    name: str = "distillation"  # the run's folder in runs_dir
+
+
+def main(config: Config, run: Run) -> dict[str, Any]:
+    """Trains, measures, exports; returns what it writes to runs/<name>/metrics.json."""
+    train, dev, test, labels = config.read()
+    held_out = [examples for examples in (train, dev, test) if examples is not None]
+    others = read_texts(config.texts, without=held_out, least_words=config.least_words)
+    texts = Examples([*train.texts, *others.texts], source=others.source)
+    with run.scope():
+        encoder, tokenizer = build(config, texts)
+        model = kt.heads.classifier(encoder, len(labels), dropout=config.dropout)
+    file = run.make_folder() / "teacher.npy"
+    answers = chief_first(lambda: kept_array(file, lambda: ask(config, texts, labels)))
+    classify = kt.pipelines.TextClassifier(
+        model, tokenizer, labels, max_sequence_length=config.max_sequence_length
+    )
+    batches = ProbabilityBatches(texts, classify, probabilities=answers, **config.batching())
+    with run.scope():
+        model.compile(
+            optimizer=config.optimizer(len(batches)),
+            loss={"logits": keras.losses.CategoricalCrossentropy(from_logits=True)},
+            metrics={"logits": [keras.metrics.CategoricalAccuracy(name="accuracy")]},
+            jit_compile=False,
+        )
+    model.fit(
+        **run.fit_arguments(model, batches, validation=batches.of(dev), monitor="val_accuracy")
+    )
+    best = run.load_best()
+    parts = {"dev": dev, "test": test} if test else {"dev": dev}
+    figures = {"parameters": model.count_params(), "texts": len(texts), **best, "labels": labels}
+    for name, part in parts.items():
+        scores = model.evaluate(batches.of(part).dataset(), return_dict=True, verbose=0)
+        teacher = agreement(kt.saved_model.predict(config.teacher, {"text": part.texts}), part)
+        figures |= {
+            f"{name}_accuracy": scores["accuracy"],
+            f"{name}_accuracy of the teacher": teacher,
+            f"{name}_majority": majority_share(part),
+        }
+    return run.finish(classify, figures)
+
+
+def build(config: Config, texts: Examples) -> tuple[keras.Model, Any]:
+    """Returns the encoder, as small as asked for, with the mean of its tokens pooled."""
+    encoder, tokenizer = kt.convert.load_encoder(**config.encoder_source())
+    if config.keep_layers or config.keep_tokens:
+        size = config.keep_tokens or tokenizer.vocabulary_size
+        tokens = kt.tokenizers.frequent_tokens(tokenizer, texts.texts, size=size)
+        num_layers = sum(layer.name.startswith("encoder_layer_") for layer in encoder.layers)
+        encoder = kt.models.shrink_bert(
+            encoder,
+            layers=config.keep_layers or range(num_layers),
+            token_ids=tokens,
+            max_sequence_length=config.max_sequence_length,
+        )
+        vocabulary = tokenizer.vocabulary
+        tokenizer = kt.tokenizers.WordPieceTokenizer(
+            [vocabulary[i] for i in tokens], lowercase=config.lowercase
+        )
+    return kt.heads.with_mean_pooling(encoder), tokenizer
+
+
+def ask(config: Config, texts: Examples, labels: list[str]) -> np.ndarray:
+    """Returns the teacher's probabilities, (texts, labels)."""
+    found = kt.saved_model.describe(config.teacher).get("labels")
+    if found != labels:
+        raise ValueError(f"--teacher {config.teacher} has labels {found}, the data {labels}")
+    answers = kt.saved_model.predict(config.teacher, {"text": texts.texts}, batch_size=64)
+    return np.array([answer["probabilities"] for answer in answers], np.float32)
+
+
+def agreement(answers: list[dict[str, Any]], examples: Examples) -> float:
+    """Returns the share of right answers."""
+    pairs = zip(answers, examples.labels or (), strict=True)
+    return float(np.mean([answer["label"] == label for answer, label in pairs]))
+
+
+if __name__ == "__main__":
+    command_line(main, Config)

@@ -1,0 +1,56 @@
+"""Texts with probabilities as targets."""
+
+import numpy as np
+import pytest
+import tiny
+
+from keras_transformers.data.text import Examples, ProbabilityBatches, kept_array, read_texts
+
+
+@pytest.fixture(scope="module")
+def classify():
+    return tiny.pipeline("classification")
+
+
+def test_targets_are_the_probabilities_of_each_text(classify):
+    texts = ["good film", "a bad film", "very long film", "good", "bad"]
+    probabilities = np.random.default_rng(0).dirichlet(np.ones(len(classify.labels)), 5)
+    batches = ProbabilityBatches(
+        Examples(texts), classify, probabilities=probabilities, batch_size=2
+    )
+    found = {}
+    for inputs, targets in batches.dataset().take(3):
+        for ids, row in zip(inputs["token_ids"].numpy(), targets["logits"].numpy(), strict=True):
+            found[tuple(ids[ids > 0])] = row
+    for text, row in zip(texts, probabilities, strict=True):
+        ids = classify.encode(np.array([text]))["token_ids"].numpy()[0]
+        np.testing.assert_allclose(found[tuple(ids[ids > 0])], row, rtol=1e-6)
+
+
+def test_labels_are_certain(classify):
+    examples = Examples(["good", "bad"], labels=list(classify.labels)[:2])
+    batches = ProbabilityBatches(examples, classify, batch_size=2, shuffle=False)
+    [(_, targets)] = batches.dataset()
+    np.testing.assert_array_equal(targets["logits"], np.eye(len(classify.labels))[:2])
+
+
+def test_a_wrong_number_of_probabilities_is_refused(classify):
+    examples = Examples(["good", "bad"])
+    with pytest.raises(ValueError, match="1 rows of probabilities for 2 texts"):
+        ProbabilityBatches(examples, classify, probabilities=np.ones((1, 2)), batch_size=1)
+
+
+def test_texts_are_read_once_and_without_those_to_measure_on(tmp_path):
+    file = tmp_path / "texts.txt"
+    file.write_text("A good film\na  good film\n\nlong\nvery very bad\n", "utf-8")
+    found = read_texts([file], without=[Examples(["Very very bad"])], least_words=2)
+    assert list(found.texts) == ["A good film"]
+    with pytest.raises(ValueError, match="no text of 9 words or more is left"):
+        read_texts([file], least_words=9)
+
+
+def test_an_array_is_made_once(tmp_path):
+    arrays = iter([np.arange(3)])
+    for _ in range(2):
+        found = kept_array(tmp_path / "array.npy", lambda: next(arrays))
+        np.testing.assert_array_equal(found, [0, 1, 2])
