@@ -55,6 +55,25 @@ def test_all_sines_may_come_before_the_cosines():
     np.testing.assert_array_equal(halves, np.concatenate([rows[..., 0::2], rows[..., 1::2]], -1))
 
 
+@pytest.mark.parametrize("distance", [1, 7, 40])
+def test_a_later_position_is_a_linear_function_of_an_earlier_one(distance):
+    """Why the paper chose sines (section 3.5): one rotation per distance, wherever it starts.
+
+    sin(a + k) = sin(a) cos(k) + cos(a) sin(k); cos(a + k) = cos(a) cos(k) - sin(a) sin(k).
+    """
+    width, length = 8, 64
+    zeros = np.zeros((1, length, width), "float32")
+    rows = np.asarray(layers.SinusoidalPositionEmbedding(length)(zeros))[0]
+    rotation = np.zeros((width, width))
+    for i in range(0, width, 2):
+        angle = distance / 10_000 ** (i / width)
+        rotation[i : i + 2, i : i + 2] = [
+            [np.cos(angle), np.sin(angle)],
+            [-np.sin(angle), np.cos(angle)],
+        ]
+    np.testing.assert_allclose(rows[distance:], rows[:-distance] @ rotation.T, atol=2e-5)
+
+
 @pytest.mark.parametrize("name", ["PositionEmbedding", "SinusoidalPositionEmbedding"])
 def test_positions_start_where_told_and_end_with_an_error(name):
     layer = getattr(layers, name)(6)
