@@ -18,7 +18,8 @@ class Masker:
     Of an example's n tokens, round(0.15 n), at least one, are chosen: 80 % of them become [MASK],
     10 % become a random token and 10 % stay. Special tokens, including [UNK], are neither chosen
     nor inserted. With `whole_words`, words are taken in random order as long as all their pieces
-    fit, as in Google's create_pretraining_data; each piece is then hidden independently.
+    fit, as in Google's create_pretraining_data; each piece is then hidden independently. With
+    `always_mask`, every chosen token becomes [MASK] (appendix C.2 compares both).
 
     Draws are stateless: the same tokens and seed give the same masks on every device.
 
@@ -27,6 +28,7 @@ class Masker:
         mask_probability: share of tokens to choose.
         max_predictions: maximum number of tokens to choose per example.
         whole_words: whether to choose all pieces of a word or none.
+        always_mask: whether all chosen tokens become [MASK].
 
     Attributes:
         max_predictions: the argument of that name.
@@ -54,6 +56,7 @@ class Masker:
         mask_probability: float = 0.15,
         max_predictions: int = 20,
         whole_words: bool = False,
+        always_mask: bool = False,
     ) -> None:
         if not 0 < mask_probability < 1:
             raise ValueError(f"mask_probability is {mask_probability}, must be above 0 and below 1")
@@ -69,6 +72,7 @@ class Masker:
         self.vocabulary_digest = vocabulary_digest(tokens)
         self._mask_probability = mask_probability
         self._whole_words = whole_words
+        self._masked, self._random = (1.0, 0.0) if always_mask else (_MASKED, _RANDOM)
         self._pad_token_id = tokens.index(vocabularies.PAD)
         self._mask_token_id = tokens.index(vocabularies.MASK)
         self._is_ordinary = is_ordinary
@@ -96,8 +100,8 @@ class Masker:
         index = tf.random.stateless_uniform(
             shape, which, 0, len(self._ordinary_ids), tf.int32, alg="philox"
         )
-        hidden = tf.where(draw < _MASKED, self._mask_token_id, token_ids)
-        is_random = draw >= 1 - _RANDOM
+        hidden = tf.where(draw < self._masked, self._mask_token_id, token_ids)
+        is_random = draw >= 1 - self._random
         hidden = tf.where(is_random, tf.gather(self._ordinary_ids, index), hidden)
         positions, is_real = self._positions(is_chosen)
         mask_ids = tf.where(is_real, tf.gather(token_ids, positions, batch_dims=1), 0)

@@ -86,6 +86,7 @@ class PretrainingSets:
         accumulate: int = 1,
         steps_per_epoch: int,
         dynamic_masking: bool = False,
+        always_mask: bool = False,
         seed: int = 0,
         pack: bool = False,
     ) -> tuple[PretrainingBatches, PretrainingBatches]:
@@ -98,19 +99,27 @@ class PretrainingSets:
             steps_per_epoch: training batches per epoch.
             dynamic_masking: whether to draw new masks each time a training example is used.
                 Evaluation keeps the masks in the files.
+            always_mask: whether these new masks hide every chosen token behind [MASK].
             seed: seed for order and masks.
             pack: whether short examples share a row, for models from `heads.packed`; then
                 `batch_size` counts the packed rows.
 
         Raises:
-            FileNotFoundError, ValueError: see `open` and `pretraining_dataset`.
+            FileNotFoundError: see `open`.
+            ValueError: `always_mask` without `dynamic_masking`. See also `open` and
+                `pretraining_dataset`.
         """
+        if always_mask and not dynamic_masking:
+            raise ValueError(
+                "always_mask changes the masks that are drawn in training, and without "
+                "dynamic_masking none are: give both, or neither"
+            )
         train, dev = self.open(length)
         return PretrainingBatches(
             train,
             batch_size=batch_size * accumulate,
             steps_per_epoch=steps_per_epoch,
-            masker=self._masker(train) if dynamic_masking else None,
+            masker=self._masker(train, always_mask) if dynamic_masking else None,
             seed=seed,
             pack=pack,
         ), PretrainingBatches(dev, batch_size=batch_size, pack=pack)
@@ -137,12 +146,13 @@ class PretrainingSets:
             np.add.at(counts, targets["mask_logits"].numpy()[is_chosen], 1)
         return counts
 
-    def _masker(self, files: RecordFiles) -> Masker:
+    def _masker(self, files: RecordFiles, always_mask: bool = False) -> Masker:
         return Masker(
             self.tokenizer.vocabulary,
             mask_probability=_MASK_PROBABILITY,
             max_predictions=files.num_predictions,
             whole_words=self.whole_words,
+            always_mask=always_mask,
         )
 
 

@@ -270,6 +270,17 @@ def test_whole_words_are_whole(packed: dict[str, np.ndarray], vocabulary: list[s
     assert (parts[:, 1:][joins] != parts[:, :-1][joins]).any()
 
 
+def test_every_chosen_token_may_become_a_mask(
+    packed: dict[str, np.ndarray], vocabulary: list[str]
+) -> None:
+    token_ids = packed["token_ids"]
+    usual, always = (
+        mask(Masker(vocabulary, always_mask=choice), token_ids, (3, 4)) for choice in (False, True)
+    )
+    np.testing.assert_array_equal(usual["mask_positions"], always["mask_positions"])
+    assert (always["token_ids"][chosen(always)] == vocabulary.index("[MASK]")).all()
+
+
 def test_masks_are_a_function_of_the_seed(
     packed: dict[str, np.ndarray], vocabulary: list[str]
 ) -> None:

@@ -99,6 +99,20 @@ def test_batches_go_on_where_they_are_told(made):
     assert whole[0].shape == (8, LENGTH)
 
 
+def test_only_masks_that_are_drawn_can_be_all_alike(made):
+    options = {"batch_size": 8, "steps_per_epoch": 3, "always_mask": True}
+    train, _ = made.batches(LENGTH, dynamic_masking=True, **options)
+    inputs, targets, weights = next(iter(train.dataset()))
+    is_chosen = weights["mask_logits"].numpy() > 0
+    hidden = np.take_along_axis(
+        inputs["token_ids"].numpy(), inputs["mask_positions"].numpy(), axis=1
+    )
+    assert (hidden[is_chosen] == made.tokenizer.mask_token_id).all()
+    assert (targets["mask_logits"].numpy()[is_chosen] != made.tokenizer.mask_token_id).all()
+    with pytest.raises(ValueError, match="without dynamic_masking none are"):
+        made.batches(LENGTH, **options)
+
+
 def test_evaluation_has_the_masks_of_the_files(made):
     _, dev = made.batches(LENGTH, batch_size=8, steps_per_epoch=3, dynamic_masking=True)
     num_examples = made.open(LENGTH)[1].num_examples
