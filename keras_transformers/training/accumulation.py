@@ -152,7 +152,7 @@ class WholeBatchSteps:
         return found[0], found[1]
 
     def _outputs(self, inputs: Any) -> list[Any]:
-        """Returns the outputs of one pass, or of R-Drop's two, which are one pass of twice the rows."""
+        """Returns the outputs of one pass; R-Drop's two are one pass of twice the rows."""
         import tensorflow as tf
 
         if not self.r_drop:
