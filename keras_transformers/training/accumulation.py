@@ -152,7 +152,7 @@ class WholeBatchSteps:
         return found[0], found[1]
 
     def _outputs(self, inputs: Any) -> list[Any]:
-        """Returns the outputs of one pass; R-Drop's two are one pass of twice the rows."""
+        """Returns the outputs of one pass, or of R-Drop's two: one pass over twice the rows."""
         import tensorflow as tf
 
         if not self.r_drop:
@@ -251,7 +251,7 @@ class _Losses:
             if len(outputs) == 1:
                 values = loss.call(targets[name], *outputs)
             else:
-                values = r_drop_loss(loss, targets[name], *outputs, r_drop)
+                values = r_drop_loss(loss, targets[name], outputs[0], outputs[1], r_drop)
             values = keras.ops.cast(values, "float32")
             weight = _of(weights, name)
             if weight is not None:
