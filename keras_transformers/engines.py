@@ -16,6 +16,8 @@ from keras_transformers import places
 from keras_transformers.extras import needing
 from keras_transformers.files import one_line
 
+__all__ = ["Beam", "Engine", "Local", "Stage"]
+
 
 @dataclasses.dataclass(frozen=True)
 class Stage:

@@ -263,6 +263,12 @@ def test_wrong_names_end_with_one_line(capsys):
     assert (status, "--vocabulary-size 0: give a positive number" in err) == (2, True)
 
 
+def test_summary_is_a_page_or_json(capsys, tmp_path):
+    page = tmp_path / "page.html"
+    status, _, err = run(capsys, "summary", "bert_tiny", "--json", "--html", str(page))
+    assert (status, "give one of them" in err, page.exists()) == (2, True, False)
+
+
 def test_heads_need_an_encoder(capsys, zeros):
     status, _, err = run(capsys, "summary", "transformer_tiny", "--heads", "pretraining")
     assert status == 2

@@ -9,22 +9,23 @@ import re
 from pathlib import Path
 from typing import Any
 
-from mkdocs.exceptions import PluginError
-from mkdocs.structure.files import File
-
 ROOT = Path(__file__).parents[2]
 PACKAGE = "keras_transformers"
 _UPWARDS = re.compile(r"\]\((\.\./[^)#]+)")  # a link to a file of another folder
 
 
 def on_config(config: Any) -> None:
-    """Adds the reference to the navigation, a page per room."""
+    """Adds the reference to the navigation: the names at the top, and a page per room."""
     pages = [{room: f"reference/{room}.md"} for room in _rooms()]
-    config.nav.append({"Reference": pages})
+    config.nav.append({"Reference": [{PACKAGE: "reference/index.md"}, *pages]})
 
 
 def on_files(files: Any, config: Any) -> None:
     """Adds the pages of the reference, and the files outside docs/ that pages link to."""
+    from mkdocs.exceptions import PluginError  # here: a test reads this file without MkDocs
+    from mkdocs.structure.files import File
+
+    files.append(File.generated(config, "reference/index.md", content=_top()))
     for room, modules in _rooms().items():
         text = _reference(room, modules)
         files.append(File.generated(config, f"reference/{room}.md", content=text))
@@ -68,16 +69,44 @@ def _rooms() -> dict[str, dict[str, list[str]]]:
     for path in sorted((ROOT / PACKAGE).rglob("*.py")):
         parts = path.relative_to(ROOT).with_suffix("").parts
         names = _public_names(path)
-        if len(parts) > 2 and names:
+        if parts[1] != "__init__" and names:
             found.setdefault(parts[1], {})[".".join(parts)] = names
     return found
 
 
 def _public_names(path: Path) -> list[str]:
-    for node in ast.parse(path.read_text("utf-8")).body:
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
-            return list(ast.literal_eval(node.value))
-    return []
+    """Returns a module's `__all__`; of a family of models, its builders and what goes with them."""
+    body = ast.parse(path.read_text("utf-8")).body
+    if found := _value(body, "__all__"):
+        return list(ast.literal_eval(found))
+    if not _value(body, "MODELS"):
+        return []
+    names = [node.name for node in body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
+    return [name for name in names if not name.startswith("_")]
+
+
+def _value(body: list[ast.stmt], name: str) -> ast.expr | None:
+    """Returns what a module assigns to a name."""
+    for node in body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name:
+            return node.value
+    return None
+
+
+def _top() -> str:
+    """Returns the page of the names that the package itself has, with where they are described."""
+    names = _value(ast.parse((ROOT / PACKAGE / "__init__.py").read_text("utf-8")).body, "_NAMES")
+    assert names is not None
+    lines = [f"# {PACKAGE}", "", "After `import keras_transformers as kt`:", ""]
+    for name, module in ast.literal_eval(names).items():
+        lines.append(f"- [`kt.{name}`][{PACKAGE}.{module}.{name}]")
+    lines += [
+        "- `kt.bert_base` and the other [models](../models.md): the builder of their family, which",
+        "  [models](models.md) describes, with other defaults",
+        "- `kt.heads`: [the heads](models.md) that go on an encoder",
+        "- the rooms, a page each: `kt.layers`, `kt.pipelines` and so on",
+    ]
+    return "\n".join(lines) + "\n"
 
 
 def _reference(room: str, modules: dict[str, list[str]]) -> str:

@@ -23,6 +23,15 @@ TUTORIALS = ROOT / "docs/tutorials"
 NOTEBOOKS = ROOT / "docs/notebooks"
 AS_NOTEBOOKS = ("transformer", "counting_bert", "recurrence_to_attention", "pretrain_to_serve")
 SLOW = "<!-- slow -->"  # at the end of a page that takes more than a few seconds
+# In a notebook the current folder is its own, which has no recipes and should stay clean.
+SETUP = """# Go to an empty folder with the recipes of the clone, which the commands below call.
+import os
+import tempfile
+
+recipes = os.path.abspath("../../recipes")
+os.chdir(tempfile.mkdtemp())
+os.symlink(recipes, "recipes")
+"""
 _BLOCK = re.compile(r"^```(python|bash)\n(.*?)^```$\n?", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\((?!https?:)([^)]+)\)")
 
@@ -87,18 +96,36 @@ def notebook(page: Path, printed: list[str]) -> dict[str, Any]:
     """Returns a notebook, format 4.5, of a page and of what its cells print."""
     found = []
     for number, (cell, output) in enumerate(zip(cells(page), printed, strict=True)):
-        made: dict[str, Any] = {"id": f"cell-{number}", "metadata": {}}
         if cell.kind == "markdown":
             text = _LINK.sub(r"](../tutorials/\1)", cell.text)
-            found.append(made | {"cell_type": "markdown", "source": text.splitlines(True)})
+            found.append(
+                {
+                    "id": f"cell-{number}",
+                    "metadata": {},
+                    "cell_type": "markdown",
+                    "source": text.splitlines(True),
+                }
+            )
             continue
         code = cell.text if cell.kind == "python" else f"%%bash\n{cell.text}"
-        stream = {"name": "stdout", "output_type": "stream", "text": output.splitlines(True)}
-        made |= {"cell_type": "code", "source": code.rstrip("\n").splitlines(True)}
-        found.append(made | {"execution_count": None, "outputs": [stream] if output else []})
+        found.append(_code(f"cell-{number}", code, output))
+    if "python recipes/" in page.read_text("utf-8"):
+        found.insert(1, _code("setup", SETUP, ""))  # after the title
     kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
     metadata = {"kernelspec": kernel, "language_info": {"name": "python"}}
     return {"cells": found, "metadata": metadata, "nbformat": 4, "nbformat_minor": 5}
+
+
+def _code(name: str, code: str, output: str) -> dict[str, Any]:
+    stream = {"name": "stdout", "output_type": "stream", "text": output.splitlines(True)}
+    return {
+        "id": name,
+        "metadata": {},
+        "cell_type": "code",
+        "source": code.rstrip("\n").splitlines(True),
+        "execution_count": None,
+        "outputs": [stream] if output else [],
+    }
 
 
 def _printed(path: Path, page: Path) -> list[str] | None:
@@ -107,6 +134,7 @@ def _printed(path: Path, page: Path) -> list[str] | None:
         return None
     old = json.loads(path.read_text("utf-8"))["cells"]
     new = notebook(page, ["" for _ in cells(page)])["cells"]
+    old, new = ([cell for cell in each if cell["id"] != "setup"] for each in (old, new))
     if [c["source"] for c in old if c["cell_type"] == "code"] != [
         c["source"] for c in new if c["cell_type"] == "code"
     ]:

@@ -33,7 +33,9 @@ class List(Command):
         table = json.loads(Path(__file__).with_name("models.json").read_text("utf-8"))
         rows = [row for row in table if fnmatch.fnmatchcase(row["name"], self.pattern)]
         if not rows:
-            raise ValueError(f"no model's name matches {self.pattern!r}")
+            raise ValueError(
+                f"no model's name matches {self.pattern!r}; `keras-transformers list` has all"
+            )
         if self.json:
             print(json.dumps(rows, indent=1))
             return 0
@@ -74,6 +76,8 @@ class Summary(Command):
         from keras_transformers.models import heads
         from keras_transformers.models.registry import entry
 
+        if self.json and self.html is not None:
+            raise ValueError("--html writes a page and --json prints: give one of them")
         found = entry(self.name)
         overrides = _overrides(self.vocabulary_size)
         symbols = dict(found.symbols)

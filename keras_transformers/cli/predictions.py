@@ -58,8 +58,9 @@ class Predict(Command):
         for columns in batches(self.text, self.text_b):
             if len(columns) != len(names):
                 raise ValueError(
-                    f"{self.path} takes {', '.join(names)}: give {len(names)} texts per row, "
-                    "--text and --text-b, or lines with a tab between them"
+                    f"{self.path} takes {', '.join(names)}: give {len(names)} "
+                    f"text{'s'[: len(names) - 1]} per row, --text and --text-b, or lines with a "
+                    "tab between them"
                 )
             for row in answer(dict(zip(names, columns, strict=True))):
                 print(json.dumps(row, ensure_ascii=False), flush=True)

@@ -7,7 +7,7 @@ import numpy as np
 
 from keras_transformers.inspection.attention_maps import AttentionMap
 
-__all__ = ["attention_figure", "attention_picture", "attention_pictures"]
+__all__ = ["attention_figure", "attention_picture", "attention_pictures", "rollout_figure"]
 
 
 def attention_pictures(source_tokens: Any, target_tokens: Any, attention: Any) -> np.ndarray:
@@ -91,18 +91,46 @@ def attention_figure(
             f"layer={layer}, head={head}: there are {found.probabilities.shape[0]} layers of "
             f"{found.probabilities.shape[1]} heads, counted from 0"
         )
+    panels = [[(f"layer {i}, head {j}", found.probabilities[i, j]) for j in heads] for i in layers]
+    return _drawn(found, panels, dark)
+
+
+def rollout_figure(found: AttentionMap, *, dark: bool = False) -> Any:
+    """Draws how much of each position's last vector comes from each token: `AttentionMap.rollout`.
+
+    A row is a position, a column a token; darker (with `dark`, brighter) is more.
+
+    Args:
+        found: from `attention`; of an encoder or a decoder, not between the two.
+        dark: whether the background is dark.
+
+    Returns:
+        A matplotlib figure, for `savefig`.
+
+    Raises:
+        ImportError: matplotlib is not installed.
+        ValueError: queries and keys are not the same positions.
+
+    Example:
+        found = kt.inspection.attention(pipeline, "the river bank")["encoder"]
+        kt.inspection.rollout_figure(found).savefig("rollout.svg")
+    """
+    return _drawn(found, [[("rollout", found.rollout())]], dark)
+
+
+def _drawn(found: AttentionMap, panels: list[list[tuple[str, np.ndarray]]], dark: bool) -> Any:
+    """Returns a figure with rows of titles and weights; a single one has its tokens."""
     queries, keys = _without_padding(found.queries), _without_padding(found.keys)
-    is_one = len(layers) == len(heads) == 1
+    is_one = len(panels) == len(panels[0]) == 1
     side = 1.6 + 0.25 * max(len(queries), len(keys)) if is_one else 1.3
-    figure = _figure(figsize=(side * len(heads), side * len(layers) + 0.4))
+    figure = _figure(figsize=(side * len(panels[0]), side * len(panels) + 0.4))
     ground, ink, colors = ("#16181d", "#e8e8e8", "magma") if dark else ("white", "black", "Blues")
     figure.set_facecolor(ground)
-    grid = figure.subplots(len(layers), len(heads), squeeze=False)
-    for axes_row, i in zip(grid, layers, strict=True):
-        for axes, j in zip(axes_row, heads, strict=True):
-            names = (keys, queries) if is_one else ([], [])
-            _draw(axes, found.probabilities[i, j], *names, colors)
-            axes.set_title(f"layer {i}, head {j}", fontsize=9 if is_one else 7, color=ink)
+    grid = figure.subplots(len(panels), len(panels[0]), squeeze=False)
+    for axes_row, panel_row in zip(grid, panels, strict=True):
+        for axes, (title, weights) in zip(axes_row, panel_row, strict=True):
+            _draw(axes, weights, *((keys, queries) if is_one else ([], [])), colors)
+            axes.set_title(title, fontsize=9 if is_one else 7, color=ink)
             axes.tick_params(colors=ink)
     return figure
 

@@ -36,3 +36,11 @@ def test_a_notebook_has_the_text_and_the_code_of_its_page(name):
         cell["source"] for cell in expected["cells"]
     ]
     assert "/tmp" not in path.read_text("utf-8")
+
+
+def test_a_notebook_with_recipes_finds_them_from_its_own_folder(monkeypatch):
+    found = json.loads((notebooks.NOTEBOOKS / "pretrain_to_serve.ipynb").read_text("utf-8"))
+    monkeypatch.chdir(notebooks.NOTEBOOKS)
+    exec("".join(found["cells"][1]["source"]), {})
+    assert Path.cwd() != notebooks.NOTEBOOKS
+    assert Path("recipes/pretrain_bert.py").is_file()

@@ -18,7 +18,7 @@ def server():
 
 def post(server, path, body, **headers):
     headers = {"content-type": "application/json"} | headers
-    return httpx.post(f"{server}{path}", content=json.dumps(body), headers=headers)
+    return httpx.post(f"{server}{path}", content=json.dumps(body), headers=headers, timeout=60)
 
 
 def test_the_page_may_load_and_ask_nothing_elsewhere(server):

@@ -1,6 +1,7 @@
 """The page in a real browser: every view answers, and nothing leaves the machine."""
 
 import functools
+import re
 import shutil
 
 import pytest
@@ -182,6 +183,9 @@ def test_it_speaks_chinese_and_fits_a_phone(browser, address):
     page.goto(address)
     page.wait_for_selector("#panel[data-shown]")
     assert page.inner_text("#tab-answer") == "回答"
+    for task in TASKS:
+        choose(page, task)
+        assert not re.search("[a-z]", page.inner_text("#about")), task
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
     shown(page, lambda: page.click("#language"))
     assert page.inner_text("#tab-answer") == "Answer"

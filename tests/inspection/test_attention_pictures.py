@@ -8,6 +8,7 @@ from keras_transformers.inspection import (
     attention_figure,
     attention_picture,
     attention_pictures,
+    rollout_figure,
 )
 
 pytest.importorskip("matplotlib", reason="needs matplotlib: pip install -e .[translation]")
@@ -51,3 +52,15 @@ def test_figures_of_one_head_of_a_layer_and_of_all():
     assert len(attention_figure(found).axes) == 6
     with pytest.raises(IndexError, match="layer=2, head=None: there are 2 layers of 3 heads"):
         attention_figure(found, layer=2)
+
+
+def test_a_figure_of_the_rollout():
+    probabilities = np.array([[[[1.0, 0.0], [1.0, 0.0]]]])  # (layers, heads, queries, keys)
+    found = AttentionMap(probabilities, ["a", "b"], ["a", "b"])
+    (axes,) = rollout_figure(found).axes
+    assert axes.get_title() == "rollout"
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["a", "b"]
+    np.testing.assert_allclose(axes.images[0].get_array(), [[1.0, 0.0], [0.5, 0.5]])
+    between = AttentionMap(np.full((1, 1, 1, 2), 0.5), ["x"], ["a", "b"])
+    with pytest.raises(ValueError, match="self-attention"):
+        rollout_figure(between)

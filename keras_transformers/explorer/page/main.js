@@ -2,7 +2,7 @@
 
 import * as api from "./api.js";
 import { h } from "./dom.js";
-import { currentLanguage, otherLanguage, word } from "./words.js";
+import { currentLanguage, otherLanguage, taskName, word } from "./words.js";
 import { showAnswer } from "./answer.js";
 import { showAttention } from "./attention.js";
 import { showBeams } from "./beams.js";
@@ -47,7 +47,7 @@ function chooseModel(name) {
 
 function drawForm() {
   const { model } = state;
-  $("about").textContent = `${model.task.replaceAll("_", " ")} · ${word(model.kind)} · `
+  $("about").textContent = `${taskName(model.task)} · ${word(model.kind)} · `
     + `${model.parameters.toLocaleString("en")} ${word("of")}`;
   const fields = model.inputs.map((name) => {
     const field = name === "image_bytes"

@@ -1,0 +1,41 @@
+"""The reference of the site has every public name."""
+
+import importlib.util
+from pathlib import Path
+
+import keras_transformers as kt
+from keras_transformers.models.registry import all_entries
+
+spec = importlib.util.spec_from_file_location(
+    "hooks", Path(__file__).parents[2] / "docs/site/hooks.py"
+)
+hooks = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(hooks)
+
+
+def test_every_room_and_every_name_in_it():
+    rooms = hooks._rooms()
+    for room in kt._ROOMS:
+        shown = {name for names in rooms[room].values() for name in names}
+        modules = {part for module in rooms[room] for part in module.split(".")}
+        missing = set(dir(getattr(kt, room))) - shown - modules
+        assert not {name for name in missing if not _is_module(room, name)}, room
+
+
+def test_every_model_has_its_familys_builder():
+    families = hooks._rooms()["models"]
+    for name, entry in all_entries().items():
+        module = entry.factory.__module__
+        assert module.rpartition(".")[2] in families[module], name
+
+
+def test_the_names_at_the_top():
+    page = hooks._top()
+    for name in kt._NAMES:
+        assert f"`kt.{name}`" in page
+    assert "Beam" in hooks._rooms()["engines"]["keras_transformers.engines"]
+
+
+def _is_module(room, name):
+    place = Path(kt.__file__).parent / room
+    return any(place.rglob(f"{name}.py")) or any(place.rglob(f"{name}/__init__.py"))
