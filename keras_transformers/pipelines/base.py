@@ -17,7 +17,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_transformers.pipelines import results, saving
+from keras_transformers.pipelines import results
+from keras_transformers.pipelines.weights import saving
 
 __all__ = ["Pipeline", "Signature"]
 

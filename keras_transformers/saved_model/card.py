@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from keras_transformers import files
-from keras_transformers.pipelines import saving
+from keras_transformers.pipelines.weights import saving
 from keras_transformers.saved_model import metadata
 from keras_transformers.saved_model.checks.check import encode_array
 from keras_transformers.saved_model.description import (

@@ -17,7 +17,6 @@ from keras_transformers.convert.formats.checkpoints import (
     open_checkpoint,
 )
 from keras_transformers.models import heads
-from keras_transformers.pipelines import saving
 from keras_transformers.pipelines.base import Pipeline
 from keras_transformers.pipelines.classification import TextClassifier
 from keras_transformers.pipelines.embedding import Embedder
@@ -30,6 +29,7 @@ from keras_transformers.pipelines.regression import TextRegressor
 from keras_transformers.pipelines.tagging import Tagger
 from keras_transformers.pipelines.token_inputs import num_positions, part
 from keras_transformers.pipelines.translation import Translator
+from keras_transformers.pipelines.weights import saving
 from keras_transformers.pipelines.word_vectors import WordEmbedder
 
 __all__ = ["load"]

@@ -11,9 +11,8 @@ from keras_transformers import files
 from keras_transformers.convert.formats.checkpoints import Served
 from keras_transformers.convert.formats.huggingface import save_huggingface
 from keras_transformers.convert.formats.sentence_transformers import save_sentence_transformers
-from keras_transformers.pipelines import saving
 from keras_transformers.pipelines.base import Pipeline
-from keras_transformers.pipelines.weights import loading
+from keras_transformers.pipelines.weights import loading, saving
 
 __all__ = ["save"]
 
