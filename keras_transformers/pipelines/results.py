@@ -12,6 +12,7 @@ import numpy as np
 
 __all__ = [
     "Answer",
+    "Choice",
     "Classification",
     "Embedding",
     "Generation",
@@ -167,6 +168,21 @@ class NextSentence:
     probability: float
 
 
+@dataclass(frozen=True)
+class Choice:
+    """Which of several texts fits.
+
+    Attributes:
+        choice: the most likely choice; "" without choices.
+        probabilities: of every choice.
+        choice_index: the index of `choice`; -1 without choices.
+    """
+
+    choice: str
+    probabilities: Sequence[float]
+    choice_index: int
+
+
 Result = (
     Classification
     | Regression
@@ -178,6 +194,7 @@ Result = (
     | Embedding
     | WordVectors
     | NextSentence
+    | Choice
     | dict[str, Any]
 )
 
@@ -193,6 +210,7 @@ _TYPES: Sequence[tuple[Callable[..., Result], frozenset[str]]] = (
     (Embedding, frozenset({"embedding"})),
     (WordVectors, frozenset({"tokens", "vectors", "num_tokens"})),
     (NextSentence, frozenset({"probability"})),
+    (Choice, frozenset({"choice", "probabilities", "choice_index", "num_choices"})),
 )
 _RENAMED = {"translation": "text", "answer": "text", "embedding": "vector"}
 _COUNTERS = (
