@@ -75,7 +75,7 @@ class House:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.sources = sorted((root / NAME).rglob("*.py"))
-        self.recipes = sorted((root / "recipes").glob("*.py"))
+        self.recipes = sorted((root / "recipes").rglob("*.py"))
         self._trees = {
             path: ast.parse(path.read_bytes()) for path in [*self.sources, *self.recipes]
         }

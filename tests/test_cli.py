@@ -305,6 +305,36 @@ def test_predict_reads_texts_and_stdin(capsys, monkeypatch):
     assert "texts: 1, --text-b: 2; give one of each" in err
 
 
+def test_predict_reads_choices(capsys, monkeypatch):
+    calls = []
+
+    class Predictor:
+        def __init__(self, path):
+            self.path, self.text_names = path, ("text", "choices")
+
+        def __call__(self, inputs):
+            calls.append(inputs)
+            return [{"choice": "x"} for _ in inputs["text"]]
+
+    monkeypatch.setattr(prediction, "Predictor", Predictor)
+    given = ("--text", "a", "--choice", "b", "--choice", "c d")
+    assert run(capsys, "predict", "somewhere", *given)[0] == 0
+    monkeypatch.setattr("sys.stdin", io.StringIO("one\ttwo\nthree\tfour\tfive\n"))
+    assert run(capsys, "predict", "somewhere")[0] == 0
+    assert calls == [
+        {"text": ["a"], "choices": [["b", "c d"]]},
+        {"text": ["one", "three"], "choices": [["two"], ["four", "five"]]},
+    ]
+    monkeypatch.setattr("sys.stdin", io.StringIO("one\ttwo\nthree\n"))
+    for arguments, message in (
+        ((), "stdin:2: no choices: give `text<TAB>choice<TAB>choice`"),
+        (("--text", "a", "--text", "b", "--choice", "c"), "texts: 2, --text-b: 0; --choice needs"),
+        (("--text", "a", "--text-b", "b"), "takes text, choices: give 2 texts per row, --text and"),
+    ):
+        status, _, err = run(capsys, "predict", "somewhere", *arguments)
+        assert (status, message in err) == (2, True), err
+
+
 @pytest.mark.parametrize("names", [("text", "text_b"), ("question", "context")])
 def test_predict_names_the_inputs_as_the_export_does(capsys, monkeypatch, names):
     calls = []
@@ -347,8 +377,9 @@ def test_predict_runs_a_saved_pipeline(capsys, pipeline, tmp_path):
     status, out, _ = run(capsys, "predict", folder, *pairs)
     rows = pipeline.rows({"text": ["good", "film !"], "text_b": ["film", "ü"]})
     assert (status, [json.loads(line) for line in out.splitlines()]) == (0, rows)
-    status, _, err = run(capsys, "predict", folder, "--text", "good")
-    assert (status, f"{folder} takes text, text_b: give 2 texts per row" in err) == (2, True)
+    for given in ((), ("--choice", "film")):
+        status, _, err = run(capsys, "predict", folder, "--text", "good", *given)
+        assert (status, f"{folder} takes text, text_b: give 2 texts per row" in err) == (2, True)
 
 
 def test_predict_runs_pretrained_weights(capsys, tmp_path):

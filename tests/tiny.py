@@ -91,6 +91,10 @@ def _next_sentence_classifier() -> Pipeline:
     return kt.pipelines.NextSentenceClassifier(lively(heads.pretrainer(encoder())), wordpiece())
 
 
+def _multiple_choice() -> Pipeline:
+    return kt.pipelines.MultipleChoice(lively(heads.multiple_choice(encoder())), wordpiece())
+
+
 def _embedder() -> Pipeline:
     return kt.pipelines.Embedder(lively(encoder()), wordpiece())
 
@@ -162,6 +166,7 @@ _MAKERS: dict[str, Callable[[], Pipeline]] = {
     "fill_mask": _mask_filler,
     "generation": _text_generator,
     "image_classification": _image_classifier,
+    "multiple_choice": _multiple_choice,
     "next_sentence": _next_sentence_classifier,
     "question_answering": _question_answerer,
     "regression": _regressor,

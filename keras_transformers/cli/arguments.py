@@ -90,20 +90,37 @@ def check_numbers(command: Any) -> None:
             raise ValueError(f"--{name.replace('_', '-')} {value}: give {wanted}")
 
 
-def batches(texts: Sequence[str], texts_b: Sequence[str]) -> Iterator[list[list[str]]]:
+def batches(
+    texts: Sequence[str],
+    texts_b: Sequence[str],
+    choices: Sequence[str] = (),
+    *,
+    names: Sequence[str] = (),
+) -> Iterator[list[list[Any]]]:
     """Yields the texts of the command line or, if there are none, stdin's lines, in batches.
 
     Args:
         texts: one text per row.
         texts_b: the second text of each pair; empty for single texts.
+        choices: the choices for the only text, for models that take them.
+        names: the inputs of the model, if they are known.
 
     Yields:
-        A batch's columns: the texts and, for pairs, the second texts. A line of stdin is `text` or
-        `text<TAB>text_b`.
+        A batch's columns: the texts and, for pairs, the second texts, or the lists of choices. A
+        line of stdin is `text` or `text<TAB>text_b`; for models that take choices,
+        `text<TAB>choice<TAB>choice` with any number of choices.
 
     Raises:
         ValueError: the columns differ in length, or stdin's lines in their number of fields.
     """
+    if choices:
+        if len(texts) != 1 or texts_b:
+            raise ValueError(
+                f"texts: {len(texts)}, --text-b: {len(texts_b)}; --choice needs one text: give "
+                "more as lines of stdin, `text<TAB>choice<TAB>choice`"
+            )
+        yield [list(texts), [list(choices)]]
+        return
     if texts_b and len(texts_b) != len(texts):
         raise ValueError(
             f"texts: {len(texts)}, --text-b: {len(texts_b)}; give one of each for every pair"
@@ -111,7 +128,7 @@ def batches(texts: Sequence[str], texts_b: Sequence[str]) -> Iterator[list[list[
     if texts:
         yield [list(texts), list(texts_b)] if texts_b else [list(texts)]
         return
-    for batch in batched(_rows()):
+    for batch in batched(_rows(names)):
         yield [list(column) for column in zip(*batch, strict=True)]
 
 
@@ -128,9 +145,17 @@ def stdin_lines() -> Iterator[str]:
     return (line.removesuffix("\n").removesuffix("\r") for line in sys.stdin)
 
 
-def _rows() -> Iterator[list[str]]:
+def _rows(names: Sequence[str]) -> Iterator[list[Any]]:
+    from keras_transformers.pipelines import results
+
     width = None
     for number, line in enumerate(stdin_lines(), start=1):
+        if set(names) & set(results.LISTS):
+            row = results.fields(line, names)
+            if len(row) != len(names):
+                raise ValueError(f"stdin:{number}: no choices: give `text<TAB>choice<TAB>choice`")
+            yield row
+            continue
         row = line.split("\t")
         width = width or len(row)
         if len(row) != width or width > 2:

@@ -20,7 +20,7 @@ from keras_transformers.cli.arguments import (
 )
 
 # Takes columns of texts by input name; returns one row of outputs per text.
-Answer = Callable[[Mapping[str, Sequence[str]]], list[dict[str, Any]]]
+Answer = Callable[[Mapping[str, Sequence[Any]]], list[dict[str, Any]]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,18 +32,21 @@ class Predict(Command):
     Examples:
         keras-transformers predict saved_models/fill_mask_en --text "She opened the [MASK]."
         keras-transformers predict pairs/ --text "A film." --text-b "A movie."
+        keras-transformers predict choices/ --text "It rains." --choice "Wet." --choice "Dry."
         keras-transformers predict saved_models/sentiment --input 'texts/*.txt.gz' --output answers/
     """
 
     path: PipelinePath
     text: Texts = ()  # a text to run on; default: the lines of stdin
     text_b: Texts = ()  # the second text of each pair
+    choice: Texts = ()  # one of the choices for --text; give each
     input: Annotated[
         tuple[str, ...],
         argument(
             "PATTERN [PATTERN ...]",
             "run on the lines of these files, plain or .gz: paths or URLs, with * for any "
-            "characters; for pairs, each line is `text<TAB>text_b`",
+            "characters; for pairs, each line is `text<TAB>text_b`, for choices "
+            "`text<TAB>choice<TAB>choice`",
         ),
     ] = ()
     # the folder or URL for the answers to --input; a stopped run resumes there
@@ -55,11 +58,15 @@ class Predict(Command):
         if self.input or self.output or self.beam:
             return self._run_on_files()
         names, answer = _answerer(self.path)
-        for columns in batches(self.text, self.text_b):
-            if len(columns) != len(names):
+        from keras_transformers.pipelines import results
+
+        for columns in batches(self.text, self.text_b, self.choice, names=names):
+            takes_choices = bool(set(names) & set(results.LISTS))
+            if len(columns) != len(names) or takes_choices != isinstance(columns[-1][0], list):
+                second = "--choice" if takes_choices else "--text-b"
                 raise ValueError(
                     f"{self.path} takes {', '.join(names)}: give {len(names)} "
-                    f"text{'s'[: len(names) - 1]} per row, --text and --text-b, or lines with a "
+                    f"text{'s'[: len(names) - 1]} per row, --text and {second}, or lines with a "
                     "tab between them"
                 )
             for row in answer(dict(zip(names, columns, strict=True))):
@@ -67,7 +74,7 @@ class Predict(Command):
         return 0
 
     def _run_on_files(self) -> int:
-        if not self.input or self.output is None or self.text or self.text_b:
+        if not self.input or self.output is None or self.text or self.text_b or self.choice:
             raise ValueError("files need --input and --output together, and no --text")
         from keras_transformers.engines import Beam, Local
         from keras_transformers.saved_model import predict_files

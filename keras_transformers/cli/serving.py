@@ -145,6 +145,7 @@ class Ask(Command):
         Positional[tuple[str, ...]], argument("[TEXT ...]", "default: the lines of stdin")
     ] = ()
     text_b: Texts = ()  # the second text of each pair
+    choice: Texts = ()  # one of the choices for the text; give each
     model: str  # its name on the server
     version: Annotated[
         OptionalNumber, _which_version, arg(help="the version's number; default: the latest")
@@ -156,19 +157,19 @@ class Ask(Command):
 
     def run(self) -> int:
         """Prints one JSON object per text."""
+        from keras_transformers.pipelines import results
         from keras_transformers.serving import Client
 
         with Client(
             self.target, timeout_s=self.timeout, root_certificates=self.root_certificates
         ) as client:
-            for columns in batches(self.texts, self.text_b):
-                for row in client.rows(
-                    *columns,
-                    model=self.model,
-                    version=self.version,
-                    label=self.label,
-                    signature_name=self.signature,
-                ):
+            which: Any = {"model": self.model, "version": self.version, "label": self.label}
+            names: tuple[str, ...] = ()
+            if not self.texts:  # how to read a line depends on the model
+                found = client.signatures(**which).get(self.signature)
+                names = results.text_inputs(list(found.inputs)) if found else ()
+            for columns in batches(self.texts, self.text_b, self.choice, names=names):
+                for row in client.rows(*columns, **which, signature_name=self.signature):
                     print(json.dumps(row, ensure_ascii=False), flush=True)
         return 0
 

@@ -199,8 +199,10 @@ def label_fields(model: keras.Model, labels: Sequence[str] | None) -> dict[str, 
         ValueError: the model's head has another number of classes, or there is none; or a label is
             repeated.
     """
-    heads = ("logits", "score_dense")
-    widths = [layer.units for layer in model.layers if layer.name in heads]
+    by_name = {layer.name: layer for layer in model.layers}
+    has_choices = "choices_to_rows" in by_name  # they are scored, and have no labels
+    heads = () if has_choices else ("logits", "score_dense")
+    widths = [by_name[name].units for name in heads if name in by_name]
     if labels is not None and [len(labels)] != widths:
         found = f"{widths[0]} classes" if widths else "no head with labels"
         raise ValueError(f"{len(labels)} labels, but model {model.name!r} has {found}")

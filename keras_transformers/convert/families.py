@@ -29,6 +29,7 @@ _CLASS_ENDS = {
     "classification": "ForSequenceClassification",
     "embedding": "Model",
     "fill_mask": "ForMaskedLM",
+    "multiple_choice": "ForMultipleChoice",
     "question_answering": "ForQuestionAnswering",
     "regression": "ForSequenceClassification",
     "tagging": "ForTokenClassification",

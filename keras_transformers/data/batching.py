@@ -28,12 +28,13 @@ class Samples(NamedTuple):
 
     Attributes:
         pipeline: a `pipelines.Pipeline`.
-        texts: name of each of its inputs -> strings, one per example, for `Pipeline.rows`.
+        texts: name of each of its inputs -> strings, or lists of them, one per example, for
+            `Pipeline.rows`.
         expected: what is right for each example; empty if that is unknown.
     """
 
     pipeline: Any
-    texts: Mapping[str, Sequence[str]]
+    texts: Mapping[str, Sequence[Any]]
     expected: Sequence[str]
 
 
@@ -42,12 +43,13 @@ class Batches(abc.ABC):
 
     Attributes:
         num_rows: number of rows in an epoch.
-        mean_lengths: mean number of tokens per row; a mapping from input names if inputs differ.
+        mean_lengths: mean number of tokens per row; a mapping from input names if inputs differ;
+            for inputs (batch, choices, length), the mean numbers of choices and of tokens in each.
         other_lengths: the same for inputs that hold no tokens, such as mask positions.
     """
 
     num_rows: int
-    mean_lengths: float | Mapping[str, float]
+    mean_lengths: float | tuple[float, ...] | Mapping[str, float]
     other_lengths: Mapping[str, float] = MappingProxyType({})
 
     @abc.abstractmethod

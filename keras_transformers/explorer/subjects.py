@@ -13,6 +13,7 @@ import numpy as np
 from keras_transformers.explorer import views
 from keras_transformers.pipelines.base import Pipeline
 from keras_transformers.pipelines.weights.loading import load
+from keras_transformers.saved_model.checks.check import first_row
 from keras_transformers.saved_model.versions import version_folders
 from keras_transformers.serving.server.settings import ModelSettings, model_settings
 
@@ -103,7 +104,7 @@ def _of_export(settings: ModelSettings, folder: Path) -> Subject:
         signatures = metadata["signatures"]
         inputs = signatures["serving_default"]["inputs"]
         first = signatures["serving_default"]["examples"][0]["inputs"]
-        example = {name: _text(first[name]["values"][0]) for name in inputs}
+        example = {name: _text(first_row(first[name])) for name in inputs}
     except (OSError, ValueError, KeyError, IndexError) as error:
         raise ValueError(
             f"{folder}: no export of keras_transformers ({error}): the explorer needs its "
@@ -129,7 +130,7 @@ def _answer(pipeline: Pipeline, given: Mapping[str, Any]) -> dict[str, Any]:
     return {"outputs": {name: [value] for name, value in row.items()}}
 
 
-def _texts(pipeline: Pipeline, given: Mapping[str, Any]) -> list[str | bytes]:
+def _texts(pipeline: Pipeline, given: Mapping[str, Any]) -> list[Any]:
     values = [given[name] for name in pipeline.text_names]
     return [base64.b64decode(v["b64"]) if isinstance(v, dict) else v for v in values]
 
@@ -140,7 +141,9 @@ def _example(pipeline: Pipeline) -> dict[str, Any]:
 
 
 def _text(value: Any) -> Any:
-    """Returns a string; an image or other bytes in base64."""
+    """Returns a string; an image or other bytes in base64; the same of each element of a list."""
+    if isinstance(value, np.ndarray | list):
+        return [_text(item) for item in value]
     if isinstance(value, bytes):
         try:
             return value.decode()

@@ -10,6 +10,7 @@ import functools
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any, NamedTuple
 
 import keras
@@ -176,7 +177,7 @@ def update_cost(
     model: keras.Model,
     *,
     rows: float,
-    length: float | Mapping[str, float],
+    length: float | tuple[float, ...] | Mapping[str, float],
     other_lengths: Mapping[str, float] | None = None,
     rules: Mapping[type, Rule] | None = None,
 ) -> UpdateCost:
@@ -190,7 +191,8 @@ def update_cost(
         model: See `flops_table`.
         rows: mean rows per update: the examples of an epoch divided by its updates.
         length: mean number of real tokens per row, used for every input size that is not fixed; or
-            one number per input, if they differ, whose sum is a row's tokens.
+            one number per input, if they differ, whose sum is a row's tokens; or, for inputs such
+            as (batch, choices, length), the mean of each size, whose product is a row's tokens.
         other_lengths: lengths of inputs that hold no tokens, such as mask positions.
         rules: See `flops_table`.
 
@@ -202,12 +204,17 @@ def update_cost(
         UpdateCost(tokens_per_step=10.0, flops_per_step=73920.0)
     """
     given = length if isinstance(length, Mapping) else dict.fromkeys(model.input, length)
-    lengths: dict[str, float] = {**given, **(other_lengths or {})}
-    shapes = {
-        name: (1, *(size or max(1, round(lengths[name])) for size in tensor.shape[1:]))
-        for name, tensor in model.input.items()
-    }
-    of_row = sum(length.values()) if isinstance(length, Mapping) else length
+    lengths: dict[str, Any] = {**given, **(other_lengths or {})}
+
+    def shape(name: str, sizes: Shape) -> Shape:
+        means = iter(lengths[name]) if isinstance(length, tuple) else repeat(lengths[name])
+        return (1, *(size or max(1, round(next(means))) for size in sizes[1:]))
+
+    shapes = {name: shape(name, tensor.shape) for name, tensor in model.input.items()}
+    if isinstance(length, Mapping):
+        of_row = sum(length.values())
+    else:
+        of_row = math.prod(length) if isinstance(length, tuple) else length
     return UpdateCost(
         float(rows * of_row), float(rows * training_flops(model, shapes, rules=rules))
     )

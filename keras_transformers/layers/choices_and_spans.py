@@ -27,18 +27,38 @@ class ChoicesToRows(keras.layers.Layer):
 
     def compute_output_spec(self, inputs: Any) -> Any:
         """Returns the shape and dtype of `call`'s result."""
-        return keras.KerasTensor((None, *inputs.shape[2:]), dtype=inputs.dtype)
+        batch, choices, *rest = inputs.shape
+        rows = None if batch is None or choices is None else batch * choices
+        return keras.KerasTensor((rows, *rest), dtype=inputs.dtype)
 
 
 @keras.saving.register_keras_serializable(PACKAGE)
 class RowsToChoices(keras.layers.Layer):
-    """Groups the scores of rows by example again, undoing `ChoicesToRows`."""
+    """Groups the scores of rows by example again, undoing `ChoicesToRows`.
 
-    def call(self, scores: Any, choices: Any) -> Any:
-        """Maps scores (batch * choices, 1) to (batch, choices), the first two axes of `choices`."""
-        return ops.reshape(scores, ops.shape(choices)[:2])
+    Choices without a real token fill up rows with fewer choices. Their score is -1e9.
 
-    def compute_output_spec(self, scores: Any, choices: Any) -> Any:
+    Example:
+        >>> mask = keras.ops.array([[[True, True], [True, False]], [[True, True], [False, False]]])
+        >>> RowsToChoices()(keras.ops.array([[1.0], [2.0], [3.0], [4.0]]), mask, mask).numpy()
+        array([[ 1.e+00,  2.e+00],
+               [ 3.e+00, -1.e+09]], dtype=float32)
+    """
+
+    def call(self, scores: Any, choices: Any, padding_mask: Any = None) -> Any:
+        """Maps scores (batch * choices, 1) to (batch, choices).
+
+        Args:
+            scores: one per row.
+            choices: any tensor whose first two axes are (batch, choices).
+            padding_mask: bool (batch, choices, length), or None if all choices are real.
+        """
+        grouped = ops.reshape(scores, ops.shape(choices)[:2])
+        if padding_mask is None:
+            return grouped
+        return ops.where(ops.any(padding_mask, axis=-1), grouped, MASKED_SCORE)
+
+    def compute_output_spec(self, scores: Any, choices: Any, padding_mask: Any = None) -> Any:
         """Returns the shape and dtype of `call`'s result."""
         return keras.KerasTensor(choices.shape[:2], dtype=scores.dtype)
 

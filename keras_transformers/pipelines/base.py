@@ -17,7 +17,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_transformers.pipelines import results, saving
+from keras_transformers.pipelines import results
+from keras_transformers.pipelines.weights import saving
 
 __all__ = ["Pipeline", "Signature"]
 
@@ -91,11 +92,20 @@ class Pipeline(abc.ABC):
         """Computes outputs from strings, in the graph, as the signature `serving_default` does.
 
         Args:
-            **texts: name in `text_names` -> strings (batch,), where `batch` may be 0.
+            **texts: name in `text_names` -> strings, shaped as `input_specs` says; `batch` may
+                be 0.
 
         Returns:
             Output name -> tensor (batch, ...).
         """
+
+    def input_specs(self) -> dict[str, Any]:
+        """Returns the inputs of `answer`: name in `text_names` -> tf.TensorSpec of strings.
+
+        Their shape is (None,), or (None, None) for inputs with a list of strings in each row, where
+        "" fills up shorter rows.
+        """
+        return dict.fromkeys(self.text_names, tf.TensorSpec([None], tf.string))
 
     @abc.abstractmethod
     def answer_specs(self) -> dict[str, Any]:
@@ -109,7 +119,8 @@ class Pipeline(abc.ABC):
             examples: the arguments of a call, one string or tuple per row; None for default ones.
 
         Returns:
-            Batches, each name in `text_names` -> strings (batch,) in an array of dtype object.
+            Batches, each name in `text_names` -> strings in an array of dtype object, with the rank
+            in `input_specs`.
 
         Raises:
             ValueError: an example has the wrong type.
@@ -180,7 +191,7 @@ class Pipeline(abc.ABC):
             examples: stored in the export and used to check it; None for default ones.
         """
         batches = self.example_batches(examples)
-        default = Signature(self.answer, self._input_specs(), self.answer_specs(), batches)
+        default = Signature(self.answer, self.input_specs(), self.answer_specs(), batches)
         return {"serving_default": default, **self.other_signatures(batches)}
 
     def __call__(self, *texts: Any, batch_size: int = 32) -> Any:
@@ -188,7 +199,8 @@ class Pipeline(abc.ABC):
 
         Args:
             *texts: the inputs in the order of `text_names`, such as `text` or `question, context`:
-                each a string (str or bytes), or each a sequence of strings.
+                each a string (str or bytes), or each a sequence of strings; for inputs of rank 2
+                a sequence of strings, or a sequence of those.
             batch_size: rows per batch; rows of similar length share a batch.
 
         Returns:
@@ -197,7 +209,7 @@ class Pipeline(abc.ABC):
         Raises:
             ValueError: there are too few or too many texts, or one is not a string.
         """
-        one = bool(texts) and all(isinstance(text, str | bytes) for text in texts)
+        one = bool(texts) and isinstance(texts[0], str | bytes)
         columns = [[text] for text in texts] if one else list(texts)
         if len(columns) != len(self.text_names):
             raise ValueError(
@@ -214,18 +226,21 @@ class Pipeline(abc.ABC):
         """Answers as a call does, but with dicts: output name -> str, number or nested list.
 
         Args:
-            texts: name in `text_names` -> strings.
+            texts: name in `text_names` -> strings; lists of strings for inputs of rank 2.
             batch_size: rows per batch.
         """
-        columns = {name: results.string_column(name, column) for name, column in texts.items()}
+        ranks = {name: len(spec.shape) for name, spec in self.input_specs().items()}
+        columns = {
+            name: results.string_column(name, column, rank=ranks.get(name, 1))
+            for name, column in texts.items()
+        }
         counts = {name: len(column) for name, column in columns.items()}
         if set(counts) != set(self.text_names) or len(set(counts.values())) != 1:
             raise ValueError(
                 f"{type(self).__name__} takes as many {' as '.join(self.text_names)}, not {counts}"
             )
         num_rows = next(iter(counts.values()))
-        lengths = [sum(len(column[i]) for column in columns.values()) for i in range(num_rows)]
-        order = sorted(range(num_rows), key=lengths.__getitem__)
+        order = np.argsort(sum(map(_num_bytes, columns.values())), kind="stable")
         padded = [
             name
             for name, spec in self.answer_specs().items()
@@ -264,9 +279,12 @@ class Pipeline(abc.ABC):
     def _graph(self) -> Callable[..., dict[str, Any]]:
         specs = {
             name: tf.TensorSpec(spec.shape, spec.dtype, name=name)
-            for name, spec in self._input_specs().items()
+            for name, spec in self.input_specs().items()
         }
         return tf.function(self.answer, autograph=False).get_concrete_function(**specs)
 
-    def _input_specs(self) -> dict[str, Any]:
-        return dict.fromkeys(self.text_names, tf.TensorSpec([None], tf.string))
+
+def _num_bytes(column: np.ndarray) -> np.ndarray:
+    """Returns the length of each row's strings together: int (rows,)."""
+    lengths = np.vectorize(len, otypes=[int])(column)
+    return lengths.sum(axis=tuple(range(1, column.ndim)))

@@ -12,6 +12,7 @@ import numpy as np
 
 __all__ = [
     "Answer",
+    "Choice",
     "Classification",
     "Embedding",
     "Generation",
@@ -167,6 +168,21 @@ class NextSentence:
     probability: float
 
 
+@dataclass(frozen=True)
+class Choice:
+    """Which of several texts fits.
+
+    Attributes:
+        choice: the most likely choice; "" without choices.
+        probabilities: of every choice.
+        choice_index: the index of `choice`; -1 without choices.
+    """
+
+    choice: str
+    probabilities: Sequence[float]
+    choice_index: int
+
+
 Result = (
     Classification
     | Regression
@@ -178,6 +194,7 @@ Result = (
     | Embedding
     | WordVectors
     | NextSentence
+    | Choice
     | dict[str, Any]
 )
 
@@ -193,12 +210,21 @@ _TYPES: Sequence[tuple[Callable[..., Result], frozenset[str]]] = (
     (Embedding, frozenset({"embedding"})),
     (WordVectors, frozenset({"tokens", "vectors", "num_tokens"})),
     (NextSentence, frozenset({"probability"})),
+    (Choice, frozenset({"choice", "probabilities", "choice_index", "num_choices"})),
 )
 _RENAMED = {"translation": "text", "answer": "text", "embedding": "vector"}
-_COUNTERS = ("num_masks", "num_tokens")  # the length of a row's lists without padding
+_COUNTERS = (
+    "num_masks",
+    "num_tokens",
+    "num_choices",
+)  # the length of a row's lists without padding
 
 # The inputs of signatures that take texts, in the order in which people give them.
-TEXT_INPUTS = (("text",), ("prompt",), ("text", "text_b"), ("question", "context"))
+TEXT_INPUTS = (
+    *(("text",), ("prompt",), ("text", "text_b"), ("question", "context")),
+    ("text", "choices"),
+)
+LISTS = ("choices",)  # these take a list of texts per row
 
 
 def text_inputs(names: Sequence[str]) -> tuple[str, ...]:
@@ -210,13 +236,53 @@ def text_inputs(names: Sequence[str]) -> tuple[str, ...]:
     return next((known for known in TEXT_INPUTS if set(known) == set(names)), ())
 
 
-def string_column(name: str, texts: Iterable[str | bytes]) -> np.ndarray:
-    """Returns texts as bytes (batch,), dtype object; ValueError if they are no list of strings."""
-    one = isinstance(texts, str | bytes) or not isinstance(texts, Iterable)
-    column = [] if one else list(texts)
-    if one or not all(isinstance(text, str | bytes) for text in column):
-        raise ValueError(f"{name} must be a list of strings, not {column or texts!r:.200}")
-    return strings(column)
+def fields(line: str, names: Sequence[str]) -> list[Any]:
+    r"""Returns the texts of a line with tabs between them, as many as `names` if it has enough.
+
+    >>> fields("It rained.", ["text"]), fields("a\tb\tc", ["text", "choices"])
+    (['It rained.'], ['a', ['b', 'c']])
+    """
+    if len(names) == 1:
+        return [line]
+    found: list[Any] = line.split("\t")
+    last = len(names) - 1
+    if names[last] in LISTS and len(found) > last:
+        return [*found[:last], found[last:]]
+    return found
+
+
+def string_column(name: str, texts: Iterable[Any], *, rank: int = 1) -> np.ndarray:
+    """Returns a column of texts as bytes, in an array of dtype object.
+
+    Args:
+        name: the input's name, for the error message.
+        texts: strings; for rank 2 lists of strings.
+        rank: the input's rank.
+
+    Returns:
+        (batch,); for rank 2 (batch, longest), where "" fills up shorter rows.
+
+    Raises:
+        ValueError: the texts are something else.
+
+    >>> string_column("choices", [["a"], ["b", "c"]], rank=2).tolist()
+    [[b'a', b''], [b'b', b'c']]
+    """
+    column = _listed(texts)
+    if rank == 1:
+        if not _are_strings(column):
+            raise ValueError(f"{name} must be a list of strings, not {column or texts!r:.200}")
+        return strings(column or ())
+    rows = [_listed(row) for row in column or ()]
+    if column is None or not all(map(_are_strings, rows)):
+        raise ValueError(
+            f"{name} must be a list with a list of strings for each row, not "
+            f"{column or texts!r:.200}"
+        )
+    array = np.full((len(rows), max((len(row or ()) for row in rows), default=0)), b"", object)
+    for number, row in enumerate(rows):
+        array[number, : len(row or ())] = strings(row or ())
+    return array
 
 
 def strings(texts: Sequence[str | bytes]) -> np.ndarray:
@@ -248,7 +314,7 @@ def rows(outputs: Mapping[str, np.ndarray], padded: Sequence[str]) -> Iterator[d
     Args:
         outputs: name -> array (batch, ...); strings as bytes.
         padded: the outputs (batch, length, ...) that are padded to the longest row of the batch;
-            each row of them is cut to its `num_tokens` or `num_masks`.
+            each row of them is cut to its `num_tokens`, `num_masks` or `num_choices`.
 
     Yields:
         Output name -> str, number or nested list, in the order of the names. Bytes that are not
@@ -261,6 +327,16 @@ def rows(outputs: Mapping[str, np.ndarray], padded: Sequence[str]) -> Iterator[d
         if counter is not None:
             row |= {name: row[name][: row[counter]] for name in padded}
         yield row
+
+
+def _listed(values: Any) -> list[Any] | None:
+    """Returns values as a list; None for a string and anything else that is not several values."""
+    is_one = isinstance(values, str | bytes) or not isinstance(values, Iterable)
+    return None if is_one else list(values)
+
+
+def _are_strings(values: list[Any] | None) -> bool:
+    return values is not None and all(isinstance(value, str | bytes) for value in values)
 
 
 def _plain(value: Any) -> Any:

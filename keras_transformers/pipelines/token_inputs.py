@@ -120,7 +120,8 @@ class TextPipeline(Pipeline):
     ) -> Signature:
         """Returns a signature that takes the model's inputs."""
         dtypes = {"token_ids": tf.int32, "segment_ids": tf.int32, "padding_mask": tf.bool}
-        specs = {name: tf.TensorSpec([None, None], dtypes[name]) for name in self.token_inputs}
+        ranks = {name: len(self.model.input[name].shape) for name in self.token_inputs}
+        specs = {name: tf.TensorSpec([None] * ranks[name], dtypes[name]) for name in ranks}
         return Signature(function, specs, outputs, [self._encoded(batch) for batch in batches])
 
     def answer_tokens(self, **tokens: Any) -> dict[str, Any]:
@@ -330,7 +331,7 @@ def checked_tokens(model: keras.Model, tokens: Mapping[str, Any]) -> dict[str, A
     num_embedded = layer(model, "token_embedding").input_dim
     positions = num_positions(model)
     with tf.device("CPU:0"):  # the messages are strings
-        shape = tf.shape(tokens["token_ids"])  # (batch, length)
+        shape = tf.shape(tokens["token_ids"])  # (batch, ..., length)
         checks = [
             tf.debugging.assert_equal(
                 tf.shape(value), shape, f"{name} and token_ids differ in shape"
@@ -338,7 +339,7 @@ def checked_tokens(model: keras.Model, tokens: Mapping[str, Any]) -> dict[str, A
             for name, value in tokens.items()
         ]
         checks += [
-            tf.debugging.assert_positive(shape[1], "token_ids have length 0"),
+            tf.debugging.assert_positive(shape[-1], "token_ids have length 0"),
             tf.debugging.assert_non_negative(tokens["token_ids"], "token_ids below 0"),
             tf.debugging.assert_less(
                 tokens["token_ids"], num_embedded, f"token_ids beyond the {num_embedded} tokens"
@@ -346,7 +347,7 @@ def checked_tokens(model: keras.Model, tokens: Mapping[str, Any]) -> dict[str, A
         ]
         if positions is not None:
             text = f"token_ids are longer than the {positions} positions"
-            checks.append(tf.debugging.assert_less_equal(shape[1], positions, text))
+            checks.append(tf.debugging.assert_less_equal(shape[-1], positions, text))
         with tf.control_dependencies([check for check in checks if check is not None]):
             return {name: tf.identity(value) for name, value in tokens.items()}
 

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from keras_transformers import files
-from keras_transformers.pipelines import saving
+from keras_transformers.pipelines.weights import saving
 from keras_transformers.saved_model import metadata
-from keras_transformers.saved_model.checks.check import encode_array
+from keras_transformers.saved_model.checks.check import encode_array, first_row
 from keras_transformers.saved_model.description import (
     describe,
     plain,
@@ -160,16 +160,15 @@ def _of_pipeline(folder: Path) -> dict[str, Any]:
         "saved_pipeline": type(pipeline).__name__,
         **metadata.of_pipeline(pipeline),
         "signatures": {name: metadata.of_signature(each) for name, each in signatures.items()},
-        "request": {name: array["values"][0] for name, array in encoded.items()},
+        "request": {name: first_row(array) for name, array in encoded.items()},
     }
 
 
 def _first_row(signature: Mapping[str, Any]) -> dict[str, Any]:
     """Returns an example's first row of inputs; "..." for one without examples."""
     for example in signature.get("examples", ()):
-        values = {name: array["values"] for name, array in example["inputs"].items()}
-        if all(values.values()):
-            return {name: column[0] for name, column in values.items()}
+        if all(array["values"] for array in example["inputs"].values()):
+            return {name: first_row(array) for name, array in example["inputs"].items()}
     return dict.fromkeys(signature["inputs"], "...")
 
 

@@ -23,6 +23,7 @@ from typing import Any
 
 from keras_transformers import files, places
 from keras_transformers.engines import Engine, Local, Stage
+from keras_transformers.pipelines import results
 from keras_transformers.saved_model.prediction import Predictor
 from keras_transformers.saved_model.versions import resolve
 
@@ -73,7 +74,8 @@ def predict_files(
         path: an export, or the BASE of its versions, of which the newest is used. It must take
             texts. With Beam also a URL, see `places`.
         patterns: files of UTF-8 text, plain or `.gz`, one text per line; paths or URLs in which `*`
-            stands for any characters. For an export of pairs a line is `text<TAB>text_b`.
+            stands for any characters. For an export of pairs a line is `text<TAB>text_b`; for one
+            of choices, `text<TAB>choice<TAB>choice` with any number of choices.
         output: a missing or empty folder, or one with answers of the same export; or a URL.
         engine: what runs the work, `engines.Local(num_processes)` or `engines.Beam(options)`; by
             default this process.
@@ -207,7 +209,7 @@ def _predict_file(job: _Job, task: tuple[places.Place, bool]) -> Mapping[str, in
             places.stored(job.answers(name), scratch_folder=f"{job.output}/{_RUN}/files") as path,
             path.open("w", encoding="utf-8", newline="\n") as answers,
         ):
-            lines = _fields(text, len(predictor.text_names))
+            lines = _fields(text, predictor.text_names)
             while batch := list(itertools.islice(lines, job.batch_size)):
                 try:
                     rows = _answers(predictor, [fields for fields, reason in batch if not reason])
@@ -229,16 +231,16 @@ def _predict_file(job: _Job, task: tuple[places.Place, bool]) -> Mapping[str, in
     }
 
 
-def _fields(path: Path, count: int) -> Iterator[tuple[list[str], str]]:
+def _fields(path: Path, names: Sequence[str]) -> Iterator[tuple[list[Any], str]]:
     """Yields each line's texts, and why they cannot be read, or ""."""
     for line, reason in files.try_lines(path):
-        fields = [line] if count == 1 else line.split("\t")
-        if not reason and len(fields) != count:
-            reason = f"not {count} texts with tabs between them, but {len(fields)}"
+        fields = results.fields(line, names)
+        if not reason and len(fields) != len(names):
+            reason = f"not {len(names)} texts with tabs between them, but {len(fields)}"
         yield fields, reason
 
 
-def _answers(predictor: Predictor, rows: Sequence[Sequence[str]]) -> Iterator[dict[str, Any]]:
+def _answers(predictor: Predictor, rows: Sequence[Sequence[Any]]) -> Iterator[dict[str, Any]]:
     columns = {name: [row[i] for row in rows] for i, name in enumerate(predictor.text_names)}
     return iter(predictor(columns, batch_size=max(1, len(rows))))
 

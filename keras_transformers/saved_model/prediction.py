@@ -68,7 +68,8 @@ class Predictor:
 
         Args:
             inputs: name -> one value per row. Strings may be str or bytes; a str may contain
-                undecodable bytes as surrogates, as with Python's `surrogateescape`.
+                undecodable bytes as surrogates, as with Python's `surrogateescape`. Strings (batch,
+                any) are lists; "" fills up shorter ones.
             batch_size: rows in one call of the graph.
 
         Returns:
@@ -103,9 +104,11 @@ class Predictor:
         return rows
 
     def _column(self, name: str, values: Sequence[Any]) -> np.ndarray:
-        if name in self.inputs and self.inputs[name].dtype != tf.string:
-            return np.asarray(values, self.inputs[name].dtype.as_numpy_dtype)
-        return results.string_column(name, values)
+        spec = self.inputs.get(name)
+        if spec is not None and spec.dtype != tf.string:
+            return np.asarray(values, spec.dtype.as_numpy_dtype)
+        rank = 2 if spec is not None and spec.shape.rank == 2 else 1
+        return results.string_column(name, values, rank=rank)
 
 
 def predict(

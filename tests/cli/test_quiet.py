@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-RECIPES = sorted((ROOT / "recipes").glob("*.py"))
+RECIPES = sorted((ROOT / "recipes").rglob("*.py"))
 NOTICES = [
     "WARNING: All log messages before absl::InitializeLog() is called are written to STDERR",
     "I0000 00:00:1795459225.450101   12628 port.cc:153] oneDNN custom operations are on.",

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 import tensorflow as tf
+import tiny
 from engine_toys import export
 
 from keras_transformers.cli import main as cli
@@ -70,6 +71,23 @@ def test_line_n_answers_line_n(lengths, texts, tmp_path, capsys):
             "reason": "not UTF-8 (byte 0xff at byte 5 of the line)",
         }
     ]
+
+
+def test_a_line_may_hold_a_text_and_its_choices(tmp_path):
+    """Any number of choices; a line without tabs has none, and gets no answer."""
+    lines = ["two dogs\ta film\tgood", "a film\tgood", "no choices"]
+    (tmp_path / "a.txt").write_text("\n".join(lines) + "\n")
+    report = predict_files(
+        tiny.exported("multiple_choice"), [f"{tmp_path}/a.txt"], tmp_path / "out"
+    )
+    assert (report.num_lines, report.num_unreadable_lines) == (3, 1)
+    *answers, nothing = rows(tmp_path / "out" / "a.jsonl")
+    wanted = tiny.pipeline("multiple_choice").rows(
+        {"text": ["two dogs", "a film"], "choices": [["a film", "good"], ["good"]]}
+    )
+    assert [answer["choice"] for answer in answers] == [row["choice"] for row in wanted]
+    assert [len(answer["probabilities"]) for answer in answers] == [2, 1]
+    assert nothing == {}
 
 
 def test_only_new_and_changed_files_are_answered_again(lengths, texts, tmp_path, written):

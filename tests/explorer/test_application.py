@@ -41,6 +41,20 @@ def test_models_and_views(server):
     assert answer["outputs"]["label"] == [expected.label]
 
 
+def test_choices_are_lists():
+    pipeline, export = tiny.pipeline("multiple_choice"), tiny.exported("multiple_choice")
+    subject = subjects.of_pipeline("choices", pipeline)
+    example = subject.about["example"]
+    assert [type(example[name]) for name in ("text", "choices")] == [str, list]
+    assert open_subjects([export])[0].about["example"] == example
+    given = {"text": "a good film", "choices": ["good", "two dogs"]}
+    answer = subject.views["answer"](given)["outputs"]
+    assert answer["choice"] == [pipeline(*given.values()).choice]
+    (attention,) = subject.views["attention"](given).values()
+    assert attention["keys"][:6] == ["[CLS]", "a", "good", "film", "[SEP]", "good"][:6]
+    assert subject.views["tokens"](given)["tokens"] == ["a", "good", "film"]
+
+
 @pytest.mark.parametrize(
     ("path", "body", "headers", "status", "said"),
     [

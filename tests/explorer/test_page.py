@@ -25,6 +25,7 @@ TEXTS = {
     "translation": {"text": "Hund"},
     "generation": {"prompt": "two dogs"},
     "tagging": {"text": "a good film"},
+    "multiple_choice": {"text": "a good film", "choices": "good\ntwo dogs"},
 }
 
 

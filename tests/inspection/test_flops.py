@@ -232,6 +232,15 @@ def test_the_mean_update_of_rows_that_differ():
     assert cost.flops_per_step == training_flops(model, shapes)
 
 
+def test_each_choice_of_a_row_is_read_with_its_text():
+    encoder = bert(vocabulary_size=50, num_layers=1, num_heads=2, hidden_dim=8)
+    one, model = heads.regressor(encoder), heads.multiple_choice(encoder)
+    choice = training_flops(one, dict.fromkeys(one.input, (1, 6)))
+    assert training_flops(model, dict.fromkeys(model.input, (5, 4, 6))) == 20 * choice
+    cost = update_cost(model, rows=2.5, length=(4.0, 6.3))
+    assert cost == pytest.approx((2.5 * 4 * 6.3, 2.5 * 4 * choice))
+
+
 class Squares(keras.layers.Layer):
     def build(self, input_shape):
         self.kernel = self.add_weight(shape=(input_shape[-1], input_shape[-1]), name="kernel")

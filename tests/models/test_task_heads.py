@@ -140,6 +140,30 @@ def test_choices_are_read_one_by_one(encoder):
     np.testing.assert_allclose(choices(more)["logits"][:, 3:], logits, atol=1e-5)
 
 
+def test_choices_that_are_all_padding_are_none(encoder):
+    """They take no probability, and training goes on as without them."""
+    model, inputs = built("multiple_choice", encoder), inputs_of("multiple_choice")
+    fewer = {name: value[:, :2] for name, value in inputs.items()}
+    inputs["padding_mask"] = inputs["padding_mask"].copy()
+    inputs["padding_mask"][:, 2] = False
+    labels = np.array([0, 1])
+
+    def step(given):
+        with tf.GradientTape() as tape:
+            logits = model(given, training=False)["logits"]
+            losses = keras.losses.sparse_categorical_crossentropy(labels, logits, from_logits=True)
+        return logits, losses, tape.gradient(losses, model.trainable_variables)
+
+    logits, losses, gradients = step(inputs)
+    expected = step(fewer)
+    assert (logits[:, 2].numpy() == -1e9).all()
+    np.testing.assert_allclose(logits[:, :2], expected[0], atol=1e-5)
+    np.testing.assert_allclose(losses, expected[1], atol=1e-5)
+    for found, wanted in zip(gradients, expected[2], strict=True):
+        found, wanted = map(tf.convert_to_tensor, (found, wanted))
+        np.testing.assert_allclose(found, wanted, atol=1e-5)
+
+
 @pytest.mark.parametrize("head", HEADS)
 def test_saving_without_custom_objects(encoder, head, tmp_path):
     model = built(head, encoder)

@@ -8,6 +8,7 @@ from keras_transformers.models.encoders import bert
 from keras_transformers.pipelines import (
     Embedder,
     MaskFiller,
+    MultipleChoice,
     NextSentenceClassifier,
     TextClassifier,
     TextRegressor,
@@ -35,6 +36,11 @@ def lively_encoder(*, vocabulary_size=14, num_positions=16, seed=3):
 def lively_classifier(num_classes=2, *, seed=22, **arguments):
     """Returns a classifier on it."""
     return enlivened(heads.classifier(lively_encoder(**arguments), num_classes), seed)
+
+
+def lively_chooser(**arguments):
+    """Returns a model that scores choices on it."""
+    return enlivened(heads.multiple_choice(lively_encoder(**arguments)), seed=7)
 
 
 def lively_pretrainer(**arguments):
@@ -103,6 +109,7 @@ PIPELINES = {
     "pairs": _pair_classifier,
     "fasttext": _fasttext,
     "regression": _regressor,
+    "multiple_choice": lambda tokenizer: MultipleChoice(lively_chooser(), tokenizer),
     "next_sentence": lambda tokenizer: NextSentenceClassifier(lively_pretrainer(), tokenizer),
     "embedding": lambda tokenizer: Embedder(lively_encoder(), tokenizer),
     "fill_mask": lambda tokenizer: MaskFiller(lively_pretrainer(), tokenizer, top_k=3),

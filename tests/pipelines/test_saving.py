@@ -12,7 +12,8 @@ from pretrained_models import lively_classifier
 from safetensors.numpy import load_file, save_file
 
 import keras_transformers as kt
-from keras_transformers.pipelines import TextClassifier, saving
+from keras_transformers.pipelines import TextClassifier
+from keras_transformers.pipelines.weights import saving
 
 # It imports nothing else that loading might need.
 LOADED = """

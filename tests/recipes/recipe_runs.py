@@ -67,6 +67,12 @@ def shown(folder: Path, *, step: int = 0) -> dict[str, str | bytes]:
     return found
 
 
+def file_of(recipe: str) -> Path:
+    """Returns the file of the recipe with that name."""
+    (found,) = RECIPES.rglob(f"{recipe}.py")
+    return found
+
+
 def write_documents(folder: Path) -> None:
     """Writes text.txt: forty-two documents, each about two of seven things."""
     things = ("cat", "dog", "bird", "ship", "rain", "tree", "house")
@@ -97,13 +103,13 @@ def run(recipe: str, *flags: str, **options: Any) -> Outcome:
         mock.patch("keras_transformers.runs.run.export", functools.partial(kt.export, check=False)),
         contextlib.redirect_stdout(printed),
     ):
-        runpy.run_path(str(RECIPES / f"{recipe}.py"), run_name="__main__")
+        runpy.run_path(str(file_of(recipe)), run_name="__main__")
     return Outcome(Path(options["runs_dir"]) / options.get("name", recipe), printed.getvalue())
 
 
 def error_of(recipe: str, capsys: pytest.CaptureFixture[str], **options: Any) -> str:
     """Returns the line with which a recipe refuses the user's options, with status 2."""
-    module = runpy.run_path(str(RECIPES / f"{recipe}.py"))
+    module = runpy.run_path(str(file_of(recipe)))
     given = {name: value for name, value in options.items() if value is not None}
     with pytest.raises(SystemExit) as stopped:
         runs.execute(module["main"], module["Config"](**given))

@@ -5,7 +5,7 @@ import runpy
 import keras
 import numpy as np
 import pytest
-from recipe_runs import RECIPES, error_of, run
+from recipe_runs import error_of, file_of, run
 
 import keras_transformers as kt
 
@@ -59,7 +59,7 @@ def test_saved_weights_to_a_score(folder):
 
 
 def test_random_weights_need_no_file(folder):
-    recipe = runpy.run_path(str(RECIPES / "elmo_tagging.py"))
+    recipe = runpy.run_path(str(file_of("elmo_tagging")))
     trained = recipe["load"](recipe["Config"](**options(folder)))
     changes = {"weights": folder / "random", "random_weights": True}
     other = recipe["load"](recipe["Config"](**options(folder, **changes)))

@@ -89,6 +89,16 @@ def question_answering(folder):
     return encoder(folder) | files | windows
 
 
+def multiple_choice(folder):
+    rows = [
+        {"text": f"{w} {v} in", "choices": [c, w, "?", ". ."][: 2 + i % 3], "label": 0}
+        for i, (w, v, c) in enumerate(PEOPLE * 9)
+    ]
+    (folder / "choices.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n")
+    files = {"train_file": folder / "choices.jsonl", "dev_file": folder / "choices.jsonl"}
+    return encoder(folder) | files | {"batch_size": 15}
+
+
 def gpt_classification(folder):
     texts = [" ".join(person) for person in PEOPLE]
     weights = folder / "weights"
@@ -167,6 +177,7 @@ def figures(folder):
         (tagging, True),
         (feature_based, False),
         (question_answering, False),
+        (multiple_choice, True),
         (glue, False),
         (elmo_tagging, False),
         (fasttext_classification, False),

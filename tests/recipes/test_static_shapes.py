@@ -97,6 +97,10 @@ RECIPES = {
         lambda: heads.tagger(encoder(), CLASSES, dropout=0.0),
         {"logits": TokenCrossentropy()},
     ),
+    "multiple_choice": (
+        lambda: heads.multiple_choice(encoder(), dropout=0.0),
+        {"logits": CROSSENTROPY},
+    ),
     "question_answering": (
         lambda: heads.span_extractor(encoder()),
         dict.fromkeys(BOTH, CROSSENTROPY),

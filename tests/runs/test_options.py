@@ -14,7 +14,7 @@ from keras_transformers.cli.data import MakePretrainingData
 from keras_transformers.cli.main import main
 from keras_transformers.runs.options import RANGES
 
-RECIPES = sorted((Path(__file__).parents[2] / "recipes").glob("*.py"))
+RECIPES = sorted((Path(__file__).parents[2] / "recipes").rglob("*.py"))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -29,10 +29,16 @@ def exported_pair(tmp_path_factory):
     def tokens(token_ids, padding_mask):
         return {"total": tf.reduce_sum(token_ids * tf.cast(padding_mask, tf.int32), -1)}
 
+    @tf.function(autograph=False)
+    def joined(text, choices):
+        return {"joined": tf.strings.join([text, tf.strings.reduce_join(choices, -1)])}
+
+    lists = tf.TensorSpec([None, None], tf.string)
     mask = tf.TensorSpec([None, None], tf.bool)
     signatures = {
         "serving_default": texts.get_concrete_function(text=strings, text_b=strings),
         "tokens": tokens.get_concrete_function(token_ids=numbers, padding_mask=mask),
+        "joined": joined.get_concrete_function(text=strings, choices=lists),
     }
     folder = tmp_path_factory.mktemp("base") / "7"
     tf.saved_model.save(tf.Module(), str(folder), signatures=signatures)
@@ -78,6 +84,17 @@ def test_lists_are_cut_to_the_length_of_their_row(tmp_path):
         {"num_tokens": 0, "tokens": []},
         {"num_tokens": 1, "tokens": ["three"]},
     ]
+
+
+def test_rows_may_hold_lists_of_strings(exported_pair):
+    predictor = Predictor(exported_pair, signature="joined")
+    assert predictor.text_names == ("text", "choices")
+    rows = predictor({"text": ["a", "b"], "choices": [["c"], ["d", "é"]]}, batch_size=1)
+    assert rows == [{"joined": "ac"}, {"joined": "bdé"}]
+    assert predictor({"text": ["a"], "choices": [[]]}) == [{"joined": "a"}]
+    for wrong in (["c"], [["c", 1]], "c", [None]):
+        with pytest.raises(ValueError, match="choices must be a list with a list of strings for"):
+            predictor({"text": ["a"], "choices": wrong})
 
 
 def test_batches_change_nothing(predictor):

@@ -41,6 +41,7 @@ _TRAINED = {
     "ForSequenceClassification": ("classification",),
     "ForTokenClassification": ("tagging",),
     "ForQuestionAnswering": ("question_answering",),
+    "ForMultipleChoice": ("multiple_choice",),
     "ForImageClassification": ("image_classification",),
 }
 # The tasks of models without a head on which these heads can stand.

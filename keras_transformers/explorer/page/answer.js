@@ -8,7 +8,7 @@ const DRAWN = {
   classification: drawClasses, image_classification: drawClasses, fill_mask: drawMasks,
   tagging: drawTags, question_answering: drawSpan, translation: drawTranslation,
   generation: drawText, regression: drawScore, next_sentence: drawProbability,
-  embedding: drawVector,
+  embedding: drawVector, multiple_choice: drawChoices,
 };
 
 export async function showAnswer(model, given, { image }) {
@@ -27,6 +27,11 @@ function drawClasses(outputs, model, given, image) {
   const parts = [h("p", { class: "big" }, `${word("label")}: ${outputs.label}`), bars(pairs.slice(0, 10))];
   if (image) parts.unshift(picture(image));
   return parts;
+}
+
+function drawChoices(outputs, model, given) {
+  return [h("p", { class: "big" }, outputs.choice),
+    bars(given.choices.map((choice, i) => [choice, outputs.probabilities[i]]))];
 }
 
 export function picture(image) {

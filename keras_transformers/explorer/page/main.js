@@ -19,11 +19,17 @@ const VIEWS = {
 const $ = (id) => document.getElementById(id);
 const state = { models: [], model: null, view: "answer", run: 0 };
 
+/** Returns whether an input takes a list of texts, of which the form has one per line. */
+function isList(name) {
+  return Array.isArray(state.model.example[name]);
+}
+
 /** Returns the texts in the form, by input. */
 function given() {
   return Object.fromEntries(state.model.inputs.map((name) => {
     const field = $(`input-${name}`);
-    return [name, name === "image_bytes" ? { b64: state.image } : field.value];
+    if (name === "image_bytes") return [name, { b64: state.image }];
+    return [name, isList(name) ? field.value.split("\n").filter(Boolean) : field.value];
   }));
 }
 
@@ -53,10 +59,14 @@ function drawForm() {
     const field = name === "image_bytes"
       ? h("input", { id: `input-${name}`, type: "file", accept: "image/*", change: readImage })
       : h("textarea", { id: `input-${name}`, rows: 2, spellcheck: "false", keydown: runByKey });
-    if (name !== "image_bytes") field.value = model.example[name] ?? "";
+    if (name !== "image_bytes") field.value = lines(model.example[name] ?? "");
     return h("label", {}, word(name), field);
   });
   $("inputs").replaceChildren(...fields, h("button", { type: "submit" }, word("run")));
+}
+
+function lines(texts) {
+  return Array.isArray(texts) ? texts.join("\n") : texts;
 }
 
 function readImage(event) {
@@ -129,7 +139,7 @@ $("language").addEventListener("click", () => {
   say();
   drawForm();
   for (const [name, text] of Object.entries(texts)) {
-    if (name !== "image_bytes") $(`input-${name}`).value = text;
+    if (name !== "image_bytes") $(`input-${name}`).value = lines(text);
   }
   drawTabs();
   show();

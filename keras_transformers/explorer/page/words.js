@@ -28,7 +28,7 @@ const WORDS = {
     relative: "Relative bias: each column is a distance from -32 to 32, each row a head.",
     only: "An export answers texts. To look inside, open the folder of weights.",
     error: "Error", image: "Image", span: "Answer in the context",
-    text: "Text", text_b: "Second text", question: "Question", context: "Context", prompt: "Prompt",
+    text: "Text", text_b: "Second text", choices: "Choices, one per line", question: "Question", context: "Context", prompt: "Prompt",
     image_bytes: "Image", vector: "Vector", similar: "first values",
   },
   zh: {
@@ -58,7 +58,7 @@ const WORDS = {
     relative: "相对位置偏置：每列是 -32 到 32 的一个距离，每行是一个头。",
     only: "导出模型只回答文本。要查看内部，请打开权重文件夹。",
     error: "错误", image: "图像", span: "上下文中的答案",
-    text: "文本", text_b: "第二段文本", question: "问题", context: "上下文", prompt: "提示",
+    text: "文本", text_b: "第二段文本", choices: "选项，每行一个", question: "问题", context: "上下文", prompt: "提示",
     image_bytes: "图像", vector: "向量", similar: "前几个值",
   },
 };

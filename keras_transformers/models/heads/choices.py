@@ -14,8 +14,9 @@ def multiple_choice(
     """Scores several texts: the encoder reads each choice, and its pooled output gets a score.
 
     Devlin et al. 2018, section 4.4 (SWAG); Hugging Face: BertForMultipleChoice. A choice usually
-    consists of the shared text and one possible ending. If rows differ in their number of choices,
-    the loss needs a mask.
+    consists of the shared text and one possible ending. A row with fewer choices than others is
+    filled up with choices that are all padding: their logits are -1e9, so neither softmax nor loss
+    counts them.
 
     Args:
         encoder: See `classifier`; its inputs must be named and (batch, length).
@@ -45,5 +46,7 @@ def multiple_choice(
     scores = encoder_parts.score(
         encoder_parts.pooled(encoder, outputs), dropout
     )  # (batch * choices, 1)
-    logits = RowsToChoices(dtype="float32", name="logits")(scores, next(iter(inputs.values())))
+    logits = RowsToChoices(dtype="float32", name="logits")(
+        scores, next(iter(inputs.values())), inputs.get("padding_mask")
+    )
     return encoder_parts.model(encoder, inputs, {"logits": logits}, name, "multiple_choice")

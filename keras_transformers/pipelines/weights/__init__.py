@@ -1,4 +1,4 @@
-"""Makes pipelines of weights in other people's formats."""
+"""Pipelines from and to folders: this library's own format and other people's."""
 
 from keras_transformers.rooms import open_room
 

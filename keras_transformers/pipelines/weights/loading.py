@@ -17,19 +17,20 @@ from keras_transformers.convert.formats.checkpoints import (
     open_checkpoint,
 )
 from keras_transformers.models import heads
-from keras_transformers.pipelines import saving
 from keras_transformers.pipelines.base import Pipeline
 from keras_transformers.pipelines.classification import TextClassifier
 from keras_transformers.pipelines.embedding import Embedder
 from keras_transformers.pipelines.generation import TextGenerator
 from keras_transformers.pipelines.images import ImageClassifier, ImageDecoder
 from keras_transformers.pipelines.masked_words import MaskFiller
+from keras_transformers.pipelines.multiple_choice import MultipleChoice
 from keras_transformers.pipelines.next_sentence import NextSentenceClassifier
 from keras_transformers.pipelines.question_answering import QuestionAnswerer
 from keras_transformers.pipelines.regression import TextRegressor
 from keras_transformers.pipelines.tagging import Tagger
 from keras_transformers.pipelines.token_inputs import num_positions, part
 from keras_transformers.pipelines.translation import Translator
+from keras_transformers.pipelines.weights import saving
 from keras_transformers.pipelines.word_vectors import WordEmbedder
 
 __all__ = ["load"]
@@ -42,6 +43,7 @@ _PIPELINES: dict[str, Callable[..., Pipeline]] = {
     "fill_mask": MaskFiller,
     "generation": TextGenerator,
     "image_classification": ImageClassifier,
+    "multiple_choice": MultipleChoice,
     "next_sentence": NextSentenceClassifier,
     "question_answering": QuestionAnswerer,
     "regression": TextRegressor,
@@ -52,13 +54,17 @@ _PIPELINES: dict[str, Callable[..., Pipeline]] = {
 }
 # The task that a model without a head serves -> the tasks that a new head on it can serve.
 _NEW_HEADS: dict[str, tuple[str, ...]] = {
-    "embedding": ("classification", "fill_mask", "question_answering", "regression", "tagging"),
+    "embedding": (
+        *("classification", "fill_mask", "multiple_choice", "question_answering", "regression"),
+        "tagging",
+    ),
     "generation": (),
     "image_classification": ("image_classification",),
     "translation": (),
     "word_embedding": (),
 }
-_POOLED = ("classification", "regression", "next_sentence")  # their heads read the pooler's output
+# Their heads read the pooler's output.
+_POOLED = ("classification", "multiple_choice", "next_sentence", "regression")
 _LABELLED = ("classification", "image_classification", "tagging")
 _QUESTION_LENGTH = 384  # QuestionAnswerer's default
 
@@ -185,6 +191,8 @@ def _with_head(
         return heads.classifier(encoder, num_labels)
     if task == "regression":
         return heads.regressor(encoder)
+    if task == "multiple_choice":
+        return heads.multiple_choice(encoder)
     if task == "tagging":
         return heads.tagger(encoder, num_labels)
     if task == "question_answering":

@@ -11,9 +11,8 @@ from keras_transformers import files
 from keras_transformers.convert.formats.checkpoints import Served
 from keras_transformers.convert.formats.huggingface import save_huggingface
 from keras_transformers.convert.formats.sentence_transformers import save_sentence_transformers
-from keras_transformers.pipelines import saving
 from keras_transformers.pipelines.base import Pipeline
-from keras_transformers.pipelines.weights import loading
+from keras_transformers.pipelines.weights import loading, saving
 
 __all__ = ["save"]
 
@@ -141,5 +140,6 @@ def _trial(tensor: Any) -> np.ndarray:
     shape = (2, *(_TRIAL_LENGTH if size is None else size for size in tensor.shape[1:]))
     places = np.arange(np.prod(shape)).reshape(shape)
     if tensor.dtype == "bool":
-        return places % shape[1] < np.array([[shape[1]], [shape[1] - 2]])
+        ends = np.array([shape[-1], shape[-1] - 2]).reshape(2, *[1] * (len(shape) - 1))
+        return places % shape[-1] < ends
     return (places % (256 if "float" in tensor.dtype else 2)).astype(tensor.dtype)

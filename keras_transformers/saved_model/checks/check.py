@@ -215,6 +215,15 @@ def decode_array(encoded: Mapping[str, Any]) -> np.ndarray:
     return np.array(values, dtype=dtype).reshape(encoded["shape"])
 
 
+def first_row(encoded: Mapping[str, Any]) -> Any:
+    """Returns the first row of an array from `encode_array` as JSON values; None without rows."""
+    array = np.empty(len(encoded["values"]), object)
+    array[:] = encoded["values"]
+    array = array.reshape(encoded["shape"])
+    row = array[0] if len(array) else None
+    return row.tolist() if isinstance(row, np.ndarray) else row
+
+
 def differences(actual: Arrays, expected: Arrays, tolerance: float) -> Iterator[str]:
     """Yields where outputs differ, one sentence per output.
 

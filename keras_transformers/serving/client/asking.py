@@ -78,7 +78,7 @@ class Client:
     def ask(
         self,
         texts: Sequence[str | bytes],
-        texts_b: Sequence[str | bytes] | None = None,
+        texts_b: Sequence[str | bytes] | Sequence[Sequence[str | bytes]] | None = None,
         *,
         model: str,
         version: int | None = None,
@@ -89,7 +89,8 @@ class Client:
 
         Args:
             texts: one text, prompt or question per row.
-            texts_b: the second text of each pair, or the context of each question.
+            texts_b: the second text of each pair, the context of each question, or the list of
+                choices for each text.
             model: the model's name.
             version: the version's number; by default the label's version, or else the latest.
             label: the version's label.
@@ -116,7 +117,7 @@ class Client:
     def rows(
         self,
         texts: Sequence[str | bytes],
-        texts_b: Sequence[str | bytes] | None = None,
+        texts_b: Sequence[str | bytes] | Sequence[Sequence[str | bytes]] | None = None,
         *,
         model: str,
         version: int | None = None,
@@ -132,12 +133,15 @@ class Client:
                 f"signature {signature_name!r} of {model} takes {', '.join(found.inputs)}, not "
                 f"{' and '.join(str(len(column)) for column in columns)} texts"
             )
+        by_name = {
+            name: results.string_column(name, column, rank=2 if found.inputs[name].grows else 1)
+            for name, column in zip(names, columns, strict=True)
+        }
         padded = [name for name, info in found.outputs.items() if info.grows]
         rows: list[dict[str, Any]] = []
         for start in range(0, len(texts), self._batch_size):
             batch = {
-                name: column[start : start + self._batch_size]
-                for name, column in zip(names, columns, strict=True)
+                name: column[start : start + self._batch_size] for name, column in by_name.items()
             }
             outputs = self.predict(
                 batch, model=model, version=version, label=label, signature_name=signature_name

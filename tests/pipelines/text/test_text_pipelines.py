@@ -15,6 +15,7 @@ from graph_checks import only_ops_that_stock_tf_serving_has, strings_are_pinned_
 from pretrained_models import (
     PIPELINES,
     in_bfloat16,
+    lively_chooser,
     lively_classifier,
     lively_encoder,
     lively_pretrainer,
@@ -25,11 +26,13 @@ from keras_transformers.models import heads
 from keras_transformers.pipelines import (
     Embedder,
     MaskFiller,
+    MultipleChoice,
     NextSentenceClassifier,
     TextClassifier,
     TextRegressor,
 )
 from keras_transformers.pipelines.results import (
+    Choice,
     Classification,
     Embedding,
     MaskedTokens,
@@ -45,6 +48,7 @@ RESULTS = {
     "pairs": Classification,
     "fasttext": Classification,
     "regression": Regression,
+    "multiple_choice": Choice,
     "next_sentence": NextSentence,
     "embedding": Embedding,
     "fill_mask": MaskedTokens,
@@ -70,12 +74,12 @@ given, folders, package = map(json.loads, sys.argv[1:])
 for name, (folder, texts) in given.items():
     signature = tf.saved_model.load(folder).signatures["serving_default"]
     new = signature(**{k: tf.constant(v) for k, v in texts.items()})
+    coded = lambda value: value.encode() if isinstance(value, str) else [*map(coded, value)]
     with tf.Graph().as_default() as graph, tf.compat.v1.Session(graph=graph) as session:
         definition = tf.compat.v1.saved_model.load(session, ["serve"], folder).signature_def[
             "serving_default"]
         old = session.run({k: v.name for k, v in definition.outputs.items()},
-                          {definition.inputs[k].name: [t.encode() for t in v]
-                           for k, v in texts.items()})
+                          {definition.inputs[k].name: coded(v) for k, v in texts.items()})
     new = {k: v.numpy() for k, v in new.items()}
     answers[name] = [{k: plain(v) for k, v in outputs.items()} for outputs in (new, old)]
 assert not [name for name in sys.modules if name.startswith("keras_transformers")]
@@ -92,7 +96,7 @@ print(json.dumps([answers, {name: [*failures(folder)] for name, folder in folder
 def stranger(pipelines, exports):
     """The answers of a process without this package, its texts, and its failures."""
     given = {}
-    for name in ("classification", "fill_mask"):
+    for name in ("classification", "fill_mask", "multiple_choice"):
         texts = columns(pipelines(name), ["a [MASK] film", "", "very [MASK] [MASK]!", "good"])
         given[name] = str(exports(name)), texts_by_name(pipelines(name), texts)
     folders = {name: str(exports(name)) for name in EXPORTED}
@@ -112,7 +116,9 @@ def slow_but(fast, names):
 
 
 def columns(pipeline, texts=TEXTS):
-    """Returns the texts, and for pairs also the same texts in another order."""
+    """Returns the texts, and for pairs the same texts in another order, or choices for each."""
+    if "choices" in pipeline.text_names:
+        return [texts, [[text, "a film", "very good"] for text in texts]]
     return [texts, texts[1:] + texts[:1]][: len(pipeline.text_names)]
 
 
@@ -230,6 +236,7 @@ MAKERS = {
         lambda **arguments: heads.regressor(lively_encoder(**arguments)),
         "score",
     ),
+    MultipleChoice: (lively_chooser, "logits"),
     NextSentenceClassifier: (lively_pretrainer, "next_sentence_logits"),
     MaskFiller: (lively_pretrainer, "mask_logits"),
     Embedder: (lively_encoder, None),
@@ -241,7 +248,7 @@ def test_vocabularies_and_lengths_that_do_not_fit(tokenizer, make):
     build, _ = MAKERS[make]
     with pytest.raises(ValueError, match=r"tokenizer has 14 tokens and model .* embeds 99"):
         make(build(vocabulary_size=99), tokenizer)
-    model, pair = build(), make is NextSentenceClassifier
+    model, pair = build(), make in (MultipleChoice, NextSentenceClassifier)
     for length in (17, 4 if pair else 2, 0):
         with pytest.raises(ValueError, match=rf"max_sequence_length={length}: .* at most 16"):
             make(model, tokenizer, max_sequence_length=length)
@@ -292,6 +299,8 @@ def test_inputs_that_the_tokenizer_does_not_make(tokenizer):
         (["a"], "pairs", r"must be tuples of strings \(text, text_b\), not \('a',\)"),
         ([("a", "b", "c")], "regression", "must be tuples"),
         ([3], "next_sentence", "must be tuples"),
+        ([("a", "b")], "multiple_choice", r"must be tuples \(text, choices\), not \('a', 'b'\)"),
+        ([("a", ["b", 3])], "multiple_choice", "choices must be a list with a list of strings"),
     ],
 )
 def test_examples_that_do_not_fit(pipelines, tmp_path, examples, name, text):

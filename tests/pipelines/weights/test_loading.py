@@ -295,8 +295,8 @@ def test_a_vocabulary_in_tokenizer_json_is_enough(family, tmp_path):
         ),
         (
             "config.json",
-            {"architectures": ["BertForMultipleChoice"]},
-            "uses the head of BertForM",
+            {"architectures": ["BertLMHeadModel"]},
+            "uses the head of BertLMHeadModel",
         ),
         ("config.json", {"architectures": "Bert"}, "architectures='Bert'"),
         ("config.json", {"architectures": ["A", "B"]}, "names A, B; expected one class"),

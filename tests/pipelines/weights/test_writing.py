@@ -20,7 +20,10 @@ from keras_transformers.models.encoders.electra import with_pooler as electra_wi
 from keras_transformers.models.gpt import gpt
 from keras_transformers.tokenizers import MarianTokenizer
 
-TASKS = ("classification", "embedding", "fill_mask", "question_answering", "regression", "tagging")
+TASKS = (
+    *("classification", "embedding", "fill_mask", "multiple_choice", "question_answering"),
+    *("regression", "tagging"),
+)
 OTHERS = ("next_sentence", "generation", "image_classification")
 TEXTS = ["a good film", "", "very long films. a bad one! Naïve cafés in 東京, 23 of them"]
 SOURCES = ["two dogs", "a small dog"]
@@ -55,6 +58,7 @@ def pipeline(family, task, folder):
         "classification": {"pair": True, "max_sequence_length": 9},
         "embedding": {"max_sequence_length": 7},
         "fill_mask": {"top_k": 2},
+        "multiple_choice": {"max_sequence_length": 9},
         "question_answering": {"no_answer_threshold": 0.5, "offset_unit": "byte"},
         "tagging": {"max_sequence_length": 8},
     }.get(task, {})
@@ -232,6 +236,16 @@ def test_the_command_writes_onnx(tmp_path, classifier_folder, capsys):
 
 def inputs_of(theirs, made, texts):
     """What transformers' tokenizer makes of the texts, as torch tensors."""
+    if made.task == "multiple_choice":  # each text once for each of its choices
+        text, choices = texts
+        count = len(choices[0])
+        flat = [each for each in text for _ in range(count)], [c for row in choices for c in row]
+        found = _tokens_of(theirs, made, flat)
+        return {name: tensor.reshape(len(text), count, -1) for name, tensor in found.items()}
+    return _tokens_of(theirs, made, texts)
+
+
+def _tokens_of(theirs, made, texts):
     return theirs(
         *texts,
         padding=True,
@@ -275,6 +289,8 @@ def test_transformers_answers_alike(family, task, tmp_path):
     texts = [TEXTS, TEXTS[::-1]][: len(made.text_names)]
     if task == "fill_mask":
         texts = [[f"{text} {tokenizer.mask_token}" for text in TEXTS]]
+    if task == "multiple_choice":
+        texts = [TEXTS, [[text or "bad", "a film"] for text in TEXTS[::-1]]]
     given = inputs_of(tokenizer, made, texts)
     ours = {name: array.numpy() for name, array in made.encode(*texts).items()}
     np.testing.assert_array_equal(given["input_ids"], ours["token_ids"])
@@ -283,7 +299,7 @@ def test_transformers_answers_alike(family, task, tmp_path):
         np.testing.assert_array_equal(given["token_type_ids"], ours["segment_ids"])
     with torch.no_grad():
         found = model.eval()(**given)
-    rows, length = ours["token_ids"].shape
+    rows, *_, length = ours["token_ids"].shape
     if task == "fill_mask":
         ours["mask_positions"] = np.tile(np.arange(length, dtype="int32"), (rows, 1))
     by_token = task in ("fill_mask", "question_answering", "tagging")

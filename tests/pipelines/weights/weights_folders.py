@@ -58,6 +58,7 @@ CLASSES = {
     "tagging": "ForTokenClassification",
     "question_answering": "ForQuestionAnswering",
     "fill_mask": "ForMaskedLM",
+    "multiple_choice": "ForMultipleChoice",
     "embedding": "Model",
 }
 QUESTION_OPTIONS = {"max_sequence_length": 24, "doc_stride": 3, "max_question_length": 8}
@@ -79,6 +80,7 @@ def pipeline(family: str, task: str, folder: Path) -> Any:
     kinds = {
         "regression": pipelines.TextRegressor,
         "fill_mask": pipelines.MaskFiller,
+        "multiple_choice": pipelines.MultipleChoice,
         "embedding": pipelines.Embedder,
     }
     return kinds[task](model, tokenizer)
@@ -97,6 +99,7 @@ def _headed(encoder: keras.Model, task: str) -> keras.Model:
     heads = {
         "classification": lambda: kt.heads.classifier(encoder, 3),
         "regression": lambda: kt.heads.regressor(encoder),
+        "multiple_choice": lambda: kt.heads.multiple_choice(encoder),
         "tagging": lambda: kt.heads.tagger(encoder, 3),
         "question_answering": lambda: kt.heads.span_extractor(encoder),
         "embedding": lambda: encoder,

@@ -2,7 +2,7 @@
 
 Paper:   Peters et al. 2018, https://arxiv.org/abs/1802.05365, sections 3.1 and 3.4
 Data:    text, one sentence per line and blank lines between documents; or public corpora
-Command: python recipes/pretrain_elmo.py --data DATA --corpora brown movie_reviews
+Command: python recipes/elmo/pretrain_elmo.py --data DATA --corpora brown movie_reviews
              state_union wikitext2 --dev-fraction 0.02 --epochs 8 --steps-per-epoch 1200
 Cost:    82 minutes on one thread of a busy machine
 Score:   perplexity of the 60,074 words of 50 held-out documents (88e91e4): forward 162.3, backward

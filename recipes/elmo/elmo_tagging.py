@@ -2,7 +2,7 @@
 
 Paper:   Peters et al. 2018, https://arxiv.org/abs/1802.05365, sections 3.3 and 4
 Data:    CoNLL-2003's eng.train and eng.testa, or any file with one word and its label per line
-Command: python recipes/elmo_tagging.py --train-file eng.train.gz --dev-file eng.testa.gz
+Command: python recipes/elmo/elmo_tagging.py --train-file eng.train.gz --dev-file eng.testa.gz
              --weights runs/pretrain_elmo/weights [--random-weights]
 Cost:    3 to 5 minutes on one thread of a busy machine
 Score:   entity F1 on testa, which also chose the epoch, seeds 0, 1, 2 (88e91e4), with the weights
@@ -34,7 +34,7 @@ from keras_transformers.training import TokenCrossentropy
 class Config(TaggedFiles, Training):
     """Trains a BiLSTM to tag words from the layers of a frozen ELMo."""
 
-    weights: Path  # folder with options.json and weights.hdf5, from recipes/pretrain_elmo.py
+    weights: Path  # folder with options.json and weights.hdf5, from recipes/elmo/pretrain_elmo.py
     random_weights: bool = False  # for comparison: the same encoder, untrained
 
     units: int = 64  # of the BiLSTM, each direction

@@ -1,0 +1,287 @@
+"""Texts with several choices, of which one fits: SWAG, COPA and plain files, and their batches.
+
+SWAG: Zellers et al. 2018, arXiv:1808.05326. COPA: Roemmele et al. 2011, in the files of SuperGLUE
+(Wang et al. 2019, arXiv:1905.00537).
+"""
+
+import dataclasses
+import logging
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import tensorflow as tf
+
+from keras_transformers.data.batching import LengthBatches, Samples
+from keras_transformers.files import file_format, read_objects, read_table
+
+__all__ = ["ChoiceBatches", "ChoiceExamples", "load_choices"]
+
+_logger = logging.getLogger(__name__)
+
+_ENDINGS = ("ending0", "ending1", "ending2", "ending3")
+# What the annotators of COPA were asked (Roemmele et al. 2011).
+_QUESTIONS = {"cause": "What was the cause of this?", "effect": "What happened as a result?"}
+
+# (line number, text, choices, label or None)
+_Row = tuple[int, str, list[str], int | None]
+
+
+@dataclasses.dataclass(frozen=True)
+class ChoiceExamples:
+    """Texts with their choices, with or without labels.
+
+    Attributes:
+        texts: what the choices are about; may be empty strings.
+        choices: the choices for each text, at least two, none of them "".
+        labels: the index of each text's right choice, or None.
+        source: where the examples come from, for messages.
+
+    Raises:
+        ValueError: the attributes differ in length, a text has fewer than two choices or an empty
+            one, or a label is not the index of a choice.
+    """
+
+    texts: Sequence[str]
+    choices: Sequence[Sequence[str]]
+    labels: Sequence[int] | None = None
+    source: str = "memory"
+
+    def __post_init__(self) -> None:
+        for name, values in (("choices", self.choices), ("labels", self.labels)):
+            if values is not None and len(values) != len(self.texts):
+                raise ValueError(f"{self.source}: {len(values)} {name} for {len(self.texts)} texts")
+        nothing = [None] * len(self.texts)
+        labels: Sequence[int | None] = nothing if self.labels is None else self.labels
+        for number, (choices, label) in enumerate(zip(self.choices, labels, strict=True)):
+            if wrong := _mistake(choices, label):
+                raise ValueError(f"{self.source}: example {number}: {wrong}")
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def select(self, indices: Iterable[int], source: str | None = None) -> "ChoiceExamples":
+        """Returns the examples at `indices`, in that order."""
+        chosen = list(indices)
+        return ChoiceExamples(
+            [self.texts[i] for i in chosen],
+            [self.choices[i] for i in chosen],
+            None if self.labels is None else [self.labels[i] for i in chosen],
+            source or self.source,
+        )
+
+
+def load_choices(path: str | Path) -> ChoiceExamples:
+    """Reads texts with choices, plain or `.gz`; the name and the first row show the format.
+
+    - `.csv`, SWAG's: the text is `sent1`; a choice is `sent2`, which begins the second sentence,
+      with one of `ending0` to `ending3`. Other columns are ignored.
+    - `.jsonl` with `premise`, COPA's in SuperGLUE: the text is the premise with the question of
+      COPA's annotators, "What was the cause of this?" or "What happened as a result?"; the choices
+      are `choice1` and `choice2`.
+    - other `.jsonl`: {"text": "...", "choices": ["...", "..."], "label": 0}. Lines may have
+      different numbers of choices.
+
+    Labels count from 0. Test sets have none: no `label`, or -1 in all rows.
+
+    >>> load_choices("swag/train.csv")  # doctest: +SKIP
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: the file has no examples, lacks a column or key, or only some rows have labels;
+            a text has fewer than two choices or an empty one, or a label is not the index of one.
+            The message names the file and the line.
+    """
+    if file_format(path) == "csv":
+        rows = list(_swag(path))
+    elif file_format(path) == "jsonl":
+        rows = [
+            (number, *(_copa if "premise" in value else _plain)(f"{path}:{number}", value))
+            for number, value in read_objects(path)
+        ]
+    else:
+        raise ValueError(f"{path}: expected SWAG's .csv, or .jsonl; each also with .gz")
+    if not rows:
+        raise ValueError(f"{path}: no examples; the file is empty or has only a header")
+    has_labels = rows[0][3] is not None
+    for number, _, choices, label in rows:
+        if (label is not None) != has_labels:
+            what = "a label" if label is not None else "no label"
+            raise ValueError(f"{path}:{number}: {what}, unlike the first row: label all or none")
+        if wrong := _mistake(choices, label):
+            raise ValueError(f"{path}:{number}: {wrong}")
+    labels = [label for *_, label in rows if label is not None]
+    return ChoiceExamples(
+        [text for _, text, _, _ in rows],
+        [choices for _, _, choices, _ in rows],
+        labels if has_labels else None,
+        str(path),
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Statistics:
+    """Counts of one pass over the batches."""
+
+    source: str
+    num_examples: int
+    num_choices: int
+    num_trimmed: int
+    num_tokens: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.source}: {self.num_examples} examples with {self.num_choices} choices, "
+            f"{self.num_tokens} tokens, {self.num_trimmed} choices trimmed"
+        )
+
+
+class ChoiceBatches(LengthBatches):
+    """Batches of (inputs, {"logits": index of the right choice, int32 (batch,)}), or just inputs.
+
+    The inputs are (batch, choices, length): each choice is packed with its text. Where a text has
+    fewer choices than others in its batch, the rest is padding, which `heads.multiple_choice`
+    scores -1e9. The constructor tokenizes the texts. What is trimmed is counted and logged, as a
+    warning.
+
+    Args:
+        examples: examples to batch; without labels the batches contain only inputs.
+        pipeline: a `pipelines.MultipleChoice`, which tokenizes and packs the texts.
+        batch_size: examples per forward pass.
+        accumulate: forward passes per batch, for gradient accumulation.
+        shuffle: whether to reshuffle on each pass.
+        seed: seed for shuffling.
+
+    Raises:
+        ValueError: there are no examples, or the batch size is below 1.
+    """
+
+    def __init__(
+        self,
+        examples: ChoiceExamples,
+        pipeline: Any,
+        *,
+        batch_size: int,
+        accumulate: int = 1,
+        shuffle: bool = True,
+        seed: int = 0,
+    ) -> None:
+        if not len(examples):
+            raise ValueError(f"{examples.source}: no examples")
+        self.examples = examples
+        self.pipeline = pipeline
+        counts = np.array([len(choices) for choices in examples.choices])
+        flat = [choice for choices in examples.choices for choice in choices]
+        tokenize = pipeline.tokenizer.tokenize
+        self._texts = tokenize(tf.constant(examples.texts))  # (examples, None)
+        tokens = tokenize(tf.constant(flat))  # (all choices, None)
+        self._choices = tf.RaggedTensor.from_row_lengths(tokens, counts)  # (examples, None, None)
+        texts = tf.gather(self._texts, np.repeat(np.arange(len(counts)), counts))
+        full = pipeline.lengths([texts, tokens]).numpy()  # (all choices,)
+        lengths = np.minimum(full, pipeline.max_sequence_length)
+        super().__init__(
+            np.maximum.reduceat(lengths, np.cumsum(counts) - counts),  # of the longest choices
+            batch_size=batch_size * accumulate,
+            shuffle=shuffle,
+            seed=seed,
+        )
+        self.mean_lengths = float(counts.mean()), float(lengths.mean())
+        self._row_size = batch_size
+        self._labels = None if examples.labels is None else np.array(examples.labels, np.int32)
+        self.statistics = Statistics(
+            examples.source,
+            len(examples),
+            len(flat),
+            int(np.sum(full > pipeline.max_sequence_length)),
+            int(lengths.sum()),
+        )
+        level = logging.WARNING if self.statistics.num_trimmed else logging.INFO
+        _logger.log(level, "%s", self.statistics)
+
+    def batch(self, indices: tf.Tensor) -> Any:
+        """Returns the examples at `indices`, int32 (batch,); runs in graphs."""
+        choices = tf.gather(self._choices, indices)  # (batch, None, None)
+        is_choice = tf.sequence_mask(choices.row_lengths())  # (batch, choices)
+        texts = tf.gather(self._texts, indices)
+        inputs = self.pipeline.pack_choices(texts, choices.values, is_choice)
+        if self._labels is None:
+            return inputs
+        return inputs, {"logits": tf.gather(self._labels, indices)}
+
+    def of(self, examples: ChoiceExamples) -> Self:
+        """Returns batches of other examples, made the same way but in order."""
+        return type(self)(examples, self.pipeline, batch_size=self._row_size, shuffle=False)
+
+    def samples(self, count: int) -> Samples:
+        """Returns the first examples with their right choices."""
+        texts = {"text": self.examples.texts[:count], "choices": self.examples.choices[:count]}
+        labels = () if self.examples.labels is None else self.examples.labels[:count]
+        expected = [self.examples.choices[i][label] for i, label in enumerate(labels)]
+        return Samples(self.pipeline, texts, expected)
+
+
+def _swag(path: str | Path) -> Iterator[_Row]:
+    table = read_table(path, format="csv")
+    _, header = next(table, (1, []))
+    columns = ("sent1", "sent2", *_ENDINGS)
+    missing = [column for column in columns if header.count(column) != 1]
+    if missing:
+        raise ValueError(
+            f"{path}:1: not one column each for {', '.join(missing)} among {header}: is it SWAG's "
+            "train.csv, val.csv or test.csv? The _full files have other columns"
+        )
+    places = [header.index(column) for column in columns]
+    label_place = header.index("label") if "label" in header else None
+    for number, cells in table:
+        text, start, *endings = (cells[place].strip() for place in places)
+        label = None if label_place is None else _index(f"{path}:{number}", cells[label_place])
+        if not all(endings):
+            raise ValueError(f"{path}:{number}: {_ENDINGS[endings.index('')]} is empty")
+        yield number, text, [f"{start} {ending}".strip() for ending in endings], label
+
+
+def _copa(place: str, value: Mapping[str, Any]) -> tuple[str, list[str], int | None]:
+    question = value.get("question")
+    if question not in _QUESTIONS:
+        raise ValueError(f"{place}: 'question' is {question!r}, expected 'cause' or 'effect'")
+    premise, *choices = (_string(place, value, key) for key in ("premise", "choice1", "choice2"))
+    return f"{premise} {_QUESTIONS[question]}", choices, _label(place, value)
+
+
+def _plain(place: str, value: Mapping[str, Any]) -> tuple[str, list[str], int | None]:
+    text, choices = _string(place, value, "text"), value.get("choices")
+    if not isinstance(choices, list) or not all(isinstance(choice, str) for choice in choices):
+        raise ValueError(f"{place}: 'choices' is {choices!r:.100}, expected a list of strings")
+    return text, choices, _label(place, value)
+
+
+def _string(place: str, value: Mapping[str, Any], key: str) -> str:
+    found = value.get(key)
+    if not isinstance(found, str):
+        keys = ", ".join(value)
+        raise ValueError(f"{place}: {key!r} is {found!r:.100}, expected a string (keys: {keys})")
+    return found
+
+
+def _label(place: str, value: Mapping[str, Any]) -> int | None:
+    return _index(place, value["label"]) if "label" in value else None
+
+
+def _index(place: str, label: Any) -> int | None:
+    """Returns a label as a number; None for -1, which Hugging Face's test sets have."""
+    if not isinstance(label, int | str) or not re.fullmatch(r"\s*-?\d{1,9}\s*", str(label)):
+        raise ValueError(f"{place}: the label is {label!r:.100}, expected a number from 0")
+    return None if int(label) == -1 else int(label)
+
+
+def _mistake(choices: Sequence[str], label: int | None) -> str:
+    """Returns what is wrong with an example, or ""."""
+    if isinstance(choices, str) or len(choices) < 2:
+        return f"the choices are {choices!r:.100}, expected two or more"
+    if "" in choices:
+        return f"choice {list(choices).index('')} is empty: give it a text, or leave it out"
+    if label is not None and not 0 <= label < len(choices):
+        return f"the label is {label}, expected 0 to {len(choices) - 1}"
+    return ""
