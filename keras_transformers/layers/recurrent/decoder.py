@@ -8,13 +8,23 @@ from keras import ops
 from keras_transformers.layers.composite import CompositeLayer
 from keras_transformers.layers.dense import PACKAGE, RowDense
 from keras_transformers.layers.recurrent import cells
-from keras_transformers.layers.recurrent.attention import AttentionKind, RnnAttention
+from keras_transformers.layers.recurrent.attention import (
+    AttentionKind,
+    RnnAttention,
+    repeat_rows,
+)
+from keras_transformers.layers.recurrent.bridges import (
+    Bridge,
+    build_bridges,
+    check_copy,
+    first_states,
+    make_bridges,
+)
 
 __all__ = ["RecurrentDecoder"]
 
 Context = Literal["initial_state", "input", "input_and_output"]
 ReadoutActivation = Literal["tanh", "maxout"]
-Bridge = Literal["copy", "dense"]
 # Tensors by name: those computed once per source, and those passed from step to step.
 Source = dict[str, Any]
 State = dict[str, Any]
@@ -119,20 +129,12 @@ class RecurrentDecoder(CompositeLayer):
         self.readout: Any = None
         if readout_dim:
             self.readout = self._dense(readout_dim * (2 if self.maxout else 1), "readout")
-        self.bridges: Any = None
-        if bridge == "dense":
-            self.bridges = [
-                [self._bridge(index, j) for j in range(len(cell.state_dims))]
-                for index, cell in enumerate(self.cells)
-            ]
+        self.bridge = bridge
+        self.bridges = make_bridges(self.cells) if bridge == "dense" else None
         self.dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
 
     def _dense(self, units: int, name: str) -> RowDense:
         return RowDense(units, use_bias=False, dtype=self.dtype_policy, name=name)
-
-    def _bridge(self, layer: int, state: int) -> RowDense:
-        name = f"bridge_{layer}" if state == 0 else f"bridge_{layer}_memory"
-        return RowDense(self.units, activation="tanh", dtype=self.dtype_policy, name=name)
 
     def build(self, inputs_shape: Any, encoded_shape: Any) -> None:
         """Builds the sub-layers.
@@ -153,18 +155,10 @@ class RecurrentDecoder(CompositeLayer):
         if self.context_projection:
             fed = self.output_dim if self.input_feeding else memory_dim
             self.context_projection.build((None, fed))
-        states = encoded_shape["states"]
-        for index, bridges in enumerate(self.bridges or ()):
-            for bridge, shape in zip(bridges, states[min(index, len(states) - 1)], strict=True):
-                bridge.build(shape)
-        if self.bridges is None:
-            encoder = [[shape[-1] for shape in layer] for layer in states]
-            decoder = [list(cell.state_dims) for cell in self.cells]
-            if encoder != decoder:
-                raise ValueError(
-                    f"bridge='copy' needs the decoder's layers, of widths {decoder}, to match "
-                    f"the encoder's, {encoder}: use bridge='dense'"
-                )
+        if self.bridges is not None:
+            build_bridges(self.bridges, encoded_shape["states"])
+        elif self.bridge == "copy":
+            check_copy(self.cells, encoded_shape["states"])
 
     def start(self, encoded: dict[str, Any], padding_mask: Any = None) -> tuple[Source, State]:
         """Prepares the source for all steps, and the state before the first one.
@@ -182,18 +176,8 @@ class RecurrentDecoder(CompositeLayer):
             source["keys"] = self.attention.keys(encoded["memory"])
         elif self.feeds_context:
             source["gates"] = self.context_projection(encoded["summary"])
-        states = encoded["states"]
-        if self.bridges:
-            states = [
-                tuple(
-                    bridge(part)
-                    for bridge, part in zip(
-                        bridges, states[min(index, len(states) - 1)], strict=True
-                    )
-                )
-                for index, bridges in enumerate(self.bridges)
-            ]
-        state: State = {"cells": tuple(states)}
+        states = first_states(self.bridge, self.bridges, self.cells, encoded)
+        state: State = {"cells": states}
         if self.input_feeding:
             batch = ops.shape(encoded["summary"])[0]
             state["feed"] = ops.zeros((batch, self.output_dim), dtype=self.compute_dtype)
@@ -225,7 +209,7 @@ class RecurrentDecoder(CompositeLayer):
         if self.input_feeding:
             return state["feed"], state
         if context is None:
-            context = _repeat(source["summary"], num_queries)
+            context = repeat_rows(source["summary"], num_queries)
         return self._read_out(state["cells"][-1][0], context, inputs), state
 
     def dropout_noise(self, length: Any, batch: Any, training: bool | None) -> tuple[Any, ...]:
@@ -306,8 +290,7 @@ class RecurrentDecoder(CompositeLayer):
             hidden, _ = cells.run_cell(cell, gates, states)  # (target, batch, units)
         hidden = cells.time_major(hidden)
         if self.attention:
-            context, probabilities = self._attend(hidden, source)
-            return hidden, context, probabilities
+            return (hidden, *self._attend(hidden, source))
         context = ops.expand_dims(source["summary"], 1) + ops.zeros_like(hidden[:, :, :1])
         return hidden, context, None
 
@@ -342,12 +325,12 @@ class RecurrentDecoder(CompositeLayer):
         context = probabilities = hidden = None
         before = state["cells"]
         if self.attention and self.feeds_context:
-            context, probabilities = self._attend_rows(before[-1][0], source, num_queries)
+            context, probabilities = self._attend(before[-1][0], source, num_queries)
             gates = gates + self.context_projection(context)
         elif self.input_feeding:
             gates = gates + self.context_projection(state["feed"])
         elif self.feeds_context:
-            gates = gates + _repeat(source["gates"], num_queries)
+            gates = gates + repeat_rows(source["gates"], num_queries)
         cells = []
         for index, (cell, states) in enumerate(zip(self.cells, before, strict=True)):
             if index:
@@ -357,28 +340,18 @@ class RecurrentDecoder(CompositeLayer):
             hidden = states[0]
             cells.append(states)
         if self.attention and not self.feeds_context:
-            context, probabilities = self._attend_rows(hidden, source, num_queries)
+            context, probabilities = self._attend(hidden, source, num_queries)
         after: State = {"cells": tuple(cells)}
         if self.input_feeding:
             after["feed"] = self._read_out(hidden, context)
         return after, context, probabilities
 
-    def _attend_rows(self, query: Any, source: Source, num_queries: Any) -> tuple[Any, Any]:
-        """Maps queries (rows, units) to contexts (rows, width) and probabilities (rows, source)."""
-        if isinstance(num_queries, int) and num_queries == 1:
-            context, probabilities = self._attend(query[:, None], source)
-            return context[:, 0], probabilities[:, 0]
-        batch = ops.shape(source["memory"])[0]
-        query = ops.reshape(query, (batch, num_queries, self.units))
-        looked = self._attend(query, source)
-        shapes = ((batch * num_queries, *ops.shape(x)[2:]) for x in looked)
-        context, probabilities = (
-            ops.reshape(x, shape) for x, shape in zip(looked, shapes, strict=True)
-        )
-        return context, probabilities
-
-    def _attend(self, query: Any, source: Source) -> tuple[Any, Any]:
-        return self.attention(query, source["memory"], source["keys"], source["padding_mask"])
+    def _attend(self, query: Any, source: Source, num_queries: Any = None) -> tuple[Any, Any]:
+        """Attends from (batch, target, units), or from rows (batch * num_queries, units)."""
+        arguments = source["memory"], source["keys"], source["padding_mask"]
+        if num_queries is None:
+            return self.attention(query, *arguments)
+        return self.attention.of_rows(query, *arguments, num_queries=num_queries)
 
     def _read_out(self, hidden: Any, context: Any, inputs: Any = None) -> Any:
         """Joins state, context and token, as configured, into a readout (..., output_dim)."""
@@ -395,15 +368,6 @@ class RecurrentDecoder(CompositeLayer):
     def get_config(self) -> dict[str, Any]:
         """Returns the constructor's arguments."""
         return super().get_config() | self._arguments
-
-
-def _repeat(vectors: Any, num_queries: Any) -> Any:
-    """Repeats (batch, dim) to (batch * num_queries, dim), a sentence's rows side by side."""
-    if isinstance(num_queries, int) and num_queries == 1:
-        return vectors
-    batch, dim = ops.shape(vectors)
-    rows = vectors[:, None] + ops.zeros((num_queries, 1), dtype=vectors.dtype)
-    return ops.reshape(rows, (batch * num_queries, dim))
 
 
 def _check_choices(

@@ -14,8 +14,9 @@ from keras_transformers.layers import AddBias, PaddingMask, RowDense
 from keras_transformers.layers.embeddings import WeightTying, token_embeddings
 from keras_transformers.layers.recurrent import RecurrentDecoder, RecurrentEncoder
 from keras_transformers.layers.recurrent.attention import AttentionKind
+from keras_transformers.layers.recurrent.bridges import Bridge
 from keras_transformers.layers.recurrent.cells import CellKind
-from keras_transformers.layers.recurrent.decoder import Bridge, Context, ReadoutActivation
+from keras_transformers.layers.recurrent.decoder import Context, ReadoutActivation
 from keras_transformers.layers.recurrent.teacher_forcing import TeacherForcing, check_ratio
 from keras_transformers.models.classes.recurrent_seq2seq import Seq2Seq
 from keras_transformers.models.entry import Entry, named_factory
