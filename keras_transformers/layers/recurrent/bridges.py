@@ -1,13 +1,13 @@
 """The first states of a recurrent decoder, made from what its encoder has read."""
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 from keras import ops
 
 from keras_transformers.layers.dense import RowDense
+from keras_transformers.layers.recurrent.choices import Bridge
 
-Bridge = Literal["copy", "dense", "zeros"]
 Bridges = list[list[RowDense]]  # one per state of each layer
 
 

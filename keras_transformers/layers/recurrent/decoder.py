@@ -1,6 +1,6 @@
 """The decoder of a recurrent sequence-to-sequence model, with and without attention."""
 
-from typing import Any, Literal
+from typing import Any
 
 import keras
 from keras import ops
@@ -14,17 +14,20 @@ from keras_transformers.layers.recurrent.attention import (
     repeat_rows,
 )
 from keras_transformers.layers.recurrent.bridges import (
-    Bridge,
     build_bridges,
     check_copy,
     first_states,
     make_bridges,
 )
+from keras_transformers.layers.recurrent.choices import (
+    Bridge,
+    Context,
+    ReadoutActivation,
+    check_choices,
+)
 
 __all__ = ["RecurrentDecoder"]
 
-Context = Literal["initial_state", "input", "input_and_output"]
-ReadoutActivation = Literal["tanh", "maxout"]
 # Tensors by name: those computed once per source, and those passed from step to step.
 Source = dict[str, Any]
 State = dict[str, Any]
@@ -32,11 +35,11 @@ State = dict[str, Any]
 
 @keras.saving.register_keras_serializable(PACKAGE)
 class RecurrentDecoder(CompositeLayer):
-    """Maps each step's embedded previous token to a readout vector, with LSTMs or GRUs.
+    """Maps each step's embedded previous token to a readout vector, with a recurrent network.
 
-    The network sees the source as a context vector: without attention, the encoder's summary; with
-    attention, a weighted mean of its outputs, different at each step. The decoder always starts
-    from the encoder's last states. `context` says where else the context goes:
+    The network sees the source as a context vector c: without attention, the encoder's summary;
+    with attention, a weighted mean of its outputs, different at each step. `bridge` says how the
+    decoder starts, `context` where the context goes after that:
 
     - "initial_state": nowhere else in the recurrence (Sutskever et al. 2014). With attention, the
       query is the new state, and the readout joins state and context (Luong et al. 2015).
@@ -47,8 +50,16 @@ class RecurrentDecoder(CompositeLayer):
     - "input_and_output": like "input", and the readout joins the state, the context and the
       previous token (Cho et al. 2014 without attention, Bahdanau et al. 2014 with "additive").
 
+    With `feed_tokens=False` no step sees the previous token, and the targets count only by their
+    number. Without attention, three decoders read less and less of what they could:
+
+    - `h'_0 = c, h'_t = f(h'_(t-1))`: context="initial_state", bridge="copy" (or "dense", for a
+      function of c), feed_tokens=False;
+    - `h'_1 = f(c), h'_t = f(c, h'_(t-1))`: context="input", bridge="zeros", feed_tokens=False;
+    - `h'_t = f(c, y_(t-1), h'_(t-1))`: context="input".
+
     Args:
-        cell: "lstm" or "gru".
+        cell: "lstm", "gru" or "rnn" (see `Recurrent`).
         units: width of each layer.
         num_layers: number of layers; the last layer's state is the query and goes to the readout.
         context: See above.
@@ -58,7 +69,9 @@ class RecurrentDecoder(CompositeLayer):
         readout_dim: width of the readout's dense layer (no bias); by default parts are only joined.
         readout_activation: "tanh" (Luong), or "maxout" (Bahdanau), the larger of two values.
         bridge: "copy" starts each layer with the states of the same encoder layer; "dense" with
-            `tanh(W state + b)` of it, or of the last one (Bahdanau et al. 2014, appendix A.2.2).
+            `tanh(W state + b)` of it, or of the last one (Bahdanau et al. 2014, appendix A.2.2);
+            "zeros" starts from zeros, whatever the source.
+        feed_tokens: whether each step sees the previous token.
         dropout: rate on the inputs of every layer but the first.
         max_sequence_length: the longest source for attention="location".
 
@@ -79,12 +92,13 @@ class RecurrentDecoder(CompositeLayer):
         readout_dim: int | None = None,
         readout_activation: ReadoutActivation = "tanh",
         bridge: Bridge = "dense",
+        feed_tokens: bool = True,
         dropout: float = 0.0,
         max_sequence_length: int = 1024,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        _check_choices(num_layers, context, attention, input_feeding, readout_activation, bridge)
+        check_choices(num_layers, context, attention, input_feeding, readout_activation, bridge)
         self._arguments = {
             "cell": cell,
             "units": units,
@@ -96,20 +110,28 @@ class RecurrentDecoder(CompositeLayer):
             "readout_dim": readout_dim,
             "readout_activation": readout_activation,
             "bridge": bridge,
+            "feed_tokens": feed_tokens,
             "dropout": dropout,
             "max_sequence_length": max_sequence_length,
         }
         self.units = units
         self.input_feeding = input_feeding
+        self.feed_tokens = feed_tokens
         self.maxout = readout_activation == "maxout"
         self.readout_dim = readout_dim
         self.feeds_context = context != "initial_state"
         self.reads_context = context == "input_and_output" or bool(
             attention and not self.feeds_context
         )
-        self.reads_token = context == "input_and_output"
+        self.reads_token = feed_tokens and context == "input_and_output"
         self.cells = [
-            cells.make_cell(cell, units, dtype=self.dtype_policy, name=f"cell_{index}")
+            cells.make_cell(
+                cell,
+                units,
+                has_inputs=feed_tokens or index > 0,
+                dtype=self.dtype_policy,
+                name=f"cell_{index}",
+            )
             for index in range(num_layers)
         ]
         self.attention: Any = None
@@ -124,14 +146,18 @@ class RecurrentDecoder(CompositeLayer):
         # Projects the context or the previous readout to the first cell's gates.
         self.context_projection: Any = None
         if self.feeds_context or input_feeding:
-            gates = self.cells[0].num_gates * units
-            self.context_projection = self._dense(gates, "context_projection")
+            self.context_projection = self._dense(self._num_gates, "context_projection")
         self.readout: Any = None
         if readout_dim:
             self.readout = self._dense(readout_dim * (2 if self.maxout else 1), "readout")
         self.bridge = bridge
         self.bridges = make_bridges(self.cells) if bridge == "dense" else None
         self.dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
+
+    @property
+    def _num_gates(self) -> int:
+        """The width of the first cell's gates."""
+        return self.cells[0].num_gates * self.units
 
     def _dense(self, units: int, name: str) -> RowDense:
         return RowDense(units, use_bias=False, dtype=self.dtype_policy, name=name)
@@ -143,17 +169,19 @@ class RecurrentDecoder(CompositeLayer):
             ValueError: the encoder's states cannot be copied, or its outputs do not fit the
                 attention.
         """
-        token_dim, memory_dim = inputs_shape[-1], encoded_shape["memory"][-1]
+        # Without tokens, the first cell gets gates to which it only adds its bias.
+        token_dim = inputs_shape[-1] if self.feed_tokens else self._num_gates
         for index, cell in enumerate(self.cells):
             cell.build((None, self.units if index else token_dim))
+        context_dim = encoded_shape["memory" if self.attention else "summary"][-1]
         if self.attention:
-            self.attention.build((None, None, self.units), (None, None, memory_dim))
-        parts = self.units + self.reads_context * memory_dim + self.reads_token * token_dim
+            self.attention.build((None, None, self.units), (None, None, context_dim))
+        parts = self.units + self.reads_context * context_dim + self.reads_token * token_dim
         self.output_dim = self.readout_dim or parts
         if self.readout:
             self.readout.build((None, parts))
         if self.context_projection:
-            fed = self.output_dim if self.input_feeding else memory_dim
+            fed = self.output_dim if self.input_feeding else context_dim
             self.context_projection.build((None, fed))
         if self.bridges is not None:
             build_bridges(self.bridges, encoded_shape["states"])
@@ -195,7 +223,8 @@ class RecurrentDecoder(CompositeLayer):
         """Takes one step.
 
         Args:
-            inputs: (rows, features), the embedded previous tokens.
+            inputs: (rows, features), the embedded previous tokens; without `feed_tokens`, any
+                tensor (rows,).
             state: tensors (rows, dim), from `start` or the previous step.
             source: from `start`.
             noise: this step's slices of `dropout_noise`.
@@ -204,7 +233,7 @@ class RecurrentDecoder(CompositeLayer):
         Returns:
             The readout (rows, output_dim), and the new state.
         """
-        gates = self.cells[0].input_projection(inputs)
+        gates = self._token_gates(inputs)
         state, context, _ = self._advance(gates, state, source, noise, num_queries)
         if self.input_feeding:
             return state["feed"], state
@@ -234,7 +263,8 @@ class RecurrentDecoder(CompositeLayer):
         """Takes all steps (teacher forcing).
 
         Args:
-            inputs: (batch, target, features), the embedded targets, shifted right.
+            inputs: (batch, target, features), the embedded targets, shifted right; without
+                `feed_tokens`, any tensor (batch, target).
             encoded: output of `RecurrentEncoder`.
             padding_mask: bool (batch, source), True at real tokens.
             return_attention_scores: also return the attention probabilities.
@@ -247,7 +277,7 @@ class RecurrentDecoder(CompositeLayer):
         source, state = self.start(encoded, padding_mask)
         batch, length = ops.shape(inputs)[:2]
         noise = self.dropout_noise(length, batch, training)
-        gates = self.cells[0].input_projection(cells.time_major(inputs))  # (target, batch, gates)
+        gates = self._token_gates(cells.time_major(inputs))  # (target, batch, gates)
         if self.attention and self.context_projection:
             hidden, context, probabilities = self._loop(
                 gates, state, source, noise, keep_probabilities=return_attention_scores
@@ -275,6 +305,14 @@ class RecurrentDecoder(CompositeLayer):
             return outputs
         shape = (batch, length, encoded["memory"].shape[1])
         return outputs, keras.KerasTensor(shape, dtype=self.attention.scores_dtype)
+
+    def _token_gates(self, inputs: Any) -> Any:
+        """Returns what tokens (..., features), or steps (...), add to the first cell's gates."""
+        projection = self.cells[0].input_projection
+        if self.feed_tokens:
+            return projection(inputs)
+        shape = (*ops.shape(inputs), self._num_gates)
+        return projection(ops.zeros(shape, dtype=self.compute_dtype))
 
     def _at_once(
         self, gates: Any, state: State, source: Source, noise: tuple[Any, ...]
@@ -368,27 +406,3 @@ class RecurrentDecoder(CompositeLayer):
     def get_config(self) -> dict[str, Any]:
         """Returns the constructor's arguments."""
         return super().get_config() | self._arguments
-
-
-def _check_choices(
-    num_layers: int,
-    context: str,
-    attention: str | None,
-    input_feeding: bool,
-    readout_activation: str,
-    bridge: str,
-) -> None:
-    if num_layers < 1:
-        raise ValueError(f"num_layers={num_layers}: a decoder needs at least one layer")
-    for name, value, known in (
-        ("context", context, ("initial_state", "input", "input_and_output")),
-        ("readout_activation", readout_activation, ("tanh", "maxout")),
-        ("bridge", bridge, ("copy", "dense")),
-    ):
-        if value not in known:
-            raise ValueError(f"{name}={value!r} is unknown: use {', '.join(known)}")
-    if input_feeding and (attention is None or context != "initial_state"):
-        raise ValueError(
-            "input_feeding needs attention and context='initial_state', not "
-            f"attention={attention!r} and context={context!r}"
-        )
