@@ -295,9 +295,16 @@ def _recurrent(layer: Recurrent, inputs: Any, *_: Any) -> int:
 
 
 def _recurrent_encoder(layer: RecurrentEncoder, inputs: Any, **_: Any) -> int:
-    return sum(
+    flops = sum(
         _recurrent(one, inputs) for directions in layer.recurrent_layers for one in directions
     )
+    batch, source = inputs.shape[:2]
+    if layer.mean:
+        width = sum(one.cell.output_dim for one in layer.recurrent_layers[-1])
+        flops += 2 * batch * source * width
+    if layer.context:
+        flops += 2 * batch * math.prod(layer.context.kernel.shape)
+    return flops
 
 
 def _recurrent_decoder(

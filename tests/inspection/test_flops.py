@@ -152,7 +152,10 @@ TRANSLATORS = [
     {"attention": "general", "encoder_hidden_dim": 4, "readout_dim": 5, "weight_tying": "all"},
     {"attention": "dot", "cell": "lstm", "input_feeding": True, **LUONG},
     {"attention": "location", "cell": "lstm", "max_sequence_length": 9, "context": "input"},
+    {"attention": None, "cell": "rnn", "context_from": "mean", "context_dim": 6, "bridge": "copy"},
+    {"attention": None, "context": "input", "context_dim": 7, "bridge": "zeros"},
 ]
+TRANSLATORS[-2]["feed_tokens"] = TRANSLATORS[-1]["feed_tokens"] = False
 
 
 @pytest.mark.parametrize("options", TRANSLATORS, ids=lambda options: str(options["attention"]))

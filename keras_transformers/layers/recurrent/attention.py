@@ -110,6 +110,26 @@ class RnnAttention(CompositeLayer):
         probabilities = ops.softmax(scores, axis=-1)
         return ops.matmul(ops.cast(probabilities, memory.dtype), memory), probabilities
 
+    def of_rows(
+        self, query: Any, memory: Any, keys: Any, padding_mask: Any, *, num_queries: Any
+    ) -> tuple[Any, Any]:
+        """Maps queries (batch * num_queries, features), a sentence's side by side.
+
+        Returns:
+            Contexts (batch * num_queries, features), and probabilities, likewise.
+        """
+        if isinstance(num_queries, int) and num_queries == 1:
+            context, probabilities = self(query[:, None], memory, keys, padding_mask)
+            return context[:, 0], probabilities[:, 0]
+        batch = ops.shape(memory)[0]
+        query = ops.reshape(query, (batch, num_queries, query.shape[-1]))
+        looked = self(query, memory, keys, padding_mask)
+        shapes = ((batch * num_queries, *ops.shape(x)[2:]) for x in looked)
+        context, probabilities = (
+            ops.reshape(x, shape) for x, shape in zip(looked, shapes, strict=True)
+        )
+        return context, probabilities
+
     @property
     def scores_dtype(self) -> str:
         """The dtype of the attention probabilities."""
@@ -137,3 +157,12 @@ class RnnAttention(CompositeLayer):
             "attention_dim": self.attention_dim,
             "max_sequence_length": self.max_sequence_length,
         }
+
+
+def repeat_rows(vectors: Any, num_queries: Any) -> Any:
+    """Repeats (batch, dim) to (batch * num_queries, dim), a sentence's rows side by side."""
+    if isinstance(num_queries, int) and num_queries == 1:
+        return vectors
+    batch, dim = ops.shape(vectors)
+    rows = vectors[:, None] + ops.zeros((num_queries, 1), dtype=vectors.dtype)
+    return ops.reshape(rows, (batch * num_queries, dim))

@@ -1,4 +1,4 @@
-"""LSTM and GRU, one step at a time or over whole sequences.
+"""LSTM, GRU and a plain tanh network, one step at a time or over whole sequences.
 
 A cell has two parts: the projection of its inputs, one matrix product for all steps, and the step
 itself, which needs the previous state. Only the step runs in a loop. On a CPU this is faster than
@@ -14,17 +14,21 @@ import keras
 from keras import ops
 
 from keras_transformers.layers.composite import CompositeLayer
-from keras_transformers.layers.dense import PACKAGE, RowDense
+from keras_transformers.layers.dense import PACKAGE, AddBias, RowDense
 
-__all__ = ["GRUCell", "LSTMCell", "Recurrent"]
+__all__ = ["GRUCell", "LSTMCell", "RNNCell", "Recurrent"]
 
-CellKind = Literal["lstm", "gru"]
+CellKind = Literal["lstm", "gru", "rnn"]
 # A cell's states, each (rows, dim); the first is its output.
 States = tuple[Any, ...]
 
 
 class _Cell(CompositeLayer):
-    """Base of LSTM and GRU: the input projection and the initial states.
+    """Base of all cells: the input projection and the initial states.
+
+    Args:
+        has_inputs: whether there is a matrix for inputs. Without one, the input projection adds its
+            bias to gates (..., gates) that are already there, zeros or others.
 
     Attributes:
         output_dim: width of the output, which is the first state.
@@ -33,7 +37,13 @@ class _Cell(CompositeLayer):
     """
 
     def __init__(
-        self, units: int, num_gates: int, recurrent_initializer: Any, **kwargs: Any
+        self,
+        units: int,
+        num_gates: int,
+        recurrent_initializer: Any,
+        *,
+        has_inputs: bool = True,
+        **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.units = units
@@ -41,8 +51,9 @@ class _Cell(CompositeLayer):
         self.state_dims: tuple[int, ...] = (units,)
         self.num_gates = num_gates
         self.recurrent_initializer = keras.initializers.get(recurrent_initializer)
-        self.input_projection = RowDense(
-            num_gates * units, dtype=self.dtype_policy, name="input_projection"
+        arguments = {"dtype": self.dtype_policy, "name": "input_projection"}
+        self.input_projection: Any = (
+            RowDense(num_gates * units, **arguments) if has_inputs else AddBias(**arguments)
         )
 
     def _recurrent_weight(self, name: str, shape: tuple[int, int]) -> Any:
@@ -53,6 +64,31 @@ class _Cell(CompositeLayer):
     def zero_states(self, rows: Any) -> States:
         """Returns the states before the first step, all zeros."""
         return tuple(ops.zeros((rows, dim), dtype=self.compute_dtype) for dim in self.state_dims)
+
+
+@keras.saving.register_keras_serializable(PACKAGE)
+class RNNCell(_Cell):
+    """The plain recurrent network of Elman 1990: the new state is `tanh(W x + U h + b)`.
+
+    Args:
+        units: width of the state.
+        recurrent_initializer: initializer of the state matrix.
+    """
+
+    def __init__(
+        self, units: int, *, recurrent_initializer: Any = "orthogonal", **kwargs: Any
+    ) -> None:
+        super().__init__(units, 1, recurrent_initializer, **kwargs)
+
+    def build(self, input_shape: Any) -> None:
+        """Creates the weights for inputs (..., features)."""
+        self.input_projection.build(input_shape)
+        self.recurrent_kernel = self._recurrent_weight("recurrent_kernel", (self.units, self.units))
+
+    def call(self, gates: Any, states: States) -> States:
+        """Takes one step; `gates` (rows, units) are from `input_projection`."""
+        (hidden,) = states
+        return (ops.tanh(gates + ops.matmul(hidden, self.recurrent_kernel)),)
 
 
 @keras.saving.register_keras_serializable(PACKAGE)
@@ -149,14 +185,15 @@ def _clip(values: Any, bound: float | None) -> Any:
 
 
 def make_cell(kind: CellKind, units: int, **kwargs: Any) -> Any:
-    """Makes an `LSTMCell` or a `GRUCell` with these keyword arguments.
+    """Makes an `LSTMCell`, a `GRUCell` or an `RNNCell` with these keyword arguments.
 
     Raises:
         ValueError: the kind is unknown.
     """
-    if kind not in ("lstm", "gru"):
-        raise ValueError(f"cell={kind!r} is unknown: use 'lstm' or 'gru'")
-    return (LSTMCell if kind == "lstm" else GRUCell)(units, **kwargs)
+    cells: dict[str, Any] = {"lstm": LSTMCell, "gru": GRUCell, "rnn": RNNCell}
+    if kind not in cells:
+        raise ValueError(f"cell={kind!r} is unknown: use 'lstm', 'gru' or 'rnn'")
+    return cells[kind](units, **kwargs)
 
 
 def time_major(sequence: Any) -> Any:
@@ -234,7 +271,7 @@ def run_cell(
     """Runs a cell over whole sequences.
 
     Args:
-        cell: an `LSTMCell` or `GRUCell`.
+        cell: an `LSTMCell`, `GRUCell` or `RNNCell`.
         gates: (time, batch, gates), from the cell's `input_projection`.
         states: states before the first step, each (batch, dim).
         padding_mask: bool (time, batch), True at real tokens; by default all tokens are real.
@@ -261,22 +298,22 @@ def run_cell(
 
 @keras.saving.register_keras_serializable(PACKAGE)
 class Recurrent(CompositeLayer):
-    """Runs an LSTM or a GRU over whole sequences, in one direction.
+    """Runs an LSTM, a GRU or a plain network over whole sequences, in one direction.
 
     Padding leaves the states unchanged and gets the output 0, so a reversed layer starts at each
     row's last real token.
 
     Args:
-        cell: "lstm" or "gru".
+        cell: "lstm", "gru" or "rnn", a plain network with tanh (`RNNCell`).
         units: width of the state.
         reverse: read from the last token to the first.
-        projection_dim: See `LSTMCell`. A GRU accepts neither this nor the clips.
+        projection_dim: See `LSTMCell`. Other cells accept neither this nor the clips.
         cell_clip: See `LSTMCell`.
         projection_clip: See `LSTMCell`.
         recurrent_initializer: See `LSTMCell` and `GRUCell`.
 
     Raises:
-        ValueError: an unknown cell, or LSTM options for a GRU.
+        ValueError: an unknown cell, or LSTM options for another.
 
     Example:
         >>> outputs, states = Recurrent("lstm", 4)(keras.ops.ones((2, 3, 8)))
@@ -306,8 +343,8 @@ class Recurrent(CompositeLayer):
         self.reverse = reverse
         self.recurrent_initializer = keras.initializers.get(recurrent_initializer)
         given = {name: value for name, value in options.items() if value is not None}
-        if cell == "gru" and given:
-            raise ValueError(f"a GRU has no {', '.join(given)}: use cell='lstm'")
+        if cell in ("gru", "rnn") and given:
+            raise ValueError(f"cell={cell!r} has no {', '.join(given)}: use cell='lstm'")
         self.cell = make_cell(
             cell,
             units,

@@ -1,6 +1,6 @@
 """The decoder of a recurrent sequence-to-sequence model, with and without attention."""
 
-from typing import Any, Literal
+from typing import Any
 
 import keras
 from keras import ops
@@ -8,13 +8,26 @@ from keras import ops
 from keras_transformers.layers.composite import CompositeLayer
 from keras_transformers.layers.dense import PACKAGE, RowDense
 from keras_transformers.layers.recurrent import cells
-from keras_transformers.layers.recurrent.attention import AttentionKind, RnnAttention
+from keras_transformers.layers.recurrent.attention import (
+    AttentionKind,
+    RnnAttention,
+    repeat_rows,
+)
+from keras_transformers.layers.recurrent.bridges import (
+    build_bridges,
+    check_copy,
+    first_states,
+    make_bridges,
+)
+from keras_transformers.layers.recurrent.choices import (
+    Bridge,
+    Context,
+    ReadoutActivation,
+    check_choices,
+)
 
 __all__ = ["RecurrentDecoder"]
 
-Context = Literal["initial_state", "input", "input_and_output"]
-ReadoutActivation = Literal["tanh", "maxout"]
-Bridge = Literal["copy", "dense"]
 # Tensors by name: those computed once per source, and those passed from step to step.
 Source = dict[str, Any]
 State = dict[str, Any]
@@ -22,11 +35,11 @@ State = dict[str, Any]
 
 @keras.saving.register_keras_serializable(PACKAGE)
 class RecurrentDecoder(CompositeLayer):
-    """Maps each step's embedded previous token to a readout vector, with LSTMs or GRUs.
+    """Maps each step's embedded previous token to a readout vector, with a recurrent network.
 
-    The network sees the source as a context vector: without attention, the encoder's summary; with
-    attention, a weighted mean of its outputs, different at each step. The decoder always starts
-    from the encoder's last states. `context` says where else the context goes:
+    The network sees the source as a context vector c: without attention, the encoder's summary;
+    with attention, a weighted mean of its outputs, different at each step. `bridge` says how the
+    decoder starts, `context` where the context goes after that:
 
     - "initial_state": nowhere else in the recurrence (Sutskever et al. 2014). With attention, the
       query is the new state, and the readout joins state and context (Luong et al. 2015).
@@ -37,8 +50,16 @@ class RecurrentDecoder(CompositeLayer):
     - "input_and_output": like "input", and the readout joins the state, the context and the
       previous token (Cho et al. 2014 without attention, Bahdanau et al. 2014 with "additive").
 
+    With `feed_tokens=False` no step sees the previous token, and only the number of targets matters.
+    Without attention, three decoders see more and more:
+
+    - `h'_0 = c, h'_t = f(h'_(t-1))`: context="initial_state", bridge="copy" (or "dense", for a
+      function of c), feed_tokens=False;
+    - `h'_1 = f(c), h'_t = f(c, h'_(t-1))`: context="input", bridge="zeros", feed_tokens=False;
+    - `h'_t = f(c, y_(t-1), h'_(t-1))`: context="input".
+
     Args:
-        cell: "lstm" or "gru".
+        cell: "lstm", "gru" or "rnn" (see `Recurrent`).
         units: width of each layer.
         num_layers: number of layers; the last layer's state is the query and goes to the readout.
         context: See above.
@@ -48,7 +69,9 @@ class RecurrentDecoder(CompositeLayer):
         readout_dim: width of the readout's dense layer (no bias); by default parts are only joined.
         readout_activation: "tanh" (Luong), or "maxout" (Bahdanau), the larger of two values.
         bridge: "copy" starts each layer with the states of the same encoder layer; "dense" with
-            `tanh(W state + b)` of it, or of the last one (Bahdanau et al. 2014, appendix A.2.2).
+            `tanh(W state + b)` of it, or of the last one (Bahdanau et al. 2014, appendix A.2.2);
+            "zeros" starts from zeros, whatever the source.
+        feed_tokens: whether each step sees the previous token.
         dropout: rate on the inputs of every layer but the first.
         max_sequence_length: the longest source for attention="location".
 
@@ -69,12 +92,13 @@ class RecurrentDecoder(CompositeLayer):
         readout_dim: int | None = None,
         readout_activation: ReadoutActivation = "tanh",
         bridge: Bridge = "dense",
+        feed_tokens: bool = True,
         dropout: float = 0.0,
         max_sequence_length: int = 1024,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        _check_choices(num_layers, context, attention, input_feeding, readout_activation, bridge)
+        check_choices(num_layers, context, attention, input_feeding, readout_activation, bridge)
         self._arguments = {
             "cell": cell,
             "units": units,
@@ -86,20 +110,28 @@ class RecurrentDecoder(CompositeLayer):
             "readout_dim": readout_dim,
             "readout_activation": readout_activation,
             "bridge": bridge,
+            "feed_tokens": feed_tokens,
             "dropout": dropout,
             "max_sequence_length": max_sequence_length,
         }
         self.units = units
         self.input_feeding = input_feeding
+        self.feed_tokens = feed_tokens
         self.maxout = readout_activation == "maxout"
         self.readout_dim = readout_dim
         self.feeds_context = context != "initial_state"
         self.reads_context = context == "input_and_output" or bool(
             attention and not self.feeds_context
         )
-        self.reads_token = context == "input_and_output"
+        self.reads_token = feed_tokens and context == "input_and_output"
         self.cells = [
-            cells.make_cell(cell, units, dtype=self.dtype_policy, name=f"cell_{index}")
+            cells.make_cell(
+                cell,
+                units,
+                has_inputs=feed_tokens or index > 0,
+                dtype=self.dtype_policy,
+                name=f"cell_{index}",
+            )
             for index in range(num_layers)
         ]
         self.attention: Any = None
@@ -114,25 +146,21 @@ class RecurrentDecoder(CompositeLayer):
         # Projects the context or the previous readout to the first cell's gates.
         self.context_projection: Any = None
         if self.feeds_context or input_feeding:
-            gates = self.cells[0].num_gates * units
-            self.context_projection = self._dense(gates, "context_projection")
+            self.context_projection = self._dense(self._num_gates, "context_projection")
         self.readout: Any = None
         if readout_dim:
             self.readout = self._dense(readout_dim * (2 if self.maxout else 1), "readout")
-        self.bridges: Any = None
-        if bridge == "dense":
-            self.bridges = [
-                [self._bridge(index, j) for j in range(len(cell.state_dims))]
-                for index, cell in enumerate(self.cells)
-            ]
+        self.bridge = bridge
+        self.bridges = make_bridges(self.cells) if bridge == "dense" else None
         self.dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
+
+    @property
+    def _num_gates(self) -> int:
+        """The width of the first cell's gates."""
+        return self.cells[0].num_gates * self.units
 
     def _dense(self, units: int, name: str) -> RowDense:
         return RowDense(units, use_bias=False, dtype=self.dtype_policy, name=name)
-
-    def _bridge(self, layer: int, state: int) -> RowDense:
-        name = f"bridge_{layer}" if state == 0 else f"bridge_{layer}_memory"
-        return RowDense(self.units, activation="tanh", dtype=self.dtype_policy, name=name)
 
     def build(self, inputs_shape: Any, encoded_shape: Any) -> None:
         """Builds the sub-layers.
@@ -141,30 +169,24 @@ class RecurrentDecoder(CompositeLayer):
             ValueError: the encoder's states cannot be copied, or its outputs do not fit the
                 attention.
         """
-        token_dim, memory_dim = inputs_shape[-1], encoded_shape["memory"][-1]
+        # Without tokens, the first cell gets gates to which it only adds its bias.
+        token_dim = inputs_shape[-1] if self.feed_tokens else self._num_gates
         for index, cell in enumerate(self.cells):
             cell.build((None, self.units if index else token_dim))
+        context_dim = encoded_shape["memory" if self.attention else "summary"][-1]
         if self.attention:
-            self.attention.build((None, None, self.units), (None, None, memory_dim))
-        parts = self.units + self.reads_context * memory_dim + self.reads_token * token_dim
+            self.attention.build((None, None, self.units), (None, None, context_dim))
+        parts = self.units + self.reads_context * context_dim + self.reads_token * token_dim
         self.output_dim = self.readout_dim or parts
         if self.readout:
             self.readout.build((None, parts))
         if self.context_projection:
-            fed = self.output_dim if self.input_feeding else memory_dim
+            fed = self.output_dim if self.input_feeding else context_dim
             self.context_projection.build((None, fed))
-        states = encoded_shape["states"]
-        for index, bridges in enumerate(self.bridges or ()):
-            for bridge, shape in zip(bridges, states[min(index, len(states) - 1)], strict=True):
-                bridge.build(shape)
-        if self.bridges is None:
-            encoder = [[shape[-1] for shape in layer] for layer in states]
-            decoder = [list(cell.state_dims) for cell in self.cells]
-            if encoder != decoder:
-                raise ValueError(
-                    f"bridge='copy' needs the decoder's layers, of widths {decoder}, to match "
-                    f"the encoder's, {encoder}: use bridge='dense'"
-                )
+        if self.bridges is not None:
+            build_bridges(self.bridges, encoded_shape["states"])
+        elif self.bridge == "copy":
+            check_copy(self.cells, encoded_shape["states"])
 
     def start(self, encoded: dict[str, Any], padding_mask: Any = None) -> tuple[Source, State]:
         """Prepares the source for all steps, and the state before the first one.
@@ -182,18 +204,8 @@ class RecurrentDecoder(CompositeLayer):
             source["keys"] = self.attention.keys(encoded["memory"])
         elif self.feeds_context:
             source["gates"] = self.context_projection(encoded["summary"])
-        states = encoded["states"]
-        if self.bridges:
-            states = [
-                tuple(
-                    bridge(part)
-                    for bridge, part in zip(
-                        bridges, states[min(index, len(states) - 1)], strict=True
-                    )
-                )
-                for index, bridges in enumerate(self.bridges)
-            ]
-        state: State = {"cells": tuple(states)}
+        states = first_states(self.bridge, self.bridges, self.cells, encoded)
+        state: State = {"cells": states}
         if self.input_feeding:
             batch = ops.shape(encoded["summary"])[0]
             state["feed"] = ops.zeros((batch, self.output_dim), dtype=self.compute_dtype)
@@ -211,7 +223,8 @@ class RecurrentDecoder(CompositeLayer):
         """Takes one step.
 
         Args:
-            inputs: (rows, features), the embedded previous tokens.
+            inputs: (rows, features), the embedded previous tokens; without `feed_tokens`, any
+                tensor (rows,).
             state: tensors (rows, dim), from `start` or the previous step.
             source: from `start`.
             noise: this step's slices of `dropout_noise`.
@@ -220,12 +233,12 @@ class RecurrentDecoder(CompositeLayer):
         Returns:
             The readout (rows, output_dim), and the new state.
         """
-        gates = self.cells[0].input_projection(inputs)
+        gates = self._token_gates(inputs)
         state, context, _ = self._advance(gates, state, source, noise, num_queries)
         if self.input_feeding:
             return state["feed"], state
         if context is None:
-            context = _repeat(source["summary"], num_queries)
+            context = repeat_rows(source["summary"], num_queries)
         return self._read_out(state["cells"][-1][0], context, inputs), state
 
     def dropout_noise(self, length: Any, batch: Any, training: bool | None) -> tuple[Any, ...]:
@@ -250,7 +263,8 @@ class RecurrentDecoder(CompositeLayer):
         """Takes all steps (teacher forcing).
 
         Args:
-            inputs: (batch, target, features), the embedded targets, shifted right.
+            inputs: (batch, target, features), the embedded targets, shifted right; without
+                `feed_tokens`, any tensor (batch, target).
             encoded: output of `RecurrentEncoder`.
             padding_mask: bool (batch, source), True at real tokens.
             return_attention_scores: also return the attention probabilities.
@@ -263,7 +277,7 @@ class RecurrentDecoder(CompositeLayer):
         source, state = self.start(encoded, padding_mask)
         batch, length = ops.shape(inputs)[:2]
         noise = self.dropout_noise(length, batch, training)
-        gates = self.cells[0].input_projection(cells.time_major(inputs))  # (target, batch, gates)
+        gates = self._token_gates(cells.time_major(inputs))  # (target, batch, gates)
         if self.attention and self.context_projection:
             hidden, context, probabilities = self._loop(
                 gates, state, source, noise, keep_probabilities=return_attention_scores
@@ -292,6 +306,14 @@ class RecurrentDecoder(CompositeLayer):
         shape = (batch, length, encoded["memory"].shape[1])
         return outputs, keras.KerasTensor(shape, dtype=self.attention.scores_dtype)
 
+    def _token_gates(self, inputs: Any) -> Any:
+        """Returns what tokens (..., features), or steps (...), add to the first cell's gates."""
+        projection = self.cells[0].input_projection
+        if self.feed_tokens:
+            return projection(inputs)
+        shape = (*ops.shape(inputs), self._num_gates)
+        return projection(ops.zeros(shape, dtype=self.compute_dtype))
+
     def _at_once(
         self, gates: Any, state: State, source: Source, noise: tuple[Any, ...]
     ) -> tuple[Any, Any, Any]:
@@ -306,8 +328,7 @@ class RecurrentDecoder(CompositeLayer):
             hidden, _ = cells.run_cell(cell, gates, states)  # (target, batch, units)
         hidden = cells.time_major(hidden)
         if self.attention:
-            context, probabilities = self._attend(hidden, source)
-            return hidden, context, probabilities
+            return (hidden, *self._attend(hidden, source))
         context = ops.expand_dims(source["summary"], 1) + ops.zeros_like(hidden[:, :, :1])
         return hidden, context, None
 
@@ -342,12 +363,12 @@ class RecurrentDecoder(CompositeLayer):
         context = probabilities = hidden = None
         before = state["cells"]
         if self.attention and self.feeds_context:
-            context, probabilities = self._attend_rows(before[-1][0], source, num_queries)
+            context, probabilities = self._attend(before[-1][0], source, num_queries)
             gates = gates + self.context_projection(context)
         elif self.input_feeding:
             gates = gates + self.context_projection(state["feed"])
         elif self.feeds_context:
-            gates = gates + _repeat(source["gates"], num_queries)
+            gates = gates + repeat_rows(source["gates"], num_queries)
         cells = []
         for index, (cell, states) in enumerate(zip(self.cells, before, strict=True)):
             if index:
@@ -357,28 +378,18 @@ class RecurrentDecoder(CompositeLayer):
             hidden = states[0]
             cells.append(states)
         if self.attention and not self.feeds_context:
-            context, probabilities = self._attend_rows(hidden, source, num_queries)
+            context, probabilities = self._attend(hidden, source, num_queries)
         after: State = {"cells": tuple(cells)}
         if self.input_feeding:
             after["feed"] = self._read_out(hidden, context)
         return after, context, probabilities
 
-    def _attend_rows(self, query: Any, source: Source, num_queries: Any) -> tuple[Any, Any]:
-        """Maps queries (rows, units) to contexts (rows, width) and probabilities (rows, source)."""
-        if isinstance(num_queries, int) and num_queries == 1:
-            context, probabilities = self._attend(query[:, None], source)
-            return context[:, 0], probabilities[:, 0]
-        batch = ops.shape(source["memory"])[0]
-        query = ops.reshape(query, (batch, num_queries, self.units))
-        looked = self._attend(query, source)
-        shapes = ((batch * num_queries, *ops.shape(x)[2:]) for x in looked)
-        context, probabilities = (
-            ops.reshape(x, shape) for x, shape in zip(looked, shapes, strict=True)
-        )
-        return context, probabilities
-
-    def _attend(self, query: Any, source: Source) -> tuple[Any, Any]:
-        return self.attention(query, source["memory"], source["keys"], source["padding_mask"])
+    def _attend(self, query: Any, source: Source, num_queries: Any = None) -> tuple[Any, Any]:
+        """Attends from (batch, target, units), or from rows (batch * num_queries, units)."""
+        arguments = source["memory"], source["keys"], source["padding_mask"]
+        if num_queries is None:
+            return self.attention(query, *arguments)
+        return self.attention.of_rows(query, *arguments, num_queries=num_queries)
 
     def _read_out(self, hidden: Any, context: Any, inputs: Any = None) -> Any:
         """Joins state, context and token, as configured, into a readout (..., output_dim)."""
@@ -395,36 +406,3 @@ class RecurrentDecoder(CompositeLayer):
     def get_config(self) -> dict[str, Any]:
         """Returns the constructor's arguments."""
         return super().get_config() | self._arguments
-
-
-def _repeat(vectors: Any, num_queries: Any) -> Any:
-    """Repeats (batch, dim) to (batch * num_queries, dim), a sentence's rows side by side."""
-    if isinstance(num_queries, int) and num_queries == 1:
-        return vectors
-    batch, dim = ops.shape(vectors)
-    rows = vectors[:, None] + ops.zeros((num_queries, 1), dtype=vectors.dtype)
-    return ops.reshape(rows, (batch * num_queries, dim))
-
-
-def _check_choices(
-    num_layers: int,
-    context: str,
-    attention: str | None,
-    input_feeding: bool,
-    readout_activation: str,
-    bridge: str,
-) -> None:
-    if num_layers < 1:
-        raise ValueError(f"num_layers={num_layers}: a decoder needs at least one layer")
-    for name, value, known in (
-        ("context", context, ("initial_state", "input", "input_and_output")),
-        ("readout_activation", readout_activation, ("tanh", "maxout")),
-        ("bridge", bridge, ("copy", "dense")),
-    ):
-        if value not in known:
-            raise ValueError(f"{name}={value!r} is unknown: use {', '.join(known)}")
-    if input_feeding and (attention is None or context != "initial_state"):
-        raise ValueError(
-            "input_feeding needs attention and context='initial_state', not "
-            f"attention={attention!r} and context={context!r}"
-        )

@@ -101,6 +101,8 @@ class Seq2Seq(keras.Model):
         return self.get_layer("encoder")(hidden, padding_mask=mask, training=training)
 
     def _embed_target(self, target_token_ids: Any) -> Any:
+        if not self.get_layer("decoder").feed_tokens:
+            return target_token_ids
         return self._find("target_token_embedding", "token_embedding")(target_token_ids)
 
     def _logits(self, hidden: Any) -> Any:

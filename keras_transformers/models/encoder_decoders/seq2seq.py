@@ -15,7 +15,8 @@ from keras_transformers.layers.embeddings import WeightTying, token_embeddings
 from keras_transformers.layers.recurrent import RecurrentDecoder, RecurrentEncoder
 from keras_transformers.layers.recurrent.attention import AttentionKind
 from keras_transformers.layers.recurrent.cells import CellKind
-from keras_transformers.layers.recurrent.decoder import Bridge, Context, ReadoutActivation
+from keras_transformers.layers.recurrent.choices import Bridge, Context, ReadoutActivation
+from keras_transformers.layers.recurrent.encoder import ContextFrom
 from keras_transformers.layers.recurrent.teacher_forcing import TeacherForcing, check_ratio
 from keras_transformers.models.classes.recurrent_seq2seq import Seq2Seq
 from keras_transformers.models.entry import Entry, named_factory
@@ -91,6 +92,9 @@ def seq2seq(
     readout_dim: int | None = None,
     readout_activation: ReadoutActivation = "tanh",
     bridge: Bridge = "dense",
+    feed_tokens: bool = True,
+    context_from: ContextFrom = "last",
+    context_dim: int | None = None,
     weight_tying: WeightTying = "none",
     use_output_bias: bool = True,
     teacher_forcing: float = 1.0,
@@ -104,7 +108,7 @@ def seq2seq(
     Args:
         vocabulary_size: number of source tokens, V.
         target_vocabulary_size: number of target tokens; `vocabulary_size` by default.
-        cell: "lstm" or "gru".
+        cell: "lstm", "gru" or "rnn", a plain network with tanh.
         num_encoder_layers: number of encoder layers.
         num_decoder_layers: number of decoder layers.
         embedding_dim: width of the token embeddings (Bahdanau: m).
@@ -113,14 +117,21 @@ def seq2seq(
             default.
         bidirectional: whether the encoder reads from both ends.
         context: where the decoder uses the source. See `RecurrentDecoder` for this and the
-            arguments down to `bridge`.
+            arguments down to `feed_tokens`, and for three decoders made from them.
         attention: "dot", "general", "additive", "location", or None.
         attention_dim: inner width of "additive" attention; `hidden_dim` by default.
         input_feeding: whether each step gets the previous readout (Luong).
         readout_dim: width of the vectors projected to logits; by default their parts are only
             concatenated.
         readout_activation: "tanh" or "maxout".
-        bridge: how the encoder's states become the decoder's: "copy" or "dense".
+        bridge: how the encoder's states become the decoder's: "copy", "dense", or "zeros" if they
+            do not.
+        feed_tokens: whether a decoder's step sees the previous token. If not, the logits depend on
+            the number of target tokens only, and teacher forcing means nothing.
+        context_from: "last" or "mean": whether the source's vector, which the decoder starts from
+            and without attention also reads, is the last state or the mean of all.
+        context_dim: width of a dense layer with tanh on that vector; none by default. See
+            `RecurrentEncoder`.
         weight_tying: See `transformer`. Tied logits need `readout_dim == embedding_dim`.
         use_output_bias: whether the logits have a bias.
         teacher_forcing: probability that a training step is fed the target's token, not the model's
@@ -150,12 +161,24 @@ def seq2seq(
     """
     target_vocabulary_size = target_vocabulary_size or vocabulary_size
     check_ratio(teacher_forcing)
+    if teacher_forcing < 1 and not feed_tokens:
+        raise ValueError(
+            f"teacher_forcing={teacher_forcing} with feed_tokens=False: no token is fed, so leave "
+            "it at 1"
+        )
+    if attention and bridge == "zeros" and (context_dim or context_from != "last"):
+        raise ValueError(
+            f"context_from={context_from!r} and context_dim={context_dim} with attention and "
+            "bridge='zeros': nothing reads this vector; use bridge='dense' or leave them out"
+        )
     encoder = RecurrentEncoder(
         cell,
         encoder_hidden_dim or hidden_dim,
         num_layers=num_encoder_layers,
         bidirectional=bidirectional,
         join_states=attention is None,
+        context_from=context_from,
+        context_dim=context_dim,
         dropout=dropout,
         name="encoder",
     )
@@ -170,6 +193,7 @@ def seq2seq(
         readout_dim=readout_dim,
         readout_activation=readout_activation,
         bridge=bridge,
+        feed_tokens=feed_tokens,
         dropout=dropout,
         max_sequence_length=max_sequence_length,
         name="decoder",
@@ -185,11 +209,12 @@ def seq2seq(
     hidden = keras.layers.Dropout(dropout, name="source_embeddings_dropout")(hidden)
     encoded = encoder(hidden, padding_mask=mask)
 
-    fed_token_ids = target_token_ids
+    hidden = target_token_ids  # without feed_tokens, only their number counts
     if teacher_forcing < 1:
-        fed_token_ids = TeacherForcing(teacher_forcing, name="teacher_forcing")(target_token_ids)
-    hidden = target_embedding(fed_token_ids)
-    hidden = keras.layers.Dropout(dropout, name="target_embeddings_dropout")(hidden)
+        hidden = TeacherForcing(teacher_forcing, name="teacher_forcing")(target_token_ids)
+    if feed_tokens:
+        hidden = target_embedding(hidden)
+        hidden = keras.layers.Dropout(dropout, name="target_embeddings_dropout")(hidden)
     hidden = decoder(hidden, encoded, padding_mask=mask)
     hidden = keras.layers.Dropout(dropout, name="readout_dropout")(hidden)
     if weight_tying == "none":
@@ -232,25 +257,31 @@ def num_parameters(
     readout_dim: int | None = None,
     readout_activation: ReadoutActivation = "tanh",
     bridge: Bridge = "dense",
+    feed_tokens: bool = True,
+    context_from: ContextFrom = "last",
+    context_dim: int | None = None,
     weight_tying: WeightTying = "none",
     max_sequence_length: int = 1024,
 ) -> int:
     """Computes the parameter count of `seq2seq` with these arguments, without building it."""
     e, n, v = embedding_dim, hidden_dim, vocabulary_size
     h = encoder_hidden_dim or n
-    gates, directions = (4 if cell == "lstm" else 3), 2 if bidirectional else 1
+    gates, directions = {"lstm": 4, "gru": 3, "rnn": 1}[cell], 2 if bidirectional else 1
     m = directions * h  # width of the encoder's outputs
+    c = context_dim or m  # width of the source as one vector
+    context_width = m if attention else c
+    fed_dim = e if feed_tokens else 0
     encoder = sum(
         directions * gates * ((m if index else e) * h + h * h + h)
         for index in range(num_encoder_layers)
-    )
+    ) + (m * c + c if context_dim else 0)
     decoder = sum(
-        gates * ((n if index else e) * n + n * n + n) for index in range(num_decoder_layers)
+        gates * ((n if index else fed_dim) * n + n * n + n) for index in range(num_decoder_layers)
     )
     in_readout = context == "input_and_output" or bool(attention and context == "initial_state")
-    parts = n + in_readout * m + (context == "input_and_output") * e
+    parts = n + in_readout * context_width + (context == "input_and_output") * fed_dim
     readout = parts * (readout_dim or 0) * (2 if readout_activation == "maxout" else 1)
-    fed = (readout_dim or parts) if input_feeding else (context != "initial_state") * m
+    fed = (readout_dim or parts) if input_feeding else (context != "initial_state") * context_width
     a = attention_dim or n
     attended = {
         None: 0,
@@ -260,9 +291,9 @@ def num_parameters(
         "location": n * max_sequence_length,
     }[attention]
     states = 2 if cell == "lstm" else 1
-    bridged = m if attention is None else h
+    bridged = c if context_dim or context_from == "mean" else m if attention is None else h
     bridges = num_decoder_layers * states * (bridged * n + n) if bridge == "dense" else 0
-    matrices = {"all": 1, "decoder": 2, "none": 2}[weight_tying] * v * e
+    matrices = {"all": 1, "decoder": 2, "none": 1 + feed_tokens}[weight_tying] * v * e
     output = v + (v * (readout_dim or parts) if weight_tying == "none" else 0)
     return matrices + encoder + decoder + gates * n * fed + attended + readout + bridges + output
 

@@ -406,7 +406,7 @@ def test_teacher_forcing_by_default_is_the_fast_path():
     ("change", "message"),
     [
         ({"attention": "multiplicative"}, "attention='multiplicative' is unknown: use dot, gen"),
-        ({"cell": "elman"}, "cell='elman' is unknown: use 'lstm' or 'gru'"),
+        ({"cell": "elman"}, "cell='elman' is unknown: use 'lstm', 'gru' or 'rnn'"),
         ({"context": "peek"}, "context='peek' is unknown"),
         ({"bridge": "none"}, "bridge='none' is unknown"),
         ({"readout_activation": "relu"}, "readout_activation='relu' is unknown"),

@@ -143,16 +143,17 @@ def spelling():
 
 
 @functools.cache
-def recurrent(attention):
+def recurrent(attention, cell="gru", **options):
     keras.utils.set_random_seed(2)
     return seq2seq(
         vocabulary_size=spelling()[0].vocabulary_size,
-        cell="gru",
+        cell=cell,
         num_encoder_layers=1,
         num_decoder_layers=1,
         embedding_dim=6,
         hidden_dim=8,
         attention=attention,
+        **options,
     )
 
 
@@ -177,6 +178,26 @@ def test_two_tokenizers_and_a_model_without_attention(pronounce, tmp_path):
     assert set(expected[0].split()) <= {*spelling()[1].vocabulary}
     ops = {node.op for node in nodes(folder)}
     assert not {op for op in ops if ">" in op or op.startswith(("Fast", "Sentencepiece", "Py"))}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "decoder",
+    [
+        {"context": "initial_state", "bridge": "copy", "feed_tokens": False},
+        {"context": "input", "bridge": "zeros", "feed_tokens": False},
+        {"context": "input", "context_from": "mean", "context_dim": 3},
+    ],
+    ids=["state", "context", "tokens"],
+)
+def test_whatever_the_decoder_reads_it_is_exported(decoder, tmp_path):
+    model = recurrent(None, cell="rnn", encoder_hidden_dim=4, **decoder)
+    pipeline = Translator(model, *spelling(), max_sequence_length=6, extra_length=2, num_beams=2)
+    folder = kt.export(pipeline, tmp_path, examples=["hi", "Bah"], check=False)
+    assert list(check.failures(str(folder))) == []
+    loaded = tf.saved_model.load(str(folder)).signatures["serving_default"]
+    found = loaded(tf.constant(["HI", "", "b"]))["translation"].numpy()
+    assert [text.decode() for text in found] == pipeline.translate_all(["hi", "", "b"])
 
 
 @pytest.mark.slow
