@@ -88,6 +88,7 @@ class PretrainingSets:
         dynamic_masking: bool = False,
         seed: int = 0,
         pack: bool = False,
+        static_shapes: int | None = None,
     ) -> tuple[PretrainingBatches, PretrainingBatches]:
         """Returns shuffled, endless training batches and evaluation batches for `heads.pretrainer`.
 
@@ -101,6 +102,7 @@ class PretrainingSets:
             seed: seed for order and masks.
             pack: whether short examples share a row, for models from `heads.packed`; then
                 `batch_size` counts the packed rows.
+            static_shapes: see `PretrainingBatches`.
 
         Raises:
             FileNotFoundError, ValueError: see `open` and `pretraining_dataset`.
@@ -113,7 +115,7 @@ class PretrainingSets:
             masker=self._masker(train) if dynamic_masking else None,
             seed=seed,
             pack=pack,
-        ), PretrainingBatches(dev, batch_size=batch_size, pack=pack)
+        ), PretrainingBatches(dev, batch_size=batch_size, pack=pack, static_shapes=static_shapes)
 
     def token_counts(self, length: int) -> tuple[np.ndarray, np.ndarray]:
         """Counts how often each token is a masked target in training and in evaluation.
