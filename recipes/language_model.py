@@ -37,7 +37,7 @@ from keras_transformers.runs import Options, Run, chief_first, command_line, is_
 from keras_transformers.training import Decay, TokenCrossentropy, adamw, warmup_schedule
 
 SHAPE = ("num_layers", "num_heads", "hidden_dim", "norm_position", "separate_documents", "dropout")
-BATCHING = ("length", "separate_documents", "batch_size", "accumulate", "seed")
+BATCHING = ("length", "separate_documents", "batch_size", "accumulate", "seed", "static_shapes")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -86,7 +86,7 @@ def main(config: Config, run: Run) -> dict[str, Any]:
             optimizer=optimizer(config, num_updates=config.epochs * len(batches)),
             loss={"logits": TokenCrossentropy()},
             weighted_metrics={"logits": [Perplexity()]},
-            jit_compile=False,
+            jit_compile=config.jit_compile,
         )
     options: dict[str, Any] = {
         "validation": batches.of(streams["dev"]),
