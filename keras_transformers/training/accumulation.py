@@ -123,7 +123,8 @@ class WholeBatchSteps:
         first = tf.nest.flatten(inputs)[0]
         rows = first.shape[0] if first.shape[0] is not None else tf.shape(first)[0]
         local = self.losses.totals(weights)
-        counted = _rows_with_weight(weights) if self.skip_empty_rows else rows
+        skips = self.skip_empty_rows and weights is not None
+        counted = _rows_with_weight(weights) if skips else rows
         all_rows, counted, *totals = _sum_over_replicas(
             [tf.cast(rows, tf.float32), tf.cast(counted, tf.float32), *local.values()]
         )

@@ -17,7 +17,7 @@ TOYS = {
     "classification": (2, {}),
     "elmo_tagging": (1, {}),
     "fasttext_classification": (1, {}),
-    "feature_based": (1, {}),
+    "feature_based": (2, {}),
     "glue": (1, {"accumulate": 3}),
     "gpt_classification": (1, {}),
     "image_classification": (1, {"mixup": 0.2}),
@@ -33,8 +33,9 @@ TOYS = {
 DROPOUT = {"dropout": 0.0}  # draws other numbers under XLA
 WITHOUT_DROPOUT = {"fasttext_classification"}
 TIMES = {"seconds", "tokens_per_second", "target_tokens_per_second", "mfu"}
-# These draw in the model, and draw other floats under XLA: words that are wrong, and replacements.
-DRAWING = {"pretrain_electra", "pretrain_elmo"}
+# These draw in the model, and draw other floats under XLA: wrong words, and replacements. What does
+# not depend on it much: the generator's figures, and those of validation, which draws no words.
+DRAWING = {"pretrain_electra": "mask", "pretrain_elmo": "val_"}
 
 
 def train(recipe, folder, **options):
@@ -83,8 +84,10 @@ def test_a_recipe_trains_alike_under_xla_with_static_shapes(recipe, tmp_path):
             assert tensor.shape.is_fully_defined() or num_shapes > 1
     found, expected = dict(figures(found)), dict(figures(expected))
     # XLA's gradients are dense, so fastText's have a norm to log.
-    found = {name: found[name] for name in expected}
-    tolerance = 0.2 if recipe in DRAWING else 1e-3
+    found = {name: found[name] for name in expected if DRAWING.get(recipe, "") in name}
+    expected = {name: expected[name] for name in found}
+    assert expected
+    tolerance = 0.1 if recipe in DRAWING else 1e-3
     assert found == pytest.approx(expected, rel=tolerance, abs=1e-4)
 
 
