@@ -54,8 +54,8 @@ def main(config: Config, run: Run) -> dict[str, Any]:
         model.compile(
             optimizer=config.optimizer(len(batches)),
             loss={"logits": TokenCrossentropy(label_smoothing=config.label_smoothing)},
-            metrics={"logits": [keras.metrics.SparseCategoricalAccuracy(name="accuracy")]},
-            jit_compile=False,
+            weighted_metrics={"logits": [keras.metrics.SparseCategoricalAccuracy(name="accuracy")]},
+            jit_compile=config.jit_compile,
         )
     model.fit(
         **run.fit_arguments(model, batches, validation=batches.of(dev), monitor="val_accuracy")

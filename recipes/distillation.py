@@ -59,11 +59,14 @@ def main(config: Config, run: Run) -> dict[str, Any]:
     )
     batches = ProbabilityBatches(texts, classify, probabilities=answers, **config.batching())
     with run.scope():
+        crossentropy = keras.losses.CategoricalCrossentropy(
+            from_logits=True, reduction="mean_with_sample_weight"
+        )
         model.compile(
             optimizer=config.optimizer(len(batches)),
-            loss={"logits": keras.losses.CategoricalCrossentropy(from_logits=True)},
-            metrics={"logits": [keras.metrics.CategoricalAccuracy(name="accuracy")]},
-            jit_compile=False,
+            loss={"logits": crossentropy},
+            weighted_metrics={"logits": [keras.metrics.CategoricalAccuracy(name="accuracy")]},
+            jit_compile=config.jit_compile,
         )
     model.fit(
         **run.fit_arguments(model, batches, validation=batches.of(dev), monitor="val_accuracy")

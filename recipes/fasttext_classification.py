@@ -61,14 +61,14 @@ def main(config: Config, run: Run) -> dict[str, Any]:
     classify = kt.pipelines.TextClassifier(
         model, tokenizer, labels, max_sequence_length=config.max_sequence_length
     )
-    batches = TextBatches(train, classify, **config.pick("batch_size", "accumulate", "seed"))
+    batches = TextBatches(train, classify, **config.pick(*BATCHING))
     with run.scope():
         model.compile(
             # SGD has no moments, so only the rows of the batch's words change.
             optimizer=keras.optimizers.SGD(schedule(config, len(batches))),
             loss={"logits": TokenCrossentropy(label_smoothing=config.label_smoothing)},
-            metrics={"logits": [keras.metrics.SparseCategoricalAccuracy(name="accuracy")]},
-            jit_compile=False,
+            weighted_metrics={"logits": [keras.metrics.SparseCategoricalAccuracy(name="accuracy")]},
+            jit_compile=config.jit_compile,
         )
     model.fit(
         **run.fit_arguments(model, batches, validation=batches.of(dev), monitor="val_accuracy")
@@ -81,6 +81,7 @@ def main(config: Config, run: Run) -> dict[str, Any]:
     return run.finish(classify, {**figures, "labels": labels})
 
 
+BATCHING = ("batch_size", "accumulate", "seed", "static_shapes")
 NGRAMS = ("num_buckets", "word_ngrams", "min_characters", "max_characters")
 
 

@@ -97,8 +97,8 @@ def main(config: Config, run: runs.Run) -> dict[str, Any]:
         model.compile(
             optimizer=config.optimizer(len(batches)),
             loss={output: loss},
-            metrics={output: [metric]},
-            jit_compile=False,
+            weighted_metrics={output: [metric]},
+            jit_compile=config.jit_compile,
         )
 
     def scores() -> dict[str, float]:

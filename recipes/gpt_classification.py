@@ -67,7 +67,7 @@ def main(config: Config, run: Run) -> dict[str, Any]:
                 "logits": [keras.metrics.SparseCategoricalAccuracy(name="accuracy")],
                 "token_logits": [Perplexity()],
             },
-            jit_compile=False,
+            jit_compile=config.jit_compile,
         )
     options = {"validation": batches.of(dev), "monitor": "val_logits_accuracy"}
     model.fit(**run.fit_arguments(model, batches, **options))

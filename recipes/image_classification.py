@@ -66,19 +66,17 @@ def main(config: Config, run: Run) -> dict[str, Any]:
     batches = ImageBatches(
         train,
         mean_length=model.get_layer("position_embedding").max_sequence_length,
-        batch_size=config.batch_size,
-        accumulate=config.accumulate,
         augmentation=config.augmentation(),
-        seed=config.seed,
+        **config.pick("batch_size", "accumulate", "seed", "static_shapes"),
     )
-    smoothing = config.pick("label_smoothing")
     with run.scope():
+        smoothing = config.pick("label_smoothing")
         crossentropy = keras.losses.CategoricalCrossentropy(from_logits=True, **smoothing)
         model.compile(
             optimizer=optimizer(config, num_updates=config.epochs * len(batches)),
             loss={"logits": crossentropy},
-            metrics={"logits": [keras.metrics.CategoricalAccuracy(name="accuracy")]},
-            jit_compile=False,
+            weighted_metrics={"logits": [keras.metrics.CategoricalAccuracy(name="accuracy")]},
+            jit_compile=config.jit_compile,
         )
     print(f"{len(train)} images to train, {len(dev)} dev, {len(test)} test: {train.shape} each")
     print(f"{model.name}: {model.count_params():,} parameters")

@@ -38,7 +38,7 @@ from keras_transformers.runs import Options, Run, chief_first, command_line, is_
 from keras_transformers.training import Decay, TokenCrossentropy, adamw, warmup_schedule
 
 SHAPE = ("num_layers", "num_heads", "hidden_dim", "norm_position", "separate_documents", "dropout")
-BATCHING = ("length", "separate_documents", "batch_size", "accumulate", "seed")
+BATCHING = ("length", "separate_documents", "batch_size", "accumulate", "seed", "static_shapes")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -92,7 +92,7 @@ def main(config: Config, run: Run) -> dict[str, Any]:
             optimizer=adamw(schedule, beta_2=0.95, **config.pick("weight_decay", "clip_norm")),
             loss={"logits": TokenCrossentropy()},
             weighted_metrics={"logits": [Perplexity()]},
-            jit_compile=False,
+            jit_compile=config.jit_compile,
         )
     options: dict[str, Any] = {
         "validation": batches.of(streams["dev"]),

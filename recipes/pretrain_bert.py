@@ -32,7 +32,6 @@ from keras_transformers.training import Shard, TokenCrossentropy, adamw, lamb
 
 OPTIMIZERS = {"adamw": adamw, "lamb": lamb}
 SHAPE = ("num_layers", "num_heads", "hidden_dim")
-BATCHING = ("batch_size", "accumulate", "steps_per_epoch", "dynamic_masking", "seed", "pack")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -77,13 +76,14 @@ def main(config: Config, run: Run) -> dict[str, Any]:
             optimizer=OPTIMIZERS[config.optimizer](schedule, **regularisation),
             loss={name: TokenCrossentropy() for name in model.output},
             weighted_metrics=metrics(),
-            jit_compile=False,
+            jit_compile=config.jit_compile,
         )
     run.restore(model, monitor="val_mask_logits_accuracy")
     fill = kt.pipelines.MaskFiller(bert, examples.tokenizer)
     for length, epochs in phases:
         if run.position.epoch < epochs.stop:
-            batches, dev = examples.batches(length, **config.pick(*BATCHING))
+            batching = config.batching() | config.pick("dynamic_masking", "pack")
+            batches, dev = examples.batches(length, **batching)
             options = {"validation": dev, "epochs": epochs, "shard_by": config.shard}
             model.fit(**run.fit_arguments(model, batches, samples=fill, **options))
     last, baseline = run.epochs[-1], unigram_baseline(*examples.token_counts(lengths[-1]))

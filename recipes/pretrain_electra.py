@@ -38,7 +38,6 @@ from keras_transformers.runs import Pretraining, Run, chief_first, command_line,
 from keras_transformers.training import ReplacedTokenCrossentropy, TokenCrossentropy, adamw
 
 SHAPE = ("num_layers", "num_heads", "hidden_dim", "embedding_dim")
-BATCHING = ("batch_size", "accumulate", "steps_per_epoch", "dynamic_masking", "seed")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -93,11 +92,12 @@ def main(config: Config, run: Run) -> dict[str, Any]:
             loss={"mask_logits": TokenCrossentropy(), "replaced": ReplacedTokenCrossentropy()},
             loss_weights={"mask_logits": 1.0, "replaced": config.discriminator_weight},
             weighted_metrics=metrics(),
-            jit_compile=False,
+            jit_compile=config.jit_compile,
         )
+    batching = config.batching() | config.pick("dynamic_masking")
     batches, dev = (
         ReplacedTokenBatches(part, tokenizer.mask_token_id)
-        for part in examples.batches(config.length, **config.pick(*BATCHING))
+        for part in examples.batches(config.length, **batching)
     )
     tagger = kt.heads.replaced_token_tagger(discriminator)
     find = kt.pipelines.Tagger(tagger, tokenizer, ["original", "replaced"])

@@ -67,7 +67,7 @@ def main(config: Config, run: runs.Run) -> dict[str, Any]:
             optimizer=config.optimizer(len(batches)),
             loss={"logits": TokenCrossentropy(label_smoothing=config.label_smoothing)},
             weighted_metrics={"logits": [Perplexity(), TokenAccuracy()]},
-            jit_compile=False,
+            jit_compile=config.jit_compile,
         )
     averaging = CheckpointAveraging(num_checkpoints=config.average)
     options: dict[str, Any] = {

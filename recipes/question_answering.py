@@ -90,7 +90,7 @@ def main(config: Config, run: Run) -> dict[str, Any]:
             # Half of each: the loss is their mean, as in BERT.
             loss=dict.fromkeys(OUTPUTS, crossentropy),
             loss_weights=dict.fromkeys(OUTPUTS, 0.5),
-            jit_compile=False,
+            jit_compile=config.jit_compile,
         )
     threshold = config.no_answer_threshold
     measures: dict[str, Any] = {

@@ -50,7 +50,7 @@ def main(config: Config, run: Run) -> dict[str, Any]:
             optimizer=config.optimizer(len(batches)),
             loss={"logits": TokenCrossentropy()},
             weighted_metrics={"logits": [TokenAccuracy("accuracy")]},
-            jit_compile=False,
+            jit_compile=config.jit_compile,
         )
     measures: dict[str, Any] = {
         "validation": on_dev,

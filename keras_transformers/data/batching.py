@@ -9,6 +9,8 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import tensorflow as tf
 
+from keras_transformers.data.static_shapes import StaticShapes, best_limits
+
 __all__ = [
     "Batches",
     "CachedBatches",
@@ -92,17 +94,33 @@ class LengthBatches(Batches):
         batch_size: rows per batch; the last batch may be smaller.
         shuffle: see `index_batches`.
         seed: seed for shuffling.
+        static_shapes: None pads each batch to its longest row. A number limits how many shapes
+            there are, for XLA and TPUs, with the length classes that need the least padding. Each
+            batch is then full: rows of weight 0 complete it, so there are sample weights for losses
+            with `reduction="mean_with_sample_weight"` and for `weighted_metrics`. With 1, the
+            dataset has static shapes.
 
     Raises:
-        ValueError: there are no rows, or the batch size is below 1.
+        ValueError: there are no rows, or the batch size or `static_shapes` is below 1.
     """
 
-    def __init__(self, lengths: np.ndarray, *, batch_size: int, shuffle: bool, seed: int) -> None:
+    def __init__(
+        self,
+        lengths: np.ndarray,
+        *,
+        batch_size: int,
+        shuffle: bool,
+        seed: int,
+        static_shapes: int | None = None,
+    ) -> None:
         _check(lengths, batch_size)
+        if static_shapes is not None and static_shapes < 1:
+            raise ValueError(f"static_shapes={static_shapes}: must be 1 or more, or None")
         self.lengths = np.asarray(lengths)
         self.batch_size = batch_size
         self.shuffle = shuffle
         self.seed = seed
+        self.static_shapes = static_shapes
         self.num_rows = len(self.lengths)
         self.mean_lengths = float(self.lengths.mean())
 
@@ -113,12 +131,23 @@ class LengthBatches(Batches):
     def num_positions(self) -> int:
         """Positions in one pass, padding included; varies slightly between shuffled passes."""
         return num_positions(
-            self.lengths, batch_size=self.batch_size, shuffle=self.shuffle, seed=self.seed
+            self.lengths,
+            batch_size=self.batch_size,
+            shuffle=self.shuffle,
+            seed=self.seed,
+            static_shapes=self.static_shapes,
         )
 
     @abc.abstractmethod
     def batch(self, indices: tf.Tensor) -> Any:
-        """Returns the rows at `indices`, int32 (batch,), as one batch for `fit`; runs in graphs."""
+        """Returns the rows at `indices`, int32 (batch,), as one batch for `fit`; runs in graphs.
+
+        `static_shapes` does not apply yet.
+        """
+
+    def in_static_shape(self, batch: Any, indices: tf.Tensor) -> Any:
+        """Returns a batch of the rows at `indices` as `static_shapes` has it; runs in graphs."""
+        return batch if self._shapes is None else self._shapes(batch, indices)
 
     def dataset(self, *, skip: int = 0) -> tf.data.Dataset:
         """Returns the batches: endless if shuffled, otherwise one pass in order."""
@@ -135,8 +164,21 @@ class LengthBatches(Batches):
     @functools.cached_property
     def _graph(self) -> Callable[[tf.Tensor], Any]:
         """`batch`, traced once and shared by all datasets: validation makes one per epoch."""
-        indices = tf.TensorSpec([None], tf.int32)
-        return tf.function(self.batch, autograph=False, input_signature=[indices])
+
+        def batch(indices: tf.Tensor) -> Any:
+            return self.in_static_shape(self.batch(indices), indices)
+
+        return tf.function(
+            batch, autograph=False, input_signature=[tf.TensorSpec([None], tf.int32)]
+        )
+
+    @functools.cached_property
+    def _shapes(self) -> StaticShapes | None:
+        if self.static_shapes is None:
+            return None
+        return StaticShapes(
+            self.batch, self.lengths, num_rows=self.batch_size, num_shapes=self.static_shapes
+        )
 
 
 class CachedBatches(Batches):
@@ -214,15 +256,37 @@ def index_batches(
     )
 
 
-def num_positions(lengths: np.ndarray, *, batch_size: int, shuffle: bool, seed: int) -> int:
-    """Returns the number of positions, padding included, in one pass of `index_batches`."""
+def num_positions(
+    lengths: np.ndarray,
+    *,
+    batch_size: int,
+    shuffle: bool,
+    seed: int,
+    static_shapes: int | None = None,
+) -> int:
+    """Returns the number of positions, padding included, in one pass over batches.
+
+    Args:
+        lengths: lengths of the examples in tokens, (examples,).
+        batch_size: examples per batch.
+        shuffle: see `index_batches`.
+        seed: seed for shuffling.
+        static_shapes: see `LengthBatches`.
+
+    Raises:
+        ValueError: there are no examples, or the batch size or `static_shapes` is below 1.
+    """
     _check(lengths, batch_size)
     order, starts = _plan(
         tf.constant(lengths, tf.int32), batch_size, shuffle, tf.constant([seed, 0], tf.int64)
     )
     sizes = np.asarray(lengths)[order.numpy()]
     batches = [sizes[start : start + batch_size] for start in starts.numpy()]
-    return sum(len(batch) * int(batch.max()) for batch in batches)
+    longest = np.array([batch.max() for batch in batches])
+    if static_shapes is None:
+        return sum(len(batch) * int(length) for batch, length in zip(batches, longest, strict=True))
+    limits = np.array(best_limits(lengths, static_shapes))
+    return batch_size * int(limits[np.searchsorted(limits, longest)].sum())
 
 
 def _check(lengths: np.ndarray, batch_size: int) -> None:

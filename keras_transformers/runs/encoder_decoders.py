@@ -85,7 +85,7 @@ class EncoderDecoderTraining(Options):
 
     def batching(self) -> dict[str, Any]:
         """Returns the options for the training batches."""
-        return self.pick("batch_tokens", "accumulate", "seed")
+        return self.pick("batch_tokens", "accumulate", "seed", "static_shapes")
 
     def optimizer(
         self, steps_per_epoch: int, *, ema: float | None = None

@@ -27,7 +27,7 @@ class Training(Options):
 
     def batching(self) -> dict[str, Any]:
         """Returns the options for the training batches."""
-        return self.pick("batch_size", "accumulate", "seed")
+        return self.pick("batch_size", "accumulate", "seed", "static_shapes")
 
     def schedule(self, steps_per_epoch: int) -> keras.optimizers.schedules.LearningRateSchedule:
         """Returns a warm-up, then linear decay to 0 after the last update."""

@@ -39,7 +39,8 @@ _NAMES: dict[Range, str] = {
         log_every lstm_dim max_answer_length max_predictions max_question_length max_sequence_length
         min_frequency ngram_order num_beams num_buckets num_heads num_layers num_processes
         num_recurrent_layers num_sampled num_shards patch_size phase_1_length phase_2_length
-        projection_dim steps_per_epoch units vocabulary_size window_length word_ngrams
+        projection_dim static_shapes steps_per_epoch units vocabulary_size window_length
+        word_ngrams
     """,
     _COUNT_OR_NONE: """
         crop_padding extra_length max_characters min_characters num_highways patience
@@ -78,6 +79,12 @@ class Scaling:
     precision: Precision = "float32"  # under a strategy, prefer mixed_bfloat16
     accumulate: int = 1  # batches per update, which equals the update of one large batch
     recompute: bool = False  # keep only the layers' inputs: less memory, one more forward pass
+    static_shapes: int | None = None  # full batches of at most so many shapes, for XLA; TPUs want 1
+
+    @property
+    def jit_compile(self) -> bool:
+        """Whether `compile` should use XLA; strategies do not, or know for themselves (TPUs)."""
+        return self.static_shapes is not None and self.strategy == "default"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -149,7 +156,12 @@ class Pretraining(Options):
     steps_per_epoch: int = 1000  # updates until the next validation and checkpoint
     learning_rate: float = 1e-3  # the highest, after the warm-up
     warmup_fraction: float = 0.1  # of all updates
+    batch_size: int = 64  # rows per forward pass, over all replicas
     clip_norm: float = 1.0
+
+    def batching(self) -> dict[str, Any]:
+        """Returns the options for the training batches."""
+        return self.pick("batch_size", "accumulate", "steps_per_epoch", "seed", "static_shapes")
 
     def schedule(self) -> keras.optimizers.schedules.LearningRateSchedule:
         """Returns a warm-up, then linear decay to 0 after the last update."""

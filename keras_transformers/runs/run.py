@@ -184,7 +184,11 @@ class Run:
             WeightsFileError: the weights of the best epoch so far are missing or damaged.
         """
         config = self.config
-        prepare(model, **config.pick("accumulate", "recompute", "r_drop"))
+        prepare(
+            model,
+            **config.pick("accumulate", "recompute", "r_drop"),
+            static_shapes=config.static_shapes is not None,
+        )
         self._model, self._monitor = model, monitor
         self._resume = Resume(
             self.folder / CHECKPOINTS,

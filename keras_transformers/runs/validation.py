@@ -19,9 +19,12 @@ def outputs_of(model: keras.Model, batches: Batches) -> Iterator[Any]:
         model: called with its current weights.
         batches: one pass in order, as `Batches.of` returns; their targets are ignored.
     """
+    num_left = batches.num_rows  # further rows only complete the last batch
     for batch in batches.dataset():
         inputs, *_ = keras.utils.unpack_x_y_sample_weight(batch)
-        yield model.predict_on_batch(inputs)
+        outputs = model.predict_on_batch(inputs)
+        yield keras.tree.map_structure(lambda rows, most=num_left: rows[:most], outputs)
+        num_left -= len(keras.tree.flatten(outputs)[0])
 
 
 class Validation(keras.callbacks.Callback):

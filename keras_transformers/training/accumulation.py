@@ -23,12 +23,14 @@ class _Batch:
         data: inputs, targets and sample weights (or None): trees of tensors, rows first.
         rows: number of rows; an int if it is static.
         all_rows: number of rows on all replicas, float32.
+        counted: number of those rows that losses count, float32.
         totals: sum of the weights over all replicas, float32, for each loss that divides by them.
     """
 
     data: tuple[Any, Any, Any]
     rows: Any
     all_rows: Any
+    counted: Any
     totals: Mapping[str, Any]
 
 
@@ -45,16 +47,26 @@ class WholeBatchSteps:
             ("sum_over_batch_size", Keras' default).
         num_parts: number of parts of a share in training; the last one may be smaller.
         r_drop: weight of R-Drop's divergence; 0 trains with one pass.
+        skip_empty_rows: whether losses count only the rows that have a weight, as if the others
+            were not there.
 
     Raises:
         ValueError: the losses are not such a dict, or R-Drop does not know them.
     """
 
-    def __init__(self, model: Any, num_parts: int, *, r_drop: float = 0.0) -> None:
+    def __init__(
+        self,
+        model: Any,
+        num_parts: int,
+        *,
+        r_drop: float = 0.0,
+        skip_empty_rows: bool = False,
+    ) -> None:
         self.model = model
         self.num_parts = num_parts
         self.losses = _Losses(model)
         self.r_drop = r_drop
+        self.skip_empty_rows = skip_empty_rows
         if r_drop:
             check_losses(self.losses.losses)
 
@@ -111,9 +123,17 @@ class WholeBatchSteps:
         first = tf.nest.flatten(inputs)[0]
         rows = first.shape[0] if first.shape[0] is not None else tf.shape(first)[0]
         local = self.losses.totals(weights)
-        all_rows, *totals = _sum_over_replicas([tf.cast(rows, tf.float32), *local.values()])
+        skips = self.skip_empty_rows and weights is not None
+        counted = _rows_with_weight(weights) if skips else rows
+        all_rows, counted, *totals = _sum_over_replicas(
+            [tf.cast(rows, tf.float32), tf.cast(counted, tf.float32), *local.values()]
+        )
         return _Batch(
-            (inputs, targets, weights), rows, all_rows, dict(zip(local, totals, strict=True))
+            (inputs, targets, weights),
+            rows,
+            all_rows,
+            counted,
+            dict(zip(local, totals, strict=True)),
         )
 
     def _in_parts(
@@ -152,7 +172,7 @@ class WholeBatchSteps:
         return found[0], found[1]
 
     def _outputs(self, inputs: Any) -> list[Any]:
-        """Returns the outputs of one pass, or of R-Drop's two: one pass over twice the rows."""
+        """Returns one pass's outputs, or those of R-Drop's two, run as one on twice the rows."""
         import tensorflow as tf
 
         if not self.r_drop:
@@ -172,10 +192,11 @@ class WholeBatchSteps:
         import tensorflow as tf
 
         _, targets, weights = part.data
-        share = tf.cast(part.rows, tf.float32) / part.all_rows
+        rows = tf.cast(part.rows, tf.float32)
+        share = tf.math.divide_no_nan(rows, part.counted)
         found = self.losses(targets, outputs, weights, part.totals, share, r_drop=self.r_drop)
         # Losses that layers add, such as regularization.
-        own = [share * tf.cast(loss, tf.float32) for loss in self.model.losses]
+        own = [rows / part.all_rows * tf.cast(loss, tf.float32) for loss in self.model.losses]
         return [tf.add_n([*self.losses.weighted(found), *own]), *found]
 
     def _measure(self, part: _Batch, outputs: Any) -> None:
@@ -194,7 +215,7 @@ class WholeBatchSteps:
         means = {metric.name: metric for metric in self.model.metrics}
         for name, value in zip(["loss", *self.losses.names], values, strict=True):
             if name in means:
-                counts = batch.all_rows if name == "loss" else 1.0
+                counts = batch.counted if name == "loss" else 1.0
                 means[name].total.assign_add(value * counts)
                 means[name].count.assign_add(rows / batch.all_rows * counts)
 
@@ -251,7 +272,7 @@ class _Losses:
             if len(outputs) == 1:
                 values = loss.call(targets[name], *outputs)
             else:
-                values = r_drop_loss(loss, targets[name], outputs[0], outputs[1], r_drop)
+                values = r_drop_loss(loss, targets[name], *outputs, r_drop)
             values = keras.ops.cast(values, "float32")
             weight = _of(weights, name)
             if weight is not None:
@@ -262,6 +283,17 @@ class _Losses:
                 mean = keras.ops.mean(values) * share
             found.append(mean)
         return found
+
+
+def _rows_with_weight(weights: Any) -> Any:
+    """Returns the number of rows with a weight above 0 in one of the trees' tensors (rows, ...)."""
+    import tensorflow as tf
+
+    largest = [
+        tf.reduce_max(tensor, axis=list(range(1, len(tensor.shape))))
+        for tensor in tf.nest.flatten(weights)
+    ]
+    return tf.math.count_nonzero(tf.reduce_max(tf.stack(largest), axis=0), dtype=tf.int32)
 
 
 def _of(weights: Any, name: str) -> Any:

@@ -39,7 +39,12 @@ from keras_transformers.training.recomputation import recompute_layers
 
 
 def prepare(
-    model: keras.Model, *, accumulate: int = 1, recompute: bool = False, r_drop: float = 0.0
+    model: keras.Model,
+    *,
+    accumulate: int = 1,
+    recompute: bool = False,
+    r_drop: float = 0.0,
+    static_shapes: bool = False,
 ) -> None:
     """Makes `fit` and `evaluate` correct under the strategy that the model was built in.
 
@@ -62,6 +67,9 @@ def prepare(
         recompute: whether layers recompute their activations; see `recompute_layers`.
         r_drop: the weight of R-Drop's divergence between two passes with different dropout, the
             paper's alpha; 0 for one pass. See `r_drop_loss`. A step takes twice the time.
+        static_shapes: whether rows of weight 0 complete the batches, so that their shapes are few.
+            No loss then counts these rows, whatever its reduction, and under a strategy each static
+            shape gets a graph of its own.
 
     Raises:
         ValueError: `accumulate` is below 1, `r_drop` is below 0, the losses are not such a dict, or
@@ -76,25 +84,28 @@ def prepare(
         recompute_layers(model)
     is_tensorflow = keras.backend.backend() == "tensorflow"
     in_strategy = is_tensorflow and own_strategy(model) is not None
-    if accumulate == 1 and not r_drop and not in_strategy:
+    if accumulate == 1 and not (r_drop or static_shapes or in_strategy):
         return
     if not is_tensorflow:
         raise ValueError(
-            "gradients are accumulated, and R-Drop trains, only on TensorFlow: set "
-            "KERAS_BACKEND=tensorflow"
+            "gradients are accumulated, R-Drop trains, and rows of weight 0 are left out only on "
+            "TensorFlow: set KERAS_BACKEND=tensorflow"
         )
-    steps = WholeBatchSteps(model, accumulate, r_drop=r_drop)
+    steps = WholeBatchSteps(model, accumulate, r_drop=r_drop, skip_empty_rows=static_shapes)
     model.train_function = model.test_function = None  # made by an earlier `fit`
     if not in_strategy:
-        model.train_step = functools.partial(_train_step, model, steps)
+        model.train_step = functools.partial(_step, model, steps.train)
+        if static_shapes:
+            model.test_step = functools.partial(_step, model, steps.test)
         return
     if model.steps_per_execution > 1:
         raise ValueError(
             f"steps_per_execution={model.steps_per_execution}: compile with 1 under a strategy"
         )
     train = functools.partial(_train_on_replica, steps, seed_generators(model))
-    model.make_train_function = functools.partial(_make_function, model, "train_function", train)
-    model.make_test_function = functools.partial(_make_function, model, "test_function", steps.test)
+    compile_step = functools.partial(_make_function, model, reduce_retracing=not static_shapes)
+    model.make_train_function = functools.partial(compile_step, "train_function", train)
+    model.make_test_function = functools.partial(compile_step, "test_function", steps.test)
     model.predict_on_batch = functools.partial(_predict_on_batch, _forward(model))
     set_symbolic_build(model, functools.partial(_build, model))
     # The gradients are already summed. An optimizer that scales the loss wraps another one.
@@ -102,9 +113,9 @@ def prepare(
     skip_gradient_sum(optimizer)
 
 
-def _train_step(model: Any, steps: WholeBatchSteps, data: Any) -> dict[str, Any]:
-    """Replaces Keras' `train_step` on one replica."""
-    steps.train(data)
+def _step(model: Any, step: Callable[[Any], None], data: Any) -> dict[str, Any]:
+    """Replaces Keras' `train_step` and `test_step` on one replica."""
+    step(data)
     return model.get_metrics_result()
 
 
@@ -115,7 +126,12 @@ def _train_on_replica(steps: WholeBatchSteps, generators: list[Any], data: Any) 
 
 
 def _make_function(
-    model: Any, attribute: str, on_replica: Callable[[Any], None], force: bool = False
+    model: Any,
+    attribute: str,
+    on_replica: Callable[[Any], None],
+    force: bool = False,
+    *,
+    reduce_retracing: bool,
 ) -> Callable[[Any], dict[str, Any]]:
     """Replaces `make_train_function` and `make_test_function`."""
     import tensorflow as tf
@@ -132,7 +148,9 @@ def _make_function(
         return on_batch(iterator.get_next())
 
     if not model.run_eagerly:
-        compiled = functools.partial(tf.function, reduce_retracing=True, autograph=False)
+        compiled = functools.partial(
+            tf.function, reduce_retracing=reduce_retracing, autograph=False
+        )
         on_batch, on_iterator = compiled(on_batch), compiled(on_iterator)
 
     def function(iterator: Any) -> dict[str, Any]:

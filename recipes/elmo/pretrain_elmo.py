@@ -74,9 +74,9 @@ def main(config: Config, run: Run) -> dict[str, Any]:
             ),
             loss={name: OutputIsLoss() for name in OUTPUTS},
             weighted_metrics={name: [OutputPerplexity()] for name in OUTPUTS},
-            jit_compile=False,
+            jit_compile=config.jit_compile,
         )
-    batches = WindowBatches(train, **config.pick(*BATCHING))
+    batches = WindowBatches(train, **config.batching(), **config.pick("window_length"))
     options: dict[str, Any] = {
         "validation": batches.of(dev),
         "callbacks": [keras.callbacks.LambdaCallback(on_epoch_end=log_probability)],
@@ -105,13 +105,12 @@ def main(config: Config, run: Run) -> dict[str, Any]:
     return run.finish(kt.pipelines.WordEmbedder(encoder), figures)
 
 
-# The options for texts, the encoder and batches.
+# The options for texts and the encoder.
 TEXT = ("dev_fraction", "vocabulary", "vocabulary_size", "min_frequency", "max_characters")
 SHAPE = (
     *("filters", "num_highways", "num_layers", "lstm_dim", "projection_dim"),
     *("max_characters", "dropout"),
 )
-BATCHING = ("window_length", "batch_size", "accumulate", "steps_per_epoch", "seed")
 
 
 def log_probability(epoch: int, logs: dict[str, Any]) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from keras_transformers.data.static_shapes import best_limits
 from keras_transformers.data.translation import (
     Pair,
     PairBatches,
@@ -23,7 +24,7 @@ from keras_transformers.data.translation import (
 )
 from keras_transformers.data.translation.encoded_pairs import cut_anew
 from keras_transformers.data.translation.pair_batches import batch_arrays
-from keras_transformers.data.translation.token_batches import best_limits, plan_batches
+from keras_transformers.data.translation.token_batches import plan_batches
 from keras_transformers.tokenizers import SentencePieceTokenizer, SymbolTokenizer
 
 PAD, START, END = 0, 2, 3
@@ -239,9 +240,9 @@ def check_batch(
     return numbers
 
 
-@pytest.mark.parametrize("num_shapes", [None, 1, 3])
-def test_every_pair_is_in_an_epoch_once_within_the_budget(num_shapes: int | None) -> None:
-    batches = PairBatches(random_pairs(300), NUMBERS, batch_tokens=500, num_shapes=num_shapes)
+@pytest.mark.parametrize("static_shapes", [None, 1, 3])
+def test_every_pair_is_in_an_epoch_once_within_the_budget(static_shapes: int | None) -> None:
+    batches = PairBatches(random_pairs(300), NUMBERS, batch_tokens=500, static_shapes=static_shapes)
     statistics = batches.statistics
     seen, shapes, positions, tokens = [], set(), 0, 0
     for inputs, targets, weights in elements(batches.dataset().take(len(batches))):
@@ -254,7 +255,7 @@ def test_every_pair_is_in_an_epoch_once_within_the_budget(num_shapes: int | None
     tokens = report.num_source_tokens + report.num_target_tokens
     assert sorted(seen) == list(range(300))
     assert len(shapes) == statistics.num_shapes
-    assert num_shapes is None or len(shapes) <= num_shapes
+    assert static_shapes is None or len(shapes) <= static_shapes
     assert (statistics.num_positions, statistics.num_padding) == (positions, positions - tokens)
     assert f"300 pairs in {len(batches)} batches" in str(statistics)
     assert batches.num_rows == 300
@@ -273,13 +274,21 @@ def test_accumulated_batches_are_so_many_parts() -> None:
 
 
 def test_one_shape_is_part_of_the_type() -> None:
-    dataset = PairBatches(random_pairs(50), NUMBERS, batch_tokens=300, num_shapes=1).dataset()
+    dataset = PairBatches(random_pairs(50), NUMBERS, batch_tokens=300, static_shapes=1).dataset()
     inputs, targets, weights = dataset.element_spec
     assert inputs["source_token_ids"].shape == targets["logits"].shape == (5, 30)
     assert weights["logits"].shape == (5, 30)
     assert {inputs["source_token_ids"].shape for inputs, _, _ in elements(dataset.take(30))} == {
         (5, 30)
     }
+
+
+def test_one_shape_has_equal_parts() -> None:
+    batches = PairBatches(
+        random_pairs(50), NUMBERS, batch_tokens=150, accumulate=3, static_shapes=1
+    )
+    inputs, *_ = batches.dataset().element_spec
+    assert inputs["source_token_ids"].shape == (6, 30)  # 7 rows have room
 
 
 def test_batches_are_well_filled() -> None:
@@ -356,8 +365,10 @@ def test_a_resumed_run_goes_on_where_it_stopped(skip: int) -> None:
 
 def test_batches_in_order_have_every_pair_once_and_know_their_number() -> None:
     pairs = random_pairs(150)
-    for num_shapes in (None, 2):
-        batches = PairBatches(pairs, NUMBERS, batch_tokens=300, num_shapes=num_shapes).of(pairs)
+    for static_shapes in (None, 2):
+        batches = PairBatches(pairs, NUMBERS, batch_tokens=300, static_shapes=static_shapes).of(
+            pairs
+        )
         dataset = batches.dataset()
         for _ in range(2):
             found = list(elements(dataset))
@@ -397,8 +408,8 @@ def test_bad_batches() -> None:
         PairBatches([("", "1"), ("1 " * 99, "1")], NUMBERS, batch_tokens=100)
     for options, message in (
         ({"batch_tokens": 40}, r"batch_tokens is 40, but the longest pair takes \d+"),
-        ({"batch_tokens": 59, "num_shapes": 2}, "batch_tokens is 59, .* takes 60 positions"),
-        ({"batch_tokens": 100, "num_shapes": 0}, "0 length classes: must be 1"),
+        ({"batch_tokens": 59, "static_shapes": 2}, "batch_tokens is 59, .* takes 60 positions"),
+        ({"batch_tokens": 100, "static_shapes": 0}, "0 length classes: must be 1"),
     ):
         for shuffle in (True, False):
             with pytest.raises(ValueError, match=message):
@@ -446,16 +457,16 @@ def test_dropout_counts_pairs_that_become_too_long(tokenizer: SentencePieceToken
     assert cut.report.num_too_long == 5
 
 
-@pytest.mark.parametrize("num_shapes", [None, 2])
-def test_dropout_in_batches(tokenizer: SentencePieceTokenizer, num_shapes: int | None) -> None:
-    options = {"batch_tokens": 300, "num_shapes": num_shapes}
+@pytest.mark.parametrize("static_shapes", [None, 2])
+def test_dropout_in_batches(tokenizer: SentencePieceTokenizer, static_shapes: int | None) -> None:
+    options = {"batch_tokens": 300, "static_shapes": static_shapes}
     translator = pipeline(tokenizer, 30)
     batches = PairBatches(TEXTS, translator, bpe_dropout=0.3, **options)
     found = list(elements(batches.dataset().take(30)))
     fresh = PairBatches(TEXTS, translator, bpe_dropout=0.3, **options)
     assert same(found[21:], list(elements(fresh.dataset(skip=21).take(9))))
     shapes = {batch[0]["source_token_ids"].shape for batch in found}
-    assert num_shapes is None or len(shapes) <= num_shapes
+    assert static_shapes is None or len(shapes) <= static_shapes
     plain = PairBatches(TEXTS, translator, shuffle=False, **options)
     assert same(list(elements(batches.of(TEXTS).dataset())), list(elements(plain.dataset())))
     with pytest.raises(ValueError, match="dropout is 2"):

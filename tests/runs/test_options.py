@@ -36,6 +36,7 @@ class Task(runs.Training):
         ({"epochs": 0}, "--epochs 0: must be 1 or more"),
         ({"batch_size": -3}, "--batch-size -3: must be 1 or more"),
         ({"accumulate": 0}, "--accumulate 0: must be 1 or more"),
+        ({"static_shapes": 0}, "--static-shapes 0: must be 1 or more"),
         ({"log_every": 0}, "--log-every 0: must be 1 or more"),
         ({"checkpoint_every": 0}, "--checkpoint-every 0: must be 1 or more"),
         ({"learning_rate": math.nan}, "--learning-rate nan: must be above 0, and finite"),

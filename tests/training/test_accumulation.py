@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from keras_transformers.data.static_shapes import filled
 from keras_transformers.evaluation.perplexity import Perplexity
 from keras_transformers.training.distributed import prepare
 from keras_transformers.training.losses import TokenCrossentropy
@@ -105,6 +106,24 @@ def test_equal_weights_for_parts_would_be_wrong():
         model.set_weights([a + b for a, b in zip(before, mean, strict=True)])
     differences = zip(whole.get_weights(), model.get_weights(), strict=True)
     assert max(np.abs(a - b).max() for a, b in differences) > 1e-3
+
+
+@pytest.mark.parametrize("num_parts", [1, 2])
+def test_rows_that_fill_up_a_batch_change_nothing(num_parts):
+    """Nor losses with either reduction, nor regularization, metrics and logs, nor validation."""
+    batches = data().unbatch().batch(4)
+    fixed = batches.map(lambda *batch: filled(batch, 4))
+    found, expected = (build(OPTIMIZERS["sgd"](), **OPTIONS) for _ in range(2))
+    prepare(found, accumulate=num_parts, static_shapes=True)
+    logs, expected_logs = (
+        model.fit(part, validation_data=part, epochs=2, verbose=0).history
+        for model, part in ((found, fixed), (expected, batches))
+    )
+    assert logs.keys() == expected_logs.keys()
+    for name, values in expected_logs.items():
+        np.testing.assert_allclose(logs[name], values, rtol=1e-5, err_msg=name)
+    for a, b in zip(found.get_weights(), expected.get_weights(), strict=True):
+        np.testing.assert_allclose(a, b, atol=2e-6)
 
 
 def test_a_batch_without_weight_changes_nothing():

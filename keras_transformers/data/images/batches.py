@@ -27,6 +27,7 @@ class ImageBatches(LengthBatches):
         shuffle: whether to reshuffle on each pass.
         augmentation: random changes to the images, drawn anew on each pass.
         seed: seed for shuffling and augmentation.
+        static_shapes: see `LengthBatches`; images have one shape.
 
     Raises:
         ValueError: the batch size is below 1.
@@ -42,12 +43,14 @@ class ImageBatches(LengthBatches):
         shuffle: bool = True,
         augmentation: Augmentation | None = None,
         seed: int = 0,
+        static_shapes: int | None = None,
     ) -> None:
         super().__init__(
             np.ones(len(images), np.int32),
             batch_size=batch_size * accumulate,
             shuffle=shuffle,
             seed=seed,
+            static_shapes=static_shapes,
         )
         self.images = images
         self._mean_length = self.mean_lengths = mean_length
@@ -70,7 +73,7 @@ class ImageBatches(LengthBatches):
         def changed(indices: tf.Tensor, seed: tf.Tensor) -> Any:
             inputs, targets = self.batch(indices)
             pixels, classes = augment(inputs["images"], targets["logits"], seed)
-            return {"images": pixels}, {"logits": classes}
+            return self.in_static_shape(({"images": pixels}, {"logits": classes}), indices)
 
         indices = index_batches(
             self.lengths, batch_size=self.batch_size, shuffle=self.shuffle, seed=self.seed
@@ -92,4 +95,5 @@ class ImageBatches(LengthBatches):
             mean_length=self._mean_length,
             batch_size=self._row_size,
             shuffle=False,
+            static_shapes=self.static_shapes,
         )

@@ -267,6 +267,7 @@ class WindowBatches(LengthBatches):
         steps_per_epoch: batches per epoch of endless, shuffled batches; windows of similar length
             share a batch. None makes one pass in order.
         seed: seed for shuffling.
+        static_shapes: see `LengthBatches`.
 
     Raises:
         ValueError: the batch size is below 1, or the window length is below 2.
@@ -281,6 +282,7 @@ class WindowBatches(LengthBatches):
         accumulate: int = 1,
         steps_per_epoch: int | None = None,
         seed: int = 0,
+        static_shapes: int | None = None,
     ) -> None:
         starts, lengths = plan_windows(text.documents.lengths, window_length)
         super().__init__(
@@ -288,6 +290,7 @@ class WindowBatches(LengthBatches):
             batch_size=batch_size * accumulate,
             shuffle=steps_per_epoch is not None,
             seed=seed,
+            static_shapes=static_shapes,
         )
         self._window_length = window_length
         self._row_size = batch_size
@@ -323,4 +326,9 @@ class WindowBatches(LengthBatches):
 
     def of(self, examples: RunningText) -> Self:
         """Returns the windows of another text, in order, for evaluation."""
-        return type(self)(examples, window_length=self._window_length, batch_size=self._row_size)
+        return type(self)(
+            examples,
+            window_length=self._window_length,
+            batch_size=self._row_size,
+            static_shapes=self.static_shapes,
+        )

@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers.data.batching import Batches
+from keras_transformers.data.static_shapes import filled
 from keras_transformers.tokenizers.byte_pairs.tokenizer import BytePairTokenizer
 
 __all__ = ["RowBatches", "TokenStream"]
@@ -78,7 +79,8 @@ class RowBatches(Batches):
     two ends of the text are left out of an epoch.
 
     Unshuffled batches count every token exactly once. They add {"logits": weights}, float32 (batch,
-    length), 1 where a token counts; the weights sum to `stream.num_targets`.
+    length), 1 where a token counts; the weights sum to `stream.num_targets`. With `static_shapes`
+    all batches have weights.
 
     Args:
         stream: the text.
@@ -91,6 +93,7 @@ class RowBatches(Batches):
         stride: for unshuffled batches, the distance between the starts of rows: 1 to `length`, by
             default `length`, the cheapest. Tokens counted in an earlier row get weight 0, so that
             beyond the first row each counted token has at least `length - stride` tokens before it.
+        static_shapes: see `LengthBatches`; all rows have one length.
 
     Raises:
         ValueError: the text is too short for a row, or a number is out of range.
@@ -107,6 +110,7 @@ class RowBatches(Batches):
         shuffle: bool = True,
         seed: int = 0,
         stride: int | None = None,
+        static_shapes: int | None = None,
     ) -> None:
         stride = length if stride is None else stride
         if length < 1 or batch_size < 1:
@@ -122,6 +126,7 @@ class RowBatches(Batches):
         self.shuffle = shuffle
         self.seed = seed
         self.stride = stride
+        self.static_shapes = static_shapes
         self._part_size = batch_size
         if shuffle:
             self.num_rows = max(0, (stream.num_targets - (length - 1)) // length)
@@ -151,12 +156,14 @@ class RowBatches(Batches):
         names = ["token_ids", *(["document_ids"] if self.separate_documents else [])]
         row = tf.TensorSpec([None, self.length], tf.int32)
         signature: tuple[Any, ...] = (dict.fromkeys(names, row), {"logits": row})
-        if not self.shuffle:
+        if not self.shuffle or self.static_shapes:
             signature += ({"logits": tf.TensorSpec([None, self.length], tf.float32)},)
         dataset = tf.data.Dataset.from_generator(batches, output_signature=signature)
         if not self.shuffle:
             count = max(0, len(self) - skip)
             dataset = dataset.apply(tf.data.experimental.assert_cardinality(count))
+        if self.static_shapes:
+            dataset = dataset.map(lambda *batch: filled(batch, self.batch_size))
         return dataset.prefetch(2)
 
     def of(self, examples: TokenStream, *, stride: int | None = None) -> Self:
@@ -168,6 +175,7 @@ class RowBatches(Batches):
             separate_documents=self.separate_documents,
             shuffle=False,
             stride=stride,
+            static_shapes=self.static_shapes,
         )
 
     def _starts(self, epoch: int) -> np.ndarray:
@@ -187,8 +195,11 @@ class RowBatches(Batches):
             inputs["document_ids"] = self.stream.document_ids[places[:, :-1]]
         targets = {"logits": token_ids[:, 1:]}
         if self.shuffle:
-            return inputs, targets
+            weights = np.ones(targets["logits"].shape, np.float32)
+            return (
+                (inputs, targets, {"logits": weights}) if self.static_shapes else (inputs, targets)
+            )
         places = starts[:, None] + np.arange(self.length)  # (rows, length), of the inputs
         counted = np.where(starts == 0, 0, starts + self.length - self.stride)[:, None]
-        weights = (places >= counted) & (places < targets_of)
-        return inputs, targets, {"logits": weights.astype(np.float32)}
+        is_counted = (places >= counted) & (places < targets_of)
+        return inputs, targets, {"logits": is_counted.astype(np.float32)}

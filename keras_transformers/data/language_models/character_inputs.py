@@ -78,6 +78,7 @@ class WordBatches(LengthBatches):
         max_characters: must match the model; see `CharacterTokenizer`.
         shuffle: whether to reshuffle on each pass.
         seed: seed for shuffling.
+        static_shapes: see `LengthBatches`.
 
     Raises:
         ValueError: there are no sentences, the batch size is below 1, or a label is not in
@@ -94,6 +95,7 @@ class WordBatches(LengthBatches):
         max_characters: int = 50,
         shuffle: bool = True,
         seed: int = 0,
+        static_shapes: int | None = None,
     ) -> None:
         if not len(sentences):
             raise ValueError(f"{sentences.source}: no sentences")
@@ -111,6 +113,7 @@ class WordBatches(LengthBatches):
             batch_size=batch_size * accumulate,
             shuffle=shuffle,
             seed=seed,
+            static_shapes=static_shapes,
         )
 
     def batch(self, indices: tf.Tensor) -> Any:
@@ -130,6 +133,7 @@ class WordBatches(LengthBatches):
             batch_size=self._row_size,
             max_characters=self._tokenizer.max_characters,
             shuffle=False,
+            static_shapes=self.static_shapes,
         )
 
     def word_labels(self, outputs: Iterable[Mapping[str, Any]]) -> list[list[str]]:

@@ -32,6 +32,7 @@ from keras_transformers.data.pretraining.records import (
     parse_records,
 )
 from keras_transformers.data.pretraining.shards import PretrainingReport, make_pretraining_data
+from keras_transformers.data.static_shapes import filled
 
 __all__ = [
     "Document",
@@ -160,6 +161,8 @@ class PretrainingBatches(Batches):
         masker: draws new masks each time an example is used; None keeps the masks in the files.
         seed: seed for order and masks.
         pack: whether short examples share a row; see `pretraining_dataset`.
+        static_shapes: see `LengthBatches`; all rows have one length, and only the last of one pass
+            in order needs completing.
 
     Raises:
         ValueError: the batch size is below 1. `dataset` raises the errors of `pretraining_dataset`.
@@ -174,6 +177,7 @@ class PretrainingBatches(Batches):
         masker: Masker | None = None,
         seed: int = 0,
         pack: bool = False,
+        static_shapes: int | None = None,
     ) -> None:
         if batch_size < 1:
             raise ValueError(f"batch_size={batch_size}: must be 1 or more")
@@ -183,6 +187,7 @@ class PretrainingBatches(Batches):
         self._masker = masker
         self._seed = seed
         self._pack = pack
+        self._static_shapes = static_shapes
         self.mean_lengths = float(files.sequence_length)
         self.other_lengths = {"mask_positions": float(files.num_predictions)}
         if pack:
@@ -198,7 +203,7 @@ class PretrainingBatches(Batches):
     def dataset(self, *, skip: int = 0) -> tf.data.Dataset:
         """Returns the batches: endless with `steps_per_epoch`, otherwise one pass in order."""
         is_endless = self._steps_per_epoch is not None
-        return pretraining_dataset(
+        dataset = pretraining_dataset(
             self._files.paths,
             batch_size=self._batch_size,
             masker=self._masker,
@@ -208,10 +213,18 @@ class PretrainingBatches(Batches):
             skip_batches=skip,
             pack=self._pack,
         )
+        if is_endless or not self._static_shapes:
+            return dataset
+        return dataset.map(lambda *batch: filled(batch, self._batch_size))
 
     def of(self, examples: RecordFiles) -> Self:
         """Returns batches of other records, in order, with the masks in the files."""
-        return type(self)(examples, batch_size=self._batch_size, pack=self._pack)
+        return type(self)(
+            examples,
+            batch_size=self._batch_size,
+            pack=self._pack,
+            static_shapes=self._static_shapes,
+        )
 
     def damage(self) -> str | None:
         """Returns which record of which file is damaged; None if none is."""

@@ -63,11 +63,14 @@ class ReplacedTokenBatches(Batches):
         is_even_random = (drawn != self._mask_token_id) & (drawn % 2 == 0)
         is_kept = (drawn == mask_ids) | is_even_random
         chosen = tf.where(is_kept, mask_ids, self._mask_token_id)
+        # Rows that only complete a batch have no next sentence either.
+        is_token = tf.cast(inputs["padding_mask"], tf.float32)
+        counted = is_token * weights["next_sentence_logits"][:, None]
         token_ids = tf.ensure_shape(
             unmask(original, positions, chosen, is_real), inputs["token_ids"].shape
         )
         return (
             {**inputs, "token_ids": token_ids},
             {"mask_logits": mask_ids, "replaced": original},
-            {"mask_logits": is_real, "replaced": tf.cast(inputs["padding_mask"], tf.float32)},
+            {"mask_logits": is_real, "replaced": counted},
         )

@@ -89,6 +89,7 @@ class PretrainingSets:
         always_mask: bool = False,
         seed: int = 0,
         pack: bool = False,
+        static_shapes: int | None = None,
     ) -> tuple[PretrainingBatches, PretrainingBatches]:
         """Returns shuffled, endless training batches and evaluation batches for `heads.pretrainer`.
 
@@ -103,6 +104,7 @@ class PretrainingSets:
             seed: seed for order and masks.
             pack: whether short examples share a row, for models from `heads.packed`; then
                 `batch_size` counts the packed rows.
+            static_shapes: see `PretrainingBatches`.
 
         Raises:
             FileNotFoundError: see `open`.
@@ -122,7 +124,7 @@ class PretrainingSets:
             masker=self._masker(train, always_mask) if dynamic_masking else None,
             seed=seed,
             pack=pack,
-        ), PretrainingBatches(dev, batch_size=batch_size, pack=pack)
+        ), PretrainingBatches(dev, batch_size=batch_size, pack=pack, static_shapes=static_shapes)
 
     def token_counts(self, length: int) -> tuple[np.ndarray, np.ndarray]:
         """Counts how often each token is a masked target in training and in evaluation.

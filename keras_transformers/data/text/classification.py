@@ -48,6 +48,7 @@ class TextBatches(LengthBatches):
         accumulate: forward passes per batch, for gradient accumulation.
         shuffle: whether to reshuffle on each pass.
         seed: seed for shuffling.
+        static_shapes: see `LengthBatches`.
 
     Raises:
         ValueError: there are no examples, the batch size is below 1, or the pipeline does not know
@@ -63,6 +64,7 @@ class TextBatches(LengthBatches):
         accumulate: int = 1,
         shuffle: bool = True,
         seed: int = 0,
+        static_shapes: int | None = None,
     ) -> None:
         if not len(examples):
             raise ValueError(f"{examples.source}: no examples")
@@ -76,6 +78,7 @@ class TextBatches(LengthBatches):
             batch_size=batch_size * accumulate,
             shuffle=shuffle,
             seed=seed,
+            static_shapes=static_shapes,
         )
         self._row_size = batch_size
         self._targets = None if examples.labels is None else self.targets(examples)
@@ -102,7 +105,13 @@ class TextBatches(LengthBatches):
 
     def of(self, examples: Examples) -> Self:
         """Returns batches of other examples, made the same way but in order."""
-        return type(self)(examples, self.pipeline, batch_size=self._row_size, shuffle=False)
+        return type(self)(
+            examples,
+            self.pipeline,
+            batch_size=self._row_size,
+            shuffle=False,
+            static_shapes=self.static_shapes,
+        )
 
     def samples(self, count: int) -> Samples:
         """Returns the first examples with their labels."""

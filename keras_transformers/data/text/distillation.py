@@ -56,7 +56,13 @@ class ProbabilityBatches(TextBatches):
 
     def of(self, examples: Examples) -> Self:
         """Returns batches of other, labelled examples, made the same way but in order."""
-        return type(self)(examples, self.pipeline, batch_size=self._row_size, shuffle=False)
+        return type(self)(
+            examples,
+            self.pipeline,
+            batch_size=self._row_size,
+            shuffle=False,
+            static_shapes=self.static_shapes,
+        )
 
 
 def read_texts(

@@ -153,9 +153,10 @@ class ChoiceBatches(LengthBatches):
         accumulate: forward passes per batch, for gradient accumulation.
         shuffle: whether to reshuffle on each pass.
         seed: seed for shuffling.
+        static_shapes: None; see `LengthBatches`.
 
     Raises:
-        ValueError: there are no examples, or the batch size is below 1.
+        ValueError: there are no examples, the batch size is below 1, or static shapes are asked for.
     """
 
     def __init__(
@@ -167,9 +168,15 @@ class ChoiceBatches(LengthBatches):
         accumulate: int = 1,
         shuffle: bool = True,
         seed: int = 0,
+        static_shapes: int | None = None,
     ) -> None:
         if not len(examples):
             raise ValueError(f"{examples.source}: no examples")
+        if static_shapes is not None:
+            raise ValueError(
+                f"static_shapes={static_shapes}: examples differ in the number of their choices, "
+                "which no static shape has: leave it out"
+            )
         self.examples = examples
         self.pipeline = pipeline
         counts = np.array([len(choices) for choices in examples.choices])

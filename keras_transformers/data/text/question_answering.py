@@ -61,6 +61,7 @@ class QuestionBatches(LengthBatches):
         accumulate: forward passes per batch, for gradient accumulation.
         shuffle: whether to reshuffle on each pass.
         seed: seed for shuffling.
+        static_shapes: see `LengthBatches`.
         targets: whether to include positions and leave out the windows of questions whose answer
             was not found. Otherwise batches contain the inputs of all windows.
 
@@ -88,6 +89,7 @@ class QuestionBatches(LengthBatches):
         accumulate: int = 1,
         shuffle: bool = True,
         seed: int = 0,
+        static_shapes: int | None = None,
         targets: bool = True,
     ) -> None:
         if not len(questions):
@@ -131,6 +133,7 @@ class QuestionBatches(LengthBatches):
             batch_size=batch_size * accumulate,
             shuffle=shuffle,
             seed=seed,
+            static_shapes=static_shapes,
         )
 
     def batch(self, indices: tf.Tensor) -> Any:
@@ -147,7 +150,12 @@ class QuestionBatches(LengthBatches):
     def of(self, questions: Questions) -> Self:
         """Returns the inputs of all windows of other questions in order, for evaluation."""
         return type(self)(
-            questions, self.answerer, batch_size=self._row_size, shuffle=False, targets=False
+            questions,
+            self.answerer,
+            batch_size=self._row_size,
+            shuffle=False,
+            static_shapes=self.static_shapes,
+            targets=False,
         )
 
     def samples(self, count: int) -> Samples:

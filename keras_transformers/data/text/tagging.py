@@ -62,6 +62,7 @@ class TaggedBatches(LengthBatches):
         accumulate: forward passes per batch, for gradient accumulation.
         shuffle: whether to reshuffle on each pass.
         seed: seed for shuffling.
+        static_shapes: see `LengthBatches`.
 
     Attributes:
         statistics: counts of sentences, words, tokens and windows.
@@ -80,6 +81,7 @@ class TaggedBatches(LengthBatches):
         accumulate: int = 1,
         shuffle: bool = True,
         seed: int = 0,
+        static_shapes: int | None = None,
     ) -> None:
         if not len(sentences):
             raise ValueError(f"{sentences.source}: no sentences")
@@ -100,6 +102,7 @@ class TaggedBatches(LengthBatches):
             batch_size=batch_size * accumulate,
             shuffle=shuffle,
             seed=seed,
+            static_shapes=static_shapes,
         )
         self.statistics = self._statistics()
         _logger.info("%s", self.statistics)
@@ -119,7 +122,13 @@ class TaggedBatches(LengthBatches):
 
     def of(self, sentences: Sentences) -> Self:
         """Returns batches of other sentences, made the same way but in order."""
-        return type(self)(sentences, self.tagger, batch_size=self._row_size, shuffle=False)
+        return type(self)(
+            sentences,
+            self.tagger,
+            batch_size=self._row_size,
+            shuffle=False,
+            static_shapes=self.static_shapes,
+        )
 
     def samples(self, count: int) -> Samples:
         """Returns the first sentences with their labels."""

@@ -10,12 +10,12 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers.data.batching import Batches, Samples
+from keras_transformers.data.static_shapes import best_limits
 from keras_transformers.data.translation.encoded_pairs import EncodedPairs, cut_anew, encode_pairs
 from keras_transformers.data.translation.parallel_text import Pair
 from keras_transformers.data.translation.token_batches import (
     Batch,
     TokenLists,
-    best_limits,
     plan_batches,
 )
 
@@ -70,9 +70,10 @@ class PairBatches(Batches):
         seed: seed for the order and for `bpe_dropout`.
         bpe_dropout: probability of skipping a merge (0.1 in the paper), to tokenize both sides
             differently in each epoch; 0 disables it.
-        num_shapes: None pads each batch to its longest source and target. A number limits how many
-            shapes there are, for XLA and TPUs, with the length classes that need the least padding;
-            batches may then end with empty rows of weight 0. With 1, the dataset has static shapes.
+        static_shapes: None pads each batch to its longest source and target. A number limits how
+            many shapes there are, for XLA and TPUs, with the length classes that need the least
+            padding; batches may then end with empty rows of weight 0. With 1, the dataset has
+            static shapes.
 
     Attributes:
         pairs: the pairs as token ids.
@@ -94,7 +95,7 @@ class PairBatches(Batches):
         shuffle: bool = True,
         seed: int = 0,
         bpe_dropout: float = 0.0,
-        num_shapes: int | None = None,
+        static_shapes: int | None = None,
     ) -> None:
         tokenizers = (pipeline.tokenizer, pipeline.target_tokenizer)
         encoded = encode_pairs(pairs, *tokenizers, max_sequence_length=pipeline.max_sequence_length)
@@ -103,9 +104,10 @@ class PairBatches(Batches):
         self.report = encoded.report
         self.shuffle = shuffle
         self.seed = seed
-        self.num_shapes = num_shapes
+        self.static_shapes = static_shapes
         self._part_tokens = batch_tokens
         self._batch_tokens = batch_tokens * accumulate
+        self._parts = accumulate
         self._of_epoch = lambda epoch: encoded
         if bpe_dropout:
             vocabularies = (tokenizer.vocabulary for tokenizer in tokenizers)
@@ -114,9 +116,9 @@ class PairBatches(Batches):
         if not len(first):
             raise ValueError(f"no pairs to make batches of: {first.report}")
         self._shape_lengths = None
-        if num_shapes is not None:
+        if static_shapes is not None:
             longest = np.maximum(first.source.lengths, first.target.lengths - 1)
-            self._shape_lengths = best_limits(longest, num_shapes)
+            self._shape_lengths = best_limits(longest, static_shapes)
             if bpe_dropout:  # another epoch may have a longer pair
                 self._shape_lengths[-1] = pipeline.max_sequence_length
         plan = self.plan(0)
@@ -126,7 +128,7 @@ class PairBatches(Batches):
             "source_token_ids": self.report.num_source_tokens / len(encoded),
             "target_token_ids": self.report.num_target_tokens / len(encoded),
         }
-        static = plan[0] if num_shapes == 1 else None  # all batches have its shape
+        static = plan[0] if static_shapes == 1 else None  # all batches have its shape
         rows = static.num_rows if static else None
         source = tf.TensorSpec((rows, static.source_length if static else None), tf.int32)
         target = tf.TensorSpec((rows, static.target_length if static else None), tf.int32)
@@ -164,7 +166,7 @@ class PairBatches(Batches):
             self.pipeline,
             batch_tokens=self._part_tokens,
             shuffle=False,
-            num_shapes=self.num_shapes,
+            static_shapes=self.static_shapes,
         )
 
     def samples(self, count: int) -> Samples:
@@ -186,6 +188,7 @@ class PairBatches(Batches):
             batch_tokens=self._batch_tokens,
             seed=(self.seed, epoch) if self.shuffle else None,
             shape_lengths=self._shape_lengths,
+            parts=self._parts,
         )
 
 

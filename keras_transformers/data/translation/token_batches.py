@@ -70,6 +70,7 @@ def plan_batches(
     batch_tokens: int,
     seed: Seed | None,
     shape_lengths: Sequence[int] | None = None,
+    parts: int = 1,
 ) -> list[Batch]:
     """Divides pairs into batches with about equal numbers of positions, padding included.
 
@@ -87,6 +88,7 @@ def plan_batches(
             as those of `best_limits`, limit the number of shapes (XLA compiles each, TPUs want
             few): pairs are classified by their longer side, all batches of a class are padded to
             its length on both sides, and the last one is filled up with empty rows.
+        parts: number of equal parts that batches with `shape_lengths` can be divided into.
 
     Raises:
         ValueError: a pair takes more than `batch_tokens`, or is longer than the last of
@@ -98,7 +100,7 @@ def plan_batches(
     if shape_lengths is not None and longest.max() > shape_lengths[-1]:
         raise ValueError(f"a pair of length {longest.max()} exceeds shape_lengths={shape_lengths}")
     needed = int((source_lengths + target_lengths).max())
-    needed = needed if shape_lengths is None else 2 * int(shape_lengths[-1])
+    needed = needed if shape_lengths is None else 2 * int(shape_lengths[-1]) * parts
     if needed > batch_tokens:
         raise ValueError(
             f"batch_tokens is {batch_tokens}, but the longest pair takes {needed} positions: "
@@ -112,7 +114,7 @@ def plan_batches(
         order = order[_by_length(source_lengths[order], target_lengths[order], noise)]
         batches = _cut_sorted(order, source_lengths, target_lengths, batch_tokens)
     else:
-        batches = _cut_classes(order, longest, batch_tokens, shape_lengths)
+        batches = _cut_classes(order, longest, batch_tokens, shape_lengths, parts)
     if random is None:
         return batches
     return [batches[i] for i in random.permutation(len(batches))]
@@ -145,56 +147,20 @@ def _cut_sorted(
 
 
 def _cut_classes(
-    order: np.ndarray, longest: np.ndarray, batch_tokens: int, shape_lengths: Sequence[int]
+    order: np.ndarray,
+    longest: np.ndarray,
+    batch_tokens: int,
+    shape_lengths: Sequence[int],
+    parts: int,
 ) -> list[Batch]:
     """Divides pairs into length classes, and each class into batches of one shape."""
     class_of = np.searchsorted(shape_lengths, longest[order])
     batches = []
     for number, length in enumerate(shape_lengths):
-        members, num_rows = order[class_of == number], batch_tokens // (2 * length)
+        members = order[class_of == number]
+        num_rows = parts * (batch_tokens // (2 * length * parts))
         batches += [
             Batch(members[start : start + num_rows], num_rows, length, length)
             for start in range(0, len(members), num_rows)
         ]
     return batches
-
-
-def best_limits(lengths: np.ndarray, num_classes: int) -> list[int]:
-    """Finds the upper limits of the length classes with the least padding, by dynamic programming.
-
-    Args:
-        lengths: positive lengths, (n,).
-        num_classes: maximum number of classes.
-
-    Returns:
-        Ascending lengths; the last is the greatest of `lengths`.
-
-    Raises:
-        ValueError: `num_classes` is below 1.
-
-    Example:
-        >>> best_limits(np.array([3, 3, 4, 9, 9, 10]), 2)
-        [4, 10]
-    """
-    if num_classes < 1:
-        raise ValueError(f"{num_classes} length classes: must be 1 or more")
-    values, counts = np.unique(lengths, return_counts=True)
-    total = np.concatenate([[0], np.cumsum(counts)])  # items below value i
-    size = len(values)
-    # positions[i, j]: size of a class with the values i to j, all padded to value j.
-    positions = (total[None, 1:] - total[:-1, None]) * values.astype(np.float64)
-    positions[np.tril_indices(size, -1)] = np.inf
-    best = np.full(size, np.inf)  # best[j]: size of the values up to j, in the classes so far
-    firsts = []
-    for _ in range(min(num_classes, size)):
-        # before[i]: size of the values below i, in earlier classes; 0 at i = 0.
-        before = np.concatenate([[0.0], best[:-1]])
-        candidates = before[:, None] + positions
-        firsts.append(candidates.argmin(axis=0))
-        best = candidates.min(axis=0)
-    limits, last = [], size - 1
-    for first in reversed(firsts):
-        if last >= 0:
-            limits.append(int(values[last]))
-            last = first[last] - 1
-    return limits[::-1]

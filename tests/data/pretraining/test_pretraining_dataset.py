@@ -368,6 +368,31 @@ def test_for_electra_85_percent_of_the_chosen_tokens_are_masks(folder: Path, dyn
     assert static == (50, LENGTH)
 
 
+@pytest.mark.parametrize("pack", [False, True])
+def test_validation_batches_can_be_full(folder: Path, pack: bool) -> None:
+    """Rows of weight 0 complete the last one, for ELECTRA too."""
+    plain, fixed = (
+        PretrainingBatches(open_records(folder), batch_size=50, pack=pack, static_shapes=most)
+        for most in (None, 1)
+    )
+    assert fixed.dataset().element_spec[0]["token_ids"].shape == (50, LENGTH)
+    pairs = [(plain, fixed)]
+    if not pack:
+        pairs.append(tuple(ReplacedTokenBatches(each, 4) for each in (plain, fixed)))
+    for one, other in pairs:
+        *_, expected = arrays(one.dataset())
+        *_, found = arrays(other.dataset())
+        assert len(one) == len(other)
+        size = len(expected[0]["token_ids"])
+        assert size < 50
+        for part, like in zip(found, expected, strict=True):
+            for name, values in like.items():
+                np.testing.assert_array_equal(part[name][:size], values)
+        for values in found[2].values():
+            assert len(values) == 50
+            assert not values[size:].any()
+
+
 def test_electras_batches_continue_where_a_run_stopped(folder: Path) -> None:
     bert_batches = PretrainingBatches(
         open_records(folder),
