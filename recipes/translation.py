@@ -1,9 +1,12 @@
 """Translation: trains an encoder-decoder on pairs of sentences, text in, translation out.
 
 Paper:   Vaswani et al. 2017, https://arxiv.org/abs/1706.03762; `--model seq2seq_...`: Bahdanau et
-         al. 2014, https://arxiv.org/abs/1409.0473, Luong et al. 2015, .../1508.04025
+         al. 2014, https://arxiv.org/abs/1409.0473, Luong et al. 2015, .../1508.04025;
+         `--encoder-weights`: Rothe et al. 2020 (BERT2Rnd), https://arxiv.org/abs/1907.12461
 Data:    Multi30k task 1 (train.de.gz, train.en.gz, val.*, test_2016_flickr.*), or similar files
 Command: python recipes/translation.py --data multi30k
+         pretrained encoder: --encoder-weights bert/ --learning-rate 5e-4 --dropout 0.1
+         Chinese: --source-language en --target-language zh --target-vocabulary-size 8000
 Cost:    66 minutes on one thread of a busy machine (with --bleu-every 3), 3,600 steps, 3,361 target
          tokens per second, validation included
 Score:   test_2016_flickr, sacreBLEU 13a, cased / lower-cased (bf3a256); val chose the last weights
@@ -30,20 +33,17 @@ import keras_transformers.quiet  # before Keras, which loads TensorFlow
 
 import keras_transformers as kt
 from keras_transformers import evaluation, runs
-from keras_transformers.data.translation import Pair, PairBatches, multi30k_files, read_multi30k
+from keras_transformers.data.translation import Pair, PairBatches, ParallelFiles
 from keras_transformers.evaluation import Perplexity, TokenAccuracy
 from keras_transformers.training import CheckpointAveraging, SwapAverageWeights, TokenCrossentropy
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Config(runs.EncoderDecoderTraining):
+class Config(ParallelFiles, runs.EncoderDecoderTraining):
     """Trains an encoder-decoder to translate."""
 
-    data: Path  # folder of train.*, val.*, test_2016_flickr.*
-    source_language: str = "de"
-    target_language: str = "en"
-    test_split: str = "test_2016_flickr"
-    vocabulary_size: int = 8000  # one vocabulary for both languages
+    encoder_weights: Path | None = None  # a pretrained encoder, instead of --model's
+    lowercase: bool = True  # False if the encoder's vocabulary is cased
     bpe_dropout: float = 0.0  # share of merges skipped, so words split anew in each epoch
     ema: float | None = None  # momentum of an exponential moving average of the weights
     bleu_every: int = 1  # epochs between translations of the validation set
@@ -52,14 +52,16 @@ class Config(runs.EncoderDecoderTraining):
 
 def main(config: Config, run: runs.Run) -> dict[str, Any]:
     """Trains, averages, scores, exports; returns what it writes to runs/<name>/metrics.json."""
-    train, val, test = read(config)
+    runs.check_installed("sacrebleu", extra="translation")
+    train, val, test = config.read()
     with run.scope():
-        model = kt.create_model(config.model, **config.model_arguments(config.vocabulary_size))
-    tokenizer = runs.chief_first(lambda: learn(config, run.make_folder() / "vocabulary.model"))
+        model, tokenizers = build(config)
+    has_own = bool(tokenizers)
+    tokenizers += runs.chief_first(lambda: config.learn(run.make_folder(), only_targets=has_own))
     bleu: Any = {"tokenize": evaluation.bleu_tokenizer(config.target_language)}
     search = config.pick("max_sequence_length", "length_penalty")
-    greedy = kt.pipelines.Translator(model, tokenizer, num_beams=1, **search)
-    beam = kt.pipelines.Translator(model, tokenizer, num_beams=config.num_beams, **search)
+    greedy = kt.pipelines.Translator(model, *tokenizers, num_beams=1, **search)
+    beam = kt.pipelines.Translator(model, *tokenizers, num_beams=config.num_beams, **search)
     batches = PairBatches(train, beam, bpe_dropout=config.bpe_dropout, **config.batching())
     with run.scope():
         model.compile(
@@ -101,22 +103,21 @@ def main(config: Config, run: runs.Run) -> dict[str, Any]:
     return run.finish(beam, figures, scores=[f"BLEU, {figures['chosen']}, beam"])
 
 
-def read(config: Config) -> list[list[Pair]]:
-    """Returns the pairs of train, val and the test set."""
-    runs.check_installed("sacrebleu", extra="translation")
-    languages = (config.source_language, config.target_language)
-    splits = ("train", "val", config.test_split)
-    return [list(read_multi30k(config.data, split, languages=languages)) for split in splits]
-
-
-def learn(config: Config, path: Path) -> kt.tokenizers.SentencePieceTokenizer:
-    """Returns the tokenizer of both languages, learned once from the training set."""
-    if path.is_file():
-        return kt.tokenizers.SentencePieceTokenizer(path)
-    languages = (config.source_language, config.target_language)
-    files = multi30k_files(config.data, "train", languages=languages)
-    size = config.vocabulary_size
-    return kt.tokenizers.SentencePieceTokenizer.train(files, path, vocabulary_size=size)
+def build(config: Config) -> tuple[Any, list[Any]]:
+    """Returns the model, and the tokenizer of its encoder if that is pretrained."""
+    size, target_size = config.vocabulary_size, config.target_vocabulary_size
+    if config.encoder_weights is None:
+        return kt.create_model(config.model, **config.model_arguments(size, target_size)), []
+    if config.bpe_dropout or config.model != Config.model:
+        raise ValueError("--encoder-weights: leave out --model and --bpe-dropout")
+    encoder, tokenizer = kt.convert.load_encoder(
+        weights=config.encoder_weights, **config.pick("lowercase", "dropout")
+    )
+    options = {
+        **config.model_arguments(target_size or size),
+        "pad_token_id": tokenizer.pad_token_id,
+    }
+    return kt.models.transformer_from_encoder(encoder, **options), [tokenizer]
 
 
 def bleu_figures(

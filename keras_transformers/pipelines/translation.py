@@ -11,12 +11,12 @@ import tensorflow as tf
 from keras_transformers.decoding.beam import BeamStep, Rules, beam_search, check_beams
 from keras_transformers.decoding.step import Cache, Hypotheses, StepFunction
 from keras_transformers.pipelines.base import Pipeline, Signature, shared
-from keras_transformers.pipelines.token_inputs import text_batches, token_names
+from keras_transformers.pipelines.token_inputs import text_batches, token_names, widened
+from keras_transformers.tokenizers.packing import ends_of_sources, join
 
 __all__ = ["Translator"]
 
 _EXAMPLES = ("Ein Mann fährt Rad .", "Zwei Hunde spielen im Schnee , und ein Kind schaut zu .")
-_SPECIAL_TOKENS = ("pad_token_id", "start_token_id", "end_token_id")
 _STRINGS = tf.TensorSpec([None], tf.string)
 
 
@@ -37,9 +37,9 @@ class Translator(Pipeline):
     Args:
         model: an encoder-decoder of `models.encoder_decoders`, or
             another with their `start_decoding`.
-        tokenizer: for both languages, such as a `tokenizers.SentencePieceTokenizer`.
-        target_tokenizer: for the translations, if they have their own; its special tokens must have
-            the same ids.
+        tokenizer: for both languages, such as a `tokenizers.SentencePieceTokenizer`; or for the
+            sources, such as that of a pretrained encoder, whose special tokens go around them.
+        target_tokenizer: for the translations, if they have their own.
         max_sequence_length: most tokens in a source or a translation, end token included. Defaults
             to the model's number of positions; required if it has none.
         num_beams: 1 is greedy search; the paper uses 4.
@@ -87,6 +87,7 @@ class Translator(Pipeline):
         self.model = model
         self.tokenizer = tokenizer
         self.target_tokenizer = target_tokenizer or tokenizer
+        self._num_ends = sum(map(len, ends_of_sources(tokenizer)))
         _check_vocabularies(model, self.tokenizer, self.target_tokenizer)
         self.has_attention = getattr(model, "has_attention", True)
         self.max_sequence_length = _checked_length(model, max_sequence_length)
@@ -153,7 +154,7 @@ class Translator(Pipeline):
         with tf.device("CPU:0"):  # string ops run only there
             source = self._source(text)
             ids = self.target_tokenizer.tokenize(translation, add_start=True, add_end=True)
-            ids = ids[:, : self.max_length + 1].to_tensor(self.tokenizer.pad_token_id)
+            ids = ids[:, : self.max_length + 1].to_tensor(self.target_tokenizer.pad_token_id)
             targets = ids[:, 1:]
         scores = self.model.cross_attention_scores(source, ids[:, :-1])
         attention = tf.reduce_mean(scores[:, -1], axis=1)  # (batch, target, source)
@@ -259,19 +260,20 @@ class Translator(Pipeline):
     def _hypotheses(self, text: Any, num_wanted: Any, on_step: Any = None) -> Hypotheses:
         with tf.device("CPU:0"):
             source = self._source(text)
-        num_tokens = tf.reduce_sum(tf.cast(source != self.tokenizer.pad_token_id, tf.int32), axis=1)
+        is_token = source != self.tokenizer.pad_token_id
+        num_tokens = tf.reduce_sum(tf.cast(is_token, tf.int32), axis=1) - self._num_ends
         limits = tf.fill(tf.shape(num_tokens), self.max_length)
         if self.extra_length is not None:
-            limits = tf.minimum(num_tokens - 1 + self.extra_length, limits)
-        limits = tf.where(num_tokens > 1, limits, 0)  # nothing to translate but the end token
+            limits = tf.minimum(num_tokens + self.extra_length, limits)
+        limits = tf.where(num_tokens > 0, limits, 0)  # nothing to translate
         step, cache = self.model.start_decoding(source)
         if self.force_end:
-            step = _forcing(step, self.tokenizer.end_token_id, limits)
+            step = _forcing(step, self.target_tokenizer.end_token_id, limits)
         return beam_search(
             step,
-            tf.fill([tf.shape(source)[0]], self.tokenizer.start_token_id),
+            tf.fill([tf.shape(source)[0]], self.target_tokenizer.start_token_id),
             cache,
-            end_token_id=self.tokenizer.end_token_id,
+            end_token_id=self.target_tokenizer.end_token_id,
             max_length=tf.reduce_max(tf.concat([limits, [0]], axis=0)),
             num_beams=self.num_beams,
             num_hypotheses=num_wanted,
@@ -279,16 +281,18 @@ class Translator(Pipeline):
             rules=self.rules,
             min_length=self.min_length,
             length_limits=limits,
-            pad_token_id=self.tokenizer.pad_token_id,
+            pad_token_id=self.target_tokenizer.pad_token_id,
             growing_axis=2,
             on_step=on_step,
         )
 
     def _source(self, text: Any) -> Any:
-        """Returns token ids (batch, source) with the end token, trimmed to the maximum length."""
-        tokens = self.tokenizer.tokenize(text)[:, : self.max_sequence_length - 1]
-        ends = tf.fill([tokens.nrows(), 1], self.tokenizer.end_token_id)
-        return tf.concat([tokens, ends], axis=1).to_tensor(self.tokenizer.pad_token_id)
+        """Returns ids (batch, source) with special tokens, trimmed to the maximum length."""
+        tokens = self.tokenizer.tokenize(text)[:, : self.max_sequence_length - self._num_ends]
+        ends = ends_of_sources(self.tokenizer)
+        source = join([tokens], ends).to_tensor(self.tokenizer.pad_token_id)
+        # Only an empty batch is not as wide as the special tokens of a pretrained encoder.
+        return widened({"token_ids": source})["token_ids"] if self._num_ends > 1 else source
 
 
 def _forcing(step: StepFunction, end_token_id: int, limits: Any) -> StepFunction:
@@ -328,12 +332,6 @@ def _check_vocabularies(model: keras.Model, source: Any, target: Any) -> None:
                 f"the {side}'s tokenizer has {tokenizer.vocabulary_size} tokens and model "
                 f"{model.name!r} {size}: use the vocabulary that the model was trained with"
             )
-    ids = [{name: getattr(side, name) for name in _SPECIAL_TOKENS} for side in (source, target)]
-    if ids[0] != ids[1]:
-        raise ValueError(
-            f"the special tokens of the source are {ids[0]}, of the target {ids[1]}: the model has "
-            "one id for each; take tokenizers that agree"
-        )
     for layer in model.layers:
         if layer.name == "source_padding_mask" and layer.pad_token_id != source.pad_token_id:
             raise ValueError(
@@ -346,7 +344,7 @@ def _checked_length(
     model: keras.Model, length: int | None, *, name: str = "max_sequence_length"
 ) -> int:
     """Returns the maximum length, by default the model's; ValueError if it does not fit."""
-    sides = ("source_position_embedding", "target_position_embedding")
+    sides = ("source_position_embedding", "position_embedding", "target_position_embedding")
     positions = [layer.max_sequence_length for layer in model.layers if layer.name in sides]
     length = min(positions, default=None) if length is None else length
     if length is None:

@@ -56,14 +56,21 @@ class EncoderDecoderTraining(Options):
         super().check()
         self.model_arguments(vocabulary_size=1)
 
-    def model_arguments(self, vocabulary_size: int) -> dict[str, Any]:
+    def model_arguments(
+        self, vocabulary_size: int, target_vocabulary_size: int | None = None
+    ) -> dict[str, Any]:
         """Returns the arguments for the model's factory.
 
         By default a Transformer normalizes before each sub-layer and has no dropout except
         `dropout`; `model_options` can change that. The factory's defaults apply to the rest.
 
+        Args:
+            vocabulary_size: number of tokens.
+            target_vocabulary_size: of the targets' own vocabulary; None if both sides share one.
+
         Raises:
-            ValueError: `model_options` repeats another option, or teacher forcing decays to 1.
+            ValueError: `model_options` repeats another option, or shares a matrix between two
+                vocabularies; or teacher forcing decays to 1.
         """
         own: dict[str, Any] = {
             "vocabulary_size": vocabulary_size,
@@ -81,6 +88,15 @@ class EncoderDecoderTraining(Options):
         if repeated := sorted(refused & self.model_options.keys()):
             raise ValueError(f"--model-options {', '.join(repeated)}: the recipe sets this itself")
         defaults = _OPTIONS_OF_FAMILY.get(self.model.split("_")[0], {})
+        if target_vocabulary_size is not None:
+            own["target_vocabulary_size"] = target_vocabulary_size
+            if self.model_options.get("weight_tying") == "all":
+                raise ValueError(
+                    "--model-options weight_tying all: two vocabularies cannot share a matrix; "
+                    "take decoder or none"
+                )
+            if defaults:  # the Transformer's, which shares it unless told otherwise
+                defaults = {**defaults, "weight_tying": "decoder"}
         return defaults | self.model_options | own
 
     def batching(self) -> dict[str, Any]:

@@ -104,6 +104,19 @@ def join(segments: Sequence[tf.RaggedTensor], between: Sequence[Sequence[int]]) 
     return tf.concat([first, *parts], axis=1)
 
 
+def ends_of_sources(tokenizer: Any) -> tuple[list[int], list[int]]:
+    """Returns the ids before and after a source: its encoder's own, or only the end token.
+
+    Args:
+        tokenizer: for the sources of an encoder-decoder. That of a pretrained encoder says with
+            `special_tokens` what its encoder expects, such as [CLS] and [SEP].
+    """
+    if hasattr(tokenizer, "special_tokens"):
+        before, after = tokenizer.special_tokens(1)
+        return before, after
+    return [], [tokenizer.end_token_id]
+
+
 class RobertaPacking:
     """Packing as in RoBERTa: <s> a </s> for one text, <s> a </s></s> b </s> for a pair.
 

@@ -352,6 +352,11 @@ class WordPieceTokenizer(tf.Module):
         """Returns the arguments that `load` needs besides the files, as JSON values."""
         return {"lowercase": self.lowercase}
 
+    def tokens(self, token_ids: Any) -> tf.Tensor:
+        """Returns the tokens, as in the vocabulary, for ids of any shape."""
+        with tf.device("CPU:0"):
+            return tf.gather(self._tokens, token_ids)
+
     @property
     def vocabulary(self) -> list[str]:
         """All tokens, by id; cannot run in a graph."""

@@ -381,7 +381,7 @@ def test_plan_and_arrays_bring_outputs_back_into_order() -> None:
     """Decoding in batches of similar length: `indices` maps rows to pairs."""
     batches = PairBatches(random_pairs(40), NUMBERS, batch_tokens=200, shuffle=False)
     for batch in batches.plan(0):
-        arrays = batch_arrays(batches.pairs, batch, NUMBERS.tokenizer)
+        arrays = batch_arrays(batches.pairs, batch, NUMBERS.tokenizer, NUMBERS.tokenizer)
         assert check_batch(*arrays) == batch.indices.tolist()
 
 

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from checks import newest_state
-from recipe_runs import TINY_TRANSFORMER, shown
+from recipe_runs import TINY_TRANSFORMER, save_encoder, shown
 
 from keras_transformers.models.encoder_decoders.transformer import num_parameters
 from keras_transformers.runs import execute, launching
@@ -249,3 +250,93 @@ def test_a_loss_that_is_nan_ends_the_run(data, tmp_path):
     with pytest.raises(NonFiniteLossError, match="loss is nan at step"):
         train(data, tmp_path, learning_rate=1e30, clip_norm=1e30, warmup_steps=0)
     assert not (tmp_path / "translation" / "chosen.weights.h5").exists()
+
+
+@pytest.fixture(scope="module")
+def chinese(tmp_path_factory):
+    """The same sentences from English to Chinese, which has no spaces."""
+    folder = tmp_path_factory.mktemp("chinese")
+    words = {"a": "一只", "dog": "狗", "man": "男人", "sleeps": "睡觉", "runs": "跑", "and": "和"}
+    english = list(words)
+    numbers = [(i % 6, i // 6 % 6, i // 36 % 6, *range(i % 5)) for i in range(216)]
+    sources = [" ".join(english[number] for number in several) for several in numbers]
+    targets = ["".join(words[w] for w in source.split()) + "。" for source in sources]
+    for split, rows in (("train", slice(None)), ("val", slice(0, 12)), ("test", slice(12, 24))):
+        for language, texts in (("en", sources), ("zh", targets)):
+            text = "\n".join(texts[rows]) + "\n"
+            (folder / f"{split}.{language}").write_text(text, "utf-8")
+    return folder
+
+
+@pytest.mark.slow
+def test_english_to_chinese_with_two_vocabularies(chinese, tmp_path):
+    """The toy is learned; BLEU compares characters; the export answers alike."""
+    export = tmp_path / "saved" / "1"
+    metrics = train(
+        chinese,
+        tmp_path,
+        source_language="en",
+        target_language="zh",
+        vocabulary_size=290,
+        target_vocabulary_size=284,
+        model_options=TINY_TRANSFORMER,
+        epochs=40,
+        patience=40,
+        bleu_every=20,
+        dropout=0.0,
+        export=export,
+    )
+    assert metrics["epochs"][-1]["val_bleu"] > 50
+    assert "tok:zh" in metrics["signature"]
+    shape = {name: value for name, value in TINY_TRANSFORMER.items() if name != "num_heads"}
+    one = num_parameters(vocabulary_size=290, norm_position="pre", **shape)
+    assert metrics["parameters"] == one + 284 * TINY_TRANSFORMER["hidden_dim"]
+    names = {path.name for path in (tmp_path / "translation").iterdir()}
+    assert names >= {"vocabulary.model", "target_vocabulary.model"}
+    served = tf.saved_model.load(str(export)).signatures["serving_default"]
+    found = served(text=tf.constant(["a dog runs"]))["translation"].numpy()[0].decode()
+    assert set(found) <= set("一只狗男人睡觉跑和。")
+
+
+@pytest.mark.slow
+def test_a_pretrained_encoder_begins_and_a_stopped_run_goes_on(data, tmp_path, monkeypatch):
+    """BERT's layers and vocabulary for sources, a new decoder with a vocabulary for targets."""
+    weights = save_encoder(tmp_path, [*WORDS, ".", *"einhudmasclärft", "##e"])
+    options = {
+        "encoder_weights": weights,
+        "lowercase": False,
+        "vocabulary_size": 280,
+        "model_options": {"num_decoder_layers": 1},
+    }
+    whole = train(data, tmp_path, name="whole", export=tmp_path / "saved" / "1", **options)
+    assert whole["epochs"][1]["loss"] < whole["epochs"][0]["loss"]
+    assert not (tmp_path / "whole" / "vocabulary.model").exists()
+    assert (tmp_path / "whole" / "target_vocabulary.model").is_file()
+    write = Resume.on_epoch_end
+
+    def stop(self, epoch, logs=None):
+        write(self, epoch, logs)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Resume, "on_epoch_end", stop)
+        with pytest.raises(KeyboardInterrupt):
+            train(data, tmp_path, name="stopped", **options)
+    train(data, tmp_path, name="stopped", resume=True, **options)
+    states = [newest_state(tmp_path / name) for name in ("whole", "stopped")]
+    assert states[0].keys() == states[1].keys()
+    for name in states[0]:
+        if name.startswith("variable_"):
+            np.testing.assert_allclose(states[0][name], states[1][name], atol=1e-6)
+
+
+@pytest.mark.parametrize("changes", [{"model": "transformer_base"}, {"bpe_dropout": 0.1}])
+def test_what_does_not_go_with_a_pretrained_encoder(data, tmp_path, capsys, changes):
+    message = "--encoder-weights: leave out --model and --bpe-dropout"
+    assert message in refused(capsys, data, tmp_path, encoder_weights=Path("bert"), **changes)
+
+
+def test_two_vocabularies_share_no_matrix(data, tmp_path, capsys):
+    options = {"target_vocabulary_size": 300, "model_options": {"weight_tying": "all"}}
+    message = "--model-options weight_tying all: two vocabularies cannot share a matrix"
+    assert message in refused(capsys, data, tmp_path, **options)

@@ -12,6 +12,7 @@ import tensorflow as tf
 from keras_transformers.data.translation.parallel_text import Pair
 from keras_transformers.data.translation.token_batches import TokenLists
 from keras_transformers.tokenizers.bpe_dropout import BytePairDropout
+from keras_transformers.tokenizers.packing import ends_of_sources, join
 
 __all__ = ["EncodedPairs", "EncodingReport", "encode_pairs"]
 
@@ -51,7 +52,8 @@ class EncodedPairs:
     """Pairs of texts as token ids.
 
     Attributes:
-        source: token ids; each row ends with the end token.
+        source: token ids; each row ends with the end token. The special tokens of a pretrained
+            encoder may stand around it instead.
         target: token ids; each row starts with the start token and ends with the end token.
         indices: position of each pair in the input, (pairs,).
         report: counts of what was kept and dropped.
@@ -77,7 +79,7 @@ def encode_pairs(
 
     Args:
         pairs: (source, target) texts.
-        tokenizer: tokenizer for the sources.
+        tokenizer: tokenizer for the sources, which may be that of a pretrained encoder.
         target_tokenizer: tokenizer for the targets; by default the same one.
         max_sequence_length: maximum length of a source with its end token, and of a target with its
             start or end token.
@@ -86,14 +88,16 @@ def encode_pairs(
         The remaining pairs, in order.
     """
     target_tokenizer = target_tokenizer or tokenizer
+    ends = ends_of_sources(tokenizer)
     sources: list[tf.RaggedTensor] = []
     targets: list[tf.RaggedTensor] = []
     remaining = iter(pairs)
     while chunk := list(itertools.islice(remaining, _CHUNK)):
         source_texts, target_texts = zip(*chunk, strict=True)
-        sources.append(tokenizer.tokenize(source_texts, add_end=True))
+        sources.append(join([tokenizer.tokenize(source_texts)], ends))
         targets.append(target_tokenizer.tokenize(target_texts, add_start=True, add_end=True))
-    return _keep(_join(sources), _join(targets), max_sequence_length)
+    num_ends = sum(map(len, ends))
+    return _keep(_join(sources), _join(targets), max_sequence_length, num_ends=num_ends)
 
 
 def cut_anew(
@@ -144,10 +148,13 @@ def _keep(
     target: TokenLists,
     max_sequence_length: int,
     indices: np.ndarray | None = None,
+    *,
+    num_ends: int = 1,
 ) -> EncodedPairs:
     """Drops and counts the pairs with an empty side or a side that is too long."""
-    # An empty source is just an end token. An empty target has start and end, of which one counts.
-    is_empty = (source.lengths <= 1) | (target.lengths <= 2)
+    # An empty source is just its special tokens; an empty target is start and end, of which one
+    # counts.
+    is_empty = (source.lengths <= num_ends) | (target.lengths <= 2)
     too_long = np.maximum(source.lengths, target.lengths - 1) > max_sequence_length
     kept = np.flatnonzero(~is_empty & ~too_long)
     source_kept, target_kept = source.select(kept), target.select(kept)

@@ -18,6 +18,7 @@ from keras_transformers.data.translation.token_batches import (
     TokenLists,
     plan_batches,
 )
+from keras_transformers.tokenizers.packing import ends_of_sources
 
 __all__ = ["PairBatches"]
 
@@ -48,9 +49,9 @@ class PairBatches(Batches):
     The constructor tokenizes the texts. Pairs of similar length share a batch, which keeps padding
     low.
 
-    - inputs: `source_token_ids` int32 (batch, source), rows ending with the end token, and
-      `target_token_ids` int32 (batch, target), the decoder inputs, rows starting with the start
-      token; both padded with the padding token.
+    - inputs: `source_token_ids` int32 (batch, source), rows ending with the end token, or between
+      the special tokens of a pretrained encoder; and `target_token_ids` int32 (batch, target), the
+      decoder inputs, rows starting with the start token; both padded with the padding token.
     - targets: int32 (batch, target), the next tokens of `target_token_ids`, rows ending with the
       end token.
     - weights: float32 (batch, target), 1 at real tokens and 0 at padding.
@@ -144,13 +145,14 @@ class PairBatches(Batches):
 
     def dataset(self, *, skip: int = 0) -> tf.data.Dataset:
         """Returns the batches: endless if shuffled, otherwise one pass by length."""
+        tokenizers = (self.pipeline.tokenizer, self.pipeline.target_tokenizer)
 
         def batches() -> Iterator[Any]:
             remaining = skip
             for epoch in itertools.count() if self.shuffle else range(1):
                 pairs, plan = self._of_epoch(epoch), self.plan(epoch)
                 for batch in plan[remaining:]:
-                    yield batch_arrays(pairs, batch, self.pipeline.tokenizer)
+                    yield batch_arrays(pairs, batch, *tokenizers)
                 remaining = max(0, remaining - len(plan))
 
         dataset = tf.data.Dataset.from_generator(batches, output_signature=self._signature)
@@ -193,20 +195,20 @@ class PairBatches(Batches):
 
 
 def batch_arrays(
-    pairs: EncodedPairs, batch: Batch, tokenizer: Any
+    pairs: EncodedPairs, batch: Batch, tokenizer: Any, target_tokenizer: Any
 ) -> tuple[dict[str, np.ndarray], ...]:
-    """Returns the arrays of one batch; see `PairBatches`. The tokenizer supplies special tokens."""
-    pad = tokenizer.pad_token_id
+    """Returns the arrays of one batch; see `PairBatches`. Tokenizers supply special tokens."""
+    pad = target_tokenizer.pad_token_id
     rows, size = batch.indices, batch.num_rows
-    source = pairs.source.select(rows).to_padded(size, batch.source_length, pad)
+    source = pairs.source.select(rows).to_padded(size, batch.source_length, tokenizer.pad_token_id)
     target = pairs.target.select(rows).to_padded(size, batch.target_length + 1, pad)
     targets = target[:, 1:]
     is_token = targets != pad
     # The end token is predicted, not read: the decoder's input ends one token earlier.
     target = np.where(is_token, target[:, :-1], pad)
     # Empty rows get one token on each side, so that attention never meets a fully masked row.
-    source[len(rows) :, 0] = tokenizer.end_token_id
-    target[len(rows) :, 0] = tokenizer.start_token_id
+    source[len(rows) :, 0] = ends_of_sources(tokenizer)[1][0]
+    target[len(rows) :, 0] = target_tokenizer.start_token_id
     inputs = {"source_token_ids": source, "target_token_ids": target}
     return inputs, {"logits": targets}, {"logits": is_token.astype(np.float32)}
 

@@ -20,7 +20,8 @@ class Transformer(keras.Model):
 
     It finds its layers by their names. Those that only some models have: the embeddings of
     positions or the biases of relative ones, the norms after the stacks, the scale before the
-    logits, the logits' own matrix and their bias.
+    logits, the logits' own matrix and their bias. If there is a layer "encoder_output", all that
+    leads to it encodes the sources.
     """
 
     def start_decoding(
@@ -112,6 +113,10 @@ class Transformer(keras.Model):
         return ops.stack(scores, axis=1)
 
     def _encode(self, source_token_ids: Any, mask: Any) -> Any:
+        encoder_output = self._find("encoder_output")
+        if encoder_output is not None:
+            encoder = keras.Model(self.input["source_token_ids"], encoder_output.output)
+            return encoder(source_token_ids)
         hidden = self._find("source_token_embedding", "token_embedding")(source_token_ids)
         hidden = self._find("source_position_embedding", otherwise=_same)(hidden)
         bias = self._find("encoder_position_bias", otherwise=_none)(hidden)

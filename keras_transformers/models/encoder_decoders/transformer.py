@@ -14,6 +14,7 @@ from keras_transformers.layers import (
     RelativePositionBias,
     RowDense,
     SinusoidalPositionEmbedding,
+    TokenEmbedding,
 )
 from keras_transformers.layers.dense import Activation
 from keras_transformers.layers.embeddings import WeightTying, token_embeddings
@@ -120,9 +121,7 @@ def transformer(
         TensorShape([2, 3, 50])
     """
     target_vocabulary_size = target_vocabulary_size or vocabulary_size
-    if positions not in get_args(Positions):
-        known = ", ".join(map(repr, get_args(Positions)))
-        raise ValueError(f"positions={positions!r} is unknown: use one of {known}")
+    check_positions(positions)
     source_embedding, target_embedding = token_embeddings(
         weight_tying, vocabulary_size, target_vocabulary_size, hidden_dim
     )
@@ -139,63 +138,131 @@ def transformer(
         "use_attention_bias": use_attention_bias,
     }
 
-    def embed(side: str, token_ids: Any, embedding: Any) -> Any:
-        hidden = embedding(token_ids)
-        name = f"{side}_position_embedding"
-        if positions == "learned":
-            hidden = PositionEmbedding(max_sequence_length, name=name)(hidden)
-        elif positions != "relative":
-            hidden = SinusoidalPositionEmbedding(
-                max_sequence_length, interleaved=positions == "sinusoidal", name=name
-            )(hidden)
-        return keras.layers.Dropout(dropout, name=f"{side}_embeddings_dropout")(hidden)
-
-    def position_bias(name: str, hidden: Any, bidirectional: bool) -> Any:
-        if positions != "relative":
-            return None
-        layer = RelativePositionBias(
-            NUM_BUCKETS, num_heads, bidirectional=bidirectional, name=f"{name}_position_bias"
-        )
-        return layer(hidden)
-
-    def final_norm(name: str, hidden: Any) -> Any:
-        if norm_position == "post":
-            return hidden
-        return keras.layers.LayerNormalization(epsilon=norm_epsilon, name=name)(hidden)
-
     source_token_ids = keras.Input((None,), dtype="int32", name="source_token_ids")
     target_token_ids = keras.Input((None,), dtype="int32", name="target_token_ids")
     source_padding_mask = PaddingMask(pad_token_id, name="source_padding_mask")(source_token_ids)
 
-    encoded = embed("source", source_token_ids, source_embedding)
-    bias = position_bias("encoder", encoded, bidirectional=True)
+    encoded = _embedded(
+        "source",
+        source_embedding(source_token_ids),
+        positions=positions,
+        max_sequence_length=max_sequence_length,
+        dropout=dropout,
+    )
+    bias = _position_bias("encoder", encoded, positions, num_heads)
     for index in range(num_encoder_layers):
         layer = EncoderLayer(**layer_arguments, name=f"encoder_layer_{index}")
         encoded = layer(encoded, attention_mask=source_padding_mask, attention_bias=bias)
-    encoded = final_norm("encoder_norm", encoded)
-
-    hidden = embed("target", target_token_ids, target_embedding)
-    bias = position_bias("decoder", hidden, bidirectional=False)
-    for index in range(num_decoder_layers):
-        layer = DecoderLayer(**layer_arguments, name=f"decoder_layer_{index}")
-        hidden = layer(
-            hidden, encoded, attention_bias=bias, cross_attention_mask=source_padding_mask
+    if norm_position == "pre":
+        encoded = keras.layers.LayerNormalization(epsilon=norm_epsilon, name="encoder_norm")(
+            encoded
         )
-    hidden = final_norm("decoder_norm", hidden)
-
-    if weight_tying == "none":
-        logits = RowDense(
-            target_vocabulary_size, use_bias=False, dtype="float32", name="output_projection"
-        )(hidden)
-    else:
-        logits = target_embedding(hidden, reverse=True)
-    if use_output_bias:
-        logits = AddBias(dtype="float32", name="logits")(logits)
+    logits = decoded(
+        target_token_ids,
+        encoded,
+        source_padding_mask,
+        target_embedding,
+        num_layers=num_decoder_layers,
+        layer_arguments=layer_arguments,
+        positions=positions,
+        max_sequence_length=max_sequence_length,
+        tied_logits=weight_tying != "none",
+        use_output_bias=use_output_bias,
+    )
     return Transformer(
         inputs={"source_token_ids": source_token_ids, "target_token_ids": target_token_ids},
         outputs={"logits": logits},
         name=name,
     )
+
+
+def check_positions(positions: str) -> None:
+    """Raises ValueError for an unknown kind of positions."""
+    if positions not in get_args(Positions):
+        known = ", ".join(map(repr, get_args(Positions)))
+        raise ValueError(f"positions={positions!r} is unknown: use one of {known}")
+
+
+def decoded(
+    target_token_ids: Any,
+    encoded: Any,
+    source_padding_mask: Any,
+    embedding: TokenEmbedding,
+    *,
+    num_layers: int,
+    layer_arguments: dict[str, Any],
+    positions: Positions,
+    max_sequence_length: int,
+    tied_logits: bool,
+    use_output_bias: bool,
+) -> Any:
+    """Decodes targets on an encoder's vectors: the decoder's half of `transformer`.
+
+    Args:
+        target_token_ids: the targets shifted right, int32 (batch, target).
+        encoded: the encoder's vectors (batch, source, hidden).
+        source_padding_mask: bool (batch, source), True at real tokens.
+        embedding: of the targets' tokens; with `tied_logits`, of the logits too.
+        num_layers: number of decoder layers.
+        layer_arguments: those of each `DecoderLayer`.
+        positions: see `transformer`.
+        max_sequence_length: the longest target.
+        tied_logits: whether the logits use the embeddings' matrix.
+        use_output_bias: whether the logits have a bias.
+
+    Returns:
+        Logits (batch, target, target vocabulary), float32.
+    """
+    hidden = _embedded(
+        "target",
+        embedding(target_token_ids),
+        positions=positions,
+        max_sequence_length=max_sequence_length,
+        dropout=layer_arguments["dropout"],
+    )
+    bias = _position_bias("decoder", hidden, positions, layer_arguments["num_heads"])
+    for index in range(num_layers):
+        layer = DecoderLayer(**layer_arguments, name=f"decoder_layer_{index}")
+        hidden = layer(
+            hidden, encoded, attention_bias=bias, cross_attention_mask=source_padding_mask
+        )
+    if layer_arguments["norm_position"] == "pre":
+        epsilon = layer_arguments["norm_epsilon"]
+        hidden = keras.layers.LayerNormalization(epsilon=epsilon, name="decoder_norm")(hidden)
+    if tied_logits:
+        logits = embedding(hidden, reverse=True)
+    else:
+        logits = RowDense(
+            embedding.vocabulary_size, use_bias=False, dtype="float32", name="output_projection"
+        )(hidden)
+    return AddBias(dtype="float32", name="logits")(logits) if use_output_bias else logits
+
+
+def _embedded(
+    side: str, vectors: Any, *, positions: Positions, max_sequence_length: int, dropout: float
+) -> Any:
+    """Adds positions and dropout to the tokens' vectors (batch, length, hidden) of one side."""
+    name = f"{side}_position_embedding"
+    if positions == "learned":
+        vectors = PositionEmbedding(max_sequence_length, name=name)(vectors)
+    elif positions != "relative":
+        interleaved = positions == "sinusoidal"
+        vectors = SinusoidalPositionEmbedding(
+            max_sequence_length, interleaved=interleaved, name=name
+        )(vectors)
+    return keras.layers.Dropout(dropout, name=f"{side}_embeddings_dropout")(vectors)
+
+
+def _position_bias(stack: str, hidden: Any, positions: Positions, num_heads: int) -> Any:
+    """Returns the bias on the attention scores of a stack; None unless positions are relative."""
+    if positions != "relative":
+        return None
+    return RelativePositionBias(
+        NUM_BUCKETS,
+        num_heads,
+        bidirectional=stack == "encoder",
+        name=f"{stack}_position_bias",
+    )(hidden)
 
 
 def num_parameters(

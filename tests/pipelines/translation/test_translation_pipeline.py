@@ -243,16 +243,10 @@ def test_a_vocabulary_of_another_size_is_refused(translate):
         Translator(other, translate.tokenizer)
 
 
-def test_other_special_tokens_are_refused(translate):
+def test_other_padding_is_refused(translate):
     padded = tiny_transformer(vocabulary_size=290, pad_token_id=1)
     with pytest.raises(ValueError, match="takes token 1 for padding, the tokenizer 0: build"):
         Translator(padded, translate.tokenizer)
-
-    class Other(SymbolTokenizer):
-        end_token_id = 1
-
-    with pytest.raises(ValueError, match="special tokens of the source are .*'end_token_id': 3"):
-        Translator(recurrent(None), spelling()[0], Other(spelling()[1].vocabulary[4:]))
 
 
 @pytest.mark.parametrize("length", [1, 17])

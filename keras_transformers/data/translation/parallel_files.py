@@ -1,0 +1,72 @@
+"""The options that say where a translation recipe's pairs are, and whose vocabularies they get."""
+
+import dataclasses
+from pathlib import Path
+from typing import NamedTuple
+
+from keras_transformers.data.translation.parallel_text import Pair, multi30k_files, read_multi30k
+from keras_transformers.tokenizers.sentencepiece import SentencePieceTokenizer
+
+__all__ = ["PairSplits", "ParallelFiles"]
+
+
+class PairSplits(NamedTuple):
+    """Pairs for training, model selection and testing."""
+
+    train: list[Pair]
+    val: list[Pair]
+    test: list[Pair]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ParallelFiles:
+    """Options for pairs of texts in two languages; a base class for recipe configurations."""
+
+    data: Path  # folder of train.*, val.*, test_2016_flickr.*
+    source_language: str = "de"
+    target_language: str = "en"
+    test_split: str = "test_2016_flickr"
+    vocabulary_size: int = 8000  # one vocabulary for both languages
+    target_vocabulary_size: int | None = (
+        None  # two: --vocabulary-size for sources, this for targets
+    )
+
+    def read(self) -> PairSplits:
+        """Reads the pairs; see `read_multi30k`.
+
+        Raises:
+            FileNotFoundError: a file does not exist.
+            ValueError: two files do not match line by line, or one is not UTF-8.
+        """
+        splits = ("train", "val", self.test_split)
+        languages = (self.source_language, self.target_language)
+        found = (list(read_multi30k(self.data, name, languages=languages)) for name in splits)
+        return PairSplits(*found)
+
+    def learn(self, folder: Path, *, only_targets: bool = False) -> list[SentencePieceTokenizer]:
+        """Returns the tokenizer of both languages, or one for each, from the training set.
+
+        Args:
+            folder: gets `vocabulary.model`, and `target_vocabulary.model` if the targets have their
+                own. Files that are there already are read.
+            only_targets: whether the sources have a tokenizer already. That of the targets then has
+                `vocabulary_size` tokens unless `target_vocabulary_size` says otherwise.
+        """
+        languages = (self.source_language, self.target_language)
+        source, target = multi30k_files(self.data, "train", languages=languages)
+        size, target_size = self.vocabulary_size, self.target_vocabulary_size
+        wanted = {"vocabulary": ([source, target], size)}
+        if only_targets:
+            wanted = {"target_vocabulary": ([target], target_size or size)}
+        elif target_size is not None:
+            wanted = {
+                "vocabulary": ([source], size),
+                "target_vocabulary": ([target], target_size),
+            }
+        return [_tokenizer(folder / f"{name}.model", *of) for name, of in wanted.items()]
+
+
+def _tokenizer(path: Path, files: list[Path], size: int) -> SentencePieceTokenizer:
+    if path.is_file():
+        return SentencePieceTokenizer(path)
+    return SentencePieceTokenizer.train(files, path, vocabulary_size=size)
