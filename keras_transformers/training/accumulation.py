@@ -272,7 +272,7 @@ class _Losses:
             if len(outputs) == 1:
                 values = loss.call(targets[name], *outputs)
             else:
-                values = r_drop_loss(loss, targets[name], *outputs, r_drop)
+                values = r_drop_loss(loss, targets[name], outputs[0], outputs[1], r_drop)
             values = keras.ops.cast(values, "float32")
             weight = _of(weights, name)
             if weight is not None:

@@ -156,7 +156,7 @@ class ChoiceBatches(LengthBatches):
         static_shapes: None; see `LengthBatches`.
 
     Raises:
-        ValueError: there are no examples, the batch size is below 1, or static shapes are asked for.
+        ValueError: there are no examples, the batch size is below 1, or there are static shapes.
     """
 
     def __init__(
