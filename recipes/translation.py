@@ -16,8 +16,8 @@ Score:   test_2016_flickr, sacreBLEU 13a, cased / lower-cased (bf3a256); val cho
          --vocabulary-size 4000 --decay cosine --warmup-steps 1000 --epochs 36 --patience 36
          (41fe354), cased: last 38.64 greedy, 39.82 beam 4; average of 5 38.55 and 39.90.
          --label-smoothing 0 (e23107f), cased: 38.01, 39.52; average of 5 38.50, 39.43
-         --r-drop 5 --epochs 18 --batch-tokens 4096 --decay cosine --warmup-steps 800 --learning-rate
-         4e-3 --model-options positions relative (5245bf7), cased: 38.97, 39.91; 38.95, 40.13
+         --r-drop 5 --epochs 18 --batch-tokens 4096 --decay cosine --warmup-steps 800
+         --learning-rate 4e-3, relative positions (5245bf7), cased: 38.97, 39.91; 38.95, 40.13
          Recurrent (88e91e4), --batch-tokens 4096 --epochs 18 --learning-rate 2e-3 --warmup-steps
          400 --decay cosine --dropout 0.4 --model-options weight_tying all, last weights:
          seq2seq_multi30k (4,681,024 parameters; 74 minutes) 32.07 / 32.28, beam 33.42 / 33.65;

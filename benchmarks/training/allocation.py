@@ -35,6 +35,7 @@ def main() -> None:
     """Prints the table, or in a process of its own the figures of one job."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--jobs", nargs="+", choices=JOBS, default=list(JOBS))
     parser.add_argument("--job", choices=JOBS, help=argparse.SUPPRESS)
     parser.add_argument("--keep", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -43,7 +44,7 @@ def main() -> None:
         return
     found: dict[tuple[str, bool], list[dict[str, Any]]] = {}
     for _ in range(arguments.rounds):
-        for job in JOBS:
+        for job in arguments.jobs:
             for keep in (False, True):
                 command = [sys.executable, __file__, "--job", job, *(["--keep"] if keep else [])]
                 output = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
@@ -52,7 +53,7 @@ def main() -> None:
     print(contest.machine())
     print("| update | default, ms | in the kernel | kept, ms | in the kernel | ratio |")
     print("|---|--:|--:|--:|--:|--:|")
-    for job in JOBS:
+    for job in arguments.jobs:
         cells, totals = [], []
         for keep in (False, True):
             steps = [ms for result in found[job, keep] for ms in result["ms"]]
