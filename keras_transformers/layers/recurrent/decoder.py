@@ -50,7 +50,7 @@ class RecurrentDecoder(CompositeLayer):
     - "input_and_output": like "input", and the readout joins the state, the context and the
       previous token (Cho et al. 2014 without attention, Bahdanau et al. 2014 with "additive").
 
-    With `feed_tokens=False` no step sees the previous token; only the number of targets matters.
+    With `feed_tokens=False` no step sees the previous token, and only the number of targets counts.
     Without attention, three decoders see more and more:
 
     - `h'_0 = c, h'_t = f(h'_(t-1))`: context="initial_state", bridge="copy" (or "dense", for a
