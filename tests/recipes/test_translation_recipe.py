@@ -333,7 +333,7 @@ def test_a_pretrained_encoder_begins_and_a_stopped_run_goes_on(data, tmp_path, m
 @pytest.mark.parametrize("changes", [{"model": "transformer_base"}, {"bpe_dropout": 0.1}])
 def test_what_does_not_go_with_a_pretrained_encoder(data, tmp_path, capsys, changes):
     message = "--encoder-weights: leave out --model and --bpe-dropout"
-    assert message in refused(capsys, data, tmp_path, encoder_weights=Path("bert"), **changes)
+    assert message in refused(capsys, data, tmp_path, encoder_weights=data, **changes)
 
 
 def test_two_vocabularies_share_no_matrix(data, tmp_path, capsys):
