@@ -25,6 +25,7 @@ from keras_transformers.data.text import (
     Examples,
     LabelledFiles,
     ProbabilityBatches,
+    frequent_tokens,
     kept_array,
     majority_share,
     read_texts,
@@ -94,7 +95,7 @@ def build(config: Config, texts: Examples) -> tuple[keras.Model, Any]:
     encoder, tokenizer = kt.convert.load_encoder(**config.encoder_source())
     if config.keep_layers or config.keep_tokens:
         size = config.keep_tokens or tokenizer.vocabulary_size
-        tokens = kt.tokenizers.frequent_tokens(tokenizer, texts.texts, size=size)
+        tokens = frequent_tokens(tokenizer, texts.texts, size=size)
         num_layers = sum(layer.name.startswith("encoder_layer_") for layer in encoder.layers)
         encoder = kt.models.shrink_bert(
             encoder,

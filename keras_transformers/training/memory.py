@@ -12,7 +12,7 @@ def keep_freed_memory() -> bool:
     """Lets glibc keep the memory of freed tensors for the next ones; elsewhere does nothing.
 
     By default glibc maps each large tensor anew and gives it back to the kernel when it is freed.
-    The kernel then clears every page again in every update, which took up to a third of a training
+    The kernel then clears every page again in every update, which took a quarter of a training
     step's time on a CPU (`benchmarks/training/allocation.py`). What a process uses at its peak it
     now keeps until it ends.
 

@@ -32,8 +32,9 @@ def r_drop_loss(
         float32 (batch, ...).
 
     Example:
-        >>> logits = keras.ops.zeros((1, 2))
-        >>> round(float(r_drop_loss(TokenCrossentropy(), [1], logits, logits, 5.0)[0]), 4)
+        >>> logits, targets = keras.ops.zeros((1, 2)), keras.ops.array([1])
+        >>> loss = r_drop_loss(TokenCrossentropy(), targets, logits, logits, 5.0)
+        >>> round(float(loss[0]), 4)
         0.6931
     """
     passes = (loss.call(targets, first) + loss.call(targets, second)) / 2

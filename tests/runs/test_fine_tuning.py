@@ -102,7 +102,12 @@ def test_the_optimizer_decays_to_nothing():
 
 def test_the_arguments_that_options_make():
     config = EncoderTuning(batch_size=4, accumulate=2, seed=7, model="bert_tiny", dropout=0.2)
-    assert config.batching() == {"batch_size": 4, "accumulate": 2, "seed": 7}
+    assert config.batching() == {
+        "batch_size": 4,
+        "accumulate": 2,
+        "seed": 7,
+        "static_shapes": None,
+    }
     assert config.encoder_source() == {
         "weights": None,
         "model": "bert_tiny",

@@ -16,6 +16,19 @@ from keras_transformers.pipelines.serving.int8 import Int8Dense, Int8Embedding, 
 from keras_transformers.saved_model import exporting
 from keras_transformers.saved_model.description import METADATA_FILE, describe, lines
 
+
+def products_are_right():
+    try:
+        int8._check_kernel()
+    except RuntimeError:
+        return False
+    return True
+
+
+pytestmark = pytest.mark.skipif(
+    not products_are_right(), reason="TensorFlow's int8 products are wrong on this processor"
+)
+
 SIZES = {"num_layers": 1, "num_heads": 2, "hidden_dim": 64}
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{i}" for i in range(995))]
 TEXTS = ["w1 w2 w3", "w4", "", "w5 w900 w7 w8 w9 w10 w11"]
@@ -186,8 +199,8 @@ def test_a_tensorflow_without_the_kernel_says_so(model, monkeypatch):
 
 
 def test_a_wrong_product_is_noticed(model, monkeypatch):
-    monkeypatch.setattr(int8, "int8_product", lambda *_, **__: tf.zeros((1, 2)))
-    with pytest.raises(RuntimeError, match=r"gives \[\[0.0, 0.0\]\] where 4.0 is right"):
+    monkeypatch.setattr(int8, "int8_product", lambda *_, **__: tf.zeros((4, 8)))
+    with pytest.raises(RuntimeError, match=r"gives 0.0 where -\d+ is right"):
         Int8Form(model)
 
 

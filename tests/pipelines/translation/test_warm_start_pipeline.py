@@ -47,7 +47,7 @@ def test_attention_is_shown_in_the_tokens_of_both_sides(translate):
 
 def test_training_reads_the_same_sources(translate):
     pairs = [("a good film!", "a small dog"), ("very bad", "two dogs"), ("", "dog"), ("bad", "")]
-    batches = PairBatches(pairs, translate, batch_tokens=100, shuffle=False, num_shapes=1)
+    batches = PairBatches(pairs, translate, batch_tokens=100, shuffle=False, static_shapes=1)
     assert (batches.report.num_empty, len(batches.pairs)) == (2, 2)
     inputs, targets, weights = next(iter(batches.dataset()))
     rows = {tuple(row[row != 0]) for row in inputs["source_token_ids"].numpy()}

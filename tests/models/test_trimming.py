@@ -2,7 +2,8 @@
 
 import pytest
 
-from keras_transformers.tokenizers import WordPieceTokenizer, frequent_tokens
+from keras_transformers.data.text import frequent_tokens
+from keras_transformers.tokenizers import WordPieceTokenizer
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 VOCABULARY = [*SPECIAL, *"abcz", *(f"##{x}" for x in "abcz"), "ab", "abc", "ca", "cab", "##ab"]
