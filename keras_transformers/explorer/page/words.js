@@ -65,6 +65,7 @@ const WORDS = {
 
 const TASKS_IN_CHINESE = {
   classification: "分类", regression: "回归", tagging: "序列标注", question_answering: "问答",
+  multiple_choice: "多项选择",
   fill_mask: "掩码填空", next_sentence: "下一句判断", embedding: "文本向量", word_embedding: "词向量",
   translation: "翻译", generation: "文本生成", image_classification: "图像分类",
 };
