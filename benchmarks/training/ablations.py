@@ -10,10 +10,10 @@ table has the last weights and the average of the last five epochs, by beam sear
 
 import argparse
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
+
+import variants
 
 RECIPE = Path(__file__).parents[2] / "recipes/translation.py"
 EPOCHS = Path(__file__).parents[1] / "results/ablations.json"
@@ -66,18 +66,9 @@ def main() -> None:
 
 
 def run(name: str, seed: str, data: Path, runs_dir: Path) -> None:
-    """Trains one variant, from its checkpoint if it was stopped."""
-    folder = runs_dir / folder_name(name, seed)
-    if (folder / "metrics.json").is_file():
-        return
-    options = BUDGET | VARIANTS[name] | {"seed": seed}
-    command = [sys.executable, str(RECIPE), "--data", str(data), "--quiet"]
-    command += ["--runs-dir", str(runs_dir), "--name", folder.name]
-    for option, value in options.items():
-        command += [f"--{option}", *value.split()]
-    if (folder / "config.json").is_file():
-        command.append("--resume")
-    subprocess.run(command, check=True)
+    """Trains one variant."""
+    options = {"data": str(data)} | BUDGET | VARIANTS[name] | {"seed": seed}
+    variants.train(RECIPE, runs_dir / variants.folder_name(name, seed), options)
 
 
 def table(runs_dir: Path) -> Iterator[str]:
@@ -85,36 +76,18 @@ def table(runs_dir: Path) -> Iterator[str]:
     columns = ["parameters", "val, last", "test, last", "test, average of 5"]
     yield f"| what differs | seed | {' | '.join(columns)} |"
     yield f"|---|--:|{'--:|' * len(columns)}"
-    for name in VARIANTS:
-        for path in sorted(runs_dir.glob(f"{folder_name(name, '[0-9]')}/metrics.json")):
-            found = json.loads(path.read_text())
-            figures = [
-                found[f"{split} BLEU, {weights}, beam"]
-                for split, weights in (
-                    ("val", "last"),
-                    ("test_2016_flickr", "last"),
-                    ("test_2016_flickr", "average of 5"),
-                )
-            ]
-            seed = path.parent.name.rsplit("_", 1)[1]
-            cells = " | ".join(f"{figure:.1f}" for figure in figures)
-            yield f"| {name} | {seed} | {found['parameters']:,} | {cells} |"
+    measured = (("val", "last"), ("test_2016_flickr", "last"), ("test_2016_flickr", "average of 5"))
+    for name, seed, found in variants.finished(runs_dir, VARIANTS):
+        figures = [found[f"{split} BLEU, {weights}, beam"] for split, weights in measured]
+        cells = " | ".join(f"{figure:.1f}" for figure in figures)
+        yield f"| {name} | {seed} | {found['parameters']:,} | {cells} |"
 
 
 def write_epochs(runs_dir: Path) -> None:
     """Writes what each epoch of each run measured, for the pictures of the page of results."""
-    found = {}
-    for name in VARIANTS:
-        path = runs_dir / folder_name(name, "0") / "metrics.json"
-        if path.is_file():
-            found[name] = {"epochs": json.loads(path.read_text())["epochs"]}
+    runs = variants.finished(runs_dir, VARIANTS)
+    found = {name: {"epochs": metrics["epochs"]} for name, seed, metrics in runs if seed == "0"}
     EPOCHS.write_text(json.dumps(found, indent=1) + "\n")
-
-
-def folder_name(variant: str, seed: str) -> str:
-    """Returns the name of a variant's run: letters, digits, hyphens and underscores."""
-    plain = "".join(character if character.isalnum() else "_" for character in variant)
-    return f"{plain}_{seed}"
 
 
 if __name__ == "__main__":

@@ -14,11 +14,10 @@ stopped and given again. The table has the greedy answers of the last weights.
 """
 
 import argparse
-import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
+
+import variants
 
 RECIPE = Path(__file__).parents[2] / "recipes/pronunciation.py"
 BUDGET = {
@@ -74,21 +73,12 @@ def main() -> None:
 
 
 def run(name: str, seed: str, dictionary: Path | None, runs_dir: Path) -> None:
-    """Trains one variant, from its checkpoint if it was stopped."""
-    folder = runs_dir / folder_name(name, seed)
-    if (folder / "metrics.json").is_file():
-        return
+    """Trains one variant."""
     model_options, changes = VARIANTS[name]
     options = BUDGET | changes | {"seed": seed, "model-options": f"{SIZES} {model_options}"}
     if dictionary:
         options["dictionary"] = str(dictionary)
-    command = [sys.executable, str(RECIPE), "--quiet"]
-    command += ["--runs-dir", str(runs_dir), "--name", folder.name]
-    for option, value in options.items():
-        command += [f"--{option}", *value.split()]
-    if (folder / "config.json").is_file():
-        command.append("--resume")
-    subprocess.run(command, check=True)
+    variants.train(RECIPE, runs_dir / variants.folder_name(name, seed), options)
 
 
 def table(runs_dir: Path) -> Iterator[str]:
@@ -96,23 +86,14 @@ def table(runs_dir: Path) -> Iterator[str]:
     columns = ["parameters", "val, phonemes", "val, words", "test, phonemes", "test, words"]
     yield f"| a step reads | seed | {' | '.join(columns)} |"
     yield f"|---|--:|{'--:|' * len(columns)}"
-    for name in VARIANTS:
-        for path in sorted(runs_dir.glob(f"{folder_name(name, '[0-9]')}/metrics.json")):
-            found = json.loads(path.read_text())
-            figures = [
-                found[f"{split} {unit} error rate, last, greedy"]
-                for split in ("val", "test")
-                for unit in ("phoneme", "word")
-            ]
-            seed = path.parent.name.rsplit("_", 1)[1]
-            cells = " | ".join(f"{figure:.3f}" for figure in figures)
-            yield f"| {name} | {seed} | {found['parameters']:,} | {cells} |"
-
-
-def folder_name(variant: str, seed: str) -> str:
-    """Returns the name of a variant's run: letters, digits, hyphens and underscores."""
-    plain = "".join(character if character.isalnum() else "_" for character in variant)
-    return f"{plain}_{seed}"
+    for name, seed, found in variants.finished(runs_dir, VARIANTS):
+        figures = [
+            found[f"{split} {unit} error rate, last, greedy"]
+            for split in ("val", "test")
+            for unit in ("phoneme", "word")
+        ]
+        cells = " | ".join(f"{figure:.3f}" for figure in figures)
+        yield f"| {name} | {seed} | {found['parameters']:,} | {cells} |"
 
 
 if __name__ == "__main__":

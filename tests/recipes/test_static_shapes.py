@@ -30,7 +30,7 @@ TOYS = {
     "tagging": (2, {}),
     "translation": (1, {}),
 }
-# The quickstart runs the classification recipe, distillation trains on its batches, and examples of
+# The quickstart runs the classification recipe, distillation has a test beside its toy, and rows of
 # multiple choice differ in the number of choices, which no static shape has.
 WITHOUT_TOY = {"quickstart", "distillation", "multiple_choice"}
 DROPOUT = {"dropout": 0.0}  # draws other numbers under XLA

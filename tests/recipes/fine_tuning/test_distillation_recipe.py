@@ -56,6 +56,17 @@ def test_a_small_student_learns_what_the_teacher_answers(folder):
 
 
 @pytest.mark.slow
+def test_static_shapes_change_no_figure(folder):
+    found = {}
+    for static_shapes in (None, 1):
+        changes = {"dropout": 0.0, "epochs": 1, "name": f"shapes_{static_shapes}"}
+        given = options(folder, teacher=folder / "teacher", static_shapes=static_shapes, **changes)
+        [epoch] = run("distillation", **given).metrics["epochs"]
+        found[static_shapes] = [epoch[name] for name in ("loss", "accuracy", "val_loss")]
+    assert found[1] == pytest.approx(found[None], rel=1e-3)
+
+
+@pytest.mark.slow
 def test_a_teacher_with_other_labels_is_refused(folder, capsys):
     lines = (folder / "train.tsv").read_text().replace("\tyes", "\tmaybe")
     (folder / "other.tsv").write_text(lines)
