@@ -54,8 +54,9 @@ def shrink_bert(
     for name, chosen in (("layers", layers), ("token_ids", token_ids)):
         wrong = [i for i in chosen if not 0 <= i < sizes[name]]
         if wrong or len(set(chosen)) != len(chosen) or not len(chosen):
+            shown = ", ".join(map(str, chosen[:8])) + (", ..." if len(chosen) > 8 else "")
             raise ValueError(
-                f"{name}={list(chosen)[:8]}...: give different numbers from 0 to {sizes[name] - 1}"
+                f"{name}=[{shown}]: give different numbers from 0 to {sizes[name] - 1}"
             )
     positions = by_name["position_embedding"].max_sequence_length
     if not 1 <= max_sequence_length <= positions:
