@@ -2,13 +2,15 @@
 
 import dataclasses
 import math
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import keras
 from keras import ops
 
-from keras_transformers.data.language_models import TokenStream
 from keras_transformers.training.losses import token_crossentropy
+
+if TYPE_CHECKING:  # it needs TensorFlow, and the metrics run on any backend
+    from keras_transformers.data.language_models import TokenStream
 
 __all__ = [
     "LogProbabilityOfTokens",
@@ -168,7 +170,7 @@ class TextPerplexity:
             )
 
     @classmethod
-    def of(cls, nats: float, stream: TokenStream) -> Self:
+    def of(cls, nats: float, stream: "TokenStream") -> Self:
         """Returns the cost of a text that is a stream of tokens."""
         return cls(nats, stream.num_targets, stream.num_words, stream.num_bytes)
 
