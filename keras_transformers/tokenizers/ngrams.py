@@ -307,9 +307,10 @@ class NgramTokenizer(tf.Module):
 
     def _ngrams_of_words(self, words: tf.RaggedTensor) -> tf.RaggedTensor:
         """Converts words (batch, None) to ids int64 (batch, None), by first word, then length."""
-        codes, starts, num_bytes = _bytes(words.values)
+        distinct, places = tf.unique(words.values)  # most words of a data set are repeated
+        codes, starts, num_bytes = _bytes(distinct)
         hashes = tf.fill(tf.shape(starts), tf.constant(_BASIS, tf.int64))
-        hashes = _fnv1a(hashes, codes, starts, num_bytes)
+        hashes = tf.gather(_fnv1a(hashes, codes, starts, num_bytes), places)
         # fastText stores signed 32-bit numbers but computes with unsigned 64-bit ones.
         hashes = tf.bitcast(tf.cast(tf.cast(hashes, tf.int32), tf.int64), tf.uint64)
         text = tf.cast(words.value_rowids(), tf.int32)
