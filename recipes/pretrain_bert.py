@@ -9,11 +9,8 @@ Cost:    54 and 13 minutes on one thread of a busy machine, 13,000 and 2,000 ste
 Score:   132 held-out documents, 128 tokens per example masked tokens  perplexity  next sentence
          unigrams, the more frequent answer                     0.047        1001          0.511
          bert_l4_h128, 1,875,522 parameters, seed 0             0.322        59.4          0.778
-         after the first command                                0.202       225.7          0.765
-         SST-2 dev, classification.py --epochs 4 --learning-rate 1e-3 --seed 0, 1, 2: from these
-         weights, --pooling mean, 0.8016, 0.7913, 0.7867, mean 0.7932; from random ones, --pooling
-         cls, 0.7936, 0.7661, 0.7856, mean 0.7817: each with the pooling and rate, 3e-4 or 1e-3,
-         that were best on seed 0; a bag of words 0.8005 (benchmarks/task_baselines.py)
+         SST-2 dev, classification.py --epochs 4 --learning-rate 1e-3 --pooling mean, three seeds:
+         0.7932; from random weights, 0.7817 (--pooling cls); a bag of words 0.8005
 """
 
 import dataclasses
@@ -31,6 +28,7 @@ from keras_transformers.runs import Pretraining, Run, chief_first, command_line,
 from keras_transformers.training import Shard, TokenCrossentropy, adamw, lamb
 
 OPTIMIZERS = {"adamw": adamw, "lamb": lamb}
+MASKING = ("dynamic_masking", "always_mask", "pack")
 SHAPE = ("num_layers", "num_heads", "hidden_dim")
 
 
@@ -39,6 +37,8 @@ class Config(PretrainingFiles, Pretraining):
     """Pretrains a BERT encoder with its two heads."""
 
     dynamic_masking: bool = True  # new masks each time an example is used, as in RoBERTa
+    always_mask: bool = False  # [MASK] for all chosen tokens, not for 80 % of them
+    next_sentence: bool = True  # False: its head is not trained, as in RoBERTa
     weights: Path | None = None  # continue from an earlier run's `weights` and vocabulary
     model: str = "bert_tiny"  # else one of `keras-transformers list 'bert_*'`, random weights
     num_layers: int | None = None  # this and the next two override the model's shape
@@ -56,7 +56,6 @@ class Config(PretrainingFiles, Pretraining):
     optimizer: Literal["adamw", "lamb"] = "adamw"
     weight_decay: float = 0.01
     seed: int = 0  # for new weights, dropout, the order of the examples and dynamic masks
-
     name: str = "pretrain_bert"  # the run's folder in runs_dir
 
 
@@ -75,6 +74,7 @@ def main(config: Config, run: Run) -> dict[str, Any]:
         model.compile(
             optimizer=OPTIMIZERS[config.optimizer](schedule, **regularisation),
             loss={name: TokenCrossentropy() for name in model.output},
+            loss_weights={"mask_logits": 1.0, "next_sentence_logits": float(config.next_sentence)},
             weighted_metrics=metrics(),
             jit_compile=config.jit_compile,
         )
@@ -82,14 +82,13 @@ def main(config: Config, run: Run) -> dict[str, Any]:
     fill = kt.pipelines.MaskFiller(bert, examples.tokenizer)
     for length, epochs in phases:
         if run.position.epoch < epochs.stop:
-            batching = config.batching() | config.pick("dynamic_masking", "pack")
-            batches, dev = examples.batches(length, **batching)
+            batches, dev = examples.batches(length, **config.batching(), **config.pick(*MASKING))
             options = {"validation": dev, "epochs": epochs, "shard_by": config.shard}
             model.fit(**run.fit_arguments(model, batches, samples=fill, **options))
     last, baseline = run.epochs[-1], unigram_baseline(*examples.token_counts(lengths[-1]))
     if is_chief():
-        folder = run.folder / "weights"
-        kt.convert.save_pretrainer(bert, folder, vocabulary or records / "vocab.txt")
+        vocabulary = vocabulary or records / "vocab.txt"
+        kt.convert.save_pretrainer(bert, run.folder / "weights", vocabulary)
     figures = {
         "parameters": bert.count_params(),
         "steps": int(model.optimizer.iterations.numpy()),
@@ -107,10 +106,11 @@ def plan(config: Config) -> list[tuple[int, range]]:
     if config.weights and (config.vocabulary or any(config.pick(*SHAPE).values())):
         raise ValueError("--weights has its own vocabulary and shape: leave out those options")
     kt.convert.bert_size(config.model)  # fails if the name is unknown
+    if config.always_mask and not config.dynamic_masking:
+        raise ValueError("--always-mask draws new masks: leave out --no-dynamic-masking")
     if not 0 <= config.phase_2_epochs <= config.epochs:
         raise ValueError(f"--phase-2-epochs {config.phase_2_epochs}: give 0 to {config.epochs}")
-    epochs = range(config.epochs)
-    first = config.epochs - config.phase_2_epochs
+    epochs, first = range(config.epochs), config.epochs - config.phase_2_epochs
     phases = (config.phase_1_length, epochs[:first]), (config.phase_2_length, epochs[first:])
     found = [phase for phase in phases if phase[1]]
     if config.weights:

@@ -76,6 +76,14 @@ def test_a_run_learns_in_two_phases(outcome):
 
 
 @pytest.mark.slow
+def test_masked_tokens_alone_are_learned_without_next_sentence(folder, tmp_path):
+    short = {"epochs": 1, "steps_per_epoch": 2, "phase_2_epochs": 0, "always_mask": True}
+    metrics = run(**options(folder, runs_dir=tmp_path, no_next_sentence=True, **short)).metrics
+    (epoch,) = metrics["epochs"]
+    assert epoch["loss"] == pytest.approx(epoch["mask_logits_loss"], rel=1e-6)
+
+
+@pytest.mark.slow
 def test_the_weights_go_into_a_model_built_by_what_lies_beside_them(outcome):
     """The weights are those of the last epoch."""
     weights = outcome.folder / "weights"
@@ -178,6 +186,7 @@ def test_records_of_another_run_to_an_export(folder, tmp_path, capsys):
             "none: no such file or folder; check the path",
         ),
         ({"accumulate": 0}, "--accumulate 0: must be 1 or more"),
+        ({"always_mask": True, "dynamic_masking": False}, "leave out --no-dynamic-masking"),
         ({"phase_2_epochs": 4}, "--phase-2-epochs 4: give 0 to 3"),
         ({"dev_fraction": 1}, "--dev-fraction 1: must be above 0 and below 1"),
         ({"dev_fraction": 1e-9}, "42 and 0 documents"),
