@@ -149,3 +149,12 @@ def test_two_replicas_have_the_figures_of_one(folder, of_one, recipe, strategy):
     assert one[0].keys() == several[0].keys()
     for found, expected in zip(several, one, strict=True):
         assert found == pytest.approx(expected, rel=1e-3, abs=1e-4)
+
+
+@pytest.mark.slow
+def test_two_replicas_train_under_xla_with_static_shapes(folder, of_one):
+    """Each replica's batches have one shape; rows that only fill them weigh nothing."""
+    static = {"strategy": "mirrored", "static_shapes": 1}
+    several = figures(classification, folder, "static_on_two", devices=2, **static)
+    for found, expected in zip(several, of_one(classification), strict=True):
+        assert found == pytest.approx(expected, rel=1e-3, abs=1e-4)

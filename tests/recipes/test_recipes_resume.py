@@ -65,23 +65,25 @@ def figures(folder):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("make", "by_signal"),
+    ("make", "by_signal", "changes"),
     [
-        (classification, False),
-        (image_classification, True),
-        (gpt_classification, False),
-        (tagging, True),
-        (feature_based, False),
-        (question_answering, False),
-        (multiple_choice, True),
-        (glue, False),
-        (elmo_tagging, False),
-        (fasttext_classification, False),
-        (pretrain_electra, False),
+        (classification, False, {}),
+        (image_classification, True, {}),
+        (gpt_classification, False, {}),
+        (tagging, True, {}),
+        (feature_based, False, {}),
+        (question_answering, False, {}),
+        (multiple_choice, True, {}),
+        (glue, False, {}),
+        (elmo_tagging, False, {}),
+        (fasttext_classification, False, {}),
+        (pretrain_electra, False, {}),
+        (classification, True, {"static_shapes": 2}),
+        (tagging, False, {"static_shapes": 1}),
     ],
 )
 def test_a_run_that_was_stopped_ends_with_the_same_bits(
-    tmp_path, monkeypatch, capsys, make, by_signal
+    tmp_path, monkeypatch, capsys, make, by_signal, changes
 ):
     keras.utils.set_random_seed(0)
     recipe, folder = make.__name__, tmp_path / "runs" / "run"
@@ -92,6 +94,7 @@ def test_a_run_that_was_stopped_ends_with_the_same_bits(
         "runs_dir": folder.parent,
         "name": folder.name,
     } | make(tmp_path)
+    options |= changes
     whole = folder.with_name("whole")
     with monkeypatch.context() as stopping:
         if by_signal:
@@ -108,8 +111,8 @@ def test_a_run_that_was_stopped_ends_with_the_same_bits(
             folder.with_name("killed").rename(folder)
     assert not (folder / "metrics.json").exists()
     if make is classification:
-        changed = options | {"learning_rate": 0.5, "seed": 1, "resume": True}
-        error = error_of(recipe, capsys, **changed)
+        other = options | {"learning_rate": 0.5, "seed": 1, "resume": True}
+        error = error_of(recipe, capsys, **other)
         assert "learning_rate was 0.001, is 0.5, seed was 0, is 1;" in error
     resumed = run(recipe, "--quiet", "--resume", **options)
     assert f"resuming after 1 epochs and {3 if by_signal else 1} batches" in resumed.printed
