@@ -51,10 +51,11 @@ _NAMES: dict[Range, str] = {
         checkpoint_minutes clip_norm generator_size initializer_range learning_rate peak_flops
     """,
     _AMOUNT_OR_NONE: """
-        discriminator_weight language_model_weight length_penalty mixup r_drop weight_decay
+        discriminator_weight language_model_weight length_penalty mixup r_drop rotation
+        weight_decay
     """,
     _SHARE: "bpe_dropout short_sequence_probability teacher_forcing warmup_fraction",
-    _RATE: "dropout ema label_smoothing",
+    _RATE: "dropout ema label_smoothing zoom",
     _PART: "dev_fraction held_out_fraction mask_probability test_fraction val_fraction",
     # The other numbers: columns and layers that are counted from either end, and scores.
     _ANY: "label_column layers no_answer_threshold text_b_column text_column word_column",

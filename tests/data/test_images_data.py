@@ -10,6 +10,7 @@ from keras_transformers.data.images.augmentation import (
     mixup,
     random_crop,
     random_flip,
+    random_turn,
 )
 from keras_transformers.data.images.batches import ImageBatches
 from keras_transformers.data.images.labelled_images import (
@@ -180,9 +181,30 @@ def test_no_augmentation_changes_nothing_and_each_seed_does_something_else():
     )
     np.testing.assert_array_equal(one, again)
     assert np.abs(one - other).max() > 0.1
-    for name in ("crop_padding", "mixup"):
+    for name in ("rotation", "zoom", "crop_padding", "mixup"):
         with pytest.raises(ValueError, match=f"{name}=-1: must be 0"):
             Augmentation(**{name: -1})
+    with pytest.raises(ValueError, match="zoom=1: must be below 1"):
+        Augmentation(zoom=1)
+
+
+@pytest.mark.parametrize("size", [(5, 5), (4, 4)])
+def test_the_largest_turn_is_that_of_numpy(size, monkeypatch):
+    monkeypatch.setattr(tf.random, "stateless_uniform", lambda shape, *_: tf.ones(shape))
+    images = np.random.default_rng(0).random((2, *size, 3), np.float32)
+    found = random_turn(tf.constant(images), 90.0, 0.0, SEED)
+    np.testing.assert_allclose(found, np.rot90(images, axes=(1, 2)), atol=1e-5)
+
+
+def test_zoom_shrinks_width_and_height_around_the_centre(monkeypatch):
+    monkeypatch.setattr(tf.random, "stateless_uniform", lambda shape, *_: tf.ones(shape))
+    across = np.broadcast_to(np.arange(1, 8, dtype=np.float32), (7, 7))
+    images = np.stack([across, across.T])[..., None]  # 1 to 7, along the width and the height
+    found = random_turn(tf.constant(images), 0.0, 0.5, SEED)[..., 0].numpy()
+    expected = [0, 1, 2.5, 4, 5.5, 7, 0]  # 1.5 pixels apart, and black
+    for image in (found[0], found[1].T):
+        np.testing.assert_allclose(image[3], expected, atol=1e-5)
+        np.testing.assert_array_equal(image[[0, -1]], 0)
 
 
 # IDX files and digits

@@ -152,7 +152,7 @@ def test_two_replicas_have_the_figures_of_one(folder, of_one, recipe, strategy):
 
 
 @pytest.mark.slow
-def test_two_replicas_train_under_xla_with_static_shapes(folder, of_one):
+def test_two_replicas_train_with_static_shapes(folder, of_one):
     """Each replica's batches have one shape; rows that only fill them weigh nothing."""
     static = {"strategy": "mirrored", "static_shapes": 1}
     several = figures(classification, folder, "static_on_two", devices=2, **static)

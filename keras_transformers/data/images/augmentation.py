@@ -1,8 +1,10 @@
-"""Seeded augmentation of image batches: random crops, flips and mixup."""
+"""Seeded augmentation of image batches: random turns, crops, flips and mixup."""
 
 import dataclasses
+import math
 from typing import Any
 
+import keras
 import tensorflow as tf
 
 
@@ -11,24 +13,31 @@ class Augmentation:
     """Changes a training batch at random; the same seed gives the same changes.
 
     Attributes:
+        rotation: largest turn in degrees, either way; 0 disables turning.
+        zoom: largest share by which width and height shrink or grow, each on its own; 0 disables
+            zooming.
         crop_padding: black border in pixels to pad each image with before a random crop of the
             original size; 0 disables cropping.
         flip: whether to mirror half of the images left to right. Not for digits or letters.
         mixup: alpha of `mixup`; 0 disables it.
 
     Raises:
-        ValueError: a value is below 0.
+        ValueError: a value is below 0, or `zoom` is not below 1.
     """
 
+    rotation: float = 0.0
+    zoom: float = 0.0
     crop_padding: int = 0
     flip: bool = False
     mixup: float = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("crop_padding", "mixup"):
+        for name in ("rotation", "zoom", "crop_padding", "mixup"):
             value = getattr(self, name)
             if value < 0:
                 raise ValueError(f"{name}={value}: must be 0 (off) or more")
+        if self.zoom >= 1:
+            raise ValueError(f"zoom={self.zoom}: must be below 1, the whole image")
 
     def __call__(self, images: Any, targets: Any, seed: Any) -> tuple[Any, Any]:
         """Augments a batch.
@@ -41,9 +50,11 @@ class Augmentation:
         Returns:
             Images and targets of the same shapes.
         """
-        crop_seed, flip_seed, mixup_seed = (
-            tf.random.experimental.stateless_fold_in(seed, number) for number in range(3)
+        crop_seed, flip_seed, mixup_seed, turn_seed = (
+            tf.random.experimental.stateless_fold_in(seed, number) for number in range(4)
         )
+        if self.rotation or self.zoom:
+            images = random_turn(images, self.rotation, self.zoom, turn_seed)
         if self.crop_padding:
             images = random_crop(images, self.crop_padding, crop_seed)
         if self.flip:
@@ -51,6 +62,35 @@ class Augmentation:
         if self.mixup:
             images, targets = mixup(images, targets, self.mixup, mixup_seed)
         return images, targets
+
+
+def random_turn(images: Any, rotation: float, zoom: float, seed: Any) -> Any:
+    """Turns each image around its centre and stretches it; what comes into view is black.
+
+    Args:
+        images: float32 (batch, height, width, channels).
+        rotation: largest angle in degrees, either way.
+        zoom: width and height become at most 1 + zoom times larger or smaller.
+        seed: int64 (2,).
+    """
+    batch, height, width = tf.unstack(tf.shape(images)[:3])
+    turn, wider, higher = tf.unstack(tf.random.stateless_uniform([3, batch], seed, -1.0, 1.0))
+    angle = turn * math.radians(rotation)
+    # Where a pixel of the result comes from: x of the image is a x + b y + c.
+    scale_x, scale_y = ((1.0 + zoom) ** value for value in (wider, higher))
+    cosine, sine = tf.cos(angle), tf.sin(angle)
+    centre_x, centre_y = (tf.cast(size - 1, tf.float32) / 2.0 for size in (width, height))
+    x = [cosine * scale_x, -sine * scale_y]
+    y = [sine * scale_x, cosine * scale_y]
+    rows = [
+        *(*x, centre_x - x[0] * centre_x - x[1] * centre_y),
+        *(*y, centre_y - y[0] * centre_x - y[1] * centre_y),
+        *[tf.zeros_like(angle)] * 2,
+    ]
+    turned = keras.ops.image.affine_transform(
+        images, tf.stack(rows, axis=1), data_format="channels_last"
+    )
+    return tf.ensure_shape(turned, images.shape)
 
 
 def random_crop(images: Any, padding: int, seed: Any) -> Any:

@@ -34,6 +34,8 @@ class ImageFiles:
     test_fraction: float = 0.2  # share held out at random if the data has no test set
     dev_fraction: float = 0.1  # share of the rest for validation; used for monitoring only
 
+    rotation: float = 0.0  # largest random turn in degrees, either way; 0: none
+    zoom: float = 0.0  # largest random stretch of width and height, such as 0.1; 0: none
     crop_padding: int = 1  # largest random shift in pixels, in each direction; 0: none
     flip: bool = False  # mirror half of the images; not for digits
     mixup: float = 0.0  # alpha of mixup; 0: none
@@ -71,4 +73,5 @@ class ImageFiles:
 
     def augmentation(self) -> Augmentation:
         """Returns the augmentation of the training images."""
-        return Augmentation(crop_padding=self.crop_padding, flip=self.flip, mixup=self.mixup)
+        names = [field.name for field in dataclasses.fields(Augmentation)]
+        return Augmentation(**{name: getattr(self, name) for name in names})
