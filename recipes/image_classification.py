@@ -33,12 +33,13 @@ class Config(ImageFiles, Options):
 
     weights: Path | None = None  # Hugging Face ViT to fine-tune: config.json, model.safetensors
     model: str | None = None  # instead: one of `keras-transformers list 'vit_*'`, random weights
-    patch_size: int = 2  # shape of a new model: this and the next three
+    patch_size: int = 2  # shape of a new model: this and the next four
     num_layers: int = 4
     num_heads: int = 4
     hidden_dim: int = 64
+    position_range: float = 0.5  # standard deviation of its first position embeddings
 
-    epochs: int = 100
+    epochs: int = 60
     batch_size: int = 32
     learning_rate: float = 3e-3  # the highest, after the warm-up; then half a cosine to 0
     warmup_fraction: float = 0.1  # of all updates
@@ -117,6 +118,7 @@ def build(config: Config, image_shape: tuple[int, int, int], num_classes: int) -
             num_layers=config.num_layers,
             num_heads=config.num_heads,
             hidden_dim=config.hidden_dim,
+            position_range=config.position_range,
             **shape,
         )
     return kt.heads.classifier(encoder, num_classes, dropout=config.dropout)

@@ -49,6 +49,7 @@ _NAMES: dict[Range, str] = {
     """,
     _AMOUNT: """
         checkpoint_minutes clip_norm generator_size initializer_range learning_rate peak_flops
+        position_range
     """,
     _AMOUNT_OR_NONE: """
         discriminator_weight language_model_weight length_penalty mixup r_drop rotation

@@ -90,6 +90,12 @@ def test_shapes_and_names(encoder):
     assert "width 192" in kt.vit_tiny16.__doc__
 
 
+def test_position_embeddings_start_in_the_range_asked_for():
+    for options, expected in (({}, 0.02), ({"position_range": 0.5}, 0.5)):
+        layer = vit(**SMALL, image_size=40, **options).get_layer("position_embedding")
+        assert np.std(layer.get_weights()[0]) == pytest.approx(expected, rel=0.1)
+
+
 def test_images_that_are_not_square_and_not_whole_patches():
     model = vit(**SMALL, image_size=(13, 22), num_channels=1)
     assert model.get_layer("patch_embedding").grid == (3, 5)
