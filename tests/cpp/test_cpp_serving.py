@@ -108,7 +108,7 @@ def test_every_export_answers_in_cpp(task, program, tmp_path):
     assert_answers_as_stored(program, tiny.exported(task), tmp_path)
 
 
-@pytest.mark.parametrize("name", ["fill_mask_en", "translate_de_en"])
+@pytest.mark.parametrize("name", ["fill_mask_en", "sentiment_en", "translate_de_en"])
 def test_the_exports_in_the_repository_answer_in_cpp(name, program, tmp_path):
     assert_answers_as_stored(program, SAVED_MODELS / name / "1", tmp_path)
 

@@ -81,7 +81,7 @@ def test_every_export_passes_all_trials(task):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["fill_mask_en", "translate_de_en"])
+@pytest.mark.parametrize("name", ["fill_mask_en", "sentiment_en", "translate_de_en"])
 def test_the_exports_in_the_repository_pass(name):
     found = audit(Path(__file__).parents[2] / "saved_models" / name, max_batch_size=3)
     assert found.passed, "\n".join(found.lines())

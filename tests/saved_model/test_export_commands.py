@@ -21,7 +21,7 @@ def run(capsys, *arguments):
     return status, captured.out, captured.err
 
 
-@pytest.mark.parametrize("name", ["fill_mask_en", "translate_de_en"])
+@pytest.mark.parametrize("name", ["fill_mask_en", "sentiment_en", "translate_de_en"])
 def test_show_the_exports_in_the_repository(capsys, name):
     status, out, _ = run(capsys, "show", SAVED_MODELS / name)
     assert status == 0

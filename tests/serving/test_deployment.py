@@ -36,11 +36,11 @@ def given(arguments):
 
 
 def test_the_config_serves_both_labels():
-    translate, fill_mask = read_model_config(DEPLOYMENT / "models.config")
+    translate, *others = read_model_config(DEPLOYMENT / "models.config")
     assert translate.version_labels == {"stable": 1, "canary": 2}
     assert set(translate.version_labels.values()) <= set(translate.version_policy.versions)
-    assert fill_mask.name == "fill_mask_en"
-    for model in (translate, fill_mask):
+    assert {model.name for model in others} == {"fill_mask_en", "sentiment_en"}
+    for model in (translate, *others):
         assert (ROOT / "saved_models" / model.base_path.name).is_dir()
 
 
