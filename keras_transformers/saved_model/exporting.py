@@ -110,13 +110,15 @@ def export(
         """Returns one function for all signatures, so that the graph has it once."""
         return tf.function(stored.reading(call), autograph=False)
 
-    run = as_function(form)
+    def in_the_form_of_the_export(make: Callable[[str, Signature], Any]) -> dict[str, Any]:
+        with form.in_place(), pipeline.exporting(as_function(form), as_function):
+            return {name: make(name, signature) for name, signature in signatures.items()}
+
     described = {name: _describe(name, s) for name, s in signatures.items()}
     tolerance = pipeline.tolerance
     if is_int8:  # near the model's answers, and to be repeated
         of_model, tolerance = described, max(tolerance, INT8_TOLERANCE)
-        with form.in_place(), pipeline.exporting(run, as_function):
-            described = {name: _describe(name, _in_graph(s)) for name, s in signatures.items()}
+        described = in_the_form_of_the_export(lambda name, s: _describe(name, _in_graph(s)))
         if check:
             chooses = hasattr(pipeline.model, "start_decoding")
             _check_int8(described, of_model, of_same_texts=chooses)
@@ -128,8 +130,9 @@ def export(
         "tolerance": tolerance,
         "signatures": described,
     }
-    with form.in_place(), pipeline.exporting(run, as_function):
-        traced = {name: _trace(name, signature) for name, signature in signatures.items()}
+    traced = in_the_form_of_the_export(_trace)
+    if stored.forget_unread():  # such as a projection that is part of a joined one
+        traced = in_the_form_of_the_export(_trace)
     variables = form.read(stored.variables, traced.values())
     module = _module(variables, list(pipeline.tokenizers.values()))
     with staging_folder(base) as folder:

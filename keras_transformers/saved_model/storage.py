@@ -35,6 +35,7 @@ class StoredWeights:
                 f"weights_dtype={weights_dtype!r}: take 'float32', 'bfloat16' or 'int8'"
             )
         self._halved: list[tuple[keras.Variable, Any]] = []
+        self._read: set[int] = set()
         self.variables: list[Any] = []
         for variable in variables:
             kept = variable.value if isinstance(variable, keras.Variable) else variable
@@ -55,6 +56,18 @@ class StoredWeights:
         def read(*args: Any, **inputs: Any) -> Mapping[str, Any]:
             values = [(variable, tf.cast(half, tf.float32)) for variable, half in self._halved]
             with keras.StatelessScope(state_mapping=values):
-                return function(*args, **inputs)
+                outputs = function(*args, **inputs)
+            if not tf.executing_eagerly():
+                self._read |= {id(variable) for variable, value in values if value.consumers()}
+            return outputs
 
         return read
+
+    def forget_unread(self) -> bool:
+        """Leaves out the weights that no traced function has read; returns whether there are any.
+
+        A function that was traced before casts, and so captures, those too: trace it again.
+        """
+        num_halved = len(self._halved)
+        self._halved = [pair for pair in self._halved if id(pair[0]) in self._read]
+        return len(self._halved) < num_halved

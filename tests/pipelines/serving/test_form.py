@@ -8,6 +8,7 @@ from keras_transformers.layers import MeanOfTokens
 from keras_transformers.layers.masks import RowLayout
 from keras_transformers.pipelines.serving.form import ServingForm
 from keras_transformers.saved_model.checks import check
+from keras_transformers.saved_model.storage import StoredWeights
 
 SIZES = {"num_layers": 2, "num_heads": 2, "hidden_dim": 8}
 LAYER = {"num_heads": 2, "hidden_dim": 8, "intermediate_dim": 16}
@@ -138,6 +139,21 @@ def test_of_originals_and_copies_only_what_is_read_is_saved(models):
     count, attention = model.count_params(), 2 * 3 * (8 * 8 + 8)
     assert sizes([serving]) == sizes([plain]) == count
     assert sizes([serving, plain]) == count + attention
+
+
+def test_in_bfloat16_too_what_no_function_reads_is_not_saved(models):
+    model = models["bert"]
+    form = ServingForm(model)
+    stored = StoredWeights(form.weights, "bfloat16")
+    specs = {
+        name: tf.TensorSpec((None, None), value.dtype) for name, value in inputs(model).items()
+    }
+    tf.function(stored.reading(form)).get_concrete_function(**specs)
+    assert stored.forget_unread()
+    serving = tf.function(stored.reading(form)).get_concrete_function(**specs)
+    assert not stored.forget_unread()
+    kept = form.read(stored.variables, [serving])
+    assert sum(int(np.prod(variable.shape)) for variable in kept) == model.count_params()
 
 
 def test_a_layout_without_a_mask_keeps_all_positions():
