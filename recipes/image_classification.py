@@ -4,13 +4,15 @@ Paper:   Dosovitskiy et al. 2020, https://arxiv.org/abs/2010.11929
 Data:    scikit-learn's digits (1,797 of 8 x 8 pixels; a random fifth, chosen by the seed, is the
          test set); IDX files like MNIST's (Fashion-MNIST: Debian's package dataset-fashion-mnist);
          or PNG and JPEG files, one folder per class
-Command: python recipes/image_classification.py --seed 0
-Cost:    6 to 18 minutes on one thread of a busy machine; Fashion-MNIST 54 minutes on two
-Score:   digits, accuracy on the test set with seeds 0, 1, 2 (88e91e4): 0.9749, 0.9749, 0.9694, mean
-         0.9731. Seed 0 with --learning-rate 1e-3 --dropout 0.1 --mixup 0.1: 0.9415
+Command: python recipes/image_classification.py --epochs 120 --rotation 8 --zoom 0.08 --seed 0
+Cost:    5 to 9 minutes on one thread of a busy machine; Fashion-MNIST 54 minutes on two
+Score:   digits, accuracy on the test set with seeds 0, 1, 2 (417b50f): 0.9861, 0.9889, 0.9833,
+         mean 0.9861; without these options 0.9777, 0.9889, 0.9805, mean 0.9824; --position-range
+         0.02 --epochs 100 (88e91e4): mean 0.9731
          Fashion-MNIST's test set, seed 0 (b6663d9): 0.9160 with --data fashion-mnist --patch-size 4
-         --batch-size 64 --learning-rate 1.5e-3 --epochs 24 (205,066 parameters). Without shifts
-         and smoothing (--crop-padding 0 --label-smoothing 0 --epochs 13): 0.8894
+         --batch-size 64 --learning-rate 1.5e-3 --epochs 24 --position-range 0.02 (205,066
+         parameters); without shifts and smoothing, --crop-padding 0 --label-smoothing 0 --epochs 13,
+         0.8894
 """
 
 import dataclasses

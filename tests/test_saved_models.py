@@ -43,6 +43,12 @@ def test_masks_are_filled():
     assert all(1 >= row["probabilities"][0][0] > 0.1 for row in rows)
 
 
+def test_opinions_are_told_apart():
+    expected = golden("sentiment_en")
+    rows = Predictor(FOLDER / "sentiment_en" / "1")({"text": list(expected)})
+    assert {text: row["label"] for text, row in zip(expected, rows, strict=True)} == expected
+
+
 @pytest.mark.slow
 def test_ten_sentences_are_translated():
     expected = golden("translate_de_en")
