@@ -11,8 +11,8 @@ Score:   digits, accuracy on the test set with seeds 0, 1, 2 (417b50f): 0.9861, 
          0.02 --epochs 100 (88e91e4): mean 0.9731
          Fashion-MNIST's test set, seed 0 (b6663d9): 0.9160 with --data fashion-mnist --patch-size 4
          --batch-size 64 --learning-rate 1.5e-3 --epochs 24 --position-range 0.02 (205,066
-         parameters); without shifts and smoothing, --crop-padding 0 --label-smoothing 0 --epochs 13,
-         0.8894
+         parameters); without shifts and smoothing, --crop-padding 0 --label-smoothing 0 --epochs
+         13, 0.8894
 """
 
 import dataclasses
