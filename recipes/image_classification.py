@@ -5,7 +5,7 @@ Data:    scikit-learn's digits (1,797 of 8 x 8 pixels; a random fifth, chosen by
          test set); IDX files like MNIST's (Fashion-MNIST: Debian's package dataset-fashion-mnist);
          or PNG and JPEG files, one folder per class
 Command: python recipes/image_classification.py --epochs 120 --rotation 8 --zoom 0.08 --seed 0
-Cost:    5 to 9 minutes on one thread of a busy machine; Fashion-MNIST 54 minutes on two
+Cost:    7 to 10 minutes on one thread of a busy machine; Fashion-MNIST 54 minutes on two
 Score:   digits, accuracy on the test set with seeds 0, 1, 2 (417b50f): 0.9861, 0.9889, 0.9833,
          mean 0.9861; without these options 0.9777, 0.9889, 0.9805, mean 0.9824; --position-range
          0.02 --epochs 100 (88e91e4): mean 0.9731

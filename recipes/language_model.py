@@ -8,7 +8,7 @@ Cost:    20 minutes on one thread of a busy machine
 Score:   held-out text's perplexity per token and per word, and bits per byte (b6663d9); then the
          same for Kneser-Ney 5-grams of the same tokens
          Shakespeare, its end: 160.3, 3,828, 2.628; 178.4, 4,555, 2.683; both mixed 129.9, 2,720,
-         2.519. GPT with a cache of the document 59.6, 768, 2.116 (speakers' names), mixed with the
+         2.519. GPT with a cache of the document 59.6, 768, 2.116; mixed with the
          n-grams too 54.5, 663, 2.070. The defaults, 9 minutes: 178.0, 4,539, 2.682
          WikiText-2, trained on 206,800 words of its validation text, measured on its test text
          (--data wikitext2.valid.txt.gz --held-out wikitext2.test.txt.gz --text-format wikitext

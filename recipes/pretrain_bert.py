@@ -38,7 +38,7 @@ class Config(PretrainingFiles, Pretraining):
 
     dynamic_masking: bool = True  # new masks each time an example is used, as in RoBERTa
     always_mask: bool = False  # [MASK] for all chosen tokens, not for 80 % of them
-    next_sentence: bool = True  # False: its head is not trained, as in RoBERTa
+    next_sentence: bool = True  # False: its head stays untrained, as in RoBERTa
     weights: Path | None = None  # continue from an earlier run's `weights` and vocabulary
     model: str = "bert_tiny"  # else one of `keras-transformers list 'bert_*'`, random weights
     num_layers: int | None = None  # this and the next two override the model's shape

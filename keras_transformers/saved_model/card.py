@@ -64,8 +64,8 @@ def write_card(
 
     The files say what the model is: its task, exact parameter count, signatures and vocabulary, and
     the scores that the export was given. `manifest.json` beside the export, if it lists it, says
-    what the model was trained on and by which command. The card says which of the rest is not
-    given. If a manifest lists the export, it lists the card too.
+    what the model was trained on and by which command, and its scores replace the export's own. The
+    card says which of the rest is not given. If a manifest lists the export, it lists the card too.
 
     Args:
         path: an export, or the BASE of its versions, of which the newest gets the card; or a folder
@@ -109,7 +109,8 @@ def write_card(
                 f"{recorded[name]!r}; correct it there"
             )
     told = {**given, **{name: value for name, value in recorded.items() if value}}
-    measured = {**found.pop("scores", {}), **recorded.get("scores", {})}
+    of_export = found.pop("scores", {})
+    measured = dict(recorded.get("scores") or of_export)
     for name, score in metadata.checked_scores(scores).items():
         if name in measured:
             raise ValueError(f"score {name!r}: {folder} already says {measured[name]}")

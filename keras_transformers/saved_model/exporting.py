@@ -110,15 +110,17 @@ def export(
         """Returns one function for all signatures, so that the graph has it once."""
         return tf.function(stored.reading(call), autograph=False)
 
-    def in_the_form_of_the_export(make: Callable[[str, Signature], Any]) -> dict[str, Any]:
-        with form.in_place(), pipeline.exporting(as_function(form), as_function):
+    def of_each(make: Callable[[str, Signature], Any], run: Any) -> dict[str, Any]:
+        """Makes something of each signature while the model computes as its export does."""
+        with form.in_place(), pipeline.exporting(run, as_function):
             return {name: make(name, signature) for name, signature in signatures.items()}
 
+    run = as_function(form)
     described = {name: _describe(name, s) for name, s in signatures.items()}
     tolerance = pipeline.tolerance
     if is_int8:  # near the model's answers, and to be repeated
         of_model, tolerance = described, max(tolerance, INT8_TOLERANCE)
-        described = in_the_form_of_the_export(lambda name, s: _describe(name, _in_graph(s)))
+        described = of_each(lambda name, s: _describe(name, _in_graph(s)), run)
         if check:
             chooses = hasattr(pipeline.model, "start_decoding")
             _check_int8(described, of_model, of_same_texts=chooses)
@@ -130,9 +132,9 @@ def export(
         "tolerance": tolerance,
         "signatures": described,
     }
-    traced = in_the_form_of_the_export(_trace)
+    traced = of_each(_trace, run)
     if stored.forget_unread():  # such as a projection that is part of a joined one
-        traced = in_the_form_of_the_export(_trace)
+        traced = of_each(_trace, as_function(form))
     variables = form.read(stored.variables, traced.values())
     module = _module(variables, list(pipeline.tokenizers.values()))
     with staging_folder(base) as folder:

@@ -204,9 +204,7 @@ def test_the_committed_cards_say_what_the_metadata_say(name):
     (count,) = re.findall(r"parameters, exact \| ([\d,]+) \|", text["What it is"])
     assert int(count.replace(",", "")) == metadata["model"]["num_parameters"]
     rows = re.findall(r"^\| ([\d.]+) \| (.*) \|$", text["Scores"], re.MULTILINE)
-    assert {what: float(value) for value, what in rows} == metadata.get("scores", {}) | entry[
-        "scores"
-    ]
+    assert {what: float(value) for value, what in rows} == entry["scores"]
     for signature in metadata["signatures"]:
         assert f"| `{signature}` |" in text["What it is"]
     assert entry["training_data"] in text["Data"]
