@@ -2,14 +2,16 @@
 
 import functools
 import json
+import runpy
 from pathlib import Path
 
 import numpy as np
 import pytest
 import tensorflow as tf
-from recipe_runs import error_of, run
+from recipe_runs import error_of, file_of, run
 
 from keras_transformers.convert import save_vit
+from keras_transformers.data.images.augmentation import Augmentation
 from keras_transformers.models.vit import vit
 from keras_transformers.saved_model import Predictor
 
@@ -20,6 +22,14 @@ error_of = functools.partial(error_of, "image_classification")
 def options(folder, **changes):
     tiny = {"num_layers": 1, "num_heads": 2, "hidden_dim": 16, "epochs": 1}
     return tiny | {"runs_dir": folder / "runs"} | changes
+
+
+def test_options_reach_the_augmentation_and_the_first_position_embeddings():
+    recipe = runpy.run_path(str(file_of("image_classification")))
+    config = recipe["Config"](rotation=5.0, zoom=0.1, position_range=0.3)
+    assert config.augmentation() == Augmentation(rotation=5.0, zoom=0.1, crop_padding=1)
+    layer = recipe["build"](config, (8, 8, 1), 10).get_layer("position_embedding")
+    assert np.std(layer.get_weights()[0]) == pytest.approx(0.3, rel=0.1)
 
 
 def idx(array):
@@ -168,6 +178,7 @@ def test_the_same_seed_gives_the_same_figures(idx_folder, tmp_path):
         ({"dev_fraction": 0}, "--dev-fraction 0: must be above 0 and below 1"),
         ({"mixup": -1}, "--mixup -1: must be 0 or more"),
         ({"crop_padding": -1}, "--crop-padding -1: must be 0 or more"),
+        ({"zoom": 1.0}, "--zoom 1.0: must be 0 to below 1"),
         ({"label_smoothing": 2}, "--label-smoothing 2: must be 0 to below 1"),
         ({"batch_size": 0}, "--batch-size 0: must be 1 or more"),
         ({"epochs": 0}, "--epochs 0: must be 1 or more"),

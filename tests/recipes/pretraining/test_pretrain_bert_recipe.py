@@ -10,6 +10,7 @@ from checks import newest_state
 from recipe_runs import RECIPES, error_of, killed_after, run, shown, write_documents
 
 import keras_transformers as kt
+from keras_transformers.data.pretraining import PretrainingSets
 from keras_transformers.models.encoders.bert import bert
 
 run = functools.partial(run, "pretrain_bert")
@@ -77,10 +78,25 @@ def test_a_run_learns_in_two_phases(outcome):
 
 @pytest.mark.slow
 def test_masked_tokens_alone_are_learned_without_next_sentence(folder, tmp_path):
-    short = {"epochs": 1, "steps_per_epoch": 2, "phase_2_epochs": 0, "always_mask": True}
-    metrics = run(**options(folder, runs_dir=tmp_path, no_next_sentence=True, **short)).metrics
+    short = {"epochs": 1, "steps_per_epoch": 2, "phase_2_epochs": 0, "runs_dir": tmp_path}
+    metrics = run(**options(folder, no_next_sentence=True, **short)).metrics
     (epoch,) = metrics["epochs"]
     assert epoch["loss"] == pytest.approx(epoch["mask_logits_loss"], rel=1e-6)
+
+
+@pytest.mark.slow
+def test_always_mask_reaches_the_masks_of_training(folder, tmp_path, monkeypatch):
+    asked = []
+
+    def batches(self, *args, **options):
+        asked.append(options["always_mask"])
+        return make(self, *args, **options)
+
+    make = PretrainingSets.batches
+    monkeypatch.setattr(PretrainingSets, "batches", batches)
+    short = {"epochs": 1, "steps_per_epoch": 1, "phase_2_epochs": 0, "runs_dir": tmp_path}
+    run(**options(folder, always_mask=True, **short))
+    assert asked == [True]
 
 
 @pytest.mark.slow
