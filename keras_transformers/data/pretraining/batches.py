@@ -1,6 +1,6 @@
 """BERT pretraining data: text to masked sentence pairs in TFRecords, and TFRecords to batches.
 
-    read_documents, read_nltk -> split_documents -> write_documents
+    read_documents, read_nltk, read_imdb -> split_documents -> write_documents
     make_pretraining_data -> pretraining_dataset
 
 The files have the format of Google's create_pretraining_data, so each project reads the other's.
@@ -16,6 +16,7 @@ from keras_transformers.data.pretraining.documents import (
     Document,
     TextFormat,
     read_documents,
+    read_imdb,
     read_nltk,
     split_documents,
     split_sentences,
@@ -47,6 +48,7 @@ __all__ = [
     "open_records",
     "pretraining_dataset",
     "read_documents",
+    "read_imdb",
     "read_nltk",
     "split_documents",
     "split_sentences",

