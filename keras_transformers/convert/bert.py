@@ -94,6 +94,7 @@ CONFIG = ConfigMap(
 )
 # The fields of `tokenizer_config.json` that name its special tokens.
 SPECIAL_TOKENS = ("unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
+_HEADS = ("cls.*", "classifier.*", "qa_outputs.*")
 # Not a weight: old versions of transformers also saved 0, 1, 2, ...
 _BUFFERS = ("bert.embeddings.position_ids",)
 # Copies of tied weights that some files also contain.
@@ -297,7 +298,7 @@ def _modern(name: str) -> str:
 def _load(folder: Path, dropout: float) -> keras.Model:
     rates = {"dropout": dropout, "attention_dropout": dropout}
     encoder = bert(**(read_bert_config(folder) | rates))
-    load_bert(without_missing_pooler(encoder, folder), folder, ignore=["cls.*"])
+    load_bert(without_missing_pooler(encoder, folder), folder, ignore=_HEADS)
     return encoder
 
 
@@ -317,7 +318,7 @@ FAMILY = Family(
     read=read_bert_config,
     build=bert,
     fill=load_bert,
-    parts=("bert.pooler.*", "cls.*", "classifier.*", "qa_outputs.*"),
+    parts=("bert.pooler.*", *_HEADS),
     writers=(
         Writer(
             functools.partial(NAMES.fits, pooler_activation="tanh"),  # ELECTRA's is gelu

@@ -172,7 +172,8 @@ def load_encoder(
 
     Args:
         weights: folder of a pretrained encoder in Hugging Face's layout: config.json,
-            model.safetensors and the vocabulary. Its pretraining heads are left out.
+            model.safetensors and the vocabulary. Heads are left out, so that a model fine-tuned
+            for one task can begin another.
         model: instead of `weights`, a name from `list_models()`; its weights are random.
         vocabulary: the vocabulary for `model`, in its family's usual files; `weights` have their
             own.

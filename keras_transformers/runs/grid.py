@@ -97,7 +97,8 @@ def _refusal(error: Exception) -> SystemExit:
 
 def _check(config: Any) -> None:
     config.check()
-    if config.export:
-        raise ValueError("--export with --grid: export the one you choose, with its own command")
+    for name in ("export", "save"):
+        if getattr(config, name):
+            raise ValueError(f"--{name} with --grid: {name} the one you choose by its own command")
     if config.strategy == "multi_worker":
         raise ValueError("--grid with --strategy multi_worker: give each point its own command")

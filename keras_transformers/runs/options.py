@@ -65,7 +65,7 @@ _NAMES: dict[Range, str] = {
 RANGES = {name: range_ for range_, names in _NAMES.items() for name in names.split()}
 
 # Paths that need not exist, because they are written, or because their reader says more.
-_UNCHECKED = {"runs_dir", "export", "records", "data"}
+_UNCHECKED = {"runs_dir", "export", "save", "records", "data"}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -119,6 +119,7 @@ class Options(Scaling, Logging):
     runs_dir: Path = Path("runs")
     export: Path | None = None  # write a SavedModel here, such as saved_models/sentiment/1
     weights_dtype: Literal["float32", "bfloat16", "int8"] = "float32"  # of the exported matrices
+    save: Path | None = None  # a new folder for what keras_transformers.load reads
 
     def pick(self, *names: str) -> dict[str, Any]:
         """Returns some of the options as keyword arguments."""
@@ -230,8 +231,8 @@ def _said(name: str, value: Any) -> str:
 # `worker_index` also differ between the workers of one run.
 MAY_DIFFER = frozenset(
     {
-        *("resume", "checkpoint_every", "checkpoint_minutes", "export", "weights_dtype"),
-        *("workers", "worker_index"),
+        *("resume", "checkpoint_every", "checkpoint_minutes", "workers", "worker_index"),
+        *("export", "weights_dtype", "save"),
         *(field.name for field in dataclasses.fields(Logging)),
     }
 )

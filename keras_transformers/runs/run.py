@@ -354,7 +354,7 @@ class Run:
         scores: Collection[str] = ("dev_", "test_"),
         examples: Sequence[Any] | None = None,
     ) -> dict[str, Any]:
-        """Prints the figures, writes `metrics.json`, and exports the pipeline if asked to.
+        """Prints the figures, writes `metrics.json`; exports and saves the pipeline if asked to.
 
         TensorBoard gets the options beside the figures, and the embeddings if asked for.
 
@@ -397,6 +397,8 @@ class Run:
                 weights_dtype=self.config.weights_dtype,
             )
             print(f"exported: {folder}")
+        if self.config.save:
+            print(f"saved: {pipeline.save(self.config.save)}")
         return metrics
 
 
@@ -406,6 +408,10 @@ def _check_places(config: Options, folder: Path) -> None:
     if config.export:
         base, _ = split_target(config.export)
         files.check_writable(base)
+    if config.save:
+        if config.save.exists():
+            raise FileExistsError(f"--save {config.save} exists: remove it, or name another folder")
+        files.check_writable(config.save)
     if config.log_json and config.log_json != "stdout":
         files.check_writable(Path(config.log_json).parent)
 

@@ -144,7 +144,8 @@ class WholeBatchSteps:
 
         values = [tf.zeros(())] * (1 + len(self.losses.names))
         is_static = isinstance(batch.rows, int)
-        if is_static and num_parts == 1 and batch.rows:
+        # Keras reads an empty batch too, but XLA is given none, and compiles for each shape.
+        if num_parts == 1 and (self.model.jit_compile or (is_static and batch.rows)):
             return add(batch, start, values)
         # XLA can only compile parts of one known size.
         is_even = is_static and batch.rows and batch.rows % num_parts == 0

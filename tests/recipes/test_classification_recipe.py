@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 import tensorflow as tf
 from recipe_runs import (
@@ -18,6 +19,7 @@ from recipe_runs import (
     shown,
 )
 
+import keras_transformers as kt
 from keras_transformers.layers import EncoderLayer
 
 
@@ -107,6 +109,26 @@ def test_an_export_has_the_scores_of_its_run(folder):
     described = json.loads((export / "assets.extra/keras_transformers.json").read_text())
     measured = ("dev_accuracy", "dev_majority", "test_accuracy", "test_majority")
     assert described["scores"] == {name: exported.metrics[name] for name in measured}
+
+
+@pytest.mark.slow
+def test_one_task_begins_with_what_another_saved(folder, tmp_path, capsys):
+    saved, weights = tmp_path / "saved", tmp_path / "weights"
+    files = {"dev_file": folder / "dev.tsv", "runs_dir": tmp_path / "runs"}
+    first = run("classification", **options(folder, **files, save=saved, name="first"))
+    assert f"saved: {saved}" in first.printed
+    classify = kt.load(saved)
+    assert {answer.label for answer in classify(["good", "bad"])} <= {"yes", "no"}
+    kt.save(classify, weights, format="huggingface")
+    encoder, _ = kt.convert.load_encoder(weights=weights)
+    for layer in encoder.layers:
+        for one, other in zip(
+            layer.get_weights(), classify.model.get_layer(layer.name).get_weights(), strict=True
+        ):
+            np.testing.assert_array_equal(one, other)
+    error = error_of("classification", capsys, **options(folder, **files, save=saved, name="third"))
+    assert f"--save {saved} exists" in error
+    assert not (tmp_path / "runs" / "third").exists()
 
 
 @pytest.mark.slow

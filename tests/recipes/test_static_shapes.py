@@ -4,6 +4,7 @@ import runpy
 from unittest import mock
 
 import keras
+import numpy as np
 import pytest
 import recipe_toys
 import tensorflow as tf
@@ -122,3 +123,25 @@ def test_xla_refuses_rows_that_are_not_static():
     batch = {"x": tf.ones((4, 2))}, {"y": tf.ones((4, 1))}
     with pytest.raises(ValueError, match="a multiple of 3 on each replica; found 4"):
         model.fit(tf.data.Dataset.from_tensors(batch), verbose=0)
+
+
+def test_xla_takes_batches_of_several_sizes():
+    """As those of translation have, whose size is the number of their tokens."""
+    rows = np.random.default_rng(0).normal(size=(7, 2)).astype("float32")
+    batches = [{"x": rows[:4]}, {"x": rows[4:]}]
+    spec = {"x": tf.TensorSpec((None, 2)), "y": tf.TensorSpec((None, 1))}
+
+    def losses(jit_compile):
+        keras.utils.set_random_seed(0)
+        inputs = keras.Input((2,), name="x")
+        model = keras.Model({"x": inputs}, {"y": keras.layers.Dense(1, name="y")(inputs)})
+        model.compile("sgd", {"y": keras.losses.MeanSquaredError()}, jit_compile=jit_compile)
+        prepare(model, static_shapes=True)
+        data = tf.data.Dataset.from_generator(
+            lambda: (batch | {"y": batch["x"].sum(1, keepdims=True)} for batch in batches),
+            output_signature=spec,
+        ).map(lambda row: ({"x": row["x"]}, {"y": row["y"]}))
+        fitted = model.fit(data, epochs=2, validation_data=data, verbose=0)
+        return fitted.history["loss"] + fitted.history["val_loss"]
+
+    assert losses(jit_compile=True) == pytest.approx(losses(jit_compile=False))

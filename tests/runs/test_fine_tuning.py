@@ -82,11 +82,12 @@ def test_a_grid_that_found_no_input_keeps_its_name_free(tmp_path):
     assert len(execute(recipe(calls), Config(grid=True, runs_dir=tmp_path, epochs=2))) == 4
 
 
-def test_an_export_of_a_grid_is_refused(tmp_path, capsys):
-    config = Config(grid=True, runs_dir=tmp_path, export=tmp_path / "saved" / "1")
+@pytest.mark.parametrize("name", ["export", "save"])
+def test_an_export_of_a_grid_is_refused(tmp_path, capsys, name):
+    config = Config(grid=True, runs_dir=tmp_path, **{name: tmp_path / "saved" / "1"})
     with pytest.raises(SystemExit):
         execute(recipe([]), config)
-    assert "export the one you choose" in capsys.readouterr().err
+    assert f"{name} the one you choose" in capsys.readouterr().err
     assert not (tmp_path / "task").exists()
 
 
