@@ -7,18 +7,18 @@ Data:    Multi30k task 1 (train.de.gz, train.en.gz, val.*, test_2016_flickr.*), 
 Command: python recipes/translation.py --data multi30k
          pretrained encoder: --encoder-weights bert/ --learning-rate 5e-4 --dropout 0.1
          Chinese: --source-language en --target-language zh --target-vocabulary-size 8000
-Cost:    66 minutes on one thread of a busy machine (with --bleu-every 3), 3,600 steps, 3,361 target
-         tokens per second, validation included
-Score:   test_2016_flickr, sacreBLEU 13a, cased / lower-cased (bf3a256); val chose the last weights
+Cost:    66 minutes on one thread of a busy machine, 3,600 steps, with --bleu-every 3
+Score:   test_2016_flickr, sacreBLEU 13a, cased / lower-cased; val chose the last weights
                                   greedy          beam 4          val, beam 4
-         last epoch               39.85 / 40.11   41.64 / 41.91   42.20
+         multi30k (bf3a256)       39.85 / 40.11   41.64 / 41.91   42.20
          average of the last 5    40.19 / 40.41   40.58 / 40.83   41.24
-         Cased, greedy and beam 4 of the last weights, then of the average of 5:
-         --vocabulary-size 4000 --decay cosine --warmup-steps 1000 --epochs 36 --patience 36
-         (41fe354): 38.64, 39.82; 38.55, 39.90. With --batch-tokens 4096 --decay cosine
-         --warmup-steps 800 --learning-rate 4e-3 and relative positions: --r-drop 5 --epochs 18
-         (5245bf7): 38.97, 39.91; 38.95, 40.13; --bpe-dropout 0.1 --dropout 0.2 --epochs 32
-         (b5d40d2): 40.60, 40.79; 40.75, 40.61, and 41.33 with --length-penalty 1, val's choice
+         other translations too   43.31 / 43.56   43.76 / 44.02   44.75   (82f3b03; 102 minutes)
+         The last: docs/training.md, "Other translations of the same sentences", has the commands.
+         Cased, greedy and beam 4, of the last weights: --vocabulary-size 4000 --decay cosine
+         --warmup-steps 1000 --epochs 36 --patience 36 (41fe354): 38.64, 39.82. With --batch-tokens
+         4096 --decay cosine --warmup-steps 800 --learning-rate 4e-3 and relative positions:
+         --r-drop 5 --epochs 18 (5245bf7): 38.97, 39.91; --bpe-dropout 0.1 --dropout 0.2 --epochs 32
+         (b5d40d2): 40.60, 40.79, and 41.33 with --length-penalty 1, val's choice
          Recurrent (88e91e4), --batch-tokens 4096 --epochs 18 --learning-rate 2e-3 --warmup-steps
          400 --decay cosine --dropout 0.4 --model-options weight_tying all, last weights:
          seq2seq_multi30k (4,681,024 parameters; 74 minutes) 32.07 / 32.28, beam 33.42 / 33.65;
