@@ -12,8 +12,8 @@ Score:   test_2016_flickr, sacreBLEU 13a, cased / lower-cased; val chose the las
                                   greedy          beam 4          val, beam 4
          multi30k (bf3a256)       39.85 / 40.11   41.64 / 41.91   42.20
          average of the last 5    40.19 / 40.41   40.58 / 40.83   41.24
-         other translations too   43.31 / 43.56   43.76 / 44.02   44.75   (82f3b03; 102 minutes)
-         The last: docs/training.md, "Other translations of the same sentences", has the commands.
+         diversified data         43.31 / 43.56   43.76 / 44.02   44.75   (82f3b03; 102 minutes)
+         For the last, docs/training.md, "Data diversification", has the commands.
          Cased, greedy and beam 4, of the last weights: --vocabulary-size 4000 --decay cosine
          --warmup-steps 1000 --epochs 36 --patience 36 (41fe354): 38.64, 39.82. With --batch-tokens
          4096 --decay cosine --warmup-steps 800 --learning-rate 4e-3 and relative positions:

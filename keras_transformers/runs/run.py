@@ -79,7 +79,8 @@ class Run:
         is_prepared: whether `fit_arguments` was called: earlier errors are the user's.
 
     Raises:
-        FileExistsError: the run exists and `resume` is not set, or the export exists.
+        FileExistsError: the run exists and `resume` is not set, or the export or the folder of
+            `save` exists.
         FileNotFoundError: the resumed run has results, but its checkpoints are gone.
         FolderInUseError: another process has the run under way.
         OSError: the run's folder, the export or the log cannot be written.

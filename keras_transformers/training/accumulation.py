@@ -144,8 +144,10 @@ class WholeBatchSteps:
 
         values = [tf.zeros(())] * (1 + len(self.losses.names))
         is_static = isinstance(batch.rows, int)
-        # Keras reads an empty batch too, but XLA is given none, and compiles for each shape.
-        if num_parts == 1 and (self.model.jit_compile or (is_static and batch.rows)):
+        # The loop below skips an empty share. XLA cannot compile it for rows that vary, and without
+        # a strategy it needs none: it compiles each number of rows, and no batch is empty.
+        alone = tf.distribute.get_replica_context().num_replicas_in_sync == 1
+        if num_parts == 1 and ((is_static and batch.rows) or (self.model.jit_compile and alone)):
             return add(batch, start, values)
         # XLA can only compile parts of one known size.
         is_even = is_static and batch.rows and batch.rows % num_parts == 0

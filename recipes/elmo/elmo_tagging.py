@@ -46,8 +46,11 @@ class Config(TaggedFiles, Training):
 
     def check(self) -> None:
         """Checks what costs nothing to check, before anything is read."""
-        if self.export:
-            raise ValueError("--export: there is no pipeline for a tagger on ELMo; leave it out")
+        for name in ("export", "save"):
+            if getattr(self, name):
+                raise ValueError(
+                    f"--{name}: there is no pipeline for a tagger on ELMo; leave it out"
+                )
         super().check()
 
 

