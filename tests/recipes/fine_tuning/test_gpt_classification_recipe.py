@@ -14,7 +14,7 @@ from keras_transformers.runs import execute
 from keras_transformers.runs import run as runs
 from keras_transformers.tokenizers import BytePairTokenizer
 
-FILE = Path(__file__).parents[2] / "recipes" / "gpt_classification.py"
+FILE = Path(__file__).parents[3] / "recipes" / "gpt_classification.py"
 RECIPE = runpy.run_path(str(FILE))
 WORDS = ["good", "great", "fine", "warm", "bad", "dull", "poor", "cold"]
 
