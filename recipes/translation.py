@@ -79,12 +79,11 @@ def main(config: Config, run: runs.Run) -> dict[str, Any]:
         "score_every": config.bleu_every,
         **config.fit_options("val_bleu", len(batches), callbacks),
     }
-    arguments = run.fit_arguments(model, batches, **options)
-    model.fit(**arguments)
+    model.fit(**run.fit_arguments(model, batches, **options))
 
     if config.ema:  # Keras applies the averages at the last epoch, not if training stops earlier
         run.load_last()
-    num_tokens = (len(run.epochs) - arguments["initial_epoch"]) * batches.report.num_target_tokens
+    num_tokens = len(run.epochs) * batches.report.num_target_tokens
     figures: dict[str, Any] = {
         "parameters": model.count_params(),
         "steps": int(model.optimizer.iterations.numpy()),

@@ -84,9 +84,11 @@ def table(runs_dir: Path) -> Iterator[str]:
 
 
 def write_epochs(runs_dir: Path) -> None:
-    """Writes what each epoch of each run measured, for the pictures of the page of results."""
-    runs = variants.finished(runs_dir, VARIANTS)
-    found = {name: {"epochs": metrics["epochs"]} for name, seed, metrics in runs if seed == "0"}
+    """Adds what each epoch of each run measured, for the pictures of the page of results."""
+    found = json.loads(EPOCHS.read_text())  # of runs in other folders
+    for name, seed, metrics in variants.finished(runs_dir, VARIANTS):
+        if seed == "0":
+            found[name] = {"epochs": metrics["epochs"]}
     EPOCHS.write_text(json.dumps(found, indent=1) + "\n")
 
 

@@ -127,8 +127,9 @@ class Run:
 
     @property
     def seconds(self) -> float:
-        """Seconds since the run started or was resumed."""
-        return time.time() - self._started
+        """Seconds the run has taken, over all of its processes; lost work does not count."""
+        earlier = self._resume.earlier_seconds if self._resume else 0.0
+        return earlier + time.time() - self._started
 
     @property
     def position(self) -> Position:

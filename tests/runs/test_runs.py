@@ -178,6 +178,21 @@ def test_a_run_trains_scores_and_keeps_the_best_epoch(tmp_path):
     assert written["epochs"][0] == metrics["epochs"][0]
 
 
+def test_a_runs_seconds_count_what_it_took_before_it_was_resumed(tmp_path):
+    config = Task(runs_dir=tmp_path, epochs=1, quiet=True)
+
+    def train(config, *, shift=0.0):
+        one, model = runs.Run(config), model_of_a_line()
+        arguments = one.fit_arguments(model, Numbers())
+        one._resume._started -= shift
+        model.fit(**arguments)
+        return one
+
+    train(config, shift=1_000.0)
+    resumed = train(dataclasses.replace(config, resume=True))
+    assert 1_000 < resumed.seconds < 1_500
+
+
 def test_a_run_without_a_best_epoch_says_so(tmp_path):
     one, model = runs.Run(Task(runs_dir=tmp_path, epochs=1, quiet=True)), model_of_a_line()
     score = {"score": lambda: {"figure": math.nan}, "monitor": "val_figure"}

@@ -62,6 +62,7 @@ class Resume(keras.callbacks.Callback):
     Attributes:
         position: how far the training is.
         epochs: a dict for each finished epoch: `epoch`, its number from 1, and Keras' logs.
+        earlier_seconds: what the training had taken by the checkpoint it goes on from.
 
     Raises:
         ValueError: `every` or `keep` is below 1, `minutes` is not above 0, or one of the first and
@@ -92,6 +93,8 @@ class Resume(keras.callbacks.Callback):
         self._saved_at = 0.0  # by time.monotonic
         self.position = Position()
         self.epochs: list[dict[str, float]] = []
+        self.earlier_seconds = 0.0
+        self._started = time.monotonic()
         self._snapshots = Snapshots(folder, keep=keep)
         self._notice = TerminationNotice()
         self._callbacks: list[tuple[str, Stateful]] = []
@@ -140,6 +143,7 @@ class Resume(keras.callbacks.Callback):
             return
         self._restored = restore(path, model, self._callbacks, self._replicas)
         self.position, self.epochs = self._restored.position, self._restored.epochs
+        self.earlier_seconds = self._restored.seconds
         logger.info(
             "resuming after %d epochs and %d batches", self.position.epoch, self.position.batch
         )
@@ -272,7 +276,8 @@ class Resume(keras.callbacks.Callback):
             )
             return
         is_finished = self.position.batch == 0 and bool(self.model.stop_training)
-        state = State(self.position, is_finished, self.epochs, _figures(logs))
+        seconds = self.earlier_seconds + time.monotonic() - self._started
+        state = State(self.position, is_finished, self.epochs, _figures(logs), seconds)
         contents = arrays(state, self.model, self._callbacks, self._replicas)
         error = None
         if self._replicas.is_chief:

@@ -40,6 +40,7 @@ class State:
         is_finished: whether a callback has stopped the training for good.
         epochs: the figures of each finished epoch.
         logs: the logs of the last batch, within an epoch.
+        seconds: what the training has taken, over all of its processes.
         metrics: the values of the metrics' variables; set by `restore` only.
         callbacks: the state of each callback; set by `restore` only.
     """
@@ -48,6 +49,7 @@ class State:
     is_finished: bool
     epochs: list[dict[str, float]]
     logs: dict[str, float]
+    seconds: float
     metrics: list[np.ndarray] = dataclasses.field(default_factory=list)
     callbacks: list[list[np.ndarray]] = dataclasses.field(default_factory=list)
 
@@ -65,6 +67,7 @@ def arrays(
         "is_finished": state.is_finished,
         "epochs": state.epochs,
         "logs": state.logs,
+        "seconds": state.seconds,
         "callbacks": [name for name, _ in callbacks],
         "optimizer": type(model.optimizer).__name__,
         "replicas": replicas.number,
@@ -109,6 +112,7 @@ def restore(path: Path, model: keras.Model, callbacks: Callbacks, replicas: Repl
             is_finished=described["is_finished"],
             epochs=described["epochs"],
             logs=described["logs"],
+            seconds=described.get("seconds", 0.0),  # older checkpoints have none
             metrics=_numbered(file, "metric"),
             callbacks=[_numbered(file, f"callback_{number}") for number in range(len(names))],
         )
