@@ -174,6 +174,14 @@ def test_a_model_that_transformers_would_compute_otherwise_is_refused(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_the_mean_of_all_tokens_has_no_class_of_transformers(tmp_path):
+    model = kt.heads.classifier(kt.heads.with_mean_pooling(tiny.encoder()), 2)
+    made = kt.pipelines.TextClassifier(model, tiny.wordpiece(), ["bad", "good"])
+    with pytest.raises(ValueError, match="BertForSequenceClassification reads the first token's"):
+        kt.save(made, tmp_path / "hf", format="huggingface")
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("family", ["roberta", "mpnet"])
 def test_padding_must_have_the_id_that_takes_no_position(family, tmp_path):
     if family == "roberta":
