@@ -12,8 +12,7 @@ Score:   test_2016_flickr, sacreBLEU 13a, cased / lower-cased; val chose the las
                                   greedy          beam 4          val, beam 4
          multi30k (bf3a256)       39.85 / 40.11   41.64 / 41.91   42.20
          average of the last 5    40.19 / 40.41   40.58 / 40.83   41.24
-         diversified data         43.31 / 43.56   43.76 / 44.02   44.75   (82f3b03; 102 minutes)
-         For the last, docs/training.md, "Data diversification", has the commands.
+         diversified data         43.31 / 43.56   43.76 / 44.02   44.75 (82f3b03; docs/training.md)
          Cased, greedy and beam 4, of the last weights: --vocabulary-size 4000 --decay cosine
          --warmup-steps 1000 --epochs 36 --patience 36 (41fe354): 38.64, 39.82. With --batch-tokens
          4096 --decay cosine --warmup-steps 800 --learning-rate 4e-3 and relative positions:
@@ -23,9 +22,8 @@ Score:   test_2016_flickr, sacreBLEU 13a, cased / lower-cased; val chose the las
          400 --decay cosine --dropout 0.4 --model-options weight_tying all, last weights:
          seq2seq_multi30k (4,681,024 parameters; 74 minutes) 32.07 / 32.28, beam 33.42 / 33.65;
          seq2seq_multi30k_no_attention (5,401,920; 55 minutes) 28.39 / 28.54, beam 29.30 / 29.51.
-         On the diversified data (cd8484c), --epochs 7 --dropout 0.3 --length-penalty 1:
-         seq2seq_multi30k 36.06 / 36.29, beam 36.88 / 37.12; average of the last 5, val's choice,
-         35.95 / 36.16, beam 36.64 / 36.88, val 36.58 (98 minutes)
+         The former on diversified data (cd8484c), --epochs 7 --dropout 0.3 --length-penalty 1:
+         36.06, beam 36.88; average of the last 5, val's choice, 35.95, beam 36.64; 98 minutes
 """
 
 import dataclasses

@@ -96,9 +96,9 @@ def save_huggingface(served: Served, folder: Path) -> None:
     averages = any(layer.name == "mean_pooling" for layer in served.model.layers)
     if averages and served.task != "embedding":
         raise ValueError(
-            f"transformers' {writer.classes[served.task]} reads the first token's vector, and model "
-            f"{served.model.name!r} the mean of all tokens (--pooling mean): save it in the format "
-            "'keras_transformers'"
+            f"transformers' {writer.classes[served.task]} reads the first token's vector, and "
+            f"model {served.model.name!r} the mean of all tokens (--pooling mean): save it in the "
+            "format 'keras_transformers'"
         )
     labels = {"labels": options["labels"]} if "labels" in options else {}
     writer.save(served.model, folder / _WEIGHTS)
