@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple
 import keras
 
 from keras_transformers.extras import optional
+from keras_transformers.pipelines.weights.saving import is_pipeline
 from keras_transformers.training.schedules import WarmupLinearDecay
 from keras_transformers.training.strategies import Precision, StrategyName
 
@@ -207,8 +208,13 @@ def _check_exists(name: str, path: Path) -> None:
         raise FileNotFoundError(f"{_said(name, path)}: no such file or folder; check the path")
     configurations = ("config.json", "options.json")  # the second is ELMo's
     if name == "weights" and not any((path / file).is_file() for file in configurations):
+        remedy = "give a model's folder"
+        if is_pipeline(path):
+            remedy = (
+                f"keras-transformers convert {path} NEW --format huggingface writes such a folder"
+            )
         raise FileNotFoundError(
-            f"{_said(name, path)}: has no {' or '.join(configurations)}; give a model's folder"
+            f"{_said(name, path)}: has no {' or '.join(configurations)}; {remedy}"
         )
 
 

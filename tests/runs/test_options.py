@@ -76,6 +76,12 @@ def test_a_wrong_option_is_named_before_anything_is_read(tmp_path, capsys, chang
     assert not list(tmp_path.iterdir())
 
 
+def test_a_saved_pipeline_is_no_folder_of_weights(tmp_path):
+    (tmp_path / "pipeline.json").write_text("{}")
+    with pytest.raises(FileNotFoundError, match="convert .* NEW --format huggingface writes such"):
+        Task(weights=tmp_path).check()
+
+
 def test_limits_are_taken(tmp_path):
     limits = {"warmup_fraction": 1.0, "dropout": 0.0, "weight_decay": 0.0, "seed": 2**32 - 1}
     Task(**limits, epochs=1, batch_size=1, labels=("0", "1"), name="group/run").check()
