@@ -361,6 +361,7 @@ def test_an_address_of_the_hub_is_fetched(tmp_path, monkeypatch):
 
 
 def test_no_weights_of_ours(tmp_path):
+    handlers = list(logging.getLogger("keras_transformers").handlers)  # a recipe's test adds one
     with pytest.raises(FileNotFoundError, match="nowhere does not exist"):
         kt.load(tmp_path / "nowhere")
     with pytest.raises(ValueError, match="holds no weights in a known format, which are .*bilm-tf"):
@@ -376,4 +377,4 @@ def test_no_weights_of_ours(tmp_path):
     (tmp_path / "saved_model.pb").touch()
     with pytest.raises(ValueError, match="is a SavedModel"):
         kt.load(tmp_path)
-    assert logging.getLogger("keras_transformers").handlers == []
+    assert logging.getLogger("keras_transformers").handlers == handlers
