@@ -93,7 +93,7 @@ class Run:
         self.config = config
         self.folder = config.runs_dir / config.name
         self.is_prepared = False
-        self._started = time.time()
+        self._started = time.monotonic()
         self._model: Any = None
         self._monitor: str | None = None
         self._lock: FolderLock | None = None
@@ -127,9 +127,8 @@ class Run:
 
     @property
     def seconds(self) -> float:
-        """Seconds the run has taken, over all of its processes; lost work does not count."""
-        earlier = self._resume.earlier_seconds if self._resume else 0.0
-        return earlier + time.time() - self._started
+        """Seconds the run has taken; see `Resume.seconds`."""
+        return self._resume.seconds if self._resume else time.monotonic() - self._started
 
     @property
     def position(self) -> Position:
@@ -196,6 +195,7 @@ class Run:
             self.folder / CHECKPOINTS,
             every=config.checkpoint_every,
             minutes=config.checkpoint_minutes,
+            started=self._started,
         )
         self._callbacks = [
             *callbacks,

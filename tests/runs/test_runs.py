@@ -183,9 +183,8 @@ def test_a_runs_seconds_count_what_it_took_before_it_was_resumed(tmp_path):
 
     def train(config, *, shift=0.0):
         one, model = runs.Run(config), model_of_a_line()
-        arguments = one.fit_arguments(model, Numbers())
-        one._resume._started -= shift
-        model.fit(**arguments)
+        one._started -= shift  # reading the data, say
+        model.fit(**one.fit_arguments(model, Numbers()))
         return one
 
     train(config, shift=1_000.0)

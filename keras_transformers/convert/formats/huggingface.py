@@ -90,7 +90,8 @@ def save_huggingface(served: Served, folder: Path) -> None:
         folder: an empty folder.
 
     Raises:
-        ValueError: transformers has no class for it; the message lists what can be written.
+        ValueError: transformers has no class for it, and the message lists what can be written; or
+            its class reads the first token's vector, and this model the mean of all tokens.
     """
     writer, options = writer_of(served), dict(served.options)
     averages = any(layer.name == "mean_pooling" for layer in served.model.layers)

@@ -58,11 +58,11 @@ class Resume(keras.callbacks.Callback):
             checkpoints only after epochs.
         minutes: longest time between checkpoints, likewise; None for any.
         keep: how many checkpoints to keep.
+        started: `time.monotonic()` when this process began its work; by default, now.
 
     Attributes:
         position: how far the training is.
         epochs: a dict for each finished epoch: `epoch`, its number from 1, and Keras' logs.
-        earlier_seconds: what the training had taken by the checkpoint it goes on from.
 
     Raises:
         ValueError: `every` or `keep` is below 1, `minutes` is not above 0, or one of the first and
@@ -77,6 +77,7 @@ class Resume(keras.callbacks.Callback):
         every: int | None = None,
         minutes: float | None = None,
         keep: int = 2,
+        started: float | None = None,
     ) -> None:
         super().__init__()
         if minutes is not None and not minutes > 0:
@@ -93,8 +94,8 @@ class Resume(keras.callbacks.Callback):
         self._saved_at = 0.0  # by time.monotonic
         self.position = Position()
         self.epochs: list[dict[str, float]] = []
-        self.earlier_seconds = 0.0
-        self._started = time.monotonic()
+        self._earlier_s = 0.0  # what the training had taken by the checkpoint it goes on from
+        self._started = time.monotonic() if started is None else started
         self._snapshots = Snapshots(folder, keep=keep)
         self._notice = TerminationNotice()
         self._callbacks: list[tuple[str, Stateful]] = []
@@ -103,6 +104,11 @@ class Resume(keras.callbacks.Callback):
         self._restored: Any = None  # a State until all of it is restored
         self._others: list[keras.callbacks.Callback] = []
         self._undo: Callable[[], None] = _nothing  # ends `_pass_by`
+
+    @property
+    def seconds(self) -> float:
+        """Seconds the training has taken, over all of its processes; lost work does not count."""
+        return self._earlier_s + time.monotonic() - self._started
 
     def restore(
         self, model: keras.Model, callbacks: Sequence[keras.callbacks.Callback]
@@ -143,7 +149,7 @@ class Resume(keras.callbacks.Callback):
             return
         self._restored = restore(path, model, self._callbacks, self._replicas)
         self.position, self.epochs = self._restored.position, self._restored.epochs
-        self.earlier_seconds = self._restored.seconds
+        self._earlier_s = self._restored.seconds
         logger.info(
             "resuming after %d epochs and %d batches", self.position.epoch, self.position.batch
         )
@@ -276,8 +282,7 @@ class Resume(keras.callbacks.Callback):
             )
             return
         is_finished = self.position.batch == 0 and bool(self.model.stop_training)
-        seconds = self.earlier_seconds + time.monotonic() - self._started
-        state = State(self.position, is_finished, self.epochs, _figures(logs), seconds)
+        state = State(self.position, is_finished, self.epochs, _figures(logs), self.seconds)
         contents = arrays(state, self.model, self._callbacks, self._replicas)
         error = None
         if self._replicas.is_chief:
