@@ -43,6 +43,7 @@ class Config(LabelledFiles, EncoderTuning):
     teacher: Path  # an export of a text classifier with the labels of the training file
     texts: tuple[Path, ...]  # more texts, one per line, without labels
     least_words: int = 4  # shorter ones are left out
+    shared_words: int | None = None  # those with so many in a row of a labelled text, too
     keep_layers: tuple[int, ...] = ()  # of the encoder, counted from 0; empty: all
     keep_tokens: int | None = None  # the most frequent ones of the texts; None: all
 
@@ -54,8 +55,9 @@ class Config(LabelledFiles, EncoderTuning):
 def main(config: Config, run: Run) -> dict[str, Any]:
     """Trains, measures, exports; returns what it writes to runs/<name>/metrics.json."""
     train, dev, test, labels = config.read()
-    held_out = [examples for examples in (train, dev, test) if examples is not None]
-    others = read_texts(config.texts, without=held_out, least_words=config.least_words)
+    labelled = [examples for examples in (train, dev, test) if examples is not None]
+    rules = config.pick("least_words", "shared_words")
+    others = read_texts(config.texts, without=labelled, **rules)
     texts = Examples([*train.texts, *others.texts], source=others.source)
     with run.scope():
         encoder, tokenizer = build(config, texts)

@@ -49,6 +49,15 @@ def test_texts_are_read_once_and_without_those_to_measure_on(tmp_path):
         read_texts([file], least_words=9)
 
 
+def test_texts_near_those_to_measure_on_are_left_out(tmp_path):
+    file = tmp_path / "texts.txt"
+    file.write_text("It doesn't work , really\na work of art\n", "utf-8")
+    measured = [Examples(["IT does n't work, really !", "Doesn't Work; really"])]
+    assert len(read_texts([file], without=measured).texts) == 2
+    found = read_texts([file], without=measured, shared_words=3)
+    assert list(found.texts) == ["a work of art"]
+
+
 def test_an_array_is_made_once(tmp_path):
     arrays = iter([np.arange(3)])
     for _ in range(2):

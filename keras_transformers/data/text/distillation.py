@@ -1,7 +1,8 @@
 """Texts whose targets are probabilities, such as a teacher's answers."""
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -66,7 +67,11 @@ class ProbabilityBatches(TextBatches):
 
 
 def read_texts(
-    paths: Sequence[Path], *, without: Iterable[Examples] = (), least_words: int = 1
+    paths: Sequence[Path],
+    *,
+    without: Iterable[Examples] = (),
+    least_words: int = 1,
+    shared_words: int | None = None,
 ) -> Examples:
     """Reads texts without labels, one per line; repeated ones count once.
 
@@ -74,6 +79,8 @@ def read_texts(
         paths: UTF-8 files, decompressed if their names end in `.gz`.
         without: examples whose texts are left out, such as those to measure on.
         least_words: shorter texts are left out.
+        shared_words: a text that has so many words in a row, whatever their case and punctuation,
+            in common with one of `without` is left out, too; None: only equal texts are.
 
     Raises:
         FileNotFoundError: a file does not exist.
@@ -88,6 +95,9 @@ def read_texts(
     for i in range(len(found)):
         first.setdefault(found.key(i), i)
     kept = [i for key, i in first.items() if key not in known]
+    if shared_words:
+        seen = {run for examples in without for run in _runs_of_words(examples.texts, shared_words)}
+        kept = [i for i in kept if seen.isdisjoint(_runs_of_words([texts[i]], shared_words))]
     _logger.info(
         "%s: %d lines, %d texts of %d words or more, %d of them different, %d to keep",
         *(source, len(lines), len(texts), least_words, len(first), len(kept)),
@@ -95,6 +105,14 @@ def read_texts(
     if not kept:
         raise ValueError(f"{source}: no text of {least_words} words or more is left")
     return found.select(kept)
+
+
+def _runs_of_words(texts: Iterable[str], length: int) -> Iterator[tuple[str, ...]]:
+    """Yields every run of `length` words of the texts."""
+    for text in texts:
+        words = re.findall(r"\w+", text.lower())
+        for start in range(len(words) - length + 1):
+            yield tuple(words[start : start + length])
 
 
 def kept_array(path: Path, make: Callable[[], np.ndarray]) -> np.ndarray:
