@@ -27,7 +27,7 @@ from keras_transformers.evaluation import (
     TokenAccuracy,
     pronunciation_errors,
 )
-from keras_transformers.training import CheckpointAveraging, TokenCrossentropy
+from keras_transformers.training import TokenCrossentropy
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -69,7 +69,7 @@ def main(config: Config, run: runs.Run) -> dict[str, Any]:
             weighted_metrics={"logits": [Perplexity(), TokenAccuracy()]},
             jit_compile=config.jit_compile,
         )
-    averaging = CheckpointAveraging(num_checkpoints=config.average)
+    averaging = config.averaging()
     options: dict[str, Any] = {
         "validation": batches.of(data.dictionary_pairs(splits.val)),
         "score": lambda: accuracy(greedy, splits.val),

@@ -37,7 +37,7 @@ import keras_transformers as kt
 from keras_transformers import evaluation, runs
 from keras_transformers.data.translation import Pair, PairBatches, ParallelFiles
 from keras_transformers.evaluation import Perplexity, TokenAccuracy
-from keras_transformers.training import CheckpointAveraging, SwapAverageWeights, TokenCrossentropy
+from keras_transformers.training import SwapAverageWeights, TokenCrossentropy
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -72,7 +72,7 @@ def main(config: Config, run: runs.Run) -> dict[str, Any]:
             weighted_metrics={"logits": [Perplexity(), TokenAccuracy()]},
             jit_compile=config.jit_compile,
         )
-    averaging = CheckpointAveraging(num_checkpoints=config.average)
+    averaging = config.averaging()
     callbacks = [*([SwapAverageWeights()] if config.ema else []), averaging]
     options: dict[str, Any] = {
         "validation": batches.of(val),

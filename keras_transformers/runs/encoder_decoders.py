@@ -7,6 +7,7 @@ from typing import Any
 import keras
 
 from keras_transformers.runs.options import Options
+from keras_transformers.training.averaging import CheckpointAveraging
 from keras_transformers.training.optimizers import adam
 from keras_transformers.training.schedules import Decay, warmup_schedule
 from keras_transformers.training.teacher_forcing import ForcingDecay, TeacherForcingSchedule
@@ -40,7 +41,8 @@ class EncoderDecoderTraining(Options):
     warmup_steps: int = 2000
     label_smoothing: float = 0.1
     clip_norm: float | None = 1.0
-    average: int = 5  # epochs whose weights are averaged; kept if better on val than the last
+    average: int = 5  # last weights that are averaged; kept if better on val than the very last
+    average_every: int | None = None  # batches between these weights; None: an epoch
     patience: int = 10  # epochs without a better figure on val before training stops
 
     num_beams: int = 4
@@ -102,6 +104,12 @@ class EncoderDecoderTraining(Options):
     def batching(self) -> dict[str, Any]:
         """Returns the options for the training batches."""
         return self.pick("batch_tokens", "accumulate", "seed", "static_shapes")
+
+    def averaging(self) -> CheckpointAveraging:
+        """Returns the callback that averages the last weights."""
+        return CheckpointAveraging(
+            num_checkpoints=self.average, frequency=self.average_every or "epoch"
+        )
 
     def optimizer(
         self, steps_per_epoch: int, *, ema: float | None = None

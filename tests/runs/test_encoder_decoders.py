@@ -45,6 +45,12 @@ def test_the_ratio_of_teacher_forcing_reaches_model_and_schedule():
     assert [schedule.ratio(step) for step in (0, 20, 40)] == [1.0, 0.75, 0.5]
 
 
+def test_weights_to_average_are_an_epoch_or_some_batches_apart():
+    config = EncoderDecoderTraining(average=20)
+    assert (config.averaging().num_checkpoints, config.averaging().frequency) == (20, "epoch")
+    assert dataclasses.replace(config, average_every=6).averaging().frequency == 6
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
