@@ -35,10 +35,11 @@ class Config(ImageFiles, Options):
 
     weights: Path | None = None  # Hugging Face ViT to fine-tune: config.json, model.safetensors
     model: str | None = None  # instead: one of `keras-transformers list 'vit_*'`, random weights
-    patch_size: int = 2  # shape of a new model: this and the next four
+    patch_size: int = 2  # shape of a new model: this and the next five
     num_layers: int = 4
     num_heads: int = 4
     hidden_dim: int = 64
+    stem_filters: tuple[int, ...] = ()  # widths of convolutions before the patches, stride 2
     position_range: float = 0.5  # standard deviation of its first position embeddings
 
     epochs: int = 60
@@ -115,14 +116,9 @@ def build(config: Config, image_shape: tuple[int, int, int], num_classes: int) -
     elif config.model:
         encoder = kt.create_model(config.model, **shape)
     else:
-        encoder = kt.models.vit.vit(
-            patch_size=config.patch_size,
-            num_layers=config.num_layers,
-            num_heads=config.num_heads,
-            hidden_dim=config.hidden_dim,
-            position_range=config.position_range,
-            **shape,
-        )
+        names = ("patch_size", "num_layers", "num_heads", "hidden_dim", "position_range")
+        options = config.pick(*names, "stem_filters")
+        encoder = kt.models.vit.vit(**options, **shape)
     return kt.heads.classifier(encoder, num_classes, dropout=config.dropout)
 
 

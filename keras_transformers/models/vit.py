@@ -6,6 +6,7 @@ weights to another resolution.
 """
 
 import functools
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,7 +14,7 @@ import keras
 import numpy as np
 
 from keras_transformers.layers import EncoderLayer, FirstTokenPooler, PositionEmbedding
-from keras_transformers.layers.dense import Activation
+from keras_transformers.layers.dense import Activation, activation_function
 from keras_transformers.layers.patches import (
     ClassToken,
     Interpolation,
@@ -48,6 +49,7 @@ def vit(
     intermediate_dim: int | None = None,
     image_size: int | tuple[int, int] = 224,
     num_channels: int = 3,
+    stem_filters: Sequence[int] = (),
     use_representation_layer: bool = False,
     pixel_mean: float | Sequence[float] = 0.5,
     pixel_std: float | Sequence[float] = 0.5,
@@ -72,6 +74,10 @@ def vit(
         image_size: (height, width) in pixels, or one number for both; it determines the number of
             positions.
         num_channels: 3 for RGB, 1 for grey.
+        stem_filters: widths of convolutions before the patches, 3 x 3 with stride 2, a norm over
+            the channels and `activation` after each. Patches are then cut from what the last one
+            sees, whose sides are half as long after each (the paper's hybrid; Xiao et al. 2021,
+            "Early Convolutions Help Transformers See Better", has patches of 1 there).
         use_representation_layer: whether a dense layer with tanh follows the class token, as in
             pretraining (the paper's section 3.2; Hugging Face: the pooler of ViTModel, which
             ViTForImageClassification lacks).
@@ -94,19 +100,29 @@ def vit(
         (batch, D), its first vector, the class token's.
 
     Raises:
-        ValueError: `hidden_dim` is not a multiple of `num_heads`, or an image is smaller than a
-            patch.
+        ValueError: `hidden_dim` is not a multiple of `num_heads`, or an image, or what the
+            convolutions leave of it, is smaller than a patch.
 
     Example:
         >>> model = vit(patch_size=4, num_layers=1, num_heads=2, hidden_dim=8, image_size=8)
         >>> model.count_params() == 4 * 4 * 3 * 8 + 8 + 8 + (4 + 1) * 8 + 872 + 16
         True
     """
-    rows, columns = patch_grid(image_size, patch_size)
+    rows, columns = patch_grid(_stem_size(image_size, len(stem_filters)), patch_size)
     height, width = (image_size, image_size) if isinstance(image_size, int) else image_size
     images = keras.Input((height, width, num_channels), name="images")
     scale, offset = _scaling(pixel_mean, pixel_std)
     hidden = keras.layers.Rescaling(scale, offset, name="pixel_scaling")(images)
+    for index, filters in enumerate(stem_filters):
+        hidden = keras.layers.Conv2D(
+            filters, 3, strides=2, padding="same", use_bias=False, name=f"stem_{index}"
+        )(hidden)
+        hidden = keras.layers.LayerNormalization(epsilon=norm_epsilon, name=f"stem_norm_{index}")(
+            hidden
+        )
+        hidden = keras.layers.Activation(
+            activation_function(activation), name=f"stem_activation_{index}"
+        )(hidden)
     hidden = PatchEmbedding(patch_size, hidden_dim, name="patch_embedding")(hidden)
     hidden = ClassToken(name="class_token")(hidden)
     hidden = PositionEmbedding(
@@ -139,6 +155,12 @@ def vit(
     )
 
 
+def _stem_size(image_size: int | tuple[int, int], num_convolutions: int) -> tuple[int, int]:
+    """Returns (height, width) of what the stem's convolutions leave, each half, rounded up."""
+    height, width = (image_size, image_size) if isinstance(image_size, int) else image_size
+    return -(-height // 2**num_convolutions), -(-width // 2**num_convolutions)
+
+
 def _scaling(mean: float | Sequence[float], std: float | Sequence[float]) -> tuple[Any, Any]:
     """Returns the factor and offset that turn a pixel into (pixel / 255 - mean) / std."""
     means, stds = np.asarray(mean, "float64"), np.asarray(std, "float64")
@@ -153,12 +175,15 @@ def num_parameters(
     intermediate_dim: int | None = None,
     image_size: int | tuple[int, int] = 224,
     num_channels: int = 3,
+    stem_filters: Sequence[int] = (),
     use_representation_layer: bool = False,
 ) -> int:
     """Computes the parameter count of `vit` with these arguments, without building it."""
     h, i = hidden_dim, intermediate_dim or 4 * hidden_dim
-    rows, columns = patch_grid(image_size, patch_size)
-    embeddings = patch_size**2 * num_channels * h + h + h + (1 + rows * columns) * h
+    rows, columns = patch_grid(_stem_size(image_size, len(stem_filters)), patch_size)
+    widths = [num_channels, *stem_filters]
+    stem = sum(3 * 3 * before * after + 2 * after for before, after in itertools.pairwise(widths))
+    embeddings = stem + patch_size**2 * widths[-1] * h + h + h + (1 + rows * columns) * h
     layer = (4 * h * h + 4 * h) + 2 * h + (2 * h * i + i + h) + 2 * h
     return embeddings + num_layers * layer + 2 * h + use_representation_layer * (h * h + h)
 

@@ -40,8 +40,8 @@ _NAMES: dict[Range, str] = {
         kneser_ney_order least_words length log_every lstm_dim max_answer_length max_predictions
         max_question_length max_sequence_length min_frequency ngram_order num_beams num_buckets
         num_heads num_layers num_processes num_recurrent_layers num_sampled num_shards patch_size
-        phase_1_length phase_2_length projection_dim shared_words static_shapes steps_per_epoch
-        target_vocabulary_size units vocabulary_size window_length word_ngrams
+        phase_1_length phase_2_length projection_dim shared_words static_shapes stem_filters
+        steps_per_epoch target_vocabulary_size units vocabulary_size window_length word_ngrams
     """,
     _COUNT_OR_NONE: """
         crop_padding extra_length keep_layers max_characters min_characters num_highways patience

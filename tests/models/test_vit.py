@@ -80,6 +80,23 @@ def test_a_narrow_model_has_the_count_by_arithmetic(patch_size, image_size):
     assert model.count_params() == num_parameters(**size, use_representation_layer=True)
 
 
+def test_patches_of_what_convolutions_see(tmp_path):
+    """28 pixels become 14, then 7; the count is 3 * 3 * (3 * 8 + 8 * 16) and two norms more."""
+    size = {"patch_size": 1, "num_layers": 1, "hidden_dim": 8, "image_size": (28, 27)}
+    model = vit(**size, num_heads=1, stem_filters=(8, 16))
+    assert model.get_layer("patch_embedding").grid == (7, 7)
+    stem = 3 * 3 * (3 * 8 + 8 * 16) + 2 * (8 + 16)
+    assert model.count_params() == num_parameters(**size, stem_filters=(8, 16))
+    assert model.count_params() == stem + 16 * 8 + 8 + 8 + 50 * 8 + 872 + 16
+    outputs = model({"images": images(2, 28, 27)})
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    again = loaded({"images": images(2, 28, 27)})
+    np.testing.assert_array_equal(again["pooled_output"], outputs["pooled_output"])
+    with pytest.raises(ValueError, match="no whole patch"):
+        vit(**SMALL, image_size=12, stem_filters=(8, 8))
+
+
 def test_shapes_and_names(encoder):
     outputs = encoder({"images": images()})
     assert outputs["sequence_output"].shape == (3, 10, 16)
