@@ -256,6 +256,11 @@ def _patches(layer: PatchEmbedding, images: Any) -> int:
     return 2 * num_patches * math.prod(layer.kernel.shape)
 
 
+def _convolution(layer: keras.layers.Conv2D, inputs: Any) -> int:
+    batch, rows, columns, _filters = layer.compute_output_shape(inputs.shape)
+    return 2 * batch * rows * columns * math.prod(layer.kernel.shape)
+
+
 def _attention(layer: MultiHeadAttention, query: Any, value: Any = None, **_: Any) -> int:
     value = query if value is None else value
     products = (layer.query, query), (layer.key, value), (layer.value, value)
@@ -370,6 +375,7 @@ _RULES: dict[type, Rule] = {
     keras.layers.Dense: _dense,
     TokenEmbedding: _token_embedding,
     PatchEmbedding: _patches,
+    keras.layers.Conv2D: _convolution,
     MultiHeadAttention: _attention,
     FeedForward: _feed_forward,
     EncoderLayer: _encoder_layer,

@@ -73,6 +73,15 @@ def test_the_count_is_that_of_the_graph():
         assert training_flops(model, shapes) == 3 * counted
 
 
+def test_a_convolution_counts_once_per_place_it_looks_at():
+    small = {"patch_size": 1, "num_layers": 1, "num_heads": 1, "hidden_dim": 4}
+    with_stem = vit(image_size=10, num_channels=2, stem_filters=(6,), **small)
+    without = vit(image_size=5, num_channels=6, **small)
+    flops = forward_flops(with_stem, {"images": (3, 10, 10, 2)})
+    rest = forward_flops(without, {"images": (3, 5, 5, 6)})
+    assert flops - rest == 2 * 3 * 5 * 5 * (3 * 3 * 2 * 6)
+
+
 def test_berts_formula():
     batch, length, masked = 4, 128, 20
     h, v, layers = 64, 1000, 3
