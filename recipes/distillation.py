@@ -31,6 +31,7 @@ from keras_transformers.data.text import (
     frequent_tokens,
     kept_array,
     majority_share,
+    random_spans,
     read_texts,
 )
 from keras_transformers.runs import EncoderTuning, Run, chief_first, command_line
@@ -44,6 +45,7 @@ class Config(LabelledFiles, EncoderTuning):
     texts: tuple[Path, ...]  # more texts, one per line, without labels
     least_words: int = 4  # shorter ones are left out
     shared_words: int | None = None  # those with so many in a row of a labelled text, too
+    spans: int = 0  # random runs of words per text, which the teacher labels like texts
     keep_layers: tuple[int, ...] = ()  # of the encoder, counted from 0; empty: all
     keep_tokens: int | None = None  # the most frequent ones of the texts; None: all
 
@@ -58,7 +60,9 @@ def main(config: Config, run: Run) -> dict[str, Any]:
     labelled = [examples for examples in (train, dev, test) if examples is not None]
     rules = config.pick("least_words", "shared_words")
     others = read_texts(config.texts, without=labelled, **rules)
-    texts = Examples([*train.texts, *others.texts], source=others.source)
+    whole = [*train.texts, *others.texts]
+    spans = random_spans(whole, per_text=config.spans, seed=config.seed)
+    texts = Examples([*whole, *spans], source=others.source)
     with run.scope():
         encoder, tokenizer = build(config, texts)
         model = kt.heads.classifier(encoder, len(labels), dropout=config.dropout)

@@ -45,7 +45,7 @@ _NAMES: dict[Range, str] = {
     """,
     _COUNT_OR_NONE: """
         crop_padding extra_length keep_layers max_characters min_characters num_highways patience
-        phase_2_epochs split_seed tensorboard_embeddings tensorboard_samples warmup_steps
+        phase_2_epochs spans split_seed tensorboard_embeddings tensorboard_samples warmup_steps
         worker_index
     """,
     _AMOUNT: """

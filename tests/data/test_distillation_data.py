@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 import tiny
 
-from keras_transformers.data.text import Examples, ProbabilityBatches, kept_array, read_texts
+from keras_transformers.data.text import (
+    Examples,
+    ProbabilityBatches,
+    kept_array,
+    random_spans,
+    read_texts,
+)
 
 
 @pytest.fixture(scope="module")
@@ -56,6 +62,17 @@ def test_texts_near_those_to_measure_on_are_left_out(tmp_path):
     assert len(read_texts([file], without=measured).texts) == 2
     found = read_texts([file], without=measured, shared_words=3)
     assert list(found.texts) == ["a work of art"]
+
+
+def test_spans_are_parts_of_their_texts():
+    texts = ["a b c d e f", "two words", "x y z"]
+    spans = random_spans(texts, per_text=4, seed=1)
+    assert spans == random_spans(texts, per_text=4, seed=1)
+    assert spans != random_spans(texts, per_text=4, seed=2)
+    assert len(set(spans)) == len(spans) <= 8
+    assert all(span in texts[0] or span in texts[2] for span in spans)
+    assert {len(span.split()) for span in random_spans(texts, per_text=99)} == {2, 3, 4, 5}
+    assert random_spans(texts, per_text=0) == []
 
 
 def test_an_array_is_made_once(tmp_path):

@@ -13,7 +13,7 @@ from keras_transformers.data.text.classification import TextBatches, label_ids
 from keras_transformers.data.text.examples import Examples
 from keras_transformers.files import read_lines, replaced
 
-__all__ = ["ProbabilityBatches", "kept_array", "read_texts"]
+__all__ = ["ProbabilityBatches", "kept_array", "random_spans", "read_texts"]
 
 _logger = logging.getLogger(__name__)
 
@@ -105,6 +105,31 @@ def read_texts(
     if not kept:
         raise ValueError(f"{source}: no text of {least_words} words or more is left")
     return found.select(kept)
+
+
+def random_spans(texts: Iterable[str], *, per_text: int, seed: int = 0) -> list[str]:
+    """Draws runs of words from texts: as a teacher labels them, they are like SST's phrases.
+
+    Args:
+        texts: words are what stands between spaces; a text of fewer than 3 has no spans.
+        per_text: number of spans of each text. Lengths are even from 2 words to all but one.
+        seed: of the draws.
+
+    Returns:
+        The spans, without repetitions, in the order of the texts.
+
+    Source: Tang et al. 2019, "Distilling Task-Specific Knowledge from BERT into Simple Neural
+    Networks", section 3.3, whose n-grams have 1 to 5 words.
+    """
+    random = np.random.default_rng(seed)
+    spans: dict[str, None] = {}
+    for text in texts:
+        words = text.split()
+        for _ in range(per_text if len(words) > 2 else 0):
+            length = random.integers(2, len(words))
+            start = random.integers(len(words) - length + 1)
+            spans[" ".join(words[start : start + length])] = None
+    return list(spans)
 
 
 def _runs_of_words(texts: Iterable[str], length: int) -> Iterator[tuple[str, ...]]:
