@@ -56,6 +56,13 @@ def test_a_small_student_learns_what_the_teacher_answers(folder):
 
 
 @pytest.mark.slow
+def test_spans_are_texts_too(folder):
+    changes = {"spans": 1, "shared_words": 5, "epochs": 1, "name": "spans"}
+    metrics = run("distillation", **options(folder, teacher=folder / "teacher", **changes)).metrics
+    assert metrics["texts"] > 80 + 97
+
+
+@pytest.mark.slow
 def test_static_shapes_change_no_figure(folder):
     found = {}
     for static_shapes in (None, 1):
