@@ -44,8 +44,8 @@ class Config(LabelledFiles, EncoderTuning):
     teacher: Path  # an export of a text classifier with the labels of the training file
     texts: tuple[Path, ...]  # more texts, one per line, without labels
     least_words: int = 4  # shorter ones are left out
-    shared_words: int | None = None  # those with so many in a row of a labelled text, too
-    spans: int = 0  # random runs of words per text, which the teacher labels like texts
+    shared_words: int | None = None  # leave out texts with so many in a row of labelled ones
+    spans: int = 0  # random runs of words to draw from each text, labelled by the teacher too
     keep_layers: tuple[int, ...] = ()  # of the encoder, counted from 0; empty: all
     keep_tokens: int | None = None  # the most frequent ones of the texts; None: all
 
@@ -58,13 +58,14 @@ def main(config: Config, run: Run) -> dict[str, Any]:
     """Trains, measures, exports; returns what it writes to runs/<name>/metrics.json."""
     train, dev, test, labels = config.read()
     labelled = [examples for examples in (train, dev, test) if examples is not None]
-    rules = config.pick("least_words", "shared_words")
-    others = read_texts(config.texts, without=labelled, **rules)
-    whole = [*train.texts, *others.texts]
-    spans = random_spans(whole, per_text=config.spans, seed=config.seed)
-    texts = Examples([*whole, *spans], source=others.source)
+    others = read_texts(
+        config.texts, without=labelled, **config.pick("least_words", "shared_words")
+    )
+    whole = Examples([*train.texts, *others.texts], source=others.source)
+    spans = random_spans(whole, per_text=config.spans, seed=config.seed, without=labelled)
+    texts = Examples([*whole.texts, *spans], source=others.source)
     with run.scope():
-        encoder, tokenizer = build(config, texts)
+        encoder, tokenizer = build(config, whole)
         model = kt.heads.classifier(encoder, len(labels), dropout=config.dropout)
     file = run.make_folder() / "teacher.npy"
     answers = chief_first(lambda: kept_array(file, lambda: ask(config, texts, labels)))
@@ -87,7 +88,8 @@ def main(config: Config, run: Run) -> dict[str, Any]:
     )
     best = run.load_best()
     parts = {"dev": dev, "test": test} if test else {"dev": dev}
-    figures = {"parameters": model.count_params(), "texts": len(texts), **best, "labels": labels}
+    figures = {"parameters": model.count_params(), **best, "labels": labels}
+    figures |= {"texts": len(whole), "spans": len(spans)}
     for name, part in parts.items():
         scores = model.evaluate(batches.of(part).dataset(), return_dict=True, verbose=0)
         teacher = agreement(kt.saved_model.predict(config.teacher, {"text": part.texts}), part)

@@ -59,6 +59,8 @@ class Config(ImageFiles, Options):
         """Checks what costs nothing to check, before anything is read."""
         if self.weights and self.model:
             raise ValueError("give either --weights FOLDER or --model NAME")
+        if self.stem_filters and (self.weights or self.model):
+            raise ValueError("--stem-filters: only a new model has them, not --weights or --model")
         super().check()
 
 

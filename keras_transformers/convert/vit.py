@@ -227,12 +227,18 @@ def _layers(model: keras.Model) -> dict[str, Any]:
     missing = [name for name in _LAYERS if name not in by_name]
     if missing:
         raise ValueError(f"model {model.name!r} is not a ViT: it has no layer {', '.join(missing)}")
+    if "stem_0" in by_name:
+        raise ValueError(
+            f"model {model.name!r} has convolutions before the patches (stem_filters): the ViTs of "
+            "other packages have none, so its weights only fit keras_transformers' own format"
+        )
     return by_name
 
 
 def _variables(model: keras.Model) -> list[NamedVariable]:
     """Returns every variable of the model with its name in the file."""
-    return [named for layer in model.layers if layer.weights for named in _of_layer(layer)]
+    layers = _layers(model).values()
+    return [named for layer in layers if layer.weights for named in _of_layer(layer)]
 
 
 def _of_layer(layer: keras.layers.Layer) -> Iterator[NamedVariable]:

@@ -87,8 +87,8 @@ def flops_table(
     Padding and positions hidden by a causal mask count too, because the machine computes them.
 
     Args:
-        model: a functional model with named inputs, built from this package's layers, dense layers
-            and Keras' recurrent layers. The model is not run.
+        model: a functional model with named inputs, built from this package's layers and Keras'
+            dense, convolutional (2-D) and recurrent ones. The model is not run.
         input_shapes: the shape of each input, batch first: {"token_ids": (32, 128), ...}.
         rules: functions that count the operations of a call, for other layer classes.
 
@@ -257,8 +257,8 @@ def _patches(layer: PatchEmbedding, images: Any) -> int:
 
 
 def _convolution(layer: keras.layers.Conv2D, inputs: Any) -> int:
-    batch, rows, columns, _filters = layer.compute_output_shape(inputs.shape)
-    return 2 * batch * rows * columns * math.prod(layer.kernel.shape)
+    num_places = math.prod(layer.compute_output_shape(inputs.shape)) // layer.filters
+    return 2 * num_places * math.prod(layer.kernel.shape)
 
 
 def _attention(layer: MultiHeadAttention, query: Any, value: Any = None, **_: Any) -> int:

@@ -66,7 +66,8 @@ def vit(
     are initialized as in the paper's code: Glorot uniform for the matrices.
 
     Args:
-        patch_size: side of a patch in pixels, the 16 of ViT-B/16.
+        patch_size: side of a patch in pixels, the 16 of ViT-B/16; with `stem_filters`, in places of
+            the convolutions' output.
         num_layers: number of encoder layers, L; they are pre-norm, with one more norm at the end.
         num_heads: number of attention heads.
         hidden_dim: width, the paper's D.
@@ -74,10 +75,11 @@ def vit(
         image_size: (height, width) in pixels, or one number for both; it determines the number of
             positions.
         num_channels: 3 for RGB, 1 for grey.
-        stem_filters: widths of convolutions before the patches, 3 x 3 with stride 2, a norm over
-            the channels and `activation` after each. Patches are then cut from what the last one
-            sees, whose sides are half as long after each (the paper's hybrid; Xiao et al. 2021,
-            "Early Convolutions Help Transformers See Better", has patches of 1 there).
+        stem_filters: widths of convolutions before the patches, 3 x 3 with stride 2, each with a
+            norm over the channels and `activation`. Each halves height and width, and patches are
+            cut from the last one's output, as in the paper's hybrid, which has a ResNet there.
+            With patches of 1 it is the stem of Xiao et al. 2021, "Early Convolutions Help
+            Transformers See Better", but for their batch norm and ReLU.
         use_representation_layer: whether a dense layer with tanh follows the class token, as in
             pretraining (the paper's section 3.2; Hugging Face: the pooler of ViTModel, which
             ViTForImageClassification lacks).
@@ -100,22 +102,34 @@ def vit(
         (batch, D), its first vector, the class token's.
 
     Raises:
-        ValueError: `hidden_dim` is not a multiple of `num_heads`, or an image, or what the
-            convolutions leave of it, is smaller than a patch.
+        ValueError: `hidden_dim` is not a multiple of `num_heads`, or the image, after the
+            convolutions if there are any, is smaller than a patch.
 
     Example:
         >>> model = vit(patch_size=4, num_layers=1, num_heads=2, hidden_dim=8, image_size=8)
         >>> model.count_params() == 4 * 4 * 3 * 8 + 8 + 8 + (4 + 1) * 8 + 872 + 16
         True
     """
-    rows, columns = patch_grid(_stem_size(image_size, len(stem_filters)), patch_size)
+    seen = _stem_size(image_size, len(stem_filters))
+    if stem_filters and min(seen) < patch_size:
+        raise ValueError(
+            f"image_size={image_size} has no whole patch of patch_size={patch_size} after "
+            f"{len(stem_filters)} convolutions, which leave {seen[0]} x {seen[1]} places"
+        )
+    rows, columns = patch_grid(seen if stem_filters else image_size, patch_size)
     height, width = (image_size, image_size) if isinstance(image_size, int) else image_size
     images = keras.Input((height, width, num_channels), name="images")
     scale, offset = _scaling(pixel_mean, pixel_std)
     hidden = keras.layers.Rescaling(scale, offset, name="pixel_scaling")(images)
     for index, filters in enumerate(stem_filters):
         hidden = keras.layers.Conv2D(
-            filters, 3, strides=2, padding="same", use_bias=False, name=f"stem_{index}"
+            filters,
+            kernel_size=3,
+            strides=2,
+            padding="same",
+            data_format="channels_last",
+            use_bias=False,
+            name=f"stem_{index}",
         )(hidden)
         hidden = keras.layers.LayerNormalization(epsilon=norm_epsilon, name=f"stem_norm_{index}")(
             hidden

@@ -41,8 +41,8 @@ class EncoderDecoderTraining(Options):
     warmup_steps: int = 2000
     label_smoothing: float = 0.1
     clip_norm: float | None = 1.0
-    average: int = 5  # last weights that are averaged; kept if better on val than the very last
-    average_every: int | None = None  # batches between these weights; None: an epoch
+    average: int = 5  # recent weights to average; kept if better on val than the last ones
+    average_every: int | None = None  # updates between weights to average; None: an epoch
     patience: int = 10  # epochs without a better figure on val before training stops
 
     num_beams: int = 4
@@ -117,8 +117,17 @@ class EncoderDecoderTraining(Options):
         """Returns Adam with a warm-up and `decay`. For `ema`, see `training.adam`.
 
         Raises:
-            ValueError: the warm-up is longer than the training, and `decay` has an end.
+            ValueError: the warm-up is longer than the training, and `decay` has an end; or
+                `average_every` is longer than an epoch, or given with `ema`, whose weights the
+                model has only between epochs.
         """
+        if self.average_every and self.average_every > steps_per_epoch:
+            raise ValueError(
+                f"--average-every {self.average_every}: an epoch has only {steps_per_epoch} "
+                "updates; give fewer, or leave it out"
+            )
+        if self.average_every and ema:
+            raise ValueError("--average-every and --ema: give one of them")
         total_steps = self.epochs * steps_per_epoch
         if self.decay != "inverse_sqrt" and self.warmup_steps > total_steps:
             raise ValueError(

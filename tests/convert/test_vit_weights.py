@@ -9,7 +9,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 import keras_transformers as kt
-from keras_transformers.convert import load_vit, read_vit_config, save_vit
+from keras_transformers.convert import load_vit, read_vit_config, save_vit, save_vit_config
 from keras_transformers.models.vit import copy_weights, vit
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -204,6 +204,16 @@ def test_another_resolution_or_patch_size_is_an_error_unless_interpolation_is_as
 def test_a_layer_without_a_place_there_is_named(maker, tmp_path):
     with pytest.raises(ValueError, match="layer 'score_dense' has no place in Hugging Face's ViT"):
         save_vit(kt.heads.regressor(small_vit(maker)), tmp_path / "model.safetensors")
+
+
+def test_convolutions_before_the_patches_are_refused(tmp_path):
+    model = vit(
+        patch_size=1, num_layers=1, num_heads=1, hidden_dim=4, image_size=8, stem_filters=(2,)
+    )
+    for act in (save_vit, save_vit_config):
+        with pytest.raises(ValueError, match=r"convolutions before the patches \(stem_filters\)"):
+            act(model, tmp_path / "written")
+    assert not list(tmp_path.iterdir())
 
 
 def write_config(folder, **changes):

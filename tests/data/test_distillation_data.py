@@ -51,28 +51,40 @@ def test_texts_are_read_once_and_without_those_to_measure_on(tmp_path):
     file.write_text("A good film\na  good film\n\nlong\nvery very bad\n", "utf-8")
     found = read_texts([file], without=[Examples(["Very very bad"])], least_words=2)
     assert list(found.texts) == ["A good film"]
-    with pytest.raises(ValueError, match="no text of 9 words or more is left"):
+    with pytest.raises(ValueError, match="no text is left of 5 lines, 0 texts of 9 words or more"):
         read_texts([file], least_words=9)
 
 
 def test_texts_near_those_to_measure_on_are_left_out(tmp_path):
     file = tmp_path / "texts.txt"
-    file.write_text("It doesn't work , really\na work of art\n", "utf-8")
-    measured = [Examples(["IT does n't work, really !", "Doesn't Work; really"])]
-    assert len(read_texts([file], without=measured).texts) == 2
+    file.write_text("It doesn't work , really\na film\u2019s work\na work of art\n", "utf-8")
+    measured = [Examples(["does n't Work; really", "A film 's work !"])]
+    assert len(read_texts([file], without=measured).texts) == 3
     found = read_texts([file], without=measured, shared_words=3)
     assert list(found.texts) == ["a work of art"]
+    with pytest.raises(ValueError, match="2 that share words"):
+        read_texts([file], without=[*measured, found], shared_words=3)
+    with pytest.raises(ValueError, match="shared_words is 0"):
+        read_texts([file], shared_words=0)
 
 
 def test_spans_are_parts_of_their_texts():
-    texts = ["a b c d e f", "two words", "x y z"]
+    texts = Examples(["a b c d e f", "two words", "x y z"])
     spans = random_spans(texts, per_text=4, seed=1)
     assert spans == random_spans(texts, per_text=4, seed=1)
     assert spans != random_spans(texts, per_text=4, seed=2)
     assert len(set(spans)) == len(spans) <= 8
-    assert all(span in texts[0] or span in texts[2] for span in spans)
+    assert all(span in "a b c d e f" or span in "x y z" for span in spans)
     assert {len(span.split()) for span in random_spans(texts, per_text=99)} == {2, 3, 4, 5}
     assert random_spans(texts, per_text=0) == []
+    with pytest.raises(ValueError, match="per_text is -1"):
+        random_spans(texts, per_text=-1)
+
+
+def test_no_span_is_a_text_to_measure_on():
+    texts, measured = Examples(["a b c", "b c d", "b c"]), Examples(["C  D"])
+    assert set(random_spans(texts, per_text=99)) == {"a b", "c d"}
+    assert random_spans(texts, per_text=99, without=[measured]) == ["a b"]
 
 
 def test_an_array_is_made_once(tmp_path):

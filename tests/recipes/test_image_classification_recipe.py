@@ -186,6 +186,7 @@ def test_the_same_seed_gives_the_same_figures(idx_folder, tmp_path):
         ({"model": "vit_tinny16"}, "did you mean vit_tiny16"),
         ({"model": "vit_tiny16"}, "no whole patch of patch_size=16"),
         ({"weights": "none"}, "--weights none: no such file or folder; check the path"),
+        ({"model": "vit_tiny16", "stem_filters": 8}, "--stem-filters: only a new model has them"),
         ({"weights": "none", "model": "vit_tiny16"}, "either --weights FOLDER or --model NAME"),
     ],
 )

@@ -48,7 +48,12 @@ def test_the_ratio_of_teacher_forcing_reaches_model_and_schedule():
 def test_weights_to_average_are_an_epoch_or_some_batches_apart():
     config = EncoderDecoderTraining(average=20)
     assert (config.averaging().num_checkpoints, config.averaging().frequency) == (20, "epoch")
-    assert dataclasses.replace(config, average_every=6).averaging().frequency == 6
+    config = dataclasses.replace(config, average_every=6, warmup_steps=1)
+    assert config.averaging().frequency == 6
+    with pytest.raises(ValueError, match="average-every 6: an epoch has only 5 updates"):
+        config.optimizer(5)
+    with pytest.raises(ValueError, match="average-every and --ema"):
+        config.optimizer(6, ema=0.999)
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,7 @@ class ProbabilityBatches(TextBatches):
 def read_texts(
     paths: Sequence[Path],
     *,
-    without: Iterable[Examples] = (),
+    without: Sequence[Examples] = (),
     least_words: int = 1,
     shared_words: int | None = None,
 ) -> Examples:
@@ -79,13 +79,16 @@ def read_texts(
         paths: UTF-8 files, decompressed if their names end in `.gz`.
         without: examples whose texts are left out, such as those to measure on.
         least_words: shorter texts are left out.
-        shared_words: a text that has so many words in a row, whatever their case and punctuation,
-            in common with one of `without` is left out, too; None: only equal texts are.
+        shared_words: a text that shares this many consecutive words with one of `without`, ignoring
+            case and punctuation, is left out too; None: only equal texts are.
 
     Raises:
         FileNotFoundError: a file does not exist.
-        ValueError: a file is not UTF-8 (the message names file and line), or no text is left.
+        ValueError: a file is not UTF-8 (the message names file and line), no text is left, or
+            `shared_words` is below 1.
     """
+    if shared_words is not None and shared_words < 1:
+        raise ValueError(f"shared_words is {shared_words}, must be 1 or more")
     source = ", ".join(map(str, paths[:3])) + (" ..." if len(paths) > 3 else "")
     lines = [line.strip() for path in paths for line in read_lines(path)]
     texts = [line for line in lines if len(line.split()) >= least_words]
@@ -95,47 +98,62 @@ def read_texts(
     for i in range(len(found)):
         first.setdefault(found.key(i), i)
     kept = [i for key, i in first.items() if key not in known]
-    if shared_words:
+    num_known = len(first) - len(kept)
+    if shared_words is not None:
         seen = {run for examples in without for run in _runs_of_words(examples.texts, shared_words)}
         kept = [i for i in kept if seen.isdisjoint(_runs_of_words([texts[i]], shared_words))]
-    _logger.info(
-        "%s: %d lines, %d texts of %d words or more, %d of them different, %d to keep",
-        *(source, len(lines), len(texts), least_words, len(first), len(kept)),
+    overlapping = len(first) - num_known - len(kept)
+    counts = (
+        f"{len(lines)} lines, {len(texts)} texts of {least_words} words or more, {len(first)} of "
+        f"them different; left out: {num_known} that are examples, {overlapping} that share words"
     )
+    _logger.info("%s: %s; %d to keep", source, counts, len(kept))
     if not kept:
-        raise ValueError(f"{source}: no text of {least_words} words or more is left")
+        raise ValueError(f"{source}: no text is left of {counts}")
     return found.select(kept)
 
 
-def random_spans(texts: Iterable[str], *, per_text: int, seed: int = 0) -> list[str]:
-    """Draws runs of words from texts: as a teacher labels them, they are like SST's phrases.
+def random_spans(
+    examples: Examples, *, per_text: int, seed: int = 0, without: Iterable[Examples] = ()
+) -> list[str]:
+    """Draws random runs of words from texts; labelled by a teacher, they resemble SST's phrases.
 
     Args:
-        texts: words are what stands between spaces; a text of fewer than 3 has no spans.
-        per_text: number of spans of each text. Lengths are even from 2 words to all but one.
+        examples: words are separated by spaces; a text of fewer than 3 gives no spans.
+        per_text: spans to draw from each text. Lengths are uniform from 2 words to all but one.
         seed: of the draws.
+        without: more examples that no span may equal, such as those to measure on.
 
     Returns:
-        The spans, without repetitions, in the order of the texts.
+        The spans, none of them a text of `examples` or drawn before, in the order of the texts.
+
+    Raises:
+        ValueError: `per_text` is negative.
 
     Source: Tang et al. 2019, "Distilling Task-Specific Knowledge from BERT into Simple Neural
     Networks", section 3.3, whose n-grams have 1 to 5 words.
     """
+    if per_text < 0:
+        raise ValueError(f"per_text is {per_text}, must be 0 or more")
     random = np.random.default_rng(seed)
     spans: dict[str, None] = {}
-    for text in texts:
+    for text in examples.texts:
         words = text.split()
         for _ in range(per_text if len(words) > 2 else 0):
             length = random.integers(2, len(words))
             start = random.integers(len(words) - length + 1)
             spans[" ".join(words[start : start + length])] = None
-    return list(spans)
+    found = Examples(list(spans))
+    known = {others.key(i) for others in (examples, *without) for i in range(len(others))}
+    return [span for i, span in enumerate(found.texts) if found.key(i) not in known]
 
 
 def _runs_of_words(texts: Iterable[str], length: int) -> Iterator[tuple[str, ...]]:
     """Yields every run of `length` words of the texts."""
     for text in texts:
-        words = re.findall(r"\w+", text.lower())
+        # "does n't" and "film 's", as treebanks write them, are the words "doesn't" and "film's".
+        joined = re.sub(r"\s*(?:(n)['\u2019](t\b)|['\u2019])", r"\1\2", text.lower())
+        words = re.findall(r"\w+", joined)
         for start in range(len(words) - length + 1):
             yield tuple(words[start : start + length])
 

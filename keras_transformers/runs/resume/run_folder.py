@@ -41,8 +41,8 @@ def check_same(folder: Path, config: Any, *, may_differ: Collection[str] = ()) -
     path = folder / CONFIG
     if not path.is_file():
         raise FileNotFoundError(f"{folder}: no run to resume; check --name, or leave out --resume")
-    before = files.read_json(path)
-    now = json.loads(json.dumps(dataclasses.asdict(config), default=str))  # as it was written
+    now = _as_written(dataclasses.asdict(config))
+    before = _as_written(_defaults(config)) | files.read_json(path)  # older runs lack new options
     differences = [
         f"{name} was {before.get(name)}, is {now.get(name)}"
         for name in sorted((before.keys() | now.keys()) - set(may_differ))
@@ -54,3 +54,18 @@ def check_same(folder: Path, config: Any, *, may_differ: Collection[str] = ()) -
             "same options, or another --name"
         )
     return folder
+
+
+def _as_written(options: dict[str, Any]) -> dict[str, Any]:
+    return json.loads(json.dumps(options, default=str))
+
+
+def _defaults(config: Any) -> dict[str, Any]:
+    """Returns the options that may be left out, with the values that they then have."""
+    found = {}
+    for field in dataclasses.fields(config):
+        if field.default is not dataclasses.MISSING:
+            found[field.name] = field.default
+        elif field.default_factory is not dataclasses.MISSING:
+            found[field.name] = field.default_factory()
+    return found
