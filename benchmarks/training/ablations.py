@@ -3,7 +3,7 @@
     python benchmarks/training/ablations.py DATA/multi30k --runs-dir runs/ablations
 
 Every run is `recipes/translation.py` with `transformer_tiny` on Multi30k De-En and the options in
-`BUDGET`: 720 updates, about a quarter of an hour each on one thread. A run that is finished is not
+`BUDGET`: 720 updates, 10 to 15 minutes each on one thread. A run that is finished is not
 run again, and one that was stopped goes on, so the command may be stopped and given again. The
 table has the last weights and their average, over the last five epochs unless a row says
 otherwise, by beam search.
