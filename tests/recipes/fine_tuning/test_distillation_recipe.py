@@ -59,7 +59,7 @@ def test_a_small_student_learns_what_the_teacher_answers(folder):
 def test_spans_are_texts_too(folder):
     changes = {"spans": 1, "shared_words": 5, "epochs": 1, "name": "spans"}
     metrics = run("distillation", **options(folder, teacher=folder / "teacher", **changes)).metrics
-    assert metrics["texts"] > 80 + 97
+    assert metrics["spans"] > 40
 
 
 @pytest.mark.slow
