@@ -43,7 +43,7 @@ class Config(LabelledFiles, EncoderTuning):
     teacher: Path  # an export of a text classifier with the labels of the training file
     texts: tuple[Path, ...]  # more texts, one per line, without labels
     least_words: int = 4  # shorter ones are left out
-    shared_words: int | None = None  # leave out texts with so many in a row of labelled ones
+    shared_words: int | None = None  # skip texts with this many consecutive words of a labelled one
     spans: int = 0  # random runs of words to draw from each text, labelled by the teacher too
     keep_layers: tuple[int, ...] = ()  # of the encoder, counted from 0; empty: all
     keep_tokens: int | None = None  # the most frequent ones of the texts; None: all

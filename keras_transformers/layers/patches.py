@@ -8,7 +8,7 @@ from keras import ops
 
 from keras_transformers.layers.dense import PACKAGE
 
-__all__ = ["ClassToken", "PatchEmbedding"]
+__all__ = ["ClassToken", "PatchEmbedding", "StemConvolution"]
 
 Interpolation = Literal["bilinear", "bicubic"]
 Grid = tuple[int, int]  # rows and columns of patches
@@ -117,6 +117,42 @@ class PatchEmbedding(keras.layers.Layer):
             "hidden_dim": self.hidden_dim,
             "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
         }
+
+
+@keras.saving.register_keras_serializable(PACKAGE)
+class StemConvolution(keras.layers.Conv2D):
+    """A 3 x 3 convolution with stride 2, padding "same" and no bias, as one matrix product.
+
+    It equals `keras.layers.Conv2D`, which with TensorFlow 2.21 and oneDNN returns an empty batch
+    in its input's shape; an export must answer an empty batch.
+
+    Args:
+        filters: number of output channels, F.
+
+    Example:
+        >>> StemConvolution(4)(keras.ops.ones((0, 28, 27, 1))).shape
+        TensorShape([0, 14, 14, 4])
+    """
+
+    def __init__(self, filters: int, **kwargs: Any) -> None:
+        fixed = {"kernel_size": 3, "strides": 2, "padding": "same", "use_bias": False}
+        super().__init__(filters, **(kwargs | fixed | {"data_format": "channels_last"}))
+
+    def call(self, images: Any) -> Any:
+        """Maps (batch, height, width, channels) to (batch, rows, columns, F): half, rounded up."""
+        sizes = images.shape[1:3]
+        rows, columns = (-(-size // 2) for size in sizes)
+        # As TensorFlow pads: the odd pixel goes to the right and to the bottom.
+        totals = [max(0, (-(-size // 2) - 1) * 2 + 3 - size) for size in sizes]
+        margins = [(total // 2, total - total // 2) for total in totals]
+        images = ops.pad(images, [(0, 0), *margins, (0, 0)])
+        windows = [
+            images[:, row : row + 2 * rows - 1 : 2, column : column + 2 * columns - 1 : 2]
+            for row in range(3)
+            for column in range(3)
+        ]
+        stacked = ops.concatenate(windows, axis=-1)  # (batch, rows, columns, 9 * channels)
+        return ops.matmul(stacked, ops.reshape(self.kernel, (-1, self.filters)))
 
 
 @keras.saving.register_keras_serializable(PACKAGE)

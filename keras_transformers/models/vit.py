@@ -19,6 +19,7 @@ from keras_transformers.layers.patches import (
     ClassToken,
     Interpolation,
     PatchEmbedding,
+    StemConvolution,
     patch_grid,
     resize_positions,
 )
@@ -122,15 +123,7 @@ def vit(
     scale, offset = _scaling(pixel_mean, pixel_std)
     hidden = keras.layers.Rescaling(scale, offset, name="pixel_scaling")(images)
     for index, filters in enumerate(stem_filters):
-        hidden = keras.layers.Conv2D(
-            filters,
-            kernel_size=3,
-            strides=2,
-            padding="same",
-            data_format="channels_last",
-            use_bias=False,
-            name=f"stem_{index}",
-        )(hidden)
+        hidden = StemConvolution(filters, name=f"stem_{index}")(hidden)
         hidden = keras.layers.LayerNormalization(epsilon=norm_epsilon, name=f"stem_norm_{index}")(
             hidden
         )

@@ -41,7 +41,7 @@ class EncoderDecoderTraining(Options):
     warmup_steps: int = 2000
     label_smoothing: float = 0.1
     clip_norm: float | None = 1.0
-    average: int = 5  # recent weights to average; kept if better on val than the last ones
+    average: int = 5  # recent weights to average; the average is kept if it beats the last on val
     average_every: int | None = None  # updates between weights to average; None: an epoch
     patience: int = 10  # epochs without a better figure on val before training stops
 

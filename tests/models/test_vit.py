@@ -4,6 +4,7 @@ import pytest
 from checks import compile_toy, round_trip, same_outputs
 
 import keras_transformers as kt
+from keras_transformers.layers.patches import StemConvolution
 from keras_transformers.models import vit as family
 from keras_transformers.models.vit import copy_weights, num_parameters, vit
 
@@ -88,6 +89,7 @@ def test_patches_of_what_convolutions_see(tmp_path):
     stem = 3 * 3 * (3 * 8 + 8 * 16) + 2 * (8 + 16)
     assert model.count_params() == num_parameters(**size, stem_filters=(8, 16))
     assert model.count_params() == stem + 16 * 8 + 8 + 8 + 50 * 8 + 872 + 16
+    assert model({"images": images(0, 28, 27)})["pooled_output"].shape == (0, 8)
     outputs = model({"images": images(2, 28, 27)})
     model.save(tmp_path / "model.keras")
     loaded = keras.saving.load_model(tmp_path / "model.keras")
@@ -95,6 +97,17 @@ def test_patches_of_what_convolutions_see(tmp_path):
     np.testing.assert_array_equal(again["pooled_output"], outputs["pooled_output"])
     with pytest.raises(ValueError, match=r"=12 .* after 2 convolutions, which leave 3 x 3"):
         vit(**SMALL, image_size=12, stem_filters=(8, 8))
+
+
+@pytest.mark.parametrize("shape", [(2, 28, 27, 3), (1, 5, 2, 1), (3, 1, 6, 2)])
+def test_the_convolution_of_a_stem_is_that_of_keras(shape):
+    inputs = np.random.default_rng(0).normal(size=shape).astype("float32")
+    ours = StemConvolution(4)
+    theirs = keras.layers.Conv2D(4, 3, strides=2, padding="same", use_bias=False)
+    outputs = ours(inputs)
+    theirs.build(shape)
+    theirs.set_weights(ours.get_weights())
+    np.testing.assert_allclose(outputs, theirs(inputs), atol=1e-5)
 
 
 def test_shapes_and_names(encoder):
@@ -185,6 +198,14 @@ def test_a_larger_resolution_keeps_the_weights_and_interpolates_positions():
     copy_weights(source, again)
     inputs = {"images": images(2, 8, 8)}
     same_outputs(source(inputs, training=False), again(inputs, training=False))
+
+
+def test_convolutions_keep_their_weights_at_another_resolution():
+    source, target = (vit(**SMALL, image_size=size, stem_filters=(2,)) for size in (16, 32))
+    copy_weights(source, target)
+    kernels = [model.get_layer("stem_0").get_weights()[0] for model in (source, target)]
+    np.testing.assert_array_equal(*kernels)
+    assert target.get_layer("patch_embedding").grid == (4, 4)
 
 
 def test_weights_of_another_shape_are_refused_and_nothing_changes():

@@ -123,9 +123,8 @@ def test_only_the_same_configuration_resumes(tmp_path):
     assert run_folder.check_same(tmp_path, Config(resume=True), may_differ=MAY_DIFFER) == tmp_path
     with pytest.raises(ValueError, match=r"epochs was 3, is 4, sizes was \[1, 2\], is \[1\]; give"):
         run_folder.check_same(tmp_path, Config(sizes=(1,), epochs=4))
-    (tmp_path / "config.json").write_text(
-        '{"data": "text", "resume": false}'
-    )  # of an older version
+    # A run of an older version, which had fewer options.
+    (tmp_path / "config.json").write_text('{"data": "text", "resume": false}')
     assert run_folder.check_same(tmp_path, Config()) == tmp_path
     with pytest.raises(ValueError, match="epochs was 3, is 4; give"):
         run_folder.check_same(tmp_path, Config(epochs=4))

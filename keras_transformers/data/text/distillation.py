@@ -130,6 +130,10 @@ def random_spans(
     Raises:
         ValueError: `per_text` is negative.
 
+    Example:
+        >>> sorted(random_spans(Examples(["a fine film"]), per_text=20))
+        ['a fine', 'fine film']
+
     Source: Tang et al. 2019, "Distilling Task-Specific Knowledge from BERT into Simple Neural
     Networks", section 3.3, whose n-grams have 1 to 5 words.
     """
