@@ -57,9 +57,8 @@ def main(config: Config, run: Run) -> dict[str, Any]:
     """Trains, measures, exports; returns what it writes to runs/<name>/metrics.json."""
     train, dev, test, labels = config.read()
     labelled = [examples for examples in (train, dev, test) if examples is not None]
-    others = read_texts(
-        config.texts, without=labelled, **config.pick("least_words", "shared_words")
-    )
+    which = config.pick("least_words", "shared_words")
+    others = read_texts(config.texts, without=labelled, **which)
     whole = Examples([*train.texts, *others.texts], source=others.source)
     spans = random_spans(whole, per_text=config.spans, seed=config.seed, without=labelled)
     texts = Examples([*whole.texts, *spans], source=others.source)
@@ -125,8 +124,10 @@ def ask(config: Config, texts: Examples, labels: list[str]) -> np.ndarray:
     found = kt.saved_model.describe(config.teacher).get("labels")
     if found != labels:
         raise ValueError(f"--teacher {config.teacher} has labels {found}, the data {labels}")
-    answers = kt.saved_model.predict(config.teacher, {"text": texts.texts}, batch_size=64)
-    return np.array([answer["probabilities"] for answer in answers], np.float32)
+    order = np.argsort([len(text) for text in texts.texts])  # similar lengths need less padding
+    inputs = {"text": [texts.texts[i] for i in order]}
+    answers = kt.saved_model.predict(config.teacher, inputs, batch_size=64)
+    return np.array([each["probabilities"] for each in answers], np.float32)[np.argsort(order)]
 
 
 def agreement(answers: list[dict[str, Any]], examples: Examples) -> float:

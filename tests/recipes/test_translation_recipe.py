@@ -102,6 +102,13 @@ def test_the_better_weights_are_chosen_by_val(trained):
 
 
 @pytest.mark.slow
+def test_weights_within_one_epoch_are_averaged(data, tmp_path):
+    options = {"average": 2, "average_every": 1, "num_beams": 1, "model_options": TINY_TRANSFORMER}
+    metrics = train(data, tmp_path, epochs=1, **options)
+    assert 0.0 <= metrics["val BLEU, average of 2, beam"] <= 100.0
+
+
+@pytest.mark.slow
 def test_samples_and_pictures_of_attention_are_written(trained):
     _, folder = trained
     for step in (0, 1):
