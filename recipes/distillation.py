@@ -57,8 +57,8 @@ def main(config: Config, run: Run) -> dict[str, Any]:
     """Trains, measures, exports; returns what it writes to runs/<name>/metrics.json."""
     train, dev, test, labels = config.read()
     labelled = [examples for examples in (train, dev, test) if examples is not None]
-    which = config.pick("least_words", "shared_words")
-    others = read_texts(config.texts, without=labelled, **which)
+    limits = config.pick("least_words", "shared_words")
+    others = read_texts(config.texts, without=labelled, **limits)
     whole = Examples([*train.texts, *others.texts], source=others.source)
     spans = random_spans(whole, per_text=config.spans, seed=config.seed, without=labelled)
     texts = Examples([*whole.texts, *spans], source=others.source)
