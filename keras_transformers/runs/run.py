@@ -5,7 +5,6 @@ epoch, `last.weights.h5` from the newest, `checkpoints/` to resume from, and `me
 """
 
 import contextlib
-import dataclasses
 import logging
 import math
 import shutil
@@ -28,9 +27,9 @@ from keras_transformers.runs.callbacks import (
     verbosity,
 )
 from keras_transformers.runs.options import MAY_DIFFER, Options
+from keras_transformers.runs.resume import run_folder
 from keras_transformers.runs.resume.callback import Position, Resume
 from keras_transformers.runs.resume.folder_lock import LOCK, FolderLock, lock_folder
-from keras_transformers.runs.resume.run_folder import CONFIG, check_new_run, check_same
 from keras_transformers.runs.resume.snapshots import check_not_gone
 from keras_transformers.runs.validation import Validation
 from keras_transformers.runs.weights_files import check_weights, write_weights
@@ -103,8 +102,8 @@ class Run:
         self._callbacks: list[keras.callbacks.Callback] = []
         keep_freed_memory()
         begin_strategy(config)
-        if config.resume and (self.folder / CONFIG).is_file():
-            check_same(self.folder, config, may_differ=MAY_DIFFER)
+        if config.resume and (self.folder / run_folder.CONFIG).is_file():
+            run_folder.check_same(self.folder, config, may_differ=MAY_DIFFER, may_grow=("epochs",))
             if is_chief():
                 self._lock = lock_folder(self.folder)
                 check_not_gone(
@@ -113,7 +112,7 @@ class Run:
                     weights=[self.folder / BEST_WEIGHTS, self.folder / LAST_WEIGHTS],
                 )
         elif is_chief():
-            check_new_run(self.folder)
+            run_folder.check_new_run(self.folder)
             if config.resume:  # a scheduler gives the same command every time
                 print(f"{self.folder}: nothing to resume, so the run starts")
         if is_chief():
@@ -155,14 +154,15 @@ class Run:
         if is_chief():
             if self._lock is None:
                 self._lock = lock_folder(self.folder)
-                check_new_run(self.folder)
+                run_folder.check_new_run(self.folder)
                 self._is_new = True
-            files.write_json(self.folder / CONFIG, dataclasses.asdict(self.config))
+            run_folder.write_config(self.folder, self.config)
         return self.folder
 
     def abandon(self) -> None:
         """Removes the folder if this run made it and wrote only its configuration there."""
-        if self._is_new and {path.name for path in self.folder.iterdir()} <= {CONFIG, LOCK}:
+        ours = {run_folder.CONFIG, LOCK}
+        if self._is_new and {path.name for path in self.folder.iterdir()} <= ours:
             shutil.rmtree(self.folder)
 
     def restore(

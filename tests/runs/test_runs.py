@@ -104,8 +104,8 @@ def test_a_run_begins_once_and_resumes_alike(tmp_path, capsys):
     resumed = dataclasses.replace(config, resume=True, quiet=True, checkpoint_every=5)
     assert runs.Run(resumed).folder == tmp_path / "task"
     assert not capsys.readouterr().out
-    with pytest.raises(ValueError, match=r"epochs was 3, is 4, seed was 0, is 1; give the same"):
-        runs.Run(dataclasses.replace(resumed, epochs=4, seed=1))
+    with pytest.raises(ValueError, match=r"epochs was 3, is 2, seed was 0, is 1; give the same"):
+        runs.Run(dataclasses.replace(resumed, epochs=2, seed=1))
 
 
 def test_only_the_same_configuration_resumes(tmp_path):
@@ -195,6 +195,25 @@ def test_a_runs_seconds_count_what_it_took_before_it_was_resumed(tmp_path):
     train(config, shift=1_000.0)
     resumed = train(dataclasses.replace(config, resume=True))
     assert 1_000 < resumed.seconds < 1_500
+
+
+def test_a_finished_run_goes_on_for_more_epochs(tmp_path):
+    config = Task(runs_dir=tmp_path, epochs=2, quiet=True)
+
+    def train(config):
+        one, model = runs.Run(config), model_of_a_line()
+        model.fit(**one.fit_arguments(model, Numbers()))
+        one.finish(None, {})
+        return model.get_weights()[0].tobytes()
+
+    train(config)
+    longer = train(dataclasses.replace(config, epochs=4, resume=True))
+    assert longer == train(dataclasses.replace(config, epochs=4, name="at_once"))
+    kept = {path.name: json.loads(path.read_text()) for path in (tmp_path / "task").glob("*.json")}
+    assert (kept["config_2_epochs.json"]["epochs"], kept["config.json"]["epochs"]) == (2, 4)
+    assert [epoch["epoch"] for epoch in kept["metrics.json"]["epochs"]] == [1, 2, 3, 4]
+    with pytest.raises(ValueError, match="epochs was 4, is 2; give the same"):
+        runs.Run(dataclasses.replace(config, resume=True))
 
 
 def test_a_run_without_a_best_epoch_says_so(tmp_path):

@@ -9,7 +9,7 @@ from typing import Any
 from keras_transformers import files
 from keras_transformers.runs.resume.folder_lock import LOCK
 
-__all__ = ["check_new_run", "check_same"]
+__all__ = ["check_new_run", "check_same", "write_config"]
 
 CONFIG = "config.json"
 
@@ -26,13 +26,16 @@ def check_new_run(folder: Path) -> Path:
     return folder
 
 
-def check_same(folder: Path, config: Any, *, may_differ: Collection[str] = ()) -> Path:
+def check_same(
+    folder: Path, config: Any, *, may_differ: Collection[str] = (), may_grow: Collection[str] = ()
+) -> Path:
     """Returns a run's folder, after checking that the run was started with this configuration.
 
     Args:
         folder: the run's folder.
         config: a dataclass.
         may_differ: the fields that may differ.
+        may_grow: the fields, numbers, that may be higher than they were.
 
     Raises:
         FileNotFoundError: no run was started there.
@@ -47,6 +50,7 @@ def check_same(folder: Path, config: Any, *, may_differ: Collection[str] = ()) -
         f"{name} was {before.get(name)}, is {now.get(name)}"
         for name in sorted((before.keys() | now.keys()) - set(may_differ))
         if before.get(name) != now.get(name)
+        and not (name in may_grow and before.get(name, now[name]) < now[name])
     ]
     if differences:
         raise ValueError(
@@ -54,6 +58,20 @@ def check_same(folder: Path, config: Any, *, may_differ: Collection[str] = ()) -
             "same options, or another --name"
         )
     return folder
+
+
+def write_config(folder: Path, config: Any) -> None:
+    """Writes a run's configuration.
+
+    If the run is to be longer than it was, the earlier configuration stays beside it, as
+    `config_12_epochs.json`, because the figures depend on both.
+    """
+    path, options = folder / CONFIG, dataclasses.asdict(config)
+    if path.is_file():
+        before = files.read_json(path)
+        if before.get("epochs", options["epochs"]) < options["epochs"]:
+            files.write_json(folder / f"config_{before['epochs']}_epochs.json", before)
+    files.write_json(path, options)
 
 
 def _as_written(options: dict[str, Any]) -> dict[str, Any]:
