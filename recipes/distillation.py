@@ -40,7 +40,7 @@ from keras_transformers.runs import EncoderTuning, Run, chief_first, command_lin
 class Config(LabelledFiles, EncoderTuning):
     """Teaches a small encoder what a classifier answers."""
 
-    teacher: Path  # an export of a text classifier with the labels of the training file
+    teacher: tuple[Path, ...]  # exports of classifiers with the data's labels; the answers' mean
     texts: tuple[Path, ...]  # more texts, one per line, without labels
     least_words: int = 4  # shorter ones are left out
     shared_words: int | None = None  # skip texts with this many consecutive words of a labelled one
@@ -90,7 +90,7 @@ def main(config: Config, run: Run) -> dict[str, Any]:
     figures |= {"texts": len(whole), "spans": len(spans)}
     for name, part in parts.items():
         scores = model.evaluate(batches.of(part).dataset(), return_dict=True, verbose=0)
-        teacher = agreement(kt.saved_model.predict(config.teacher, {"text": part.texts}), part)
+        teacher = accuracy(ask(config, part, labels), part, labels)
         figures |= {
             f"{name}_accuracy": scores["accuracy"],
             f"{name}_accuracy of the teacher": teacher,
@@ -120,20 +120,20 @@ def build(config: Config, texts: Examples) -> tuple[keras.Model, Any]:
 
 
 def ask(config: Config, texts: Examples, labels: list[str]) -> np.ndarray:
-    """Returns the teacher's probabilities, (texts, labels)."""
-    found = kt.saved_model.describe(config.teacher).get("labels")
-    if found != labels:
-        raise ValueError(f"--teacher {config.teacher} has labels {found}, the data {labels}")
+    """Returns the mean of the teachers' probabilities, (texts, labels)."""
+    for teacher in config.teacher:
+        if (found := kt.saved_model.describe(teacher).get("labels")) != labels:
+            raise ValueError(f"--teacher {teacher} has labels {found}, the data {labels}")
     order = np.argsort([len(text) for text in texts.texts])  # similar lengths need less padding
     inputs = {"text": [texts.texts[i] for i in order]}
-    answers = kt.saved_model.predict(config.teacher, inputs, batch_size=64)
-    return np.array([each["probabilities"] for each in answers], np.float32)[np.argsort(order)]
+    found = [kt.saved_model.predict(teacher, inputs, batch_size=64) for teacher in config.teacher]
+    answers = [[each["probabilities"] for each in answers] for answers in found]
+    return np.mean(answers, axis=0, dtype=np.float32)[np.argsort(order)]
 
 
-def agreement(answers: list[dict[str, Any]], examples: Examples) -> float:
-    """Returns the share of right answers."""
-    pairs = zip(answers, examples.labels or (), strict=True)
-    return float(np.mean([answer["label"] == label for answer, label in pairs]))
+def accuracy(probabilities: np.ndarray, examples: Examples, labels: list[str]) -> float:
+    """Returns the share of examples whose likeliest label is right."""
+    return float(np.mean(np.take(labels, probabilities.argmax(-1)) == np.array(examples.labels)))
 
 
 if __name__ == "__main__":

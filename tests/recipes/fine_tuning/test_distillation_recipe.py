@@ -1,5 +1,6 @@
 """Distillation: a student of half the layers and tokens learns a toy teacher's answers."""
 
+import numpy as np
 import pytest
 from recipe_runs import OPINIONS, SENTENCE_WORDS, error_of, run, save_encoder, save_sentences
 
@@ -63,6 +64,21 @@ def test_spans_are_texts_too(folder):
 
 
 @pytest.mark.slow
+def test_two_teachers_answer_with_their_mean(folder):
+    other = options(folder, texts=None, epochs=1, seed=1, name="other_teacher")
+    run("classification", **other, export=folder / "other/1")
+    answers = []
+    for names in (["teacher"], ["other"], ["teacher", "other"]):
+        teachers = [str(folder / name) for name in names]
+        changes = {"epochs": 1, "least_words": 2, "name": "_".join(["of", *names])}
+        found = run("distillation", "--teacher", *teachers, **options(folder, **changes))
+        answers.append(np.load(found.folder / "teacher.npy"))
+    one, other, both = answers
+    assert np.abs(one - other).max() > 0.01
+    np.testing.assert_allclose(both, (one + other) / 2, atol=1e-6)
+
+
+@pytest.mark.slow
 def test_static_shapes_change_no_figure(folder):
     found = {}
     for static_shapes in (None, 1):
@@ -78,6 +94,6 @@ def test_a_teacher_with_other_labels_is_refused(folder, capsys):
     lines = (folder / "train.tsv").read_text().replace("\tyes", "\tmaybe")
     (folder / "other.tsv").write_text(lines)
     changes = {"train_file": folder / "other.tsv", "dev_file": None, "name": "other"}
-    texts = {"texts": (folder / "texts.txt",), "teacher": folder / "teacher", "least_words": 2}
+    texts = {"texts": (folder / "texts.txt",), "teacher": (folder / "teacher",), "least_words": 2}
     error = error_of("distillation", capsys, **options(folder, **changes) | texts)
     assert "has labels ['no', 'yes'], the data ['maybe', 'no']" in error
