@@ -2,7 +2,7 @@
 
 Paper:   Hinton et al. 2015, https://arxiv.org/abs/1503.02531; Turc et al. 2019, 1908.08962 (text
          without labels); --spans: Tang et al. 2019, https://arxiv.org/abs/1903.12136
-Data:    an export of a text classifier, its training data, and texts of their kind, one per line
+Data:    exports of text classifiers, their training data, and texts of its kind, one per line
 Command: python recipes/distillation.py --train-file sst2/train.tsv.gz --dev-file sst2/dev.tsv.gz
              --teacher teacher --texts sentence_polarity/rt-polarity.* movie_reviews/*/cv*.txt
              --shared-words 5 --weights MINILM --keep-layers 0 2 --keep-tokens 4500
@@ -122,8 +122,8 @@ def build(config: Config, texts: Examples) -> tuple[keras.Model, Any]:
 def ask(config: Config, texts: Examples, labels: list[str]) -> np.ndarray:
     """Returns the mean of the teachers' probabilities, (texts, labels)."""
     for teacher in config.teacher:
-        if (found := kt.saved_model.describe(teacher).get("labels")) != labels:
-            raise ValueError(f"--teacher {teacher} has labels {found}, the data {labels}")
+        if (known := kt.saved_model.describe(teacher).get("labels")) != labels:
+            raise ValueError(f"--teacher {teacher} has labels {known}, the data {labels}")
     order = np.argsort([len(text) for text in texts.texts])  # similar lengths need less padding
     inputs = {"text": [texts.texts[i] for i in order]}
     found = [kt.saved_model.predict(teacher, inputs, batch_size=64) for teacher in config.teacher]
