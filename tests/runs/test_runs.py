@@ -197,7 +197,7 @@ def test_a_runs_seconds_count_what_it_took_before_it_was_resumed(tmp_path):
     assert 1_000 < resumed.seconds < 1_500
 
 
-def test_a_finished_run_goes_on_for_more_epochs(tmp_path):
+def test_a_finished_run_goes_on_for_more_epochs(tmp_path, capsys):
     config = Task(runs_dir=tmp_path, epochs=2, quiet=True)
 
     def train(config):
@@ -207,7 +207,9 @@ def test_a_finished_run_goes_on_for_more_epochs(tmp_path):
         return model.get_weights()[0].tobytes()
 
     train(config)
+    assert "schedule" not in capsys.readouterr().out
     longer = train(dataclasses.replace(config, epochs=4, resume=True))
+    assert "task: 4 epochs, was 2; so the schedule changes\n" in capsys.readouterr().out
     assert longer == train(dataclasses.replace(config, epochs=4, name="at_once"))
     kept = {path.name: json.loads(path.read_text()) for path in (tmp_path / "task").glob("*.json")}
     assert (kept["config_2_epochs.json"]["epochs"], kept["config.json"]["epochs"]) == (2, 4)

@@ -63,14 +63,16 @@ def check_same(
 def write_config(folder: Path, config: Any) -> None:
     """Writes a run's configuration.
 
-    If the run is to be longer than it was, the earlier configuration stays beside it, as
-    `config_12_epochs.json`, because the figures depend on both.
+    If the run is to be longer than it was, that is printed, and the earlier configuration stays
+    beside it, as `config_12_epochs.json`, because the figures depend on both.
     """
     path, options = folder / CONFIG, dataclasses.asdict(config)
     if path.is_file():
         before = files.read_json(path)
-        if before.get("epochs", options["epochs"]) < options["epochs"]:
-            files.write_json(folder / f"config_{before['epochs']}_epochs.json", before)
+        epochs = before.get("epochs", options["epochs"])
+        if epochs < options["epochs"]:
+            files.write_json(folder / f"config_{epochs}_epochs.json", before)
+            print(f"{folder}: {options['epochs']} epochs, was {epochs}; so the schedule changes")
     files.write_json(path, options)
 
 
