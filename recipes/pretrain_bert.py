@@ -5,12 +5,12 @@ Paper:   Devlin et al. 2019, https://arxiv.org/abs/1810.04805, sections 3.1 and 
 Data:    text, one sentence per line, blank lines between documents; public corpora; or records
          from `keras-transformers make-pretraining-data` or create_pretraining_data
 Command: the two of saved_models/manifest.json, entry fill_mask_en/1
-Cost:    54 and 13 minutes on one thread of a busy machine, 13,000 and 2,000 steps
-Score:   132 held-out documents, 128 tokens per example masked tokens  perplexity  next sentence
-         unigrams, the more frequent answer                     0.047        1001          0.511
-         bert_l4_h128, 1,875,522 parameters, seed 0             0.322        59.4          0.778
-         SST-2 dev, classification.py --epochs 4 --learning-rate 1e-3 --pooling mean, three seeds:
-         0.7932; from random weights, 0.7817 (--pooling cls); a bag of words 0.8005
+Cost:    87 minutes on two threads and 12 on one of a busy machine, 24,000 and 1,000 steps
+Score:   held-out documents, 128 tokens per example      masked tokens  perplexity  next sentence
+         unigrams, the more frequent answer                     0.044         872              -
+         bert_l4_h128, 1,875,522 parameters, seed 0             0.395        29.8              -
+         the first command with --epochs 7 (82f3b03)            0.330        53.9              -
+         the entry's two commands at 503ef66, other texts       0.322        59.4          0.778
 """
 
 import dataclasses
