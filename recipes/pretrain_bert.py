@@ -49,7 +49,7 @@ class Config(PretrainingFiles, Pretraining):
 
     phase_1_length: int = 128  # tokens per example in the first epochs
     phase_2_length: int = 512  # in the last epochs
-    phase_2_epochs: int = 1  # number of last epochs; in the paper a tenth of all
+    phase_2_epochs: int = 1  # number of last epochs; a tenth of all, or positions learn too little
     batch_size: int = 64  # examples, or packed rows, per forward pass, over all replicas
     pack: bool = False  # short examples share a row, so that less of it is padding
     shard: Shard = "element"  # workers share each batch, or the files of records
