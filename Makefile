@@ -6,9 +6,11 @@ PYTHON ?= python3
 BIN := $(VENV)/bin
 # Test processes: they spend most of their time tracing graphs in Python, on one core each.
 WORKERS ?= 2
+# For the environments of older TensorFlows, which newer Pythons cannot run.
+PYTHON311 ?= python3.11
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 
-.PHONY: quickstart test test-slow test-all benchmark lint types format docs docs-tables clean help
+.PHONY: quickstart test test-slow test-all test-runtimes benchmark lint types format docs docs-tables stubs clean help
 
 # One thread per test process: two of them already fill two cores.
 test test-slow: export TF_NUM_INTRAOP_THREADS ?= 1
@@ -28,6 +30,9 @@ test-slow: $(VENV)/.installed-dev ## the slow tests alone
 test-all: $(VENV)/.installed-dev ## also the slow tests and those against the reference implementations
 	$(BIN)/pip install --quiet -e '.[beam,reference]'
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m 'not gpu'
+
+test-runtimes: $(VENV)/.installed-dev ## today's exports in TensorFlow 2.12, 2.16 and 2.19; prints a table (PYTHON311: 3.11)
+	$(BIN)/python tests/runtimes/matrix.py --python $(PYTHON311)
 
 benchmark: $(VENV)/.installed-dev ## speed against peers, one thread; rewrites docs/performance.md
 	$(BIN)/pip install --quiet -e '.[benchmark]'
@@ -52,6 +57,9 @@ docs: $(VENV)/.installed-dev ## build the site of docs/ into build/site; fails o
 
 docs-tables: $(VENV)/.installed-dev ## rewrite the generated tables of models
 	$(BIN)/python -m keras_transformers.cli.models_table docs/models.md keras_transformers/cli/models.json
+
+stubs: $(VENV)/.installed-dev ## rewrite the type stubs of the package and its rooms
+	$(BIN)/python -m keras_transformers.cli.stubs
 
 clean: ## remove the environment and what the quickstart made
 	rm -rf $(VENV) build runs saved_models/sentiment

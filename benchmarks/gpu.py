@@ -41,7 +41,7 @@ import numpy as np
 
 import keras_transformers as kt
 from keras_transformers.inspection import training_flops
-from keras_transformers.layers import DecoderLayer, EncoderLayer
+from keras_transformers.models.anatomy import anatomy
 from keras_transformers.training.losses import TokenCrossentropy
 from keras_transformers.training.optimizers import adam, adamw
 from keras_transformers.training.schedules import WarmupLinearDecay, noam
@@ -137,7 +137,7 @@ def jobs(
 def make_model(job: Job, *, toy: bool) -> keras.Model:
     """Returns the compiled model, for BERT with both pretraining heads."""
     model = kt.create_model(job.name, attention_dropout=0.0, **(job.subject.toy if toy else {}))
-    width = model.get_layer("token_embedding").hidden_dim
+    width = anatomy(model).token_embedding.hidden_dim
     if "pooled_output" in model.output:
         model = kt.heads.pretrainer(model)
     loss = {name: TokenCrossentropy() for name in model.output}
@@ -154,7 +154,7 @@ def random_batch(model: keras.Model, job: Job) -> Batch:
     def ids(*shape: int, size: int) -> np.ndarray:
         return random.integers(1, size, shape, dtype="int32")
 
-    vocabulary_size = model.get_layer("token_embedding").vocabulary_size
+    vocabulary_size = anatomy(model).token_embedding.vocabulary_size
     positions = np.argsort(random.random((rows, length)), axis=1)[:, :masked]
     special = {
         "padding_mask": np.ones((rows, length), bool),
@@ -176,9 +176,10 @@ def usual_flops(model: keras.Model, job: Job) -> float:
     A pair of a source and a target token goes through all parameters once, as a token of the other
     models does.
     """
-    stacks = [layer for layer in model.layers if isinstance(layer, (EncoderLayer, DecoderLayer))]
-    attentions = sum(2 if isinstance(layer, DecoderLayer) else 1 for layer in stacks)
-    width = model.get_layer("token_embedding").hidden_dim
+    parts = anatomy(model)
+    blocks = [*parts.blocks, *(parts.encoder.blocks if parts.encoder else ())]
+    attentions = sum(1 if block.cross_attention is None else 2 for block in blocks)
+    width = parts.token_embedding.hidden_dim
     per_token = 6 * model.count_params() + 12 * attentions * job.length * width
     return float(per_token * job.batch_size * job.length)
 

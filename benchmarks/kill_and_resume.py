@@ -115,10 +115,15 @@ def train(job: Job, progress: Any) -> None:
 
     batches = make_batches()
     stop_early = keras.callbacks.EarlyStopping("val_loss", patience=EPOCHS)
-    callbacks = {"callbacks": [Progress()], "last_callbacks": [stop_early]}
-    position = run.restore(model, **callbacks)
-    progress[0] = progress[1] = position.step
-    model.fit(**run.fit_arguments(model, batches, validation=batches.of(slice(3 * BATCH))))
+    fit = run.prepare(
+        model,
+        batches,
+        validation=batches.of(slice(3 * BATCH)),
+        callbacks=[Progress()],
+        last_callbacks=[stop_early],
+    )
+    progress[0] = progress[1] = run.position.step
+    model.fit(**fit)
     if is_chief():
         arrays = {
             **{f"weight {v.path}": v.numpy() for v in model.variables},

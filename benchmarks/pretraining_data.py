@@ -40,7 +40,7 @@ from keras_transformers.data.pretraining.batches import (
     pretraining_dataset,
 )
 from keras_transformers.data.pretraining.documents import read_documents
-from keras_transformers.engines import Beam, Engine, Local, Stage
+from keras_transformers.jobs.engines import Beam, Engine, Local, Stage
 from keras_transformers.saved_model import predict_files
 from keras_transformers.tokenizers import WordPieceTokenizer
 

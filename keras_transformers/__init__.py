@@ -3,20 +3,13 @@
 `bert_base()` and the other factories, `list_models`, `create_model`, `load`, `save` and `export`
 are here. Everything else is in a room: `layers`, `models` and its `heads`, `tokenizers`,
 `decoding`, `pipelines`, `convert`, `data`, `training`, `evaluation`, `runs`, `saved_model`,
-`serving` and `inspection`. Names are looked up on first use, so importing this package is fast, and
-does not import TensorFlow if Keras has another backend.
+`serving`, `inspection`, `jobs` and `files`. Names are looked up on first use, so importing this
+package is fast, and does not import TensorFlow if Keras has another backend.
 """
 
 import importlib
 import importlib.util
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from keras_transformers.models import heads
-    from keras_transformers.models.registry import create_model, list_models
-    from keras_transformers.pipelines.weights.loading import load
-    from keras_transformers.pipelines.weights.writing import save
-    from keras_transformers.saved_model.exporting import export
+from typing import Any
 
 __version__ = "0.1.0"
 __all__ = ["__version__", "create_model", "export", "heads", "list_models", "load", "save"]
@@ -27,7 +20,9 @@ _ROOMS = (
     "decoding",
     "evaluation",
     "explorer",
+    "files",
     "inspection",
+    "jobs",
     "layers",
     "models",
     "pipelines",

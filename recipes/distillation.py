@@ -33,6 +33,7 @@ from keras_transformers.data.text import (
     random_spans,
     read_texts,
 )
+from keras_transformers.ranges import NonNegativeInt, PositiveInt
 from keras_transformers.runs import EncoderTuning, Run, chief_first, command_line
 
 
@@ -42,14 +43,16 @@ class Config(LabelledFiles, EncoderTuning):
 
     teacher: tuple[Path, ...]  # exports of classifiers with the data's labels; the answers' mean
     texts: tuple[Path, ...]  # more texts, one per line, without labels
-    least_words: int = 4  # shorter ones are left out
-    shared_words: int | None = None  # skip texts with this many consecutive words of a labelled one
-    spans: int = 0  # random runs of words to draw from each text, labelled by the teacher too
-    keep_layers: tuple[int, ...] = ()  # of the encoder, counted from 0; empty: all
-    keep_tokens: int | None = None  # the most frequent ones of the texts; None: all
+    least_words: PositiveInt = 4  # shorter ones are left out
+    # skip texts with this many consecutive words of a labelled one
+    shared_words: PositiveInt | None = None
+    # random runs of words to draw from each text, labelled by the teacher too
+    spans: NonNegativeInt = 0
+    keep_layers: tuple[NonNegativeInt, ...] = ()  # of the encoder, counted from 0; empty: all
+    keep_tokens: PositiveInt | None = None  # the most frequent ones of the texts; None: all
 
-    epochs: int = 2
-    max_sequence_length: int = 64  # tokens per input, special ones included
+    epochs: PositiveInt = 2
+    max_sequence_length: PositiveInt = 64  # tokens per input, special ones included
     name: str = "distillation"  # the run's folder in runs_dir
 
 
@@ -62,16 +65,15 @@ def main(config: Config, run: Run) -> dict[str, Any]:
     whole = Examples([*train.texts, *others.texts], source=others.source)
     spans = random_spans(whole, per_text=config.spans, seed=config.seed, without=labelled)
     texts = Examples([*whole.texts, *spans], source=others.source)
+    file = run.make_folder() / "teacher.npy"
+    answers = chief_first(lambda: kept_array(file, lambda: ask(config, texts, labels)))
     with run.scope():
         encoder, tokenizer = build(config, whole)
         model = kt.heads.classifier(encoder, len(labels), dropout=config.dropout)
-    file = run.make_folder() / "teacher.npy"
-    answers = chief_first(lambda: kept_array(file, lambda: ask(config, texts, labels)))
-    classify = kt.pipelines.TextClassifier(
-        model, tokenizer, labels, max_sequence_length=config.max_sequence_length
-    )
-    batches = ProbabilityBatches(texts, classify, probabilities=answers, **config.batching())
-    with run.scope():
+        classify = kt.pipelines.TextClassifier(
+            model, tokenizer, labels, max_sequence_length=config.max_sequence_length
+        )
+        batches = ProbabilityBatches(texts, classify, probabilities=answers, **config.batching())
         crossentropy = keras.losses.CategoricalCrossentropy(
             from_logits=True, reduction="mean_with_sample_weight"
         )
@@ -81,9 +83,7 @@ def main(config: Config, run: Run) -> dict[str, Any]:
             weighted_metrics={"logits": [keras.metrics.CategoricalAccuracy(name="accuracy")]},
             jit_compile=config.jit_compile,
         )
-    model.fit(
-        **run.fit_arguments(model, batches, validation=batches.of(dev), monitor="val_accuracy")
-    )
+    model.fit(**run.prepare(model, batches, validation=batches.of(dev), monitor="val_accuracy"))
     best = run.load_best()
     parts = {"dev": dev, "test": test} if test else {"dev": dev}
     figures = {"parameters": model.count_params(), **best, "labels": labels}
@@ -105,16 +105,15 @@ def build(config: Config, texts: Examples) -> tuple[keras.Model, Any]:
     if config.keep_layers or config.keep_tokens:
         size = config.keep_tokens or tokenizer.vocabulary_size
         tokens = frequent_tokens(tokenizer, texts.texts, size=size)
-        num_layers = sum(layer.name.startswith("encoder_layer_") for layer in encoder.layers)
         encoder = kt.models.shrink_bert(
             encoder,
-            layers=config.keep_layers or range(num_layers),
+            layers=config.keep_layers or None,
             token_ids=tokens,
             max_sequence_length=config.max_sequence_length,
         )
         vocabulary = tokenizer.vocabulary
         tokenizer = kt.tokenizers.WordPieceTokenizer(
-            [vocabulary[i] for i in tokens], lowercase=config.lowercase
+            [vocabulary[i] for i in tokens], **tokenizer.config()
         )
     return kt.heads.with_mean_pooling(encoder), tokenizer
 

@@ -1,8 +1,8 @@
 """Classification of texts by fastText: a bag of words and n-grams, the baseline to beat.
 
 Paper:   Joulin et al. 2016, https://arxiv.org/abs/1607.01759
-Data:    any TSV, CSV or JSON Lines file, plain or .gz, including GLUE's files. Text is not changed:
-         lower-case it and put spaces around punctuation yourself if you want that
+Data:    any TSV, CSV, JSON Lines or Parquet file, plain or compressed, including GLUE's files.
+         Text is not changed: lower-case it and put spaces around punctuation yourself if you want
 Command: python recipes/fasttext_classification.py --train-file sst2/train.tsv.gz
              --dev-file sst2/dev.tsv.gz --seed 0
 Cost:    under a minute on two CPU cores that had other work too
@@ -19,28 +19,37 @@ import keras_transformers.quiet  # before Keras, which loads TensorFlow
 import keras
 
 import keras_transformers as kt
-from keras_transformers.data.text import Examples, LabelledFiles, TextBatches, majority_share
+from keras_transformers.data.text import (
+    Examples,
+    LabelledFiles,
+    LabelWeights,
+    TextBatches,
+    majority_share,
+)
+from keras_transformers.ranges import NonNegativeInt, PositiveFloat, PositiveInt, Rate, Share
 from keras_transformers.runs import Options, Run, command_line
 from keras_transformers.tokenizers import NgramTokenizer
 from keras_transformers.training import TokenCrossentropy, WarmupLinearDecay
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Config(LabelledFiles, Options):
+class Config(LabelledFiles, LabelWeights, Options):
     """Trains fastText to classify texts."""
 
-    epochs: int = 10
-    batch_size: int = 16
-    learning_rate: float = 8.0  # the highest: fastText's, for single texts, times batch_size
-    warmup_fraction: float = 0.0  # of all updates
-    label_smoothing: float = 0.0  # share of the target spread evenly over the labels
-    max_sequence_length: int = 100_000  # words and n-grams per text; more are trimmed and counted
+    epochs: PositiveInt = 10
+    batch_size: PositiveInt = 16
+    # the highest: fastText's, for single texts, times batch_size
+    learning_rate: PositiveFloat = 8.0
+    warmup_fraction: Share = 0.0  # of all updates
+    label_smoothing: Rate = 0.0  # share of the target spread evenly over the labels
+    # words and n-grams per text; more are trimmed and counted
+    max_sequence_length: PositiveInt = 100_000
 
-    embedding_dim: int = 10
-    word_ngrams: int = 2  # longest n-gram of words
-    min_characters: int = 0  # shortest n-gram of characters in a word
-    max_characters: int = 0  # longest; 0 for none
-    num_buckets: int = 200_000  # buckets that n-grams are hashed into
+    embedding_dim: PositiveInt = 10
+    word_ngrams: PositiveInt = 2  # longest n-gram of words
+    min_characters: NonNegativeInt = 0  # shortest n-gram of characters in a word
+    max_characters: NonNegativeInt = 0  # longest; 0 for none
+    num_buckets: PositiveInt = 200_000  # buckets that n-grams are hashed into
     hierarchical: bool = False  # softmax over a Huffman tree of the labels
 
     name: str = "fasttext_classification"  # the run's folder in runs_dir
@@ -56,13 +65,13 @@ def main(config: Config, run: Run) -> dict[str, Any]:
     """Trains, measures, exports; returns what it writes to runs/<name>/metrics.json."""
     train, dev, test, labels = config.read()
     tokenizer = NgramTokenizer.train(train.texts, **config.pick(*NGRAMS))
+    weights = config.weights_of(train, labels)
     with run.scope():
         model = build(config, tokenizer, train, labels)
-    classify = kt.pipelines.TextClassifier(
-        model, tokenizer, labels, max_sequence_length=config.max_sequence_length
-    )
-    batches = TextBatches(train, classify, **config.pick(*BATCHING))
-    with run.scope():
+        classify = kt.pipelines.TextClassifier(
+            model, tokenizer, labels, max_sequence_length=config.max_sequence_length
+        )
+        batches = TextBatches(train, classify, label_weights=weights, **config.pick(*BATCHING))
         model.compile(
             # SGD has no moments, so only the rows of the batch's words change.
             optimizer=keras.optimizers.SGD(schedule(config, len(batches))),
@@ -70,9 +79,7 @@ def main(config: Config, run: Run) -> dict[str, Any]:
             weighted_metrics={"logits": [keras.metrics.SparseCategoricalAccuracy(name="accuracy")]},
             jit_compile=config.jit_compile,
         )
-    model.fit(
-        **run.fit_arguments(model, batches, validation=batches.of(dev), monitor="val_accuracy")
-    )
+    model.fit(**run.prepare(model, batches, validation=batches.of(dev), monitor="val_accuracy"))
     best = run.load_best()
     figures = {"dev_accuracy": best["best"], "dev_majority": majority_share(dev), **best}
     if test is not None:

@@ -30,6 +30,7 @@ import keras_transformers as kt
 from keras_transformers.data import CachedBatches
 from keras_transformers.data.text import TaggedBatches, TaggedFiles
 from keras_transformers.evaluation import EntityScores, TokenAccuracy, entity_scores
+from keras_transformers.ranges import AnyInt, PositiveFloat, PositiveInt
 from keras_transformers.runs import EncoderSource, Run, command_line, outputs_of
 from keras_transformers.training import TokenCrossentropy
 
@@ -38,12 +39,12 @@ from keras_transformers.training import TokenCrossentropy
 class Config(TaggedFiles, EncoderSource):
     """Trains a BiLSTM to tag words from the layers of a frozen encoder."""
 
-    layers: kt.heads.features.LayerChoice | int = "concat_last_4"  # a row of table 7, or a layer
-    units: int = 768  # of the BiLSTM, each direction
-    num_recurrent_layers: int = 2
-    epochs: int = 10
-    learning_rate: float = 1e-3  # the highest, after the warm-up
-    max_sequence_length: int = 128  # tokens per window, special ones included
+    layers: kt.heads.features.LayerChoice | AnyInt = "concat_last_4"  # a row of table 7, or a layer
+    units: PositiveInt = 768  # of the BiLSTM, each direction
+    num_recurrent_layers: PositiveInt = 2
+    epochs: PositiveInt = 10
+    learning_rate: PositiveFloat = 1e-3  # the highest, after the warm-up
+    max_sequence_length: PositiveInt = 128  # tokens per window, special ones included
 
     name: str = "feature_based"  # the run's folder in runs_dir
 
@@ -56,23 +57,26 @@ def main(config: Config, run: Run) -> dict[str, Any]:
     extractor = kt.heads.features.layer_features(encoder, config.layers)
     with run.scope():
         model = build(config, extractor, len(labels))
-    whole = kt.heads.features.join(extractor, model)
-    tag = kt.pipelines.Tagger(whole, tokenizer, labels, **config.pick("max_sequence_length"))
-    batches = CachedBatches(TaggedBatches(train, tag, **config.batching()), features_of(extractor))
-    on_dev = batches.of(dev)
-    with run.scope():
+        whole = kt.heads.features.join(extractor, model)
+        tag = kt.pipelines.Tagger(whole, tokenizer, labels, **config.pick("max_sequence_length"))
+        batches = CachedBatches(
+            TaggedBatches(train, tag, **config.batching()), features_of(extractor)
+        )
+        on_dev = batches.of(dev)
         model.compile(
             optimizer=config.optimizer(len(batches)),
             loss={"logits": TokenCrossentropy()},
             weighted_metrics={"logits": [TokenAccuracy("accuracy")]},
             jit_compile=config.jit_compile,
         )
-    measures: dict[str, Any] = {
-        "validation": on_dev,
-        "score": lambda: {"entity_f1": scores(model, on_dev).overall.f1},
-        "monitor": "val_entity_f1",
-    }
-    model.fit(**run.fit_arguments(model, batches, **measures))
+    fit = run.prepare(
+        model,
+        batches,
+        validation=on_dev,
+        score=lambda: {"entity_f1": scores(model, on_dev).overall.f1},
+        monitor="val_entity_f1",
+    )
+    model.fit(**fit)
     figures = {"trained_parameters": model.count_params(), **run.load_best(), "labels": labels}
     parts = {"dev": on_dev, "test": batches.of(test)} if test else {"dev": on_dev}
     for name, part in parts.items():

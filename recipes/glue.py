@@ -45,6 +45,7 @@ from keras_transformers.data.text import (
     write_submission,
 )
 from keras_transformers.evaluation import glue_scores
+from keras_transformers.ranges import Fraction
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -55,7 +56,7 @@ class Config(runs.EncoderTuning):
     train_file: Path  # the task's official file; for rte also NLTK's rte.zip
     dev_file: Path | None = None  # chooses the best epoch; None: a share of the training file
     submit_file: Path | None = None  # without labels: predictions are written for submission
-    dev_fraction: float = 0.2  # the dev set's share of the training file, the same for all seeds
+    dev_fraction: Fraction = 0.2  # the dev set's share of the training file, the same for all seeds
     malformed: Literal["refuse", "skip"] = "refuse"  # rows with another number of columns
 
     name: str = "glue"  # the run's folder in runs_dir
@@ -86,14 +87,13 @@ def main(config: Config, run: runs.Run) -> dict[str, Any]:
     """Trains, measures, exports; returns what it writes to runs/<name>/metrics.json."""
     task = glue_task(config.task)
     train, dev, unlabelled = config.read()
+    make = ScoredTextBatches if task.is_regression else TextBatches
     with run.scope():
         pipeline, loss, metric = build(config, task)
-    make = ScoredTextBatches if task.is_regression else TextBatches
-    batches = make(train, pipeline, **config.batching())
-    on_dev = batches.of(dev)
-    ((output, references),) = on_dev.targets(dev).items()
-    model = pipeline.model
-    with run.scope():
+        model = pipeline.model
+        batches = make(train, pipeline, **config.batching())
+        on_dev = batches.of(dev)
+        ((output, references),) = on_dev.targets(dev).items()
         model.compile(
             optimizer=config.optimizer(len(batches)),
             loss={output: loss},
@@ -104,8 +104,10 @@ def main(config: Config, run: runs.Run) -> dict[str, Any]:
     def scores() -> dict[str, float]:
         return glue_scores(task.metrics, predictions(model, on_dev), references)
 
-    measures: dict[str, Any] = {"score": scores, "monitor": f"val_{task.metrics[0]}"}
-    model.fit(**run.fit_arguments(model, batches, samples=on_dev, **measures))
+    fit = run.prepare(
+        model, batches, samples=on_dev, score=scores, monitor=f"val_{task.metrics[0]}"
+    )
+    model.fit(**fit)
     best = run.load_best()
     if unlabelled is not None and runs.is_chief():
         found = predictions(model, batches.of(unlabelled))

@@ -2,7 +2,7 @@
 
 Paper:   Radford et al. 2018, "Improving Language Understanding by Generative Pre-Training",
          sections 3.2 and 4.1: the last token's vector, with the language model's loss as auxiliary
-Data:    any TSV, CSV or JSON Lines file, plain or .gz, including GLUE's files
+Data:    any TSV, CSV, JSON Lines or Parquet file, plain or compressed, including GLUE's files
 Command: python recipes/gpt_classification.py --train-file sst2/train.tsv.gz
              --dev-file sst2/dev.tsv.gz --weights runs/language_model/weights
          where the weights come from recipes/language_model.py, or are a GPT-2's folder
@@ -25,6 +25,7 @@ import keras_transformers as kt
 from keras_transformers.data.language_models import NextTokenTextBatches
 from keras_transformers.data.text import LabelledFiles, majority_share
 from keras_transformers.evaluation import Perplexity
+from keras_transformers.ranges import NonNegativeFloat, PositiveFloat, Share
 from keras_transformers.runs import ModelSource, Run, Tuning, command_line
 from keras_transformers.training import TokenCrossentropy
 
@@ -33,13 +34,14 @@ from keras_transformers.training import TokenCrossentropy
 class Config(LabelledFiles, ModelSource, Tuning):
     """Fine-tunes a GPT to classify texts or pairs of texts."""
 
-    weights: Path | None = None  # like GPT-2's: config.json, model.safetensors and a vocabulary
+    weights: Path | None = None  # whatever keras_transformers.load takes, such as GPT-2's
     model: str | None = None  # instead: one of `keras-transformers list 'gpt*'`, random weights
     vocabulary: Path | None = None  # folder with vocab.json, merges.txt; --weights has its own
 
-    learning_rate: float = 6.25e-5  # the highest; this and the next as in the paper
-    warmup_fraction: float = 0.002
-    language_model_weight: float = 0.5  # of its loss, beside 1 for the classifier's; 0 omits it
+    learning_rate: PositiveFloat = 6.25e-5  # the highest; this and the next as in the paper
+    warmup_fraction: Share = 0.002
+    # of its loss, beside 1 for the classifier's; 0 omits it
+    language_model_weight: NonNegativeFloat = 0.5
 
     name: str = "gpt_classification"  # the run's folder in runs_dir
 
@@ -51,11 +53,15 @@ def main(config: Config, run: Run) -> dict[str, Any]:
         language_model, tokenizer = kt.convert.load_language_model(
             **config.pick("weights", "model", "vocabulary", "dropout")
         )
-        model = kt.models.gpt.classifier(language_model, len(labels), dropout=config.dropout)
-    form = {"max_sequence_length": config.max_sequence_length, "pair": train.texts_b is not None}
-    classify = kt.pipelines.TextClassifier(model, tokenizer, labels, **form)
-    batches = NextTokenTextBatches(train, classify, **config.batching())
-    with run.scope():
+        model = kt.heads.causal_classifier(language_model, len(labels), dropout=config.dropout)
+        classify = kt.pipelines.TextClassifier(
+            model,
+            tokenizer,
+            labels,
+            max_sequence_length=config.max_sequence_length,
+            pair=train.texts_b is not None,
+        )
+        batches = NextTokenTextBatches(train, classify, **config.batching())
         model.compile(
             optimizer=config.optimizer(len(batches)),
             loss={
@@ -69,8 +75,8 @@ def main(config: Config, run: Run) -> dict[str, Any]:
             },
             jit_compile=config.jit_compile,
         )
-    options = {"validation": batches.of(dev), "monitor": "val_logits_accuracy"}
-    model.fit(**run.fit_arguments(model, batches, **options))
+    fit = run.prepare(model, batches, validation=batches.of(dev), monitor="val_logits_accuracy")
+    model.fit(**fit)
 
     best = run.load_best()
     figures = {"dev_accuracy": best["best"], "dev_majority": majority_share(dev), **best}

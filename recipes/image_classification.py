@@ -27,6 +27,14 @@ import keras
 
 import keras_transformers as kt
 from keras_transformers.data.images import ImageBatches, ImageFiles
+from keras_transformers.ranges import (
+    NonNegativeFloat,
+    PositiveFloat,
+    PositiveInt,
+    Rate,
+    Seed,
+    Share,
+)
 from keras_transformers.runs import Options, Run, command_line
 from keras_transformers.training import WarmupCosineDecay, adamw
 
@@ -35,24 +43,26 @@ from keras_transformers.training import WarmupCosineDecay, adamw
 class Config(ImageFiles, Options):
     """Trains a Vision Transformer to classify images."""
 
-    weights: Path | None = None  # Hugging Face ViT to fine-tune: config.json, model.safetensors
+    weights: Path | None = None  # a ViT to fine-tune: whatever keras_transformers.load takes
     model: str | None = None  # instead: one of `keras-transformers list 'vit_*'`, random weights
-    patch_size: int = 2  # shape of a new model: this and the next five
-    num_layers: int = 4
-    num_heads: int = 4
-    hidden_dim: int = 64
-    stem_filters: tuple[int, ...] = ()  # widths of convolutions before the patches, stride 2
-    position_range: float = 0.5  # standard deviation of its first position embeddings
+    patch_size: PositiveInt = 2  # shape of a new model: this and the next five
+    num_layers: PositiveInt = 4
+    num_heads: PositiveInt = 4
+    hidden_dim: PositiveInt = 64
+    stem_filters: tuple[
+        PositiveInt, ...
+    ] = ()  # widths of convolutions before the patches, stride 2
+    position_range: PositiveFloat = 0.5  # standard deviation of its first position embeddings
 
-    epochs: int = 60
-    batch_size: int = 32
-    learning_rate: float = 3e-3  # the highest, after the warm-up; then half a cosine to 0
-    warmup_fraction: float = 0.1  # of all updates
-    weight_decay: float = 0.05
-    clip_norm: float = 1.0
-    dropout: float = 0.0  # in the encoder and before the classifier
-    label_smoothing: float = 0.1
-    seed: int = 0  # for the split, new weights, dropout, order and augmentation
+    epochs: PositiveInt = 60
+    batch_size: PositiveInt = 32
+    learning_rate: PositiveFloat = 3e-3  # the highest, after the warm-up; then half a cosine to 0
+    warmup_fraction: Share = 0.1  # of all updates
+    weight_decay: NonNegativeFloat = 0.05
+    clip_norm: PositiveFloat = 1.0
+    dropout: Rate = 0.0  # in the encoder and before the classifier
+    label_smoothing: Rate = 0.1
+    seed: Seed = 0  # for the split, new weights, dropout, order and augmentation
 
     name: str = "image_classification"  # the run's folder in runs_dir
 
@@ -71,13 +81,12 @@ def main(config: Config, run: Run) -> dict[str, Any]:
     train, dev, test = config.read_images(decoder, seed=config.seed)
     with run.scope():
         model = build(config, train.shape, len(train.label_names))
-    batches = ImageBatches(
-        train,
-        mean_length=model.get_layer("position_embedding").max_sequence_length,
-        augmentation=config.augmentation(),
-        **config.pick("batch_size", "accumulate", "seed", "static_shapes"),
-    )
-    with run.scope():
+        batches = ImageBatches(
+            train,
+            mean_length=kt.models.anatomy.anatomy(model).max_sequence_length,
+            augmentation=config.augmentation(),
+            **config.pick("batch_size", "accumulate", "seed", "static_shapes"),
+        )
         smoothing = config.pick("label_smoothing")
         crossentropy = keras.losses.CategoricalCrossentropy(from_logits=True, **smoothing)
         model.compile(
@@ -88,9 +97,7 @@ def main(config: Config, run: Run) -> dict[str, Any]:
         )
     print(f"{len(train)} images to train, {len(dev)} dev, {len(test)} test: {train.shape} each")
     print(f"{model.name}: {model.count_params():,} parameters")
-    model.fit(
-        **run.fit_arguments(model, batches, validation=batches.of(dev), monitor="val_accuracy")
-    )
+    model.fit(**run.prepare(model, batches, validation=batches.of(dev), monitor="val_accuracy"))
 
     scores = model.evaluate(batches.of(test).dataset(), return_dict=True, verbose=0)
     figures = {
@@ -114,9 +121,7 @@ def build(config: Config, image_shape: tuple[int, int, int], num_classes: int) -
         "dropout": config.dropout,
     }
     if config.weights:
-        encoder = kt.models.vit.vit(**(kt.convert.read_vit_config(config.weights) | shape))
-        others = ["classifier.*", "vit.pooler.*"]  # from its earlier training
-        kt.convert.load_vit(encoder, config.weights, ignore=others, interpolation="bilinear")
+        encoder = kt.convert.load_image_encoder(config.weights, **shape)
     elif config.model:
         encoder = kt.create_model(config.model, **shape)
     else:

@@ -39,6 +39,14 @@ from keras_transformers.evaluation import (
     TextPerplexity,
     compare_with_cache_and_ngrams,
 )
+from keras_transformers.ranges import (
+    NonNegativeFloat,
+    PositiveFloat,
+    PositiveInt,
+    Rate,
+    Seed,
+    Share,
+)
 from keras_transformers.runs import Options, Run, chief_first, command_line, is_chief, outputs_of
 from keras_transformers.training import Decay, TokenCrossentropy, adamw, warmup_schedule
 
@@ -51,25 +59,25 @@ class Config(TextFiles, Options):
     """Trains a causal language model and measures it on held-out text."""
 
     vocabulary: Path | None = None  # a folder such as GPT-2's; None: learned from the data
-    vocabulary_size: int = 4000  # of a learned one
+    vocabulary_size: PositiveInt = 4000  # of a learned one
 
-    num_layers: int = 4
-    num_heads: int = 4
-    hidden_dim: int = 128
+    num_layers: PositiveInt = 4
+    num_heads: PositiveInt = 4
+    hidden_dim: PositiveInt = 128
     norm_position: Literal["pre", "post"] = "pre"  # GPT-2 or GPT
-    length: int = 128  # positions of the model, tokens per row
+    length: PositiveInt = 128  # positions of the model, tokens per row
     separate_documents: bool = False  # documents in one row cannot attend to each other
-    dropout: float = 0.1  # on embeddings, sub-layers and attention
+    dropout: Rate = 0.1  # on embeddings, sub-layers and attention
 
-    epochs: int = 10
-    batch_size: int = 16  # rows
+    epochs: PositiveInt = 10
+    batch_size: PositiveInt = 16  # rows
     decay: Decay = "cosine"  # of the learning rate after the warm-up
-    learning_rate: float = 2e-3  # the highest, after the warm-up
-    warmup_fraction: float = 0.05  # of all updates
-    weight_decay: float = 0.1
-    clip_norm: float = 1.0
-    ngram_order: int = 5  # of the Kneser-Ney model to compare with
-    seed: int = 0  # for new weights, dropout and the order of the rows
+    learning_rate: PositiveFloat = 2e-3  # the highest, after the warm-up
+    warmup_fraction: Share = 0.05  # of all updates
+    weight_decay: NonNegativeFloat = 0.1
+    clip_norm: PositiveFloat = 1.0
+    ngram_order: PositiveInt = 5  # of the Kneser-Ney model to compare with
+    seed: Seed = 0  # for new weights, dropout and the order of the rows
 
     name: str = "language_model"  # the run's folder in runs_dir
 
@@ -99,20 +107,24 @@ def main(config: Config, run: Run) -> dict[str, Any]:
             weighted_metrics={"logits": [Perplexity()]},
             jit_compile=config.jit_compile,
         )
-    options: dict[str, Any] = {
-        "validation": batches.of(streams["dev"]),
-        "callbacks": [LogProbabilityOfTokens()],
-        "monitor": "val_log_probability",
-    }
     generate = kt.pipelines.TextGenerator(model, tokenizer)
-    model.fit(**run.fit_arguments(model, batches, samples=generate, **options))
+    fit = run.prepare(
+        model,
+        batches,
+        validation=batches.of(streams["dev"]),
+        samples=generate,
+        callbacks=[LogProbabilityOfTokens()],
+        monitor="val_log_probability",
+    )
+    model.fit(**fit)
 
     run.load_best()
     figures: dict[str, Any] = {
         "parameters": model.count_params(),
         "steps": int(model.optimizer.iterations.numpy()),
     }
-    scorer = keras.Model(model.input, {**model.output, "hidden": model.last_hidden()})
+    hidden = kt.models.anatomy.anatomy(model).projected  # what the logits are made from
+    scorer = keras.Model(model.input, {**model.output, "hidden": hidden})
     scored = {}
     for split in ("dev", "held_out"):  # each token is predicted from at least half a row
         rows = batches.of(streams[split], stride=max(1, config.length // 2))
@@ -122,7 +134,7 @@ def main(config: Config, run: Run) -> dict[str, Any]:
     for name, nats in compare_with_cache_and_ngrams("GPT", **scored, ngrams=ngrams).items():
         figures |= TextPerplexity.of(nats, streams["held_out"]).figures(name)
     if is_chief():
-        kt.convert.save_language_model(model, run.folder / "weights", tokenizer)
+        kt.convert.save_weights(model, run.folder / "weights", tokenizer, family="gpt2")
     return run.finish(generate, figures, scores=["GPT,"])
 
 

@@ -3,11 +3,11 @@
 Paper:   Devlin et al. 2019, https://arxiv.org/abs/1810.04805, section 4.4; data: Zellers et al.
          2018 (SWAG), https://arxiv.org/abs/1808.05326
 Data:    SWAG's train.csv and val.csv, COPA's train.jsonl and val.jsonl (SuperGLUE), or JSON Lines
-         {"text": "...", "choices": ["...", "..."], "label": 0}, plain or .gz
+         {"text": "...", "choices": ["...", "..."], "label": 0}, plain or compressed
 Command: python recipes/multiple_choice.py --train-file swag/train.csv --dev-file swag/val.csv
              --weights BERT --epochs 3 --batch-size 16 --learning-rate 2e-5
          where BERT is a folder in Hugging Face's layout: the paper's setting
-Score:   not measured: SWAG's files were not at hand. The paper's table 4 has 0.816 on its dev set
+Score:   not measured: SWAG's files were not available. The paper's table 4 has 0.816 on its dev set
          for BERT-Base, 0.866 for BERT-Large; chance is 0.25. For a smaller trial,
          benchmarks/training/following_sentences.py makes questions from Brown's documents
 """
@@ -22,6 +22,7 @@ import keras
 
 import keras_transformers as kt
 from keras_transformers.data.text import ChoiceBatches, ChoiceExamples, load_choices
+from keras_transformers.ranges import PositiveInt
 from keras_transformers.runs import EncoderTuning, Run, command_line
 
 
@@ -33,7 +34,7 @@ class Config(EncoderTuning):
     dev_file: Path  # chooses the best epoch
     test_file: Path | None = None  # measured once, at the end
 
-    batch_size: int = 16  # texts, each with all of its choices
+    batch_size: PositiveInt = 16  # texts, each with all of its choices
 
     name: str = "multiple_choice"  # the run's folder in runs_dir
 
@@ -49,20 +50,17 @@ def main(config: Config, run: Run) -> dict[str, Any]:
     with run.scope():
         encoder, tokenizer = kt.convert.load_encoder(**config.encoder_source())
         model = kt.heads.multiple_choice(encoder, dropout=config.dropout)
-    choose = kt.pipelines.MultipleChoice(
-        model, tokenizer, max_sequence_length=config.max_sequence_length
-    )
-    batches = ChoiceBatches(train, choose, **config.batching())
-    with run.scope():
+        choose = kt.pipelines.MultipleChoice(
+            model, tokenizer, max_sequence_length=config.max_sequence_length
+        )
+        batches = ChoiceBatches(train, choose, **config.batching())
         model.compile(
             optimizer=config.optimizer(len(batches)),
             loss={"logits": keras.losses.SparseCategoricalCrossentropy(from_logits=True)},
             metrics={"logits": [keras.metrics.SparseCategoricalAccuracy(name="accuracy")]},
             jit_compile=False,
         )
-    model.fit(
-        **run.fit_arguments(model, batches, validation=batches.of(dev), monitor="val_accuracy")
-    )
+    model.fit(**run.prepare(model, batches, validation=batches.of(dev), monitor="val_accuracy"))
     best = run.load_best()
     figures = {"dev_accuracy": best["best"], "dev_chance": chance(dev), **best}
     if test is not None:

@@ -24,6 +24,14 @@ import keras
 import keras_transformers as kt
 from keras_transformers.data.pretraining import PretrainingFiles
 from keras_transformers.evaluation import Perplexity, TokenAccuracy, unigram_baseline
+from keras_transformers.ranges import (
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    Rate,
+    Seed,
+)
 from keras_transformers.runs import Pretraining, Run, chief_first, command_line, is_chief
 from keras_transformers.training import Shard, TokenCrossentropy, adamw, lamb
 
@@ -39,33 +47,36 @@ class Config(PretrainingFiles, Pretraining):
     dynamic_masking: bool = True  # new masks each time an example is used, as in RoBERTa
     always_mask: bool = False  # [MASK] for all chosen tokens, not for 80 % of them
     next_sentence: bool = True  # False: its head stays untrained, as in RoBERTa
-    weights: Path | None = None  # continue from an earlier run's `weights` and vocabulary
+    weights: Path | None = None  # continue from a BERT with both heads, such as an earlier run's
     model: str = "bert_tiny"  # else one of `keras-transformers list 'bert_*'`, random weights
-    num_layers: int | None = None  # this and the next two override the model's shape
-    num_heads: int | None = None
-    hidden_dim: int | None = None
-    dropout: float = 0.1  # in the encoder and its attention
-    initializer_range: float = 0.02  # of a new encoder's matrices; 0.07 for a width of 128
+    num_layers: PositiveInt | None = None  # this and the next two override the model's shape
+    num_heads: PositiveInt | None = None
+    hidden_dim: PositiveInt | None = None
+    dropout: Rate = 0.1  # in the encoder and its attention
+    initializer_range: PositiveFloat = 0.02  # of a new encoder's matrices; 0.07 for a width of 128
 
-    phase_1_length: int = 128  # tokens per example in the first epochs
-    phase_2_length: int = 512  # in the last epochs
-    phase_2_epochs: int = 1  # number of last epochs; a tenth of all, or positions learn too little
-    batch_size: int = 64  # examples, or packed rows, per forward pass, over all replicas
+    phase_1_length: PositiveInt = 128  # tokens per example in the first epochs
+    phase_2_length: PositiveInt = 512  # in the last epochs
+    # number of last epochs; a tenth of all, or positions learn too little
+    phase_2_epochs: NonNegativeInt = 1
+    batch_size: PositiveInt = 64  # examples, or packed rows, per forward pass, over all replicas
     pack: bool = False  # short examples share a row, so that less of it is padding
     shard: Shard = "element"  # workers share each batch, or the files of records
     optimizer: Literal["adamw", "lamb"] = "adamw"
-    weight_decay: float = 0.01
-    seed: int = 0  # for new weights, dropout, the order of the examples and dynamic masks
+    weight_decay: NonNegativeFloat = 0.01
+    seed: Seed = 0  # for new weights, dropout, the order of the examples and dynamic masks
     name: str = "pretrain_bert"  # the run's folder in runs_dir
 
 
 def main(config: Config, run: Run) -> dict[str, Any]:
     """Trains, measures, exports; returns what it writes to runs/<name>/metrics.json."""
-    schedule, phases, text = config.schedule(), plan(config), config.read()
-    records = config.records or run.make_folder() / "records"
-    vocabulary = config.weights / "vocab.txt" if config.weights else config.vocabulary
+    schedule, phases = config.schedule(), plan(config)
     lengths = [length for length, _ in phases]
-    options: dict[str, Any] = {"lengths": lengths, "vocabulary": vocabulary}
+    options: dict[str, Any] = {"lengths": lengths}
+    if config.weights:
+        options["tokenizer"] = kt.convert.pretrained_tokenizer(config.weights, max(lengths))
+    text = config.read()
+    records = config.records or run.make_folder() / "records"
     examples = chief_first(lambda: config.make(text, records, **options))
     with run.scope():
         bert = build(config, examples.tokenizer.vocabulary_size, max(lengths))
@@ -78,17 +89,23 @@ def main(config: Config, run: Run) -> dict[str, Any]:
             weighted_metrics=metrics(),
             jit_compile=config.jit_compile,
         )
-    run.restore(model, monitor="val_mask_logits_accuracy")
     fill = kt.pipelines.MaskFiller(bert, examples.tokenizer)
     for length, epochs in phases:
-        if run.position.epoch < epochs.stop:
-            batches, dev = examples.batches(length, **config.batching(), **config.pick(*MASKING))
-            options = {"validation": dev, "epochs": epochs, "shard_by": config.shard}
-            model.fit(**run.fit_arguments(model, batches, samples=fill, **options))
+        batches, dev = examples.batches(length, **config.batching(), **config.pick(*MASKING))
+        fit = run.prepare(
+            model,
+            batches,
+            validation=dev,
+            samples=fill,
+            monitor="val_mask_logits_accuracy",
+            epochs=epochs,
+            shard_by=config.shard,
+        )
+        if run.position.epoch < epochs.stop:  # else a stopped run had come further
+            model.fit(**fit)
     last, baseline = run.epochs[-1], unigram_baseline(*examples.token_counts(lengths[-1]))
     if is_chief():
-        vocabulary = vocabulary or records / "vocab.txt"
-        kt.convert.save_pretrainer(bert, run.folder / "weights", vocabulary)
+        kt.convert.save_weights(bert, run.folder / "weights", examples.tokenizer, family="bert")
     figures = {
         "parameters": bert.count_params(),
         "steps": int(model.optimizer.iterations.numpy()),
@@ -112,10 +129,7 @@ def plan(config: Config) -> list[tuple[int, range]]:
         raise ValueError(f"--phase-2-epochs {config.phase_2_epochs}: give 0 to {config.epochs}")
     epochs, first = range(config.epochs), config.epochs - config.phase_2_epochs
     phases = (config.phase_1_length, epochs[:first]), (config.phase_2_length, epochs[first:])
-    found = [phase for phase in phases if phase[1]]
-    if config.weights:
-        kt.convert.pretrained_size(config.weights, max(length for length, _ in found))
-    return found
+    return [phase for phase in phases if phase[1]]
 
 
 def metrics() -> dict[str, list[keras.metrics.Metric]]:

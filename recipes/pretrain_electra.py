@@ -34,6 +34,7 @@ from keras_transformers.evaluation import (
     ReplacedTokenShare,
     TokenAccuracy,
 )
+from keras_transformers.ranges import NonNegativeFloat, PositiveFloat, PositiveInt, Rate, Seed
 from keras_transformers.runs import Pretraining, Run, chief_first, command_line, is_chief
 from keras_transformers.training import ReplacedTokenCrossentropy, TokenCrossentropy, adamw
 
@@ -48,20 +49,20 @@ class Config(PretrainingFiles, Pretraining):
 
     weights: Path | None = None  # start both models from `weights` of pretrain_bert, width and all
     model: str = "electra_small"  # else a name from `keras-transformers list 'electra_*'`
-    num_layers: int | None = None  # this and the next three override the model's shape
-    num_heads: int | None = None
-    hidden_dim: int | None = None
-    embedding_dim: int | None = None
-    dropout: float = 0.1  # in both models and their attention
-    initializer_range: float = 0.02  # of the matrices; 0.07 for a width of 128
-    generator_size: float = 0.25  # the generator's share of the width and of the heads
-    discriminator_weight: float = 50.0  # of its loss; the generator's has 1
+    num_layers: PositiveInt | None = None  # this and the next three override the model's shape
+    num_heads: PositiveInt | None = None
+    hidden_dim: PositiveInt | None = None
+    embedding_dim: PositiveInt | None = None
+    dropout: Rate = 0.1  # in both models and their attention
+    initializer_range: PositiveFloat = 0.02  # of the matrices; 0.07 for a width of 128
+    generator_size: PositiveFloat = 0.25  # the generator's share of the width and of the heads
+    discriminator_weight: NonNegativeFloat = 50.0  # of its loss; the generator's has 1
 
-    length: int = 128  # tokens per example
-    batch_size: int = 64  # examples per forward pass, over all replicas
-    learning_rate: float = 5e-4  # the highest, after the warm-up
-    weight_decay: float = 0.01
-    seed: int = 0  # for new weights, dropout, draws, the order of the examples and dynamic masks
+    length: PositiveInt = 128  # tokens per example
+    batch_size: PositiveInt = 64  # examples per forward pass, over all replicas
+    learning_rate: PositiveFloat = 5e-4  # the highest, after the warm-up
+    weight_decay: NonNegativeFloat = 0.01
+    seed: Seed = 0  # for new weights, dropout, draws, the order of the examples and dynamic masks
 
     name: str = "pretrain_electra"  # the run's folder in runs_dir
 
@@ -73,10 +74,11 @@ def main(config: Config, run: Run) -> dict[str, Any]:
     if config.model not in kt.list_models("electra_*"):
         known = ", ".join(kt.list_models("electra_*"))
         raise ValueError(f"--model {config.model}: take one of {known}")
-    schedule, text = config.schedule(), config.read()
+    schedule, options = config.schedule(), {"lengths": [config.length]}
+    if config.weights:
+        options["tokenizer"] = kt.convert.pretrained_tokenizer(config.weights, config.length)
+    text = config.read()
     records = config.records or run.make_folder() / "records"
-    vocabulary = config.weights / "vocab.txt" if config.weights else config.vocabulary
-    options: dict[str, Any] = {"lengths": [config.length], "vocabulary": vocabulary}
     examples = chief_first(lambda: config.make(text, records, **options))
     tokenizer = examples.tokenizer
     with run.scope():
@@ -101,13 +103,12 @@ def main(config: Config, run: Run) -> dict[str, Any]:
     )
     tagger = kt.heads.replaced_token_tagger(discriminator)
     find = kt.pipelines.Tagger(tagger, tokenizer, ["original", "replaced"])
-    model.fit(**run.fit_arguments(model, batches, validation=dev, samples=find))
+    model.fit(**run.prepare(model, batches, validation=dev, samples=find))
 
     last = run.epochs[-1]
     if is_chief():
-        vocabulary = vocabulary or records / "vocab.txt"
-        kt.convert.save_electra_folder(discriminator, run.folder / "weights", vocabulary)
-        kt.convert.save_electra_folder(generator, run.folder / "generator", vocabulary)
+        for folder, part in (("weights", discriminator), ("generator", generator)):
+            kt.convert.save_weights(part, run.folder / folder, tokenizer, family="electra")
     figures = {
         "parameters": model.count_params(),
         "parameters, discriminator": discriminator.count_params(),

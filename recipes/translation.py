@@ -37,6 +37,7 @@ import keras_transformers as kt
 from keras_transformers import evaluation, runs
 from keras_transformers.data.translation import Pair, PairBatches, ParallelFiles
 from keras_transformers.evaluation import Perplexity, TokenAccuracy
+from keras_transformers.ranges import PositiveInt, Rate, Share
 from keras_transformers.training import SwapAverageWeights, TokenCrossentropy
 
 
@@ -45,10 +46,10 @@ class Config(ParallelFiles, runs.EncoderDecoderTraining):
     """Trains an encoder-decoder to translate."""
 
     encoder_weights: Path | None = None  # a pretrained encoder, instead of --model's
-    lowercase: bool = True  # False if the encoder's vocabulary is cased
-    bpe_dropout: float = 0.0  # share of merges skipped, so words split anew in each epoch
-    ema: float | None = None  # momentum of an exponential moving average of the weights
-    bleu_every: int = 1  # epochs between translations of the validation set
+    lowercase: bool | None = None  # as the encoder's files say
+    bpe_dropout: Share = 0.0  # share of merges skipped, so words split anew in each epoch
+    ema: Rate | None = None  # momentum of an exponential moving average of the weights
+    bleu_every: PositiveInt = 1  # epochs between translations of the validation set
     name: str = "translation"  # the run's folder in runs_dir
 
 
@@ -56,16 +57,17 @@ def main(config: Config, run: runs.Run) -> dict[str, Any]:
     """Trains, averages, scores, exports; returns what it writes to runs/<name>/metrics.json."""
     runs.check_installed("sacrebleu", extra="translation")
     train, val, test = config.read()
-    with run.scope():
-        model, tokenizers = build(config)
-    has_own = bool(tokenizers)
-    tokenizers += runs.chief_first(lambda: config.learn(run.make_folder(), only_targets=has_own))
     bleu: Any = {"tokenize": evaluation.bleu_tokenizer(config.target_language)}
     search = config.pick("max_sequence_length", "length_penalty")
-    greedy = kt.pipelines.Translator(model, *tokenizers, num_beams=1, **search)
-    beam = kt.pipelines.Translator(model, *tokenizers, num_beams=config.num_beams, **search)
-    batches = PairBatches(train, beam, bpe_dropout=config.bpe_dropout, **config.batching())
     with run.scope():
+        model, tokenizers = build(config)
+        has_own = bool(tokenizers)
+        tokenizers += runs.chief_first(
+            lambda: config.learn(run.make_folder(), only_targets=has_own)
+        )
+        greedy = kt.pipelines.Translator(model, *tokenizers, num_beams=1, **search)
+        beam = kt.pipelines.Translator(model, *tokenizers, num_beams=config.num_beams, **search)
+        batches = PairBatches(train, beam, bpe_dropout=config.bpe_dropout, **config.batching())
         model.compile(
             optimizer=config.optimizer(len(batches), ema=config.ema),
             loss={"logits": TokenCrossentropy(label_smoothing=config.label_smoothing)},
@@ -74,13 +76,15 @@ def main(config: Config, run: runs.Run) -> dict[str, Any]:
         )
     averaging = config.averaging()
     callbacks = [*([SwapAverageWeights()] if config.ema else []), averaging]
-    options: dict[str, Any] = {
-        "validation": batches.of(val),
-        "score": runs.ValidationBleu(val, greedy, **bleu),
-        "score_every": config.bleu_every,
-        **config.fit_options("val_bleu", len(batches), callbacks),
-    }
-    model.fit(**run.fit_arguments(model, batches, **options))
+    fit = run.prepare(
+        model,
+        batches,
+        validation=batches.of(val),
+        score=runs.ValidationBleu(val, greedy, **bleu),
+        score_every=config.bleu_every,
+        **config.monitoring("val_bleu", len(batches), callbacks),
+    )
+    model.fit(**fit)
 
     if config.ema:  # Keras applies the averages at the last epoch, not if training stops earlier
         run.load_last()

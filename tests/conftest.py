@@ -1,6 +1,7 @@
 """What every test shares: the directory of public data sets, seeds, and a quiet TensorFlow."""
 
 import gc
+import logging
 import os
 import random
 import signal
@@ -20,8 +21,8 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("untimed")
 
-# They have no doctests, and as modules to be searched for some they would clash by their name.
-collect_ignore_glob = ["*conftest.py"]
+# They have no doctests: conftests would clash by their name, makers need what they were made with.
+collect_ignore_glob = ["*conftest.py", "golden/make_*.py"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -49,14 +50,18 @@ def pytest_runtest_setup() -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol() -> Generator[None, object, object]:
-    """What a recipe makes of SIGTERM and of uncaught errors ends with the test that ran it.
+    """What a recipe makes of SIGTERM, uncaught errors and the log ends with the test that ran it.
 
-    Else pytest itself would go by it, and a job that is told to stop would not.
+    Else pytest itself would go by it, and a job that is asked to stop would not.
     """
     handler, hook = signal.getsignal(signal.SIGTERM), sys.excepthook
+    logger = logging.getLogger("keras_transformers")
+    level, printers = logger.level, logger.handlers
     try:
         return (yield)
     finally:
+        logger.setLevel(level)
+        logger.handlers = printers
         signal.signal(signal.SIGTERM, handler)
         sys.excepthook = hook
 

@@ -7,6 +7,7 @@ project; another shows that it catches a small project that breaks it.
 import ast
 import contextlib
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -22,24 +23,32 @@ ALLOWED: dict[str, set[str]] = {
     "layers": set(),
     "models": {"layers"},
     "tokenizers": set(),
+    "jobs": set(),
     "decoding": set(),
     "convert": {"layers", "models", "tokenizers"},
     "inspection": {"layers", "models"},
     "pipelines": {"layers", "models", "tokenizers", "decoding", "convert"},
-    "saved_model": {"pipelines"},
+    "saved_model": {"pipelines", "jobs", "data.tables"},  # the last two for predictions on files
     # It knows SavedModels, never models; from the pipelines it needs only the types of results.
     "serving": {"saved_model", "pipelines.results"},
     # A page over both: it stands on the server, and looks inside models.
-    "explorer": {"layers", "tokenizers", "inspection", "pipelines", "saved_model", "serving"},
-    # These three know no model.
-    "data": {"tokenizers"},
+    "explorer": {
+        *("layers", "models", "tokenizers", "inspection", "pipelines", "saved_model", "serving"),
+    },
+    # These three import no model.
+    "data": {"tokenizers", "jobs"},
     "training": set(),
     "evaluation": {"data", "tokenizers", "training"},
-    # From evaluation only BLEU, which validates translations during `fit`.
-    "runs": {"data", "evaluation.bleu", "inspection", "pipelines", "saved_model", "training"},
+    # From evaluation only BLEU, which validates translations during `fit`; from the layers only
+    # what reads old files of weights; from the models only their names; of other libraries' weights
+    # only whether a path has some.
+    "runs": {
+        *("data", "evaluation.bleu", "inspection", "layers.old_files", "models.registry"),
+        *("convert.formats.weights", "pipelines", "saved_model", "training"),
+    },
 }
-# The files beside the rooms: every room may import them, and they import none.
-FOR_ALL = {"engines", "extras", "files", "places", "private_api", "quiet", "rooms"}
+# Every room may import these, and they import none.
+FOR_ALL = {"dependencies", "files", "quiet", "ranges", "rooms"}
 # The package's own file and the command line may import every room.
 FREE = {"__init__", "cli"}
 # These run on JAX without TensorFlow, or clients without TensorFlow import them.
@@ -49,17 +58,16 @@ WITHOUT_TENSORFLOW = (
     "convert/",
     "inspection/",
     "training/losses.py",
-    "pipelines/results.py",
+    "pipelines/results/",
 )
 # The first two do what keras.ops cannot, after a check of the backend; the others read TensorFlow's
 # own files and convert its graphs.
 WITH_TENSORFLOW = {
     "layers/memory/blocks.py",
     "layers/recurrent/cells.py",
-    "convert/formats/google_bert.py",
+    "convert/containers/tf_checkpoint.py",
     "convert/formats/onnx.py",
 }
-MOST_FILES, MOST_LINES, MOST_LINES_OF_A_RECIPE = 16, 430, 140
 
 
 class House:
@@ -69,6 +77,7 @@ class House:
         root: the project's folder.
         sources: the package's files.
         recipes: the recipes' files.
+        benchmarks: the benchmarks' files.
         modules: dotted name -> file; a folder's name leads to its `__init__.py`.
     """
 
@@ -76,9 +85,9 @@ class House:
         self.root = root
         self.sources = sorted((root / NAME).rglob("*.py"))
         self.recipes = sorted((root / "recipes").rglob("*.py"))
-        self._trees = {
-            path: ast.parse(path.read_bytes()) for path in [*self.sources, *self.recipes]
-        }
+        self.benchmarks = sorted((root / "benchmarks").rglob("*.py"))
+        files = [*self.sources, *self.recipes, *self.benchmarks]
+        self._trees = {path: ast.parse(path.read_bytes()) for path in files}
         self.modules: dict[str, Path] = {}
         for path in self.sources:
             parts = path.relative_to(root).with_suffix("").parts
@@ -104,6 +113,10 @@ class House:
             elif isinstance(node, ast.ImportFrom):
                 module = "." * node.level + (node.module or "")
                 yield from ((module, alias.name) for alias in node.names)
+
+    def nodes(self, path: Path) -> Iterator[ast.AST]:
+        """Yields all parts of a file's program."""
+        yield from ast.walk(self._trees[path])
 
     def resolve(self, module: str, name: str | None) -> Path | None:
         """Returns the file that an import reaches through its room; None for other packages.
@@ -194,33 +207,11 @@ def tensorflow_imports(house: House) -> list[str]:
     ]
 
 
-def full_folders(house: House) -> list[str]:
-    """Lists folders with too many Python files for a reader to take in."""
-    parents = [NAME, "recipes", "benchmarks", "tests"]
-    folders = {path.parent for parent in parents for path in (house.root / parent).rglob("*.py")}
-    return [
-        f"{folder.relative_to(house.root)} has {count} files: divide it into folders"
-        for folder in sorted(folders)
-        if (count := len(list(folder.glob("*.py")))) > MOST_FILES
-    ]
-
-
 def files_named_like_their_folder(house: House) -> list[str]:
     return [
         f"{path.relative_to(house.root)}: name it for what it does"
         for path in house.sources
         if path.stem == path.parent.name
-    ]
-
-
-def long_files(house: House) -> list[str]:
-    """Lists files of the package that are too long for one sitting, and recipes too long."""
-    limits = [(path, MOST_LINES) for path in house.sources]
-    limits += [(path, MOST_LINES_OF_A_RECIPE) for path in house.recipes]
-    return [
-        f"{path.relative_to(house.root)} has {count} lines, at most {most}: split it"
-        for path, most in limits
-        if (count := len(path.read_text("utf-8").splitlines())) > most
     ]
 
 
@@ -245,6 +236,66 @@ def private_imports_of_recipes(house: House) -> list[str]:
             except ModuleNotFoundError as error:
                 found.append(f"{what}: {error}")
     return found
+
+
+def layers_by_name(house: House) -> list[str]:
+    """Lists places outside of models and converters that tell layers by their names.
+
+    `models.anatomy` finds a model's parts by their types, so that any family's layers may have any
+    names. A family's own file knows its names, and so do the converters' name maps.
+    """
+    rooms = tuple(f"{house.root / NAME / room}{os.sep}" for room in ("models", "convert"))
+    files = [path for path in house.sources if not str(path).startswith(rooms)]
+    return [
+        f"{path.relative_to(house.root)}:{node.lineno} tells layers by name: {ast.unparse(node)}"
+        for path in (*files, *house.recipes, *house.benchmarks)
+        for node in _telling_by_name(list(house.nodes(path)))
+    ]
+
+
+_STRING_TESTS = (
+    *("startswith", "endswith", "removeprefix", "removesuffix", "split", "rsplit", "partition"),
+    "rpartition",
+)
+
+
+def _telling_by_name(nodes: list[ast.AST]) -> Iterator[ast.expr]:
+    loops = [node for node in nodes if isinstance(node, ast.For | ast.comprehension)]
+    over_layers = re.compile(r"\.layers\b|\b(calls|call_arguments|inner_layers)\(")
+    layers = {"layer", "block"} | {
+        name.id
+        for loop in loops
+        if over_layers.search(ast.unparse(loop.iter))
+        for name in ast.walk(loop.target)
+        if isinstance(name, ast.Name)
+    }
+
+    def is_name(node: ast.AST) -> bool:
+        return (
+            isinstance(node, ast.Attribute)
+            and node.attr == "name"
+            and isinstance(node.value, ast.Name)
+            and node.value.id in layers
+        )
+
+    for node in nodes:
+        if isinstance(node, ast.Call):
+            function = ast.unparse(node.func)
+            matches = function.startswith("re.") and any(map(is_name, node.args))
+            splits = (
+                isinstance(node.func, ast.Attribute)
+                and node.func.attr in _STRING_TESTS
+                and is_name(node.func.value)
+            )
+            if function.endswith(".get_layer") or matches or splits:
+                yield node
+        elif isinstance(node, ast.Compare):
+            if any(map(is_name, (node.left, *node.comparators))):
+                yield node
+        elif isinstance(node, ast.DictComp | ast.SetComp) and is_name(
+            node.key if isinstance(node, ast.DictComp) else node.elt
+        ):
+            yield node
 
 
 # For each rule, the files of a project that breaks it, and words from the reported breach.
@@ -272,17 +323,9 @@ BREAKING = {
         {f"{NAME}/models/bert.py": "def f():\n    import tensorflow_text\n"},
         "models/bert.py imports tensorflow_text",
     ),
-    full_folders: (
-        {f"{NAME}/data/part_{index}.py": "" for index in range(MOST_FILES + 1)},
-        "data has 17 files",
-    ),
     files_named_like_their_folder: (
         {f"{NAME}/runs/resume/resume.py": ""},
         "runs/resume/resume.py: name it",
-    ),
-    long_files: (
-        {"recipes/tagging.py": "\n" * (MOST_LINES_OF_A_RECIPE + 1)},
-        "recipes/tagging.py has 141 lines, at most 140",
     ),
     private_imports_of_recipes: (
         {
@@ -291,6 +334,13 @@ BREAKING = {
             "recipes/tagging.py": f"from {NAME}.runs.resume import Resume\n",
         },
         "recipes/tagging.py imports keras_transformers.runs.resume.Resume: take it from its room",
+    ),
+    layers_by_name: (
+        {
+            f"{NAME}/models/bert.py": "model.get_layer('pooler')\n",
+            f"{NAME}/pipelines/base.py": "model.get_layer('pooler')\n",
+        },
+        "pipelines/base.py:1 tells layers by name: model.get_layer('pooler')",
     ),
 }
 # More ways to break a rule.
@@ -301,10 +351,14 @@ ALSO_BREAKING = [
     (wrong_directions, f"{NAME}/models/bert.py", f"from {NAME}.cli import main\n"),
     (wrong_directions, f"{NAME}/cli/main.py", f"from {NAME}.pipelines import NoSuchName\n"),
     (wrong_directions, f"{NAME}/evaluation/bleu.py", f"from {NAME} import pipelines\n"),
-    (long_files, f"{NAME}/files.py", "\n" * (MOST_LINES + 1)),
     (private_imports_of_recipes, "recipes/glue.py", f"from {NAME}.pipelines import NoSuchName\n"),
     (private_imports_of_recipes, "recipes/glue.py", f"import {NAME}.pipelines.base\n"),
     (private_imports_of_recipes, "recipes/glue.py", "import tagging\n"),
+    (layers_by_name, "recipes/glue.py", "[x for x in model.layers if x.name == 'pooler']\n"),
+    (layers_by_name, "recipes/glue.py", "{x.name: x for x in inner_layers(model)}\n"),
+    (layers_by_name, "benchmarks/gpu.py", "any(x.name.startswith('e') for x in m.layers)\n"),
+    (layers_by_name, f"{NAME}/runs/run.py", "def f(layer):\n    return layer.name in NAMES\n"),
+    (layers_by_name, f"{NAME}/runs/run.py", "for a in m.layers:\n    re.match('e', a.name)\n"),
 ]
 SOUND = {
     f"{NAME}/__init__.py": "",
@@ -314,7 +368,8 @@ SOUND = {
     f"{NAME}/models/gpt.py": "",
     f"{NAME}/pipelines/__init__.py": "",
     f"{NAME}/pipelines/base.py": f"from {NAME}.models.bert import bert\n",
-    f"{NAME}/pipelines/results.py": '__all__ = ["Result"]\n',
+    f"{NAME}/pipelines/results/__init__.py": "",
+    f"{NAME}/pipelines/results/reading.py": '__all__ = ["Result"]\n',
     f"{NAME}/serving/rest.py": f"from {NAME}.pipelines.results import Result\n",
     "recipes/tagging.py": f"import {NAME} as kt\nfrom {NAME}.pipelines import Result, base\n",
 }
@@ -390,7 +445,7 @@ def test_the_package_shows_what_it_has():
 
     shown = dir(kt)
     rooms = {path.parent.name for path in (ROOT / NAME).glob("*/__init__.py")}
-    assert rooms - {"cli"} <= set(shown)
+    assert rooms - {"cli", "dependencies"} <= set(shown)
     assert {"load", "export", "create_model", "list_models", "heads", *kt.list_models()} <= set(
         shown
     )
@@ -406,7 +461,7 @@ from keras_transformers.models.encoders.bert import bert
 encoder = bert(vocabulary_size=50, num_layers=2, num_heads=2, hidden_dim=16,
                intermediate_dim=24, max_sequence_length=20)
 model = kt.heads.pretrainer(encoder)
-kt.convert.load_bert(model, {str(ROOT / "tests/golden/bert_random.safetensors")!r})
+kt.convert.load_weights(model, {str(ROOT / "tests/golden/bert_random.safetensors")!r})
 golden = np.load({str(ROOT / "tests/golden/bert_random.npz")!r})
 inputs = runpy.run_path({str(ROOT / "tests/golden/make_bert.py")!r})["random_inputs"]()
 outputs = model.predict(inputs, verbose=0)

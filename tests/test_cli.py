@@ -12,9 +12,9 @@ import pytest
 import tiny
 
 import keras_transformers as kt
-from keras_transformers import extras
 from keras_transformers.cli import data as data_commands
 from keras_transformers.cli import main as cli
+from keras_transformers.dependencies import extras
 from keras_transformers.saved_model import prediction
 
 ROOT = Path(__file__).parents[1]
@@ -79,13 +79,15 @@ def test_values_are_taken_as_typed():
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("publish a b --keep 0", "--keep 0: give a positive number"),
-        ("check a --max-batch-size -1", "--max-batch-size -1: give a positive number"),
-        ("ask h:1 a --model m --timeout nan", "--timeout nan: give a positive number"),
-        ("serve a --max-requests 0", "--max-requests 0: give a positive number"),
-        ("serve a --max-body-mib inf", "--max-body-mib inf: give a positive number"),
-        ("serve a --batch-timeout -1", "--batch-timeout -1.0: give 0 or more"),
-        ("serve a --rest-port -2", "--rest-port -2: give -1 or more"),
+        ("publish a b --keep 0", "--keep 0: must be 1 or more"),
+        ("check a --max-batch-size -1", "--max-batch-size -1: must be 1 or more"),
+        ("ask h:1 a --model m --timeout nan", "--timeout nan: must be above 0, and finite"),
+        ("serve a --max-requests 0", "--max-requests 0: must be 1 or more"),
+        ("serve a --max-body-mib inf", "--max-body-mib inf: must be above 0, and finite"),
+        ("serve a --batch-timeout -1", "--batch-timeout -1.0: must be 0 or more"),
+        ("serve a --allowed-batch-sizes 1 0", "--allowed-batch-sizes 1 0: must be 1 or more"),
+        ("explore a --port 65536", "--port 65536: must be 0 to 65535"),
+        ("serve a --rest-port -2", "--rest-port -2: must be -1 to 65535"),
     ],
 )
 def test_numbers_are_checked_by_their_options_names(capsys, words, said):
@@ -260,7 +262,7 @@ def test_wrong_names_end_with_one_line(capsys):
     assert (status, out) == (2, "")
     assert err.startswith("keras-transformers: model 'bert_tinny' is not registered; did you mean")
     status, _, err = run(capsys, "summary", "bert_tiny", "--vocabulary-size", "0")
-    assert (status, "--vocabulary-size 0: give a positive number" in err) == (2, True)
+    assert (status, "--vocabulary-size 0: must be 1 or more" in err) == (2, True)
 
 
 def test_summary_is_a_page_or_json(capsys, tmp_path):
@@ -385,8 +387,8 @@ def test_predict_runs_a_saved_pipeline(capsys, pipeline, tmp_path):
 def test_predict_runs_pretrained_weights(capsys, tmp_path):
     tiny.wordpiece().save(tmp_path)
     model = tiny.pipeline("classification").model
-    kt.convert.save_bert(model, tmp_path / "model.safetensors")
-    kt.convert.save_bert_config(model, tmp_path / "config.json", labels=["x", "y"])
+    kt.convert.bert.FAMILY.save(model, tmp_path / "model.safetensors")
+    kt.convert.bert.FAMILY.save_config(model, tmp_path / "config.json", labels=["x", "y"])
     config = json.loads((tmp_path / "config.json").read_text())
     config["architectures"] = ["BertForSequenceClassification"]
     (tmp_path / "config.json").write_text(json.dumps(config))
@@ -434,7 +436,7 @@ def test_translate_gives_a_line_for_each_line(capsys, monkeypatch, tmp_path):
     )
 
 
-def test_average_writes_the_mean_of_checkpoints(capsys, tmp_path):
+def test_average_writes_the_mean(capsys, tmp_path):
     import keras
     import numpy as np
 
@@ -445,7 +447,7 @@ def test_average_writes_the_mean_of_checkpoints(capsys, tmp_path):
     files = [str(tmp_path / f"{value}.weights.h5") for value in (1.0, 3.0)]
     output = str(tmp_path / "mean.weights.h5")
     status, out, _ = run(capsys, "average", output, *files)
-    assert (status, out) == (0, f"{output}: the average of 2 checkpoints\n")
+    assert (status, out) == (0, f"{output}: the average of 2 files\n")
     model.load_weights(output)
     np.testing.assert_array_equal(model.get_weights()[0], [[2.0], [2.0]])
     status, _, err = run(capsys, "average", output, *files)

@@ -54,6 +54,41 @@ def encoder(vocabulary_size: int = len(VOCABULARY)) -> keras.Model:
     )
 
 
+def seq2seq(**options) -> keras.Model:
+    """A recurrent model; `options` are those of `kt.seq2seq_multi30k`, without that one's sizes."""
+    plain = {"cell": "gru", "readout_dim": None, "encoder_hidden_dim": None, "name": "seq2seq"}
+    return kt.seq2seq_multi30k(**(plain | options))
+
+
+def tokenizer_json(*, lowercase: bool = True) -> dict:
+    """What the `tokenizers` library writes of the vocabulary, as in folders of transformers."""
+    model = {
+        "type": "WordPiece",
+        "unk_token": "[UNK]",
+        "continuing_subword_prefix": "##",
+        "max_input_chars_per_word": 100,
+        "vocab": {token: token_id for token_id, token in enumerate(VOCABULARY)},
+    }
+    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+    return {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": [{"id": 0, "content": "[PAD]", **flags, "special": True}],
+        "normalizer": {
+            "type": "BertNormalizer",
+            "clean_text": True,
+            "handle_chinese_chars": True,
+            "strip_accents": None,
+            "lowercase": lowercase,
+        },
+        "pre_tokenizer": {"type": "BertPreTokenizer"},
+        "post_processor": None,
+        "decoder": None,
+        "model": model,
+    }
+
+
 @functools.cache
 def wordpiece() -> WordPieceTokenizer:
     """The tokenizer of `VOCABULARY`."""
@@ -80,6 +115,13 @@ def sentence_pieces() -> SentencePieceTokenizer:
 def _classifier() -> Pipeline:
     model = lively(heads.classifier(encoder(), 2))
     return kt.pipelines.TextClassifier(model, wordpiece(), ["negative", "positive"])
+
+
+def _multi_label_classifier() -> Pipeline:
+    model = lively(heads.classifier(encoder(), 3))
+    return kt.pipelines.MultiLabelClassifier(
+        model, wordpiece(), ["joy", "anger", "surprise"], thresholds=[0.275, 0.3, 0.7]
+    )
 
 
 def _regressor() -> Pipeline:
@@ -166,6 +208,7 @@ _MAKERS: dict[str, Callable[[], Pipeline]] = {
     "fill_mask": _mask_filler,
     "generation": _text_generator,
     "image_classification": _image_classifier,
+    "multi_label_classification": _multi_label_classifier,
     "multiple_choice": _multiple_choice,
     "next_sentence": _next_sentence_classifier,
     "question_answering": _question_answerer,

@@ -47,10 +47,10 @@ def take_turns(
             job()
             times[name].append((time.process_time() - start) * 1e3)
         turns += 1
-    return {name: _summary(found) for name, found in times.items()}
+    return {name: summary(found) for name, found in times.items()}
 
 
-def _summary(times: list[float]) -> dict[str, float]:
+def summary(times: list[float]) -> dict[str, float]:
     first, median, third = statistics.quantiles(times, n=4)
     return {"median": median, "first_quartile": first, "third_quartile": third, "turns": len(times)}
 

@@ -23,7 +23,7 @@ import tensorflow as tf
 
 import keras_transformers as kt
 from keras_transformers.decoding import greedy_search
-from keras_transformers.pipelines.serving.int8 import Int8Form
+from keras_transformers.pipelines.exported.int8 import Int8Form
 
 PROMPT, NEW = 16, 32
 Engine = Callable[[np.ndarray], np.ndarray]  # prompt ids (batch, PROMPT) -> new ids (batch, NEW)

@@ -27,6 +27,7 @@ from ctranslate2.specs import TransformerSpec
 
 import keras_transformers as kt
 from keras_transformers.decoding import beam_search
+from keras_transformers.models.anatomy import anatomy
 
 VOCABULARY_SIZE, LENGTH, POSITIONS = 32_000, 25, 128
 PAD, START, END = 0, 2, 3
@@ -70,7 +71,7 @@ def weights_of(model: Any) -> dict[str, np.ndarray]:
 def ctranslate2_engine(model: Any) -> Engine:
     """Returns CTranslate2 with the model's weights."""
     weights = weights_of(model)
-    table = model.get_layer("source_position_embedding")._table
+    table = anatomy(model).positions[0]._table
     spec = TransformerSpec.from_config(6, 8, pre_norm=False)
     tokens = [f"t{i}" for i in range(VOCABULARY_SIZE)]
     tokens[:4] = ["<pad>", "<unk>", "<s>", "</s>"]
@@ -173,7 +174,7 @@ def marian_engine(model: Any) -> Engine:
             leaf = norms if path.endswith("norm") else ours
             state[key] = torch.tensor(weights[f"{side}_layer_{number}/{path}/{leaf}"].T)
         elif "embed_positions" in key:
-            state[key] = torch.tensor(model.get_layer("source_position_embedding")._table)
+            state[key] = torch.tensor(anatomy(model).positions[0]._table)
         elif key != "final_logits_bias":
             state[key] = torch.tensor(weights["token_embedding/embeddings"])
     marian.load_state_dict(state)

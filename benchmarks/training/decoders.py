@@ -7,7 +7,7 @@ decoders are those of `layers.RecurrentDecoder`: each step sees only the state (
 first one), c and the state, or c, the previous token and the state. With attention, c is another
 one at each step; the first decoder then reads it after the step. "Own tokens": scheduled sampling,
 which in training feeds the model's own tokens more and more often, to a half at the end. Decoders
-that are fed no tokens know no teacher. The last rows change the context or the cell.
+that are fed no tokens have no teacher forcing. The last rows change the context or the cell.
 
 A run that is finished is not run again, and one that was stopped goes on, so the command may be
 stopped and given again. The table has the greedy answers of the last weights.

@@ -2,13 +2,14 @@
 
 import io
 import itertools
-import math
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
 from tyro.conf import Positional, UseAppendAction, arg
+
+from keras_transformers.ranges import PositiveInt
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,8 +36,8 @@ def argument(metavar: str, help: str | None = None) -> Any:
 # Without a constructor tyro would read the word None as no value, and offer it in the help.
 OptionalText = Annotated[str | None, argument("STR"), arg(constructor=str)]
 OptionalFile = Annotated[str | None, argument("FILE"), arg(constructor=str)]
-OptionalNumber = Annotated[int | None, argument("INT"), arg(constructor=int)]
-Rows = Annotated[tuple[int, ...], argument("ROWS [ROWS ...]")]
+OptionalCount = Annotated[PositiveInt | None, argument("INT"), arg(constructor=int)]
+Rows = Annotated[tuple[PositiveInt, ...], argument("ROWS [ROWS ...]")]
 BeamOptions = Annotated[
     tuple[str, ...],
     argument(
@@ -61,33 +62,7 @@ PipelinePath = Annotated[
 
 _BATCH_SIZE = 32
 
-# The least values of options; those of the others are positive.
-_LEAST = {
-    "batch_timeout": 0,
-    "batch_timeout_micros": 0,
-    "grpc_port": -1,
-    "rest_port": -1,
-    "seed": 0,
-    "short_sequence_probability": 0,
-    "version": 0,
-}
-
 _T = TypeVar("_T")
-
-
-def check_numbers(command: Any) -> None:
-    """Checks the numbers among a command's options.
-
-    Raises:
-        ValueError: one is not finite or too small; the message has the option's name.
-    """
-    for name, value in vars(command).items():
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            continue
-        least = _LEAST.get(name)
-        if not math.isfinite(value) or value < (least or 0) or (least is None and value == 0):
-            wanted = "a positive number" if least is None else f"{least} or more"
-            raise ValueError(f"--{name.replace('_', '-')} {value}: give {wanted}")
 
 
 def batches(
@@ -146,12 +121,12 @@ def stdin_lines() -> Iterator[str]:
 
 
 def _rows(names: Sequence[str]) -> Iterator[list[Any]]:
-    from keras_transformers.pipelines import results
+    from keras_transformers.pipelines.results.texts import split_line, takes_lists
 
     width = None
     for number, line in enumerate(stdin_lines(), start=1):
-        if set(names) & set(results.LISTS):
-            row = results.fields(line, names)
+        if any(map(takes_lists, names)):
+            row = split_line(line, names)
             if len(row) != len(names):
                 raise ValueError(f"stdin:{number}: no choices: give `text<TAB>choice<TAB>choice`")
             yield row

@@ -7,20 +7,21 @@ from typing import Annotated, Literal
 from tyro.conf import Positional, arg
 
 from keras_transformers.cli.arguments import BeamOptions, Command, argument
+from keras_transformers.ranges import Fraction, PositiveInt, Range, Seed, Share
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
     """Mirrors `data.pretraining.PretrainingOptions`, whose import would load TensorFlow."""
 
-    max_sequence_length: int = 128  # tokens in an example
-    max_predictions: int = 20  # most tokens to predict in an example
-    mask_probability: float = 0.15  # share of tokens to predict
+    max_sequence_length: Annotated[int, Range(at_least=5)] = 128  # tokens in an example
+    max_predictions: PositiveInt = 20  # most tokens to predict in an example
+    mask_probability: Fraction = 0.15  # share of tokens to predict
     whole_words: bool = False  # mask whole words
-    dupe_factor: int = 10  # passes over the text, each with new pairs and masks
-    short_sequence_probability: float = 0.1  # share of documents cut into shorter examples
-    num_shards: int = 16  # files to write
-    seed: int = 12345  # seed of all random choices
+    dupe_factor: PositiveInt = 10  # passes over the text, each with new pairs and masks
+    short_sequence_probability: Share = 0.1  # share of documents cut into shorter examples
+    num_shards: PositiveInt = 16  # files to write
+    seed: Seed = 12345  # seed of all random choices
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +39,7 @@ class MakePretrainingData(Options, Command):
     ]
     files: Annotated[
         Positional[tuple[str, ...]],
-        argument("FILE [FILE ...]", "text files, plain or .gz, or folders of them"),
+        argument("FILE [FILE ...]", "text files, plain or compressed, or folders of them"),
     ]
     vocabulary: Annotated[str, arg(metavar="FILE")]  # a file with one token per line
     cased: bool = False  # keep case and accents
@@ -47,17 +48,15 @@ class MakePretrainingData(Options, Command):
     text_format: Literal["lines", "prose", "wikitext"] = "lines"
     # leave out lines that are not text, and list them in OUTPUT/unreadable.jsonl
     skip_unreadable: bool = False
-    num_processes: int = 1  # processes to run in parallel
+    num_processes: PositiveInt = 1  # processes to run in parallel
     beam: BeamOptions = ()
 
     def run(self) -> int:
         """Writes the records."""
         from keras_transformers.data.pretraining import PretrainingOptions, make_pretraining_data
-        from keras_transformers.engines import Beam, Local
-        from keras_transformers.runs import check_numbers
+        from keras_transformers.jobs.engines import Beam, Local
         from keras_transformers.tokenizers import WordPieceTokenizer
 
-        check_numbers(self)
         if not self.files:
             raise ValueError("no text: give at least one FILE, or a folder of files")
         report = make_pretraining_data(

@@ -11,6 +11,7 @@ from typing import Annotated
 from tyro.conf import Positional
 
 from keras_transformers.cli.arguments import Command, argument
+from keras_transformers.ranges import Range
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +26,7 @@ class Explore(Command):
 
     paths: Annotated[Positional[tuple[str, ...]], argument("PATH ...", "weights or exports")]
     host: str = "127.0.0.1"  # address to listen on
-    port: int = 8600  # 0 picks a free one
+    port: Annotated[int, Range(at_least=0, at_most=65535)] = 8600  # 0 picks a free one
     no_browser: bool = False  # only print the address
 
     def run(self) -> int:

@@ -11,13 +11,14 @@ from tyro.conf import Positional, arg
 from keras_transformers.cli.arguments import (
     Command,
     ExportPath,
+    OptionalCount,
     OptionalFile,
-    OptionalNumber,
     OptionalText,
     Rows,
     Texts,
     argument,
 )
+from keras_transformers.ranges import NonNegativeInt, PositiveInt
 
 _EXPORT = "a version folder, or a folder of versions, for the newest one"
 _BASE = "the model's folder of versions, TF Serving's model_base_path"
@@ -53,7 +54,7 @@ class Card(Command):
 
     Examples:
         keras-transformers card saved_models/sentiment --data SST-2 --licence apache-2.0
-        keras-transformers card saved_models/sentiment --score "accuracy on SST-2 dev=0.886" --force
+        keras-transformers card saved_models/sentiment --score "accuracy on dev=0.886" --overwrite
     """
 
     path: Annotated[Positional[str], argument("PATH", f"{_EXPORT}; or a saved pipeline")]
@@ -64,7 +65,7 @@ class Card(Command):
     language: Texts = ()  # ISO 639 code of a language that it reads or writes
     command: OptionalText = None  # what trained and scored it
     score: Texts = ()  # NAME=VALUE, where the name says which data were used
-    force: bool = False  # replace the card that is there
+    overwrite: bool = False  # replace the card that is there
 
     def run(self) -> int:
         """Prints the card's path."""
@@ -79,7 +80,7 @@ class Card(Command):
             languages=self.language,
             command=self.command,
             scores=dict(map(_score, self.score)),
-            overwrite=self.force,
+            overwrite=self.overwrite,
         )
         print(written)
         return 0
@@ -112,7 +113,7 @@ class Check(Command):
     """
 
     path: ExportPath
-    max_batch_size: int = 8  # most rows to try
+    max_batch_size: PositiveInt = 8  # most rows to try
     json: bool = False  # print JSON
 
     def run(self) -> int:
@@ -138,7 +139,7 @@ class Publish(Command):
     label: OptionalText = None  # label for the version, such as stable or canary
     config: _Config = None
     server_path: OptionalText = None  # BASE_PATH as the server sees it, in a container
-    keep: OptionalNumber = None  # afterwards remove all but this many newest versions
+    keep: OptionalCount = None  # afterwards remove all but this many newest versions
     warm_up: Rows = ()  # add warm-up requests with batches of this many rows
     json: bool = False  # print JSON
 
@@ -206,7 +207,7 @@ class WarmUp(Command):
 
     path: ExportPath
     batch_sizes: Annotated[
-        tuple[int, ...], arg(metavar="ROWS [ROWS ...]", help="rows of each request")
+        tuple[PositiveInt, ...], arg(metavar="ROWS [ROWS ...]", help="rows of each request")
     ] = (1,)
     json: bool = False  # print JSON
 
@@ -235,8 +236,8 @@ class ServingConfig(Command):
     ]
     server_root: OptionalText = None  # the folder of the BASE_PATHs as the server sees it
     batch_sizes: Rows = ()  # batch requests, padded to these numbers of rows
-    batch_timeout_micros: int = 2000  # how long a batch waits for more requests
-    num_batch_threads: int = 2  # batches to run in parallel
+    batch_timeout_micros: NonNegativeInt = 2000  # how long a batch waits for more requests
+    num_batch_threads: PositiveInt = 2  # batches to run in parallel
     monitoring: bool = False  # turn on Prometheus metrics
     json: bool = False  # print JSON
 

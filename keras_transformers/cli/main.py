@@ -11,7 +11,7 @@ from typing import Annotated, Any, Union
 
 import tyro
 
-from keras_transformers.cli.arguments import Command, check_numbers
+from keras_transformers.cli.arguments import Command
 from keras_transformers.cli.data import MakePretrainingData
 from keras_transformers.cli.explore import Explore
 from keras_transformers.cli.exports import (
@@ -28,8 +28,10 @@ from keras_transformers.cli.models import List, Plot, Summary
 from keras_transformers.cli.predictions import Predict, Translate
 from keras_transformers.cli.serving import Ask, Serve
 from keras_transformers.cli.weights import Average, Convert
-from keras_transformers.extras import MissingExtraError
+from keras_transformers.dependencies.extras import MissingExtraError
 from keras_transformers.files import one_line
+from keras_transformers.ranges import as_option, check_ranges
+from keras_transformers.runs.spelling import as_options
 
 PROGRAM = "keras-transformers"
 # In the order of the help. A command's name is its class's, with hyphens: WarmUp is `warm-up`.
@@ -104,21 +106,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command.
 
     Args:
-        arguments: See `parse`. By default, TensorFlow's start-up notices are kept from stderr, too.
+        arguments: See `parse`. By default, TensorFlow's start-up notices are dropped, too.
 
     Returns:
         The exit status: 0 for success, 1 for a failed check, 2 for wrong input (stderr says why),
         3 for an error that this package did not foresee, 130 after Ctrl-C. docs/command_line.md
         has the table.
     """
+    command: Command | None = None
     debug = False
     try:
         try:
             command = parse(arguments)
             debug = command.debug
-            check_numbers(command)
+            check_ranges(type(command), vars(command), written=as_option)
             if arguments is None and not debug:
-                import keras_transformers.quiet  # noqa: F401  it stands before stderr from now on
+                import keras_transformers.quiet  # noqa: F401  before TensorFlow is loaded
             status = command.run()
         except SystemExit:  # after `--help`
             _flush()
@@ -135,7 +138,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if debug:
             raise
         if isinstance(error, ValueError | OSError | MissingExtraError):
-            _complain(one_line(error))
+            _complain(as_options(one_line(error), vars(command) if command else ()))
             return 2
         words = sys.argv[1:] if arguments is None else arguments
         _complain(

@@ -12,7 +12,8 @@ from typing import Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
-from keras_transformers.cli.arguments import Command, OptionalFile, OptionalNumber, argument
+from keras_transformers.cli.arguments import Command, OptionalCount, OptionalFile, argument
+from keras_transformers.ranges import PositiveInt
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,11 +63,11 @@ class Summary(Command):
     """
 
     name: Annotated[Positional[str], argument("NAME")]  # a name from `keras-transformers list`
-    vocabulary_size: OptionalNumber = None  # replaces the paper's
+    vocabulary_size: OptionalCount = None  # replaces the paper's
     heads: _Heads = None
     flops: bool = False  # also show operations and bytes of a forward pass in float32
-    batch_size: int = 1  # for --flops: texts in the batch
-    length: int = 128  # for --flops: tokens per text
+    batch_size: PositiveInt = 1  # for --flops: texts in the batch
+    length: PositiveInt = 128  # for --flops: tokens per text
     html: OptionalFile = None  # write the table to this file instead
     json: bool = False  # print JSON
 
@@ -132,17 +133,18 @@ class Plot(Command):
     ]
     to: Annotated[str, arg(metavar="FILE")]  # the picture: .svg; for layers also .png or .pdf
     level: Literal["block", "layer"] = "block"  # layer needs the extra `plot`, with Graphviz
-    vocabulary_size: OptionalNumber = None  # replaces the paper's; only with a name
+    vocabulary_size: OptionalCount = None  # replaces the paper's; only with a name
     heads: _Heads = None
 
     def run(self) -> int:
         """Writes the picture."""
+        from keras_transformers.convert.formats.weights import has_weights
         from keras_transformers.inspection import plot
         from keras_transformers.models.registry import all_entries
         from keras_transformers.pipelines.weights import loading
 
         overrides = _overrides(self.vocabulary_size)
-        if self.model not in all_entries() and loading.can_load(self.model):
+        if self.model not in all_entries() and has_weights(self.model):
             if overrides or self.heads:
                 raise ValueError("--vocabulary-size and --heads are for names, not for weights")
             model = loading.load(self.model).model

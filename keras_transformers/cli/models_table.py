@@ -18,7 +18,8 @@ _INTRODUCTION = """\
 `keras_transformers.NAME()` or `create_model("NAME")` builds a model with random weights. The counts
 are exact: the tests compute each one by arithmetic and build the models. They are for the default
 sizes, without a head; tied weights count once. For other sizes,
-`keras-transformers summary NAME --vocabulary-size V` prints the count layer by layer.
+`keras-transformers summary NAME --vocabulary-size V` prints the count layer by layer. The other
+compact sizes of BERT, `bert_l2_h128` to `bert_l12_h768`, are names for `create_model` too.
 
 Sizes: V tokens, P positions, H width, I inner width of the feed-forward networks, E width of the
 embeddings, D width of the LSTMs, F filters. "Paper's figure" is the count that the paper prints; a
@@ -57,8 +58,7 @@ def _row(entry: Entry, notes: list[str]) -> str:
     if entry.paper_note:
         figure += f" (note {notes.index(entry.paper_note) + 1})"
     citation, _, address = entry.paper.rpartition(", ")
-    family = entry.factory.__module__.rpartition(".")[2]
-    cells = (f"`{entry.name}`", family, sizes, f"{entry.num_parameters:,}", figure)
+    cells = (f"`{entry.name}`", entry.family, sizes, f"{entry.num_parameters:,}", figure)
     return f"| {' | '.join(cells)} | [{citation}]({address}) |"
 
 

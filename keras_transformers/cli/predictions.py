@@ -1,6 +1,7 @@
 """Commands that run an export or a saved pipeline in this process: `predict`, `translate`."""
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -27,13 +28,15 @@ Answer = Callable[[Mapping[str, Sequence[Any]]], list[dict[str, Any]]]
 class Predict(Command):
     """Run an exported model, a saved pipeline or pretrained weights on text; print JSON lines.
 
-    With --input, run an export on files, and write one file of JSON lines per file.
+    With --input, run an export on files, and write one file of JSON lines per file. Tables (.tsv,
+    .csv, .jsonl, .parquet) have a row per text; other files, a line.
 
     Examples:
         keras-transformers predict saved_models/fill_mask_en --text "She opened the [MASK]."
         keras-transformers predict pairs/ --text "A film." --text-b "A movie."
         keras-transformers predict choices/ --text "It rains." --choice "Wet." --choice "Dry."
         keras-transformers predict saved_models/sentiment --input 'texts/*.txt.gz' --output answers/
+        keras-transformers predict mine/ --input a.csv --text-column review --output answers/
     """
 
     path: PipelinePath
@@ -44,13 +47,17 @@ class Predict(Command):
         tuple[str, ...],
         argument(
             "PATTERN [PATTERN ...]",
-            "run on the lines of these files, plain or .gz: paths or URLs, with * for any "
-            "characters; for pairs, each line is `text<TAB>text_b`, for choices "
+            "run on the rows of these files, plain or compressed: paths or URLs, with * for any "
+            "characters; for pairs, a line of text is `text<TAB>text_b`, for choices "
             "`text<TAB>choice<TAB>choice`",
         ),
     ] = ()
     # the folder or URL for the answers to --input; a stopped run resumes there
     output: OptionalText = None
+    text_column: OptionalText = None  # of tables: a name, or a number from 0; default: text
+    text_b_column: OptionalText = None  # likewise, of the second text of pairs
+    delimiter: str = "auto"  # between columns: a character, or tab
+    encoding: str = "utf-8"  # of the files, such as utf-16 or cp1252
     beam: BeamOptions = ()
 
     def run(self) -> int:
@@ -58,10 +65,10 @@ class Predict(Command):
         if self.input or self.output or self.beam:
             return self._run_on_files()
         names, answer = _answerer(self.path)
-        from keras_transformers.pipelines import results
+        from keras_transformers.pipelines.results.texts import takes_lists
 
         for columns in batches(self.text, self.text_b, self.choice, names=names):
-            takes_choices = bool(set(names) & set(results.LISTS))
+            takes_choices = any(map(takes_lists, names))
             if len(columns) != len(names) or takes_choices != isinstance(columns[-1][0], list):
                 second = "--choice" if takes_choices else "--text-b"
                 raise ValueError(
@@ -76,12 +83,17 @@ class Predict(Command):
     def _run_on_files(self) -> int:
         if not self.input or self.output is None or self.text or self.text_b or self.choice:
             raise ValueError("files need --input and --output together, and no --text")
-        from keras_transformers.engines import Beam, Local
-        from keras_transformers.saved_model import predict_files
+        from keras_transformers.jobs.engines import Beam, Local
+        from keras_transformers.saved_model import TextRows, predict_files
 
-        report = predict_files(
-            self.path, self.input, self.output, engine=Beam(self.beam) if self.beam else Local()
+        rows = TextRows(
+            text_column=_column(self.text_column),
+            text_b_column=_column(self.text_b_column),
+            delimiter=self.delimiter,
+            encoding=self.encoding,
         )
+        engine = Beam(self.beam) if self.beam else Local()
+        report = predict_files(self.path, self.input, self.output, engine=engine, rows=rows)
         print(f"{self.output}: {report}")
         return 0
 
@@ -97,7 +109,8 @@ class Translate(Command):
 
     path: PipelinePath
     file: Annotated[
-        Positional[str], argument("[FILE]", "one text per line, plain or .gz; default: stdin")
+        Positional[str],
+        argument("[FILE]", "one text per line, plain or compressed; default: stdin"),
     ] = ""
     json: bool = False  # print JSON lines, with scores
 
@@ -120,6 +133,11 @@ class Translate(Command):
         return 0
 
 
+def _column(name: str | None) -> int | str | None:
+    """Returns a column's number, or its name."""
+    return int(name) if name is not None and re.fullmatch(r"-?\d{1,9}", name) else name
+
+
 def _answerer(path: str) -> tuple[tuple[str, ...], Answer]:
     """Returns the names of the texts that an export or pipeline takes, and its function.
 
@@ -127,13 +145,14 @@ def _answerer(path: str) -> tuple[tuple[str, ...], Answer]:
         FileNotFoundError: the path has neither.
         ValueError: it does not take texts, or cannot be read.
     """
-    from keras_transformers.pipelines import results
+    from keras_transformers.convert.formats.weights import has_weights
+    from keras_transformers.pipelines.results.texts import text_inputs
     from keras_transformers.pipelines.weights import loading
     from keras_transformers.saved_model import Predictor
 
-    if loading.can_load(path):
-        pipeline = loading.load(path)
-        names, answer = results.text_inputs(pipeline.text_names), pipeline.rows
+    if has_weights(path):
+        pipeline: Any = loading.load(path)
+        names, answer = text_inputs(pipeline.text_names), pipeline.rows
     else:
         predictor = Predictor(path)
         names, answer = predictor.text_names, predictor

@@ -17,18 +17,25 @@ from tyro.conf import Positional, UseAppendAction, arg
 from keras_transformers.cli.arguments import (
     Command,
     OptionalFile,
-    OptionalNumber,
     OptionalText,
     Rows,
     Texts,
     argument,
     batches,
 )
+from keras_transformers.ranges import (
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    Range,
+)
 
 if TYPE_CHECKING:
     from keras_transformers.serving.server.settings import ModelSettings
 
 _which_version = tyro.conf.create_mutex_group(required=False)
+_Port = Annotated[int, Range(at_least=-1, at_most=65535)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,20 +58,20 @@ class Serve(Command):
         UseAppendAction[tuple[str, ...]],
         arg(metavar="NAME", help="another Host name that REST requests may give; * for all"),
     ] = ()
-    rest_port: int = 8501  # 0 picks a free port, -1 turns REST off
-    grpc_port: int = 8500  # 0 picks a free port, -1 turns gRPC off
+    rest_port: _Port = 8501  # 0 picks a free port, -1 turns REST off
+    grpc_port: _Port = 8500  # 0 picks a free port, -1 turns gRPC off
     no_batching: bool = False  # run every request alone
-    max_batch_size: int = 32  # most rows in a batch
-    batch_timeout: float = 1.0  # milliseconds that a request waits for others
+    max_batch_size: PositiveInt = 32  # most rows in a batch
+    batch_timeout: NonNegativeFloat = 1.0  # milliseconds that a request waits for others
     allowed_batch_sizes: Annotated[
         Rows, arg(help="pad batches to one of these; ascending, up to --max-batch-size")
     ] = ()
-    num_threads: int = 2  # batches to run in parallel
-    max_requests: int = 64  # most requests under way; others get 429
-    max_rows: int = 1024  # most rows in a request
-    max_body_mib: float = 16.0  # largest request in MiB
-    timeout: float = 30.0  # seconds that a request may take
-    poll_interval: float = 1.0  # seconds between checks for new versions
+    num_threads: PositiveInt = 2  # batches to run in parallel
+    max_requests: PositiveInt = 64  # most requests under way; others get 429
+    max_rows: PositiveInt = 1024  # most rows in a request
+    max_body_mib: PositiveFloat = 16.0  # largest request in MiB
+    timeout: PositiveFloat = 30.0  # seconds that a request may take
+    poll_interval: PositiveFloat = 1.0  # seconds between checks for new versions
     tls_certificate: OptionalFile = None  # PEM file, for both protocols
     tls_key: OptionalFile = None  # PEM file
     tls_client_ca: OptionalFile = None  # PEM file; clients must show a certificate signed by it
@@ -148,16 +155,19 @@ class Ask(Command):
     choice: Texts = ()  # one of the choices for the text; give each
     model: str  # its name on the server
     version: Annotated[
-        OptionalNumber, _which_version, arg(help="the version's number; default: the latest")
+        NonNegativeInt | None,
+        _which_version,
+        argument("INT", "the version's number; default: the latest"),
+        arg(constructor=int),
     ] = None
     label: Annotated[OptionalText, _which_version, arg(help="the version's label")] = None
     signature: str = "serving_default"  # the signature to run
-    timeout: float = 30.0  # seconds that a request may take
+    timeout: PositiveFloat = 30.0  # seconds that a request may take
     root_certificates: OptionalFile = None  # PEM file of the authorities to trust, for TLS
 
     def run(self) -> int:
         """Prints one JSON object per text."""
-        from keras_transformers.pipelines import results
+        from keras_transformers.pipelines.results.texts import text_inputs
         from keras_transformers.serving import Client
 
         with Client(
@@ -167,7 +177,7 @@ class Ask(Command):
             names: tuple[str, ...] = ()
             if not self.texts:  # how to read a line depends on the model
                 found = client.signatures(**which).get(self.signature)
-                names = results.text_inputs(list(found.inputs)) if found else ()
+                names = text_inputs(list(found.inputs)) if found else ()
             for columns in batches(self.texts, self.text_b, self.choice, names=names):
                 for row in client.rows(*columns, **which, signature_name=self.signature):
                     print(json.dumps(row, ensure_ascii=False), flush=True)

@@ -11,24 +11,24 @@ from keras_transformers.cli.arguments import Command, argument
 
 @dataclass(frozen=True, kw_only=True)
 class Average(Command):
-    """Average the weights of checkpoints.
+    """Average the weights of one model in several files.
 
     Examples:
         keras-transformers average mean.weights.h5 epoch_8.weights.h5 epoch_9.weights.h5
     """
 
     output: Annotated[Positional[str], argument("OUTPUT")]  # file to write: .weights.h5 or .keras
-    checkpoints: Annotated[
+    files: Annotated[
         Positional[tuple[str, ...]],
         argument("FILE [FILE ...]", "the files to average, the newest last"),
     ]
 
     def run(self) -> int:
         """Writes the average."""
-        from keras_transformers.training.averaging import average_checkpoints
+        from keras_transformers.training.averaging import average_weights
 
-        average_checkpoints(self.checkpoints, self.output)
-        print(f"{self.output}: the average of {len(self.checkpoints)} checkpoints")
+        average_weights(self.files, self.output)
+        print(f"{self.output}: the average of {len(self.files)} files")
         return 0
 
 

@@ -1,7 +1,7 @@
 """Maps a family's `config.json` in Hugging Face's layout to our builder's arguments, and back."""
 
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -9,11 +9,14 @@ from typing import Any
 import keras
 
 from keras_transformers.files import read_json, write_json
+from keras_transformers.layers import RelativePositionBias
+from keras_transformers.models.anatomy import anatomy, block_shape
 
 _LARGEST = 2**24  # no size is larger; a mistaken one would take all memory
 _RATES = ("dropout", "attention_dropout", "feed_forward_dropout")
 _NUMBERS = (*_RATES, "norm_epsilon", "initializer_range")
-# Hugging Face's name of an activation -> ours. Of several names, the first one is written.
+# Hugging Face's name of an activation -> ours. Of several names, the first one is written. These
+# are all of transformers' ACT2FN but those with weights of their own (prelu, xielu).
 ACTIVATIONS = {
     "gelu": "gelu",
     "gelu_new": "gelu_approximate",
@@ -21,6 +24,22 @@ ACTIVATIONS = {
     "relu": "relu",
     "silu": "silu",
     "swish": "silu",
+    "gelu_10": "gelu_clipped",
+    "gelu_accurate": "gelu_approximate",
+    "gelu_fast": "gelu_approximate",
+    "gelu_python": "gelu",
+    "gelu_python_tanh": "gelu_approximate",
+    "hardswish": "hard_silu",
+    "laplace": "laplace",
+    "leaky_relu": "leaky_relu",
+    "linear": "linear",
+    "mish": "mish",
+    "quick_gelu": "quick_gelu",
+    "relu2": "relu_squared",
+    "relu6": "relu6",
+    "sigmoid": "sigmoid",
+    "sqrtsoftplus": "softplus_root",
+    "tanh": "tanh",
 }
 
 
@@ -36,6 +55,12 @@ class ConfigMap:
         activations: Hugging Face's name of an activation -> ours.
         fixed: field -> the only value that our layers support, also meant by files that lack it.
         pairs: arguments that may be two sizes, a height and a width.
+        offsets: our argument -> by how much the field is larger.
+        written: more fields to write, always with these values.
+        after_read: takes the file, its contents and our arguments; returns the builder's, if they
+            are not just these. ValueError if the contents need something that our layers lack.
+        before_write: takes a model and its shape as our arguments; returns the arguments to write
+            and more fields.
     """
 
     model_type: str
@@ -45,6 +70,12 @@ class ConfigMap:
     activations: Mapping[str, str] = field(default_factory=lambda: ACTIVATIONS)
     fixed: Mapping[str, Any] = field(default_factory=dict)
     pairs: Collection[str] = ()
+    offsets: Mapping[str, int] = field(default_factory=dict)
+    written: Mapping[str, Any] = field(default_factory=dict)
+    after_read: Callable[[Path, Mapping[str, Any], dict[str, Any]], dict[str, Any]] | None = None
+    before_write: (
+        Callable[[keras.Model, dict[str, Any]], tuple[dict[str, Any], dict[str, Any]]] | None
+    ) = None
 
     def read(self, path: str | os.PathLike[str]) -> dict[str, Any]:
         """Reads a `config.json`, given as the file or its folder, as our arguments.
@@ -82,7 +113,8 @@ class ConfigMap:
             raise ValueError(
                 f"{file}: {width}={config[width]} is not a multiple of {count}={config[count]}"
             )
-        return {**arguments, "activation": self.activations[activation]}
+        arguments["activation"] = self.activations[activation]
+        return arguments if self.after_read is None else self.after_read(file, config, arguments)
 
     def _value(self, file: Path, ours: str, theirs: str, value: Any) -> Any:
         """Returns a field's value; ValueError if no model has such a one."""
@@ -90,35 +122,46 @@ class ConfigMap:
             return check_number(file, theirs, value, below=1.0 if ours in _RATES else 1e9)
         if ours in self.pairs and isinstance(value, list) and len(value) == 2:
             return tuple(check_size(file, theirs, side) for side in value)
-        return check_size(file, theirs, value, least=0 if ours == "pad_token_id" else 1)
+        offset = self.offsets.get(ours, 0)
+        least = offset if ours == "pad_token_id" else offset + 1
+        return check_size(file, theirs, value, least=least) - offset
 
-    def write(
-        self, arguments: Mapping[str, Any], path: str | os.PathLike[str], **fields: Any
-    ) -> None:
-        """Writes our arguments as a `config.json`.
+    def write(self, model: keras.Model, path: str | os.PathLike[str], **fields: Any) -> None:
+        """Writes a model's shape as a `config.json`.
 
         Args:
-            arguments: see `arguments_of`; those without a field are left out.
+            model: a model of the family, with any head.
             path: the file to write.
             **fields: fields to add.
 
         Raises:
             FileNotFoundError: the folder does not exist.
-            ValueError: Hugging Face has no name for the activation.
+            ValueError: Hugging Face has no name for the activation, or no field for something else.
         """
+        arguments = arguments_of(model)
+        if self.before_write is not None:
+            arguments, more = self.before_write(model, arguments)
+            fields = {**more, **fields}
         foreign = {ours: theirs for theirs, ours in reversed(list(self.activations.items()))}
         if arguments["activation"] not in foreign:
             raise ValueError(
                 f"activation={arguments['activation']!r} has no Hugging Face name; known are "
                 f"{', '.join(foreign)}"
             )
-        names = {**self.required, **{ours: theirs[0] for ours, theirs in self.optional.items()}}
+        required = {ours: (theirs, None) for ours, theirs in self.required.items()}
+        names: dict[str, tuple[str, Any]] = {**required, **self.optional}
+        shape = {}
+        for ours, (theirs, default) in names.items():
+            value = arguments[ours]
+            shape[theirs] = default if value is None else value
+            if ours in self.offsets:
+                shape[theirs] += self.offsets[ours]
         config = {
             "model_type": self.model_type,
-            **{theirs: arguments[ours] for ours, theirs in names.items()},
+            **shape,
             self.activation[0]: foreign[arguments["activation"]],
         }
-        write_json(path, {**config, **self.fixed, **fields})
+        write_json(path, {**config, **self.fixed, **self.written, **fields})
 
 
 def check_size(file: Path, field: str, value: Any, *, least: int = 1) -> int:
@@ -145,47 +188,47 @@ def check_number(
     return value
 
 
-def arguments_of(
-    model: keras.Model, family: str, embeddings: Collection[str], *, layers: str = "encoder_layer_"
-) -> dict[str, Any]:
-    """Returns a model's shape as its builder's arguments.
-
-    Args:
-        model: a model of the family, with any head.
-        family: its name for the error message, such as "BERT".
-        embeddings: names of its embedding layers; the model must have them all.
-        layers: prefix of the numbered layers' names.
+def arguments_of(model: keras.Model) -> dict[str, Any]:
+    """Returns a model's shape by the names that builders have for it, as far as its layers tell.
 
     Raises:
-        ValueError: the model lacks a layer of the family.
+        ValueError: the model has no blocks.
     """
-    by_name: dict[str, Any] = {layer.name: layer for layer in model.layers}
-    missing = {*embeddings, f"{layers}0"} - by_name.keys()
-    if missing:
-        raise ValueError(
-            f"model {model.name!r} is not a {family}: it has no layer {', '.join(sorted(missing))}"
-        )
-    tokens, layer = by_name["token_embedding"], by_name[f"{layers}0"].get_config()
-    segments = by_name.get("segment_embedding")
-    return {
-        "vocabulary_size": tokens.input_dim,
-        "num_layers": sum(name.startswith(layers) for name in by_name),
-        "max_sequence_length": by_name["position_embedding"].max_sequence_length,
-        "initializer_range": tokens.embeddings_initializer.stddev,
-        **({"num_segments": segments.input_dim} if segments else {}),
-        **{
-            name: layer[name]
-            for name in (
-                "num_heads",
-                "hidden_dim",
-                "intermediate_dim",
-                "dropout",
-                "attention_dropout",
-                "activation",
-                "norm_epsilon",
-            )
-        },
-    }
+    found = anatomy(model, "blocks")
+    arguments = {**block_shape(found.blocks[0]), "num_layers": len(found.blocks)}
+    if found.encoder is not None:
+        arguments |= {
+            "num_encoder_layers": len(found.encoder.blocks),
+            "num_decoder_layers": len(found.blocks),
+        }
+    if (tokens := found.token_embedding) is not None:
+        initializer = tokens.embeddings_initializer
+        segments = [
+            layer
+            for layer in model.layers
+            if isinstance(layer, keras.layers.Embedding) and layer is not tokens
+        ]
+        arguments |= {
+            "vocabulary_size": tokens.input_dim,
+            "embedding_dim": tokens.output_dim,
+            "initializer_range": getattr(initializer, "stddev", None),
+            "num_segments": segments[0].input_dim if segments else None,
+        }
+    for layer in found.positions:
+        if isinstance(layer, RelativePositionBias):
+            arguments |= {"num_buckets": layer.num_buckets, "max_distance": layer.max_distance}
+    padding = found.padding if found.encoder is None else found.encoder.padding
+    if padding is not None:
+        arguments["pad_token_id"] = padding.pad_token_id
+    return {**arguments, "max_sequence_length": found.max_sequence_length}
+
+
+def num_labels(model: keras.Model) -> int | None:
+    """Returns how many labels a model's head has, 1 for a number; None without such a head."""
+    outputs = model.output if isinstance(model.output, dict) else {}
+    if "score" in outputs:
+        return 1
+    return outputs["logits"].shape[-1] if "logits" in outputs else None  # None for choices
 
 
 def label_fields(model: keras.Model, labels: Sequence[str] | None) -> dict[str, Any]:
@@ -199,20 +242,17 @@ def label_fields(model: keras.Model, labels: Sequence[str] | None) -> dict[str, 
         ValueError: the model's head has another number of classes, or there is none; or a label is
             repeated.
     """
-    by_name = {layer.name: layer for layer in model.layers}
-    has_choices = "choices_to_rows" in by_name  # they are scored, and have no labels
-    heads = () if has_choices else ("logits", "score_dense")
-    widths = [by_name[name].units for name in heads if name in by_name]
-    if labels is not None and [len(labels)] != widths:
-        found = f"{widths[0]} classes" if widths else "no head with labels"
+    count = num_labels(model)
+    if labels is not None and len(labels) != count:
+        found = f"{count} classes" if count else "no head with labels"
         raise ValueError(f"{len(labels)} labels, but model {model.name!r} has {found}")
-    if not widths:
+    if count is None:
         return {}
     if labels is not None and len(set(labels)) < len(labels):
         raise ValueError(f"labels={list(labels)}: one occurs twice, and each class needs its own")
-    names = [f"LABEL_{index}" for index in range(widths[0])] if labels is None else list(labels)
+    names = [f"LABEL_{index}" for index in range(count)] if labels is None else list(labels)
     return {
-        "num_labels": widths[0],
+        "num_labels": count,
         "id2label": {str(index): name for index, name in enumerate(names)},
         "label2id": {name: index for index, name in enumerate(names)},
     }

@@ -1,8 +1,7 @@
 """Converts ELMo weights from and to bilm-tf's files: an HDF5 file and its options.json."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -10,9 +9,12 @@ import keras
 import numpy as np
 
 from keras_transformers.convert.config_map import check_number, check_size
-from keras_transformers.convert.tensors import NamedVariable, assign, in_folder
+from keras_transformers.convert.containers.arrays import Arrays
+from keras_transformers.convert.tensors import Form, NamedTensor, assign, in_folder
 from keras_transformers.files import read_json, replaced, write_json
-from keras_transformers.layers.char_cnn import CnnActivation
+from keras_transformers.layers.char_cnn import CharacterCNN, CnnActivation, Highway
+from keras_transformers.layers.recurrent import Recurrent
+from keras_transformers.models.anatomy import only
 
 if TYPE_CHECKING:
     from keras_transformers.tokenizers.word_vocabulary import WordVocabulary
@@ -24,18 +26,6 @@ __all__ = [
     "save_elmo_encoder",
     "save_elmo_options",
 ]
-
-_DIRECTIONS = ("forward", "backward")
-
-
-@dataclass(frozen=True)
-class _Stored:
-    """Wraps the weights stored in one array of the file as a variable of that array's shape."""
-
-    path: str
-    shape: tuple[int, ...]
-    assign: Callable[[np.ndarray], None]
-    read: Callable[[], np.ndarray]
 
 
 def read_elmo_options(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -135,7 +125,7 @@ def load_elmo(
         raise FileNotFoundError(f"{path} does not exist: pass bilm-tf's weights, a .hdf5 file")
     options = Path(options) if options else _options_beside(path)
     _check_options(model, read_elmo_options(options), options)
-    assign(_variables(model), _read_hdf5(path), source=str(path), ignore=ignore)
+    assign(_tensors(model), Arrays.of(path, _read_hdf5(path)), ignore=ignore)
 
 
 def save_elmo(model: keras.Model, path: str | os.PathLike[str]) -> None:
@@ -160,11 +150,7 @@ def save_elmo(model: keras.Model, path: str | os.PathLike[str]) -> None:
     import h5py
 
     _check_is_elmo(model)
-    arrays = {}
-    for named in _variables(model):
-        variable = named.variable
-        stored = variable.read() if isinstance(variable, _Stored) else variable
-        arrays[named.name] = np.asarray(stored, dtype="float32")
+    arrays = {tensor.name: tensor.read() for tensor in _tensors(model)}
     with replaced(in_folder(path)) as scratch, h5py.File(scratch, "w") as file:
         for name, array in arrays.items():
             file[name] = array
@@ -270,97 +256,76 @@ def _check_options(model: keras.Model, options: dict[str, Any], path: Path) -> N
 
 
 def _check_is_elmo(model: keras.Model) -> None:
-    """Raises ValueError if the layers of `elmo` are missing."""
-    names = {layer.name for layer in model.layers}
-    missing = {"character_cnn", "forward_lstm_0", "backward_lstm_0"} - names
-    if missing:
+    """Raises ValueError if layers of `elmo` are missing."""
+    directions = [layer.reverse for layer in model.layers if isinstance(layer, Recurrent)]
+    cnns = [layer for layer in model.layers if isinstance(layer, CharacterCNN)]
+    if len(cnns) != 1 or set(directions) != {False, True}:
         raise ValueError(
-            f"model {model.name!r} has no layer {', '.join(sorted(missing))}: build it with "
-            "keras_transformers.models.elmo"
+            f"model {model.name!r} has no CharacterCNN, or no LSTMs (Recurrent) in both "
+            "directions: build it with keras_transformers.models.elmo"
         )
 
 
 def _arguments(model: keras.Model) -> dict[str, Any]:
     """Returns the arguments of `elmo` that built the encoder, like `read_elmo_options`."""
     names = {layer.name for layer in model.layers}
-    cnn, lstm = model.get_layer("character_cnn"), model.get_layer("forward_lstm_0").cell
+    cnn = only(model, CharacterCNN)
+    forward = [x for x in model.layers if isinstance(x, Recurrent) and not x.reverse]
+    lstm = forward[0].cell
     return {
         "lstm_dim": lstm.units,
         "projection_dim": lstm.output_dim,
-        "num_layers": sum(name.startswith("forward_lstm_") for name in names),
+        "num_layers": len(forward),
         "use_skip_connections": "forward_skip_1" in names,
         "cell_clip": lstm.cell_clip,
         "projection_clip": lstm.projection_clip,
         "filters": [tuple(pair) for pair in cnn.filters],
         "activation": cnn.activation,
-        "num_highways": sum(name.startswith("highway_") for name in names),
+        "num_highways": sum(isinstance(layer, Highway) for layer in model.layers),
         "num_characters": cnn.num_characters,
         "max_characters": model.input["character_ids"].shape[-1],
         "character_dim": cnn.embedding_dim,
     }
 
 
-def _variables(model: keras.Model) -> list[NamedVariable]:
-    """Returns every variable of the encoder with the name of its array."""
-    found: list[NamedVariable] = []
+def _tensors(model: keras.Model) -> list[NamedTensor]:
+    """Returns every array of the encoder with its name in the file."""
+    found: list[NamedTensor] = []
+    numbers = {False: 0, True: 0}
+    num_highways = 0
     for layer in model.layers:
-        if layer.name == "character_cnn":
+        if isinstance(layer, CharacterCNN):
             found += _of_cnn(layer)
-        elif layer.name.startswith("highway_"):
-            group = f"CNN_high_{layer.name.removeprefix('highway_')}"
+        elif isinstance(layer, Highway):
+            group = f"CNN_high_{num_highways}"
+            num_highways += 1
             for part in ("carry", "transform"):
                 dense = getattr(layer, part)
-                found.append(NamedVariable(dense.kernel, f"{group}/W_{part}"))
-                found.append(NamedVariable(dense.bias, f"{group}/b_{part}"))
+                found.append(NamedTensor(f"{group}/W_{part}", (dense.kernel,)))
+                found.append(NamedTensor(f"{group}/b_{part}", (dense.bias,)))
         elif layer.name == "character_projection":
-            found.append(NamedVariable(layer.kernel, "CNN_proj/W_proj"))
-            found.append(NamedVariable(layer.bias, "CNN_proj/b_proj"))
-        elif "_lstm_" in layer.name:
-            found += _of_lstm(layer)
+            found.append(NamedTensor("CNN_proj/W_proj", (layer.kernel,)))
+            found.append(NamedTensor("CNN_proj/b_proj", (layer.bias,)))
+        elif isinstance(layer, Recurrent):
+            found += _of_lstm(layer.cell, int(layer.reverse), numbers[layer.reverse])
+            numbers[layer.reverse] += 1
     return found
 
 
-def _of_cnn(layer: Any) -> Iterator[NamedVariable]:
-    embeddings = layer.embeddings
-
-    def fill_characters(array: np.ndarray) -> None:
-        # Our ids are one higher: row 0 is padding, which is zeros and not in the file.
-        embeddings.assign(np.concatenate([np.zeros_like(array[:1]), array]))
-
-    shape = (embeddings.shape[0] - 1, embeddings.shape[1])
-    stored = _Stored(embeddings.path, shape, fill_characters, lambda: np.asarray(embeddings)[1:])
-    yield NamedVariable(stored, "char_embed")
+def _of_cnn(layer: CharacterCNN) -> Iterator[NamedTensor]:
+    # Our ids are one higher: row 0 is padding, which is zeros and not in the file.
+    yield NamedTensor("char_embed", (layer.embeddings,), Form(absent=1))
     for index, (kernel, bias) in enumerate(zip(layer.kernels, layer.biases, strict=True)):
         # bilm-tf convolves in two dimensions, the first of size 1.
-        yield NamedVariable(
-            _Stored(
-                kernel.path,
-                (1, *kernel.shape),
-                lambda array, kernel=kernel: kernel.assign(array[0]),  # type: ignore[misc]
-                lambda kernel=kernel: np.asarray(kernel)[None],  # type: ignore[misc]
-            ),
-            f"CNN/W_cnn_{index}",
-        )
-        yield NamedVariable(bias, f"CNN/b_cnn_{index}")
+        yield NamedTensor(f"CNN/W_cnn_{index}", (kernel,), Form(ones=1))
+        yield NamedTensor(f"CNN/b_cnn_{index}", (bias,))
 
 
-def _of_lstm(layer: Any) -> Iterator[NamedVariable]:
-    direction, index = layer.name.split("_lstm_")
-    group = f"RNN_{_DIRECTIONS.index(direction)}/RNN/MultiRNNCell/Cell{index}/LSTMCell"
-    cell = layer.cell
-    kernel, recurrent = cell.input_projection.kernel, cell.recurrent_kernel
-    entering = kernel.shape[0]
-
-    def fill_kernels(array: np.ndarray) -> None:
-        # One matrix for the inputs and the previous output; the gates are in our order: i, j, f, o.
-        kernel.assign(array[:entering])
-        recurrent.assign(array[entering:])
-
-    def both_kernels() -> np.ndarray:
-        return np.concatenate([np.asarray(kernel), np.asarray(recurrent)])
-
-    shape = (entering + recurrent.shape[0], kernel.shape[1])
-    yield NamedVariable(_Stored(kernel.path, shape, fill_kernels, both_kernels), f"{group}/W_0")
-    yield NamedVariable(cell.input_projection.bias, f"{group}/B")
+def _of_lstm(cell: Any, direction: int, index: int) -> Iterator[NamedTensor]:
+    group = f"RNN_{direction}/RNN/MultiRNNCell/Cell{index}/LSTMCell"
+    # One matrix for the inputs and the previous output; the gates are in our order: i, j, f, o.
+    kernels = (cell.input_projection.kernel, cell.recurrent_kernel)
+    yield NamedTensor(f"{group}/W_0", kernels, Form(axis=0))
+    yield NamedTensor(f"{group}/B", (cell.input_projection.bias,))
     if cell.projection_dim:
-        yield NamedVariable(cell.projection_kernel, f"{group}/W_P_0")
+        yield NamedTensor(f"{group}/W_P_0", (cell.projection_kernel,))

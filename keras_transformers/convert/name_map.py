@@ -1,113 +1,241 @@
 """Maps a family's weights to Hugging Face's names."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+import fnmatch
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import keras
 
-from keras_transformers.convert.tensors import NamedVariable
+from keras_transformers.convert.config_map import num_labels
+from keras_transformers.convert.containers.arrays import Arrays
+from keras_transformers.convert.tensors import (
+    PLAIN,
+    TRANSPOSED,
+    Form,
+    NamedTensor,
+    assign,
+    without_copies,
+)
+from keras_transformers.layers import TransformerBlock
+from keras_transformers.models.anatomy import anatomy
 
-_WEIGHTS = {"kernel": "weight", "bias": "bias", "gamma": "weight", "beta": "bias"}
+# Our name of a variable -> PyTorch's, in its module.
+_WEIGHTS = {
+    "kernel": "weight",
+    "bias": "bias",
+    "gamma": "weight",
+    "beta": "bias",
+    "scale": "weight",
+    "embeddings": "weight",
+}
+_OLD_NORMS = (
+    (r"\bLayerNorm\.gamma$", "LayerNorm.weight"),
+    (r"\bLayerNorm\.beta$", "LayerNorm.bias"),
+)
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """The names of a family's blocks in Hugging Face's files.
+
+    Attributes:
+        module: the module of block number {}, counted from 0.
+        parts: part of a block -> module in it. Several parts of the same module are stored side by
+            side in one matrix.
+        gated: the parts that have other names in a block with a gate.
+    """
+
+    module: str
+    parts: Mapping[str, str]
+    gated: Mapping[str, str] = field(default_factory=dict)
+
+    def tensors(self, block: TransformerBlock, number: int, kernel: Form) -> Iterator[NamedTensor]:
+        """Yields the tensors of one block."""
+        parts = {**self.parts, **(self.gated if block.feed_forward.gated else {})}
+        found: dict[str, list[Any]] = {}
+        for variable in block.weights:
+            part, last = variable.path.split(f"{block.name}/", 1)[1].rsplit("/", 1)
+            name = f"{self.module.format(number)}.{parts[part]}.{_WEIGHTS[last]}"
+            found.setdefault(name, []).append(variable)
+        for name, variables in found.items():
+            is_kernel = variables[0].path.endswith("/kernel")
+            yield NamedTensor(name, tuple(variables), kernel if is_kernel else PLAIN)
 
 
 @dataclass(frozen=True)
 class NameMap:
     """The names of a family's weights in Hugging Face's files.
 
+    A model's blocks are found by their type. All other layers have the names that the family's own
+    builder and the heads give them.
+
     Attributes:
         family: the family's name for error messages, such as "BERT".
-        embeddings: our embedding layer -> tensor.
-        modules: our other layers -> module.
-        biases: our layer that is only a bias -> tensor.
-        layers: the module that contains the numbered encoder layers.
-        parts: part of our `EncoderLayer` -> module in an encoder layer.
+        layers: our layer outside the blocks -> module.
+        blocks: the names of the blocks; of an encoder-decoder, those of the encoder.
+        decoder_blocks: those of an encoder-decoder's decoder.
+        sequence_head: what `layers` says of a model whose head reads the pooler, if that differs.
+        stored: "layer/variable" -> the tensor's name and form, where they do not follow the rule.
+        kernel: how files store the matrices of dense layers.
+        rewritten: patterns of names that some files have -> today's. Names of other layers may
+            follow in files; these come first.
+        tied: copy of tied weights that some files also have -> the original.
+        buffers: wildcards of tensors that are no weights.
+        required: the layers that every model of the family has.
+        traits: "layer.attribute", or "block.attribute" for all blocks -> the value that it must
+            have if the model has the layer.
+        foreign: wildcard of layers that no model there has -> what they are and what to do.
     """
 
     family: str
-    embeddings: Mapping[str, str]
-    modules: Mapping[str, str]
-    biases: Mapping[str, str]
-    layers: str
-    parts: Mapping[str, str]
+    layers: Mapping[str, str]
+    blocks: Blocks
+    decoder_blocks: Blocks | None = None
+    sequence_head: Mapping[str, str] = field(default_factory=dict)
+    stored: Mapping[str, tuple[str, Form]] = field(default_factory=dict)
+    kernel: Form = TRANSPOSED
+    rewritten: tuple[tuple[str, str], ...] = ()
+    tied: Mapping[str, str] = field(default_factory=dict)
+    buffers: tuple[str, ...] = ()
+    required: tuple[str, ...] = ()
+    traits: Mapping[str, Any] = field(default_factory=dict)
+    foreign: Mapping[str, str] = field(default_factory=dict)
 
-    def variables(self, model: keras.Model) -> list[NamedVariable]:
-        """Returns every variable of the model with its name in the file; tied weights occur once.
+    def tensors(self, model: keras.Model) -> list[NamedTensor]:
+        """Returns every tensor of the model with its name in the file; tied weights occur once.
 
         Raises:
             ValueError: the family has no counterpart of a layer.
         """
-        return [named for layer in model.layers if layer.weights for named in self._of_layer(layer)]
+        layers = self._layers(model)
+        numbers = dict(self._numbered(model))
+        return [
+            tensor
+            for layer in model.layers
+            if layer.weights
+            for tensor in self._of_layer(layer, layers, numbers)
+        ]
 
-    def fits(
-        self, model: keras.Model, *, first_position: int = 0, pooler_activation: str | None = None
-    ) -> bool:
-        """Returns whether a model has the family's embeddings, and a place for every layer.
+    def problems(self, model: keras.Model) -> list[str]:
+        """Returns what keeps a model from being one of the family; nothing if it is one."""
+        by_name = {layer.name: layer for layer in model.layers}
+        blocks = [layer for layer in model.layers if isinstance(layer, TransformerBlock)]
+        found = [f"it has no layer {name}" for name in self.required if name not in by_name]
+        if not blocks:
+            found.append("it has no layers.TransformerBlock")
+        for trait, wanted in self.traits.items():
+            name, attribute = trait.split(".")
+            for layer in blocks if name == "block" else [by_name[name]] if name in by_name else []:
+                value = getattr(layer, attribute, wanted)
+                value = getattr(value, "__name__", value)  # an activation
+                if value != wanted:
+                    found.append(f"{trait} is {value!r}, not {wanted!r}")
+                    break
+        layers = self._layers(model)
+        weighted = [layer for layer in model.layers if layer.weights]
+        return found + [
+            self._without_place(layer) for layer in weighted if not self._has_place(layer, layers)
+        ]
+
+    def check(self, model: keras.Model) -> None:
+        """Raises ValueError unless a model is one of the family, with any of its heads."""
+        if problems := self.problems(model):
+            raise ValueError(f"model {model.name!r} is not a {self.family}: {'; '.join(problems)}")
+
+    def fill(
+        self,
+        model: keras.Model,
+        arrays: Arrays,
+        *,
+        ignore: Iterable[str] = (),
+        adapt: Callable[[keras.Model, Arrays], Arrays] | None = None,
+    ) -> list[str]:
+        """Fills a model with a file's tensors; see `assign`.
 
         Args:
-            model: a model with any head.
-            first_position: the row of the matrix for the first position of a text.
-            pooler_activation: the activation that the pooler must have, if there is one; None for
-                any.
+            model: a model of the family, with any head.
+            arrays: the file's tensors.
+            ignore: wildcards of tensors that may stay unused, by today's names.
+            adapt: takes the model and the tensors under today's names; returns those that the model
+                needs.
         """
-        layers = {layer.name: layer for layer in model.layers if layer.weights}
-        places = {*self.embeddings, *self.modules, *self.biases}
-        return (
-            self.embeddings.keys() <= layers.keys()
-            and all(name in places or name.startswith("encoder_layer_") for name in layers)
-            and getattr(layers["position_embedding"], "first_position", None) == first_position
-            and (
-                None in (pooler_activation, layers.get("pooler"))
-                or layers["pooler"].activation.__name__ == pooler_activation
+        tensors = self.tensors(model)
+        own = {tensor.name for tensor in tensors}
+        tied = {copy: original for copy, original in self.tied.items() if copy not in own}
+        arrays = without_copies(self.today(arrays), tied)
+        if adapt is not None:
+            arrays = adapt(model, arrays)
+        return assign(tensors, arrays, ignore=ignore, buffers=self.buffers)
+
+    def today(self, arrays: Arrays) -> Arrays:
+        """Returns a file's tensors under the names that today's classes with a head write."""
+
+        def name_today(name: str) -> str:
+            for pattern, replacement in (*self.rewritten, *_OLD_NORMS):
+                name = re.sub(pattern, replacement, name)
+            return name
+
+        return arrays.renamed(name_today)
+
+    def _layers(self, model: keras.Model) -> Mapping[str, str]:
+        has_pooler = "pooler" in {layer.name for layer in model.layers}
+        if has_pooler and num_labels(model) is not None:
+            return {**self.layers, **self.sequence_head}
+        return self.layers
+
+    def _numbered(self, model: keras.Model) -> Iterator[tuple[str, tuple[Blocks, int]]]:
+        """Yields the name of each block, what names its tensors, and its number."""
+        found = anatomy(model)
+        decoder = self.decoder_blocks
+        sides = [(self.blocks, found)]
+        if decoder is not None and found.encoder is not None:
+            sides = [(self.blocks, found.encoder), (decoder, found)]
+        for names, side in sides:
+            for number, name in enumerate(dict.fromkeys(block.name for block in side.blocks)):
+                yield name, (names, number)
+
+    def _of_layer(
+        self,
+        layer: Any,
+        layers: Mapping[str, str],
+        numbers: Mapping[str, tuple[Blocks, int]],
+    ) -> Iterator[NamedTensor]:
+        if isinstance(layer, TransformerBlock):
+            names, number = numbers[layer.name]
+            yield from names.tensors(layer, number, self.kernel)
+            return
+        if not self._has_place(layer, layers):
+            raise ValueError(self._without_place(layer))
+        for variable in layer.weights:
+            last = variable.path.rsplit("/", 1)[1]
+            plain = (
+                f"{layers.get(layer.name)}.{_WEIGHTS.get(last)}",
+                self.kernel if last == "kernel" else PLAIN,
             )
+            name, form = self.stored.get(f"{layer.name}/{last}", plain)
+            yield NamedTensor(name, (variable,), form)
+
+    def _has_place(self, layer: Any, layers: Mapping[str, str]) -> bool:
+        """Returns whether a layer has a counterpart there."""
+        return (
+            isinstance(layer, TransformerBlock)
+            or layer.name in layers
+            or any(key.startswith(f"{layer.name}/") for key in self.stored)
         )
 
-    def _of_layer(self, layer: keras.layers.Layer) -> Iterator[NamedVariable]:
-        if layer.name in self.embeddings:
-            yield NamedVariable(layer.embeddings, self.embeddings[layer.name])
-        elif layer.name in self.biases:
-            yield NamedVariable(layer.bias, self.biases[layer.name])
-        elif layer.name in self.modules:
-            for variable in layer.weights:
-                yield in_module(variable, self.modules[layer.name])
-        elif layer.name.startswith("encoder_layer_"):
-            module = f"{self.layers}.{layer.name.removeprefix('encoder_layer_')}"
-            for variable in layer.weights:
-                part = part_of(variable, layer)
-                yield in_module(variable, f"{module}.{self.parts[part]}")
-        else:
-            raise ValueError(
-                f"layer {layer.name!r} has no place in Hugging Face's {self.family}; load or save "
-                "the encoder without its head"
-            )
+    def _without_place(self, layer: Any) -> str:
+        """Says that a layer has no counterpart there."""
+        for wildcard, what in self.foreign.items():
+            if fnmatch.fnmatchcase(layer.name, wildcard):
+                return f"layer {layer.name!r} is {what}"
+        return (
+            f"layer {layer.name!r} has no place in Hugging Face's {self.family}; load or save the "
+            "model without its head"
+        )
 
 
-def with_sequence_head(names: NameMap, model: keras.Model) -> NameMap:
-    """Returns the names for a model whose head may be one of a whole sequence.
-
-    Hugging Face's RobertaForSequenceClassification, and others that follow it, have no pooler: its
-    layer is the first one of the head, `classifier.dense`.
-    """
-    layers = {layer.name for layer in model.layers}
-    is_sequence_head = "pooler" in layers and layers & {"logits", "score_dense"}
-    if not is_sequence_head or "choices_to_rows" in layers:
-        return names
-    output = "classifier.out_proj"
-    head = {"pooler": "classifier.dense", "logits": output, "score_dense": output}
-    return replace(names, modules={**names.modules, **head})
-
-
-def part_of(variable: Any, layer: keras.layers.Layer) -> str:
-    """Returns the part of a layer that has a variable, such as "self_attention/query"."""
-    return variable.path.split(f"{layer.name}/", 1)[1].rsplit("/", 1)[0]
-
-
-def weight_name(variable: Any) -> str:
-    """Returns Hugging Face's name of a variable in its module, "weight" or "bias"."""
-    return _WEIGHTS[variable.path.rsplit("/", 1)[1]]
-
-
-def in_module(variable: Any, module: str) -> NamedVariable:
-    """Names a variable as in a PyTorch module, which stores kernels transposed."""
-    is_kernel = variable.path.endswith("/kernel")
-    return NamedVariable(variable, f"{module}.{weight_name(variable)}", transpose=is_kernel)
+def prefixed(prefix: str, *starts: str) -> tuple[str, str]:
+    """Returns what adds the prefix to names of a class without a head, which start like this."""
+    return rf"^(?=({'|'.join(map(re.escape, starts))})\.)", f"{prefix}."

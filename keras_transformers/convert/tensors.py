@@ -1,150 +1,135 @@
 """Moves named tensors into and out of a model without losing any."""
 
-import contextlib
 import fnmatch
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
-from keras_transformers.files import read_json, replaced
+from keras_transformers.convert.containers.arrays import Arrays
+from keras_transformers.dependencies.private_api import set_value
+from keras_transformers.files import replaced
 
-PICKLES = (".bin", ".pt", ".pth", ".ckpt")
-_NO_PICKLES = (
-    "is not read: such a file is a pickle, which can run any code when it is opened. Convert it to "
-    "safetensors where you trust it: transformers' save_pretrained or safetensors.torch.save_file "
-    "writes model.safetensors"
-)
+_COLUMNS = 16  # of float32, a line of the cache
 
 
 @dataclass(frozen=True)
-class NamedVariable:
-    """A model's variable, and the name of its tensor in a file.
+class Form:
+    """How a tensor in a file holds the values of a variable, or of several side by side.
 
     Attributes:
-        variable: the Keras variable.
-        name: the tensor's name.
-        transpose: whether the tensor is the transposed matrix.
+        order: the variable's axes in the order of the tensor's; None if they are the same.
+        ones: how many axes of size 1 the tensor has before the variable's.
+        axis: the variables' axis along which one follows the other.
+        absent: how many of the variable's first rows the tensor lacks; they become zeros.
     """
 
-    variable: Any
+    order: tuple[int, ...] | None = None
+    ones: int = 0
+    axis: int = -1
+    absent: int = 0
+
+    def shape(self, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+        """Returns the tensor's shape for variables of these shapes."""
+        sizes = list(shapes[0])
+        sizes[self.axis] = sum(shape[self.axis] for shape in shapes)
+        sizes[0] -= self.absent
+        moved = sizes if self.order is None else [sizes[axis] for axis in self.order]
+        return (*[1] * self.ones, *moved)
+
+    def values(self, tensor: np.ndarray, shapes: Sequence[tuple[int, ...]]) -> list[np.ndarray]:
+        """Returns the variables' values in a tensor."""
+        array = tensor.reshape(tensor.shape[self.ones :])
+        if self.order is not None:
+            array = _transposed(array, tuple(np.argsort(self.order)))
+        if self.absent:
+            rows = np.zeros((self.absent, *array.shape[1:]), array.dtype)
+            array = np.concatenate([rows, array])
+        ends = np.cumsum([shape[self.axis] for shape in shapes])[:-1]
+        return list(np.split(array, ends, self.axis))
+
+    def tensor(self, values: Sequence[np.ndarray]) -> np.ndarray:
+        """Returns the tensor that holds these values."""
+        array = values[0] if len(values) == 1 else np.concatenate(values, self.axis)
+        array = array[self.absent :] if self.absent else array
+        array = array if self.order is None else _transposed(array, self.order)
+        return np.ascontiguousarray(array.reshape((*[1] * self.ones, *array.shape)))
+
+
+def _transposed(array: np.ndarray, order: tuple[int, ...]) -> np.ndarray:
+    """Returns an array with its axes in another order, and a matrix copied in the new order.
+
+    Row by row, as NumPy copies a transposed matrix, each value comes from another line of the
+    cache; a few columns at a time take an eighth of the time.
+    """
+    if order != (1, 0):
+        return array.transpose(order)
+    copy = np.empty(array.shape[::-1], array.dtype)
+    for start in range(0, len(array), _COLUMNS):
+        copy[:, start : start + _COLUMNS] = array[start : start + _COLUMNS].T
+    return copy
+
+
+PLAIN = Form()
+TRANSPOSED = Form(order=(1, 0))  # PyTorch's dense layers
+
+
+@dataclass(frozen=True)
+class NamedTensor:
+    """A tensor in a file, and the model's variables whose values it holds.
+
+    Attributes:
+        name: the tensor's name.
+        variables: the Keras variables, usually one.
+        form: how it holds their values.
+    """
+
     name: str
-    transpose: bool = False
+    variables: tuple[Any, ...]
+    form: Form = PLAIN
 
     @property
-    def tensor_shape(self) -> tuple[int, ...]:
+    def shape(self) -> tuple[int, ...]:
         """The shape that the tensor must have."""
-        shape = tuple(self.variable.shape)
-        return shape[::-1] if self.transpose else shape
+        return self.form.shape(self._shapes())
 
+    @property
+    def paths(self) -> str:
+        """Where the values belong in the model, for error messages."""
+        return " and ".join(variable.path for variable in self.variables)
 
-def read_safetensors(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
-    """Reads every tensor of a checkpoint.
+    def fill(self, tensor: np.ndarray) -> None:
+        """Gives the variables their values from the tensor."""
+        values = self.form.values(tensor, self._shapes())
+        for variable, value in zip(self.variables, values, strict=True):
+            set_value(variable, value)
 
-    Args:
-        path: a `.safetensors` file, or a folder with `model.safetensors` or with the shards that
-            `model.safetensors.index.json` lists.
+    def read(self) -> np.ndarray:
+        """Returns the tensor with the variables' values, in float32."""
+        return self.form.tensor([np.asarray(variable, "float32") for variable in self.variables])
 
-    Returns:
-        Arrays by name, with the dtypes of the file, including bfloat16 and float16.
-
-    Raises:
-        FileNotFoundError: the file does not exist, the folder has none, or a shard is missing.
-        ValueError: the file is damaged or not in the safetensors format, or the list of shards is
-            damaged.
-    """
-    tensors: dict[str, np.ndarray] = {}
-    for file in _safetensors_files(Path(path)):
-        tensors.update(_read_file(file))
-    return tensors
-
-
-def tensor_names(path: str | os.PathLike[str]) -> set[str]:
-    """Returns the names of a checkpoint's tensors, and reads no values; see `read_safetensors`."""
-    names: set[str] = set()
-    for file in _safetensors_files(Path(path)):
-        with _opened(file) as opened:
-            names.update(opened.keys())
-    return names
-
-
-def _read_file(file: Path) -> dict[str, np.ndarray]:
-    with _opened(file) as opened:
-        return {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
-
-
-@contextlib.contextmanager
-def _opened(file: Path) -> Iterator[Any]:
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with safe_open(file, framework="numpy") as opened:
-            yield opened
-    except SafetensorError as error:
-        raise ValueError(
-            f"{file}: not a readable safetensors file ({error}); it may be truncated: download it "
-            "again"
-        ) from error
-
-
-def _safetensors_files(path: Path) -> list[Path]:
-    if path.is_file():
-        if path.suffix in PICKLES:
-            refuse_pickle(path)
-        return [path]
-    whole, index = path / "model.safetensors", path / "model.safetensors.index.json"
-    if whole.is_file():
-        return [whole]
-    if index.is_file():
-        shards = _shards(index)
-        present = {file.name for file in path.iterdir() if file.is_file()}
-        missing = [shard for shard in shards if shard not in present]
-        if missing:
-            raise FileNotFoundError(f"{index} lists {', '.join(missing)}, which {path} lacks")
-        return [path / shard for shard in shards]
-    pickles = [file for suffix in PICKLES for file in sorted(path.glob(f"*{suffix}"))]
-    if pickles:
-        raise FileNotFoundError(f"{path} has no model.safetensors, and {pickles[0]} {_NO_PICKLES}")
-    raise FileNotFoundError(
-        f"{path} is neither a .safetensors file nor a folder with model.safetensors"
-    )
-
-
-def refuse_pickle(path: Path) -> NoReturn:
-    """Raises ValueError, which says why a pickle is not read and what to do."""
-    raise ValueError(f"{path} {_NO_PICKLES}")
-
-
-def _shards(index: Path) -> list[str]:
-    """Returns the names of the files that an index lists, all in its own folder."""
-    weight_map = read_json(index).get("weight_map")
-    if not isinstance(weight_map, dict) or not weight_map:
-        raise ValueError(f'{index}: has no "weight_map" from tensors to files: download it again')
-    for tensor, shard in weight_map.items():
-        if not isinstance(shard, str) or not shard or Path(shard).name != shard:
-            raise ValueError(
-                f"{index}: weight_map has {shard!r} for {tensor}, not the name of a file beside it"
-            )
-    return sorted(set(weight_map.values()))
+    def _shapes(self) -> list[tuple[int, ...]]:
+        return [tuple(variable.shape) for variable in self.variables]
 
 
 def assign(
-    variables: Iterable[NamedVariable],
-    tensors: Mapping[str, np.ndarray],
+    named: Iterable[NamedTensor],
+    arrays: Arrays,
     *,
-    source: str,
     ignore: Iterable[str] = (),
     buffers: Iterable[str] = (),
 ) -> list[str]:
-    """Assigns tensors to all variables; if anything is wrong, changes nothing and lists it all.
+    """Fills variables from tensors; if anything is wrong, changes nothing and lists it all.
+
+    Only one tensor is in memory at a time, so each is read twice: first it is looked at, then its
+    values are taken.
 
     Args:
-        variables: the variables and the names of their tensors.
-        tensors: the checkpoint's tensors.
-        source: the checkpoint's name, for the error message.
+        named: the model's tensors.
+        arrays: those of the file.
         ignore: wildcards of tensors that may stay unused.
         buffers: wildcards of tensors that are no weights.
 
@@ -155,33 +140,32 @@ def assign(
         ValueError: tensors are missing, left over, of another shape, not floating-point numbers, or
             not finite.
     """
-    variables, ignore, buffers = list(variables), list(ignore), list(buffers)
-    wanted = {named.name for named in variables}
-    missing = sorted(wanted - set(tensors))
-    weights = {name for name in set(tensors) - wanted if not _matches(name, buffers)}
+    named, ignore, buffers = list(named), list(ignore), list(buffers)
+    shapes, wanted = arrays.shapes, {each.name for each in named}
+    weights = {name for name in shapes.keys() - wanted if not _matches(name, buffers)}
     left_out = sorted(name for name in weights if _matches(name, ignore))
-    unused = sorted(weights.difference(left_out))
     misshapen = [
-        f"{named.name} is {tuple(tensors[named.name].shape)}, {named.variable.path} needs "
-        f"{named.tensor_shape}"
-        for named in variables
-        if named.name in tensors and tuple(tensors[named.name].shape) != named.tensor_shape
+        f"{each.name} is {tuple(shapes[each.name])}, {each.paths} needs {each.shape}"
+        for each in named
+        if each.name in shapes and tuple(shapes[each.name]) != each.shape
     ]
     troubles = [
         f"{title}: {', '.join(names)}"
         for title, names in (
-            ("missing from the file", missing),
+            ("missing from the file", sorted(wanted - shapes.keys())),
             ("of another shape", misshapen),
-            ("in the file but not used (name them in `ignore` to leave them out)", unused),
+            (
+                "in the file but not used (name them in `ignore` to leave them out)",
+                sorted(weights.difference(left_out)),
+            ),
         )
         if names
     ]
-    troubles += unusable({name: tensors[name] for name in wanted & tensors.keys()})
+    troubles += unusable(arrays.without(*(shapes.keys() - wanted)))
     if troubles:
-        raise ValueError(f"{source} does not fit the model. " + ". ".join(troubles))
-    for named in variables:
-        tensor = tensors[named.name].astype("float32")
-        named.variable.assign(tensor.T if named.transpose else tensor)
+        raise ValueError(f"{arrays.source} does not fit the model. " + ". ".join(troubles))
+    for each in named:
+        each.fill(arrays[each.name].astype("float32", copy=False))
     return left_out
 
 
@@ -189,42 +173,48 @@ def _matches(name: str, patterns: Iterable[str]) -> bool:
     return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
 
 
-def unusable(tensors: Mapping[str, np.ndarray]) -> list[str]:
+def unusable(arrays: Mapping[str, np.ndarray]) -> list[str]:
     """Lists the tensors that cannot be weights: those not of floating-point numbers, and with NaN.
 
     Returns:
         A phrase for each of the two troubles that occur.
     """
     not_floating, not_finite = [], []
-    for name, tensor in sorted(tensors.items()):
+    for name in sorted(arrays):
+        tensor = arrays[name]
         if tensor.dtype.kind in "biuc":  # bfloat16 has a kind of its own
             not_floating.append(f"{name} is {tensor.dtype}")
             continue
-        count = np.count_nonzero(~np.isfinite(tensor.astype("float32")))
-        if count:
+        values = tensor.astype("float32", copy=False)
+        # NaN is the least and the greatest, and between two finite numbers all are finite.
+        if not np.isfinite([values.min(initial=0), values.max(initial=0)]).all():
+            count = np.count_nonzero(~np.isfinite(values))
             not_finite.append(f"{name} has {count} of {tensor.size}")
     found = {"no floating-point numbers": not_floating, "with NaN or infinity": not_finite}
     return [f"{title}: {', '.join(names)}" for title, names in found.items() if names]
 
 
-def drop_copies(tensors: dict[str, np.ndarray], copies: Mapping[str, str], *, source: str) -> None:
-    """Removes copies of tied weights; a copy replaces its original if that is missing.
+def without_copies(arrays: Arrays, copies: Mapping[str, str]) -> Arrays:
+    """Removes copies of tied weights; a copy takes its original's place if that is missing.
 
     Args:
-        tensors: the checkpoint's tensors, modified in place.
+        arrays: the file's tensors.
         copies: name of each possible copy -> name of its original.
-        source: the checkpoint's name, for the error message.
 
     Raises:
         ValueError: a copy differs from its original.
     """
     for copy, original in copies.items():
-        if copy in tensors:
-            array = tensors.pop(copy)
-            if not np.array_equal(array, tensors.setdefault(original, array)):
-                raise ValueError(
-                    f"{source}: {copy} differs from {original}, but the model ties them"
-                )
+        if copy not in arrays:
+            continue
+        if original not in arrays:
+            arrays = arrays.including(original, arrays[copy])
+        elif not np.array_equal(arrays[copy], arrays[original]):
+            raise ValueError(
+                f"{arrays.source}: {copy} differs from {original}, but the model ties them"
+            )
+        arrays = arrays.without(copy)
+    return arrays
 
 
 def in_folder(path: str | os.PathLike[str]) -> Path:
@@ -235,8 +225,8 @@ def in_folder(path: str | os.PathLike[str]) -> Path:
     return path
 
 
-def write_safetensors(variables: Iterable[NamedVariable], path: str | os.PathLike[str]) -> None:
-    """Writes variables by name, in float32, atomically.
+def write_safetensors(named: Iterable[NamedTensor], path: str | os.PathLike[str]) -> None:
+    """Writes a model's tensors, in float32, atomically.
 
     Raises:
         FileNotFoundError: the folder does not exist.
@@ -244,9 +234,6 @@ def write_safetensors(variables: Iterable[NamedVariable], path: str | os.PathLik
     from safetensors.numpy import save_file
 
     path = in_folder(path)
-    tensors = {}
-    for named in variables:
-        array = np.asarray(named.variable, dtype="float32")
-        tensors[named.name] = np.ascontiguousarray(array.T if named.transpose else array)
+    tensors = {each.name: each.read() for each in named}
     with replaced(path) as scratch:
         save_file(tensors, scratch, {"format": "pt"})

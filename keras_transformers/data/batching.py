@@ -41,7 +41,7 @@ class Samples(NamedTuple):
 
 
 class Batches(abc.ABC):
-    """Examples in batches, for `runs.Run.fit_arguments`.
+    """Examples in batches, for `runs.Run.prepare`.
 
     Attributes:
         num_rows: number of rows in an epoch.
@@ -71,7 +71,7 @@ class Batches(abc.ABC):
         """Returns batches of other examples, made the same way but in order, for evaluation."""
 
     def samples(self, count: int) -> Samples | None:
-        """Returns the first examples; None if these batches know no pipeline.
+        """Returns the first examples; None without a pipeline.
 
         Args:
             count: how many at most.

@@ -6,4 +6,4 @@ returns the logits of the next, and carries the step's cache along; see `decodin
 
 from keras_transformers.rooms import open_room
 
-__getattr__, __dir__ = open_room(__name__)
+__getattr__, __dir__ = open_room(__name__, __file__)

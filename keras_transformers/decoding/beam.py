@@ -2,10 +2,11 @@
 
 This is tensor2tensor's search, as used in "Attention Is All You Need" (section 6.1). The length
 penalty is from Wu et al. 2016, "Google's Neural Machine Translation System", section 7. Other
-people's weights may need the rules of transformers, with which they were tuned.
+people's weights may need the rules of transformers or of OpenNMT-tf, with which they were tuned.
 """
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, get_args
@@ -19,6 +20,7 @@ from keras_transformers.decoding.largest_logits import (
     in_blocks,
     log_normalizer,
 )
+from keras_transformers.decoding.opennmt import search_as_opennmt
 from keras_transformers.decoding.step import (
     Cache,
     Hypotheses,
@@ -35,9 +37,9 @@ from keras_transformers.decoding.step import (
 
 __all__ = ["BeamStep", "beam_search"]
 
-Rules = Literal["gnmt", "transformers"]
+Rules = Literal["gnmt", "transformers", "opennmt"]
 
-DEFAULT_PENALTIES: dict[Rules, float] = {"gnmt": 0.6, "transformers": 1.0}
+DEFAULT_PENALTIES: dict[Rules, float] = {"gnmt": 0.6, "transformers": 1.0, "opennmt": 0.0}
 _IMPOSSIBLE = -float("inf")
 
 
@@ -121,6 +123,10 @@ def beam_search(
     best alive hypothesis, as long as it is now, scores less than all of `num_beams` finished ones,
     so better texts may be missed; and cut hypotheses compete with finished ones.
 
+    With `rules="opennmt"` it finds what OpenNMT-tf finds: finished hypotheses take places of the
+    `num_beams` until all of these have ended, so better texts may be missed. `length_limits` are
+    those of empty texts alone.
+
     Args:
         step: the model, see `StepFunction`; it gets batch * num_beams rows.
         start_token_ids: see `greedy_search`.
@@ -133,8 +139,10 @@ def beam_search(
             wanted, `num_beams` are returned, and the others may not be the best ones.
         length_penalty: the paper's alpha, 0 or more: a hypothesis of n tokens, including its end
             token, scores its log-probability / ((5 + n) / 6)^alpha, or / n^alpha with the rules of
-            transformers. Larger values favour longer texts. By default 0.6, or 1 with those rules.
-        rules: which hypotheses finish, when to stop and how to score: "gnmt" or "transformers".
+            transformers. Larger values favour longer texts. By default 0.6; 1 with the rules of
+            transformers and 0 with those of OpenNMT-tf.
+        rules: which hypotheses finish, when to stop and how to score: "gnmt", "transformers" or
+            "opennmt".
         min_length: see `greedy_search`.
         length_limits: see `greedy_search`.
         pad_token_id: see `greedy_search`.
@@ -191,6 +199,24 @@ def beam_search(
 
     start_token_ids = as_start_token_ids(start_token_ids)
     max_length = as_max_length(max_length)
+    bounds = length_bounds(step, start_token_ids, max_length, min_length, length_limits)
+    if rules == "opennmt":
+        if end_token_id is None:
+            raise ValueError("end_token_id=None: the rules of OpenNMT-tf need an end token")
+        return search_as_opennmt(
+            step,
+            start_token_ids,
+            cache,
+            end_token_id=end_token_id,
+            max_length=max_length,
+            num_beams=num_beams,
+            length_penalty=length_penalty,
+            min_length=min_length,
+            bounds=bounds,
+            pad_token_id=pad_token_id,
+            growing_axis=growing_axis,
+            on_step=None if on_step is None else functools.partial(_tell, on_step),
+        )
     search = _BeamSearch(
         step=step,
         end_token_id=end_token_id,
@@ -202,7 +228,7 @@ def beam_search(
         length_penalty=length_penalty,
         rules=rules,
         max_length=max_length,
-        bounds=length_bounds(step, start_token_ids, max_length, min_length, length_limits),
+        bounds=bounds,
         on_step=on_step,
     )
     return search.run(start_token_ids, cache, growing_axis)
@@ -231,7 +257,23 @@ def check_beams(num_beams: int, length_penalty: float | None, rules: Rules = "gn
 def _penalty(length: tf.Tensor, alpha: float, rules: Rules) -> tf.Tensor:
     length = tf.cast(length, tf.float32)
     # An empty text scores 0 whatever it is divided by.
-    return ((5.0 + length) / 6.0 if rules == "gnmt" else tf.maximum(length, 1.0)) ** alpha
+    return (tf.maximum(length, 1.0) if rules == "transformers" else (5.0 + length) / 6.0) ** alpha
+
+
+def _tell(
+    on_step: Callable[[BeamStep], None],
+    parents: tf.Tensor,
+    token_ids: tf.Tensor,
+    log_probs: tf.Tensor,
+    ended: tf.Tensor,
+    scores: tf.Tensor,
+) -> None:
+    """Tells of a step of OpenNMT-tf's search."""
+    end_scores = tf.where(ended, scores, _IMPOSSIBLE)
+    both = tf.concat([parents, parents], axis=1)
+    end_scores = tf.concat([end_scores, tf.fill(tf.shape(end_scores), _IMPOSSIBLE)], axis=1)
+    closed = tf.reduce_all(ended, axis=1)
+    on_step(BeamStep(parents, token_ids, log_probs, both, end_scores, closed))
 
 
 @dataclasses.dataclass(frozen=True)

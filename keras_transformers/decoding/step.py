@@ -29,6 +29,7 @@ A search over `batch` sentences with `num_beams` beams has `rows = batch * num_b
   batch is complete; the step's results for them are ignored.
 """
 
+import functools
 from typing import Any, NamedTuple, Protocol
 
 import tensorflow as tf
@@ -57,6 +58,24 @@ class StepFunction(Protocol):
             a static last axis and -inf for a forbidden token; and the cache, in the same structure.
         """
         ...
+
+
+def within_vocabulary(step: StepFunction, num_tokens: int) -> StepFunction:
+    """Returns a step that predicts only the first tokens of a model with rows beyond them.
+
+    Matrices may have more rows than there are tokens, such as those padded to a multiple of 64.
+
+    Args:
+        step: the model's.
+        num_tokens: number of tokens that may be predicted.
+    """
+
+    def within(token_ids: tf.Tensor, index: tf.Tensor, cache: Cache) -> tuple[tf.Tensor, Cache]:
+        logits, cache = step(token_ids, index, cache)
+        return logits if logits.shape[1] == num_tokens else logits[:, :num_tokens], cache
+
+    # The model's own attributes, such as its number of positions.
+    return functools.update_wrapper(within, step)
 
 
 class Hypotheses(NamedTuple):

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from keras_transformers.extras import optional
+from keras_transformers.dependencies.extras import optional
 
 __all__ = ["BleuResult", "BleuTokenizer", "bleu_by_length", "bleu_tokenizer", "corpus_bleu"]
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from keras_transformers.extras import optional
+from keras_transformers.dependencies.extras import optional
 
 __all__ = ["glue_scores"]
 

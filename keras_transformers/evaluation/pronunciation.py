@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Sequence
 
-from keras_transformers.extras import optional
+from keras_transformers.dependencies.extras import optional
 
 __all__ = ["PronunciationErrors", "pronunciation_errors"]
 

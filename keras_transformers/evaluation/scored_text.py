@@ -48,8 +48,9 @@ class ScoredText:
         """
         found, hidden = [], []
         for output, (_, targets, weights) in zip(outputs, batches, strict=True):
-            counts = np.asarray(weights["logits"]) > 0
-            losses = token_crossentropy(targets["logits"], output["logits"])
+            rows = len(output["hidden"])  # further ones only complete the last batch
+            counts = np.asarray(weights["logits"][:rows]) > 0
+            losses = token_crossentropy(targets["logits"][:rows], output["logits"])
             found.append(-np.asarray(losses, np.float64)[counts])
             hidden.append(output["hidden"][counts])
         token_ids = stream.token_ids[1:]

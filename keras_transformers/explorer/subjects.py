@@ -13,7 +13,7 @@ import numpy as np
 from keras_transformers.explorer import views
 from keras_transformers.pipelines.base import Pipeline
 from keras_transformers.pipelines.weights.loading import load
-from keras_transformers.saved_model.checks.check import first_row
+from keras_transformers.saved_model.examples import first_row
 from keras_transformers.saved_model.versions import version_folders
 from keras_transformers.serving.server.settings import ModelSettings, model_settings
 

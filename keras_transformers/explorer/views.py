@@ -8,20 +8,18 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from keras_transformers.dependencies.private_api import run_through_graph
 from keras_transformers.explorer.spellings import spell
-from keras_transformers.inspection.attention_maps import attention
+from keras_transformers.inspection.attention_maps import attention, attention_layers
 from keras_transformers.layers import (
-    DecoderLayer,
-    EncoderLayer,
-    FirstTokenPooler,
+    LastToken,
     PositionEmbedding,
-    RecurrentDecoder,
     RelativePositionBias,
     SinusoidalPositionEmbedding,
     TokenEmbedding,
 )
+from keras_transformers.models.anatomy import anatomy
 from keras_transformers.pipelines.base import Pipeline
-from keras_transformers.private_api import run_through_graph
 
 _MOST_POSITIONS, _MOST_DIMENSIONS = 128, 128  # drawn
 _FARTHEST = 32  # distance drawn, in either direction
@@ -30,8 +28,7 @@ _MOST_POINTS = 4_000_000  # probabilities in one answer
 
 def has_attention(model: keras.Model) -> bool:
     """Returns whether `attention_of` has something to show."""
-    found = any(isinstance(layer, EncoderLayer | DecoderLayer) for layer in model.layers)
-    return found or any(isinstance(x, RecurrentDecoder) and x.attention for x in model.layers)
+    return any(True for _ in attention_layers(model))
 
 
 def attention_of(pipeline: Pipeline, *texts: str | bytes) -> dict[str, Any]:
@@ -57,7 +54,7 @@ def attention_of(pipeline: Pipeline, *texts: str | bytes) -> dict[str, Any]:
 
 def has_embedding(model: keras.Model) -> bool:
     """Returns whether the model reads tokens through a `TokenEmbedding`."""
-    return any(isinstance(layer, TokenEmbedding) for layer in model.layers)
+    return isinstance(anatomy(model).token_embedding, TokenEmbedding)
 
 
 def shares(pipeline: Any, *texts: str | bytes) -> dict[str, Any]:
@@ -89,13 +86,16 @@ def shares(pipeline: Any, *texts: str | bytes) -> dict[str, Any]:
     by_token = tf.reduce_sum(gradient * watched[0], axis=-1)[0].numpy()
     found: dict[str, Any] = {"gradient": by_token.tolist()}
     if has_attention(model):
-        maps = attention(pipeline, *texts)["encoder"]
-        reads_first = any(isinstance(layer, FirstTokenPooler) for layer in model.layers)
+        kinds = attention(pipeline, *texts)
+        maps = kinds["encoder"] if "encoder" in kinds else kinds["decoder"]
         rollout = maps.rollout()
-        found |= {
-            "tokens": maps.keys,
-            "rollout": (rollout[0] if reads_first else rollout.mean(axis=0)).tolist(),
-        }
+        if anatomy(model).pooler is not None:  # the head reads the first token's vector
+            rollout = rollout[0]
+        elif any(isinstance(layer, LastToken) for layer in model.layers):
+            rollout = rollout[-1]
+        else:
+            rollout = rollout.mean(axis=0)
+        found |= {"tokens": maps.keys, "rollout": rollout.tolist()}
     else:
         vocabulary = pipeline.tokenizer.vocabulary
         found["tokens"] = [vocabulary[i] for i in encoded["token_ids"][0].numpy()]
@@ -201,7 +201,8 @@ def positions(model: keras.Model) -> dict[str, Any] | None:
     Rows are positions and columns dimensions; of a relative bias, heads and distances. A value v is
     written as round(127.5 + 127.5 * v / largest).
     """
-    for layer in model.layers:
+    parts = anatomy(model)
+    for layer in (*(parts.encoder.positions if parts.encoder else ()), *parts.positions):
         if isinstance(layer, SinusoidalPositionEmbedding):
             length = min(_MOST_POSITIONS, layer.max_sequence_length)
             width = layer.output.shape[-1]

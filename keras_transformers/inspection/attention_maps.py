@@ -8,7 +8,8 @@ from typing import Any, Literal
 import keras
 import numpy as np
 
-from keras_transformers.layers import DecoderLayer, EncoderLayer, RecurrentDecoder, ScalarMix
+from keras_transformers.layers import RecurrentDecoder, ScalarMix, TransformerBlock
+from keras_transformers.layers.dense import softmax
 
 __all__ = ["AttentionMap", "attention", "layer_weights"]
 
@@ -73,7 +74,7 @@ def attention(pipeline: Any, *texts: str | bytes) -> dict[Kind, AttentionMap]:
     """
     mixed = layer_weights(pipeline.model)
     others: dict[Kind, AttentionMap] = {} if mixed is None else {"layers": mixed}
-    if others and not any(True for _ in _attentions(pipeline.model)):
+    if others and not any(True for _ in attention_layers(pipeline.model)):
         return others
     with _watched(pipeline.model) as seen:
         names = pipeline.read(*texts)
@@ -103,7 +104,7 @@ def layer_weights(model: keras.Model) -> AttentionMap | None:
     """
     for layer in model.layers:
         if isinstance(layer, ScalarMix):
-            shares = keras.ops.softmax(keras.ops.convert_to_tensor(layer.weights_before_softmax))
+            shares = softmax(keras.ops.convert_to_tensor(layer.weights_before_softmax))
             names = [f"layer {number}" for number in range(len(shares))]
             return AttentionMap(
                 keras.ops.convert_to_numpy(shares)[None, None, None], ["mix"], names
@@ -115,7 +116,7 @@ def layer_weights(model: keras.Model) -> AttentionMap | None:
 def _watched(model: keras.Model) -> Iterator[dict[Kind, list[np.ndarray]]]:
     """Collects the probabilities (heads, query, key) of each attention, in order."""
     seen: dict[Kind, list[np.ndarray]] = {"encoder": [], "decoder": [], "cross": []}
-    watched = dict(_attentions(model))
+    watched = dict(attention_layers(model))
     for layer, kind in watched.items():
         layer.on_probabilities = lambda found, kind=kind: seen[kind].append(np.asarray(found[0]))
     try:
@@ -125,12 +126,13 @@ def _watched(model: keras.Model) -> Iterator[dict[Kind, list[np.ndarray]]]:
             layer.on_probabilities = None
 
 
-def _attentions(model: keras.Model) -> Iterator[tuple[Any, Kind]]:
+def attention_layers(model: keras.Model) -> Iterator[tuple[Any, Kind]]:
+    """Yields the layers of a model that have attention, and which kind."""
     for layer in model.layers:
-        if isinstance(layer, EncoderLayer):
-            yield layer.self_attention, "decoder" if layer.use_causal_mask else "encoder"
-        elif isinstance(layer, DecoderLayer):
-            yield layer.self_attention, "decoder"
-            yield layer.cross_attention, "cross"
+        if isinstance(layer, TransformerBlock):
+            is_causal = layer.self_attention.use_causal_mask
+            yield layer.self_attention, "decoder" if is_causal else "encoder"
+            if layer.cross_attention is not None:
+                yield layer.cross_attention, "cross"
         elif isinstance(layer, RecurrentDecoder) and layer.attention:
             yield layer, "cross"

@@ -9,10 +9,31 @@ from typing import Any
 
 import keras
 
+from keras_transformers.dependencies.private_api import calls
 from keras_transformers.inspection.parameters import activation_name, parameter_table
-from keras_transformers.private_api import calls
+from keras_transformers.layers import (
+    FeedForward,
+    MultiHeadAttention,
+    PatchEmbedding,
+    PositionEmbedding,
+    RelativePositionBias,
+    SinusoidalPositionEmbedding,
+    TransformerBlock,
+)
+from keras_transformers.layers.recurrent.attention import RnnAttention
 
 __all__ = ["Block", "Part", "model_blocks"]
+
+_LOOKS: dict[str, tuple[type, ...]] = {
+    "attention": (MultiHeadAttention, RnnAttention, keras.layers.MultiHeadAttention),
+    "feed_forward": (FeedForward,),
+    "norm": (keras.layers.LayerNormalization, keras.layers.RMSNormalization),
+    "plain": (RelativePositionBias,),  # an Embedding too, but it embeds nothing
+    "embedding": (
+        *(keras.layers.Embedding, PositionEmbedding, SinusoidalPositionEmbedding),
+        PatchEmbedding,
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -22,6 +43,7 @@ class Part:
     Attributes:
         name: such as "self_attention", without numbers.
         num_parameters: exact count.
+        look: how to draw it: "attention", "feed_forward", "norm", "embedding" or "plain".
         sizes: the widths that data go through, such as "768 → 3,072 → 768", and the activation.
         norm: where the sub-layer's norm is: "post" after the residual sum, "pre" before the
             sub-layer, "" for a part without residual connection.
@@ -30,6 +52,7 @@ class Part:
 
     name: str
     num_parameters: int
+    look: str = "plain"
     sizes: str = ""
     norm: str = ""
     norm_parameters: int = 0
@@ -43,6 +66,7 @@ class Block:
         name: the layer's name, without its number.
         kind: "input", "layer" or "output".
         num_parameters: exact count of one layer; 0 where another block's weights are used again.
+        look: see `Part`.
         sizes: see `Part`; without weights what it does, such as "add". Of inputs and outputs the
             known sizes of the tensor.
         parts: what is in the layer, in the order of computation.
@@ -56,6 +80,7 @@ class Block:
     name: str
     kind: str
     num_parameters: int = 0
+    look: str = "plain"
     sizes: str = ""
     parts: tuple[Part, ...] = ()
     count: int = 1
@@ -108,7 +133,7 @@ def _all_blocks(model: keras.Model) -> list[Block]:
         if len(set(taken)) == 1 and _only_passes_on(layer):
             index = taken[0]
         else:
-            parts = _parts(layer, counts)
+            parts = _parts(layer)
             extra = [
                 beside[id(each)] for each in inputs if id(each) in beside and not _is_mask(each)
             ]
@@ -118,6 +143,7 @@ def _all_blocks(model: keras.Model) -> list[Block]:
                     _base(layer.name),
                     "layer",
                     0 if is_shared else counts.get(layer.name, 0),
+                    _look(layer),
                     "" if parts else ", with ".join([_details(layer, outputs[0]), *extra]),
                     parts,
                     source=taken[0],
@@ -157,7 +183,7 @@ def _joins(
     inputs: Sequence[Any], taken: Sequence[int], made_by: dict[int, int], parts: Sequence[Part]
 ) -> tuple[tuple[int, str], ...]:
     """Returns where the tensors beside the first one come from, and which part takes them."""
-    names = [part.name for part in parts if "attention" in part.name]
+    names = [part.name for part in parts if part.look == "attention"]
     found = {}
     for tensor in inputs:
         if (index := made_by.get(id(tensor), taken[0])) != taken[0]:
@@ -194,20 +220,24 @@ def _without_repetitions(blocks: Sequence[Block]) -> list[Block]:
     return made
 
 
-def _parts(layer: Any, counts: dict[str, int]) -> tuple[Part, ...]:
-    """Returns the layers with weights inside a layer; a norm belongs to the part of its name."""
-    inside = {inner.name: inner for inner in getattr(layer, "layers", ()) if inner.weights}
-    norm = getattr(layer, "norm_position", "")
-    parts: list[Part] = []
-    for name, inner in inside.items():
-        if name.endswith("_norm") and name.removesuffix("_norm") in inside:
-            continue
-        part = Part(_base(name), counts.get(f"{layer.name}/{name}", 0), _sizes(inner))
-        if norm and f"{name}_norm" in inside:
-            norm_count = counts.get(f"{layer.name}/{name}_norm", 0)
-            part = replace(part, norm=norm, norm_parameters=norm_count)
-        parts.append(part)
-    return tuple(parts) if len(parts) > 1 else ()
+def _parts(layer: Any) -> tuple[Part, ...]:
+    """Returns the layers with weights inside a layer; in a block, each with its norm."""
+    if isinstance(layer, TransformerBlock):
+        return tuple(
+            replace(_part(inner), norm=layer.norm_position, norm_parameters=norm.count_params())
+            for inner, norm in layer.sublayers()
+        )
+    parts = tuple(_part(inner) for inner in getattr(layer, "layers", ()) if inner.weights)
+    return parts if len(parts) > 1 else ()
+
+
+def _part(layer: Any) -> Part:
+    return Part(_base(layer.name), layer.count_params(), _look(layer), _sizes(layer))
+
+
+def _look(layer: Any) -> str:
+    """Returns how to draw a layer, by its type."""
+    return next((look for look, kinds in _LOOKS.items() if isinstance(layer, kinds)), "plain")
 
 
 def _sizes(layer: Any, width: int | None = None) -> str:

@@ -4,11 +4,11 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import keras
 
-from keras_transformers.extras import MissingExtraError, optional
+from keras_transformers.dependencies.extras import MissingExtraError, optional
 from keras_transformers.files import replaced
 from keras_transformers.inspection.blocks import Block, Part, model_blocks
 from keras_transformers.inspection.svg import Picture, Point
@@ -241,7 +241,7 @@ def _draw(picture: Picture, block: Block, x: float, y: float) -> None:
         picture.text(x + _WIDTH / 2, y + 17, label, anchor="middle")
         return
     total = block.count * block.num_parameters
-    picture.box(x, y, _WIDTH, _height(block), "frame" if block.parts else _color(block.name))
+    picture.box(x, y, _WIDTH, _height(block), "frame" if block.parts else block.look)
     title = f"{block.count} \u00d7 {name}" if block.count > 1 else name
     detail = f"{block.num_parameters:,} each" if block.count > 1 else block.sizes
     count = "the same weights" if block.is_shared else f"{total:,}" if total else ""
@@ -255,7 +255,7 @@ def _draw(picture: Picture, block: Block, x: float, y: float) -> None:
             picture.arrow([(x + _WIDTH / 2, bottom), (x + _WIDTH / 2, bottom - gap)])
         fork = bottom - gap / 2 if gap == _FORK else fork
         bottom -= gap + height
-        picture.box(left, bottom, width, height, _color(part.name if row == "part" else "norm"))
+        picture.box(left, bottom, width, height, part.look if row == "part" else "norm")
         if row == "part":
             words = part.name.replace("_", " "), part.sizes, f"{part.num_parameters:,}"
             _label(picture, left, bottom - 2, width, *words)
@@ -275,11 +275,3 @@ def _label(
     if detail:
         picture.text(x + 8, y + 32, detail, style="faint")
     picture.text(x + width - 8, y + (17 if detail else 24), count, anchor="end")
-
-
-def _color(name: str) -> Any:
-    """Returns the colour for a layer's name."""
-    for color in ("attention", "feed_forward", "norm", "embedding"):
-        if color in name:
-            return color
-    return "plain"

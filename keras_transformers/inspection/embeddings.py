@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 
-from keras_transformers.private_api import inner_layers
+from keras_transformers.models.anatomy import anatomy
 
 __all__ = ["TokenVectors", "token_vectors"]
 
@@ -36,13 +36,10 @@ def token_vectors(pipeline: Any, count: int | None = None) -> TokenVectors:
     Example:
         kt.inspection.token_vectors(kt.load("minilm")).vectors.shape
     """
-    for tokenizer in pipeline.tokenizers.values():
-        tokens = tokenizer.vocabulary[:count]
-        for layer in inner_layers(pipeline.model):
-            # Positions and segments are embedded as well, but there are fewer of them.
-            if isinstance(layer, keras.layers.Embedding) and layer.input_dim >= len(
-                tokenizer.vocabulary
-            ):
-                rows = keras.ops.convert_to_numpy(layer.embeddings[: len(tokens)])
-                return TokenVectors(tokens, rows.astype(np.float32))
-    raise ValueError(f"{type(pipeline).__name__}: its model embeds no tokens")
+    parts = anatomy(pipeline.model)
+    embedding = (parts.encoder or parts).token_embedding
+    if embedding is None:
+        raise ValueError(f"{type(pipeline).__name__}: its model embeds no tokens")
+    tokens = next(iter(pipeline.tokenizers.values())).vocabulary[:count]
+    rows = keras.ops.convert_to_numpy(embedding.embeddings[: len(tokens)])
+    return TokenVectors(tokens, rows.astype(np.float32))

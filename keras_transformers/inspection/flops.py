@@ -8,30 +8,15 @@ left out: they take time, but few operations.
 
 import functools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import repeat
 from typing import Any, NamedTuple
 
 import keras
 
-from keras_transformers.layers import (
-    DecoderLayer,
-    EncoderLayer,
-    FirstTokenPooler,
-    MultiHeadAttention,
-    PositionEmbedding,
-    TokenEmbedding,
-)
-from keras_transformers.layers.char_cnn import CharacterCNN, Highway
-from keras_transformers.layers.feed_forward import FeedForward
-from keras_transformers.layers.hierarchical_softmax import HierarchicalSoftmax
-from keras_transformers.layers.patches import ClassToken, PatchEmbedding
-from keras_transformers.layers.recurrent.attention import RnnAttention
-from keras_transformers.layers.recurrent.cells import Recurrent
-from keras_transformers.layers.recurrent.decoder import RecurrentDecoder
-from keras_transformers.layers.recurrent.encoder import RecurrentEncoder
-from keras_transformers.private_api import run_through_graph
+from keras_transformers.dependencies.private_api import run_through_graph
+from keras_transformers.inspection.flops_rules import RULES, WITHOUT_PRODUCTS, Rule
 
 __all__ = [
     "FlopsRow",
@@ -45,10 +30,8 @@ __all__ = [
 
 # Forward, backward for the inputs, and backward for the weights take the same number of products.
 _TRAINING_PASSES = 3
-_WITHOUT_PRODUCTS = (keras.layers.Embedding, PositionEmbedding, ClassToken)
 
 Shape = tuple[int, ...]
-Rule = Callable[..., int]  # takes the layer and the arguments of its call; returns operations
 
 
 @dataclass(frozen=True)
@@ -88,9 +71,10 @@ def flops_table(
 
     Args:
         model: a functional model with named inputs, built from this package's layers and Keras'
-            dense, convolutional (2-D) and recurrent ones. The model is not run.
+            dense, attention, convolutional and recurrent ones. The model is not run.
         input_shapes: the shape of each input, batch first: {"token_ids": (32, 128), ...}.
-        rules: functions that count the operations of a call, for other layer classes.
+        rules: class -> a function that counts the operations of a call, for other layers or in
+            place of the rules here. It takes the layer and the arguments of its call.
 
     Returns:
         Rows in the order of the graph; a layer that is used twice has two rows.
@@ -117,7 +101,7 @@ def flops_table(
     rows: list[FlopsRow] = []
 
     def counted(layer: Any, *args: Any, **kwargs: Any) -> Any:
-        flops = _flops(_RULES | dict(rules or {}), layer, *args, **kwargs)
+        flops = _flops(rules or {}, layer, *args, **kwargs)
         if flops:
             rows.append(FlopsRow(layer.name, flops))
         return layer.compute_output_spec(*args, **kwargs)
@@ -211,184 +195,34 @@ def update_cost(
         return (1, *(size or max(1, round(next(means))) for size in sizes[1:]))
 
     shapes = {name: shape(name, tensor.shape) for name, tensor in model.input.items()}
-    if isinstance(length, Mapping):
-        of_row = sum(length.values())
-    else:
-        of_row = math.prod(length) if isinstance(length, tuple) else length
     return UpdateCost(
-        float(rows * of_row), float(rows * training_flops(model, shapes, rules=rules))
+        update_tokens(rows, length), float(rows * training_flops(model, shapes, rules=rules))
     )
+
+
+def update_tokens(rows: float, length: float | tuple[float, ...] | Mapping[str, float]) -> float:
+    """Returns the mean number of real tokens of an update; see `update_cost`."""
+    if isinstance(length, Mapping):
+        return float(rows * sum(length.values()))
+    return float(rows * (math.prod(length) if isinstance(length, tuple) else length))
 
 
 def _flops(rules: Mapping[type, Rule], layer: Any, *args: Any, **kwargs: Any) -> int:
     """Counts the operations of one layer's forward pass on inputs of these shapes."""
-    for kind, rule in rules.items():
+    # The first match wins; a pooler is also a dense layer, and a caller's layer may be one.
+    for kind, rule in (*rules.items(), *RULES.items()):
         if isinstance(layer, kind):
             return rule(layer, *args, **kwargs)
-    if isinstance(layer, _WITHOUT_PRODUCTS):
+    if isinstance(layer, keras.Model):  # a layer of another, such as ELECTRA's generator
+        inputs = args[0]
+        shapes = {name: tensor.shape for name, tensor in inputs.items()}
+        return forward_flops(layer, shapes, rules=rules)
+    if isinstance(layer, WITHOUT_PRODUCTS):
         return 0
     matrices = [w.path for w in getattr(layer, "weights", ()) if len(w.shape) > 1]
     if matrices:
         raise ValueError(
             f"no rule counts the operations of layer {layer.name!r}, a {type(layer).__name__} with "
-            f"{', '.join(matrices)}: add one to `rules`, or leave out the utilisation"
+            f"{', '.join(matrices)}: give `rules` a function for this class"
         )
     return 0
-
-
-def _dense(layer: Any, inputs: Any) -> int:
-    return 2 * math.prod(inputs.shape[:-1]) * math.prod(layer.kernel.shape)
-
-
-def _pooler(layer: FirstTokenPooler, inputs: Any, positions: Any = None) -> int:
-    num_vectors = inputs.shape[0] if positions is None else math.prod(positions.shape)
-    return 2 * num_vectors * math.prod(layer.kernel.shape)
-
-
-def _token_embedding(layer: TokenEmbedding, inputs: Any, reverse: bool = False) -> int:
-    if not reverse:
-        return 0
-    return 2 * math.prod(inputs.shape[:-1]) * layer.hidden_dim * layer.vocabulary_size
-
-
-def _patches(layer: PatchEmbedding, images: Any) -> int:
-    num_patches = math.prod(layer.compute_output_spec(images).shape[:2])
-    return 2 * num_patches * math.prod(layer.kernel.shape)
-
-
-def _convolution(layer: keras.layers.Conv2D, inputs: Any) -> int:
-    num_places = math.prod(layer.compute_output_shape(inputs.shape)) // layer.filters
-    return 2 * num_places * math.prod(layer.kernel.shape)
-
-
-def _attention(layer: MultiHeadAttention, query: Any, value: Any = None, **_: Any) -> int:
-    value = query if value is None else value
-    products = (layer.query, query), (layer.key, value), (layer.value, value)
-    projections = sum(_dense(dense, inputs) for dense, inputs in products)
-    batch, query_length, _features = query.shape
-    output = 2 * batch * query_length * math.prod(layer.output_projection.kernel.shape)
-    # Scores and weighted sums of values, each over the width of all heads together.
-    width = layer.num_heads * layer.head_dim
-    return projections + output + 4 * batch * query_length * value.shape[1] * width
-
-
-def _feed_forward(layer: FeedForward, inputs: Any) -> int:
-    positions = math.prod(inputs.shape[:-1])
-    matrices = 3 if layer.gated else 2
-    return 2 * matrices * positions * layer.hidden_dim * layer.intermediate_dim
-
-
-def _encoder_layer(layer: EncoderLayer, inputs: Any, **_: Any) -> int:
-    return _attention(layer.self_attention, inputs) + _feed_forward(layer.feed_forward, inputs)
-
-
-def _decoder_layer(layer: DecoderLayer, inputs: Any, encoder_output: Any, **_: Any) -> int:
-    return (
-        _attention(layer.self_attention, inputs)
-        + _attention(layer.cross_attention, inputs, encoder_output)
-        + _feed_forward(layer.feed_forward, inputs)
-    )
-
-
-def _cell(cell: Any) -> int:
-    """Counts one step of one row, which uses each matrix once."""
-    return 2 * sum(math.prod(weight.shape) for weight in cell.weights if len(weight.shape) > 1)
-
-
-def _recurrent(layer: Recurrent, inputs: Any, *_: Any) -> int:
-    return math.prod(inputs.shape[:2]) * _cell(layer.cell)
-
-
-def _recurrent_encoder(layer: RecurrentEncoder, inputs: Any, **_: Any) -> int:
-    flops = sum(
-        _recurrent(one, inputs) for directions in layer.recurrent_layers for one in directions
-    )
-    batch, source = inputs.shape[:2]
-    if layer.mean:
-        width = sum(one.cell.output_dim for one in layer.recurrent_layers[-1])
-        flops += 2 * batch * source * width
-    if layer.context:
-        flops += 2 * batch * math.prod(layer.context.kernel.shape)
-    return flops
-
-
-def _recurrent_decoder(
-    layer: RecurrentDecoder, inputs: Any, encoded: Mapping[str, Any], **_: Any
-) -> int:
-    batch, steps = inputs.shape[:2]
-    flops = batch * steps * sum(map(_cell, layer.cells))
-    if layer.attention:
-        flops += _rnn_attention(layer.attention, layer.units, steps, encoded["memory"])
-    if layer.context_projection:  # once per step, or once if all steps share the context
-        uses = steps if layer.attention else 1
-        flops += 2 * batch * uses * math.prod(layer.context_projection.kernel.shape)
-    if layer.readout:
-        flops += 2 * batch * steps * math.prod(layer.readout.kernel.shape)
-    bridges = [bridge for states in layer.bridges or () for bridge in states]
-    return flops + 2 * batch * sum(math.prod(bridge.kernel.shape) for bridge in bridges)
-
-
-def _rnn_attention(layer: RnnAttention, query_dim: int, queries: int, memory: Any) -> int:
-    """Counts the projections of queries and, once, of keys, the scores and the weighted sums."""
-    batch, source, width = memory.shape
-    keys = {"general": query_dim, "dot": width}.get(layer.kind, 0)
-    flops = 2 * batch * queries * source * (keys + width)
-    if layer.kind in ("general", "additive"):
-        flops += _dense(layer.key, memory)
-    if layer.kind == "additive":
-        flops += 2 * batch * queries * math.prod(layer.query.kernel.shape)
-        flops += 2 * batch * queries * source * math.prod(layer.score.kernel.shape)
-    if layer.kind == "location":  # one score per position of the layer
-        flops += 2 * batch * queries * math.prod(layer.score.kernel.shape)
-    return flops
-
-
-def _keras_recurrent(layer: Any, inputs: Any, *_: Any, **__: Any) -> int:
-    kernels = layer.cell.kernel, layer.cell.recurrent_kernel
-    return 2 * math.prod(inputs.shape[:2]) * sum(math.prod(kernel.shape) for kernel in kernels)
-
-
-def _bidirectional(layer: keras.layers.Bidirectional, inputs: Any, *_: Any, **__: Any) -> int:
-    both = layer.forward_layer, layer.backward_layer
-    return sum(_keras_recurrent(one, inputs) for one in both)
-
-
-def _character_cnn(layer: CharacterCNN, character_ids: Any) -> int:
-    *words, characters = character_ids.shape
-    places = (characters - width + 1 for width, _ in layer.filters)
-    kernels = (math.prod(kernel.shape) for kernel in layer.kernels)
-    return 2 * math.prod(words) * sum(map(math.prod, zip(places, kernels, strict=True)))
-
-
-def _highway(layer: Highway, inputs: Any) -> int:
-    return _dense(layer.carry, inputs) + _dense(layer.transform, inputs)
-
-
-def _model(model: keras.Model, inputs: Any, **_: Any) -> int:
-    """Counts a functional model that is a layer of another, such as ELECTRA's generator."""
-    return forward_flops(model, {name: tensor.shape for name, tensor in inputs.items()})
-
-
-# The first match wins: a pooler is also a dense layer.
-_RULES: dict[type, Rule] = {
-    FirstTokenPooler: _pooler,
-    keras.layers.Dense: _dense,
-    TokenEmbedding: _token_embedding,
-    PatchEmbedding: _patches,
-    keras.layers.Conv2D: _convolution,
-    MultiHeadAttention: _attention,
-    FeedForward: _feed_forward,
-    EncoderLayer: _encoder_layer,
-    DecoderLayer: _decoder_layer,
-    Recurrent: _recurrent,
-    RecurrentEncoder: _recurrent_encoder,
-    RecurrentDecoder: _recurrent_decoder,
-    CharacterCNN: _character_cnn,
-    Highway: _highway,
-    HierarchicalSoftmax: _dense,
-    keras.layers.LSTM: _keras_recurrent,
-    keras.layers.GRU: _keras_recurrent,
-    keras.layers.SimpleRNN: _keras_recurrent,
-    keras.layers.Bidirectional: _bidirectional,
-    keras.Model: _model,
-}

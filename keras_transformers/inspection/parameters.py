@@ -3,13 +3,14 @@
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
 import keras
 
-from keras_transformers.private_api import first_outputs, inputs_of
+from keras_transformers.dependencies.private_api import first_outputs, inner_layers, inputs_of
+from keras_transformers.layers import PositionEmbedding
 
 __all__ = ["ParameterRow", "agrees_with_figure", "parameter_table"]
 
@@ -49,12 +50,18 @@ def parameter_table(model: keras.Model, symbols: Mapping[str, int]) -> list[Para
         Rows; those without "/" in their name add up to `model.count_params()`.
     """
     seen: set[int] = set()
+    tables = {
+        id(weight)
+        for layer in inner_layers(model)
+        if isinstance(layer, PositionEmbedding)
+        for weight in layer.weights
+    }
     rows = []
     for layer in model.layers:
         variables = [v for v in layer.weights if id(v) not in seen]
         seen.update(id(v) for v in variables)
         sources = tuple(dict.fromkeys(source.name for source in inputs_of(layer)))
-        row = _row(layer.name, _first_output_shape(layer), variables, symbols)
+        row = _row(layer.name, _first_output_shape(layer), variables, symbols, tables)
         rows.append(replace(row, connected_to=sources, activation=activation_name(layer)))
         parts: dict[str, list[Any]] = {}
         for variable in variables:
@@ -63,7 +70,7 @@ def parameter_table(model: keras.Model, symbols: Mapping[str, int]) -> list[Para
                 parts.setdefault(inner[0], []).append(variable)
         inside = {inner.name: inner for inner in getattr(layer, "layers", ())}
         for part, members in parts.items():
-            row = _row(f"{layer.name}/{part}", None, members, symbols)
+            row = _row(f"{layer.name}/{part}", None, members, symbols, tables)
             rows.append(replace(row, activation=activation_name(inside.get(part))))
     return rows
 
@@ -80,9 +87,10 @@ def _row(
     shape: tuple[int | None, ...] | None,
     variables: list[Any],
     symbols: Mapping[str, int],
+    tables: Set[int],
 ) -> ParameterRow:
     count = sum(math.prod(v.shape) for v in variables)
-    return ParameterRow(name, shape, count, _formula(variables, symbols))
+    return ParameterRow(name, shape, count, _formula(variables, symbols, tables))
 
 
 def _first_output_shape(layer: keras.layers.Layer) -> tuple[int | None, ...] | None:
@@ -91,12 +99,13 @@ def _first_output_shape(layer: keras.layers.Layer) -> tuple[int | None, ...] | N
     return tuple(outputs[0].shape) if outputs else None
 
 
-def _formula(variables: Iterable[Any], symbols: Mapping[str, int]) -> str:
+def _formula(variables: Iterable[Any], symbols: Mapping[str, int], tables: Set[int]) -> str:
     terms: Counter[tuple[str, ...]] = Counter()
     for variable in variables:
         factor, letters = 1, []
+        rows = "P" if id(variable) in tables else "V" if _is_table(variable) else ""
         for position, size in enumerate(variable.shape):
-            letter = _letter(size, variable.path, position, symbols)
+            letter = _letter(size, "" if position else rows, symbols)
             if letter:
                 letters.append(letter)
             else:
@@ -106,15 +115,14 @@ def _formula(variables: Iterable[Any], symbols: Mapping[str, int]) -> str:
     return "+".join(_term(count, letters) for letters, count in ordered) or "0"
 
 
-def _letter(size: int, path: str, position: int, symbols: Mapping[str, int]) -> str | None:
-    """Returns the letter for a size. If two letters have the same value, the variable decides.
+def _is_table(variable: Any) -> bool:
+    return bool(variable.path.endswith("/embeddings"))
 
-    Only an embedding's rows can be the vocabulary or the positions.
-    """
-    is_rows = path.endswith("embeddings") and position == 0
-    rows_letter = "P" if "position" in path else "V"
+
+def _letter(size: int, rows: str, symbols: Mapping[str, int]) -> str | None:
+    """Returns the letter for a size; of an embedding's rows, only `rows`."""
     for letter, value in symbols.items():
-        if value == size and (letter == rows_letter if is_rows else letter != "P"):
+        if value == size and (letter == rows if rows else letter != "P"):
             return letter
     return None
 

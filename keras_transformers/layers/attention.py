@@ -1,15 +1,15 @@
 """Multi-head attention ("Attention Is All You Need", section 3.2) and its key-value cache."""
 
-from collections.abc import Callable
 from typing import Any
 
 import keras
 from keras import ops
 
-from keras_transformers.layers.composite import CompositeLayer
+from keras_transformers.layers.attend import attend
+from keras_transformers.layers.composite import CompositeLayer, part_config
 from keras_transformers.layers.dense import PACKAGE, RowDense
-from keras_transformers.layers.masks import MASKED_SCORE, RowLayout, with_causal_mask
-from keras_transformers.layers.memory.blocks import attention_in_blocks, goes_in_blocks
+from keras_transformers.layers.layouts import PADDED, Padded
+from keras_transformers.layers.masks import EVERYWHERE, Reach, four_axes
 
 __all__ = ["MultiHeadAttention"]
 
@@ -20,27 +20,33 @@ KeysValues = tuple[Any, Any]
 class MultiHeadAttention(CompositeLayer):
     """Self- and cross-attention: `softmax(Q K^T / sqrt(head_dim)) V` in `num_heads` heads.
 
-    One argument takes every kind of mask and tells them apart by rank. Masked keys do not affect
-    the output. A query that sees no key gets a context of zeros, not NaN. Scores and softmax are
-    computed in float32 or wider.
-
-    On JAX, unless the scores are asked for or dropped out, `keras.ops.dot_product_attention`
-    computes the same: on a GPU, in 16 bits, with the flash kernel, which never stores the scores.
-    On TensorFlow, unless the scores are asked for, lengths that are known and above 1,024 go in
-    blocks of queries, whose memory grows linearly with the length.
+    It projects, places, attends and projects back. One argument takes every kind of mask and tells
+    them apart by rank. Masked keys do not affect the output. A query that sees no key gets a
+    context of zeros, not NaN. Scores and softmax are computed in float32 or wider. How they are
+    computed, `attend.attend` decides.
 
     Args:
         num_heads: number of heads, the paper's h (Hugging Face: num_attention_heads).
         hidden_dim: width of the output, the paper's d_model.
+        num_key_value_heads: number of key and value heads, each shared by num_heads /
+            num_key_value_heads heads that stand side by side; `num_heads` by default. Ainslie et
+            al. 2023, arXiv:2305.13245.
         head_dim: width of a head; hidden_dim / num_heads by default (Hugging Face's T5: d_kv).
+        positions: turns queries and keys by their positions, before a cache keeps the keys, as
+            `RotaryPositions` does; None leaves positions to the embeddings.
+        use_causal_mask: whether position i sees only positions 0 to i, in self-attention.
+        window: how many positions to each side a query sees, in self-attention; all by default. See
+            `masks.Reach`.
+        query_key_norm_epsilon: the epsilon of an RMS norm over each head's queries and keys, as in
+            Qwen3; None for no norm.
         scale_scores: whether the scores are divided by sqrt(head_dim); T5's are not.
         attention_dropout: dropout rate on the attention probabilities.
         use_bias: whether the four projections have biases (tensor2tensor's do not).
         kernel_initializer: initializer of the four projections' matrices.
 
     Raises:
-        ValueError: `num_heads` is below 1; or, without a `head_dim`, `hidden_dim` is not a multiple
-            of it.
+        ValueError: `num_heads` is below 1, or not a multiple of `num_key_value_heads`; or, without
+            a `head_dim`, `hidden_dim` is not a multiple of it.
 
     Example:
         >>> layer = MultiHeadAttention(num_heads=2, hidden_dim=8)
@@ -58,7 +64,12 @@ class MultiHeadAttention(CompositeLayer):
         num_heads: int,
         hidden_dim: int,
         *,
+        num_key_value_heads: int | None = None,
         head_dim: int | None = None,
+        positions: keras.layers.Layer | None = None,
+        use_causal_mask: bool = False,
+        window: int | None = None,
+        query_key_norm_epsilon: float | None = None,
         scale_scores: bool = True,
         attention_dropout: float = 0.0,
         use_bias: bool = True,
@@ -71,18 +82,39 @@ class MultiHeadAttention(CompositeLayer):
                 f"hidden_dim={hidden_dim} must be a multiple of num_heads={num_heads}: "
                 "each head takes an equal share of the width"
             )
+        if num_key_value_heads is None:
+            num_key_value_heads = num_heads
+        if num_key_value_heads < 1 or num_heads % num_key_value_heads:
+            raise ValueError(
+                f"num_heads={num_heads} must be a multiple of "
+                f"num_key_value_heads={num_key_value_heads}: each of these serves as many heads"
+            )
         self.num_heads = num_heads
+        self.num_key_value_heads = num_key_value_heads
         self.hidden_dim = hidden_dim
         self.head_dim = hidden_dim // num_heads if head_dim is None else head_dim
+        self.positions = positions
+        self.use_causal_mask = use_causal_mask
+        self.window = window
+        self.query_key_norm_epsilon = query_key_norm_epsilon
         self.scale_scores = scale_scores
         self.attention_dropout = attention_dropout
         self.use_bias = use_bias
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
+        self._reach = Reach(use_causal_mask, window)
         self._heads_dim = num_heads * self.head_dim
         self.query = self._projection("query", self._heads_dim)
-        self.key = self._projection("key", self._heads_dim)
-        self.value = self._projection("value", self._heads_dim)
+        self.key = self._projection("key", num_key_value_heads * self.head_dim)
+        self.value = self._projection("value", num_key_value_heads * self.head_dim)
         self.output_projection = self._projection("output", hidden_dim)
+        self.query_norm, self.key_norm = (
+            None
+            if query_key_norm_epsilon is None
+            else keras.layers.RMSNormalization(
+                epsilon=query_key_norm_epsilon, dtype=self.dtype_policy, name=name
+            )
+            for name in ("query_norm", "key_norm")
+        )
         self.dropout = keras.layers.Dropout(attention_dropout, dtype=self.dtype_policy)
 
     def _projection(self, name: str, width: int) -> RowDense:
@@ -102,6 +134,9 @@ class MultiHeadAttention(CompositeLayer):
         self.key.build(value_shape)
         self.value.build(value_shape)
         self.output_projection.build((*query_shape[:-1], self._heads_dim))
+        for norm in (self.query_norm, self.key_norm):
+            if norm is not None:
+                norm.build((query_shape[0], self.num_heads, query_shape[1], self.head_dim))
         self.dropout.build((query_shape[0], self.num_heads, query_shape[1], value_shape[1]))
         if not self.scale_scores:  # the queries start smaller instead, as in T5
             self.query.kernel.assign(self.query.kernel * self.head_dim**-0.5)
@@ -110,27 +145,40 @@ class MultiHeadAttention(CompositeLayer):
         """Returns (batch, query, hidden_dim)."""
         return (*query_shape[:-1], self.hidden_dim)
 
-    def _split_heads(self, x: Any) -> Any:
-        batch, length = ops.shape(x)[:2]
-        x = ops.reshape(x, (batch, length, self.num_heads, self.head_dim))
-        return ops.transpose(x, (0, 2, 1, 3))  # (batch, heads, length, head_dim)
+    def _placed(self, heads: Any, norm: Any, positions: Any) -> Any:
+        """Normalizes queries or keys (batch, heads, length, head_dim) and turns them, if asked."""
+        if norm is not None:
+            heads = norm(heads)
+        if self.positions is None:
+            return heads
+        if positions is None:
+            positions = ops.arange(ops.shape(heads)[2])[None]
+        return self.positions(heads, positions)
 
-    def keys_values(self, value: Any) -> KeysValues:
+    def keys_values(self, value: Any, *, positions: Any = None) -> KeysValues:
         """Projects `value` (batch, key, features) to keys and values for a cache.
 
+        Args:
+            value: (batch, key, features).
+            positions: see `call`.
+
         Returns:
-            Keys and values, each (batch, heads, key, head_dim); `call` takes them as `keys_values`.
+            Keys and values, each (batch, key heads, key, head_dim); `call` takes them as
+            `keys_values`.
         """
-        return self._split_heads(self.key(value)), self._split_heads(self.value(value))
+        keys = PADDED.split(self.key(value), self.num_key_value_heads)
+        values = PADDED.split(self.value(value), self.num_key_value_heads)
+        return self._placed(keys, self.key_norm, positions), values
 
     def call(
         self,
         query: Any,
         value: Any = None,
         *,
+        layout: Padded = PADDED,
         attention_mask: Any = None,
-        use_causal_mask: bool = False,
         attention_bias: Any = None,
+        positions: Any = None,
         keys_values: KeysValues | None = None,
         return_attention_scores: bool = False,
         training: bool | None = None,
@@ -138,15 +186,18 @@ class MultiHeadAttention(CompositeLayer):
         """Attends from each query position to the visible key positions.
 
         Args:
-            query: (batch, query, features).
+            query: (batch, query, features), or as `layout` says.
             value: (batch, key, features), the vectors to attend to; by default the query itself.
+            layout: how the queries lie in memory; see `layouts`.
             attention_mask: True where a query may attend. A padding mask (batch, key) is the same
                 for every query; (batch, query, key) varies by query, like a causal mask;
                 (batch, heads, query, key) also varies by head. Axes of size 1 broadcast.
-            use_causal_mask: whether position i also sees only positions 0 to i, in self-attention.
             attention_bias: added to the scores before the softmax, as relative positions do:
                 (batch, heads, query, key), where axes of size 1 broadcast.
-            keys_values: the result of the method `keys_values`, used instead of `value`.
+            positions: of the queries, and of the keys in self-attention, for rotary positions:
+                integers (batch or 1, query); 0, 1, 2 and so on by default.
+            keys_values: the result of the method `keys_values`, used instead of `value`. The masks
+                then say all that a query may see; see `step`.
             return_attention_scores: also return the probabilities before dropout.
             training: whether to apply dropout.
 
@@ -157,100 +208,93 @@ class MultiHeadAttention(CompositeLayer):
         Raises:
             ValueError: the mask's rank is not 2, 3 or 4.
         """
-        query_heads = self._split_heads(self.query(query))
-        if self.scale_scores:  # scaling the query costs less than scaling (query, key) scores
-            query_heads = query_heads * self.head_dim**-0.5
-        key_heads, value_heads = keys_values or self.keys_values(query if value is None else value)
-        mask = None if attention_mask is None else _four_axes(attention_mask)
-        drops_scores = bool(training and self.attention_dropout)
-        shows_scores = return_attention_scores or self.on_probabilities is not None
-        in_blocks = not shows_scores and goes_in_blocks(query_heads, key_heads)
-        visible = None if in_blocks else mask  # blocks apply the masks themselves
-        if use_causal_mask and not in_blocks:
-            visible = _four_axes(with_causal_mask(attention_mask, ops.shape(query)[1]))
-        if in_blocks:
-            context = attention_in_blocks(
-                query_heads,
-                key_heads,
-                value_heads,
-                mask=mask,
-                use_causal_mask=use_causal_mask,
-                bias=attention_bias,
-                scores_dtype=self.scores_dtype,
-                dropout=self.attention_dropout if drops_scores else 0.0,
-                seed=self.dropout.seed_generator.next() if drops_scores else None,
-            )
-        elif _calls_one_kernel() and not (shows_scores or drops_scores):
-            context = _kernel_attention(
-                query_heads, key_heads, value_heads, mask, use_causal_mask, attention_bias
-            )
+        if keys_values is None:
+            reach = self._reach
+            queries, keys, values = layout.project(self, query, query if value is None else value)
+            keys = self._placed(keys, self.key_norm, positions)
         else:
-            scores = ops.matmul(query_heads, ops.transpose(key_heads, (0, 1, 3, 2)))
-            scores = ops.cast(scores, self.scores_dtype)
-            if attention_bias is not None:
-                scores = scores + ops.cast(attention_bias, self.scores_dtype)
-            if visible is not None:
-                # `where`, not an added mask: TensorFlow fuses the addition into a slow kernel.
-                scores = ops.where(visible, scores, MASKED_SCORE)
-            probabilities = ops.softmax(scores, axis=-1)  # (batch, heads, query, key)
-            if self.on_probabilities is not None:
-                self.on_probabilities(probabilities)
-            weights = self.dropout(ops.cast(probabilities, self.compute_dtype), training=training)
-            context = ops.matmul(weights, value_heads)  # (batch, heads, query, head_dim)
-        if visible is not None:
-            any_visible = ops.any(visible, axis=-1, keepdims=True)
-            context = context * ops.cast(any_visible, context.dtype)
-        context = ops.transpose(context, (0, 2, 1, 3))  # (batch, query, heads, head_dim)
-        batch, length = ops.shape(context)[:2]
-        output = self.output_projection(ops.reshape(context, (batch, length, self._heads_dim)))
+            reach = EVERYWHERE
+            queries = layout.split(self.query(query), self.num_heads)
+            keys, values = keys_values
+        queries = self._placed(queries, self.query_norm, positions)
+        if self.scale_scores:  # scaling the query costs less than scaling (query, key) scores
+            queries = queries * self.head_dim**-0.5
+        masks = layout.masks(attention_mask, attention_bias)
+        context, probabilities = attend(
+            queries,
+            keys,
+            values,
+            mask=masks.mask,
+            reach=reach,
+            bias=masks.bias,
+            any_visible=masks.any_visible,
+            scores_dtype=self.scores_dtype,
+            dropout=self.dropout,
+            on_probabilities=self.on_probabilities,
+            return_probabilities=return_attention_scores,
+            training=training,
+        )
+        output = self.output_projection(layout.merge(context))
         return (output, probabilities) if return_attention_scores else output
 
-    def joined_weights(self) -> tuple[Any, Any]:
-        """Returns the projections to query, key and value as one.
+    def step(
+        self,
+        query: Any,
+        *,
+        cache: KeysValues,
+        index: Any = None,
+        attention_mask: Any = None,
+        attention_bias: Any = None,
+        positions: Any = None,
+    ) -> tuple[Any, KeysValues]:
+        """Attends from new positions to themselves and to those in a cache, in inference.
+
+        Args:
+            query: vectors of the new positions (rows, new, features).
+            cache: keys and values of the earlier positions, each (rows, key heads, length,
+                head_dim); see `empty_cache`.
+            index: the position to write to in a cache of fixed length, for one new position; None
+                if the cache grows.
+            attention_mask: see `call`, over the earlier and the new keys; by default all of them
+                that the cache has so far. What causality or a window hides comes on top.
+            attention_bias: see `call`.
+            positions: see `call`; by default those after the cache's.
 
         Returns:
-            Its matrix (features, 3 * num_heads * head_dim), and its bias, or None.
+            (rows, new, hidden_dim), and the cache with the new positions.
+        """
+        # A single new position is the last one: causality hides nothing from it.
+        reach = Reach(self.use_causal_mask and query.shape[1] != 1, self.window)
+        queries: Any = None  # the numbers of the new positions
+        if self.positions is not None or reach != EVERYWHERE:
+            first = ops.shape(cache[0])[2] if index is None else index
+            queries = ops.arange(ops.shape(query)[1]) + first
+        if positions is None and self.positions is not None:
+            positions = queries[None]
+        cache, filled = extend_cache(cache, self.keys_values(query, positions=positions), index)
+        mask = filled if attention_mask is None else attention_mask
+        if reach != EVERYWHERE:
+            within = reach.mask(queries, ops.arange(ops.shape(cache[0])[2]))[None, None]
+            mask = within if mask is None else ops.logical_and(within, four_axes(mask))
+        output = self(
+            query,
+            keys_values=cache,
+            attention_mask=mask,
+            attention_bias=attention_bias,
+            positions=positions,
+        )
+        return output, cache
+
+    def joined_weights(self) -> tuple[Any, Any]:
+        """Returns the projections to queries, keys and values as one.
+
+        Returns:
+            Its matrix (features, (num_heads + 2 * num_key_value_heads) * head_dim), and its bias,
+            or None.
         """
         parts = (self.query, self.key, self.value)
         kernel = ops.concatenate([part.kernel for part in parts], axis=1)
         return kernel, ops.concatenate([part.bias for part in parts]) if self.use_bias else None
-
-    def attend_rows(
-        self,
-        tokens: Any,
-        layout: RowLayout,
-        project: Callable[[Any], Any],
-        attention_bias: Any = None,
-    ) -> Any:
-        """Computes self-attention as `call` does in inference, from real tokens alone.
-
-        One product makes queries, keys and values, and padding is in the scores only.
-
-        Args:
-            tokens: (tokens, features), the real tokens.
-            layout: where they stand.
-            project: maps the tokens by what `joined_weights` returns.
-            attention_bias: See `call`.
-
-        Returns:
-            (tokens, hidden_dim).
-        """
-        joined = layout.padded(project(tokens))
-        shape = (layout.batch, layout.length, 3, self.num_heads, self.head_dim)
-        joined = ops.transpose(ops.reshape(joined, shape), (2, 0, 3, 1, 4))
-        query, key, value = joined[0], joined[1], joined[2]  # (batch, heads, length, head_dim)
-        if self.scale_scores:
-            query = query * self.head_dim**-0.5
-        scores = ops.matmul(query, ops.transpose(key, (0, 1, 3, 2)))
-        scores_bias = layout.scores_bias(attention_bias)
-        if scores_bias is not None:
-            scores = scores + scores_bias
-        context = ops.matmul(ops.softmax(scores, axis=-1), value)
-        if layout.any_visible is not None:
-            context = context * layout.any_visible
-        context = ops.transpose(context, (0, 2, 1, 3))  # (batch, query, heads, head_dim)
-        context = ops.reshape(context, (layout.batch, layout.length, self._heads_dim))
-        return self.output_projection(layout.tokens(context))
 
     def scores_spec(self, query: Any, value: Any) -> Any:
         """Returns the shape and dtype of the attention probabilities (batch, heads, query, key)."""
@@ -267,30 +311,42 @@ class MultiHeadAttention(CompositeLayer):
         return super().get_config() | {
             "num_heads": self.num_heads,
             "hidden_dim": self.hidden_dim,
+            "num_key_value_heads": self.num_key_value_heads,
             "head_dim": self.head_dim,
+            "positions": part_config(self.positions),
+            "use_causal_mask": self.use_causal_mask,
+            "window": self.window,
+            "query_key_norm_epsilon": self.query_key_norm_epsilon,
             "scale_scores": self.scale_scores,
             "attention_dropout": self.attention_dropout,
             "use_bias": self.use_bias,
             "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
         }
 
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> "MultiHeadAttention":
+        """Makes a layer from what `get_config` returned."""
+        positions = keras.saving.deserialize_keras_object(config.get("positions"))
+        return super().from_config({**config, "positions": positions})
 
-def empty_cache(rows: Any, num_heads: int, length: int, head_dim: int, dtype: str) -> KeysValues:
-    """Makes a cache of zeros: keys and values, each (rows, heads, length, head_dim).
 
-    A cache of length 0 grows by one position per step (`extend_cache` without an index), which is
-    less work on a CPU. With a fixed length every shape is static, as XLA requires.
+def empty_cache(rows: Any, attention: MultiHeadAttention, length: int) -> KeysValues:
+    """Makes a cache of zeros: keys and values, each (rows, key heads, length, head_dim).
+
+    A cache of length 0 grows by the new positions of each step (`extend_cache` without an index),
+    which is less work on a CPU. With a fixed length every shape is static, as XLA requires.
     """
-    shape = (rows, num_heads, length, head_dim)
-    return ops.zeros(shape, dtype=dtype), ops.zeros(shape, dtype=dtype)
+    shape = (rows, attention.num_key_value_heads, length, attention.head_dim)
+    keys, values = (ops.zeros(shape, dtype=attention.compute_dtype) for _ in range(2))
+    return keys, values
 
 
 def extend_cache(cache: KeysValues, new: KeysValues, index: Any = None) -> tuple[KeysValues, Any]:
-    """Adds one position's keys and values to a cache, so that later steps can reuse them.
+    """Adds new positions' keys and values to a cache, so that later steps can reuse them.
 
     Args:
         cache: keys and values, each (rows, heads, length, head_dim).
-        new: keys and values of the new position, each (rows, heads, 1, head_dim).
+        new: keys and values of the new positions, each (rows, heads, new, head_dim).
         index: the position to write to in a cache of fixed length; None appends.
 
     Returns:
@@ -305,62 +361,3 @@ def extend_cache(cache: KeysValues, new: KeysValues, index: Any = None) -> tuple
     here = ops.reshape(positions == index, (1, 1, -1, 1))
     keys, values = (ops.where(here, n, c) for c, n in zip(cache, new, strict=True))
     return (keys, values), (positions <= index)[None]
-
-
-def _calls_one_kernel() -> bool:
-    """Returns whether the backend computes attention in one kernel where it can: JAX's does."""
-    return keras.backend.backend() == "jax"
-
-
-def _kernel_attention(
-    query: Any, key: Any, value: Any, mask: Any, use_causal_mask: bool, bias: Any
-) -> Any:
-    """Computes `softmax(Q K^T + bias) V` in one operation.
-
-    Args:
-        query: scaled, (batch, heads, query, head_dim).
-        key: (batch, heads, key, head_dim).
-        value: (batch, heads, key, head_dim).
-        mask: (batch or 1, heads or 1, query or 1, key or 1), or None.
-        use_causal_mask: whether to combine the mask with a causal one.
-        bias: (batch or 1, heads or 1, query, key), or None.
-
-    Returns:
-        (batch, heads, query, head_dim); any numbers where a query sees no key.
-    """
-    if mask is not None:  # cuDNN refuses masks without an axis for the queries
-        mask = ops.broadcast_to(mask, (*mask.shape[:2], query.shape[2], key.shape[2]))
-    # XLA removes the transpositions: they undo those of `_split_heads`.
-    query, key, value = (ops.transpose(x, (0, 2, 1, 3)) for x in (query, key, value))
-    context = ops.dot_product_attention(
-        query,
-        key,
-        value,
-        bias=bias,
-        mask=mask,
-        scale=1.0,
-        is_causal=use_causal_mask,
-        # On a TPU, Keras 3.15 takes the first row's mask for all rows.
-        flash_attention=None if _has_gpu() else False,
-    )
-    return ops.transpose(context, (0, 2, 1, 3))
-
-
-def _has_gpu() -> bool:
-    return any(device.startswith("gpu") for device in keras.distribution.list_devices())
-
-
-def _four_axes(mask: Any) -> Any:
-    """Expands a mask of rank 2, 3 or 4 to (batch, heads or 1, query or 1, key)."""
-    mask = ops.cast(mask, "bool")
-    rank = len(mask.shape)
-    if rank == 2:
-        return mask[:, None, None, :]
-    if rank == 3:
-        return mask[:, None, :, :]
-    if rank == 4:
-        return mask
-    raise ValueError(
-        f"attention_mask has shape {tuple(mask.shape)}; it must be (batch, key), "
-        "(batch, query, key) or (batch, heads, query, key)"
-    )

@@ -3,7 +3,9 @@
 from collections.abc import Callable
 from typing import Any, Self
 
-from keras_transformers.private_api import AfterBuild, inner_layers
+import keras
+
+from keras_transformers.dependencies.private_api import AfterBuild, inner_layers
 
 __all__ = ["CompositeLayer"]
 
@@ -76,3 +78,16 @@ class CompositeLayer(AfterBuild):
             for layer in inner_layers(self)
             if layer.path and layer.weights
         }
+
+
+def part_config(part: keras.layers.Layer | None) -> dict[str, Any] | None:
+    """Returns the configuration of a layer that another one was handed, to load it with that one.
+
+    Without the shapes with which Keras would build it: it is built, and its weights get their
+    names, inside the layer that has it.
+    """
+    if part is None:
+        return None
+    config = keras.saving.serialize_keras_object(part)
+    config.pop("build_config", None)
+    return config

@@ -1,5 +1,6 @@
 """Dense layers that work on rows, and activations whose names state their formula."""
 
+import math
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -8,7 +9,24 @@ from keras import ops
 
 __all__ = ["AddBias", "RowDense"]
 
-Activation = Literal["relu", "gelu", "gelu_approximate", "silu", "tanh", "linear"]
+Activation = Literal[
+    "relu",
+    "gelu",
+    "gelu_approximate",
+    "silu",
+    "tanh",
+    "linear",
+    "gelu_clipped",
+    "hard_silu",
+    "laplace",
+    "leaky_relu",
+    "mish",
+    "quick_gelu",
+    "relu6",
+    "relu_squared",
+    "sigmoid",
+    "softplus_root",
+]
 
 # Keras saves this package's objects under this name, as in "keras_transformers>RowDense".
 PACKAGE = "keras_transformers"
@@ -26,15 +44,71 @@ def gelu_approximate(x: Any) -> Any:
     return ops.gelu(x, approximate=True)
 
 
-_OURS: dict[str, Callable[[Any], Any]] = {"gelu": gelu, "gelu_approximate": gelu_approximate}
-_KERAS = ("relu", "silu", "tanh", "linear")
+def softmax(scores: Any) -> Any:
+    """Computes the softmax over the last axis, of any size.
+
+    The first step of a search attends to one position, where `ops.softmax` warns of a mistake.
+    """
+    if scores.shape[-1] == 1:
+        return ops.exp(scores - scores)  # 1, or NaN, as the softmax
+    return ops.softmax(scores, axis=-1)
+
+
+@keras.saving.register_keras_serializable(PACKAGE)
+def gelu_clipped(x: Any) -> Any:
+    """Computes `gelu(x)`, at most 10, for quantization (Wu et al. 2020, arXiv:2004.09602)."""
+    return ops.clip(gelu(x), -10.0, 10.0)
+
+
+@keras.saving.register_keras_serializable(PACKAGE)
+def quick_gelu(x: Any) -> Any:
+    """Computes `x * sigmoid(1.702 x)`, the sigmoid approximation of `gelu`."""
+    return x * ops.sigmoid(1.702 * x)
+
+
+@keras.saving.register_keras_serializable(PACKAGE)
+def leaky_relu(x: Any) -> Any:
+    """Computes x where it is positive and 0.01 x elsewhere, as PyTorch; Keras' slope is 0.2."""
+    return ops.leaky_relu(x, negative_slope=0.01)
+
+
+@keras.saving.register_keras_serializable(PACKAGE)
+def relu_squared(x: Any) -> Any:
+    """Computes `relu(x) ** 2` (So et al. 2021, "Primer", arXiv:2109.08668)."""
+    return ops.square(ops.relu(x))
+
+
+@keras.saving.register_keras_serializable(PACKAGE)
+def laplace(x: Any) -> Any:
+    """Computes a normal distribution's cumulative function (Ma et al. 2022, arXiv:2209.10655)."""
+    return 0.5 * (1.0 + ops.erf((x - 0.707107) / (0.282095 * math.sqrt(2.0))))
+
+
+@keras.saving.register_keras_serializable(PACKAGE)
+def softplus_root(x: Any) -> Any:
+    """Computes `sqrt(log(1 + exp(x)))`."""
+    return ops.sqrt(ops.softplus(x))
+
+
+_OURS: dict[str, Callable[[Any], Any]] = {
+    "gelu": gelu,
+    "gelu_approximate": gelu_approximate,
+    "gelu_clipped": gelu_clipped,
+    "laplace": laplace,
+    "leaky_relu": leaky_relu,
+    "quick_gelu": quick_gelu,
+    "relu_squared": relu_squared,
+    "softplus_root": softplus_root,
+}
+_KERAS = ("relu", "silu", "tanh", "linear", "hard_silu", "mish", "relu6", "sigmoid")
 
 
 def activation_function(name: Activation) -> Callable[[Any], Any]:
     """Returns the activation with this name.
 
     Args:
-        name: "relu", "gelu" (erf), "gelu_approximate" (tanh), "silu", "tanh" or "linear".
+        name: "relu", "gelu" (erf), "gelu_approximate" (tanh), "silu", "tanh", "linear", or one of
+            those that are rarer, such as "quick_gelu".
 
     Returns:
         An elementwise function on tensors.

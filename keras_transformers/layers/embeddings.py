@@ -230,23 +230,27 @@ class PositionEmbedding(keras.layers.Layer):
             initializer=self.embeddings_initializer,
         )
 
-    def call(self, inputs: Any, *, start_index: Any = 0) -> Any:
+    def call(self, inputs: Any, *, positions: Any = None, start_index: Any = 0) -> Any:
         """Adds the positions' vectors.
 
         Args:
             inputs: vectors (batch, length, hidden).
+            positions: int32 (batch, length), each below `max_sequence_length`; by default they
+                count up from `start_index`.
             start_index: position of the first vector, counted from 0, for step-by-step decoding.
 
         Returns:
             (batch, length, hidden).
 
         Raises:
-            ValueError: the sequence is longer than `max_sequence_length`.
+            ValueError: without `positions`, the sequence is longer than `max_sequence_length`.
         """
         embeddings = ops.convert_to_tensor(self.embeddings)
+        if positions is not None:
+            return inputs + ops.take(embeddings, positions + self.first_position, axis=0)
         return inputs + _rows(embeddings, start_index + self.first_position, inputs, self)
 
-    def compute_output_spec(self, inputs: Any, *, start_index: Any = 0) -> Any:
+    def compute_output_spec(self, inputs: Any, *others: Any, **options: Any) -> Any:
         """Returns the inputs' shape, with the layer's dtype."""
         return keras.KerasTensor(inputs.shape, dtype=self.compute_dtype)
 
@@ -261,33 +265,7 @@ class PositionEmbedding(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(PACKAGE)
 class IndexedPositionEmbedding(PositionEmbedding):
-    """A `PositionEmbedding` that can also be given the position of each vector."""
-
-    def call(self, inputs: Any, *, positions: Any = None, start_index: Any = 0) -> Any:
-        """Adds the positions' vectors.
-
-        Args:
-            inputs: vectors (batch, length, hidden).
-            positions: int32 (batch, length), each below `max_sequence_length`; by default they
-                count up from `start_index`.
-            start_index: position of the first vector, counted from 0.
-
-        Returns:
-            (batch, length, hidden).
-
-        Raises:
-            ValueError: without `positions`, the sequence is longer than `max_sequence_length`.
-        """
-        if positions is None:
-            return super().call(inputs, start_index=start_index)
-        rows = positions + self.first_position
-        return inputs + ops.take(ops.convert_to_tensor(self.embeddings), rows, axis=0)
-
-    def compute_output_spec(
-        self, inputs: Any, *, positions: Any = None, start_index: Any = 0
-    ) -> Any:
-        """Returns the inputs' shape, with the layer's dtype."""
-        return super().compute_output_spec(inputs, start_index=start_index)
+    """The `PositionEmbedding` of BERT and GPT, under the name that it has in their files."""
 
 
 @keras.saving.register_keras_serializable(PACKAGE)
@@ -297,12 +275,20 @@ class PaddedPositionEmbedding(PositionEmbedding):
     RoBERTa, MPNet and the other families from fairseq.
     """
 
-    def call(self, inputs: Any, padding_mask: Any = None, *, start_index: Any = 0) -> Any:
+    def call(
+        self,
+        inputs: Any,
+        padding_mask: Any = None,
+        *,
+        positions: Any = None,
+        start_index: Any = 0,
+    ) -> Any:
         """Adds the positions' vectors.
 
         Args:
             inputs: vectors (batch, length, hidden).
             padding_mask: bool (batch, length), True at real tokens; by default all are real.
+            positions: see `PositionEmbedding.call`; they count instead of the mask.
             start_index: position of the first vector if there is no mask, counted from 0.
 
         Returns:
@@ -311,20 +297,14 @@ class PaddedPositionEmbedding(PositionEmbedding):
         Raises:
             ValueError: the sequence is longer than `max_sequence_length`.
         """
-        if padding_mask is None:
-            return super().call(inputs, start_index=start_index)
+        if padding_mask is None or positions is not None:
+            return super().call(inputs, positions=positions, start_index=start_index)
         embeddings = ops.convert_to_tensor(self.embeddings)
         rows = _rows(embeddings, self.first_position, inputs, self)  # (length, hidden)
         # float32: on a GPU, TensorFlow sums no integers.
         counts = ops.cumsum(ops.cast(padding_mask, "float32"), axis=1)
         positions = ops.maximum(ops.cast(counts, "int32") - 1, 0)  # (batch, length)
         return inputs + ops.take(rows, positions, axis=0)
-
-    def compute_output_spec(
-        self, inputs: Any, padding_mask: Any = None, *, start_index: Any = 0
-    ) -> Any:
-        """Returns the inputs' shape, with the layer's dtype."""
-        return super().compute_output_spec(inputs, start_index=start_index)
 
 
 @keras.saving.register_keras_serializable(PACKAGE)
@@ -337,37 +317,49 @@ class SinusoidalPositionEmbedding(keras.layers.Layer):
         max_sequence_length: number of positions.
         interleaved: whether each cosine follows its sine (the paper), or all cosines follow all
             sines (Marian).
+        first_position: the number of the first vector's position: 0, or 1 in OpenNMT-tf.
+        endpoint: whether the longest wavelength is 10000 * 2 pi itself, as in tensor2tensor and
+            OpenNMT-tf, or the last one before it (the paper).
     """
 
     def __init__(
-        self, max_sequence_length: int, *, interleaved: bool = True, **kwargs: Any
+        self,
+        max_sequence_length: int,
+        *,
+        interleaved: bool = True,
+        first_position: int = 0,
+        endpoint: bool = False,
+        **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.max_sequence_length = max_sequence_length
         self.interleaved = interleaved
+        self.first_position = first_position
+        self.endpoint = endpoint
 
     def build(self, input_shape: Any) -> None:
         """Computes the table in float64, so that it is exact in float32."""
-        hidden_dim = input_shape[-1]
-        if hidden_dim % 2:
-            raise ValueError(f"hidden width {hidden_dim} is odd: sines and cosines come in pairs")
-        positions = np.arange(self.max_sequence_length)[:, None]
-        rates = np.power(10000.0, -np.arange(0, hidden_dim, 2) / hidden_dim)
-        pairs = np.stack([np.sin(positions * rates), np.cos(positions * rates)])
-        axes = (1, 2, 0) if self.interleaved else (1, 0, 2)
-        table = pairs.transpose(axes).reshape(self.max_sequence_length, hidden_dim)
-        self._table = table.astype("float32")  # (positions, hidden)
+        self._table = sinusoids(
+            self.first_position + self.max_sequence_length,
+            input_shape[-1],
+            interleaved=self.interleaved,
+            endpoint=self.endpoint,
+        )[self.first_position :]
 
-    def call(self, inputs: Any, *, start_index: Any = 0) -> Any:
+    def call(self, inputs: Any, *, positions: Any = None, start_index: Any = 0) -> Any:
         """Adds the positions from `start_index` on to vectors (batch, length, hidden).
 
+        Or, as in `PositionEmbedding.call`, those of `positions`.
+
         Raises:
-            ValueError: the sequence is longer than `max_sequence_length`.
+            ValueError: without `positions`, the sequence is longer than `max_sequence_length`.
         """
         table = ops.convert_to_tensor(self._table, dtype=self.compute_dtype)
+        if positions is not None:
+            return inputs + ops.take(table, positions, axis=0)
         return inputs + _rows(table, start_index, inputs, self)
 
-    def compute_output_spec(self, inputs: Any, *, start_index: Any = 0) -> Any:
+    def compute_output_spec(self, inputs: Any, **options: Any) -> Any:
         """Returns the inputs' shape, with the layer's dtype."""
         return keras.KerasTensor(inputs.shape, dtype=self.compute_dtype)
 
@@ -376,7 +368,29 @@ class SinusoidalPositionEmbedding(keras.layers.Layer):
         return super().get_config() | {
             "max_sequence_length": self.max_sequence_length,
             "interleaved": self.interleaved,
+            "first_position": self.first_position,
+            "endpoint": self.endpoint,
         }
+
+
+def sinusoids(
+    num_positions: int, hidden_dim: int, *, interleaved: bool, endpoint: bool = False
+) -> np.ndarray:
+    """Computes the Transformer's position encodings, float32 (positions, hidden).
+
+    See `SinusoidalPositionEmbedding` for the options.
+
+    Raises:
+        ValueError: `hidden_dim` is odd.
+    """
+    if hidden_dim % 2:
+        raise ValueError(f"hidden width {hidden_dim} is odd: sines and cosines come in pairs")
+    positions = np.arange(num_positions)[:, None]
+    pairs = hidden_dim // 2
+    rates = np.power(10000.0, -np.arange(pairs) / max(pairs - endpoint, 1))
+    waves = np.stack([np.sin(positions * rates), np.cos(positions * rates)])
+    axes = (1, 2, 0) if interleaved else (1, 0, 2)
+    return waves.transpose(axes).reshape(num_positions, hidden_dim).astype("float32")
 
 
 def _rows(

@@ -3,14 +3,17 @@
 And one that puts tokens back at such positions.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import keras
+import numpy as np
 from keras import ops
 
-from keras_transformers.layers.dense import PACKAGE
+from keras_transformers.layers.dense import PACKAGE, softmax
 
 __all__ = [
+    "FirstDimensions",
     "FirstTokenPooler",
     "GatherPositions",
     "LastToken",
@@ -18,6 +21,7 @@ __all__ = [
     "MeanOfWords",
     "SampleTokens",
     "ScalarMix",
+    "TokenPooling",
     "WithoutMarkers",
 ]
 
@@ -48,10 +52,7 @@ class LastToken(keras.layers.Layer):
 
         A row that is all padding gives its first vector.
         """
-        places = ops.arange(ops.shape(inputs)[1])
-        # Not `ops.max`, which refuses an empty batch.
-        last = ops.argmax(ops.where(padding_mask, places[None], -1), axis=1)  # (batch,)
-        return ops.squeeze(ops.take_along_axis(inputs, last[:, None, None], axis=1), axis=1)
+        return last_real(inputs, padding_mask)
 
     def compute_output_spec(self, inputs: Any, padding_mask: Any) -> Any:
         """Returns the shape and dtype of `call`'s result."""
@@ -142,6 +143,107 @@ class MeanOfTokens(keras.layers.Layer):
 
 
 @keras.saving.register_keras_serializable(PACKAGE)
+class TokenPooling(keras.layers.Layer):
+    """Makes one vector of a text's token vectors, in one or more ways.
+
+    The ways, their names and their order are those of sentence-transformers' `Pooling`. The vectors
+    of several ways are joined.
+
+    Args:
+        modes: one or more of "cls", the first token's vector; "max", the largest value of each
+            dimension; "mean", the mean; "mean_sqrt_len_tokens", the sum divided by the square root
+            of the number of tokens; "weightedmean", the mean with weights 1, 2, 3 and so on; and
+            "lasttoken", the last token's vector. All but "cls" need a padding mask.
+
+    Raises:
+        ValueError: no mode, an unknown one, or one that occurs twice.
+
+    Example:
+        >>> vectors = keras.ops.array([[[1.0], [3.0], [9.0]]])
+        >>> mask = keras.ops.array([[True, True, False]])
+        >>> TokenPooling(["mean", "max"])(vectors, mask).numpy()
+        array([[2., 3.]], dtype=float32)
+    """
+
+    MODES = ("cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmean", "lasttoken")
+
+    def __init__(self, modes: Sequence[str], **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.modes = (modes,) if isinstance(modes, str) else tuple(modes)
+        unknown = [mode for mode in self.modes if mode not in self.MODES]
+        if unknown or not self.modes or len(set(self.modes)) != len(self.modes):
+            raise ValueError(f"modes={modes!r}: take one or more of {', '.join(self.MODES)}")
+
+    def call(self, vectors: Any, padding_mask: Any = None) -> Any:
+        """Maps vectors (batch, length, hidden) and a mask to (batch, modes * hidden).
+
+        Args:
+            vectors: (batch, length, hidden).
+            padding_mask: bool (batch, length), True where a token is real. A row that is nothing
+                but padding has no mean: NaN.
+        """
+        pooled = [getattr(self, f"_{mode}")(vectors, padding_mask) for mode in self.modes]
+        return pooled[0] if len(pooled) == 1 else ops.concatenate(pooled, axis=-1)
+
+    def compute_output_spec(self, vectors: Any, padding_mask: Any = None) -> Any:
+        """Returns the shape and dtype of `call`'s result."""
+        width = len(self.modes) * vectors.shape[-1]
+        return keras.KerasTensor((vectors.shape[0], width), dtype=self.compute_dtype)
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the constructor's arguments."""
+        return super().get_config() | {"modes": list(self.modes)}
+
+    def _cls(self, vectors: Any, mask: Any) -> Any:
+        return vectors[:, 0]
+
+    def _max(self, vectors: Any, mask: Any) -> Any:
+        lowest = ops.cast(-np.inf, vectors.dtype)
+        return ops.max(ops.where(mask[:, :, None], vectors, lowest), axis=1, initial=-np.inf)
+
+    def _mean(self, vectors: Any, mask: Any) -> Any:
+        return _weighted_sum(vectors, mask) / _count(mask, vectors.dtype)
+
+    def _mean_sqrt_len_tokens(self, vectors: Any, mask: Any) -> Any:
+        return _weighted_sum(vectors, mask) / ops.sqrt(_count(mask, vectors.dtype))
+
+    def _weightedmean(self, vectors: Any, mask: Any) -> Any:
+        places = ops.arange(1, ops.shape(vectors)[1] + 1, dtype=vectors.dtype)
+        weights = ops.cast(mask, vectors.dtype) * places[None]
+        return _weighted_sum(vectors, weights) / _count(weights, vectors.dtype)
+
+    def _lasttoken(self, vectors: Any, mask: Any) -> Any:
+        return last_real(vectors, mask)
+
+
+@keras.saving.register_keras_serializable(PACKAGE)
+class FirstDimensions(keras.layers.Layer):
+    """Keeps the first dimensions of a vector.
+
+    Kusupati et al. 2022, "Matryoshka Representation Learning", arXiv:2205.13147.
+
+    Args:
+        size: how many dimensions to keep.
+    """
+
+    def __init__(self, size: int, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.size = size
+
+    def call(self, vectors: Any) -> Any:
+        """Maps (batch, width) to (batch, size)."""
+        return vectors[:, : self.size]
+
+    def compute_output_shape(self, shape: Any) -> Any:
+        """Returns (batch, size)."""
+        return (*shape[:-1], min(self.size, shape[-1]))
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the constructor's arguments."""
+        return super().get_config() | {"size": self.size}
+
+
+@keras.saving.register_keras_serializable(PACKAGE)
 class ScalarMix(keras.layers.Layer):
     """Computes ELMo's weighted sum of layers: `gamma * sum_j softmax(w)_j * layer_j`.
 
@@ -165,7 +267,7 @@ class ScalarMix(keras.layers.Layer):
 
     def call(self, layer_outputs: Any) -> Any:
         """Maps (batch, tokens, layers, width) to (batch, tokens, width)."""
-        shares = ops.softmax(ops.convert_to_tensor(self.weights_before_softmax), axis=-1)
+        shares = softmax(ops.convert_to_tensor(self.weights_before_softmax))
         factors = ops.cast(shares * self.gamma, layer_outputs.dtype)  # (layers,)
         return ops.sum(layer_outputs * factors[:, None], axis=-2)
 
@@ -190,6 +292,27 @@ class MeanOfWords(keras.layers.Layer):
         count = ops.sum(ops.cast(padding_mask[:, 2:], "float32"), axis=1, keepdims=True)
         mean = ops.sum(ops.cast(words, "float32"), axis=1) / ops.maximum(count, 1.0)
         return ops.cast(mean, words.dtype)
+
+
+def last_real(vectors: Any, padding_mask: Any) -> Any:
+    """Takes the vector of each row's last real token: (batch, length, hidden) to (batch, hidden).
+
+    A row that is all padding gives its first vector.
+    """
+    places = ops.arange(ops.shape(vectors)[1])
+    # Not `ops.max`, which refuses an empty batch.
+    last = ops.argmax(ops.where(padding_mask, places[None], -1), axis=1)  # (batch,)
+    return ops.squeeze(ops.take_along_axis(vectors, last[:, None, None], axis=1), axis=1)
+
+
+def _weighted_sum(vectors: Any, weights: Any) -> Any:
+    """Adds vectors (batch, length, hidden) with weights (batch, length): (batch, hidden)."""
+    return ops.sum(vectors * ops.cast(weights, vectors.dtype)[:, :, None], axis=1)
+
+
+def _count(weights: Any, dtype: str) -> Any:
+    """Adds weights (batch, length): (batch, 1)."""
+    return ops.sum(ops.cast(weights, dtype), axis=1, keepdims=True)
 
 
 def _at(inputs: Any, positions: Any) -> Any:

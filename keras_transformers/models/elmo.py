@@ -138,6 +138,36 @@ def elmo(
     )
 
 
+def split(encoder: keras.Model) -> tuple[keras.Model, keras.Model]:
+    """Splits an encoder into two models of its layers: one reads each word alone, one in context.
+
+    Args:
+        encoder: from `elmo`.
+
+    Returns:
+        The first maps `character_ids` to `words` (batch, tokens, p). The second maps these and
+        the padding mask bool (batch, tokens), in a list, to `layer_outputs`.
+
+    Raises:
+        ValueError: the encoder is no ELMo, or has a head.
+    """
+    inputs: Any = getattr(encoder, "input", None)
+    outputs: Any = getattr(encoder, "output", None)
+    named = isinstance(inputs, dict) and isinstance(outputs, dict)
+    if not (named and set(inputs) == {"character_ids"} and "layer_outputs" in outputs):
+        raise ValueError(
+            f"model {encoder.name!r} must take character_ids and return layer_outputs, in dicts: "
+            "give the encoder of keras_transformers.models.elmo, without a task's layers"
+        )
+    words = encoder.get_layer("layer_0").input[0]
+    padding_mask = encoder.get_layer("padding_mask").output
+    in_context = {"layer_outputs": outputs["layer_outputs"]}
+    return (
+        keras.Model(encoder.input, {"words": words}),
+        keras.Model([words, padding_mask], in_context),
+    )
+
+
 def language_model(
     encoder: keras.Model, softmax: keras.layers.Layer, *, name: str | None = None
 ) -> keras.Model:

@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import keras
@@ -34,9 +35,19 @@ class Entry:
     symbols: Mapping[str, int] = field(default_factory=dict)
     count: Callable[..., int] | None = None
 
+    @property
+    def family(self) -> str:
+        """The family's name, that of its file: "bert"."""
+        return self.factory.__module__.rpartition(".")[2]
+
 
 def named_factory(
-    builder: Callable[..., keras.Model], name: str, defaults: Mapping[str, Any], *, summary: str
+    builder: Callable[..., keras.Model],
+    name: str,
+    defaults: Mapping[str, Any],
+    *,
+    summary: str,
+    parts: Mapping[str, Callable[..., Any]] = MappingProxyType({}),
 ) -> Callable[..., keras.Model]:
     """Makes the factory of one size: `builder` with that size as its defaults.
 
@@ -46,19 +57,25 @@ def named_factory(
     Args:
         builder: a family's builder; all its arguments are keyword-only.
         name: name of the factory, and default name of its models.
-        defaults: the size, as values for some of the builder's arguments.
+        defaults: the size, as values for some of the arguments.
         summary: first line of the factory's docstring; the builder's arguments follow.
+        parts: arguments of the builder that are parts of the model -> what makes each. The factory
+            takes the arguments of these functions instead; those of the same name are one.
 
     Raises:
-        TypeError: `defaults` omits a required argument or has one that the builder does not take.
+        TypeError: `defaults` omits a required argument or has an unknown one.
     """
     values = {**defaults, "name": name}
-    signature = inspect.signature(builder)
+    own = inspect.signature(builder).parameters
+    of_parts = {part: inspect.signature(make).parameters for part, make in parts.items()}
+    taken = {key: each for key, each in own.items() if key not in parts}
+    for each in of_parts.values():
+        taken = {**each, **taken}
+    ordered = [*(key for key in own if key in taken), *(key for key in taken if key not in own)]
     parameters = [
-        parameter.replace(default=values.get(parameter.name, parameter.default))
-        for parameter in signature.parameters.values()
+        taken[key].replace(default=values.get(key, taken[key].default)) for key in ordered
     ]
-    signature = signature.replace(parameters=parameters)
+    signature = inspect.signature(builder).replace(parameters=parameters)
     signature.bind_partial(**values)
     missing = [each.name for each in parameters if each.default is inspect.Parameter.empty]
     if missing:
@@ -66,12 +83,18 @@ def named_factory(
 
     def factory(**arguments: Any) -> keras.Model:
         try:
-            signature.bind(**arguments)
+            bound = signature.bind(**arguments)
         except TypeError as error:
             raise TypeError(
                 f"{name}() {error}; it takes {', '.join(signature.parameters)}"
             ) from None
-        return builder(**{**values, **arguments})
+        bound.apply_defaults()
+        given = bound.arguments
+        made = {
+            part: make(**{key: given[key] for key in of_parts[part]})
+            for part, make in parts.items()
+        }
+        return builder(**{key: given[key] for key in own if key not in parts}, **made)
 
     factory.__name__ = factory.__qualname__ = name
     factory.__module__ = builder.__module__

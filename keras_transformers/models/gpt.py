@@ -13,16 +13,16 @@ import keras
 from keras_transformers.layers import (
     DocumentMask,
     DocumentPositions,
-    EncoderLayer,
+    FeedForward,
     IndexedPositionEmbedding,
-    LastToken,
+    MultiHeadAttention,
     TokenEmbedding,
+    TransformerBlock,
 )
 from keras_transformers.layers.dense import Activation
-from keras_transformers.layers.residual import NormPosition, check_norm_position
+from keras_transformers.layers.norms import NormPosition, check_norm_position
 from keras_transformers.models.classes.causal_lm import CausalLM
 from keras_transformers.models.entry import Entry, named_factory
-from keras_transformers.models.heads import encoder_parts
 
 _GPT_PAPER = "Radford et al. 2018, https://openai.com/research/language-unsupervised"
 _GPT2_PAPER = "Radford et al. 2019, https://openai.com/research/better-language-models"
@@ -123,17 +123,23 @@ def gpt(
     )(embedding(token_ids), **positions)
     hidden = keras.layers.Dropout(dropout, name="embeddings_dropout")(hidden)
     layers = [
-        EncoderLayer(
-            num_heads=num_heads,
-            hidden_dim=hidden_dim,
-            intermediate_dim=intermediate_dim or 4 * hidden_dim,
-            dropout=dropout,
-            attention_dropout=attention_dropout,
-            activation=activation,
+        TransformerBlock(
+            MultiHeadAttention(
+                num_heads,
+                hidden_dim,
+                use_causal_mask=True,
+                attention_dropout=attention_dropout,
+                kernel_initializer=initializer,
+            ),
+            FeedForward(
+                intermediate_dim or 4 * hidden_dim,
+                hidden_dim,
+                activation=activation,
+                kernel_initializer=initializer,
+            ),
             norm_position=norm_position,
             norm_epsilon=norm_epsilon,
-            use_causal_mask=True,
-            kernel_initializer=initializer,
+            dropout=dropout,
             name=f"decoder_layer_{index}",
         )
         for index in range(num_layers)
@@ -149,52 +155,6 @@ def gpt(
             ):
                 dense.kernel.assign(dense.kernel * (2 * num_layers) ** -0.5)
     return CausalLM(inputs=inputs, outputs={"logits": embedding(hidden, reverse=True)}, name=name)
-
-
-def classifier(
-    model: CausalLM, num_classes: int, *, dropout: float = 0.1, name: str | None = None
-) -> keras.Model:
-    """Classifies whole texts with a language model that still predicts their tokens.
-
-    Radford et al. 2018, section 3.2: a linear layer on the last token's vector, with the language
-    model's loss as an auxiliary loss of half the weight:
-
-        classifier.compile(
-            optimizer,
-            loss={
-                "logits": keras.losses.SparseCategoricalCrossentropy(from_logits=True),
-                "token_logits": TokenCrossentropy(),
-            },
-            loss_weights={"logits": 1.0, "token_logits": 0.5},
-        )
-
-    Args:
-        model: from `gpt` or a named factory, usually trained.
-        num_classes: number of classes, at least 2.
-        dropout: rate on the last token's vector.
-        name: the model's name; "<model>_classifier" by default.
-
-    Returns:
-        A functional model. Inputs: those of `model`, and `padding_mask` bool (batch, length), True
-        at real tokens. Outputs: `logits` float32 (batch, num_classes), from the last real token,
-        and `token_logits`, the language model's logits.
-
-    Raises:
-        ValueError: fewer than two classes.
-    """
-    if num_classes < 2:
-        raise ValueError(f"num_classes={num_classes}: a classifier needs at least 2 classes")
-    padding_mask = keras.Input((None,), dtype="bool", name="padding_mask")
-    vectors = LastToken(name="last_token")(model.last_hidden(), padding_mask)
-    vectors = keras.layers.Dropout(dropout, name="classifier_dropout")(vectors)
-    logits = keras.layers.Dense(
-        num_classes, kernel_initializer=encoder_parts.initializer(), dtype="float32", name="logits"
-    )(vectors)
-    return keras.Model(
-        inputs={**model.input, "padding_mask": padding_mask},
-        outputs={"logits": logits, "token_logits": model.output["logits"]},
-        name=name or f"{model.name}_classifier",
-    )
 
 
 def num_parameters(

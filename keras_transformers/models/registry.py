@@ -1,5 +1,6 @@
 """Finds models by name: every family file in `models/`, at any depth, lists its own in `MODELS`."""
 
+import contextlib
 import difflib
 import fnmatch
 import functools
@@ -24,16 +25,20 @@ def all_entries() -> dict[str, Entry]:
         ValueError: two families register the same name.
     """
     entries: dict[str, Entry] = {}
-    found_modules = pkgutil.walk_packages(models.__path__, f"{models.__name__}.")
-    for module_name in sorted(
-        (m.name for m in found_modules), key=lambda name: name.split(".")[-1]
-    ):
-        module = importlib.import_module(module_name)
+    for module in _modules():
         for name, found in getattr(module, "MODELS", {}).items():
             if name in entries:
                 raise ValueError(f"model {name!r} of {module.__name__} is already registered")
             entries[name] = found
     return entries
+
+
+@functools.cache
+def _modules() -> list[Any]:
+    """Returns the modules of this folder by the order of their own names."""
+    found = (m.name for m in pkgutil.walk_packages(models.__path__, f"{models.__name__}."))
+    ordered = sorted(found, key=lambda name: name.split(".")[-1])
+    return [importlib.import_module(name) for name in ordered]
 
 
 def list_models(pattern: str = "*") -> list[str]:
@@ -55,10 +60,17 @@ def list_models(pattern: str = "*") -> list[str]:
 def entry(name: str) -> Entry:
     """Returns the entry of a registered model.
 
+    A family whose sizes follow a pattern need not list them all: its module has `entry_of`, as
+    that of BERT has for "bert_l4_h128".
+
     Raises:
         ValueError: no model has this name; the message suggests similar ones.
     """
     entries = all_entries()
+    for module in _modules() if name not in entries else ():
+        if hasattr(module, "entry_of"):
+            with contextlib.suppress(ValueError):
+                return module.entry_of(name)
     if name not in entries:
         near = difflib.get_close_matches(name, entries, n=3) or list(entries)[:3]
         raise ValueError(

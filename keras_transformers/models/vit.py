@@ -13,7 +13,14 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_transformers.layers import EncoderLayer, FirstTokenPooler, PositionEmbedding
+from keras_transformers.dependencies.private_api import set_value
+from keras_transformers.layers import (
+    FeedForward,
+    FirstTokenPooler,
+    MultiHeadAttention,
+    PositionEmbedding,
+    TransformerBlock,
+)
 from keras_transformers.layers.dense import Activation, activation_function
 from keras_transformers.layers.patches import (
     ClassToken,
@@ -139,16 +146,24 @@ def vit(
     )(hidden)
     hidden = keras.layers.Dropout(dropout, name="embeddings_dropout")(hidden)
     for index in range(num_layers):
-        hidden = EncoderLayer(
-            num_heads=num_heads,
-            hidden_dim=hidden_dim,
-            intermediate_dim=intermediate_dim or 4 * hidden_dim,
-            dropout=dropout,
-            attention_dropout=attention_dropout,
-            feed_forward_dropout=dropout,
-            activation=activation,
+        initializer = keras.initializers.GlorotUniform()
+        hidden = TransformerBlock(
+            MultiHeadAttention(
+                num_heads,
+                hidden_dim,
+                attention_dropout=attention_dropout,
+                kernel_initializer=initializer,
+            ),
+            FeedForward(
+                intermediate_dim or 4 * hidden_dim,
+                hidden_dim,
+                activation=activation,
+                dropout=dropout,
+                kernel_initializer=initializer,
+            ),
             norm_position="pre",
             norm_epsilon=norm_epsilon,
+            dropout=dropout,
             name=f"encoder_layer_{index}",
         )(hidden)
     hidden = keras.layers.LayerNormalization(epsilon=norm_epsilon, name="encoder_norm")(hidden)
@@ -230,7 +245,7 @@ def copy_weights(
             f"the weights of {source.name!r} do not fit {target.name!r}: {'; '.join(troubles)}"
         )
     for path, variable in ours.items():
-        variable.assign(values[path])
+        set_value(variable, values[path])
 
 
 # Exact counts of the encoder for 224 x 224 RGB images, without representation layer or head.

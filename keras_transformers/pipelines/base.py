@@ -17,7 +17,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_transformers.pipelines import results
+from keras_transformers.pipelines.results import reading
+from keras_transformers.pipelines.results.texts import string_column, without_tensors
 from keras_transformers.pipelines.weights import saving
 
 __all__ = ["Pipeline", "Signature"]
@@ -199,16 +200,18 @@ class Pipeline(abc.ABC):
 
         Args:
             *texts: the inputs in the order of `text_names`, such as `text` or `question, context`:
-                each a string (str or bytes), or each a sequence of strings; for inputs of rank 2
-                a sequence of strings, or a sequence of those.
+                each a string (str or bytes), or each a sequence or tensor of strings; for inputs of
+                rank 2 a sequence of strings, or a sequence of those.
             batch_size: rows per batch; rows of similar length share a batch.
 
         Returns:
             A result of the task's type for one string; a list of results, in order, for many.
 
         Raises:
-            ValueError: there are too few or too many texts, or one is not a string.
+            ValueError: there are too few or too many texts, or one is not a string, such as None;
+                the message has its place.
         """
+        texts = tuple(map(without_tensors, texts))
         one = bool(texts) and isinstance(texts[0], str | bytes)
         columns = [[text] for text in texts] if one else list(texts)
         if len(columns) != len(self.text_names):
@@ -217,7 +220,8 @@ class Pipeline(abc.ABC):
                 "arguments: give one string or a list of strings for each"
             )
         named = dict(zip(self.text_names, columns, strict=True))
-        found = [results.typed(row) for row in self.rows(named, batch_size=batch_size)]
+        answer = reading.answer_type(self.task)
+        found = [reading.typed(row, answer) for row in self.rows(named, batch_size=batch_size)]
         return found[0] if one else found
 
     def rows(
@@ -231,7 +235,7 @@ class Pipeline(abc.ABC):
         """
         ranks = {name: len(spec.shape) for name, spec in self.input_specs().items()}
         columns = {
-            name: results.string_column(name, column, rank=ranks.get(name, 1))
+            name: string_column(name, column, rank=ranks.get(name, 1))
             for name, column in texts.items()
         }
         counts = {name: len(column) for name, column in columns.items()}
@@ -246,12 +250,13 @@ class Pipeline(abc.ABC):
             for name, spec in self.answer_specs().items()
             if len(spec.shape) > 1 and spec.shape[1] is None
         ]
+        answer = reading.answer_type(self.task)
         found: list[dict[str, Any]] = [{}] * num_rows
         for start in range(0, num_rows, batch_size):
             chosen = order[start : start + batch_size]
             batch = {name: tf.constant(column[chosen]) for name, column in columns.items()}
             outputs = {name: value.numpy() for name, value in self._graph(**batch).items()}
-            for i, row in zip(chosen, results.rows(outputs, padded), strict=True):
+            for i, row in zip(chosen, reading.rows(outputs, padded, answer), strict=True):
                 found[i] = row
         return found
 

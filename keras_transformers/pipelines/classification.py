@@ -7,12 +7,13 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from keras_transformers.models import heads
 from keras_transformers.pipelines.base import CLASSIFY, Signature
+from keras_transformers.pipelines.exported.tf_examples import parsed, serialized
+from keras_transformers.pipelines.tasks import Task
 from keras_transformers.pipelines.token_inputs import (
     TextPipeline,
     checked_labels,
-    parsed,
-    serialized,
 )
 
 __all__ = ["TextClassifier"]
@@ -143,3 +144,17 @@ def classify_signature(
     return Signature(
         classify, {"inputs": tf.TensorSpec([None], tf.string)}, ranked, records, CLASSIFY
     )
+
+
+TASK = Task(
+    name="classification",
+    pipeline=TextClassifier,
+    head=heads.classifier,
+    new_head_on="embedding",
+    needs=("labels",),
+    pooled=True,
+    classes=("ForSequenceClassification",),
+    problem_type="single_label_classification",
+    num_outputs="several",
+    biases=("classifier.bias", "classifier.out_proj.bias"),
+)

@@ -1,14 +1,23 @@
 """Text embedding: a text in, its vector out."""
 
-from typing import Any, Literal
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
+from keras_transformers.convert.families import without_pooler
+from keras_transformers.convert.formats.sentence_transformers import save_sentence_transformers
 from keras_transformers.models import heads
+from keras_transformers.pipelines.base import Signature
+from keras_transformers.pipelines.tasks import Task
 from keras_transformers.pipelines.token_inputs import TextPipeline, checked_tokens
 
 __all__ = ["Embedder"]
+
+_SIGNATURES = ("serving_default", "tokens")  # of every export
 
 
 class Embedder(TextPipeline):
@@ -17,6 +26,7 @@ class Embedder(TextPipeline):
     Signatures of the export, where `batch` may be 0 and a text may be empty or any bytes:
 
     - serving_default(text string (batch,)) -> embedding float32 (batch, hidden).
+    - one with the name of each prompt that is not empty, with the same input and output.
     - tokens(token_ids, segment_ids int32, padding_mask bool (batch, length)) -> the same. It takes
       only the inputs that the model has, and refuses ids beyond the vocabulary, lengths beyond the
       model's positions and rows that are all padding.
@@ -25,14 +35,22 @@ class Embedder(TextPipeline):
         model: the result of `heads.embedder`; or an encoder from token_ids, padding_mask and
             possibly segment_ids to sequence_output (batch, length, hidden), which gets that head.
         tokenizer: turns texts into the model's inputs, such as a `tokenizers.WordPieceTokenizer`.
-        pooling: how to pool an encoder's outputs, "mean" by default; see `heads.embedder`.
+        pooling: how to pool an encoder's outputs, "mean" by default; see `heads.embedder`, as for
+            the next three.
+        projections: layers for an encoder's pooled vector.
         normalize: whether to scale an encoder's vectors to length 1; True by default.
+        truncate_dim: how many dimensions of an encoder's vectors to keep.
+        prompts: name -> the text that goes before each text. A call takes `prompt_name`, and an
+            export has a signature per name, besides `serving_default`.
+        default_prompt_name: the prompt of calls that name none, and of `serving_default`; by
+            default they have none.
         max_sequence_length: most tokens in a packed text; longer texts lose their end. Defaults to
             the model's number of positions; required if it has none.
 
     Raises:
-        ValueError: model, tokenizer and length do not match; or `pooling` or `normalize` is given
-            for a model that already pools.
+        ValueError: model, tokenizer and length do not match; there is no such prompt; or
+            `pooling`, `projections`, `normalize` or `truncate_dim` is given for a model that
+            already pools.
 
     Example:
         >>> import keras_transformers as kt
@@ -51,21 +69,73 @@ class Embedder(TextPipeline):
         model: keras.Model,
         tokenizer: Any,
         *,
-        pooling: Literal["mean", "cls"] | None = None,
+        pooling: str | Sequence[str] | None = None,
+        projections: Sequence[keras.layers.Layer] = (),
         normalize: bool | None = None,
+        truncate_dim: int | None = None,
+        prompts: Mapping[str, str] | None = None,
+        default_prompt_name: str | None = None,
         max_sequence_length: int | None = None,
     ) -> None:
+        given = {"pooling": pooling, "normalize": normalize, "truncate_dim": truncate_dim}
         super().__init__(
-            _pooled(model, pooling, normalize),
+            _pooled(model, {"projections": projections or None, **given}),
             tokenizer,
             outputs=("embedding",),
             max_sequence_length=max_sequence_length,
         )
+        self.prompts = _checked_prompts(prompts or {})
+        self.default_prompt_name = default_prompt_name
+        self._prompted: dict[str, Embedder] = {}
+        self._prompt = "" if default_prompt_name is None else self._prompt_of(default_prompt_name)
+
+    def __call__(self, *texts: Any, prompt_name: str | None = None, batch_size: int = 32) -> Any:
+        """Embeds one text or many; see `Pipeline`.
+
+        Args:
+            *texts: a string, or a sequence of strings.
+            prompt_name: which of `prompts` goes before each text, in place of the default one.
+            batch_size: rows per batch; rows of similar length share a batch.
+
+        Raises:
+            ValueError: there is no such prompt, or a text is not a string.
+        """
+        if prompt_name is None:
+            return super().__call__(*texts, batch_size=batch_size)
+        if prompt_name not in self._prompted:
+            other = self._prompted[prompt_name] = copy.copy(self)
+            other._prompt = self._prompt_of(prompt_name)
+            other.__dict__.pop("_graph", None)
+        return self._prompted[prompt_name](*texts, batch_size=batch_size)
+
+    def tokenize(self, *texts: Any, prompt: str | None = None) -> list[tf.RaggedTensor]:
+        """Tokenizes texts after a prompt, by default the default one; see `TextPipeline`."""
+        prompt = self._prompt if prompt is None else prompt
+        if not prompt:
+            return super().tokenize(*texts)
+        with tf.device("CPU:0"):  # string ops run only there
+            return super().tokenize(*(tf.strings.join([prompt, text]) for text in texts))
 
     def decode(self, tokens: dict[str, Any]) -> dict[str, Any]:
         """Computes the embedding from the model's inputs."""
-        embedding = self.run_model(tokens)["embedding"]  # (batch, hidden)
+        embedding = self.run_model(tokens)["embedding"]  # (batch, width)
         return {"embedding": tf.cast(embedding, tf.float32)}
+
+    def other_signatures(self, batches: Sequence[Mapping[str, np.ndarray]]) -> dict[str, Signature]:
+        """Returns `tokens`, and one signature per prompt."""
+        prompted = {
+            name: Signature(
+                lambda text, prompt=prompt: self.decode(
+                    self.pack(self.tokenize(text, prompt=prompt))
+                ),
+                self.input_specs(),
+                self.answer_specs(),
+                batches,
+            )
+            for name, prompt in self.prompts.items()
+            if prompt
+        }
+        return {**prompted, **super().other_signatures(batches)}
 
     def answer_tokens(self, **tokens: Any) -> dict[str, Any]:
         """Checks the model's inputs and computes the embedding from them."""
@@ -82,7 +152,10 @@ class Embedder(TextPipeline):
 
     def config(self) -> dict[str, Any]:
         """Returns the keyword arguments that rebuild this pipeline; its model already pools."""
-        return {"max_sequence_length": self.max_sequence_length}
+        prompts: dict[str, Any] = {}
+        if self.prompts:
+            prompts = {"prompts": self.prompts, "default_prompt_name": self.default_prompt_name}
+        return {"max_sequence_length": self.max_sequence_length, **prompts}
 
     def metadata(self) -> dict[str, Any]:
         """Returns what an export records besides the model and the vocabulary."""
@@ -92,19 +165,46 @@ class Embedder(TextPipeline):
     def _embedding_dim(self) -> int:
         return self.model.output["embedding"].shape[-1]
 
+    def _prompt_of(self, name: str) -> str:
+        if name not in self.prompts:
+            known = ", ".join(self.prompts) or "none"
+            raise ValueError(f"prompt_name={name!r}: the prompts of this pipeline are {known}")
+        return self.prompts[name]
 
-def _pooled(
-    model: keras.Model, pooling: Literal["mean", "cls"] | None, normalize: bool | None
-) -> keras.Model:
+
+def _checked_prompts(prompts: Mapping[str, str]) -> dict[str, str]:
+    """Returns the prompts; ValueError if a name or a prompt cannot be one."""
+    for name, prompt in prompts.items():
+        if not isinstance(name, str) or not isinstance(prompt, str):
+            raise ValueError(f"prompts={prompts!r:.200}: give names and the texts for them")
+        if name in _SIGNATURES or not name or name.startswith("__"):
+            raise ValueError(
+                f"prompts: {name!r} cannot name a signature of an export: give the prompt another "
+                "name"
+            )
+    return dict(prompts)
+
+
+def _pooled(model: keras.Model, options: Mapping[str, Any]) -> keras.Model:
     """Returns the model if it returns embeddings, else the model with a head."""
+    given = {name: value for name, value in options.items() if value is not None}
     outputs: Any = getattr(model, "output", None)
     if not (isinstance(outputs, dict) and "embedding" in outputs):
-        return heads.embedder(
-            model, pooling=pooling or "mean", normalize=normalize is not False, name=model.name
-        )
-    if pooling is not None or normalize is not None:
+        return heads.embedder(model, **given, name=model.name)
+    if given:
+        choices = " and ".join(f"{name}={value!r}" for name, value in given.items())
         raise ValueError(
-            f"pooling={pooling!r} and normalize={normalize!r} for model {model.name!r}, which "
-            "already pools: leave them out, or give its encoder"
+            f"{choices} for model {model.name!r}, which already pools: leave them out, or give its "
+            "encoder"
         )
     return model
+
+
+TASK = Task(
+    name="embedding",
+    pipeline=Embedder,
+    head=without_pooler,
+    headless=True,
+    classes=("Model",),
+    write=save_sentence_transformers,
+)

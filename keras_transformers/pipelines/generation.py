@@ -8,12 +8,15 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from keras_transformers.convert.formats.generation_config import read_sampling_options
 from keras_transformers.decoding.sampling import sample_rows
+from keras_transformers.decoding.step import within_vocabulary
+from keras_transformers.models.anatomy import anatomy
 from keras_transformers.pipelines.base import Pipeline, Signature, shared
-from keras_transformers.pipelines.results import strings
+from keras_transformers.pipelines.results.texts import strings
+from keras_transformers.pipelines.tasks import Task
 from keras_transformers.pipelines.token_inputs import (
     check_vocabulary,
-    layer,
     text_batches,
     token_names,
 )
@@ -49,8 +52,10 @@ class TextGenerator(Pipeline):
       length), token_log_probabilities float32 (batch, length), num_tokens int32 (batch,).
 
     Args:
-        model: a causal language model of `models.gpt`.
+        model: a causal language model, such as one of `models.gpt`.
         tokenizer: such as a `tokenizers.BytePairTokenizer`.
+        max_sequence_length: most tokens of a text, with the start token. Defaults to the model's
+            number of positions; required if it has none, as with rotary positions.
         max_length: see `generate`; this and the options below are those of `serving_default`.
         temperature: see `generate`.
         top_k: see `generate`.
@@ -58,8 +63,8 @@ class TextGenerator(Pipeline):
         seed: see `generate`.
 
     Raises:
-        ValueError: the model cannot continue a text, the tokenizer's vocabulary has another size
-            than the model's, or an option is out of range.
+        ValueError: the model cannot continue a text, the tokenizer has more tokens than the model,
+            or an option is out of range.
     """
 
     task = "generation"
@@ -70,6 +75,7 @@ class TextGenerator(Pipeline):
         model: keras.Model,
         tokenizer: Any,
         *,
+        max_sequence_length: int | None = None,
         max_length: int = 50,
         temperature: float = 1.0,
         top_k: int = 0,
@@ -78,13 +84,14 @@ class TextGenerator(Pipeline):
     ) -> None:
         if not hasattr(model, "start_decoding") or "token_ids" not in model.input:
             raise ValueError(
-                f"model {model.name!r} is no causal language model: take one of "
+                f"model {model.name!r} is not a causal language model: take one of "
                 "keras_transformers.models.gpt"
             )
         check_vocabulary(model, tokenizer)
         self.model = model
         self.tokenizer = tokenizer
-        self.max_sequence_length = layer(model, "position_embedding").max_sequence_length
+        self._given_length = max_sequence_length
+        self.max_sequence_length = _checked_length(model, max_sequence_length)
         self.options: dict[str, Any] = {
             "max_length": max_length,
             "temperature": temperature,
@@ -169,6 +176,7 @@ class TextGenerator(Pipeline):
             token_ids = self._padded(tokens, checks, width=1)
         mask = tf.sequence_mask(num_tokens, tf.shape(token_ids)[1])
         step, last_token_ids, cache = self.model.start_decoding(token_ids, mask)
+        step = within_vocabulary(step, self.tokenizer.vocabulary_size)
         # The model never reads the last token, so that one needs no position.
         room = self.max_sequence_length + 1 - num_tokens
         found = sample_rows(
@@ -224,6 +232,7 @@ class TextGenerator(Pipeline):
         # Some models also read `document_ids`: zeros make all tokens one document.
         inputs = dict.fromkeys(self.model.input, tf.zeros_like(read)) | {"token_ids": read}
         logits = tf.cast(self.run_model(inputs)["logits"], tf.float32)
+        logits = logits[..., : self.tokenizer.vocabulary_size]  # the model may have more rows
         costs = tf.nn.sparse_softmax_cross_entropy_with_logits(targets, logits)  # (batch, length)
         is_token = tf.sequence_mask(num_tokens, tf.shape(targets)[1])
         log_probabilities = tf.where(is_token, -costs, 0.0)
@@ -287,7 +296,8 @@ class TextGenerator(Pipeline):
 
     def config(self) -> dict[str, Any]:
         """Returns the keyword arguments that rebuild this pipeline, as JSON values."""
-        return dict(self.options)
+        given = self._given_length
+        return self.options if given is None else {"max_sequence_length": given, **self.options}
 
     def metadata(self) -> dict[str, Any]:
         """Returns what an export records besides the model and the vocabulary."""
@@ -349,6 +359,19 @@ class TextGenerator(Pipeline):
         )
 
 
+def _checked_length(model: keras.Model, length: int | None) -> int:
+    """Returns the most tokens of a text, by default the model's; ValueError if it does not fit."""
+    positions = anatomy(model).max_sequence_length
+    length = positions if length is None else length
+    if length is None or not 1 <= length <= (positions or length):
+        most = "" if positions is None else f", at most {positions}"
+        raise ValueError(
+            f"max_sequence_length={length} for model {model.name!r}: give the most tokens that a "
+            f"text may have, at least 1{most}"
+        )
+    return length
+
+
 def _example_options(rows: int) -> dict[str, np.ndarray]:
     """Returns options for the rows of an example, no two rows alike."""
     number = np.arange(rows)
@@ -359,3 +382,8 @@ def _example_options(rows: int) -> dict[str, np.ndarray]:
         "top_p": np.where(number == 0, 0.9, 1.0),
         "seed": number,
     }
+
+
+TASK = Task(
+    name="generation", pipeline=TextGenerator, headless=True, read_options=read_sampling_options
+)

@@ -8,12 +8,16 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from keras_transformers.layers import PatchEmbedding
+from keras_transformers.models import heads
+from keras_transformers.models.anatomy import only
 from keras_transformers.pipelines.base import Pipeline, Signature
 from keras_transformers.pipelines.classification import (
     classify_signature,
     labelled,
     labelled_specs,
 )
+from keras_transformers.pipelines.tasks import Task
 from keras_transformers.pipelines.token_inputs import checked_labels
 
 __all__ = ["ImageClassifier", "ImageDecoder"]
@@ -85,7 +89,7 @@ class ImageClassifier(Pipeline):
         """
         (image_bytes,) = texts
         self.run_model(self.encode(tf.constant([image_bytes])))
-        rows, columns = self.model.get_layer("patch_embedding").grid
+        rows, columns = only(self.model, PatchEmbedding).grid
         patches = [f"{row},{column}" for row in range(rows) for column in range(columns)]
         return {"source": ["[CLS]", *patches]}
 
@@ -158,13 +162,17 @@ class ImageDecoder:
       grey; transparency is dropped (the colours under it stay); 16 bits per colour become 8; CMYK
       becomes RGB. It ignores the orientation that a camera stores in a file.
     - JPEG decodes with libjpeg's accurate transform, to the same pixels as in Pillow.
-    - Resizing is bilinear with antialiasing and does not keep the aspect ratio, as in Hugging
-      Face's ViT. An image that already has the size keeps its pixels exactly.
+    - Resizing is bilinear. By default it is antialiased and does not keep the aspect ratio, as in
+      Hugging Face's ViT. An image that already has the size keeps its pixels exactly.
 
     Args:
         image_size: height and width of the output, in pixels.
         num_channels: 3 for RGB, 1 for grey.
         max_pixels: larger images are refused: a file of a few kilobytes can unpack to gigabytes.
+        crop_to_aspect_ratio: whether the middle of an image, of the output's aspect ratio, is
+            resized instead of the whole, as keras-hub does by default.
+        antialias: whether resizing to fewer pixels averages over all of an image's; keras-hub does
+            not by default.
 
     Raises:
         ValueError: a size is below 1, or `num_channels` is neither 1 nor 3.
@@ -178,6 +186,8 @@ class ImageDecoder:
     image_size: tuple[int, int]
     num_channels: int = 3
     max_pixels: int = 50_000_000
+    crop_to_aspect_ratio: bool = False
+    antialias: bool = True
 
     def __post_init__(self) -> None:
         if self.num_channels not in (1, 3):
@@ -232,7 +242,14 @@ class ImageDecoder:
             image = tf.cast(tf.ensure_shape(image, [None, None, 3]), tf.float32)
             if self.num_channels == 1:
                 image = tf.round(tf.tensordot(image, tf.constant(_BRIGHTNESS), 1))[..., None]
-            return tf.image.resize(image, self.image_size, method="bilinear", antialias=True)
+            return keras.ops.image.resize(
+                image,
+                self.image_size,
+                interpolation="bilinear",
+                antialias=self.antialias,
+                crop_to_aspect_ratio=self.crop_to_aspect_ratio,
+                data_format="channels_last",
+            )
 
 
 def _starts_with(image_bytes: Any, magic: bytes) -> Any:
@@ -295,3 +312,40 @@ def _encode(pixels: np.ndarray, kind: str = "png") -> bytes:
     with tf.device("CPU:0"):
         encode = tf.io.encode_png if kind == "png" else tf.io.encode_jpeg
         return encode(pixels).numpy()
+
+
+def _of_model(
+    model: keras.Model,
+    labels: Sequence[str],
+    *,
+    decoder: ImageDecoder | None = None,
+    **options: Any,
+) -> ImageClassifier:
+    """Makes the pipeline; without a decoder, images are decoded as the model takes them."""
+    height, width, channels = model.input["images"].shape[1:]
+    decoder = decoder or ImageDecoder((height, width), channels, **options)
+    return ImageClassifier(model, decoder, labels)
+
+
+def _as_transformers_resizes(pipeline: ImageClassifier) -> ImageClassifier:
+    """Returns a pipeline; ValueError if transformers' ViT resizes images in another way."""
+    decoder = pipeline.decoder
+    if decoder.crop_to_aspect_ratio or not decoder.antialias:
+        raise ValueError(
+            f"crop_to_aspect_ratio={decoder.crop_to_aspect_ratio}, antialias={decoder.antialias}: "
+            "transformers' ViT resizes the whole image, antialiased: save it in the format "
+            "'keras_transformers'"
+        )
+    return pipeline
+
+
+TASK = Task(
+    name="image_classification",
+    pipeline=ImageClassifier,
+    make=_of_model,
+    head=heads.classifier,
+    new_head_on="image_classification",
+    needs=("labels",),
+    classes=("ForImageClassification",),
+    prepare=_as_transformers_resizes,
+)

@@ -7,7 +7,10 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_transformers.pipelines.results import strings
+from keras_transformers.convert.formats.weights import FoundWeights
+from keras_transformers.models import heads
+from keras_transformers.pipelines.results.texts import strings
+from keras_transformers.pipelines.tasks import Task
 from keras_transformers.pipelines.token_inputs import TextPipeline
 
 __all__ = ["MaskFiller"]
@@ -105,7 +108,9 @@ class MaskFiller(TextPipeline):
         positions = _positions(is_real & (tokens["token_ids"] == self.tokenizer.mask_token_id))
         mask_positions = positions.to_tensor()  # (batch, masks)
         outputs = self.run_model({**tokens, "mask_positions": mask_positions})
-        probabilities = tf.nn.softmax(tf.cast(outputs["mask_logits"], tf.float32))
+        # The model may have more rows than there are tokens.
+        logits = outputs["mask_logits"][..., : self.tokenizer.vocabulary_size]
+        probabilities = tf.nn.softmax(tf.cast(logits, tf.float32))
         probabilities, token_ids = tf.math.top_k(probabilities, self.top_k)  # (batch, masks, top_k)
         num_masks = tf.cast(positions.row_lengths(), tf.int32)
         answered = tf.sequence_mask(num_masks, tf.shape(mask_positions)[1])[..., None]
@@ -159,3 +164,22 @@ def _positions(chosen: Any) -> tf.RaggedTensor:
         nrows=tf.shape(chosen, tf.int64)[0],
         validate=False,
     )
+
+
+def _head(encoder: keras.Model, found: FoundWeights) -> keras.Model:
+    """Returns the encoder with the head for masks, beside BERT's other one if there is one."""
+    make = heads.pretrainer if "next_sentence" in found.trained else heads.masked_lm
+    return make(encoder, **found.masked_lm)
+
+
+TASK = Task(
+    name="fill_mask",
+    pipeline=MaskFiller,
+    head_of=_head,
+    new_head_on="embedding",
+    classes=("ForMaskedLM", "ForPreTraining"),
+    biases=(
+        *("cls.predictions.bias", "lm_head.bias", "vocab_projector.bias"),
+        "generator_lm_head.bias",
+    ),
+)

@@ -7,8 +7,10 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from keras_transformers.models import heads
 from keras_transformers.pipelines.base import Signature
-from keras_transformers.pipelines.results import string_column
+from keras_transformers.pipelines.results.texts import string_column
+from keras_transformers.pipelines.tasks import Task
 from keras_transformers.pipelines.token_inputs import TextPipeline, token_names
 
 __all__ = ["MultipleChoice"]
@@ -24,7 +26,7 @@ class MultipleChoice(TextPipeline):
 
     The model reads each choice as a pair with the text and scores it; the softmax of the scores
     gives the probabilities (Devlin et al. 2018, section 4.4; Zellers et al. 2018, SWAG). Rows may
-    have any number of choices. "" is no choice: it fills up rows with fewer choices than others,
+    have any number of choices. "" is not a choice: it fills up rows with fewer choices than others,
     and its probability is 0.
 
     Signatures of the export, where `batch` may be 0 and a text may be empty or any bytes:
@@ -205,3 +207,15 @@ class MultipleChoice(TextPipeline):
     def config(self) -> dict[str, Any]:
         """Returns the keyword arguments that rebuild this pipeline, as JSON values."""
         return {"max_sequence_length": self.max_sequence_length}
+
+
+TASK = Task(
+    name="multiple_choice",
+    pipeline=MultipleChoice,
+    head=heads.multiple_choice,
+    new_head_on="embedding",
+    pooled=True,
+    classes=("ForMultipleChoice",),
+    num_outputs="one",
+    biases=("classifier.bias",),
+)

@@ -8,7 +8,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from keras_transformers.models import heads
 from keras_transformers.pipelines.base import Signature
+from keras_transformers.pipelines.tasks import Task
 from keras_transformers.pipelines.token_inputs import (
     TextPipeline,
     check_offset_unit,
@@ -229,3 +231,13 @@ class QuestionAnswerer(TextPipeline):
             "end": tf.where(answered, end, -1),
             "null_score": tf.cast(null_score, tf.float32),
         }
+
+
+TASK = Task(
+    name="question_answering",
+    pipeline=QuestionAnswerer,
+    head=heads.span_extractor,
+    new_head_on="embedding",
+    classes=("ForQuestionAnswering",),
+    biases=("qa_outputs.bias",),
+)

@@ -2,14 +2,19 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import keras
 import numpy as np
 import tensorflow as tf
 
+from keras_transformers.convert.formats.cross_encoders import activation_fields, read_activation
+from keras_transformers.models import heads
+from keras_transformers.models.heads.regression import scaled
 from keras_transformers.pipelines.base import REGRESS, Signature
-from keras_transformers.pipelines.token_inputs import TextPipeline, parsed, serialized
+from keras_transformers.pipelines.exported.tf_examples import parsed, serialized
+from keras_transformers.pipelines.tasks import Task
+from keras_transformers.pipelines.token_inputs import TextPipeline
 
 __all__ = ["TextRegressor"]
 
@@ -32,13 +37,15 @@ class TextRegressor(TextPipeline):
         tokenizer: turns texts into the model's inputs, such as a `tokenizers.WordPieceTokenizer`.
         scale: the answer is `scale * score + offset`, for models trained on rescaled scores.
         offset: see `scale`.
+        activation: "sigmoid" maps the model's score to 0 to 1 first, for models trained with a
+            cross-entropy, such as sentence-transformers' CrossEncoders; "linear" takes it as it is.
         max_sequence_length: most tokens in a packed row; the tokenizer trims longer rows. Defaults
             to the model's number of positions; required if it has none.
         pair: whether a row is a pair of texts.
 
     Raises:
-        ValueError: model, tokenizer and length do not match; `scale` is 0; or `scale` or `offset`
-            is not finite.
+        ValueError: model, tokenizer and length do not match; `scale` is 0; `scale` or `offset`
+            is not finite; or `activation` is unknown.
 
     Example:
         >>> import keras_transformers as kt
@@ -60,6 +67,7 @@ class TextRegressor(TextPipeline):
         *,
         scale: float = 1.0,
         offset: float = 0.0,
+        activation: Literal["linear", "sigmoid"] = "linear",
         max_sequence_length: int | None = None,
         pair: bool = False,
     ) -> None:
@@ -74,11 +82,15 @@ class TextRegressor(TextPipeline):
             raise ValueError(
                 f"scale={scale}, offset={offset}: give finite numbers, the scale not 0"
             )
-        self.scale, self.offset = float(scale), float(offset)
+        if activation not in ("linear", "sigmoid"):
+            raise ValueError(f"activation={activation!r}: take 'linear' or 'sigmoid'")
+        self.scale, self.offset, self.activation = float(scale), float(offset), activation
 
     def decode(self, tokens: dict[str, Any]) -> dict[str, Any]:
         """Computes the score from the model's inputs."""
         score = tf.cast(self.run_model(tokens)["score"], tf.float32)  # (batch,)
+        if self.activation == "sigmoid":
+            score = tf.sigmoid(score)
         return {"score": self.scale * score + self.offset}
 
     def answer_specs(self) -> dict[str, Any]:
@@ -98,4 +110,44 @@ class TextRegressor(TextPipeline):
 
     def config(self) -> dict[str, Any]:
         """Returns the keyword arguments that rebuild this pipeline, as JSON values."""
-        return {"scale": self.scale, "offset": self.offset, **super().config()}
+        activation = {} if self.activation == "linear" else {"activation": self.activation}
+        return {"scale": self.scale, "offset": self.offset, **activation, **super().config()}
+
+
+def _with_scale_in_head(pipeline: TextRegressor) -> TextRegressor:
+    """Returns a regressor with scale 1 and offset 0, whose last layer does both.
+
+    transformers has no fields for them.
+    """
+    if pipeline.activation != "linear":
+        if (pipeline.scale, pipeline.offset) == (1.0, 0.0):
+            return pipeline
+        raise ValueError(
+            f"scale={pipeline.scale} and offset={pipeline.offset} after the activation "
+            f"{pipeline.activation!r} are more than transformers' class computes: save it in the "
+            "format 'keras_transformers'"
+        )
+    model = scaled(pipeline.model, scale=pipeline.scale, offset=pipeline.offset)
+    options = pipeline.config() | {"scale": 1.0, "offset": 0.0}
+    return type(pipeline).restore(model, pipeline.tokenizers, **options)
+
+
+def _fields(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the fields of config.json that make a pair's score a CrossEncoder's."""
+    return activation_fields(options.get("activation", "linear")) if options["pair"] else {}
+
+
+TASK = Task(
+    name="regression",
+    pipeline=TextRegressor,
+    head=heads.regressor,
+    new_head_on="embedding",
+    pooled=True,
+    classes=("ForSequenceClassification",),
+    problem_type="regression",
+    num_outputs="one",
+    biases=("classifier.bias", "classifier.out_proj.bias"),
+    read_options=read_activation,
+    config_fields=_fields,
+    prepare=_with_scale_in_head,
+)

@@ -7,7 +7,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from keras_transformers.models import heads
 from keras_transformers.pipelines.base import Signature
+from keras_transformers.pipelines.tasks import Task
 from keras_transformers.pipelines.token_inputs import (
     TextPipeline,
     check_offset_unit,
@@ -244,3 +246,15 @@ def _as_words(column: np.ndarray) -> dict[str, np.ndarray]:
     width = max(map(len, rows), default=0)
     cells = [row + [b""] * (width - len(row)) for row in rows]
     return {"words": np.array(cells, dtype=object).reshape(len(rows), width)}
+
+
+TASK = Task(
+    name="tagging",
+    pipeline=Tagger,
+    head=heads.tagger,
+    new_head_on="embedding",
+    needs=("labels",),
+    classes=("ForTokenClassification",),
+    num_outputs="several",
+    biases=("classifier.bias",),
+)

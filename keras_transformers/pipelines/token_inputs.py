@@ -1,5 +1,6 @@
 """The base of pipelines whose model reads tokens: `encode`, its checks and shared helpers."""
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -7,13 +8,17 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from keras_transformers.models.anatomy import anatomy
 from keras_transformers.pipelines.base import Pipeline, Signature
-from keras_transformers.pipelines.results import strings
+from keras_transformers.pipelines.results.texts import strings
+
+_logger = logging.getLogger(__name__)
 
 TEXT_INPUTS = ("text", "text_b")  # the second for pairs only
 TOKEN_INPUTS = ("token_ids", "segment_ids", "padding_mask")
 
 _EXAMPLES = ("A sentence to try the model with.", "And another one, which is a little longer!")
+_LEAST_PADDING, _MOST_PADDING = 8, 128  # rows of a matrix are padded to a multiple of 8 to 128
 # Windows per call of the model. A server's memory must not grow with the longest text that anyone
 # sends: attention alone takes chunk * heads * length^2 numbers.
 _CHUNK = 32
@@ -185,20 +190,43 @@ def part(
 
 
 def check_vocabulary(model: keras.Model, tokenizer: Any) -> None:
-    """Raises ValueError unless the model embeds the tokenizer's tokens."""
-    num_embedded = layer(model, "token_embedding").input_dim
-    if num_embedded != tokenizer.vocabulary_size:
+    """Raises ValueError unless the model embeds the tokenizer's tokens; see `check_rows`."""
+    embedding = anatomy(model, "token_embedding").token_embedding
+    check_rows(model, embedding.input_dim, tokenizer, "the tokenizer")
+
+
+def check_rows(model: keras.Model, num_rows: int, tokenizer: Any, what: str) -> None:
+    """Raises ValueError unless each of the tokenizer's tokens has a row in the model's matrix.
+
+    More rows are usual: matrices are padded to a multiple of 8, 64 or 128. No text has the tokens
+    of these rows, and pipelines never answer with one. A warning asks about rows that are no such
+    padding: the vocabulary may lack tokens.
+
+    Args:
+        model: for the message.
+        num_rows: of the model's matrix.
+        tokenizer: the tokenizer; one with `fills_model` needs exactly its own number of rows.
+        what: the tokenizer's name in the message.
+    """
+    size = tokenizer.vocabulary_size
+    if size > num_rows or (size < num_rows and getattr(tokenizer, "fills_model", False)):
         raise ValueError(
-            f"the tokenizer has {tokenizer.vocabulary_size} tokens and model {model.name!r} "
-            f"embeds {num_embedded}: use the vocabulary that the model was trained with"
+            f"{what} has {size} tokens and model {model.name!r} embeds {num_rows}: use the "
+            "vocabulary that the model was trained with"
         )
+    if num_rows - size >= _MOST_PADDING or (num_rows > size and num_rows % _LEAST_PADDING):
+        _logger.warning(
+            "%s has %d tokens and model %r embeds %d: the last %d rows have no token and are never "
+            "predicted; is this the vocabulary that the model was trained with?",
+            what, size, model.name, num_rows, num_rows - size,
+        )  # fmt: skip
 
 
 def checked_length(
     model: keras.Model, tokenizer: Any, length: int | None, *, num_texts: int
 ) -> int:
     """Returns the length to pack to, by default the model's; ValueError if it does not fit."""
-    positions = num_positions(model)
+    positions = anatomy(model).max_sequence_length
     if positions is None:
         if length is None or length < 1:
             raise ValueError(
@@ -237,25 +265,6 @@ def check_offset_unit(offset_unit: str) -> None:
     """Raises ValueError for an unknown unit of offsets."""
     if offset_unit not in ("character", "byte"):
         raise ValueError(f"offset_unit={offset_unit!r}: take 'character' or 'byte'")
-
-
-def layer(model: keras.Model, name: str) -> Any:
-    """Returns the model's layer with that name; ValueError if there is none."""
-    for candidate in model.layers:
-        if candidate.name == name:
-            return candidate
-    raise ValueError(
-        f"model {model.name!r} has no layer {name!r}: its encoder must be one of "
-        "keras_transformers.models"
-    )
-
-
-def num_positions(model: keras.Model) -> int | None:
-    """Returns the model's number of positions; None for a bag, where order does not matter."""
-    for candidate in model.layers:
-        if candidate.name == "position_embedding":
-            return candidate.max_sequence_length
-    return None
 
 
 def text_batches(
@@ -304,32 +313,13 @@ def widened(tokens: Mapping[str, Any]) -> dict[str, Any]:
     return {name: tf.pad(value, [[0, 0], [0, missing]]) for name, value in tokens.items()}
 
 
-def serialized(texts: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Serializes texts as tf.Examples, the inputs of TF Serving's Classify and Regress APIs."""
-    records = []
-    for row in zip(*texts.values(), strict=True):
-        record = tf.train.Example()
-        for name, text in zip(texts, row, strict=True):
-            record.features.feature[name].bytes_list.value.append(text)
-        records.append(record.SerializeToString())
-    return {"inputs": strings(records)}
-
-
-def parsed(records: Any, names: Sequence[str]) -> dict[str, Any]:
-    """Parses serialized tf.Examples: name -> strings (batch,), in the graph."""
-    with tf.device("CPU:0"):
-        return tf.io.parse_example(
-            records, dict.fromkeys(names, tf.io.FixedLenFeature([], tf.string))
-        )
-
-
 def checked_tokens(model: keras.Model, tokens: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the tokens after assertions, checked when the graph runs, that they fit the model.
 
     Without them, a GPU would silently embed an id beyond the vocabulary as zeros.
     """
-    num_embedded = layer(model, "token_embedding").input_dim
-    positions = num_positions(model)
+    parts = anatomy(model, "token_embedding")
+    num_embedded, positions = parts.token_embedding.input_dim, parts.max_sequence_length
     with tf.device("CPU:0"):  # the messages are strings
         shape = tf.shape(tokens["token_ids"])  # (batch, ..., length)
         checks = [

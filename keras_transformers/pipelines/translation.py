@@ -8,10 +8,23 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from keras_transformers.convert.formats.generation_config import read_generation_options
 from keras_transformers.decoding.beam import BeamStep, Rules, beam_search, check_beams
-from keras_transformers.decoding.step import Cache, Hypotheses, StepFunction
+from keras_transformers.decoding.step import (
+    Cache,
+    Hypotheses,
+    StepFunction,
+    within_vocabulary,
+)
+from keras_transformers.models.anatomy import anatomy
 from keras_transformers.pipelines.base import Pipeline, Signature, shared
-from keras_transformers.pipelines.token_inputs import text_batches, token_names, widened
+from keras_transformers.pipelines.tasks import Task
+from keras_transformers.pipelines.token_inputs import (
+    check_rows,
+    text_batches,
+    token_names,
+    widened,
+)
 from keras_transformers.tokenizers.packing import ends_of_sources, join
 
 __all__ = ["Translator"]
@@ -44,7 +57,7 @@ class Translator(Pipeline):
             to the model's number of positions; required if it has none.
         num_beams: 1 is greedy search; the paper uses 4.
         length_penalty: the paper's alpha; see `decoding.beam_search`.
-        rules: of the search, "gnmt" or "transformers"; see there too.
+        rules: of the search, "gnmt", "transformers" or "opennmt"; see there too.
         force_end: whether a translation that gets as long as it may gets the end token as its last,
             whatever its probability (Hugging Face: forced_eos_token_id), instead of being cut.
         max_length: most tokens in a translation, end token included, if it differs from
@@ -57,8 +70,8 @@ class Translator(Pipeline):
         has_attention: whether the model has the attention that `attend` shows.
 
     Raises:
-        ValueError: the model is no encoder-decoder; model, tokenizers and length do not match; or
-            an option is out of range.
+        ValueError: the model is not an encoder-decoder; model, tokenizers and length do not match;
+            or an option is out of range.
     """
 
     task = "translation"
@@ -267,6 +280,7 @@ class Translator(Pipeline):
             limits = tf.minimum(num_tokens + self.extra_length, limits)
         limits = tf.where(num_tokens > 0, limits, 0)  # nothing to translate
         step, cache = self.model.start_decoding(source)
+        step = within_vocabulary(step, _num_tokens(self.target_tokenizer))
         if self.force_end:
             step = _forcing(step, self.target_tokenizer.end_token_id, limits)
         return beam_search(
@@ -295,6 +309,11 @@ class Translator(Pipeline):
         return widened({"token_ids": source})["token_ids"] if self._num_ends > 1 else source
 
 
+def _num_tokens(tokenizer: Any) -> int:
+    """Returns the number of tokens, without those that only fill up a model's matrices."""
+    return getattr(tokenizer, "num_tokens", tokenizer.vocabulary_size)
+
+
 def _forcing(step: StepFunction, end_token_id: int, limits: Any) -> StepFunction:
     """Returns a step after which only the end token can be the last one allowed by the limits."""
 
@@ -314,46 +333,42 @@ def check_encoder_decoder(model: keras.Model) -> None:
     """Raises ValueError unless the model reads a source and decodes a target step by step."""
     if not hasattr(model, "start_decoding") or "source_token_ids" not in model.input:
         raise ValueError(
-            f"model {model.name!r} is no encoder-decoder: take a Transformer or a recurrent one, "
-            "such as transformer_tiny or seq2seq_multi30k"
+            f"model {model.name!r} is not an encoder-decoder: take a Transformer or a recurrent "
+            "one, such as transformer_tiny or seq2seq_multi30k"
         )
 
 
 def _check_vocabularies(model: keras.Model, source: Any, target: Any) -> None:
     """Raises ValueError unless the model reads the source's tokens and writes the target's."""
-    matrix = {"token_embedding", "source_token_embedding"}  # shared by both sides, or the source's
-    embedding = next(layer for layer in model.layers if layer.name in matrix)
+    encoder = anatomy(model, "encoder").encoder
     for side, tokenizer, size in (
-        ("source", source, embedding.vocabulary_size),
+        ("source", source, encoder.token_embedding.input_dim),
         ("target", target, model.output["logits"].shape[-1]),
     ):
-        if tokenizer.vocabulary_size != size:
-            raise ValueError(
-                f"the {side}'s tokenizer has {tokenizer.vocabulary_size} tokens and model "
-                f"{model.name!r} {size}: use the vocabulary that the model was trained with"
-            )
-    for layer in model.layers:
-        if layer.name == "source_padding_mask" and layer.pad_token_id != source.pad_token_id:
-            raise ValueError(
-                f"model {model.name!r} takes token {layer.pad_token_id} for padding, the tokenizer "
-                f"{source.pad_token_id}: build the model with pad_token_id={source.pad_token_id}"
-            )
+        check_rows(model, size, tokenizer, f"the {side}'s tokenizer")
+    if encoder.padding is not None and encoder.padding.pad_token_id != source.pad_token_id:
+        raise ValueError(
+            f"model {model.name!r} takes token {encoder.padding.pad_token_id} for padding, the "
+            f"tokenizer {source.pad_token_id}: build the model with "
+            f"pad_token_id={source.pad_token_id}"
+        )
 
 
 def _checked_length(
     model: keras.Model, length: int | None, *, name: str = "max_sequence_length"
 ) -> int:
     """Returns the maximum length, by default the model's; ValueError if it does not fit."""
-    sides = ("source_position_embedding", "position_embedding", "target_position_embedding")
-    positions = [layer.max_sequence_length for layer in model.layers if layer.name in sides]
-    length = min(positions, default=None) if length is None else length
+    parts = anatomy(model, "encoder")
+    sides = parts.encoder.max_sequence_length, parts.max_sequence_length
+    positions = min((side for side in sides if side is not None), default=None)
+    length = positions if length is None else length
     if length is None:
         raise ValueError(
             f"model {model.name!r} has no positions and takes sources of any length: give "
             "max_sequence_length"
         )
-    if not 2 <= length <= min(positions, default=length):
-        most = f" and at most {min(positions)}, its positions" if positions else ""
+    if not 2 <= length <= (length if positions is None else positions):
+        most = f" and at most {positions}, its positions" if positions else ""
         raise ValueError(
             f"{name}={length} for model {model.name!r}: give at least 2, for a token and the end "
             f"token{most}"
@@ -364,3 +379,8 @@ def _checked_length(
 def _tokens(tokenizer: Any, token_ids: Any) -> Any:
     """Returns the strings of token ids, empty for padding."""
     return tf.where(token_ids == tokenizer.pad_token_id, "", tokenizer.tokens(token_ids))
+
+
+TASK = Task(
+    name="translation", pipeline=Translator, headless=True, read_options=read_generation_options
+)

@@ -1,6 +1,5 @@
 """ELMo word vectors: a text in, its words out, each with a vector per layer."""
 
-import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -8,9 +7,13 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from keras_transformers.layers.char_cnn import CharacterCNN
+from keras_transformers.models.anatomy import only
+from keras_transformers.models.elmo import split
 from keras_transformers.pipelines.base import Pipeline, Signature
-from keras_transformers.pipelines.results import strings
-from keras_transformers.pipelines.token_inputs import in_chunks, layer, text_batches
+from keras_transformers.pipelines.results.texts import strings
+from keras_transformers.pipelines.tasks import Task
+from keras_transformers.pipelines.token_inputs import in_chunks, text_batches
 from keras_transformers.tokenizers.characters import CharacterTokenizer
 
 __all__ = ["WordEmbedder"]
@@ -57,29 +60,17 @@ class WordEmbedder(Pipeline):
     text_names = ("text",)
 
     def __init__(self, model: keras.Model) -> None:
-        inputs: Any = getattr(model, "input", None)
-        outputs: Any = getattr(model, "output", None)
-        named = isinstance(inputs, dict) and isinstance(outputs, dict)
-        if not (named and set(inputs) == {"character_ids"} and "layer_outputs" in outputs):
-            raise ValueError(
-                f"model {model.name!r} must take character_ids and return layer_outputs, in dicts: "
-                "give the encoder of keras_transformers.models.elmo, without a task's layers"
-            )
-        find = functools.partial(layer, model)
-        num_characters = find("character_cnn").num_characters
+        # The first model turns characters into a vector per word; the second one adds the context.
+        self._spelled, self._in_context = split(model)
+        num_characters = only(model, CharacterCNN).num_characters
         if num_characters != CharacterTokenizer.num_characters:
             raise ValueError(
                 f"model {model.name!r} embeds {num_characters} characters and the tokenizer has "
                 f"{CharacterTokenizer.num_characters}: build it with num_characters=262"
             )
         self.model = model
-        self.tokenizer = CharacterTokenizer(max_characters=inputs["character_ids"].shape[-1])
-        words = find("layer_0").input[0]  # (batch, words, projection_dim)
-        # The first model turns characters into a vector per word; the second one adds the context.
-        self._spelled = keras.Model(inputs, {"words": words})
-        self._in_context = keras.Model(
-            [words, find("padding_mask").output], {"layer_outputs": outputs["layer_outputs"]}
-        )
+        max_characters = model.input["character_ids"].shape[-1]
+        self.tokenizer = CharacterTokenizer(max_characters=max_characters)
 
     def answer(self, **texts: Any) -> dict[str, Any]:
         """Splits texts into words and computes their vectors, in the graph."""
@@ -176,3 +167,6 @@ def _as_words(column: np.ndarray) -> dict[str, np.ndarray]:
     width = max(map(len, rows), default=0)
     cells = [row + [b""] * (width - len(row)) for row in rows]
     return {"words": np.array(cells, dtype=object).reshape(len(rows), width)}
+
+
+TASK = Task(name="word_embedding", pipeline=WordEmbedder, headless=True)

@@ -8,10 +8,12 @@ from typing import Any
 import keras
 
 from keras_transformers.data.batching import Batches
+from keras_transformers.inspection.flops import update_cost, update_tokens
 from keras_transformers.pipelines.base import Pipeline
+from keras_transformers.runs.board.attempts import Attempts
 from keras_transformers.runs.board.epochs import EpochSummaries
 from keras_transformers.runs.guardrails import StopOnNonFiniteLoss
-from keras_transformers.runs.options import Logging
+from keras_transformers.runs.options import Logging, Options
 from keras_transformers.runs.progress import LineProgress, NoProgress, RichProgress
 from keras_transformers.runs.telemetry import JsonLines, Telemetry, TensorBoard
 from keras_transformers.runs.weights_files import SaveWeights
@@ -53,22 +55,57 @@ def standard_callbacks(
     return [StopOnNonFiniteLoss(folder / last), telemetry, *reports, *saved]
 
 
+def costs_of_updates(
+    model: keras.Model,
+    batches: Batches,
+    options: Options,
+    attempts: Attempts,
+    flops_rules: Mapping[type, Any] | None = None,
+) -> dict[str, Any]:
+    """Returns the arguments of `update_costs`: no FLOPs if nothing shows them, or if they fail."""
+    rows, length = batches.num_rows / len(batches), batches.mean_lengths
+
+    def flops() -> float:
+        cost = update_cost(
+            model, rows=rows, length=length, other_lengths=batches.other_lengths, rules=flops_rules
+        )
+        return cost.flops_per_step * (2 if options.r_drop else 1)
+
+    return {
+        "tokens_per_step": update_tokens(rows, length),
+        "flops_per_step": attempts.at(
+            "the FLOPs of its updates",
+            flops,
+            remedy="Give Run.prepare flops_rules={TheLayer: a function that counts them}",
+        )
+        if options.peak_flops or options.log_json
+        else None,
+    }
+
+
 def update_costs(
-    callbacks: Sequence[keras.callbacks.Callback], *, tokens_per_step: float, flops_per_step: float
+    callbacks: Sequence[keras.callbacks.Callback],
+    *,
+    tokens_per_step: float,
+    flops_per_step: float | None,
 ) -> None:
     """Sets the cost of an update, from the next `fit` on; adds tokens per second and utilisation.
 
     Args:
         callbacks: what `standard_callbacks` returned.
         tokens_per_step: real tokens per update, over all replicas; see `inspection.update_cost`.
-        flops_per_step: FLOPs per update; gives the utilisation if `peak_flops` is known.
+        flops_per_step: FLOPs per update; gives the utilisation if `peak_flops` is known. None if
+            they are not counted.
     """
+    facts = {"tokens_per_step": tokens_per_step}
+    if flops_per_step is not None:
+        facts["flops_per_step"] = flops_per_step
     for callback in callbacks:
         if isinstance(callback, Telemetry):
             callback.tokens_per_step = tokens_per_step
             callback.flops_per_step = flops_per_step
         elif isinstance(callback, JsonLines):
-            callback.facts |= {"tokens_per_step": tokens_per_step, "flops_per_step": flops_per_step}
+            callback.facts |= facts
 
 
 def show_samples(

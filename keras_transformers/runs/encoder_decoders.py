@@ -6,8 +6,17 @@ from typing import Any
 
 import keras
 
+from keras_transformers.models.registry import entry
+from keras_transformers.ranges import (
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    Rate,
+    Share,
+)
 from keras_transformers.runs.options import Options
-from keras_transformers.training.averaging import CheckpointAveraging
+from keras_transformers.training.averaging import AverageLastWeights
 from keras_transformers.training.optimizers import adam
 from keras_transformers.training.schedules import Decay, warmup_schedule
 from keras_transformers.training.teacher_forcing import ForcingDecay, TeacherForcingSchedule
@@ -29,24 +38,25 @@ class EncoderDecoderTraining(Options):
     model: str = "transformer_tiny"  # an encoder-decoder from `keras-transformers list`
     # More arguments for its factory, as names and values: attention additive context input.
     model_options: dict[str, Option] = dataclasses.field(default_factory=dict)
-    max_sequence_length: int = 128  # tokens; longer pairs are dropped and counted
-    dropout: float = 0.3  # on embeddings and sub-layers
-    teacher_forcing: float = 1.0  # ratio for recurrent models; below 1 they train token by token
+    max_sequence_length: PositiveInt = 128  # tokens; longer pairs are dropped and counted
+    dropout: Rate = 0.3  # on embeddings and sub-layers
+    teacher_forcing: Share = 1.0  # ratio for recurrent models; below 1 they train token by token
     teacher_forcing_decay: ForcingDecay = "constant"  # or from 1 down to it over all epochs
 
-    epochs: int = 30
-    batch_tokens: int = 8192  # source and target, padding included
+    epochs: PositiveInt = 30
+    batch_tokens: PositiveInt = 8192  # source and target, padding included
     decay: Decay = "inverse_sqrt"  # of the learning rate after the warm-up
-    learning_rate: float = 5e-3  # the highest, after the warm-up
-    warmup_steps: int = 2000
-    label_smoothing: float = 0.1
-    clip_norm: float | None = 1.0
-    average: int = 5  # recent weights to average; the average is kept if it beats the last on val
-    average_every: int | None = None  # updates between weights to average; None: an epoch
-    patience: int = 10  # epochs without a better figure on val before training stops
+    learning_rate: PositiveFloat = 5e-3  # the highest, after the warm-up
+    warmup_steps: NonNegativeInt = 2000
+    label_smoothing: Rate = 0.1
+    clip_norm: PositiveFloat | None = 1.0
+    # recent weights to average; the average is kept if it beats the last on val
+    average: PositiveInt = 5
+    average_every: PositiveInt | None = None  # updates between weights to average; None: an epoch
+    patience: NonNegativeInt = 10  # epochs without a better figure on val before training stops
 
-    num_beams: int = 4
-    length_penalty: float = 0.6
+    num_beams: PositiveInt = 4
+    length_penalty: NonNegativeFloat = 0.6
     name: str = "encoder_decoder"  # the run's folder in runs_dir
 
     def check(self) -> None:
@@ -71,14 +81,14 @@ class EncoderDecoderTraining(Options):
             target_vocabulary_size: of the targets' own vocabulary; None if both sides share one.
 
         Raises:
-            ValueError: `model_options` repeats another option, or shares a matrix between two
-                vocabularies; or teacher forcing decays to 1.
+            ValueError: the model is not registered; `model_options` repeats another option, or
+                shares a matrix between two vocabularies; or teacher forcing decays to 1.
         """
         own: dict[str, Any] = {
             "vocabulary_size": vocabulary_size,
             **self.pick("max_sequence_length", "dropout"),
         }
-        # With a ratio of 1 recurrent models train on the fast path; other models know no ratio.
+        # With a ratio of 1 recurrent models train on the fast path; other models have none.
         if self.teacher_forcing != 1:
             own["teacher_forcing"] = self.teacher_forcing
         elif self.teacher_forcing_decay != "constant":
@@ -89,7 +99,7 @@ class EncoderDecoderTraining(Options):
         refused = own.keys() | {"teacher_forcing", "target_vocabulary_size", "pad_token_id", "name"}
         if repeated := sorted(refused & self.model_options.keys()):
             raise ValueError(f"--model-options {', '.join(repeated)}: the recipe sets this itself")
-        defaults = _OPTIONS_OF_FAMILY.get(self.model.split("_")[0], {})
+        defaults = _OPTIONS_OF_FAMILY.get(entry(self.model).family, {})
         if target_vocabulary_size is not None:
             own["target_vocabulary_size"] = target_vocabulary_size
             if self.model_options.get("weight_tying") == "all":
@@ -105,11 +115,9 @@ class EncoderDecoderTraining(Options):
         """Returns the options for the training batches."""
         return self.pick("batch_tokens", "accumulate", "seed", "static_shapes")
 
-    def averaging(self) -> CheckpointAveraging:
+    def averaging(self) -> AverageLastWeights:
         """Returns the callback that averages the last weights."""
-        return CheckpointAveraging(
-            num_checkpoints=self.average, frequency=self.average_every or "epoch"
-        )
+        return AverageLastWeights(num_kept=self.average, frequency=self.average_every or "epoch")
 
     def optimizer(
         self, steps_per_epoch: int, *, ema: float | None = None
@@ -142,13 +150,13 @@ class EncoderDecoderTraining(Options):
         )
         return adam(schedule, clip_norm=self.clip_norm, ema=ema)
 
-    def fit_options(
+    def monitoring(
         self,
         monitor: str,
         steps_per_epoch: int,
         callbacks: Sequence[keras.callbacks.Callback] = (),
     ) -> dict[str, Any]:
-        """Returns arguments for `Run.fit_arguments`.
+        """Returns what `Run.prepare` is to follow, as its arguments.
 
         Training ends after `patience` epochs in a row without a higher figure.
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import keras
 
+from keras_transformers.ranges import NonNegativeFloat, PositiveFloat, PositiveInt, Rate, Share
 from keras_transformers.runs.options import Options
 from keras_transformers.training.optimizers import adamw
 from keras_transformers.training.schedules import WarmupLinearDecay
@@ -17,13 +18,13 @@ __all__ = ["EncoderSource", "EncoderTuning", "ModelSource", "Training", "Tuning"
 class Training(Options):
     """The options for training with AdamW, the same in all recipes."""
 
-    epochs: int = 3
-    batch_size: int = 32
-    learning_rate: float = 1e-4  # the highest, after the warm-up
-    warmup_fraction: float = 0.1  # of all updates
-    weight_decay: float = 0.01
-    clip_norm: float = 1.0
-    dropout: float = 0.1  # in the model, its attention and the head
+    epochs: PositiveInt = 3
+    batch_size: PositiveInt = 32
+    learning_rate: PositiveFloat = 1e-4  # the highest, after the warm-up
+    warmup_fraction: Share = 0.1  # of all updates
+    weight_decay: NonNegativeFloat = 0.01
+    clip_norm: PositiveFloat = 1.0
+    dropout: Rate = 0.1  # in the model, its attention and the head
 
     def batching(self) -> dict[str, Any]:
         """Returns the options for the training batches."""
@@ -48,7 +49,7 @@ class Training(Options):
 class Tuning(Training):
     """The options for fine-tuning any model."""
 
-    max_sequence_length: int = 128  # tokens per input, special ones included
+    max_sequence_length: PositiveInt = 128  # tokens per input, special ones included
     grid: bool = False  # one run per learning rate and batch size of BERT's appendix A.3
 
     name: str = "fine_tuning"  # the run's folder in runs_dir
@@ -58,7 +59,7 @@ class Tuning(Training):
 class ModelSource(Training):
     """The options that choose the model and its vocabulary."""
 
-    weights: Path | None = None  # Hugging Face's layout: config.json, model.safetensors, vocabulary
+    weights: Path | None = None  # whatever keras_transformers.load takes: a folder, hf://...
     model: str | None = None  # instead: one of `keras-transformers list`, random weights
     vocabulary: Path | None = None  # vocab.txt for --model; --weights brings its own
 
@@ -78,7 +79,7 @@ class ModelSource(Training):
 class EncoderSource(ModelSource):
     """The options that choose the encoder."""
 
-    lowercase: bool = True  # False for cased vocabularies
+    lowercase: bool | None = None  # as the files of --weights say; with --vocabulary, true
 
     def encoder_source(self) -> dict[str, Any]:
         """Returns the arguments for `convert.load_encoder`."""

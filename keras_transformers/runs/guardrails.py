@@ -42,16 +42,16 @@ class StopOnNonFiniteLoss(keras.callbacks.Callback):
     it after each batch anyway, so checking it costs nothing.
 
     Args:
-        checkpoint: the file that the error names as the last good one, if it exists.
+        weights: the file that the error names as the last good one, if it exists.
 
     Raises:
         NonFiniteLossError: from `fit`, naming the step, the batch and the epoch. With
             `steps_per_execution` above 1 it names the batches that ran together.
     """
 
-    def __init__(self, checkpoint: Any = None) -> None:
+    def __init__(self, weights: Any = None) -> None:
         super().__init__()
-        self.checkpoint = checkpoint
+        self.weights = weights
         self._epoch = 0
         self._first_batch = 0
 
@@ -88,9 +88,9 @@ class StopOnNonFiniteLoss(keras.callbacks.Callback):
             raise self._error(f"{name} is {value}", place)
 
     def _error(self, what: str, place: str) -> NonFiniteLossError:
-        kept = "no checkpoint was written yet"
-        if self.checkpoint is not None and self.checkpoint.is_file():
-            kept = f"the last good weights are in {self.checkpoint}"
+        kept = "no weights were written yet"
+        if self.weights is not None and self.weights.is_file():
+            kept = f"the last good weights are in {self.weights}"
         step = int(ops.convert_to_numpy(self.model.optimizer.iterations))
         return NonFiniteLossError(
             f"{what} at step {step} ({place}); {kept}. Lower the learning rate, clip "

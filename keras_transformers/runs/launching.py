@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
-import tyro
 
 from keras_transformers.files import one_line
 from keras_transformers.runs import grid, guardrails
@@ -16,6 +15,8 @@ from keras_transformers.runs.guardrails import NonFiniteLossError
 from keras_transformers.runs.options import Options
 from keras_transformers.runs.resume.snapshots import CheckpointError
 from keras_transformers.runs.run import NoBestEpochError, Run
+from keras_transformers.runs.sections import parse
+from keras_transformers.runs.spelling import as_options
 from keras_transformers.runs.weights_files import WeightsFileError
 from keras_transformers.runs.workers import leave_together
 
@@ -42,7 +43,7 @@ def command_line(main: Main, config_class: type) -> None:
     logger = logging.getLogger("keras_transformers")
     logger.setLevel(logging.INFO)
     logger.handlers = [_Printer()]
-    config: Any = tyro.cli(config_class)
+    config = parse(config_class)
     try:
         execute(main, config)
         leave_together()
@@ -92,7 +93,7 @@ def execute(main: Main, config: Options) -> dict[str, Any]:
             if run.is_prepared:
                 raise
             run.abandon()
-        print(f"error: {one_line(error)}", file=sys.stderr)
+        print(f"error: {as_options(one_line(error), vars(config))}", file=sys.stderr)
         raise SystemExit(2) from error
     except (tf.errors.DataLossError, tf.errors.InvalidArgumentError) as error:
         if run is not None and (damage := run.damage()):

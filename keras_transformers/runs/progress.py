@@ -6,8 +6,11 @@ from time import monotonic
 from typing import Any
 
 import keras
+import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+from keras_transformers.runs.telemetry import plain
 
 _SECONDS_BETWEEN_DRAWINGS = 0.1
 _SECONDS_BETWEEN_LINES = 10.0
@@ -194,7 +197,9 @@ class RichProgress(NoProgress):
 
 
 def _text(logs: Mapping[str, Any] | None) -> str:
-    return " ".join(f"{name} {value:.4g}" for name, value in (logs or {}).items())
+    """Returns figures for a line; a metric of several numbers shows all of them."""
+    numbers = {name: np.ravel(plain(value)) for name, value in (logs or {}).items()}
+    return " ".join(f"{name} {','.join(f'{x:.4g}' for x in of)}" for name, of in numbers.items())
 
 
 def _clock(seconds: float) -> str:

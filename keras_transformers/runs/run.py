@@ -17,10 +17,11 @@ import keras
 
 from keras_transformers import files
 from keras_transformers.data.batching import Batches
-from keras_transformers.inspection import update_cost
 from keras_transformers.pipelines.base import Pipeline
+from keras_transformers.runs.board.attempts import Attempts
 from keras_transformers.runs.board.final import write_final
 from keras_transformers.runs.callbacks import (
+    costs_of_updates,
     show_samples,
     standard_callbacks,
     update_costs,
@@ -36,8 +37,8 @@ from keras_transformers.runs.weights_files import check_weights, write_weights
 from keras_transformers.runs.workers import begin_strategy, is_chief, load_weights
 from keras_transformers.saved_model.exporting import export
 from keras_transformers.saved_model.versions import split_target
-from keras_transformers.training.averaging import CheckpointAveraging
-from keras_transformers.training.distributed import prepare
+from keras_transformers.training import distributed
+from keras_transformers.training.averaging import AverageLastWeights
 from keras_transformers.training.memory import keep_freed_memory
 from keras_transformers.training.strategies import Shard, create, shard
 
@@ -62,7 +63,7 @@ class Run:
         with run.scope():
             model = ...
             model.compile(...)
-        model.fit(**run.fit_arguments(model, batches, validation=dev, monitor="val_accuracy"))
+        model.fit(**run.prepare(model, batches, validation=dev, monitor="val_accuracy"))
         run.load_best()
         run.finish(pipeline, {"dev_accuracy": ...})
 
@@ -75,7 +76,7 @@ class Run:
     Attributes:
         config: the recipe's options.
         folder: the run's folder; `make_folder` creates it.
-        is_prepared: whether `fit_arguments` was called: earlier errors are the user's.
+        is_prepared: whether `prepare` was called: earlier errors are the user's.
 
     Raises:
         FileExistsError: the run exists and `resume` is not set, or the export or the folder of
@@ -99,6 +100,7 @@ class Run:
         self._is_new = False
         self._resume: Resume | None = None
         self._batches: list[Batches] = []
+        self._attempts = Attempts()
         self._callbacks: list[keras.callbacks.Callback] = []
         keep_freed_memory()
         begin_strategy(config)
@@ -143,7 +145,7 @@ class Run:
     def make_folder(self) -> Path:
         """Creates the run's folder, writes the configuration there, and returns the folder.
 
-        `fit_arguments` does so too; call this only to put files there earlier, and only after all
+        `prepare` does so too; call this only to put files there earlier, and only after all
         options were checked.
 
         Raises:
@@ -165,56 +167,7 @@ class Run:
         if self._is_new and {path.name for path in self.folder.iterdir()} <= ours:
             shutil.rmtree(self.folder)
 
-    def restore(
-        self,
-        model: keras.Model,
-        *,
-        score: Callable[[], Mapping[str, float]] | None = None,
-        score_every: int = 1,
-        monitor: str | None = None,
-        callbacks: Sequence[keras.callbacks.Callback] = (),
-        last_callbacks: Sequence[keras.callbacks.Callback] = (),
-    ) -> Position:
-        """Prepares the model, restores the state of a stopped run, and returns its position.
-
-        Weights, optimizer, random numbers and metrics are restored bit for bit. `fit_arguments`
-        does so too; call this only if you need `position` earlier, and pass the same arguments.
-
-        Raises:
-            ValueError: the checkpoint does not fit the model.
-            WeightsFileError: the weights of the best epoch so far are missing or damaged.
-        """
-        config = self.config
-        prepare(
-            model,
-            **config.pick("accumulate", "recompute", "r_drop"),
-            static_shapes=config.static_shapes is not None,
-        )
-        self._model, self._monitor = model, monitor
-        self._resume = Resume(
-            self.folder / CHECKPOINTS,
-            every=config.checkpoint_every,
-            minutes=config.checkpoint_minutes,
-            started=self._started,
-        )
-        self._callbacks = [
-            *callbacks,
-            *([Validation(score, every=score_every, monitor=monitor)] if score else []),
-            *standard_callbacks(
-                self.folder, config, last=LAST_WEIGHTS, best=BEST_WEIGHTS, monitor=monitor
-            ),
-            *last_callbacks,
-            self._resume,
-        ]
-        self.make_folder()
-        position = self._resume.restore(model, self._callbacks)
-        if is_chief() and self._best_epoch() is not None:
-            check_weights(self.folder / BEST_WEIGHTS)  # no later epoch may be better
-        if config.resume and position.step == 0:
-            logger.warning("%s: no checkpoint, so the training starts anew", self.folder)
-        return position
-
-    def fit_arguments(
+    def prepare(
         self,
         model: keras.Model,
         batches: Batches,
@@ -230,9 +183,15 @@ class Run:
         shard_by: Shard = "element",
         flops_rules: Mapping[type, Any] | None = None,
     ) -> dict[str, Any]:
-        """Returns the arguments for `model.fit`: batches, callbacks, and where to start.
+        """Prepares everything for `model.fit`, and returns its arguments.
 
-        A stopped run continues bit for bit and skips the batches that are done.
+        Makes the run's folder and locks it; makes the model's steps right under the strategy (see
+        `training.distributed`); restores weights, optimizer, random numbers and metrics of a
+        stopped run, bit for bit; and counts what an update costs, for the logs. `fit` then skips
+        the batches that are done.
+
+        A training in phases calls this once per phase. The callbacks, with `score` and `monitor`,
+        are those of the first call.
 
         Args:
             model: built and compiled in `scope`.
@@ -250,31 +209,24 @@ class Run:
             last_callbacks: the recipe's callbacks, called after the standard ones.
             epochs: the epochs of this phase; all of `config.epochs` by default.
             shard_by: how several workers share the batches; see `training.shard`.
-            flops_rules: how to count the FLOPs of layers that `inspection` does not know.
+            flops_rules: how to count the FLOPs of layers that `inspection` does not know; see
+                `inspection.flops_table`. Without a rule for one, a warning says so once and the
+                run reports no FLOPs.
+
+        Returns:
+            The arguments: the batches that are left, the callbacks, and where to start.
 
         Raises:
+            FileExistsError, FolderInUseError: see `make_folder`.
             ValueError: an option is wrong, or the checkpoint does not fit the model.
+            WeightsFileError: the weights of the best epoch so far are missing or damaged.
         """
         self._batches = [batches, validation] if validation else [batches]
         if self._resume is None:
-            self.restore(
-                model,
-                score=score,
-                score_every=score_every,
-                monitor=monitor,
-                callbacks=callbacks,
-                last_callbacks=last_callbacks,
-            )
-        cost = update_cost(
-            model,
-            rows=batches.num_rows / len(batches),
-            length=batches.mean_lengths,
-            other_lengths=batches.other_lengths,
-            rules=flops_rules,
-        )
-        if self.config.r_drop:
-            cost = cost._replace(flops_per_step=2 * cost.flops_per_step)
-        update_costs(self._callbacks, **cost._asdict())
+            own = [Validation(score, every=score_every, monitor=monitor)] if score else []
+            self._begin(model, monitor, [*callbacks, *own], last_callbacks)
+        costs = costs_of_updates(model, batches, self.config, self._attempts, flops_rules)
+        update_costs(self._callbacks, **costs)
         show_samples(self._callbacks, samples or validation)
         config: Any = self.config
         epochs = range(config.epochs) if epochs is None else epochs
@@ -295,6 +247,42 @@ class Run:
         }
         self.is_prepared = True
         return arguments
+
+    def _begin(
+        self,
+        model: keras.Model,
+        monitor: str | None,
+        first_callbacks: Sequence[keras.callbacks.Callback],
+        last_callbacks: Sequence[keras.callbacks.Callback],
+    ) -> None:
+        """Makes the folder, the callbacks and the model's steps; restores a stopped run."""
+        config = self.config
+        distributed.prepare(
+            model,
+            **config.pick("accumulate", "recompute", "r_drop"),
+            static_shapes=config.static_shapes is not None,
+        )
+        self._model, self._monitor = model, monitor
+        self._resume = Resume(
+            self.folder / CHECKPOINTS,
+            every=config.checkpoint_every,
+            minutes=config.checkpoint_minutes,
+            started=self._started,
+        )
+        self._callbacks = [
+            *first_callbacks,
+            *standard_callbacks(
+                self.folder, config, last=LAST_WEIGHTS, best=BEST_WEIGHTS, monitor=monitor
+            ),
+            *last_callbacks,
+            self._resume,
+        ]
+        self.make_folder()
+        position = self._resume.restore(model, self._callbacks)
+        if is_chief() and self._best_epoch() is not None:
+            check_weights(self.folder / BEST_WEIGHTS)  # no later epoch may be better
+        if config.resume and position.step == 0:
+            logger.warning("%s: no checkpoint, so the training starts anew", self.folder)
 
     def damage(self) -> str | None:
         """Returns which file of the training's data is damaged; see `Batches.damage`."""
@@ -333,12 +321,12 @@ class Run:
         """Gives the model the weights from the end of the last epoch."""
         load_weights(self._model, self.folder / LAST_WEIGHTS)
 
-    def keep_better(self, averaging: CheckpointAveraging, score: Callable[[str], float]) -> str:
+    def keep_better(self, averaging: AverageLastWeights, score: Callable[[str], float]) -> str:
         """Gives the model its last weights or their average, and writes `chosen.weights.h5`.
 
         Args:
             averaging: a callback of the training.
-            score: see `CheckpointAveraging.keep_better`.
+            score: see `AverageLastWeights.keep_better`.
 
         Returns:
             The name of the weights that were kept: "last", or "average of 5".
@@ -383,6 +371,7 @@ class Run:
             figures,
             pipeline,
             num_embeddings=self.config.tensorboard_embeddings,
+            attempts=self._attempts,
         )
         for name, value in metrics.items():
             if isinstance(value, float):
@@ -395,7 +384,7 @@ class Run:
                 pipeline,
                 self.config.export,
                 examples=examples,
-                scores=_told(metrics, scores),
+                scores=_figures_of(metrics, scores),
                 weights_dtype=self.config.weights_dtype,
             )
             print(f"exported: {folder}")
@@ -418,7 +407,7 @@ def _check_places(config: Options, folder: Path) -> None:
         files.check_writable(Path(config.log_json).parent)
 
 
-def _told(metrics: Mapping[str, Any], parts: Collection[str]) -> dict[str, float]:
+def _figures_of(metrics: Mapping[str, Any], parts: Collection[str]) -> dict[str, float]:
     """Returns the finite numbers among the metrics whose names contain one of `parts`."""
     return {
         name: value

@@ -14,9 +14,10 @@ from time import monotonic
 from typing import Any
 
 import keras
+import numpy as np
 from keras import ops
 
-from keras_transformers.private_api import (
+from keras_transformers.dependencies.private_api import (
     gradient_clipping,
     profiled_batches,
     set_first_batch,
@@ -145,8 +146,8 @@ class TensorBoard(keras.callbacks.TensorBoard):
     """Keras' callback, but with steps counted over the whole training.
 
     Keras counts from 0 in each `fit`, so the curves of a resumed run or of several phases would
-    overlap. The steps to profile still count from the start of each `fit`. See Keras for the
-    arguments.
+    overlap. The steps to profile still count from the start of each `fit`. A metric of several
+    numbers, which stops Keras' callback, has a curve for each. See Keras for the arguments.
     """
 
     def __init__(
@@ -164,6 +165,18 @@ class TensorBoard(keras.callbacks.TensorBoard):
         super().on_train_begin(logs)
         done = int(ops.convert_to_numpy(self.model.optimizer.iterations))
         set_first_batch(self, done, self._profiled)
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        """Writes a step's logs if they are due."""
+        super().on_train_batch_end(batch, _curves(logs))
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """Writes the epoch's logs."""
+        super().on_epoch_end(epoch, _curves(logs))
+
+    def on_test_end(self, logs: Any = None) -> None:
+        """Writes the logs of an evaluation."""
+        super().on_test_end(_curves(logs))
 
 
 class JsonLines(keras.callbacks.Callback):
@@ -310,8 +323,34 @@ def _number(value: Any) -> float | None:
     return None if value is None else float(ops.convert_to_numpy(value))
 
 
+def plain(value: Any) -> Any:
+    """Returns a logged figure as a float, or the numbers of a metric of several as a list."""
+    if isinstance(value, float | int):
+        return float(value)
+    return np.asarray(ops.convert_to_numpy(value), float).tolist()
+
+
+def _curves(logs: Any) -> Any:
+    """Returns logs with one number per name: "f1/0", "f1/1" for a metric of several."""
+    if not isinstance(logs, Mapping):
+        return logs
+    found: dict[str, float] = {}
+    for name, value in logs.items():
+        numbers = np.asarray(plain(value))
+        if numbers.ndim:
+            found |= {f"{name}/{i}": float(number) for i, number in enumerate(numbers.flat)}
+        else:
+            found[name] = float(numbers)
+    return found
+
+
 def _json(value: Any) -> Any:
-    """Returns the value, or None for a float that is not finite, which JSON cannot hold."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return value
+    """Returns a figure as JSON has it: None for a number that is not finite, lists for arrays."""
+    if isinstance(value, list):
+        return [_json(item) for item in value]
+    if value is None or isinstance(value, str | int | dict):
+        return value
+    found = plain(value)
+    if isinstance(found, list):
+        return _json(found)
+    return found if math.isfinite(found) else None

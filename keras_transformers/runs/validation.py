@@ -73,7 +73,7 @@ class Validation(keras.callbacks.Callback):
 
 
 class ValidationBleu:
-    """Measures BLEU on a validation set; a `score` for `Run.fit_arguments`.
+    """Measures BLEU on a validation set; a `score` for `Run.prepare`.
 
     Args:
         pairs: (source, reference) texts.

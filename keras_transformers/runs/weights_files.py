@@ -10,6 +10,7 @@ import keras
 import numpy as np
 
 from keras_transformers import files
+from keras_transformers.layers.old_files import load_weights
 from keras_transformers.runs.guardrails import no_room
 from keras_transformers.runs.resume.replicas import Replicas
 from keras_transformers.runs.resume.snapshots import CheckpointError
@@ -114,7 +115,7 @@ def read_weights(model: keras.Model, path: Path) -> None:
     """
     check_weights(path)
     try:
-        model.load_weights(path)
+        load_weights(model, path)
     except (OSError, ValueError, KeyError, RuntimeError) as error:  # from h5py, or from Keras
         raise _lost(path, error) from error
     wrong = [v.path for v in model.weights if not np.isfinite(keras.ops.convert_to_numpy(v)).all()]

@@ -59,7 +59,7 @@ def leave_together() -> None:
     """Waits at the end of a program until all workers are here.
 
     The chief still writes and exports when the others have nothing left to do. If it fails then, or
-    is told to stop, they must not have exited with success: a scheduler would restart the chief
+    is asked to stop, they must not have exited with success: a scheduler would restart the chief
     alone, and it would wait for the others forever.
     """
     wait_for_all()

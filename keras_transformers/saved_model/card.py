@@ -16,13 +16,13 @@ from typing import Any
 from keras_transformers import files
 from keras_transformers.pipelines.weights import saving
 from keras_transformers.saved_model import metadata
-from keras_transformers.saved_model.checks.check import encode_array, first_row
 from keras_transformers.saved_model.description import (
     describe,
     plain,
     read_metadata,
     shape_text,
 )
+from keras_transformers.saved_model.examples import encode_array, first_row
 from keras_transformers.saved_model.manifest import add_file
 
 __all__ = ["write_card"]
@@ -99,7 +99,7 @@ def write_card(
     folder = Path(found["path"])
     card = folder / CARD
     if os.path.lexists(card) and not overwrite:
-        raise FileExistsError(f"{card} exists: --force (overwrite=True) replaces it")
+        raise FileExistsError(f"{card} exists: overwrite=True replaces it")
     given = {"training_data": data, "data_licence": data_licence, "command": command}
     recorded = found.pop("provenance", {})
     for name, value in given.items():

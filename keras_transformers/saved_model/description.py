@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from keras_transformers import files
+from keras_transformers.files import entries, read_json
 from keras_transformers.saved_model.manifest import MANIFEST, read
 from keras_transformers.saved_model.versions import resolve
 
@@ -40,9 +40,7 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
     signatures = metadata.get("signatures") or graph_signatures(folder)
     measured = {
         "path": str(folder),
-        "num_bytes": sum(
-            path.stat().st_size for path, _ in files.entries(folder) if path.is_file()
-        ),
+        "num_bytes": sum(path.stat().st_size for path, _ in entries(folder) if path.is_file()),
         "warm_up": (folder / WARM_UP_FILE).is_file(),
     }
     # An export may say what it likes about itself, but not what is seen from outside.
@@ -71,7 +69,7 @@ def read_metadata(folder: Path) -> dict[str, Any]:
     if not file.is_file():
         return {}
     try:
-        metadata = files.read_json(file)
+        metadata = read_json(file)
     except ValueError as error:
         raise ValueError(f"{error}; export the model again") from error
     for wrong in _mistakes(metadata):
@@ -92,12 +90,12 @@ def _mistakes(metadata: Mapping[str, Any]) -> Iterator[str]:
     else:
         layers = model.get("configuration", [])
         if not _each(layers, **{"class": str}, count=int, options=dict):
-            yield "a model whose configuration is no list of layers"
+            yield "a model whose configuration is not a list of layers"
     if not isinstance(metadata.get("scores", {}), dict):
         yield "scores that are no object"
     tolerance = metadata.get("tolerance", 0)
     if not isinstance(tolerance, int | float) or not 0 <= tolerance < math.inf:
-        yield f"the tolerance {tolerance!r} is no number"
+        yield f"the tolerance {tolerance!r} is not a number"
 
 
 def _signature_mistakes(signature: Any) -> Iterator[str]:
@@ -111,7 +109,7 @@ def _signature_mistakes(signature: Any) -> Iterator[str]:
             elif not all(isinstance(size, int | None) for size in spec["shape"] or ()):
                 yield f"{side} {name!r}: the shape {spec['shape']} is not of integers"
     if not _each(signature.get("examples", []), inputs=dict, outputs=dict):
-        yield "examples that are no list of inputs and outputs"
+        yield "examples that are not a list of inputs and outputs"
 
 
 def _has(value: Any, **types: Any) -> bool:
@@ -134,7 +132,7 @@ def graph_signatures(folder: Path) -> dict[str, dict[str, Any]]:
     """
     try:
         return _graph_signatures(meta_graph(folder))
-    except TypeError as error:  # a number that is no type of TensorFlow
+    except TypeError as error:  # a number that is not a type of TensorFlow
         raise ValueError(f"{folder / 'saved_model.pb'}: {error}; export the model again") from error
 
 
@@ -265,8 +263,8 @@ def _provenance(folder: Path) -> dict[str, Any]:
     """Returns the export's entry in the manifest beside it, without the hashes of its files."""
     folder = folder.absolute()
     manifest = folder.parent.parent / MANIFEST
-    entries = read(manifest) if manifest.is_file() else {}
-    entry = entries.get(f"{folder.parent.name}/{folder.name}")
+    listed = read(manifest) if manifest.is_file() else {}
+    entry = listed.get(f"{folder.parent.name}/{folder.name}")
     if entry is None:
         return {}
     return {"provenance": {name: value for name, value in entry.items() if name != "files"}}

@@ -12,12 +12,14 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers import files
-from keras_transformers.pipelines.base import PREDICT, Pipeline, Signature
-from keras_transformers.pipelines.serving.form import ServingForm
-from keras_transformers.pipelines.serving.int8 import Int8Form
-from keras_transformers.saved_model.checks.check import encode_array, relative_errors, self_check
+from keras_transformers.pipelines.base import Pipeline, Signature
+from keras_transformers.pipelines.exported.form import ExportForm
+from keras_transformers.pipelines.exported.int8 import Int8Form
+from keras_transformers.pipelines.results.reading import TASK_SIGNATURE
+from keras_transformers.saved_model.checks.check import relative_errors, self_check
 from keras_transformers.saved_model.description import METADATA_FILE
-from keras_transformers.saved_model.graphs import simplify
+from keras_transformers.saved_model.examples import encode_array
+from keras_transformers.saved_model.graphs import rewriting, simplify
 from keras_transformers.saved_model.metadata import (
     checked_scores,
     of_environment,
@@ -98,7 +100,7 @@ def export(
     form = (
         Int8Form(pipeline.model)
         if is_int8
-        else ServingForm(pipeline.model, constant_matrices=constant_matrices)
+        else ExportForm(pipeline.model, constant_matrices=constant_matrices)
     )
     stored = StoredWeights(form.weights, weights_dtype)
     signatures = {
@@ -141,8 +143,9 @@ def export(
         # Nobody differentiates an export.
         options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
         tf.saved_model.save(module, str(folder), signatures=traced, options=options)
-        simplify(folder)
-        _set_method_names(folder, signatures)
+        with rewriting(folder) as graph:
+            simplify(graph)
+            _describe_signatures(graph, signatures, pipeline.task)
         _write_metadata(folder, description)
         if check:
             self_check(folder)
@@ -244,15 +247,11 @@ def _answer(
     return outputs
 
 
-def _set_method_names(folder: Path, signatures: Mapping[str, Signature]) -> None:
-    """Renames methods, which tf.saved_model.save all calls "predict", for Classify and Regress."""
-    changed = {name: s.method_name for name, s in signatures.items() if s.method_name != PREDICT}
-    if not changed:
-        return
-    updater = tf.compat.v1.saved_model.signature_def_utils.MethodNameUpdater(str(folder))
-    for name, method_name in changed.items():
-        updater.replace_method_name(name, method_name, tags="serve")
-    updater.save()
+def _describe_signatures(graph: Any, signatures: Mapping[str, Signature], task: str) -> None:
+    """Says in a graph which API calls each signature, and its task; see `TASK_SIGNATURE`."""
+    for name, signature in signatures.items():  # tf.saved_model.save calls all methods "predict"
+        graph.signature_def[name].method_name = signature.method_name
+    graph.signature_def[TASK_SIGNATURE].method_name = task
 
 
 def _write_metadata(folder: Path, description: Mapping[str, Any]) -> None:

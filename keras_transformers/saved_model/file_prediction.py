@@ -1,12 +1,12 @@
 """Runs an export on files of texts: one file of answers per file, resumable, on any engine.
 
-    OUTPUT/a.jsonl                  the answers to the lines of a.txt or a.txt.gz
+    OUTPUT/a.jsonl                  the answers to the rows of a.txt or a.txt.gz
     OUTPUT/_run/export.json         which export answered
-    OUTPUT/_run/files/a.json        how far: the file's SHA-256 and counts
+    OUTPUT/_run/files/a.json        how far: the file's SHA-256, how it was read, and counts
     OUTPUT/_run/unreadable.jsonl    lines without an answer: file, line, reason
 
-Line n of a file of answers is a JSON object that answers line n of the file; it is `{}` if that
-line could not be read.
+Line n of a file of answers is a JSON object that answers row n of the file; it is `{}` if that row
+could not be read. Rows are lines, or what is below the header of a table.
 """
 
 import dataclasses
@@ -21,10 +21,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from keras_transformers import files, places
-from keras_transformers.engines import Engine, Local, Stage
-from keras_transformers.pipelines import results
+from keras_transformers import files
+from keras_transformers.files import compression
+from keras_transformers.jobs import places
+from keras_transformers.jobs.engines import Engine, Local, Stage
 from keras_transformers.saved_model.prediction import Predictor
+from keras_transformers.saved_model.text_rows import TextRows
 from keras_transformers.saved_model.versions import resolve
 
 __all__ = ["FilesReport", "predict_files"]
@@ -64,36 +66,40 @@ def predict_files(
     *,
     engine: Engine | None = None,
     batch_size: int = 32,
+    rows: TextRows = TextRows(),  # noqa: B008  it cannot change
 ) -> FilesReport:
-    """Runs an export on each line of files, and writes one file of JSON lines per file.
+    """Runs an export on each row of files, and writes one file of JSON lines per file.
 
     Files of answers appear whole or not at all. After a stop, call this again with the same
     arguments, on any engine: files that are finished and have not changed are kept.
 
     Args:
         path: an export, or the BASE of its versions, of which the newest is used. It must take
-            texts. With Beam also a URL, see `places`.
-        patterns: files of UTF-8 text, plain or `.gz`, one text per line; paths or URLs in which `*`
-            stands for any characters. For an export of pairs a line is `text<TAB>text_b`; for one
-            of choices, `text<TAB>choice<TAB>choice` with any number of choices.
+            texts. Also a URL, see `jobs.places`.
+        patterns: files, plain or compressed; paths or URLs in which `*` stands for any characters.
+            Tables are TSV, CSV, JSON Lines or Parquet. Other files are UTF-8 text with one text per
+            line; for an export of pairs a line is `text<TAB>text_b`; for one of choices,
+            `text<TAB>choice<TAB>choice` with any number of choices.
         output: a missing or empty folder, or one with answers of the same export; or a URL.
-        engine: what runs the work, `engines.Local(num_processes)` or `engines.Beam(options)`; by
+        engine: what runs the work, `jobs.Local(num_processes)` or `jobs.Beam(options)`; by
             default this process.
-        batch_size: lines in one call of the graph.
+        batch_size: rows in one call of the graph.
+        rows: the columns of tables, and how files are read.
 
     Raises:
         FileNotFoundError: there is no export, or a pattern matches no file.
         FileExistsError: `output` contains other files.
         ValueError: the export does not take texts or cannot be loaded, two files have the same
-            name, `output` has answers of another export, or gzip data are damaged.
-        MissingExtraError: Beam is needed, but not installed.
+            name, `output` has answers of another export, a table is malformed or lacks the columns,
+            or compressed data are damaged.
+        MissingExtraError: Beam, or a package for a URL, is needed but not installed.
 
     Example:
         predict_files("saved_models/fill_mask_en", ["texts/*.txt.gz"], "answers")
     """
     texts = _find(patterns)
     output = os.fspath(output).rstrip("/")
-    job = _start(os.fspath(path), output, batch_size)
+    job = _start(os.fspath(path), output, batch_size, rows)
     there = set(places.names(output))
     tasks = [(text, job.is_finished(name, there)) for name, text in texts.items()]
     predict = Stage("predict", functools.partial(_predict_file, job), tasks)
@@ -117,6 +123,7 @@ class _Job:
     export: places.Place  # a version folder
     output: places.Place
     batch_size: int
+    rows: TextRows
     run: str  # differs from that of earlier runs
 
     def answers(self, name: str) -> places.Place:
@@ -148,11 +155,10 @@ def _find(patterns: Sequence[str]) -> dict[str, places.Place]:
 
 
 def _name(place: places.Place) -> str:
-    name = place.rpartition("/")[2].removesuffix(".gz")
-    return name.removesuffix(".txt")
+    return compression.without_suffix(place.rpartition("/")[2]).removesuffix(".txt")
 
 
-def _start(path: places.Place, output: places.Place, batch_size: int) -> _Job:
+def _start(path: places.Place, output: places.Place, batch_size: int, rows: TextRows) -> _Job:
     """Checks the export and the output folder, and notes in the folder which export it is."""
     path = path.rstrip("/")
     with places.fetched_folder(path) as local:
@@ -160,7 +166,7 @@ def _start(path: places.Place, output: places.Place, batch_size: int) -> _Job:
         inside = version.relative_to(local).as_posix()
         export = path if inside == "." else f"{path}/{inside}"
         identity = {"export": export, "sha256": _digest_of_answers(version)}
-    job = _Job(export, output, batch_size, uuid.uuid4().hex)
+    job = _Job(export, output, batch_size, rows, uuid.uuid4().hex)
     there = places.names(output)
     if there and f"{_RUN}/export.json" not in there:
         raise FileExistsError(
@@ -193,13 +199,15 @@ def _predict_file(job: _Job, task: tuple[places.Place, bool]) -> Mapping[str, in
         Counts of what was done now.
 
     Raises:
-        ValueError: its gzip data are damaged, or the export refuses a line.
+        ValueError: it cannot be read, or the export refuses a row.
     """
     place, is_finished = task
     name = _name(place)
     with places.fetched(place) as text:
-        sha256 = _digest(text)
-        if is_finished and places.read(job.record(name))["sha256"] == sha256:
+        # How it is read counts only if it is not the usual way: older runs did not note it.
+        read = {} if job.rows == TextRows() else {"rows": dataclasses.asdict(job.rows)}
+        key = {"sha256": _digest(text), **read}
+        if is_finished and _key(places.read(job.record(name))) == key:
             return {"num_kept_files": 1}
         predictor = _predictor(job.export, job.run)
         unreadable: list[dict[str, Any]] = []
@@ -209,7 +217,7 @@ def _predict_file(job: _Job, task: tuple[places.Place, bool]) -> Mapping[str, in
             places.stored(job.answers(name), scratch_folder=f"{job.output}/{_RUN}/files") as path,
             path.open("w", encoding="utf-8", newline="\n") as answers,
         ):
-            lines = _fields(text, predictor.text_names)
+            lines = job.rows.read(text, predictor.text_names)
             while batch := list(itertools.islice(lines, job.batch_size)):
                 try:
                     rows = _answers(predictor, [fields for fields, reason in batch if not reason])
@@ -222,7 +230,7 @@ def _predict_file(job: _Job, task: tuple[places.Place, bool]) -> Mapping[str, in
                         unreadable.append({"file": place, "line": num_lines, "reason": reason})
                     row = {} if reason else next(rows)
                     answers.write(json.dumps(row, ensure_ascii=False) + "\n")
-    record = {"file": place, "sha256": sha256, "run": job.run, "num_lines": num_lines}
+    record = {"file": place, **key, "run": job.run, "num_lines": num_lines}
     places.write(job.record(name), record | {"unreadable": unreadable})
     return {
         "num_files": 1,
@@ -231,13 +239,9 @@ def _predict_file(job: _Job, task: tuple[places.Place, bool]) -> Mapping[str, in
     }
 
 
-def _fields(path: Path, names: Sequence[str]) -> Iterator[tuple[list[Any], str]]:
-    """Yields each line's texts, and why they cannot be read, or ""."""
-    for line, reason in files.try_lines(path):
-        fields = results.fields(line, names)
-        if not reason and len(fields) != len(names):
-            reason = f"not {len(names)} texts with tabs between them, but {len(fields)}"
-        yield fields, reason
+def _key(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns what decides whether a file's answers are still right."""
+    return {name: record[name] for name in ("sha256", "rows") if name in record}
 
 
 def _answers(predictor: Predictor, rows: Sequence[Sequence[Any]]) -> Iterator[dict[str, Any]]:

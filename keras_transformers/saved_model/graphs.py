@@ -5,6 +5,7 @@ keeps what nobody reads. Half of an export's nodes are such. They cost time when
 loaded, and when each signature is first called. References to gradients go too: exports have none.
 """
 
+import contextlib
 import os
 from collections.abc import Collection, Iterator
 from pathlib import Path
@@ -19,25 +20,31 @@ _READ = "ReadVariableOp"
 _GRADIENT = "_gradient_op_type"
 
 
-def simplify(folder: str | os.PathLike[str]) -> None:
-    """Rewrites the graph of a SavedModel with fewer nodes and the same results, bit for bit.
+@contextlib.contextmanager
+def rewriting(folder: str | os.PathLike[str]) -> Iterator[Any]:
+    """Yields the MetaGraphDef of a SavedModel, and writes it with its changes.
 
     Args:
-        folder: a version folder that nobody uses yet.
+        folder: a version folder that nobody uses yet, with one graph.
     """
     path = Path(folder) / "saved_model.pb"
     saved_model = saved_model_pb2.SavedModel.FromString(path.read_bytes())
-    for meta_graph in saved_model.meta_graphs:
-        operations = meta_graph.meta_info_def.stripped_op_list.op
-        # No function but that which restores the variables writes them, so reading has no order.
-        pure = {each.name for each in operations if not each.is_stateful} | {_READ}
-        for function in meta_graph.graph_def.library.function:
-            if not any(node.op == "AssignVariableOp" for node in function.node_def):
-                _simplify(function, pure)
+    (meta_graph,) = saved_model.meta_graphs
+    yield meta_graph
     with files.replaced(path) as scratch:
         scratch.write_bytes(saved_model.SerializeToString(deterministic=True))
     # It is out of date, TensorFlow has no public function to recompute it, and loaders need none.
     (Path(folder) / FINGERPRINT_FILE).unlink(missing_ok=True)
+
+
+def simplify(meta_graph: Any) -> None:
+    """Changes a graph so that it has fewer nodes and the same results, bit for bit."""
+    operations = meta_graph.meta_info_def.stripped_op_list.op
+    # No function but that which restores the variables writes them, so reading has no order.
+    pure = {each.name for each in operations if not each.is_stateful} | {_READ}
+    for function in meta_graph.graph_def.library.function:
+        if not any(node.op == "AssignVariableOp" for node in function.node_def):
+            _simplify(function, pure)
 
 
 def _simplify(function: Any, pure: Collection[str]) -> None:

@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
-from keras_transformers import files
+from keras_transformers.files import check_plain, entries, read_json, write_json
 
 MANIFEST = "manifest.json"
 _NAME = re.compile(r"(?!\.\.?/)[^/\0]+/[0-9]+")  # two parts, neither of which leaves the folder
@@ -66,16 +66,16 @@ def record(version: str | os.PathLike[str], provenance: Provenance) -> Path:
     name = f"{version.parent.name}/{version.name}"
     if not _NAME.fullmatch(name):
         raise ValueError(f"{version}: not FOLDER/NAME/<number>; give the version folder")
-    files.check_plain(version)
+    check_plain(version)
     path = version.parent.parent / MANIFEST
     listed = read(path) if path.is_file() else {}
     hashes = {
         file.relative_to(version).as_posix(): _hash(file)
-        for file, kind in files.entries(version)
+        for file, kind in entries(version)
         if kind == "file"
     }
     listed[name] = dataclasses.asdict(provenance) | {"files": hashes}
-    files.write_json(path, dict(sorted(listed.items())))
+    write_json(path, dict(sorted(listed.items())))
     return path
 
 
@@ -97,7 +97,7 @@ def add_file(version: str | os.PathLike[str], file: str) -> None:
     entry = listed.get(f"{version.parent.name}/{version.name}")
     if entry is not None:
         entry["files"] = dict(sorted({**entry["files"], file: _hash(version / file)}.items()))
-        files.write_json(path, listed)
+        write_json(path, listed)
 
 
 def read(path: str | os.PathLike[str]) -> dict[str, dict[str, Any]]:
@@ -111,7 +111,7 @@ def read(path: str | os.PathLike[str]) -> dict[str, dict[str, Any]]:
     if not path.is_file():
         raise FileNotFoundError(f"{path}: no manifest; give the folder that holds {MANIFEST}")
     try:
-        listed = files.read_json(path)
+        listed = read_json(path)
     except ValueError as error:
         raise ValueError(f"{error}; fetch it again") from error
     for name, entry in listed.items():
@@ -178,7 +178,7 @@ def _differences(folder: Path, name: str, expected: dict[str, str]) -> list[str]
         return [f"{link}, and what it leads to may change" for link in links]
     if not version.is_dir():
         return [f"{version} is missing"]
-    found = {path: kind for path, kind in files.entries(version) if kind != "folder"}
+    found = {path: kind for path, kind in entries(version) if kind != "folder"}
     wanted = {version / name: sha256 for name, sha256 in expected.items()}
     missing = [f"{path} is missing" for path in sorted(wanted.keys() - found.keys())]
     extra, changed = [], []

@@ -6,7 +6,7 @@ import json
 import math
 import platform
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -110,12 +110,18 @@ def checked_scores(scores: Mapping[str, float] | None) -> dict[str, float]:
 
 
 def _options(layer: Any) -> dict[str, Any]:
-    plain = (str, int, float, bool)
-    return {
-        name: value
-        for name, value in layer.get_config().items()
-        if name not in ("name", "trainable") and isinstance(value, plain)
-    }
+    """Returns a layer's plain options, and those of the layers it was handed, after their names."""
+
+    def plain(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+        for name, value in config.items():
+            if name in ("name", "trainable"):
+                continue
+            if isinstance(value, str | int | float):
+                yield prefix + name, value
+            elif isinstance(value, dict) and "trainable" in value.get("config", ()):  # a layer
+                yield from plain(value["config"], f"{prefix}{name} ")
+
+    return dict(plain(layer.get_config()))
 
 
 def _commit(folder: Path) -> str | None:

@@ -94,7 +94,7 @@ class ModelsConfig:
         self.path = Path(path).absolute()
         self._proto = _messages().ModelServerConfig()
         if self.path.exists() and not self.path.is_file():
-            raise ValueError(f"{self.path} is no file: name TF Serving's model config file")
+            raise ValueError(f"{self.path} is not a file: name TF Serving's model config file")
         if self.path.is_file():
             from google.protobuf import text_format
 

@@ -11,9 +11,10 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_text  # noqa: F401  (registers the tokenizers' ops)
 
-from keras_transformers.pipelines import results
+from keras_transformers.pipelines.results import reading
+from keras_transformers.pipelines.results.texts import string_column, text_inputs
 from keras_transformers.saved_model.checks.check import why_not_loaded
-from keras_transformers.saved_model.description import check_fingerprint, first_words
+from keras_transformers.saved_model.description import check_fingerprint, first_words, read_metadata
 from keras_transformers.saved_model.versions import resolve
 
 __all__ = ["Predictor", "predict"]
@@ -53,7 +54,10 @@ class Predictor:
             )
         self._function = self._loaded.signatures[signature]
         self.inputs: dict[str, Any] = self._function.structured_input_signature[1]
-        self.text_names = results.text_inputs(list(self.inputs))
+        self.text_names = text_inputs(list(self.inputs))
+        default = self._loaded.signatures.get("serving_default", self._function)
+        task = read_metadata(self.path).get("task") or reading.old_task(default.structured_outputs)
+        self._answer = reading.answer_type(task)
         shapes = {name: spec.shape for name, spec in self._function.structured_outputs.items()}
         self._padded = [
             name
@@ -74,7 +78,7 @@ class Predictor:
 
         Returns:
             One dict per row, output name -> str, number or nested list: JSON values; see
-            `pipelines.results.rows`.
+            `pipelines.results.reading.rows`.
 
         Raises:
             ValueError: names, lengths or types of the inputs do not fit the signature, or the graph
@@ -100,7 +104,7 @@ class Predictor:
                     f"{self.path}: rows {start + 1} to {start + len(next(iter(batch.values())))}: "
                     f"{first_words(error)}"
                 ) from error
-            rows += results.rows(outputs, self._padded)
+            rows += reading.rows(outputs, self._padded, self._answer)
         return rows
 
     def _column(self, name: str, values: Sequence[Any]) -> np.ndarray:
@@ -108,7 +112,7 @@ class Predictor:
         if spec is not None and spec.dtype != tf.string:
             return np.asarray(values, spec.dtype.as_numpy_dtype)
         rank = 2 if spec is not None and spec.shape.rank == 2 else 1
-        return results.string_column(name, values, rank=rank)
+        return string_column(name, values, rank=rank)
 
 
 def predict(

@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 
 from keras_transformers.files import replaced
-from keras_transformers.saved_model.checks.check import check_signatures, num_rows, stored_examples
+from keras_transformers.saved_model.checks.check import check_signatures
 from keras_transformers.saved_model.description import WARM_UP_FILE, read_metadata
+from keras_transformers.saved_model.examples import num_rows, stored_examples
 from keras_transformers.saved_model.manifest import MANIFEST, read
 from keras_transformers.saved_model.versions import resolve
 
@@ -49,7 +50,7 @@ def add_warm_up(
     if manifest.is_file() and f"{folder.parent.name}/{folder.name}" in read(manifest):
         raise ValueError(
             f"{folder} is listed in {manifest} file by file: publish a copy with warm-up requests "
-            "instead: keras-transformers publish --warm-up"
+            "instead (`publish` with warm_up=...)"
         )
     count = write_requests(folder, batch_sizes=batch_sizes, model_name=folder.parent.name)
     return folder / WARM_UP_FILE, count

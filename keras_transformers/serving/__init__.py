@@ -11,4 +11,4 @@ the extra `serving` and work on SavedModels alone: nothing here imports this pac
 
 from keras_transformers.rooms import open_room
 
-__getattr__, __dir__ = open_room(__name__, extra="serving")
+__getattr__, __dir__ = open_room(__name__, __file__, extra="serving")

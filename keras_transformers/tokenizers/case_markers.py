@@ -78,7 +78,7 @@ class CaseMarkedTokenizer(WordPieceTokenizer):
         ids, starts, ends = super().tokenize_with_offsets(text)
         row = ids.value_rowids()  # (tokens,)
         begins_word = ~tf.gather(self._continues_word, ids.values)
-        # A word reaches to where the next one begins; what lies between is no letter.
+        # A word reaches to where the next one begins; what lies between is not a letter.
         number = tf.cumsum(tf.cast(begins_word, tf.int32)) - 1
         word_ends = tf.math.segment_max(ends.values, number)  # (words,)
         word_row, word_start = row[begins_word], starts.values[begins_word]

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from keras_transformers.tokenizers.packing import RobertaPacking
 from keras_transformers.tokenizers.wordpiece import WordPieceTokenizer
@@ -21,6 +21,7 @@ class MPNetTokenizer(RobertaPacking, WordPieceTokenizer):
         vocabulary: a file with one token per line, or the tokens, in the order of their ids. <s>
             <pad> </s> [UNK] <mask> must be included; [UNK], not <unk>, is the unknown token.
         lowercase: lower-case texts and strip accents, as MPNet-base does.
+        parts: see `WordPieceTokenizer`.
         name: name of the module.
 
     Attributes:
@@ -58,8 +59,9 @@ class MPNetTokenizer(RobertaPacking, WordPieceTokenizer):
         vocabulary: str | os.PathLike[str] | Sequence[str],
         *,
         lowercase: bool = True,
+        parts: Mapping[str, Any] | None = None,
         name: str = "mpnet_tokenizer",
     ) -> None:
-        super().__init__(vocabulary, lowercase=lowercase, name=name)
+        super().__init__(vocabulary, lowercase=lowercase, parts=parts, name=name)
         self.start_token_id = self.cls_token_id
         self.end_token_id = self.sep_token_id

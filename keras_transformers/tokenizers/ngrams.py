@@ -23,6 +23,7 @@ _BASIS, _PRIME, _LOW_32_BITS = 2166136261, 16777619, 0xFFFFFFFF
 _NEXT_WORD = 116049371
 
 WORDS_FILE = "words.txt"
+BUCKETS_FILE = "buckets.txt"
 
 
 class NgramTokenizer(tf.Module):
@@ -53,18 +54,23 @@ class NgramTokenizer(tf.Module):
         word_ngrams: longest word n-grams; 1 for words alone (fastText: wordNgrams).
         min_characters: shortest character n-grams (fastText: minn).
         max_characters: longest character n-grams; 0 for none (fastText: maxn).
+        kept_buckets: a file with one bucket per line, or the buckets that have an id, in the order
+            of their ids; n-grams of others are left out, as after fastText's quantize(cutoff=...).
+            Each has one by default.
         name: name of the module.
 
     Attributes:
         num_words: number of words in the dictionary.
         num_buckets: number of buckets; 0 if there are no n-grams.
-        vocabulary_size: number of ids, words plus buckets.
+        kept_buckets: those that have an id, in order; None if each has.
+        vocabulary_size: number of ids, words plus buckets with an id.
         pad_token_id: 0, which is also a word's id: use `padding_mask`.
 
     Raises:
         FileNotFoundError: the file does not exist.
         ValueError: there are no words; a word is empty, repeated, too long or contains a blank;
-            there are n-grams but no buckets; or the shortest n-grams are longer than the longest.
+            there are n-grams but no buckets; the shortest n-grams are longer than the longest; or
+            `kept_buckets` has one twice or one beyond `num_buckets`.
 
     Example:
         >>> tokenizer = NgramTokenizer(["</s>", "good", "film"], num_buckets=100, word_ngrams=2)
@@ -74,6 +80,7 @@ class NgramTokenizer(tf.Module):
     """
 
     pad_token_id = 0
+    fills_model = True  # the number of rows decides which n-gram has which
 
     def __init__(
         self,
@@ -83,6 +90,7 @@ class NgramTokenizer(tf.Module):
         word_ngrams: int = 1,
         min_characters: int = 0,
         max_characters: int = 0,
+        kept_buckets: str | os.PathLike[str] | Sequence[int] | None = None,
         name: str = "ngram_tokenizer",
     ) -> None:
         super().__init__(name=name)
@@ -93,7 +101,9 @@ class NgramTokenizer(tf.Module):
         _check_ngrams(len(words), num_buckets, word_ngrams, min_characters, max_characters)
         self.num_words = len(words)
         self.num_buckets = num_buckets if word_ngrams > 1 or max_characters else 0
-        self.vocabulary_size = self.num_words + self.num_buckets
+        self.kept_buckets = _kept(kept_buckets, self.num_buckets)
+        num_kept = self.num_buckets if self.kept_buckets is None else len(self.kept_buckets)
+        self.vocabulary_size = self.num_words + num_kept
         self.word_ngrams = word_ngrams
         self.min_characters = min_characters
         self.max_characters = max_characters
@@ -105,6 +115,7 @@ class NgramTokenizer(tf.Module):
                 ),
                 default_value=-1,
             )
+            self._rows = None if self.kept_buckets is None else _table(self.kept_buckets)
 
     @classmethod
     def train(
@@ -212,9 +223,12 @@ class NgramTokenizer(tf.Module):
     def lengths(self, text: Any, text_b: Any = None) -> tf.Tensor:
         """Returns how many ids each text (batch,) has before trimming: int32 (batch,).
 
-        Nothing is hashed, so this is fast enough for a whole data set in one call.
+        Nothing is hashed unless some buckets have no id, so this is fast enough for a whole data
+        set in one call.
         """
         _check_single(text_b)
+        if self._rows is not None:
+            return tf.cast(self.tokenize(text).row_lengths(), tf.int32)
         words = self._split(text)
         counts = tf.cast(self._ids.lookup(words.values) >= 0, tf.int32)
         if self.max_characters:
@@ -245,12 +259,17 @@ class NgramTokenizer(tf.Module):
         return 0
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Writes the words to `words.txt` in a folder, for `load`."""
+        """Writes `words.txt` and, if some buckets have no id, `buckets.txt`, for `load`."""
         write_lines(os.path.join(folder, WORDS_FILE), self.vocabulary)
+        if self.kept_buckets is not None:
+            write_lines(os.path.join(folder, BUCKETS_FILE), map(str, self.kept_buckets))
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str], **config: Any) -> Self:
         """Restores a tokenizer from what `save` wrote and `config` returned."""
+        buckets = os.path.join(folder, BUCKETS_FILE)
+        if os.path.exists(buckets):
+            config = {**config, "kept_buckets": buckets}
         return cls(os.path.join(folder, WORDS_FILE), **config)
 
     def config(self) -> dict[str, Any]:
@@ -301,8 +320,10 @@ class NgramTokenizer(tf.Module):
             num_more = tf.where(fits, tf.gather(lengths, last), 0)
             hashes = _fnv1a(hashes, codes, tf.gather(starts, last), num_more)
             if n >= self.min_characters:
-                ids.append(self.num_words + hashes % self.num_buckets)
-                exist.append(fits if n > 1 else (here > 0) & (remaining > 1))
+                is_ngram = fits if n > 1 else (here > 0) & (remaining > 1)
+                id_, has_id = self._ids_of(hashes % self.num_buckets)
+                ids.append(id_)
+                exist.append(is_ngram & has_id)
         return _ragged(ids, exist, word, tf.size(words))
 
     def _ngrams_of_words(self, words: tf.RaggedTensor) -> tf.RaggedTensor:
@@ -321,9 +342,17 @@ class NgramTokenizer(tf.Module):
             fits = remaining >= n
             last = tf.where(fits, tf.range(tf.size(text)) + n - 1, 0)
             joined = joined * _NEXT_WORD + tf.gather(hashes, last)
-            ids.append(self.num_words + tf.cast(joined % self.num_buckets, tf.int64))
-            exist.append(fits)
+            id_, has_id = self._ids_of(tf.cast(joined % self.num_buckets, tf.int64))
+            ids.append(id_)
+            exist.append(fits & has_id)
         return _ragged(ids, exist, text, num_texts)
+
+    def _ids_of(self, buckets: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns the ids of buckets, int64, and whether each has one."""
+        if self._rows is None:
+            return self.num_words + buckets, tf.ones_like(buckets, tf.bool)
+        rows = self._rows.lookup(buckets)
+        return self.num_words + rows, rows >= 0
 
 
 def _bytes(strings: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
@@ -382,6 +411,37 @@ def _ragged(
         tf.math.unsorted_segment_sum(counts, row, num_rows),
         validate=False,
     )
+
+
+def _table(kept: Sequence[int]) -> tf.lookup.StaticHashTable:
+    """Returns a table from the buckets that have an id to their rows, -1 for others."""
+    buckets = tf.constant(kept, tf.int64, shape=[len(kept)])
+    rows = tf.range(len(kept), dtype=tf.int64)
+    return tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(buckets, rows), -1)
+
+
+def _kept(
+    given: str | os.PathLike[str] | Sequence[int] | None, num_buckets: int
+) -> list[int] | None:
+    """Returns the buckets that have an id, in order; None if each has, or there are none."""
+    if given is None or not num_buckets:
+        return None
+    if isinstance(given, str | os.PathLike):
+        lines = list(read_lines(os.fspath(given)))
+        if not all(line.isascii() and line.isdigit() and len(line) < 20 for line in lines):
+            raise ValueError(f"{os.fspath(given)}: expected one number per line")
+        kept = [int(line) for line in lines]
+    else:
+        kept = [int(bucket) for bucket in given]
+    wrong = [bucket for bucket in kept if not 0 <= bucket < num_buckets]
+    if wrong or len(set(kept)) < len(kept):
+        what = f"bucket {wrong[0]}" if wrong else "a bucket twice"
+        where = f"{os.fspath(given)}: " if isinstance(given, str | os.PathLike) else ""
+        raise ValueError(
+            f"{where}kept_buckets has {what}; expected different ones below "
+            f"num_buckets={num_buckets}"
+        )
+    return kept
 
 
 def _check_words(words: Sequence[str], where: str | None) -> None:

@@ -32,6 +32,25 @@ def origins_of_spans(
     return tf.gather(values, starts), tf.gather(values, ends)
 
 
+def within_texts(
+    text: tf.Tensor, rows: tf.Tensor, starts: tf.RaggedTensor, ends: tf.RaggedTensor
+) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
+    """Converts spans in bytes of all texts end to end to spans in their own texts, int32.
+
+    Args:
+        text: strings (batch,).
+        rows: int64 (spans,), the index of each span's text.
+        starts: int64 (batch, None).
+        ends: int64 (batch, None).
+    """
+    lengths = tf.cast(tf.strings.length(text), tf.int64)
+    shifts = tf.gather(tf.cumsum(lengths, exclusive=True), rows)
+    return (
+        starts.with_values(tf.cast(starts.values - shifts, tf.int32)),
+        ends.with_values(tf.cast(ends.values - shifts, tf.int32)),
+    )
+
+
 def without_white_space(
     text: tf.Tensor,
     starts: tf.Tensor,

@@ -150,9 +150,10 @@ class RobertaPacking:
             tf.debugging.assert_equal(
                 segment.nrows(), segments[0].nrows(), "text and text_b differ in number"
             )
-        return self.pack(
+        packed = self.pack(
             segments, max_sequence_length=max_sequence_length, pad_to_max_length=pad_to_max_length
         )
+        return {name: packed[name] for name in ("token_ids", "padding_mask")}
 
     def pack(
         self,
@@ -170,7 +171,8 @@ class RobertaPacking:
             pad_to_max_length: pad to that length, not to the longest row.
 
         Returns:
-            token_ids int32 and padding_mask bool, each (batch, length).
+            token_ids int32, padding_mask bool and segment_ids int32, each (batch, length). The last
+            are all 0: RoBERTa has no segments, but a BERT may read such a tokenizer's tokens.
 
         Raises:
             ValueError: `max_sequence_length` leaves no room for the special tokens.
@@ -187,7 +189,10 @@ class RobertaPacking:
             pad_token_id=self.pad_token_id,
             length=max_sequence_length if pad_to_max_length else None,
         )
-        return {name: packed[name] for name in ("token_ids", "padding_mask")}
+        return {
+            **{name: packed[name] for name in ("token_ids", "padding_mask")},
+            "segment_ids": tf.zeros_like(packed["token_ids"]),
+        }
 
     def special_tokens(self, num_segments: int) -> list[list[int]]:
         """Returns the ids that `pack` puts around segments: <s> a </s></s> b </s>."""

@@ -11,8 +11,8 @@ import sentencepiece
 import tensorflow as tf
 import tensorflow_text
 
+from keras_transformers.dependencies.private_api import name_sentencepiece_model
 from keras_transformers.files import check_new, read_lines, replaced
-from keras_transformers.private_api import name_sentencepiece_model
 from keras_transformers.tokenizers.tensors import row_by_row, texts_of, with_ends
 
 __all__ = ["SentencePieceTokenizer"]
@@ -88,7 +88,7 @@ class SentencePieceTokenizer(tf.Module):
         The same lines give the same file, whatever their files are called.
 
         Args:
-            files: UTF-8 text, one sentence per line, decompressed if the name ends in `.gz`.
+            files: UTF-8 text, one sentence per line, plain or compressed.
                 Include every language that shares the vocabulary. Empty lines are skipped.
             path: the model to write, usually `*.model`.
             vocabulary_size: number of tokens, including the 4 special ones and 256 bytes.
@@ -223,14 +223,20 @@ def open_model(path: Path) -> tuple[bytes, tensorflow_text.SentencepieceTokenize
         raise FileNotFoundError(f"{path}: no such file; check the path")
     model = path.read_bytes()
     try:
-        # FastSentencepieceTokenizer is faster, but misreads byte-pair models.
-        tokenizer = tensorflow_text.SentencepieceTokenizer(model, out_type=tf.int32)
-        name = f"sentencepiece-{hashlib.sha256(model).hexdigest()}"
-        name_sentencepiece_model(tokenizer, model, name)
+        tokenizer = model_tokenizer(model)
         tokenizer.vocab_size()
     except (tf.errors.OpError, UnicodeDecodeError) as error:  # or TensorFlow cannot decode its own
         raise ValueError(f"{path}: not a SentencePiece model") from error
     return model, tokenizer
+
+
+def model_tokenizer(model: bytes) -> tensorflow_text.SentencepieceTokenizer:
+    """Returns the tokenizer of a SentencePiece model's contents; see `open_model`."""
+    # FastSentencepieceTokenizer is faster, but misreads byte-pair models.
+    tokenizer = tensorflow_text.SentencepieceTokenizer(model, out_type=tf.int32)
+    name = f"sentencepiece-{hashlib.sha256(model).hexdigest()}"
+    name_sentencepiece_model(tokenizer, model, name)
+    return tokenizer
 
 
 def _explain(error: RuntimeError, sources: Sequence[Path], vocabulary_size: int) -> str:

@@ -11,6 +11,7 @@ import tensorflow_text
 from keras_transformers.files import check_new
 from keras_transformers.tokenizers import offsets, packing
 from keras_transformers.tokenizers import vocabulary as vocabularies
+from keras_transformers.tokenizers.described.parts import Parts
 from keras_transformers.tokenizers.normalization import bert_characters
 from keras_transformers.tokenizers.tensors import texts_of
 
@@ -51,6 +52,9 @@ class WordPieceTokenizer(tf.Module):
             that continue a word start with "##". `[PAD]`, `[UNK]`, `[CLS]`, `[SEP]` and
             `[MASK]` must be included.
         lowercase: lower-case texts and strip accents, as the uncased models do.
+        parts: the `normalizer`, `pre_tokenizer` and `added_tokens` of a tokenizer.json, to use
+            instead of BERT's (see `described.Parts`); `lowercase` then only describes them. The
+            added tokens' names in a text are these tokens.
         name: name of the module.
 
     Attributes:
@@ -91,6 +95,7 @@ class WordPieceTokenizer(tf.Module):
         vocabulary: str | os.PathLike[str] | Sequence[str],
         *,
         lowercase: bool = True,
+        parts: Mapping[str, Any] | None = None,
         name: str = "word_piece_tokenizer",
     ) -> None:
         super().__init__(name=name)
@@ -101,8 +106,12 @@ class WordPieceTokenizer(tf.Module):
         else:
             where, tokens = "vocabulary", vocabularies.check(vocabulary, special_tokens=special)
         ids = {token: token_id for token_id, token in enumerate(tokens)}
-        self.vocabulary_size = len(tokens)
         self.lowercase = lowercase
+        self.parts = (
+            None if parts is None else Parts(parts, num_tokens=len(tokens), byte_level=False)
+        )
+        added = [] if self.parts is None else self.parts.added
+        self.vocabulary_size = len(tokens) + len(added)
         self.pad_token_id = ids[self.special_names["pad"]]
         self.unknown_token_id = ids[self.special_names["unknown"]]
         self.cls_token_id = ids[self.special_names["cls"]]
@@ -111,14 +120,18 @@ class WordPieceTokenizer(tf.Module):
         self.mask_token_id = ids[self.mask_token]
         with tf.device("CPU:0"):  # where strings live, and the ops that read these tables
             # A tensor, because tf.Module would search a list for variables over and over.
-            self._tokens = tf.constant(tokens)
+            self._tokens = tf.constant([*tokens, *added])
+            self._num_saved = len(tokens)
             table = bert_characters.normalizer_model(lowercase=lowercase)
             self._normalizer = tensorflow_text.FastBertNormalizer(
                 model_buffer=tf.constant(np.frombuffer(table, np.uint8))
             )
             try:
                 self._wordpiece = tensorflow_text.FastWordpieceTokenizer(
-                    [bert_characters.respell(token) for token in tokens],
+                    tokens
+                    if parts is not None
+                    else [bert_characters.respell(token) for token in tokens],
+                    no_pretokenization=parts is not None,
                     max_bytes_per_word=_MAX_BYTES_PER_WORD,
                     token_out_type=tf.int32,
                     unknown_token=self.special_names["unknown"],
@@ -142,7 +155,7 @@ class WordPieceTokenizer(tf.Module):
         The same lines give the same file.
 
         Args:
-            files: UTF-8 text, decompressed if the name ends in `.gz`. Each file is read twice.
+            files: UTF-8 text, plain or compressed. Each file is read twice.
             path: the vocabulary to write, usually `vocab.txt`: the special tokens, the single
                 characters, then the word pieces in the order learned.
             vocabulary_size: number of tokens; fewer if the text has fewer pieces.
@@ -270,6 +283,8 @@ class WordPieceTokenizer(tf.Module):
         Returns:
             int32 (batch, None).
         """
+        if self.parts is not None:
+            return self.parts.tokenize(texts_of(text), self._encode)[0]
         text = self._normalizer.normalize(texts_of(text))
         text = tf.strings.regex_replace(text, _LONG_WORD, _UNKNOWN_WORD)
         return self._wordpiece.tokenize(text)
@@ -293,6 +308,9 @@ class WordPieceTokenizer(tf.Module):
             Token ids, starts and ends (exclusive), each int32 (batch, None).
         """
         text = texts_of(text)
+        if self.parts is not None:
+            ids, starts, ends = self.parts.tokenize(text, self._encode)
+            return ids, *offsets.within_texts(text, ids.value_rowids(), starts, ends)
         normal, origins = self._normalizer.normalize_with_offsets(text)
         # Split long words from the text around them: text, word, text, word, text. The separator is
         # a character that the normalizer deletes.
@@ -341,7 +359,9 @@ class WordPieceTokenizer(tf.Module):
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Writes the vocabulary to `vocab.txt` in a folder, for `load`."""
-        vocabularies.write(self.vocabulary, os.path.join(folder, VOCABULARY_FILE))
+        vocabularies.write(
+            self.vocabulary[: self._num_saved], os.path.join(folder, VOCABULARY_FILE)
+        )
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str], **config: Any) -> Self:
@@ -350,7 +370,8 @@ class WordPieceTokenizer(tf.Module):
 
     def config(self) -> dict[str, Any]:
         """Returns the arguments that `load` needs besides the files, as JSON values."""
-        return {"lowercase": self.lowercase}
+        parts = {} if self.parts is None else {"parts": self.parts.description}
+        return {"lowercase": self.lowercase, **parts}
 
     def tokens(self, token_ids: Any) -> tf.Tensor:
         """Returns the tokens, as in the vocabulary, for ids of any shape."""
@@ -361,6 +382,17 @@ class WordPieceTokenizer(tf.Module):
     def vocabulary(self) -> list[str]:
         """All tokens, by id; cannot run in a graph."""
         return [token.decode() for token in self._tokens.numpy()]
+
+    def _encode(self, words: tf.Tensor) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
+        """Converts words to ids, starts and ends, in bytes of the word."""
+        is_long = tf.strings.length(words, "UTF8_CHAR") > _MAX_CHARACTERS_PER_WORD
+        ids, starts, ends = self._wordpiece.tokenize_with_offsets(
+            tf.where(is_long, _UNKNOWN_WORD, words)
+        )
+        lengths = tf.gather(tf.strings.length(words), ids.value_rowids())
+        lengths = tf.cast(lengths, ends.dtype)
+        ends = ids.with_values(tf.minimum(ends.values, lengths))
+        return ids, *(each.with_values(tf.cast(each.values, tf.int64)) for each in (starts, ends))
 
     def _segments(self, text: Any, text_b: Any) -> list[tf.RaggedTensor]:
         if text_b is None:

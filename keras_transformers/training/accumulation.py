@@ -11,7 +11,7 @@ from typing import Any
 
 import keras
 
-from keras_transformers.private_api import compile_loss
+from keras_transformers.dependencies.private_api import compile_loss
 from keras_transformers.training.r_drop import check_losses, r_drop_loss
 
 

@@ -1,7 +1,7 @@
-"""Averages the last checkpoints of a run, during training or from files.
+"""Averages the last weights of a training, while it runs or from files.
 
-Averaging the weights of the last few checkpoints (Vaswani et al. 2017, section 6.1: 5 for the base
-model, 20 for the big one, ten minutes apart) gives most of the gain of an ensemble.
+Checkpoint averaging (Vaswani et al. 2017, section 6.1: the last 5 weights of the base model, 20 of
+the big one, ten minutes apart) gives most of the gain of an ensemble.
 
 Keras also offers an exponential moving average: compile with `optimizers.adam(..., ema=0.999)` and
 pass `fit` the callback `SwapAverageWeights()`, before any callback that evaluates or saves.
@@ -21,19 +21,19 @@ import keras
 import ml_dtypes
 import numpy as np
 
+from keras_transformers.dependencies.private_api import has_averages, set_has_averages
 from keras_transformers.files import check_new, replaced
-from keras_transformers.private_api import has_averages, set_has_averages
 
-__all__ = ["CheckpointAveraging", "SwapAverageWeights", "average_checkpoints"]
+__all__ = ["AverageLastWeights", "SwapAverageWeights", "average_weights"]
 
 _WEIGHTS_MEMBER = "model.weights.h5"  # of a .keras archive
 _SUFFIXES = (".weights.h5", ".keras")
 
 
-class CheckpointAveraging(keras.callbacks.Callback):
-    """Keeps the weights of the last few checkpoints in memory, and averages them on request.
+class AverageLastWeights(keras.callbacks.Callback):
+    """Keeps the last few weights in memory, and averages them on request.
 
-        averaging = CheckpointAveraging(num_checkpoints=5)
+        averaging = AverageLastWeights(num_kept=5)
         model.fit(..., callbacks=[averaging])
         with averaging.averaged_weights():
             model.evaluate(...)   # with the average
@@ -42,66 +42,64 @@ class CheckpointAveraging(keras.callbacks.Callback):
     Callbacks after it may evaluate under `averaged_weights()` at the end of an epoch.
 
     Floating-point weights are averaged in float64; others keep their newest value. This takes
-    `num_checkpoints` times the memory of the weights: if that is too much, let
-    `keras.callbacks.ModelCheckpoint` write files and use `average_checkpoints`. To survive a stop,
+    `num_kept` times the memory of the weights: if that is too much, let
+    `keras.callbacks.ModelCheckpoint` write files and use `average_weights`. To survive a stop,
     pass this callback to `runs.resume.Resume`.
 
     Args:
-        num_checkpoints: how many to keep; older ones are dropped.
-        frequency: "epoch", or the number of batches between checkpoints.
+        num_kept: how many weights of the model to keep; older ones are dropped.
+        frequency: "epoch", or the number of batches between those that are kept.
 
     Raises:
-        ValueError: `num_checkpoints` or a numeric `frequency` is below 1.
+        ValueError: `num_kept` or a numeric `frequency` is below 1.
     """
 
-    def __init__(
-        self, *, num_checkpoints: int = 5, frequency: Literal["epoch"] | int = "epoch"
-    ) -> None:
+    def __init__(self, *, num_kept: int = 5, frequency: Literal["epoch"] | int = "epoch") -> None:
         super().__init__()
-        if num_checkpoints < 1:
-            raise ValueError(f"num_checkpoints is {num_checkpoints}, must be 1 or more")
+        if num_kept < 1:
+            raise ValueError(f"num_kept is {num_kept}, must be 1 or more")
         if frequency != "epoch" and (not isinstance(frequency, int) or frequency < 1):
             raise ValueError(f"frequency is {frequency!r}, must be 'epoch' or 1 or more batches")
-        self.num_checkpoints = num_checkpoints
+        self.num_kept = num_kept
         self.frequency = frequency
-        self._checkpoints: deque[list[np.ndarray]] = deque(maxlen=num_checkpoints)
+        self._kept: deque[list[np.ndarray]] = deque(maxlen=num_kept)
         self._num_batches = 0
 
     def __len__(self) -> int:
-        """Returns the number of checkpoints kept so far."""
-        return len(self._checkpoints)
+        """Returns how many weights of the model are kept so far."""
+        return len(self._kept)
 
     def state(self) -> list[np.ndarray]:
-        """Returns the checkpoints, for `runs.resume.Resume`."""
-        counts = np.array([self._num_batches, len(self._checkpoints)])
-        return [counts, *(array for weights in self._checkpoints for array in weights)]
+        """Returns what is kept, for `runs.resume.Resume`."""
+        counts = np.array([self._num_batches, len(self._kept)])
+        return [counts, *(array for weights in self._kept for array in weights)]
 
     def load_state(self, arrays: Sequence[np.ndarray]) -> None:
         """Restores what `state` returned."""
         counts, *weights = arrays
-        self._num_batches, num_checkpoints = map(int, counts)
-        self._checkpoints.clear()
-        if num_checkpoints:
-            size = len(weights) // num_checkpoints
-            self._checkpoints += [weights[i : i + size] for i in range(0, len(weights), size)]
+        self._num_batches, num_kept = map(int, counts)
+        self._kept.clear()
+        if num_kept:
+            size = len(weights) // num_kept
+            self._kept += [weights[i : i + size] for i in range(0, len(weights), size)]
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """Counts the batch and keeps the weights if they are due."""
         self._num_batches += 1
         if self.frequency != "epoch" and self._num_batches % self.frequency == 0:
-            self._checkpoints.append(self.model.get_weights())
+            self._kept.append(self.model.get_weights())
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """Keeps the weights if they are due every epoch."""
         if self.frequency == "epoch":
-            self._checkpoints.append(self.model.get_weights())
+            self._kept.append(self.model.get_weights())
 
     @contextlib.contextmanager
     def averaged_weights(self) -> Iterator[None]:
         """Gives the model the average inside a `with` block; afterwards it has its own weights.
 
         Raises:
-            ValueError: no checkpoint has been kept yet.
+            ValueError: no weights have been kept yet.
         """
         own = self.model.get_weights()
         self.apply()
@@ -114,15 +112,15 @@ class CheckpointAveraging(keras.callbacks.Callback):
         """Gives the model the average for good; the optimizer's state does not change.
 
         Raises:
-            ValueError: no checkpoint has been kept yet.
+            ValueError: no weights have been kept yet.
         """
-        if not self._checkpoints:
+        if not self._kept:
             each = "epoch" if self.frequency == "epoch" else f"{self.frequency} batches"
             raise ValueError(
-                f"no checkpoint to average after {self._num_batches} batches: one is kept per "
+                f"no weights to average after {self._num_batches} batches: they are kept once per "
                 f"{each}; train longer, or keep them more often"
             )
-        self.model.set_weights([_mean(values) for values in zip(*self._checkpoints, strict=True)])
+        self.model.set_weights([_mean(values) for values in zip(*self._kept, strict=True)])
 
     def keep_better(self, score: Callable[[str], float]) -> str:
         """Gives the model its last weights or the average, whichever scores higher.
@@ -135,7 +133,7 @@ class CheckpointAveraging(keras.callbacks.Callback):
             The name of the weights that were kept; "last" if both score the same.
 
         Raises:
-            ValueError: no checkpoint has been kept yet.
+            ValueError: no weights have been kept yet.
         """
         last = self.model.get_weights()
         score_of_last = score("last")
@@ -168,7 +166,7 @@ class SwapAverageWeights(keras.callbacks.SwapEMAWeights):
         set_has_averages(self, bool(arrays[0]))
 
 
-def average_checkpoints(
+def average_weights(
     paths: Sequence[str | os.PathLike[str]], output: str | os.PathLike[str]
 ) -> Path:
     """Averages `.weights.h5` or `.keras` files that Keras wrote into one of the same kind.
@@ -177,7 +175,7 @@ def average_checkpoints(
     optimizer's state) comes from the last file. The output is written completely or not at all.
 
     Args:
-        paths: checkpoints of one model, the newest last.
+        paths: weights of one model, the newest last.
         output: the file to write, with the same suffix.
 
     Returns:
@@ -185,8 +183,8 @@ def average_checkpoints(
 
     Raises:
         FileExistsError: the output exists.
-        FileNotFoundError: a checkpoint does not exist.
-        ValueError: there are no paths, a file is not a Keras checkpoint, their kinds differ, or a
+        FileNotFoundError: a file does not exist.
+        ValueError: there are no paths, a file is not one that Keras wrote, their kinds differ, or a
             weight is missing from a file, differs in shape or is not finite. The message lists all
             such weights.
     """
@@ -194,12 +192,12 @@ def average_checkpoints(
     output = Path(output)
     _check_files(files, output)
     with contextlib.ExitStack() as stack:
-        checkpoints = {file: stack.enter_context(_open(file)) for file in files}
-        weights = _common_weights(checkpoints)
+        opened = {file: stack.enter_context(_open(file)) for file in files}
+        weights = _common_weights(opened)
         averaged = io.BytesIO(_h5_bytes(files[-1]))
         with h5py.File(averaged, "r+") as target:
             for name in weights:
-                values = [_read(file, h5[name]) for file, h5 in checkpoints.items()]
+                values = [_read(file, h5[name]) for file, h5 in opened.items()]
                 with _naming(files[-1]):
                     target[name][...] = _mean(values).view(target[name].dtype)
     with replaced(output) as scratch:
@@ -220,14 +218,14 @@ def _mean(values: Sequence[np.ndarray]) -> np.ndarray:
 
 def _check_files(files: Sequence[Path], output: Path) -> None:
     if not files:
-        raise ValueError("no checkpoints to average: give at least one path")
+        raise ValueError("no files to average: give at least one path")
     for file in files:
         if not file.is_file():
-            raise FileNotFoundError(f"{file}: no such checkpoint; check the path")
+            raise FileNotFoundError(f"{file}: no such file; check the path")
     kinds = {_suffix(file) for file in (*files, output)}
     if len(kinds) > 1:
         raise ValueError(
-            f"{output}: checkpoints and output must all be {' or all '.join(_SUFFIXES)}, not "
+            f"{output}: weights and output must all be {' or all '.join(_SUFFIXES)}, not "
             f"{' and '.join(sorted(kinds))}"
         )
     check_new(output)
@@ -251,27 +249,27 @@ def _naming(file: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, RuntimeError, KeyError, TypeError, ValueError, zipfile.BadZipFile) as error:
-        raise ValueError(f"{file}: not a checkpoint that Keras wrote ({error})") from error
+        raise ValueError(f"{file}: not weights that Keras wrote ({error})") from error
 
 
 def _h5_bytes(file: Path) -> bytes:
-    """Returns the HDF5 file with the weights of a checkpoint."""
+    """Returns the HDF5 file with the weights of a model."""
     if _suffix(file) == ".weights.h5":
         return file.read_bytes()
     with zipfile.ZipFile(file) as archive:
         return archive.read(_WEIGHTS_MEMBER)
 
 
-def _common_weights(checkpoints: dict[Path, h5py.File]) -> list[str]:
+def _common_weights(opened: dict[Path, h5py.File]) -> list[str]:
     """Returns the weights' names, such as "layers/dense/vars/0", which all files must share."""
     found = []
-    for file, h5 in checkpoints.items():
+    for file, h5 in opened.items():
         with _naming(file):
             found.append((file, _shapes(h5)))
     (first, expected), *others = found
     for file, shapes in others:
         differences = [
-            f"{name} ({_layer(checkpoints[file if name in shapes else first][name])}) is "
+            f"{name} ({_layer(opened[file if name in shapes else first][name])}) is "
             f"{shapes.get(name, 'missing')} against {expected.get(name, 'missing')}"
             for name in sorted(shapes.keys() | expected.keys())
             if shapes.get(name) != expected.get(name)
@@ -279,7 +277,7 @@ def _common_weights(checkpoints: dict[Path, h5py.File]) -> list[str]:
         if differences:
             raise ValueError(
                 f"{file} and {first} are of different models: {'; '.join(differences)}; give "
-                "checkpoints of one run"
+                "weights of one run"
             )
     if not expected:
         raise ValueError(f"{first}: contains no weights")
@@ -319,7 +317,7 @@ def _read(file: Path, dataset: h5py.Dataset) -> np.ndarray:
 
 
 def _write(path: Path, weights: bytes, *, like: Path) -> None:
-    """Writes a copy of a checkpoint, with other weights."""
+    """Writes a copy of a file, with other weights."""
     if _suffix(like) == ".weights.h5":
         path.write_bytes(weights)
         return

@@ -26,7 +26,7 @@ from typing import Any
 
 import keras
 
-from keras_transformers.private_api import (
+from keras_transformers.dependencies.private_api import (
     own_strategy,
     replica_spec,
     seed_generators,

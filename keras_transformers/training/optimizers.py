@@ -6,7 +6,11 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_transformers.private_api import NoSeparateWeightDecay, decays_weight, moments
+from keras_transformers.dependencies.private_api import (
+    NoSeparateWeightDecay,
+    decays_weight,
+    moments,
+)
 
 __all__ = ["adam", "adamw", "lamb"]
 

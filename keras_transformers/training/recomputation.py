@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from keras_transformers.private_api import inner_layers
+from keras_transformers.dependencies.private_api import inner_layers
 
 __all__ = ["recompute_layers"]
 

@@ -34,8 +34,8 @@ def create(name: StrategyName) -> tf.distribute.Strategy:
         return _tpu_strategy()
     if name == "parameter_server":
         raise ValueError(
-            "--strategy parameter_server: Keras' fit does not run under it, and its stale updates "
-            "would change the recipes' results; take --strategy multi_worker, in which all "
+            "strategy='parameter_server': Keras' fit does not run under it, and its stale updates "
+            "would change the recipes' results; take strategy='multi_worker', in which all "
             "machines share each update"
         )
     raise ValueError(f"no strategy {name!r}: there are {', '.join(StrategyName.__args__)}")
@@ -53,7 +53,7 @@ def _tpu_strategy() -> tf.distribute.Strategy:
     except (ValueError, OSError, tf.errors.OpError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ValueError(
-            f"--strategy tpu: no TPU at TPU_NAME={place!r} ({reason}); run on a TPU VM, with the "
+            f"strategy='tpu': no TPU at TPU_NAME={place!r} ({reason}); run on a TPU VM, with the "
             "package tensorflow-tpu in place of tensorflow"
         ) from error
 

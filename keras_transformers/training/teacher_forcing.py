@@ -50,7 +50,7 @@ class TeacherForcingSchedule(keras.callbacks.Callback):
             raise ValueError(f"decay={decay!r} is unknown: take {', '.join(map(repr, _DECAYS))}")
         if not 0.0 <= final_ratio <= 1.0:
             raise ValueError(
-                f"final_ratio={final_ratio} is no ratio: give 1 to always feed the target's "
+                f"final_ratio={final_ratio} is not a ratio: give 1 to always feed the target's "
                 "tokens, 0 to always feed the model's own, or a number in between"
             )
         if total_steps < 1:

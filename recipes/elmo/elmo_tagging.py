@@ -28,6 +28,7 @@ from keras_transformers.data import CachedBatches
 from keras_transformers.data.language_models import WordBatches
 from keras_transformers.data.text import TaggedFiles
 from keras_transformers.evaluation import EntityScores, TokenAccuracy, entity_scores
+from keras_transformers.ranges import PositiveFloat, PositiveInt, Rate
 from keras_transformers.runs import Run, Training, command_line, outputs_of
 from keras_transformers.training import TokenCrossentropy
 
@@ -36,13 +37,13 @@ from keras_transformers.training import TokenCrossentropy
 class Config(TaggedFiles, Training):
     """Trains a BiLSTM to tag words from the layers of a frozen ELMo."""
 
-    weights: Path  # folder with options.json and weights.hdf5, from recipes/elmo/pretrain_elmo.py
+    weights: Path  # ELMo's: the folder that recipes/elmo/pretrain_elmo.py writes, say
     random_weights: bool = False  # for comparison: the same encoder, untrained
 
-    units: int = 64  # of the BiLSTM, each direction
-    dropout: float = 0.5  # on the mixed layers and in the head
-    epochs: int = 10
-    learning_rate: float = 3e-3  # the highest, after the warm-up
+    units: PositiveInt = 64  # of the BiLSTM, each direction
+    dropout: Rate = 0.5  # on the mixed layers and in the head
+    epochs: PositiveInt = 10
+    learning_rate: PositiveFloat = 3e-3  # the highest, after the warm-up
 
     name: str = "elmo_tagging"  # the run's folder in runs_dir
 
@@ -61,27 +62,28 @@ def main(config: Config, run: Run) -> dict[str, Any]:
     train, dev, test, labels = config.read()
     # The frozen encoder is part of the data, so it stays outside of the scope.
     encoder = load(config)
-    with run.scope():
-        model = build(config, encoder, len(labels))
     *_, max_characters = encoder.input["character_ids"].shape
     words = WordBatches(train, labels, max_characters=max_characters, **config.batching())
     batches = CachedBatches(words, features_of(encoder))
     on_dev = batches.of(dev)
     with run.scope():
+        model = build(config, encoder, len(labels))
         model.compile(
             optimizer=config.optimizer(len(batches)),
             loss={"logits": TokenCrossentropy()},
             weighted_metrics={"logits": [TokenAccuracy("accuracy")]},
             jit_compile=config.jit_compile,
         )
-    measures: dict[str, Any] = {
-        "validation": on_dev,
-        "score": lambda: {"entity_f1": scores(model, on_dev).overall.f1},
-        "monitor": "val_entity_f1",
-    }
-    model.fit(**run.fit_arguments(model, batches, **measures))
+    fit = run.prepare(
+        model,
+        batches,
+        validation=on_dev,
+        score=lambda: {"entity_f1": scores(model, on_dev).overall.f1},
+        monitor="val_entity_f1",
+    )
+    model.fit(**fit)
     figures = {"trained_parameters": model.count_params(), **run.load_best(), "labels": labels}
-    shares = keras.ops.softmax(model.get_layer("scalar_mix").weights_before_softmax.value)
+    shares = kt.inspection.layer_weights(model).probabilities[0, 0, 0]
     figures |= {f"share_of_layer_{i}": float(share) for i, share in enumerate(shares)}
     parts = {"dev": on_dev, "test": batches.of(test)} if test else {"dev": on_dev}
     for name, part in parts.items():
@@ -93,11 +95,10 @@ def main(config: Config, run: Run) -> dict[str, Any]:
 
 def load(config: Config) -> keras.Model:
     """Returns the encoder."""
-    options = kt.convert.read_elmo_options(config.weights / "options.json")
-    encoder = kt.models.elmo.elmo(**options, dropout=0.0)
-    if not config.random_weights:
-        kt.convert.load_elmo(encoder, config.weights / "weights.hdf5")
-    return encoder
+    if config.random_weights:
+        options = kt.convert.read_elmo_options(config.weights / "options.json")
+        return kt.models.elmo.elmo(**options, dropout=0.0)
+    return kt.load(config.weights, pipeline="word_embedding").model
 
 
 def build(config: Config, encoder: keras.Model, num_labels: int) -> keras.Model:

@@ -26,6 +26,15 @@ import keras_transformers as kt
 from keras_transformers.data.language_models import RunningText, WindowBatches, make_texts
 from keras_transformers.data.pretraining import Corpus, TextFormat, read_text
 from keras_transformers.evaluation import KneserNey, OutputPerplexity, unigram_baseline
+from keras_transformers.ranges import (
+    Fraction,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    Rate,
+    Seed,
+    Share,
+)
 from keras_transformers.runs import Pretraining, Run, command_line, is_chief
 from keras_transformers.training import OutputIsLoss, SampledSoftmax, adam
 
@@ -39,27 +48,33 @@ class Config(Pretraining):
     data: Path  # a text file, a folder of them, or with --corpora their folder
     text_format: TextFormat = "lines"  # of the files
     corpora: tuple[Corpus, ...] = ()  # corpora to read in that folder
-    dev_fraction: float = 0.05  # of the documents, the same for all seeds
+    dev_fraction: Fraction = 0.05  # of the documents, the same for all seeds
     vocabulary: Path | None = None  # one word per line; None: learned from the text
-    vocabulary_size: int = 30_000  # of a learned one
-    min_frequency: int = 2  # words that occur less often become <UNK>
+    vocabulary_size: PositiveInt = 30_000  # of a learned one
+    min_frequency: PositiveInt = 2  # words that occur less often become <UNK>
 
-    filters: tuple[tuple[int, int], ...] = ((1, 16), (2, 16), (3, 32), (4, 64), (5, 128))
-    num_highways: int = 1
-    num_layers: int = 2
-    lstm_dim: int = 256
-    projection_dim: int = 64  # of each direction
-    max_characters: int = 50  # per word, two marks included; longer words are cut
-    dropout: float = 0.1
+    filters: tuple[tuple[PositiveInt, PositiveInt], ...] = (
+        (1, 16),
+        (2, 16),
+        (3, 32),
+        (4, 64),
+        (5, 128),
+    )
+    num_highways: NonNegativeInt = 1
+    num_layers: PositiveInt = 2
+    lstm_dim: PositiveInt = 256
+    projection_dim: PositiveInt = 64  # of each direction
+    max_characters: NonNegativeInt = 50  # per word, two marks included; longer words are cut
+    dropout: Rate = 0.1
 
-    batch_size: int = 16  # windows
-    window_length: int = 64  # tokens read from a fresh state
-    num_sampled: int = 1024  # words in the training softmax; validation uses all
-    learning_rate: float = 2e-3  # the highest, after the warm-up
-    warmup_fraction: float = 0.05  # of all updates
-    clip_norm: float = 5.0
-    seed: int = 0  # for new weights, dropout, samples and the order of the windows
-    kneser_ney_order: int = 5  # of the n-gram models to compare with
+    batch_size: PositiveInt = 16  # windows
+    window_length: PositiveInt = 64  # tokens read from a fresh state
+    num_sampled: PositiveInt = 1024  # words in the training softmax; validation uses all
+    learning_rate: PositiveFloat = 2e-3  # the highest, after the warm-up
+    warmup_fraction: Share = 0.05  # of all updates
+    clip_norm: PositiveFloat = 5.0
+    seed: Seed = 0  # for new weights, dropout, samples and the order of the windows
+    kneser_ney_order: PositiveInt = 5  # of the n-gram models to compare with
 
     name: str = "pretrain_elmo"  # the run's folder in runs_dir
 
@@ -81,13 +96,15 @@ def main(config: Config, run: Run) -> dict[str, Any]:
             jit_compile=config.jit_compile,
         )
     batches = WindowBatches(train, **config.batching(), **config.pick("window_length"))
-    options: dict[str, Any] = {
-        "validation": batches.of(dev),
-        "callbacks": [keras.callbacks.LambdaCallback(on_epoch_end=log_probability)],
-        "monitor": "val_log_probability",
-        "flops_rules": {SampledSoftmax: SampledSoftmax.training_flops},
-    }
-    model.fit(**run.fit_arguments(model, batches, **options))
+    fit = run.prepare(
+        model,
+        batches,
+        validation=batches.of(dev),
+        callbacks=[keras.callbacks.LambdaCallback(on_epoch_end=log_probability)],
+        monitor="val_log_probability",
+        flops_rules={SampledSoftmax: SampledSoftmax.training_flops},
+    )
+    model.fit(**fit)
 
     last = run.epochs[-1]
     baseline = unigram_baseline(train.token_counts(), dev.token_counts())

@@ -11,7 +11,7 @@ import pytest
 
 from keras_transformers.cli import main as cli
 from keras_transformers.cli.models import List
-from keras_transformers.extras import MissingExtraError
+from keras_transformers.dependencies.extras import MissingExtraError
 
 PAGE = (Path(__file__).parents[2] / "docs/command_line.md").read_text("utf-8")
 by_name = pytest.mark.parametrize("command", cli.COMMANDS, ids=cli.command_name)

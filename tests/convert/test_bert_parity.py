@@ -10,7 +10,7 @@ import tensorflow as tf
 from safetensors.numpy import load_file, save_file
 
 import keras_transformers as kt
-from keras_transformers.convert import load_bert, save_bert
+from keras_transformers.convert.bert import FAMILY as BERT
 from keras_transformers.models.encoders.bert import bert
 from keras_transformers.tokenizers import WordPieceTokenizer
 from keras_transformers.training.losses import TokenCrossentropy
@@ -53,7 +53,7 @@ def small_bert(make_bert, activation="gelu"):
 
 def loaded_pretrainer(make_bert, activation="gelu"):
     model = kt.heads.pretrainer(small_bert(make_bert, activation), activation=activation)
-    load_bert(model, RANDOM)
+    kt.convert.load_weights(model, RANDOM)
     return model
 
 
@@ -143,7 +143,7 @@ def test_gradients_of_both_losses_equal_transformers(make_bert, make_losses, los
 
 def test_masked_lm_equals_bert_for_masked_lm(make_bert, losses, tmp_path):
     model = kt.heads.masked_lm(small_bert(make_bert))
-    load_bert(model, masked_lm_file(tmp_path))  # uses exactly the file's tensors
+    kt.convert.load_weights(model, masked_lm_file(tmp_path))  # uses exactly the file's tensors
     logits = model.predict(make_bert["random_inputs"](), verbose=0)["mask_logits"]
     np.testing.assert_allclose(logits, losses["masked_lm_logits"], atol=1e-5)
 
@@ -151,8 +151,8 @@ def test_masked_lm_equals_bert_for_masked_lm(make_bert, losses, tmp_path):
 def test_a_pretrainers_file_fills_a_masked_lm_on_request(make_bert, losses):
     model = kt.heads.masked_lm(small_bert(make_bert))
     with pytest.raises(ValueError, match=r"cls.seq_relationship"):
-        load_bert(model, RANDOM)
-    load_bert(model, RANDOM, ignore=[f"{prefix}*" for prefix in OTHER_HEADS])
+        kt.convert.load_weights(model, RANDOM)
+    kt.convert.load_weights(model, RANDOM, ignore=[f"{prefix}*" for prefix in OTHER_HEADS])
     logits = model.predict(make_bert["random_inputs"](), verbose=0)["mask_logits"]
     np.testing.assert_allclose(logits, losses["masked_lm_logits"], atol=1e-5)
 
@@ -167,11 +167,9 @@ def test_keras_bert_computes_the_same_probabilities(make_bert):
 
 
 def test_embeddings_of_minilm_equal_the_frozen_reference(minilm_dir):
-    from keras_transformers.convert import read_bert_config
-
     maker = runpy.run_path(str(GOLDEN / "make_minilm_embeddings.py"))
-    encoder = bert(**read_bert_config(minilm_dir))
-    load_bert(encoder, minilm_dir)
+    encoder = bert(**BERT.read(minilm_dir))
+    kt.convert.load_weights(encoder, minilm_dir)
     tokens = WordPieceTokenizer(minilm_dir / "vocab.txt")(
         maker["SENTENCES"], max_sequence_length=maker["MAX_SEQUENCE_LENGTH"]
     )
@@ -204,10 +202,10 @@ def test_transformers_reads_a_masked_lm_that_save_bert_writes(make_bert, tmp_pat
     import transformers
 
     model = kt.heads.masked_lm(small_bert(make_bert))
-    load_bert(model, RANDOM, ignore=[f"{prefix}*" for prefix in OTHER_HEADS])
+    kt.convert.load_weights(model, RANDOM, ignore=[f"{prefix}*" for prefix in OTHER_HEADS])
     config = transformers.BertConfig(**make_bert["CONFIG"], architectures=["BertForMaskedLM"])
     config.save_pretrained(tmp_path)
-    save_bert(model, tmp_path / "model.safetensors")
+    BERT.save(model, tmp_path / "model.safetensors")
     theirs, report = transformers.BertForMaskedLM.from_pretrained(
         tmp_path, output_loading_info=True
     )

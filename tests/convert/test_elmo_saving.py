@@ -96,6 +96,6 @@ def test_where_nothing_can_be_saved(model, tmp_path):
         with pytest.raises(FileNotFoundError, match="none does not exist: create it first"):
             function(model, tmp_path / "none" / "file")
         stranger = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
-        with pytest.raises(ValueError, match="has no layer backward_lstm_0"):
+        with pytest.raises(ValueError, match="has no CharacterCNN"):
             function(stranger, tmp_path / "file")
     assert not (tmp_path / "file").exists()

@@ -94,7 +94,7 @@ def test_options_json_beside_the_weights_is_found_by_its_plain_name(tmp_path):
     (tmp_path / "tiny_options.json").rename(tmp_path / "options.json")
     load_elmo(model, path)
     (tmp_path / "options.json").unlink()
-    with pytest.raises(FileNotFoundError, match="tiny_options.json nor options.json is beside"):
+    with pytest.raises(FileNotFoundError, match="tiny_options.json.*options.json.*beside"):
         load_elmo(model, path)
 
 
@@ -111,7 +111,8 @@ def test_arrays_missing_misshapen_or_left_over_are_all_listed(tmp_path):
         load_elmo(model, path)
     for part in (
         "missing from the file: CNN/b_cnn_1",
-        f"{group}/W_0 is (8, 20), backward_lstm_1/cell/input_projection/kernel needs (8, 24)",
+        f"{group}/W_0 is (8, 20), backward_lstm_1/cell/input_projection/kernel and "
+        "backward_lstm_1/cell/recurrent_kernel needs (8, 24)",
         "in the file but not used (name them in `ignore` to leave them out): softmax/W",
     ):
         assert part in str(error.value)
@@ -164,5 +165,5 @@ def test_files_that_are_no_files_of_bilm_are_refused(tmp_path):
 
     bilm.write(tmp_path, bilm.OPTIONS, {})
     stranger = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
-    with pytest.raises(ValueError, match="has no layer backward_lstm_0, character_cnn, forw"):
+    with pytest.raises(ValueError, match="has no CharacterCNN"):
         load_elmo(stranger, path)

@@ -6,16 +6,20 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tiny
 from safetensors.numpy import load_file, save_file
 
 import keras_transformers as kt
-from keras_transformers.convert import load_gpt, read_gpt_config, save_gpt, save_gpt_config
+from keras_transformers.convert.gpt import FAMILY as GPT2
+from keras_transformers.convert.openai_gpt import FAMILY as GPT
 from keras_transformers.decoding import greedy_search
-from keras_transformers.models.gpt import classifier, gpt
+from keras_transformers.models.gpt import gpt
+from keras_transformers.models.heads import causal_classifier
 from keras_transformers.training.losses import token_crossentropy
 
 GOLDEN = Path(__file__).parents[1] / "golden"
-KINDS = ("openai-gpt", "gpt2")
+FAMILIES = {"openai-gpt": GPT, "gpt2": GPT2}
+KINDS = tuple(FAMILIES)
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +52,7 @@ def loaded(maker):
     """Both models with transformers' weights; do not modify them."""
     models = {kind: our_model(maker, kind) for kind in KINDS}
     for kind, model in models.items():
-        load_gpt(model, maker["file_of"](kind))
+        kt.convert.load_weights(model, maker["file_of"](kind))
     return models
 
 
@@ -73,14 +77,14 @@ def test_greedy_search_goes_on_as_transformers_does(maker, golden, loaded):
 @pytest.mark.slow
 def test_on_jax_the_same_numbers_without_tensorflow(on_jax):
     on_jax(f"""
-import runpy, keras, numpy as np
-from keras_transformers.convert import load_gpt
-from keras_transformers.models.gpt import gpt, classifier
+import runpy, keras, numpy as np, keras_transformers as kt
+from keras_transformers.models.gpt import gpt
+from keras_transformers.models.heads import causal_classifier
 golden, folder = np.load({str(GOLDEN / "gpt_random.npz")!r}), {str(GOLDEN)!r}
 ids = runpy.run_path(folder + "/make_gpt.py")["token_ids"]()
 shape = dict(vocabulary_size=50, num_layers=2, num_heads=2, hidden_dim=16, max_sequence_length=20)
 model = gpt(**shape)
-load_gpt(model, folder + "/gpt2_random.safetensors")
+kt.convert.load_weights(model, folder + "/gpt2_random.safetensors")
 logits = model.predict({{"token_ids": ids}}, verbose=0)["logits"]
 np.testing.assert_allclose(logits, golden["gpt2/logits"], atol=2e-5)
 step, last, cache = model.start_decoding(ids[:, :4])
@@ -88,7 +92,7 @@ for index in range(8):
     logits, cache = step(last, index, cache)
     last = keras.ops.argmax(logits, axis=-1)
     np.testing.assert_array_equal(last, golden["gpt2/greedy"][:, index])
-packed = classifier(gpt(**shape, separate_documents=True), 2)
+packed = causal_classifier(gpt(**shape, separate_documents=True), 2)
 inputs = dict(token_ids=ids, document_ids=np.repeat([[0] * 5 + [1] * 6], 3, axis=0),
               padding_mask=np.ones((3, 11), bool))
 assert packed(inputs)["logits"].shape == (3, 2)
@@ -97,7 +101,7 @@ assert packed(inputs)["logits"].shape == (3, 2)
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_saving_gives_the_same_file(maker, loaded, kind, tmp_path):
-    save_gpt(loaded[kind], tmp_path / "copy.safetensors")
+    FAMILIES[kind].save(loaded[kind], tmp_path / "copy.safetensors")
     expected, found = load_file(maker["file_of"](kind)), load_file(tmp_path / "copy.safetensors")
     assert set(found) == set(expected)
     for name, tensor in expected.items():
@@ -120,43 +124,43 @@ def test_the_forms_that_files_have(maker, loaded, kind, tmp_path):
     save_file(tensors | {"lm_head.weight": embeddings}, tmp_path / "tied.safetensors")
     for name in ("bare", "tied"):
         model = our_model(maker, kind)
-        load_gpt(model, tmp_path / f"{name}.safetensors")
+        kt.convert.load_weights(model, tmp_path / f"{name}.safetensors")
         for one, other in zip(model.get_weights(), loaded[kind].get_weights(), strict=True):
             np.testing.assert_array_equal(one, other)
     save_file(tensors | {"lm_head.weight": embeddings + 1}, tmp_path / "untied.safetensors")
     with pytest.raises(ValueError, match=r"lm_head.weight differs from transformer.*_?e"):
-        load_gpt(our_model(maker, kind), tmp_path / "untied.safetensors")
+        kt.convert.load_weights(our_model(maker, kind), tmp_path / "untied.safetensors")
 
 
 def test_what_does_not_fit_is_refused_and_changes_nothing(maker, loaded, tmp_path):
     file = maker["file_of"]("gpt2")
     model = our_model(maker, "gpt2", num_layers=3)
     before = model.get_weights()
-    with pytest.raises(ValueError, match=r"missing from the file: transformer.h.2.attn.c_attn"):
-        load_gpt(model, file)
+    with pytest.raises(ValueError, match=r"transformer.h.2.attn.c_attn"):
+        kt.convert.load_weights(model, file)
     for one, other in zip(before, model.get_weights(), strict=True):
         np.testing.assert_array_equal(one, other)
-    with pytest.raises(ValueError, match=r"not used .*: transformer.h.1.attn.c_attn.bias\[key\]"):
-        load_gpt(our_model(maker, "gpt2", num_layers=1), file)
+    with pytest.raises(ValueError, match=r"not used .*: transformer.h.1.attn.c_attn.bias, "):
+        kt.convert.load_weights(our_model(maker, "gpt2", num_layers=1), file)
     with pytest.raises(ValueError, match=r"wte.weight is \(50, 16\), .* needs \(50, 32\)"):
-        load_gpt(our_model(maker, "gpt2", hidden_dim=32), file)
+        kt.convert.load_weights(our_model(maker, "gpt2", hidden_dim=32), file)
     with pytest.raises(ValueError, match=r"missing .*transformer.tokens_embed.weight"):
-        load_gpt(our_model(maker, "openai-gpt"), file)
+        kt.convert.load_weights(our_model(maker, "openai-gpt"), file)
     tensors = load_file(file)
     save_file(tensors | {"score.weight": np.ones((2, 16), "float32")}, tmp_path / "more")
     with pytest.raises(ValueError, match=r"not used .*: score.weight"):
-        load_gpt(our_model(maker, "gpt2"), tmp_path / "more")
-    load_gpt(our_model(maker, "gpt2"), tmp_path / "more", ignore=["score.*"])
-    with pytest.raises(ValueError, match="'logits' has no place in Hugging Face's GPT"):
-        load_gpt(classifier(our_model(maker, "gpt2"), 2), file)
-    with pytest.raises(ValueError, match="'bert_tiny' is not a GPT: .* no layer decoder_layer_0"):
-        save_gpt(kt.create_model("bert_tiny", vocabulary_size=5), tmp_path / "bert")
+        kt.convert.load_weights(our_model(maker, "gpt2"), tmp_path / "more")
+    kt.convert.load_weights(our_model(maker, "gpt2"), tmp_path / "more", ignore=["score.*"])
+    with pytest.raises(ValueError, match="'logits'.*Face's GPT"):
+        kt.convert.load_weights(causal_classifier(our_model(maker, "gpt2"), 2), file)
+    with pytest.raises(ValueError, match="'bert_tiny' is not a GPT-2: .* no layer final_norm"):
+        GPT2.save(kt.create_model("bert_tiny", vocabulary_size=5), tmp_path / "bert")
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_configuration_round_trips(maker, loaded, kind, tmp_path):
-    save_gpt_config(loaded[kind], tmp_path / "config.json")
-    shape = read_gpt_config(tmp_path)
+    FAMILIES[kind].save_config(loaded[kind], tmp_path / "config.json")
+    shape = FAMILIES[kind].read(tmp_path)
     model = gpt(**shape)
     assert [w.shape for w in model.weights] == [w.shape for w in loaded[kind].weights]
     assert shape["norm_epsilon"] == 1e-5
@@ -164,36 +168,44 @@ def test_a_configuration_round_trips(maker, loaded, kind, tmp_path):
     assert ("final_norm" in {layer.name for layer in model.layers}) == (kind == "gpt2")
 
 
-def test_start_and_end_tokens_are_written(loaded, tmp_path):
-    file = tmp_path / "config.json"
-    save_gpt_config(loaded["gpt2"], file, start_token_id=3, end_token_id=0)
-    config = json.loads(file.read_text())
-    assert (config["bos_token_id"], config["eos_token_id"]) == (3, 0)
-    for token_id in (-1, config["vocab_size"]):
-        with pytest.raises(ValueError, match=f"eos_token_id {token_id} is outside the vocabulary"):
-            save_gpt_config(loaded["gpt2"], file, end_token_id=token_id)
+def test_a_folder_has_the_tokenizers_files_and_its_special_tokens(tmp_path):
+    written = tiny.pipeline("generation")
+    tokenizer = written.tokenizer
+    kt.convert.save_weights(written.model, tmp_path / "gpt", tokenizer, family="gpt2")
+    config = json.loads((tmp_path / "gpt/config.json").read_text())
+    assert config["bos_token_id"] == tokenizer.start_token_id
+    assert config["eos_token_id"] == tokenizer.end_token_id
+    model, again = kt.convert.load_language_model(weights=tmp_path / "gpt")
+    assert again.vocabulary_size == tokenizer.vocabulary_size
+    for one, other in zip(model.get_weights(), written.model.get_weights(), strict=True):
+        np.testing.assert_array_equal(one, other)
+    small = gpt(vocabulary_size=7, num_layers=1, num_heads=2, hidden_dim=8)
+    with pytest.raises(ValueError, match=f"has {tokenizer.vocabulary_size} tokens, .* embeds 7"):
+        kt.convert.save_weights(small, tmp_path / "small", tokenizer, family="gpt2")
+    with pytest.raises(ValueError, match="family='gpt3': take"):
+        kt.convert.save_weights(written.model, tmp_path / "gpt", tokenizer, family="gpt3")
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"add_cross_attention": True}, "add_cross_attention=True; only False is supported"),
-        ({"model_type": "bert"}, "model_type is 'bert'; only 'gpt2' or 'openai-gpt'"),
-        ({"activation_function": "mish"}, "activation_function='mish'; known are gelu"),
+        ({"model_type": "bert"}, "model_type is 'bert'; only 'gpt2' can be read"),
+        ({"activation_function": "elu"}, "activation_function='elu'; known are gelu"),
         ({"scale_attn_weights": False}, "scale_attn_weights=False; only True is supported"),
         ({"scale_attn_by_inverse_layer_idx": True}, "_idx=True; only False is supported"),
         ({"n_layer": None}, "no field 'n_layer'"),
     ],
 )
 def test_a_configuration_of_something_else_is_refused(loaded, tmp_path, change, message):
-    save_gpt_config(loaded["gpt2"], tmp_path / "config.json")
+    GPT2.save_config(loaded["gpt2"], tmp_path / "config.json")
     config = json.loads((tmp_path / "config.json").read_text()) | change
     kept = {name: value for name, value in config.items() if value is not None}
     (tmp_path / "config.json").write_text(json.dumps(kept))
     with pytest.raises(ValueError, match=message):
-        read_gpt_config(tmp_path)
+        GPT2.read(tmp_path)
     with pytest.raises(FileNotFoundError, match="none: no such file"):
-        read_gpt_config(tmp_path / "none")
+        GPT2.read(tmp_path / "none")
 
 
 @pytest.mark.reference
@@ -209,8 +221,8 @@ def test_transformers_reads_what_we_write(maker, loaded, kind, tmp_path):
     import torch
     import transformers
 
-    save_gpt(loaded[kind], tmp_path / "model.safetensors")
-    save_gpt_config(loaded[kind], tmp_path / "config.json")
+    FAMILIES[kind].save(loaded[kind], tmp_path / "model.safetensors")
+    FAMILIES[kind].save_config(loaded[kind], tmp_path / "config.json")
     theirs, report = getattr(transformers, f"{maker['KINDS'][kind]}LMHeadModel").from_pretrained(
         tmp_path, output_loading_info=True
     )

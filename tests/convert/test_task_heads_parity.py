@@ -8,7 +8,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 import keras_transformers as kt
-from keras_transformers.convert import load_bert, save_bert
+from keras_transformers.convert.bert import FAMILY as BERT
 from keras_transformers.models.encoders.bert import bert
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -57,7 +57,7 @@ def their_tensors(golden, task):
 def loaded(golden, task, folder):
     save_file(their_tensors(golden, task), folder / "model.safetensors")
     model = our_model(task)
-    load_bert(model, folder)  # uses exactly the file's tensors
+    kt.convert.load_weights(model, folder)  # uses exactly the file's tensors
     return model
 
 
@@ -80,7 +80,7 @@ def test_outputs_equal_transformers(maker, golden, task, tmp_path):
 @pytest.mark.parametrize("task", TASKS)
 def test_saving_gives_the_same_file(golden, task, tmp_path):
     model = loaded(golden, task, tmp_path)
-    save_bert(model, tmp_path / "copy.safetensors")
+    BERT.save(model, tmp_path / "copy.safetensors")
     expected, found = their_tensors(golden, task), load_file(tmp_path / "copy.safetensors")
     assert set(found) == set(expected)
     for name, tensor in expected.items():
@@ -90,9 +90,9 @@ def test_saving_gives_the_same_file(golden, task, tmp_path):
 def test_a_head_that_does_not_fit_is_refused(golden, tmp_path):
     save_file(their_tensors(golden, "tagger"), tmp_path / "model.safetensors")
     with pytest.raises(ValueError, match=r"missing .*: bert.pooler.dense.bias"):
-        load_bert(our_model("classifier"), tmp_path)
+        kt.convert.load_weights(our_model("classifier"), tmp_path)
     with pytest.raises(ValueError, match=r"missing from the file: qa_outputs.*used.*classifier"):
-        load_bert(our_model("span_extractor"), tmp_path)
+        kt.convert.load_weights(our_model("span_extractor"), tmp_path)
 
 
 @pytest.mark.reference
@@ -111,7 +111,7 @@ def test_transformers_reads_what_save_bert_writes(maker, golden, task, tmp_path)
     import transformers
 
     original = maker["model"](task)
-    save_bert(loaded(golden, task, tmp_path), tmp_path / "model.safetensors")
+    BERT.save(loaded(golden, task, tmp_path), tmp_path / "model.safetensors")
     original.config.save_pretrained(tmp_path)
     kind = getattr(transformers, maker["TASKS"][task][0])
     theirs, report = kind.from_pretrained(tmp_path, output_loading_info=True)

@@ -12,8 +12,9 @@ import tensorflow as tf
 import tiny
 from tensorflow.core.protobuf import named_tensor_pb2
 
-from keras_transformers.saved_model.checks.check import differences, stored_examples
+from keras_transformers.saved_model.checks.check import differences
 from keras_transformers.saved_model.description import read_metadata
+from keras_transformers.saved_model.examples import stored_examples
 
 pytestmark = pytest.mark.cpp
 SAVED_MODELS = Path(__file__).parents[2] / "saved_models"

@@ -198,5 +198,5 @@ def test_what_cannot_be_is_refused(text):
         WindowBatches(text, batch_size=2, window_length=1)
     with pytest.raises(ValueError, match="batch_size is 0"):
         WindowBatches(text, batch_size=0, window_length=4)
-    with pytest.raises(ValueError, match="max_characters=2: a word needs at least 3 ids"):
+    with pytest.raises(ValueError, match="max_characters=2:.*word.*3 ids"):
         encode(cut(DOCUMENTS), VOCABULARY, max_characters=2)

@@ -13,7 +13,7 @@ from keras_transformers.data.language_models import (
     split_tail,
 )
 from keras_transformers.data.text import Examples
-from keras_transformers.models import gpt
+from keras_transformers.models import gpt, heads
 from keras_transformers.tokenizers import BytePairTokenizer
 
 TEXTS = ["the ship is near the shore\n" * 5, "it is the end\n", "é 中\n\nthe ships"]
@@ -172,7 +172,7 @@ def test_the_tail_is_split_off_at_a_line():
     for fraction in (0, 1, 1.5):
         with pytest.raises(ValueError, match=f"held_out_fraction is {fraction}"):
             split_tail(lines, held_out_fraction=fraction)
-    with pytest.raises(ValueError, match="leaves 1 documents to train on and 0 held out"):
+    with pytest.raises(ValueError, match="1 documents.*0 held out"):
         split_tail(["one line alone"], held_out_fraction=0.5)
 
 
@@ -197,7 +197,7 @@ def test_bad_numbers_are_refused(stream):
     with pytest.raises(ValueError, match="is too short for rows of 500 at every cut"):
         RowBatches(stream, length=500, batch_size=4)
     for stride in (0, 8):
-        with pytest.raises(ValueError, match=f"stride={stride}: must be from 1 to length=7"):
+        with pytest.raises(ValueError, match=f"stride={stride}:.*1.*length=7"):
             RowBatches(stream, length=7, batch_size=4).of(stream, stride=stride)
 
 
@@ -211,7 +211,7 @@ def classify(tokenizer):
         max_sequence_length=20,
     )
     labels = ["a", "b"]
-    model = gpt.classifier(model, len(labels))
+    model = heads.causal_classifier(model, len(labels))
     return kt.pipelines.TextClassifier(model, tokenizer, labels, max_sequence_length=6)
 
 

@@ -123,11 +123,11 @@ def test_what_cannot_be_is_refused():
     pairs = Examples(["a"], ["b"], ["x"])
     with pytest.raises(ValueError, match="ELMo reads one text at a time"):
         TextBatches(pairs, inputs, batch_size=1)
-    with pytest.raises(ValueError, match="max_sequence_length=2: must be 3 or more"):
+    with pytest.raises(ValueError, match="max_sequence_length=2:.*3.*more"):
         CharacterInputs(["x"], max_sequence_length=2)
     with pytest.raises(ValueError, match="no sentences"):
         word_batches(Sentences([], []), batch_size=1)
-    with pytest.raises(ValueError, match=r"unknown labels \['B-L'\], expected \['O', 'B-P'\]"):
+    with pytest.raises(ValueError, match=r"\['B-L'\],.*\['O', 'B-P'\]"):
         WordBatches(SENTENCES, LABELS[:2], batch_size=1)
     for logits in (np.zeros((2, 5, 3)), np.zeros((3, 4, 3))):
         with pytest.raises(ValueError, match="expected the logits of all sentences in order"):

@@ -121,7 +121,7 @@ def test_csv_quotes_commas_and_line_ends(tmp_path):
     path = write(tmp_path / "a.csv", 'text,label\n"a, ""b""\nc",x\nd,y\n')
     assert list(load(path).texts) == ['a, "b"\nc', "d"]
     write(path, 'text,label\n"a\nb",x\nc\n')
-    with pytest.raises(ValueError, match=r"a\.csv:4: 1 columns, the first row has 2"):
+    with pytest.raises(ValueError, match=r"a\.csv:4: 1 columns,.*2"):
         load(path)
 
 
@@ -172,7 +172,7 @@ def test_unlabelled(tmp_path):
         ("a.jsonl", '{"t": "a"}\n', {"text_column": "t", "label_column": "y"}, r":1: no key 'y'"),
         ("a.jsonl", '{"t": 1\n', {"text_column": "t", "label_column": None}, r":1: not JSON"),
         ("a.jsonl", "[1]\n", {"text_column": "t", "label_column": None}, r":1: a JSON list"),
-        ("a.jsonl", '{"t": null}', {"text_column": "t", "label_column": None}, r":1: 't' is None"),
+        ("a.jsonl", '{"t": null}', {"text_column": "t", "label_column": None}, r":1: 't' is null"),
         ("a.data", "a\t1\n", {}, r"a\.data: the name does not say the format"),
     ],
 )
@@ -199,12 +199,12 @@ def test_headers_stated_wrongly_are_refused(tmp_path):
     with pytest.raises(ValueError, match=r"data\.tsv:1: given as a header.*'1'"):
         load(data, header="present")
     odd = write(tmp_path / "odd.tsv", "phrase\tpolarity\na\t1\nb\t0\nc\t1\nd\t0\n")
-    with pytest.raises(ValueError, match=r"odd\.tsv:1: the label 'polarity' occurs only in"):
+    with pytest.raises(ValueError, match=r"odd\.tsv:1:.*label 'polarity'"):
         load(odd)
     assert len(load(odd, header="present")) == 4
     assert len(load(odd, header="absent")) == 5
     plain = write(tmp_path / "plain.tsv", "text\tlabel\na\t1\nb\t0\nc\t1\nd\t0\n")
-    with pytest.raises(ValueError, match="the label 'label' occurs only in this row"):
+    with pytest.raises(ValueError, match="'label'.*row"):
         load(plain, header="absent")
     with pytest.raises(ValueError, match="header='absent', but the columns"):
         load(plain, header="absent", text_column="text")

@@ -42,7 +42,7 @@ def test_labels_are_certain(classify):
 
 def test_a_wrong_number_of_probabilities_is_refused(classify):
     examples = Examples(["good", "bad"])
-    with pytest.raises(ValueError, match="1 rows of probabilities for 2 texts"):
+    with pytest.raises(ValueError, match="1 rows.*2 texts"):
         ProbabilityBatches(examples, classify, probabilities=np.ones((1, 2)), batch_size=1)
 
 
@@ -51,7 +51,7 @@ def test_texts_are_read_once_and_without_those_to_measure_on(tmp_path):
     file.write_text("A good film\na  good film\n\nlong\nvery very bad\n", "utf-8")
     found = read_texts([file], without=[Examples(["Very very bad"])], least_words=2)
     assert list(found.texts) == ["A good film"]
-    with pytest.raises(ValueError, match="no text is left of 5 lines, 0 texts of 9 words or more"):
+    with pytest.raises(ValueError, match="5 lines, 0 texts.*9 words.*more"):
         read_texts([file], least_words=9)
 
 

@@ -117,7 +117,7 @@ def test_every_task_has_its_metrics_and_labels():
         assert set(task.metrics) <= set(METRICS)
         assert task.is_regression == ("pearson" in task.metrics)
     assert glue_task("mnli").labels == ("contradiction", "entailment", "neutral")
-    with pytest.raises(ValueError, match="there is no task 'sst-2'; the tasks are cola, sst2"):
+    with pytest.raises(ValueError, match="'sst-2';.*tasks.*sst2"):
         glue_task("sst-2")
 
 
@@ -292,7 +292,7 @@ def test_batches_with_scores():
         assert seen == {(2, 5, 3, 6): 4.5, (2, 6, 3, 6): 0.0, (2, 5, 5, 3): -1.0, (2, 6, 6, 3): 4.5}
     (inputs, _) = in_order.of(Examples(examples.texts, examples.texts_b)).dataset()
     assert set(inputs) == {"token_ids", "segment_ids", "padding_mask"}
-    with pytest.raises(ValueError, match="label 'inf', expected a finite number"):
+    with pytest.raises(ValueError, match="'inf',.*number"):
         ScoredTextBatches(Examples(["a", "b"], None, ["1", "inf"]), reader, batch_size=3)
     with pytest.raises(ValueError, match="examples without labels"):
         regression.scores(Examples(["a"]))

@@ -105,15 +105,15 @@ def test_a_split_is_drawn_by_the_seed_and_loses_nothing():
     first, again = (images.split(0.2, seed=0)[1].items for _ in range(2))
     np.testing.assert_array_equal(first, again)
     assert not np.array_equal(first, images.split(0.2, seed=1)[1].items)
-    with pytest.raises(ValueError, match="a share of 0.01 is 0 of 10 images"):
+    with pytest.raises(ValueError, match="0.01.*0.*10 images"):
         images.split(0.01, seed=0)
 
 
 def test_images_that_do_not_belong_together_are_refused():
     pixels, labels = np.zeros((2, 3, 3, 1), np.uint8), np.zeros(2, np.int32)
-    with pytest.raises(ValueError, match=r"here: \(1,\) labels for 2 images"):
+    with pytest.raises(ValueError, match=r"\(1,\).*2 images"):
         Images(pixels, labels[:1], ["a"], "here")
-    with pytest.raises(ValueError, match="labels from 0 to 0 for 0 names"):
+    with pytest.raises(ValueError, match="0.*0.*0 names"):
         Images(pixels, labels, [], "here")
     with pytest.raises(ValueError, match="here: no images"):
         Images(pixels[:0], labels[:0], ["a"], "here")
@@ -238,7 +238,7 @@ def test_idx_files(idx_folder):
     assert train.majority_share == 0.4
     named = load_idx(idx_folder, label_names=FASHION_MNIST_LABELS)
     assert named["test"].label_names[9] == "Ankle boot"
-    with pytest.raises(ValueError, match="labels from 0 to 2 for 2 names"):
+    with pytest.raises(ValueError, match="0.*2.*2 names"):
         load_idx(idx_folder, label_names=["a", "b"])
 
 
@@ -330,7 +330,7 @@ def test_folders_that_hold_no_classes(folder):
     decoder = ImageDecoder((5, 5))
     with pytest.raises(FileNotFoundError, match="none: no such folder"):
         load_folder(folder / "none", decoder)
-    with pytest.raises(ValueError, match="black: 0 folders, but a classifier needs at least two"):
+    with pytest.raises(ValueError, match="0 folders,.*two"):
         load_folder(folder / "black", decoder)
     (folder / "grey").mkdir()
     with pytest.raises(ValueError, match=r"grey: no .png, .jpg, .jpeg files in this class"):

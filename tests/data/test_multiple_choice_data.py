@@ -71,6 +71,11 @@ def test_copa(tmp_path, name):
     assert load_choices(write(tmp_path / name, lines(COPA, label=-1))).labels is None
 
 
+def test_labels_as_pandas_writes_them(tmp_path):
+    path = write(tmp_path / "a.jsonl", lines([row | {"label": 1.0} for row in PLAIN]))
+    assert set(load_choices(path).labels) == {1}
+
+
 def test_plain_lines_with_any_number_of_choices(tmp_path):
     found = load_choices(write(tmp_path / "a.jsonl", lines(PLAIN)))
     assert (found.texts, found.labels) == (["two", ""], [1, 0])

@@ -89,7 +89,19 @@ def test_questions_without_answers(tmp_path):
         ({"data": []}, r"a\.json: no questions"),
         ({"data": [{"title": "x"}]}, r"data\[0\]: expected 'paragraphs'"),
         (content(({"qas": []},)), r"data\[0\]\.paragraphs\[0\]: expected 'context', a string"),
-        (content(("a", {"id": 1})), r"paragraphs\[0\]\.qas\[0\]: expected 'id', a string, found 1"),
+        (
+            content(("a", {"id": 1.5})),
+            r"paragraphs\[0\]\.qas\[0\]: expected 'id', a string, found 1",
+        ),
+        (content(("a", {"id": True})), r"\[0\]\.qas\[0\]: expected 'id', a string, found True"),
+        (
+            content(("a", question("1", answer("a", 0.5)))),
+            "expected 'answer_start', a whole number",
+        ),
+        (
+            content(("a", question(1, answer("a", 0)), question("1", answer("a", 0)))),
+            r"qas\[1\]: the id '1' occurs twice",
+        ),
         (content(("a", {"id": "1", "question": "?"})), r"qas\[0\]: expected 'answers', a list"),
         (
             content(("a", question("1", {"text": "a"}))),
@@ -113,13 +125,100 @@ def test_bad_files(tmp_path, value, message):
         load_squad(write(tmp_path / "a.json", value))
 
 
+def test_numbers_as_pandas_writes_them(tmp_path):
+    value = content(("a b c", question(7, answer("b", 2.0)), question(8.0, answer("c", 4))))
+    questions = load_squad(write(tmp_path / "a.json", value))
+    assert questions.ids == ["7", "8"]
+    assert questions.answers == [[Answer("b", 2)], [Answer("c", 4)]]
+
+
+NFC, NFD = "Zoé", "Zoe\u0301"
+
+
+@pytest.mark.parametrize(
+    ("context", "text", "start", "expected"),
+    [
+        # Offsets in UTF-16, as JavaScript and Java count: an emoji is two.
+        ("🎬🎬 a b, a", "b", 7, Answer("b", 5)),
+        ("🎬 a 🎬 a", "a", 8, Answer("a", 6)),
+        ("🎬 x🎬y", "🎬y", 4, Answer("🎬y", 3)),
+        # Composed differently, with offsets in either form.
+        (f"so {NFD} and {NFD} said", NFC, 11, Answer(NFD, 12)),
+        (f"so {NFD} and {NFD} said", NFC, 12, Answer(NFD, 12)),
+        (f"so {NFC} and {NFC} said", NFD, 12, Answer(NFC, 11)),
+        (f"so {NFC} and {NFC} said", NFD, 11, Answer(NFC, 11)),
+        (f"so {NFD} 🎬 {NFC} said", NFC, 10, Answer(NFC, 10)),
+        (f"🎬 {NFD} {NFD}", NFC, 8, Answer(NFD, 7)),
+        ("한국 서울", "\u1109\u1165\u110b\u116e\u11af", 3, Answer("서울", 3)),
+        # Not there: half of a character, or elsewhere.
+        (f"so {NFC}", "Zoe", 3, Answer("Zoe", None)),
+        (f"so {NFD} and {NFD}", NFC, 5, Answer(NFC, None)),
+        ("a b", "b", 1, Answer("b", None)),
+    ],
+)
+def test_offsets_and_spellings_of_other_programs(tmp_path, context, text, start, expected):
+    value = content((context, question("1", answer(text, start))))
+    questions = load_squad(write(tmp_path / "a.json", value))
+    assert questions.answers == [[expected]]
+    if expected.start is not None:
+        end = expected.start + len(expected.text)
+        assert context[expected.start : end] == expected.text
+
+
+def row(row_id, context, *answers):
+    texts, starts = zip(*answers, strict=True) if answers else ([], [])
+    lists = {"text": list(texts), "answer_start": list(starts)}
+    return {"id": row_id, "title": "t", "context": context, "question": "who?", "answers": lists}
+
+
+ROWS = [row("1", "a b c", ("b", 2), ("b c", 2)), row("2", "x 🎬", ("🎬", 2)), row("3", "a b c")]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("train.jsonl", "\n".join(map(json.dumps, ROWS))),
+        ("train.json.gz", "\n".join(map(json.dumps, ROWS)) + "\n\n"),
+        ("one_list.json", json.dumps(ROWS, indent=1)),
+    ],
+)
+def test_rows_as_datasets_writes_them(tmp_path, name, text):
+    questions = load_squad(write(tmp_path / name, text))
+    check_rows(questions)
+
+
+def check_rows(questions):
+    assert questions.ids == ["1", "2", "3"]
+    assert questions.questions == ["who?"] * 3
+    assert (questions.contexts, questions.context_of) == (["a b c", "x 🎬"], [0, 1, 0])
+    assert questions.answers == [[Answer("b", 2), Answer("b c", 2)], [Answer("🎬", 2)], []]
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (row(None, "a"), r"a\.json: line 1: expected 'id', a string, found None"),
+        (
+            row("1", "a") | {"answers": {"text": ["a"], "answer_start": []}},
+            r"line 1\.answers: 1 texts, but 0 starts",
+        ),
+        (row("1", "a", ("a", "0")), r"line 1\.answers\[0\]: expected 'answer_start', a whole"),
+        (row("1", "a") | {"answers": {"text": ["a"]}}, r"line 1\.answers: expected 'answer_start'"),
+        (row("1", None), "line 1: expected 'context', a string, found None"),
+    ],
+)
+def test_bad_rows(tmp_path, value, message):
+    with pytest.raises(ValueError, match=message):
+        load_squad(write(tmp_path / "a.json", value))
+
+
 def test_no_file(tmp_path):
     with pytest.raises(FileNotFoundError):
         load_squad(tmp_path / "none.json")
 
 
 def test_columns_of_other_lengths():
-    with pytest.raises(ValueError, match="memory: 1 answers for 2 ids"):
+    with pytest.raises(ValueError, match="1 answers.*2 ids"):
         Questions(["1", "2"], ["?", "?"], ["a"], [0, 0], [[]])
 
 

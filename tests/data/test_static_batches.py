@@ -115,7 +115,7 @@ def test_inputs_alone_are_filled_up():
 
 
 def test_no_shape_is_refused():
-    with pytest.raises(ValueError, match="static_shapes=0: must be 1 or more, or None"):
+    with pytest.raises(ValueError, match="static_shapes=0:.*1.*None"):
         Rows(shuffle=True, static_shapes=0)
 
 

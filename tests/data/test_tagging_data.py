@@ -78,7 +78,7 @@ def test_columns_endings_and_odd_spaces(tmp_path):
     assert (unlabelled.words, unlabelled.labels) == (sentences.words, None)
 
 
-def test_a_file_of_both_schemes_is_told(tmp_path, caplog):
+def test_a_file_of_both_schemes_is_reported(tmp_path, caplog):
     load_conll(write(tmp_path / "a", "a I-PER\nb B-LOC\nc I-LOC\nd I-ORG\n"))
     assert "labels in IOB1 with 1 exceptions, 2 converted to IOB2" in caplog.text
     assert caplog.records[0].levelno == logging.WARNING
@@ -106,9 +106,15 @@ def test_conversion(labels, expected):
         ("a b O\nc O\n", {}, r"x\.conll:2: 2 columns, the first row has 3"),
         ("a O\n\nb O O\n", {}, r"x\.conll:3: 3 columns, the first row has 2"),
         ("word ner\na O\n", {}, r"x\.conll:1: label 'ner', expected O, B-TYPE.*header"),
-        ("a O\nb NNP\n", {}, r"x\.conll:2: label 'NNP'"),
-        ("a S-PER\n", {}, r"x\.conll:1: label 'S-PER'"),
+        ("a O\nb ,\n", {}, r"x\.conll:2: label ','"),
+        ("a DT\nb NNP\nc DT\n", {}, r"x\.conll:1: label 'DT', and no label is O.*parts of speech"),
+        ("a O\nb X-PER\nc PER-B\n", {}, r"x\.conll:3: label 'PER-B', expected"),
+        ("a B-LOC\nb PER\n", {}, r":2: label 'PER', but 'B-LOC' at .*x\.conll:1: one has a pref"),
+        ("a B-LOC\nb L-LOC\nc S-LOC\n", {}, r":2: label 'L-LOC', but 'S-LOC' at .*:3: one of B"),
+        ("a B-LOC\nb I-loc\n", {}, r":2: label 'I-loc', but 'B-LOC' at .*x\.conll:1: spell the t"),
+        ("a b O\n# c\nd e O\n", {}, r":2: 2 columns, the first row has 3.*comments.*before a sen"),
         ("a I-\n", {}, r"x\.conll:1: label 'I-'"),
+        ("a O\nb I-\n", {}, r"x\.conll:2: label 'I-'"),
         (
             "a O\n\n-DOCSTART- -X-\n\nb I-PER\n",
             {"labels": ["O", "B-LOC", "I-LOC"]},
@@ -149,7 +155,7 @@ def test_the_files_of_a_recipe(tmp_path):
     assert splits.train.words == [["Bob", "saw"], ["Rome"]]
     assert splits.dev.labels == splits.test.labels == [["B-LOC"]]
     assert TaggedFiles(**files).read().test is None
-    with pytest.raises(ValueError, match=r"dev:1: unknown label 'B-ORG', expected one of \['O'"):
+    with pytest.raises(ValueError, match=r"dev:1: unknown.*'B-ORG',.*\['O'"):
         TaggedFiles(**files | {"dev_file": write(dev, "B-ORG Rome\n")}).read()
 
 
@@ -168,6 +174,140 @@ def test_conll2003(data_dir, caplog):
     # The original file has two B- where IOB1 has none.
     assert "in IOB1 with 2 exceptions, 23427 converted to IOB2; 946 documents" in caplog.text
     assert "in IOB1 with 0 exceptions, 5938 converted to IOB2; 216 documents" in caplog.text
+
+
+# --- files that people have ------------------------------------------------------------------
+
+CONLL_U = """# global.columns = ID FORM LEMMA UPOS XPOS FEATS HEAD DEPREL DEPS MISC
+# sent_id = 1
+# text = Im Haus 10 000
+1-2\tIm\t_\t_\t_\t_\t_\t_\t_\t_
+1\tIn\tin\tADP\t_\t_\t_\t_\t_\tO
+2\tdem\tder\tDET\t_\t_\t_\t_\t_\tO
+3\tHaus\tHaus\tNOUN\t_\t_\t_\t_\t_\tB-LOC
+3.1\tist\tsein\tAUX\t_\t_\t_\t_\t_\t_
+4\t10 000\t10000\tNUM\t_\t_\t_\t_\t_\tI-LOC
+
+# newpar
+# sent_id = 2
+1\tAus\taus\tADP\t_\t_\t_\t_\t_\tO
+
+"""
+GERMEVAL = """#\thttp://de.wikipedia.org/wiki/Wien [2009-10-17]
+1\tWien\tB-LOC\tO
+2\tliegt\tO\tO
+
+#\thttp://de.wikipedia.org/wiki/Bonn [2009-10-17]
+1\tBonner\tB-LOCderiv\tO
+"""
+MULTICONER = """# id 1f2e\tdomain=en
+robert _ _ B-PER
+smith _ _ I-PER
+
+# id 3a4b\tdomain=en
+spoke _ _ O
+"""
+WNUT = """# id = 1
+@paul O
+# O
+
+# id = 2
+#Vienna B-location
+is O
+
+# O
+fun O
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "columns", "words", "labels"),
+    [
+        (
+            CONLL_U,
+            {},
+            [["In", "dem", "Haus", "10 000"], ["Aus"]],
+            [["O", "O", "B-LOC", "I-LOC"], ["O"]],
+        ),
+        (
+            GERMEVAL,
+            {"label_column": 2},
+            [["Wien", "liegt"], ["Bonner"]],
+            [["B-LOC", "O"], ["B-LOCderiv"]],
+        ),
+        (
+            GERMEVAL,
+            {"word_column": 1, "label_column": 2},
+            [["Wien", "liegt"], ["Bonner"]],
+            [["B-LOC", "O"], ["B-LOCderiv"]],
+        ),
+        (MULTICONER, {}, [["robert", "smith"], ["spoke"]], [["B-PER", "I-PER"], ["O"]]),
+        # In tweets # and #Vienna are words, also the first of a sentence.
+        (
+            WNUT,
+            {},
+            [["@paul", "#"], ["#Vienna", "is"], ["#", "fun"]],
+            [["O", "O"], ["B-location", "O"], ["O", "O"]],
+        ),
+        ("#x B-LOC\na O\n", {}, [["#x", "a"]], [["B-LOC", "O"]]),
+        ("# newdoc\n#x LOC\na O\nb LOC\n", {}, [["#x", "a", "b"]], [["B-LOC", "O", "B-LOC"]]),
+        ("1 O\n2 O\n", {}, [["1", "2"]], [["O", "O"]]),  # words
+        ("#begin document (a);\na X O\n\n#end document\n", {}, [["a"]], [["O"]]),
+    ],
+)
+def test_comments_and_numbers_are_no_words(tmp_path, text, columns, words, labels):
+    path = write(tmp_path / "a.conll", text)
+    found = load_conll(path, **columns)
+    assert (found.words, found.labels) == (words, labels)
+    assert load_conll(path, **columns | {"label_column": None}).words == words
+
+
+def test_what_is_left_out_is_counted(tmp_path, caplog):
+    caplog.set_level(logging.INFO)
+    load_conll(write(tmp_path / "a.conllu", CONLL_U))
+    assert "5 comments, words numbered in column 0, 2 lines that are no words" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("scheme", "labels", "expected"),
+    [
+        ("BIOES", "B-PER I-PER E-PER S-PER O S-LOC", "B-PER I-PER I-PER B-PER O B-LOC"),
+        ("BIOES", "O B-PER E-PER B-PER E-PER", "O B-PER I-PER B-PER I-PER"),
+        ("BILOU", "B-PER I-PER L-PER U-PER O U-LOC", "B-PER I-PER I-PER B-PER O B-LOC"),
+        ("BMES", "B-PER M-PER E-PER S-PER O", "B-PER I-PER I-PER B-PER O"),
+        ("IO", "PER PER O LOC PER O", "B-PER I-PER O B-LOC B-PER O"),
+        ("IOB2", "b-loc i-loc o b-loc b-loc", "B-loc I-loc O B-loc B-loc"),
+        ("IOB2", "B_PER I_PER O B_PER B_PER", "B-PER I-PER O B-PER B-PER"),
+        ("IOB2", "B-geo-loc I-geo-loc O B-geo-loc", "B-geo-loc I-geo-loc O B-geo-loc"),
+    ],
+)
+def test_every_scheme_becomes_iob2(tmp_path, caplog, scheme, labels, expected):
+    caplog.set_level(logging.INFO)
+    text = "".join(f"w {label}\n" for label in labels.split())
+    found = load_conll(write(tmp_path / "a", text))
+    assert found.labels == [expected.split()]
+    assert to_iob2(labels.split()) == expected.split()
+    assert f"labels in {scheme} with 0 exceptions" in caplog.text
+    assert set(expected.split()) <= {"O", *entity_labels(found)}
+
+
+def test_exceptions_to_other_schemes_are_counted(tmp_path, caplog):
+    load_conll(write(tmp_path / "a", "a O\nb E-PER\nc S-PER\n"))
+    assert "labels in BIOES with 1 exceptions, 2 converted" in caplog.text
+    assert caplog.records[0].levelno == logging.WARNING
+
+
+def test_labels_of_no_scheme_are_not_converted():
+    with pytest.raises(ValueError, match="'PER-B',.*B-TYPE"):
+        to_iob2(["PER-B"])
+
+
+def test_files_in_another_encoding(tmp_path):
+    path = write(tmp_path / "a", "Köln B-LOC\nist O\n".encode("cp1252"))
+    with pytest.raises(ValueError, match=r"a:1: not UTF-8 .*perhaps cp1252: .*encoding="):
+        load_conll(path)
+    files = TaggedFiles(train_file=path, dev_file=path, encoding="cp1252")
+    assert files.read().train.words == [["Köln", "ist"]]
 
 
 # --- batches ---------------------------------------------------------------------------------

@@ -89,7 +89,7 @@ def test_tsv(tmp_path: Path) -> None:
 
 def test_malformed_tsv(tmp_path: Path) -> None:
     path = write(tmp_path / "a.tsv", "a\tb\nc\td\te\n")
-    with pytest.raises(ValueError, match=r"a\.tsv:2: 3 columns, the first line has 2"):
+    with pytest.raises(ValueError, match=r"a\.tsv:2: 3 columns,.*2"):
         list(read_tsv(path))
     for column in (2, -1):
         with pytest.raises(ValueError, match=rf"a\.tsv:1: 2 columns; .*source_column={column}"):
@@ -415,7 +415,7 @@ def test_bad_batches() -> None:
             with pytest.raises(ValueError, match=message):
                 PairBatches(pairs, NUMBERS, shuffle=shuffle, **options)
     lengths = np.array([30, 2])
-    with pytest.raises(ValueError, match=r"a pair of length 30 exceeds shape_lengths=\[29\]"):
+    with pytest.raises(ValueError, match=r"30 exceeds shape_lengths=\[29\]"):
         plan_batches(lengths, lengths, batch_tokens=100, seed=0, shape_lengths=[29])
 
 

@@ -161,7 +161,7 @@ def test_bad_shapes_are_refused(name: str) -> None:
 
     with pytest.raises(ValueError, match=r"logits of shape .* \(rows, vocabulary_size\)"):
         SEARCHES[name](step, [START], end_token_id=END, max_length=5)
-    with pytest.raises(ValueError, match=r"start_token_ids has shape \(1, 1\)"):
+    with pytest.raises(ValueError, match=r"start_token_ids.*\(1, 1\)"):
         SEARCHES[name](step, [[START]], end_token_id=END, max_length=5)
-    with pytest.raises(ValueError, match="start_token_ids has -1: token ids are 0 or more"):
+    with pytest.raises(ValueError, match="start_token_ids.*-1: token.*0"):
         SEARCHES[name](step, [START, -1], end_token_id=END, max_length=5)

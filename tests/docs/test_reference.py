@@ -33,7 +33,7 @@ def test_the_names_at_the_top():
     page = hooks._top()
     for name in kt._NAMES:
         assert f"`kt.{name}`" in page
-    assert "Beam" in hooks._rooms()["engines"]["keras_transformers.engines"]
+    assert "Beam" in hooks._rooms()["jobs"]["keras_transformers.jobs.engines"]
 
 
 def _is_module(room, name):

@@ -62,14 +62,14 @@ def test_sentences_do_not_run_together():
 
 
 def test_labels_that_do_not_fit():
-    with pytest.raises(ValueError, match="1 predicted sentences for 2"):
+    with pytest.raises(ValueError, match="1 predicted.*2"):
         entity_scores([["O"]], [["O"], ["O"]])
-    with pytest.raises(ValueError, match="sentence 1: 1 predicted labels for 2 words"):
+    with pytest.raises(ValueError, match="1: 1 predicted.*2 words"):
         entity_scores([["O"], ["O"]], [["O"], ["O", "O"]])
-    with pytest.raises(ValueError, match="0 predicted sentences for 0"):
+    with pytest.raises(ValueError, match="0 predicted.*0"):
         entity_scores([], [])
     for label in ("S-PER", "PER", "B-", "o", ""):
-        with pytest.raises(ValueError, match=f"label '{label}' of word 1"):
+        with pytest.raises(ValueError, match=f"'{label}'.*1"):
             entities(["O", label])
 
 

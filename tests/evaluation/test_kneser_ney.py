@@ -146,9 +146,9 @@ def test_arrays_of_any_integer_type_and_nothing_to_ask():
 
 def test_what_cannot_be_is_refused():
     for discounts in ([0.5, 1, 3.5], [-0.1, 1, 1], [0.5]):
-        with pytest.raises(ValueError, match="give D_1, D_2 and D_3, from 0 to"):
+        with pytest.raises(ValueError, match="D_1, D_2.*D_3,.*0"):
             KneserNey(order=2, discounts=discounts)
-    with pytest.raises(ValueError, match="order=0: an n-gram has at least 1 token"):
+    with pytest.raises(ValueError, match="order=0:.*n-gram.*1 token"):
         KneserNey(order=0)
     with pytest.raises(ValueError, match="call fit first"):
         KneserNey(order=2).log_probabilities([0])

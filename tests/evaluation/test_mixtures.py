@@ -102,16 +102,24 @@ def test_impossible_caches_are_refused(options):
         DocumentCache(**options)
 
 
-def test_scores_follow_the_text_whatever_the_rows():
-    """Rows of 8 that start every 3 tokens: each token once, with its document."""
+@pytest.mark.parametrize("static_shapes", [None, 1])
+def test_scores_follow_the_text_whatever_the_rows(static_shapes):
+    """Rows of 8 that start every 3 tokens: each token once, with its document.
+
+    With static shapes the last batch is completed by a row that the outputs leave out.
+    """
     ids, documents = np.arange(20) % 7, np.array([0] * 9 + [1] * 10 + [2])
     stream = TokenStream(ids.astype(np.int32), documents.astype(np.int32), 1, 1)
-    rows = RowBatches(stream, length=8, batch_size=2, shuffle=False, stride=3)
+    rows = RowBatches(
+        stream, length=8, batch_size=2, shuffle=False, stride=3, static_shapes=static_shapes
+    )
     logits = np.log(np.arange(1.0, 8.0) / 28)
 
     def outputs():
+        num_left = rows.num_rows
         for inputs, *_ in rows.dataset():
-            token_ids = inputs["token_ids"].numpy()
+            token_ids = inputs["token_ids"].numpy()[:num_left]
+            num_left -= len(token_ids)
             yield {
                 "logits": np.broadcast_to(logits, (*token_ids.shape, 7)).astype("float32"),
                 "hidden": token_ids[..., None].astype("float32"),
@@ -124,5 +132,5 @@ def test_scores_follow_the_text_whatever_the_rows():
     for found, expected in zip(text.documents(), stream.documents(), strict=True):
         np.testing.assert_array_equal(found, expected)
     other = TokenStream(stream.token_ids[:-1], stream.document_ids[:-1], 1, 1)
-    with pytest.raises(ValueError, match="19 tokens to predict, the text 18"):
+    with pytest.raises(ValueError, match="19 tokens.*18"):
         ScoredText.of(other, outputs(), rows.dataset())

@@ -84,7 +84,7 @@ def test_answers_that_do_not_fit_the_questions(score):
 
 
 def test_questions_without_reference_are_not_of_squad_1():
-    with pytest.raises(ValueError, match="1 questions have no reference, such as 'a'"):
+    with pytest.raises(ValueError, match="1 questions.*'a'"):
         squad_scores({"a": ""}, {"a": []})
     with pytest.raises(ValueError, match=r"threshold=0\.5 needs null_scores"):
         squad_v2_scores({"a": ""}, {"a": []}, threshold=0.5)

@@ -14,7 +14,7 @@ import pytest
 from reader import Reader, as_json, check_reader
 from safetensors.numpy import save_file
 
-from keras_transformers.convert.formats.checkpoints import open_checkpoint
+from keras_transformers.convert.formats.weights import find_weights
 from keras_transformers.tokenizers import MarianTokenizer, T5Tokenizer
 
 SIZES = {
@@ -89,7 +89,7 @@ GENERATION = {
 
 def open_config(path: Path) -> None:
     save_file({"a": np.ones(2, "float32")}, path.parent / "model.safetensors")
-    open_checkpoint(path.parent)
+    find_weights(path.parent)
 
 
 def open_generation_config(path: Path) -> None:

@@ -23,12 +23,12 @@ from safetensors.numpy import save_file
 import keras_transformers as kt
 from keras_transformers import convert
 from keras_transformers.convert import elmo
-from keras_transformers.convert.tensors import read_safetensors
+from keras_transformers.convert.containers.arrays import open_arrays
 from keras_transformers.runs.weights_files import read_weights, write_weights
 from keras_transformers.tokenizers import SymbolTokenizer, WordPieceTokenizer
 from keras_transformers.tokenizers.byte_pairs import files as byte_pair_files
 from keras_transformers.tokenizers.word_vocabulary import WordVocabulary
-from keras_transformers.training.averaging import average_checkpoints
+from keras_transformers.training.averaging import average_weights
 
 
 def write_hdf5(path: Path) -> None:
@@ -45,9 +45,17 @@ def write_tensors(path: Path) -> None:
     save_file({"a": np.ones((2, 3), "float32"), "b": np.ones(2, "float16")}, path)
 
 
+def read_tensors(path: Path) -> None:
+    dict(open_arrays(path))
+
+
+def golden(name: str) -> Callable[[], bytes]:
+    return (Path(__file__).parents[1] / "golden" / "pickles" / name).read_bytes
+
+
 def read_shards(path: Path) -> None:
     write_tensors(path.with_name("a.safetensors"))
-    read_safetensors(path.parent)
+    read_tensors(path.parent)
 
 
 BERT = {
@@ -139,7 +147,7 @@ def config(
 
 def read_preprocessor(path: Path) -> None:
     path.with_name("config.json").write_text(json.dumps(VIT))
-    for value in convert.read_vit_config(path.parent).values():
+    for value in convert.vit.FAMILY.read(path.parent).values():
         check_argument(value)
 
 
@@ -151,7 +159,7 @@ def small_model() -> keras.Model:
 def average(path: Path) -> None:
     output = path.with_name("averaged.weights.h5")
     output.unlink(missing_ok=True)
-    average_checkpoints([path], output)
+    average_weights([path], output)
 
 
 @functools.cache
@@ -195,19 +203,23 @@ def in_byte_pairs(number: int, *, is_json: bool = False) -> Reader:
 
 
 READERS = {
-    "bert config": config(BERT, convert.read_bert_config),
-    "roberta config": config(ROBERTA, convert.read_roberta_config),
-    "distilbert config": config(DISTILBERT, convert.read_distilbert_config),
-    "vit config": config(VIT, convert.read_vit_config),
-    "gpt config": config(GPT, convert.read_gpt_config),
+    "bert config": config(BERT, convert.bert.FAMILY.read),
+    "roberta config": config(ROBERTA, convert.roberta.FAMILY.read),
+    "distilbert config": config(DISTILBERT, convert.distilbert.FAMILY.read),
+    "vit config": config(VIT, convert.vit.FAMILY.read),
+    "gpt config": config(GPT, convert.gpt.FAMILY.read),
     "preprocessor": Reader(
         "preprocessor_config.json", as_json(PREPROCESSOR), read_preprocessor, is_json=True
     ),
     "elmo options": config(ELMO, convert.read_elmo_options, file="options.json"),
-    "safetensors": Reader("model.safetensors", written(write_tensors), read_safetensors),
+    "safetensors": Reader(
+        "model.safetensors", written(write_tensors), lambda path: dict(open_arrays(path))
+    ),
     "shards' index": Reader(
         "model.safetensors.index.json", as_json(SHARDS), read_shards, is_json=True
     ),
+    "pytorch's zip": Reader("pytorch_model.bin", golden("zip.bin"), read_tensors),
+    "pytorch's stream": Reader("pytorch_model.bin", golden("legacy.bin"), read_tensors),
     "hdf5": Reader("a.hdf5", written(write_hdf5), read_hdf5),
     "weights": Reader(
         "best.weights.h5",

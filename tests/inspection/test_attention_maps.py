@@ -5,7 +5,6 @@ import tiny
 
 import keras_transformers as kt
 from keras_transformers.inspection import attention
-from keras_transformers.models.encoder_decoders.seq2seq import seq2seq
 
 TEXT_TASKS = (
     *("classification", "regression", "embedding", "fill_mask", "tagging"),
@@ -63,7 +62,7 @@ def test_a_translator_shows_three_kinds():
 
 def test_a_recurrent_model_shows_its_alignment():
     tokenizer = tiny.sentence_pieces()
-    model = seq2seq(
+    model = tiny.seq2seq(
         vocabulary_size=tokenizer.vocabulary_size,
         cell="gru",
         num_encoder_layers=1,

@@ -35,7 +35,7 @@ def test_padding_is_not_drawn_and_a_batch_has_one_size():
 
 
 def test_fewer_weights_than_tokens():
-    with pytest.raises(ValueError, match=r"shape \(1, 2\) for 2 target and 2 source tokens"):
+    with pytest.raises(ValueError, match=r"\(1, 2\).*2 target.*2 source tokens"):
         attention_picture(["a", "b"], ["c", "d"], np.ones((1, 2)))
 
 
@@ -50,7 +50,7 @@ def test_figures_of_one_head_of_a_layer_and_of_all():
     assert one.get_facecolor()[:3] != (1.0, 1.0, 1.0)
     assert len(attention_figure(found, layer=0).axes) == 3
     assert len(attention_figure(found).axes) == 6
-    with pytest.raises(IndexError, match="layer=2, head=None: there are 2 layers of 3 heads"):
+    with pytest.raises(IndexError, match="layer=2, head=None:.*2 layers.*3 heads"):
         attention_figure(found, layer=2)
 
 

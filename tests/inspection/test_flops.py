@@ -4,6 +4,7 @@ import math
 
 import keras
 import pytest
+import tiny
 
 from keras_transformers.inspection import (
     flops_table,
@@ -13,12 +14,11 @@ from keras_transformers.inspection import (
 )
 from keras_transformers.models import heads
 from keras_transformers.models.elmo import elmo, language_model
-from keras_transformers.models.encoder_decoders.seq2seq import seq2seq
 from keras_transformers.models.encoder_decoders.transformer import transformer
 from keras_transformers.models.encoders.bert import bert
 from keras_transformers.models.encoders.electra import electra, electra_generator
 from keras_transformers.models.fasttext import fasttext
-from keras_transformers.models.gpt import classifier, gpt
+from keras_transformers.models.gpt import gpt
 from keras_transformers.models.heads.features import feature_reader
 from keras_transformers.models.vit import vit
 
@@ -150,7 +150,7 @@ def executed_flops(model, input_shapes):
 
 def translator(cell="gru", **options):
     size = {"num_encoder_layers": 2, "num_decoder_layers": 2, "embedding_dim": 5, "hidden_dim": 6}
-    return seq2seq(vocabulary_size=11, cell=cell, **(size | options))
+    return tiny.seq2seq(vocabulary_size=11, cell=cell, **(size | options))
 
 
 BAHDANAU = {"context": "input_and_output", "readout_dim": 3, "readout_activation": "maxout"}
@@ -191,7 +191,7 @@ def on_features(layer):
             {"features": (2, 7, 2, 4), "padding_mask": (2, 7)},
         ),
         (
-            lambda: classifier(
+            lambda: heads.causal_classifier(
                 gpt(
                     vocabulary_size=9, num_layers=1, num_heads=2, hidden_dim=8,
                     max_sequence_length=6,
@@ -263,13 +263,55 @@ class Squares(keras.layers.Layer):
 
 def test_what_is_not_counted_is_refused():
     model = bert(vocabulary_size=50, num_layers=1, num_heads=2, hidden_dim=8)
-    with pytest.raises(ValueError, match="input_shapes has token_ids, but model 'bert' has"):
+    with pytest.raises(ValueError, match="input_shapes.*token_ids,.*'bert'"):
         forward_flops(model, {"token_ids": (1, 4)})
     model = on_features(Squares(name="squares"))
     with pytest.raises(ValueError, match=r"layer 'squares', a Squares with .*kernel"):
         forward_flops(model, {"x": (1, 2, 3)})
     rules = {Squares: lambda layer, inputs: 2 * math.prod(inputs.shape) * 3}
     assert forward_flops(model, {"x": (1, 2, 3)}, rules=rules) == 36
+
+
+@pytest.mark.parametrize(
+    ("equation", "output", "kernel_and_more"),
+    [
+        ("abc,cd->abd", (None, 7), 5 * (3 * 7)),
+        ("abc,bcd->abd", (5, 7), 5 * 3 * 7),  # a matrix for each place
+        ("...c,cd->...d", (7,), 5 * (3 * 7)),
+        ("abc,cde->abde", (5, 2, 7), 5 * (3 * 2 * 7)),
+    ],
+)
+def test_keras_einsum_dense_counts_every_product(equation, output, kernel_and_more):
+    inputs = keras.Input((5, 3), name="x")
+    layer = keras.layers.EinsumDense(equation, output)
+    model = keras.Model({"x": inputs}, {"y": layer(inputs)})
+    assert forward_flops(model, {"x": (2, 5, 3)}) == 2 * 2 * kernel_and_more
+
+
+def test_keras_attention_counts_the_axes_that_it_attends():
+    """Projections, then scores and sums over the attended places."""
+    queries, values = keras.Input((2, 4, 6), name="q"), keras.Input((2, 5, 6), name="v")
+    layer = keras.layers.MultiHeadAttention(3, key_dim=7, value_dim=8, attention_axes=2)
+    model = keras.Model({"q": queries, "v": values}, {"y": layer(queries, values)})
+    of_queries, of_values = 2 * 2 * 4, 2 * 2 * 5
+    projections = of_queries * 6 * 3 * 7 + of_values * 6 * 3 * (7 + 8) + of_queries * 3 * 8 * 6
+    middle = of_queries * 5 * 3 * (7 + 8)
+    assert forward_flops(model, {"q": (2, 2, 4, 6), "v": (2, 2, 5, 6)}) == 2 * (
+        projections + middle
+    )
+
+
+def test_a_callers_rule_comes_first_also_inside_a_model_in_a_model():
+    class OwnDense(keras.layers.Dense):
+        pass
+
+    inner_inputs = keras.Input((None, 3), name="x")
+    inner = keras.Model({"x": inner_inputs}, OwnDense(4)(inner_inputs))
+    inputs = keras.Input((None, 3), name="x")
+    model = keras.Model({"x": inputs}, {"y": inner({"x": inputs})})
+    assert forward_flops(model, {"x": (1, 2, 3)}) == 2 * 2 * 3 * 4
+    rules = {OwnDense: lambda layer, inputs: 5}
+    assert forward_flops(model, {"x": (1, 2, 3)}, rules=rules) == 5
 
 
 def test_a_language_models_softmax_has_the_rule_that_is_given():

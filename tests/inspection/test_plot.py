@@ -8,6 +8,7 @@ from pathlib import Path
 
 import keras
 import pytest
+import tiny
 
 import keras_transformers as kt
 from keras_transformers.cli import main as cli
@@ -44,9 +45,8 @@ def vit():
 
 
 def recurrent():
-    from keras_transformers.models.encoder_decoders.seq2seq import seq2seq
 
-    return seq2seq(
+    return tiny.seq2seq(
         vocabulary_size=20,
         cell="gru",
         num_encoder_layers=1,
@@ -207,9 +207,9 @@ def test_without_graphviz_the_error_names_what_to_install_or_do(package, monkeyp
 
 
 def test_wrong_names_and_levels(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"no: no such folder for vit.svg: create it first"):
+    with pytest.raises(FileNotFoundError, match=r"such.*vit.svg: create"):
         kt.inspection.plot(vit(), tmp_path / "no" / "vit.svg")
-    with pytest.raises(ValueError, match=r"vit.png: a picture of level 'block' is a .svg file"):
+    with pytest.raises(ValueError, match=r"vit.png:.*picture.*'block'.*.svg file"):
         kt.inspection.plot(vit(), tmp_path / "vit.png")
-    with pytest.raises(ValueError, match="level='blocks' is unknown: use 'block' or 'layer'"):
+    with pytest.raises(ValueError, match="level='blocks'.*use 'block'.*'layer'"):
         kt.inspection.plot(vit(), tmp_path / "vit.svg", level="blocks")

@@ -4,7 +4,8 @@ import pytest
 from keras import ops
 
 from keras_transformers.layers import MultiHeadAttention
-from keras_transformers.layers.masks import causal_attention_mask
+from keras_transformers.layers.dense import softmax
+from keras_transformers.layers.masks import MASKED_SCORE, Reach
 
 RANDOM = np.random.default_rng(0)
 QUERY = RANDOM.normal(size=(2, 3, 8)).astype("float32")
@@ -87,7 +88,7 @@ def test_a_query_that_sees_nothing_gets_the_output_bias_alone(layer):
 def test_causal_mask_shows_the_past_alone(layer):
     changed = QUERY.copy()
     changed[:, 2] += 1
-    mask = causal_attention_mask(3)
+    mask = Reach(causal=True).mask(ops.arange(3), ops.arange(3))[None]
     before, after = (layer(q, attention_mask=mask).numpy() for q in (QUERY, changed))
     np.testing.assert_array_equal(before[:, :2], after[:, :2])
     assert not np.array_equal(before[:, 2], after[:, 2])
@@ -145,10 +146,19 @@ def test_the_four_matrices_start_different():
 
 
 def test_a_width_that_the_heads_do_not_divide_is_refused():
-    with pytest.raises(ValueError, match="hidden_dim=8 must be a multiple of num_heads=3"):
+    with pytest.raises(ValueError, match="hidden_dim=8.*num_heads=3"):
         MultiHeadAttention(num_heads=3, hidden_dim=8)
 
 
 def test_a_mask_of_another_rank_is_refused(layer):
     with pytest.raises(ValueError, match=r"attention_mask has shape \(3,\)"):
         layer(QUERY, attention_mask=np.array([True, True, False]))
+
+
+def test_one_position_is_attended_without_a_warning():
+    """As at the first step of a search; pytest makes Keras' warning an error."""
+    scores = np.array([[[-3.5]], [[1e9]], [[MASKED_SCORE]]], "float32")
+    np.testing.assert_array_equal(softmax(scores), np.ones_like(scores))
+    assert np.isnan(softmax(np.full((1, 1), np.nan))).all()
+    several = np.array([[0.5, -1.0, 2.0]], "float32")
+    np.testing.assert_array_equal(softmax(several), keras.ops.softmax(several))

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_transformers.layers import MultiHeadAttention, attention
+from keras_transformers.layers import MultiHeadAttention, attend
 from keras_transformers.layers.memory import blocks
 from keras_transformers.layers.memory.recomputation import RecomputableLayer
 from keras_transformers.models.encoders.bert import bert
@@ -21,13 +21,23 @@ BIAS = RANDOM.normal(size=(1, HEADS, LENGTH, LENGTH)).astype("float32")
 CALLS = {
     "nothing": {},
     "padding": {"attention_mask": PADDING},
-    "causal": {"use_causal_mask": True},
-    "both": {"attention_mask": PADDING[:, ::-1], "use_causal_mask": True},
+    "causal": {},
+    "causal, padding": {"attention_mask": PADDING[:, ::-1]},
+    "window": {"attention_mask": PADDING},
+    "grouped": {"attention_mask": PADDING},
     "by query": {"attention_mask": PADDING[:, None, :] & PADDING[:, :, None]},
     "by head": {"attention_mask": RANDOM.random((1, HEADS, LENGTH, LENGTH)) < 0.5},
     "bias": {"attention_mask": PADDING, "attention_bias": tf.constant(BIAS)},
     "bias of keys": {"attention_bias": tf.constant(BIAS[:, :1, :1])},
     "to other positions": {"value": OTHER, "attention_mask": PADDING[:, :7]},
+}
+
+
+OPTIONS = {
+    "causal": {"use_causal_mask": True},
+    "causal, padding": {"use_causal_mask": True},
+    "window": {"window": 2},
+    "grouped": {"num_key_value_heads": 1},
 }
 
 
@@ -62,7 +72,7 @@ def results(layer, **arguments):
 @pytest.mark.usefixtures("in_blocks")
 @pytest.mark.parametrize("name", CALLS)
 def test_outputs_and_gradients_are_those_of_all_scores(name):
-    layer = made()
+    layer = made(**OPTIONS.get(name, {}))
     expected = results(layer, return_attention_scores=True, **CALLS[name])
     found = results(layer, **CALLS[name])
     np.testing.assert_allclose(found[0], expected[0], atol=1e-6)
@@ -74,10 +84,11 @@ def test_outputs_and_gradients_are_those_of_all_scores(name):
 
 @pytest.mark.usefixtures("in_blocks")
 def test_half_precision_is_near():
-    layer = made(dtype="mixed_bfloat16")
-    expected = results(layer, return_attention_scores=True, **CALLS["both"])
+    layer = made(dtype="mixed_bfloat16", use_causal_mask=True)
+    given = CALLS["causal, padding"]
+    expected = results(layer, return_attention_scores=True, **given)
     largest = max(np.abs(gradient).max() for gradient in expected[1:])
-    for a, b in zip(results(layer, **CALLS["both"]), expected, strict=True):
+    for a, b in zip(results(layer, **given), expected, strict=True):
         a, b = (tf.cast(x, "float32") for x in (a, b))
         np.testing.assert_allclose(a, b, atol=0.01 * largest)
 
@@ -85,13 +96,13 @@ def test_half_precision_is_near():
 @pytest.mark.usefixtures("in_blocks")
 def test_dropout_is_the_same_forward_and_backward():
     """The gradient is that of a function whose dropout is fixed."""
-    layer = made(attention_dropout=0.5, dtype="float64")
+    layer = made(attention_dropout=0.5, dtype="float64", use_causal_mask=True)
     random = np.random.default_rng(2)
     x, direction = random.normal(size=(2, 1, LENGTH, WIDTH))
 
     def loss(x):
         layer.dropout.seed_generator.state.assign([7, 0])
-        return tf.reduce_sum(layer(x, training=True, use_causal_mask=True) ** 2)
+        return tf.reduce_sum(layer(x, training=True) ** 2)
 
     x = tf.constant(x)
     with tf.GradientTape() as tape:
@@ -99,7 +110,7 @@ def test_dropout_is_the_same_forward_and_backward():
         value = loss(x)
     slope = (loss(x + 1e-5 * direction) - loss(x - 1e-5 * direction)) / 2e-5
     assert np.sum(tape.gradient(value, x) * direction) == pytest.approx(float(slope), rel=1e-6)
-    assert abs(value - tf.reduce_sum(layer(x, use_causal_mask=True) ** 2)) > 0.1
+    assert abs(value - tf.reduce_sum(layer(x) ** 2)) > 0.1
 
 
 @pytest.mark.usefixtures("in_blocks")
@@ -142,7 +153,7 @@ def test_fit_goes_in_blocks_if_all_batches_have_one_length(length):
     batches = tf.data.Dataset.from_generator(
         lambda: [(inputs, tf.zeros((ROWS, WIDTH)))] * 2, output_signature=(shape, target)
     )
-    with mock.patch.object(attention, "attention_in_blocks", wraps=blocks.attention_in_blocks) as f:
+    with mock.patch.object(attend, "attention_in_blocks", wraps=blocks.attention_in_blocks) as f:
         model.fit(batches, verbose=0)
     assert f.called == (length is not None)
 

@@ -18,11 +18,17 @@ bias = random.normal(size=(1, 2, 6, 6)).astype("float32")
 calls = {
     "nothing": {},
     "padding": {"attention_mask": padding},
-    "causal": {"use_causal_mask": True},
-    "both": {"attention_mask": padding[:, ::-1], "use_causal_mask": True},
+    "causal": {},
+    "causal, padding": {"attention_mask": padding[:, ::-1]},
+    "grouped": {"attention_mask": padding},
     "by query": {"attention_mask": padding[:, None, :] & padding[:, :, None]},
     "by head": {"attention_mask": random.random((1, 2, 6, 6)) < 0.5},
     "bias": {"attention_mask": padding, "attention_bias": bias},
+}
+options = {
+    "causal": {"use_causal_mask": True},
+    "causal, padding": {"use_causal_mask": True},
+    "grouped": {"num_key_value_heads": 1},
 }
 def made(**options):
     layer = MultiHeadAttention(2, 16, kernel_initializer="random_normal", **options)
@@ -33,8 +39,8 @@ def made(**options):
 
 def test_the_result_is_that_of_the_scores_with_every_mask(on_jax):
     output = on_jax(f"""{LAYER}
-layer = made()
 for name, arguments in calls.items():
+    layer = made(**options.get(name, {{}}))
     expected, _ = layer(hidden, return_attention_scores=True, **arguments)
     with mock.patch.object(keras.ops, "softmax", side_effect=AssertionError("not one operation")):
         found = layer(hidden, **arguments)
@@ -44,7 +50,7 @@ dropping = made(attention_dropout=0.5)
 one, other = (np.asarray(dropping(hidden, training=True)) for _ in range(2))
 assert not np.allclose(one, other)
 """)
-    assert output.count("\n") == 7
+    assert output.count("\n") == 8
 
 
 def test_a_gpu_runs_the_flash_kernel_with_every_mask(on_jax):
@@ -67,10 +73,9 @@ def kernels(layer, training=False, **arguments):
 with (mock.patch.object(cudnn, "check_cudnn_version", return_value=91000),
       mock.patch.object(cudnn, "check_compute_capability", return_value=True),
       mock.patch.object(keras.distribution, "list_devices", return_value=["gpu:0"])):
-    layer = made(dtype="mixed_bfloat16", attention_dropout=0.1)
     for name, arguments in calls.items():
-        arguments = {{key: keras.ops.convert_to_tensor(value) if key != "use_causal_mask" else value
-                     for key, value in arguments.items()}}
+        layer = made(dtype="mixed_bfloat16", attention_dropout=0.1, **options.get(name, {{}}))
+        arguments = {{key: keras.ops.convert_to_tensor(x) for key, x in arguments.items()}}
         found = kernels(layer, **arguments)
         forward, backward = found
         assert backward == forward + "Backward", (name, found)

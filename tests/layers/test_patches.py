@@ -35,9 +35,9 @@ def test_patches_are_a_convolution_with_a_stride(height, width):
 def test_images_of_unknown_size_or_without_a_patch_are_refused():
     with pytest.raises(ValueError, match="height, width and channels must be known"):
         PatchEmbedding(4, 6)(keras.Input((None, 8, 3)))
-    with pytest.raises(ValueError, match=r"image_size=\(8, 3\) has no whole patch of patch_size=4"):
+    with pytest.raises(ValueError, match=r"image_size=\(8, 3\).*patch_size=4"):
         PatchEmbedding(4, 6)(keras.Input((8, 3, 3)))
-    with pytest.raises(ValueError, match="no whole patch of patch_size=0"):
+    with pytest.raises(ValueError, match="patch_size=0"):
         patch_grid(8, 0)
 
 

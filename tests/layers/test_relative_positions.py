@@ -5,7 +5,12 @@ import numpy as np
 import pytest
 from checks import round_trip
 
-from keras_transformers.layers import EncoderLayer, MultiHeadAttention, RelativePositionBias
+from keras_transformers.layers import (
+    FeedForward,
+    MultiHeadAttention,
+    RelativePositionBias,
+    TransformerBlock,
+)
 from keras_transformers.layers.relative_positions import buckets
 
 # Where T5's and MPNet's usual 32 buckets start, from transformers' functions of both: distances 0
@@ -86,9 +91,8 @@ def test_an_encoder_with_one_table_for_its_layers_comes_back(tmp_path):
     inputs = keras.Input((None, 8))
     bias, hidden = RelativePositionBias(8, 2, name="relative_position_bias")(inputs), inputs
     for _ in range(2):
-        hidden = EncoderLayer(num_heads=2, hidden_dim=8, intermediate_dim=12)(
-            hidden, attention_bias=bias
-        )
+        block = TransformerBlock(MultiHeadAttention(2, 8), FeedForward(12, 8))
+        hidden = block(hidden, attention_bias=bias)
     model = keras.Model(inputs, hidden)
     table = model.get_layer("relative_position_bias").embeddings
     table.assign(np.random.default_rng(1).normal(size=(8, 2)))

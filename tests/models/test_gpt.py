@@ -5,7 +5,9 @@ import tensorflow as tf
 from checks import round_trip, same_outputs
 
 from keras_transformers.decoding import beam_search, greedy_search
-from keras_transformers.models.gpt import MODELS, SIZES, classifier, gpt, num_parameters
+from keras_transformers.models.anatomy import anatomy
+from keras_transformers.models.gpt import MODELS, SIZES, gpt, num_parameters
+from keras_transformers.models.heads import causal_classifier
 from keras_transformers.training.losses import TokenCrossentropy
 
 SMALL = {
@@ -123,7 +125,7 @@ def test_prompts_that_a_model_cannot_read_are_refused(model):
         ids[1, 3] = bad
         with pytest.raises(ValueError, match=f"token_ids has {bad}: .* the ids 0 to 29"):
             model.start_decoding(ids)
-    with pytest.raises(ValueError, match="a prompt has 27 tokens, and the model 24 positions"):
+    with pytest.raises(ValueError, match="27 tokens,.*24 positions"):
         model.start_decoding(np.tile(IDS, (1, 3)))
 
 
@@ -191,7 +193,7 @@ def test_weights_are_tied_and_counted(model):
         num_layers=2,
         hidden_dim=16,
         max_sequence_length=24,
-        norm_position=model.decoder_layers()[0].norm_position,
+        norm_position=anatomy(model).blocks[0].norm_position,
     )
     assert model.count_params() == expected
 
@@ -212,7 +214,7 @@ def test_matrices_that_lead_back_start_smaller_in_gpt2():
     def spread(norm_position):
         keras.utils.set_random_seed(0)
         config = SMALL | {"hidden_dim": 64}
-        layer = gpt(**config, norm_position=norm_position).decoder_layers()[0]
+        layer = anatomy(gpt(**config, norm_position=norm_position)).blocks[0]
         matrices = (layer.feed_forward.output_projection, layer.feed_forward.intermediate)
         return [float(np.std(dense.kernel)) for dense in matrices]
 
@@ -221,18 +223,18 @@ def test_matrices_that_lead_back_start_smaller_in_gpt2():
 
 
 def test_too_long_and_unknown_are_refused(model):
-    with pytest.raises(ValueError, match="sequence length 25 is beyond the 24 positions"):
+    with pytest.raises(ValueError, match="25.*24 positions"):
         logits_of(model, np.ones((1, 25), "int32"))
     with pytest.raises(ValueError, match="norm_position='none' is unknown"):
         gpt(**SMALL, norm_position="none")
-    with pytest.raises(ValueError, match="hidden_dim=16 must be a multiple of num_heads=3"):
+    with pytest.raises(ValueError, match="hidden_dim=16.*num_heads=3"):
         gpt(**(SMALL | {"num_heads": 3}))
     with pytest.raises(ValueError, match="num_classes=1"):
-        classifier(model, 1)
+        causal_classifier(model, 1)
 
 
 def test_a_classifier_reads_the_last_real_token(model):
-    head = classifier(model, 3)
+    head = causal_classifier(model, 3)
     assert head.count_params() == model.count_params() + 16 * 3 + 3
     outputs = head({"token_ids": IDS, "padding_mask": MASK}, training=False)
     np.testing.assert_array_equal(outputs["token_logits"], logits_of(model))
@@ -249,7 +251,7 @@ def test_a_classifier_reads_the_last_real_token(model):
 def test_a_class_is_learned_beside_the_language():
     """Separates rows that repeat a token from rows that do not; both losses fall."""
     keras.utils.set_random_seed(0)
-    model = classifier(gpt(**(SMALL | {"num_layers": 1}), dropout=0.0), 2, dropout=0.0)
+    model = causal_classifier(gpt(**(SMALL | {"num_layers": 1}), dropout=0.0), 2, dropout=0.0)
     random = np.random.default_rng(0)
     labels = random.integers(0, 2, 256)
     ids = np.where(random.random((256, 8)) < 0.5, 3, 4).astype("int32")

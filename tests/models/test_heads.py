@@ -101,16 +101,16 @@ def test_what_does_not_fit_is_refused(encoder):
     plain = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)])
     with pytest.raises(ValueError, match="has no output 'sequence_output'"):
         kt.heads.embedder(plain)
-    with pytest.raises(ValueError, match="pooling='max' is unknown: use 'mean' or 'cls'"):
-        kt.heads.embedder(encoder, pooling="max")
+    with pytest.raises(ValueError, match="'median'.*mean"):
+        kt.heads.embedder(encoder, pooling="median")
     bare = keras.Model(
         encoder.input, {"sequence_output": encoder.get_layer("encoder_layer_1").output}, name="bare"
     )
     assert kt.heads.masked_lm(bare).output["mask_logits"].shape == (None, None, 50)
     no_tokens = keras.Input((None, 16), name="vectors")
     odd = keras.Model({"vectors": no_tokens}, {"sequence_output": no_tokens * 2}, name="odd")
-    with pytest.raises(ValueError, match="'odd' has no layer 'token_embedding'"):
+    with pytest.raises(ValueError, match="'odd'.*embedding"):
         kt.heads.masked_lm(odd)
-    with pytest.raises(ValueError, match="'odd' has no input 'padding_mask'"):
+    with pytest.raises(ValueError, match="'odd'.*'padding_mask'"):
         kt.heads.embedder(odd)
     assert kt.heads.embedder(odd, pooling="cls").output["embedding"].shape == (None, 16)

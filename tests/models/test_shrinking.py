@@ -40,7 +40,7 @@ def test_layers_and_tokens_are_those_that_were_chosen(large):
     np.testing.assert_array_equal(
         weights(small, "token_embedding")[0], weights(large, "token_embedding")[0][token_ids]
     )
-    assert small.get_layer("encoder_layer_0").get_config()["dropout"] == 0.2
+    assert small.get_layer("encoder_layer_0").dropout == 0.2
 
 
 @pytest.mark.parametrize(

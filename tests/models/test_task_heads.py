@@ -221,18 +221,18 @@ def test_gradients_reach_every_weight(encoder, head):
 def test_what_does_not_fit_is_refused(encoder):
     plain = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)], name="plain")
     for head in ("classifier", "regressor"):
-        with pytest.raises(ValueError, match="'plain' has no output 'pooled_output'"):
+        with pytest.raises(ValueError, match="'plain'.*'pooled_output'"):
             built(head, plain)
     for head in OF_TOKENS:
-        with pytest.raises(ValueError, match="'plain' has no output 'sequence_output'"):
+        with pytest.raises(ValueError, match="'plain'.*'sequence_output'"):
             built(head, plain)
-    with pytest.raises(ValueError, match="'plain' has no named inputs"):
+    with pytest.raises(ValueError, match="'plain'.*inputs"):
         built("multiple_choice", plain)
-    with pytest.raises(ValueError, match="num_labels=1: a tagger needs at least 2"):
+    with pytest.raises(ValueError, match="num_labels=1:.*tagger.*2"):
         kt.heads.tagger(encoder, 1)
     with pytest.raises(ValueError, match="num_classes=1"):
         kt.heads.classifier(encoder, 1)
     vectors = keras.Input((None, 16), name="vectors")
     odd = keras.Model({"vectors": vectors}, {"sequence_output": vectors * 2}, name="odd")
-    with pytest.raises(ValueError, match="'odd' has no input 'padding_mask'"):
+    with pytest.raises(ValueError, match="'odd'.*'padding_mask'"):
         kt.heads.span_extractor(odd)

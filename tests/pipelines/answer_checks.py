@@ -4,7 +4,7 @@ import numpy as np
 import tensorflow as tf
 
 import keras_transformers as kt
-from keras_transformers.pipelines import results
+from keras_transformers.pipelines.results import reading
 
 
 def same_answers(found, wanted, *, tolerance=1e-5):
@@ -21,7 +21,8 @@ def same_answers(found, wanted, *, tolerance=1e-5):
 def typed_answers(outputs, pipeline):
     """Returns an export's arrays as results of the pipeline's type."""
     padded = [name for name, spec in pipeline.answer_specs().items() if None in spec.shape[1:]]
-    return [results.typed(row) for row in results.rows(outputs, padded)]
+    answer = reading.answer_type(pipeline.task)
+    return [reading.typed(row, answer) for row in reading.rows(outputs, padded, answer)]
 
 
 def restored(pipeline, folder, *texts):

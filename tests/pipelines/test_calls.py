@@ -5,6 +5,8 @@ import sys
 
 import numpy as np
 import pytest
+import tensorflow as tf
+import tiny
 from answer_checks import same_answers
 
 from keras_transformers import pipelines as room
@@ -46,12 +48,12 @@ def test_rows_of_any_length_keep_their_order(classify):
 
 @pytest.mark.parametrize("count", [0, 2, 3])
 def test_too_few_or_too_many_texts(classify, count):
-    with pytest.raises(ValueError, match=f"TextClassifier takes text, not {count} arguments"):
+    with pytest.raises(ValueError, match=f"TextClassifier.*{count} arguments"):
         classify(*["a"] * count)
 
 
 def test_pairs_that_are_none(score):
-    with pytest.raises(ValueError, match="TextRegressor takes text, text_b, not 1 arguments"):
+    with pytest.raises(ValueError, match="TextRegressor.*text_b,.*1 arguments"):
         score("a")
     with pytest.raises(ValueError, match=r"as many text as text_b, not {'text': 2, 'text_b': 1}"):
         score(["a", "b"], ["c"])
@@ -59,10 +61,41 @@ def test_pairs_that_are_none(score):
         score(["a"], "c")
 
 
-@pytest.mark.parametrize("texts", [3, None, [3], ["a", None], [["a"]]])
-def test_what_is_not_a_string(classify, texts):
+def test_a_tensor_of_strings_is_a_list_of_strings(classify, pipelines):
+    one = classify("a good film")
+    assert classify(tf.constant(["a good film", "bad"])) == classify(["a good film", "bad"])
+    assert classify([tf.constant("a good film")]) == [one]
+    assert classify(tf.constant("a good film")) == one
+    choose = pipelines("multiple_choice")
+    wanted = choose(["a"], [["good", "bad film"]])
+    for choices in (
+        tf.constant([["good", "bad film"]]),
+        tf.ragged.constant([["good", "bad film"]]),
+    ):
+        assert choose(tf.constant(["a"]), choices) == wanted
+
+
+@pytest.mark.parametrize("texts", [3, None, {"a": 1}, np.array("a", object)])
+def test_what_is_no_list(classify, texts):
     with pytest.raises(ValueError, match="text must be a list of strings, not "):
         classify(texts)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "kind"),
+    [(None, "NoneType"), (float("nan"), "float"), (3, "int"), (["a"], "list"), (True, "bool")],
+)
+@pytest.mark.parametrize("task", [task for task in tiny.TASKS if "image" not in task])
+def test_what_is_not_a_string_is_named_with_its_place(task, wrong, kind):
+    run = tiny.pipeline(task)
+    *others, name = run.text_names
+    ranks = {name: len(spec.shape) for name, spec in run.input_specs().items()}
+    good, bad, place = ["a", "b"], ["a", wrong], f"{name}[1]"
+    if ranks[name] == 2:
+        bad, place = [["a"], ["b", wrong]], f"{name}[1][1]"
+    with pytest.raises(ValueError, match=f"^{name} must be a list .*strings") as caught:
+        run(*[good for _ in others], bad)
+    assert f"but {place} is {wrong!r}, a {kind}: leave it out, or give" in str(caught.value)
 
 
 def test_public_names_are_found_without_loading_tensorflow():

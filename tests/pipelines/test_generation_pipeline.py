@@ -337,8 +337,8 @@ def test_a_model_of_few_positions_is_checked_on_shorter_texts(bpe):
 
 def test_what_does_not_fit_is_refused(bpe):
     encoder = bert(vocabulary_size=270, num_layers=1, num_heads=1, hidden_dim=4)
-    with pytest.raises(ValueError, match="model 'bert' is no causal language model"):
+    with pytest.raises(ValueError, match="'bert'.*model"):
         TextGenerator(encoder, bpe)
     other = gpt(vocabulary_size=11, num_layers=1, num_heads=1, hidden_dim=4)
-    with pytest.raises(ValueError, match="has 270 tokens and model 'gpt' embeds 11"):
+    with pytest.raises(ValueError, match="270 tokens.*'gpt'.*11"):
         TextGenerator(other, bpe)

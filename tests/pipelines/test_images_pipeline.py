@@ -18,6 +18,7 @@ from keras_transformers.pipelines import ImageClassifier, ImageDecoder
 from keras_transformers.pipelines.results import Classification
 from keras_transformers.saved_model.checks import check
 from keras_transformers.saved_model.description import METADATA_FILE
+from keras_transformers.saved_model.examples import decode_array
 from keras_transformers.saved_model.prediction import Predictor
 
 LABELS = ["circle", "square", "star"]
@@ -249,7 +250,7 @@ def test_grey_models_examples_of_ones_own_and_bfloat16(tmp_path):
     assert list(check.failures(str(folder))) == []
     metadata = json.loads((folder / METADATA_FILE).read_text())
     stored = metadata["signatures"]["serving_default"]["examples"][0]["inputs"]["image_bytes"]
-    assert check.decode_array(stored).tolist() == mine
+    assert decode_array(stored).tolist() == mine
     assert metadata["tolerance"] == 2e-2
 
 
@@ -282,5 +283,5 @@ def test_examples_that_are_no_images(classify, tmp_path, examples, text):
 def test_a_model_that_is_no_image_classifier():
     inputs = keras.Input((3,))
     model = keras.Model(inputs, keras.layers.Dense(2)(inputs), name="table")
-    with pytest.raises(ValueError, match="'table' must take images and return logits"):
+    with pytest.raises(ValueError, match="'table'.*logits"):
         ImageClassifier(model, ImageDecoder((8, 12)), LABELS)

@@ -210,5 +210,5 @@ def test_what_does_not_fit_is_refused(model, tokenizer, options, message):
 
 
 def test_examples_that_are_no_pairs(ask):
-    with pytest.raises(ValueError, match=r"tuples of strings \(question, context\), not \('a',\)"):
+    with pytest.raises(ValueError, match=r"\(question, context\),.*\('a',\)"):
         ask.signatures(["a"])

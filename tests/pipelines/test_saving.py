@@ -87,7 +87,7 @@ def test_a_file_is_missing(folder, name):
     ("name", "changes", "text"),
     [
         ("pipeline.json", {"format": 2}, "format 2, and this version reads 1: update"),
-        ("pipeline.json", {"class": "Poet"}, "no 'Poet' in pipelines: update"),
+        ("pipeline.json", {"class": "Poet"}, "no pipeline 'Poet': update"),
         ("pipeline.json", {"class": None}, "no entry 'class'"),
         ("model.json", {"class_name": "Poet", "registered_name": "Poet"}, "cannot make this model"),
     ],
@@ -145,7 +145,7 @@ def test_weights_of_another_model(pipelines, folder, tmp_path):
         kt.load(folder)
     other = pipelines("pairs").save(tmp_path / "another")
     shutil.copy(other / "model.safetensors", folder)
-    with pytest.raises(ValueError, match=r"kernel has shape \(8, 3\), the model \(8, 2\)"):
+    with pytest.raises(ValueError, match=r"\(8, 3\),.*\(8, 2\)"):
         kt.load(folder)
 
 
@@ -163,5 +163,5 @@ def test_weights_that_are_no_numbers(folder, value, dtype, text):
     bias = arrays["logits/bias"].astype(dtype)
     bias[1] = value
     save_file(arrays | {"logits/bias": bias}, file)
-    with pytest.raises(ValueError, match=rf"model\.safetensors: {text} the pipeline again"):
+    with pytest.raises(ValueError, match=rf"model\.safetensors: {text}.*again"):
         kt.load(folder)

@@ -209,10 +209,10 @@ def test_a_predictor_cuts_rows_to_the_words_of_their_texts(exported, embed):
 def test_other_models_are_refused(model):
     stranger = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)], name="stranger")
     for wrong in (stranger, features(model)):
-        with pytest.raises(ValueError, match="must take character_ids and return layer_outputs"):
+        with pytest.raises(ValueError, match="character_ids.*layer_outputs"):
             WordEmbedder(wrong)
     small = elmo(lstm_dim=4, projection_dim=2, num_highways=0, filters=[(1, 2)], num_characters=261)
-    with pytest.raises(ValueError, match="embeds 261 characters and the tokenizer has 262"):
+    with pytest.raises(ValueError, match="261 characters.*262"):
         WordEmbedder(small)
 
 

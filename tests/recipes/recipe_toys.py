@@ -88,8 +88,8 @@ def gpt_classification(folder):
     tokenizer = BytePairTokenizer.train(texts, weights, vocabulary_size=262)
     shape = {"num_layers": 1, "num_heads": 2, "hidden_dim": 8, "max_sequence_length": 40}
     model = kt.models.gpt.gpt(vocabulary_size=tokenizer.vocabulary_size, **shape)
-    kt.convert.save_gpt(model, weights / "model.safetensors")
-    kt.convert.save_gpt_config(model, weights / "config.json")
+    kt.convert.gpt.FAMILY.save(model, weights / "model.safetensors")
+    kt.convert.gpt.FAMILY.save_config(model, weights / "config.json")
     options = {"weights": weights, "max_sequence_length": 40, "batch_size": 5}
     return options | sentences(folder)
 

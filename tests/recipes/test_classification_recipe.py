@@ -20,7 +20,7 @@ from recipe_runs import (
 )
 
 import keras_transformers as kt
-from keras_transformers.layers import EncoderLayer
+from keras_transformers.layers import TransformerBlock
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +75,7 @@ def test_a_run_learns_and_measures_its_best_epoch(outcome):
 @pytest.mark.slow
 def test_batches_of_all_lengths_share_two_traces(folder, tmp_path, monkeypatch):
     """One for training, one for validation: a trace for each length would take seconds each."""
-    call, traced = EncoderLayer.call, []
+    call, traced = TransformerBlock.call, []
 
     @functools.wraps(call)
     def counted(self, inputs, **others):
@@ -83,7 +83,7 @@ def test_batches_of_all_lengths_share_two_traces(folder, tmp_path, monkeypatch):
             traced.append((others.get("training"), inputs.shape))
         return call(self, inputs, **others)
 
-    monkeypatch.setattr(EncoderLayer, "call", counted)
+    monkeypatch.setattr(TransformerBlock, "call", counted)
     given = options(folder, dev_file=folder / "dev.tsv", batch_size=4, runs_dir=tmp_path)
     run("classification", **given, tensorboard_samples=0)  # the pipeline has its own trace
     assert [training for training, _ in traced] == [True, False]
@@ -196,15 +196,15 @@ NEW = {"weights": None, "model": "bert_tiny", "vocabulary": "vocab.txt"}
         ({"weights": None}, "either --weights FOLDER"),
         ({"model": "bert_tiny"}, "either --weights FOLDER"),
         ({"weights": "none"}, "none: no such file or folder; check the path"),
-        ({"weights": ""}, "has no config.json or options.json; give a model's folder"),
+        ({"weights": ""}, "holds no weights in a known format"),
         (NEW | {"model": "bert_tinny"}, "bert_tinny: take one of bert_tiny"),
         (NEW | {"vocabulary": "none.txt"}, "none.txt"),
         ({"label_smoothing": 1}, "--label-smoothing 1: must be 0 to below 1"),
         ({"label_column": 2}, "train.tsv:1: no column 2 of 0 to 1"),
         ({"label_column": "y"}, "train.tsv:1: 0 columns named 'y'"),
         ({"labels": ("yes",)}, "train.tsv:42: unknown label 'no'"),
-        ({"label_column": 0, "header": "present", "dev_fraction": 0.001}, "dev split is empty"),
-        ({"max_sequence_length": 33}, "max_sequence_length=33"),
+        ({"label_column": "sentence", "dev_fraction": 0.001}, "dev split is empty"),
+        ({"max_sequence_length": 33}, "--max-sequence-length 33"),
         ({"learning_rate": 0}, "--learning-rate 0: must be above 0"),
         ({"epochs": 0}, "--epochs 0: must be 1 or more"),
         ({"batch_size": 0}, "--batch-size 0: must be 1 or more"),

@@ -28,8 +28,6 @@ def folder(tmp_path_factory):
     (folder / "weights").mkdir()
     kt.convert.save_elmo(encoder, folder / "weights/weights.hdf5")
     kt.convert.save_elmo_options(encoder, folder / "weights/options.json")
-    (folder / "random").mkdir()
-    kt.convert.save_elmo_options(encoder, folder / "random/options.json")
     (folder / "train.txt").write_text(TEXT * 8, "utf-8")
     (folder / "dev.txt").write_text(TEXT, "utf-8")
     return folder
@@ -58,10 +56,10 @@ def test_saved_weights_to_a_score(folder):
     assert metrics["trained_parameters"] == 3 + 2 * (12 + 8 + 1) * 32 + (16 + 1) * 5
 
 
-def test_random_weights_need_no_file(folder):
+def test_random_weights_are_not_those_of_the_file(folder):
     recipe = runpy.run_path(str(file_of("elmo_tagging")))
     trained = recipe["load"](recipe["Config"](**options(folder)))
-    changes = {"weights": folder / "random", "random_weights": True}
+    changes = {"weights": folder / "weights", "random_weights": True}
     other = recipe["load"](recipe["Config"](**options(folder, **changes)))
     assert other.count_params() == trained.count_params()
     pairs = zip(other.get_weights(), trained.get_weights(), strict=True)
@@ -70,7 +68,7 @@ def test_random_weights_need_no_file(folder):
 
 @pytest.mark.slow
 def test_random_weights_reach_a_score(folder):
-    changes = {"weights": folder / "random", "epochs": 1, "name": "random"}
+    changes = {"weights": folder / "weights", "epochs": 1, "name": "random"}
     metrics = run("elmo_tagging", "--random-weights", **options(folder, **changes)).metrics
     assert 0 <= metrics["dev_entity_f1"] <= 1
 
@@ -79,7 +77,7 @@ def test_random_weights_reach_a_score(folder):
     ("changes", "message"),
     [
         ({"weights": "none"}, "none: no such file or folder; check the path"),
-        ({"weights": ""}, "has no config.json or options.json; give a model's folder"),
+        ({"weights": ""}, "holds no weights in a known format"),
         ({"dev_file": "none.txt"}, "none.txt: no such file"),
         ({"export": "saved"}, "--export: there is no pipeline for a tagger on ELMo"),
         ({"save": "saved"}, "--save: there is no pipeline for a tagger on ELMo"),

@@ -51,7 +51,7 @@ def test_characters_a_tree_and_smoothed_labels(folder):
     ("changes", "message"),
     [
         ({"num_buckets": 0}, "--num-buckets 0: must be 1 or more"),
-        ({"min_characters": 3}, "min_characters=3"),
+        ({"min_characters": 3}, "--min-characters 3"),
         ({"text_b_column": 0}, "fastText reads one text at a time"),
         ({"max_sequence_length": 0}, "--max-sequence-length 0: must be 1 or more"),
         ({"learning_rate": 0}, "--learning-rate 0: must be above 0"),

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 from recipe_runs import error_of, file_of, run
 
-from keras_transformers.convert import save_vit
+from keras_transformers.convert.vit import FAMILY as VIT
 from keras_transformers.data.images.augmentation import Augmentation
 from keras_transformers.models.vit import vit
 from keras_transformers.saved_model import Predictor
@@ -132,7 +132,7 @@ def test_weights_of_another_resolution_are_fine_tuned_on_a_folder(class_folder, 
     weights = tmp_path / "weights"
     weights.mkdir()
     shape = {"patch_size": 4, "num_layers": 1, "num_heads": 2, "hidden_dim": 8}
-    save_vit(vit(**shape, image_size=8), weights / "model.safetensors")
+    VIT.save(vit(**shape, image_size=8), weights / "model.safetensors")
     config = {
         "model_type": "vit",
         "hidden_size": 8,
@@ -173,8 +173,8 @@ def test_the_same_seed_gives_the_same_figures(idx_folder, tmp_path):
     [
         ({"data": "none"}, "none: no such folder"),
         ({"labels": ("a",)}, "labels from 0 to 1 for 1 names"),
-        ({"patch_size": 5}, "no whole patch of patch_size=5"),
-        ({"num_heads": 3}, "hidden_dim=16 must be a multiple of num_heads=3"),
+        ({"patch_size": 5}, "no whole patch of --patch-size 5"),
+        ({"num_heads": 3}, "--hidden-dim 16 must be a multiple of --num-heads 3"),
         ({"dev_fraction": 0}, "--dev-fraction 0: must be above 0 and below 1"),
         ({"mixup": -1}, "--mixup -1: must be 0 or more"),
         ({"crop_padding": -1}, "--crop-padding -1: must be 0 or more"),
@@ -184,7 +184,7 @@ def test_the_same_seed_gives_the_same_figures(idx_folder, tmp_path):
         ({"epochs": 0}, "--epochs 0: must be 1 or more"),
         ({"learning_rate": 0}, "--learning-rate 0: must be above 0"),
         ({"model": "vit_tinny16"}, "did you mean vit_tiny16"),
-        ({"model": "vit_tiny16"}, "no whole patch of patch_size=16"),
+        ({"model": "vit_tiny16"}, "no whole patch of --patch-size 16"),
         ({"weights": "none"}, "--weights none: no such file or folder; check the path"),
         ({"model": "vit_tiny16", "stem_filters": 8}, "--stem-filters: only a new model has them"),
         ({"weights": "none", "model": "vit_tiny16"}, "either --weights FOLDER or --model NAME"),

@@ -90,7 +90,7 @@ def test_text_to_figures_with_a_stop_in_between(trained):
 @pytest.mark.slow
 def test_weights_that_can_be_loaded(trained):
     metrics, folder = trained
-    shape = kt.convert.read_gpt_config(folder / "weights")
+    shape = kt.convert.gpt.FAMILY.read(folder / "weights")
     assert (shape["num_layers"], shape["hidden_dim"], shape["max_sequence_length"]) == (1, 32, 16)
     model, tokenizer = kt.convert.load_language_model(weights=folder / "weights")
     assert tokenizer.vocabulary_size == shape["vocabulary_size"]
@@ -135,8 +135,8 @@ def test_wikitext_documents_apart_and_an_export(text, tmp_path, monkeypatch, cap
         ({"held_out_fraction": 1}, "--held-out-fraction 1: must be above 0 and below 1"),
         ({"dev_fraction": 0}, "--dev-fraction 0: must be above 0 and below 1"),
         ({"vocabulary": Path("none")}, "--vocabulary none: no such file or folder; check the path"),
-        ({"vocabulary_size": 5000}, "too little text for vocabulary_size=5000"),
-        ({"num_heads": 3}, "multiple of num_heads"),
+        ({"vocabulary_size": 5000}, "too little text for --vocabulary-size 5000"),
+        ({"num_heads": 3}, "multiple of --num-heads"),
         ({"length": 100_000}, "is too short for rows of 100000"),
         ({"learning_rate": 0.0}, "--learning-rate 0.0: must be above 0"),
     ],

@@ -136,7 +136,7 @@ def test_a_stopped_run_goes_on(dictionary, tmp_path, monkeypatch):
     [
         ({"dictionary": Path("nowhere.dict")}, "nowhere.dict: no such file"),
         ({"val_fraction": 0.0}, "--val-fraction 0.0: must be above 0 and below 1"),
-        ({"model": "bert_tiny"}, "model 'bert_tiny' is no encoder-decoder"),
+        ({"model": "bert_tiny"}, "model 'bert_tiny' is not an encoder-decoder"),
         (
             {"teacher_forcing": 2.0, "model": "seq2seq_multi30k"},
             "--teacher-forcing 2.0: must be 0 to 1",

@@ -51,7 +51,7 @@ def test_splits_are_balanced_disjoint_and_independent_of_the_order(quickstart, t
 
 
 def test_a_missing_package_is_named_with_its_remedy(quickstart):
-    with pytest.raises(FileNotFoundError, match="no_such_package is missing: install this"):
+    with pytest.raises(FileNotFoundError, match="no_such_package.*install"):
         quickstart["package_folder"]("no_such_package", "this")
 
 

@@ -48,14 +48,14 @@ def train(recipe, folder, **options):
     found = {}
 
     def noted(self, model, *args, **kwargs):
-        arguments = fit_arguments(self, model, *args, **kwargs)
+        arguments = prepare(self, model, *args, **kwargs)
         datasets = (arguments["x"], arguments["validation_data"])
         specs = [dataset.element_spec for dataset in datasets if dataset is not None]
         found.update(model=model, specs=specs)
         return arguments
 
-    fit_arguments = Run.fit_arguments
-    with mock.patch.object(Run, "fit_arguments", noted):
+    prepare = Run.prepare
+    with mock.patch.object(Run, "prepare", noted):
         config = module["Config"](runs_dir=folder, epochs=1, **options)
         metrics = execute(module["main"], config)
     return metrics, found["model"], found["specs"]

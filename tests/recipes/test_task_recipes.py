@@ -163,7 +163,7 @@ def test_a_missing_package_is_seen_before_the_training(folder, tmp_path, monkeyp
     ("recipe", "changes", "message"),
     [
         ("tagging", {"train_file": "none.txt", "dev_file": "none.txt"}, "none.txt: no such file"),
-        ("tagging", {"max_sequence_length": 2}, "max_sequence_length=2"),
+        ("tagging", {"max_sequence_length": 2}, "--max-sequence-length 2"),
         ("question_answering", {"train_file": "none.json"}, "none.json"),
         ("question_answering", {"max_question_length": 21}, "leaves no room"),
         ("glue", {"task": "sst3", "train_file": "none.tsv"}, "there is no task 'sst3'"),

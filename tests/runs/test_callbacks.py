@@ -64,7 +64,7 @@ def test_weights_that_the_last_batch_spoiled_are_not_saved(model, tmp_path):
 def test_an_infinite_loss_stops_too(model):
     x, y = rows()
     x[:] = 3e38
-    with pytest.raises(NonFiniteLossError, match="loss is inf .* no checkpoint was written yet"):
+    with pytest.raises(NonFiniteLossError, match="loss is inf .* no weights were written yet"):
         model.fit(x, y, verbose=0, callbacks=[StopOnNonFiniteLoss()])
 
 

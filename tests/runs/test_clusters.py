@@ -68,10 +68,10 @@ def test_kubernetes():
     assert clusters.from_kubernetes(environment) == expected
     assert clusters.from_kubernetes({"JOB_NAME": "train"}) is None
     del environment["JOB_SERVICE"]
-    with pytest.raises(ValueError, match="JOB_COMPLETION_INDEX is set, but not JOB_SERVICE"):
+    with pytest.raises(ValueError, match="JOB_COMPLETION_INDEX.*JOB_SERVICE"):
         clusters.from_kubernetes(environment)
     environment |= {"JOB_SERVICE": "workers", "JOB_WORKERS": "two"}
-    with pytest.raises(ValueError, match="JOB_WORKERS='two' is not a number"):
+    with pytest.raises(ValueError, match="JOB_WORKERS='two'.*number"):
         clusters.from_kubernetes(environment)
 
 
@@ -129,7 +129,7 @@ def test_a_wrong_list_of_nodes_is_named(text):
 
 def test_slurm_that_contradicts_itself():
     environment = {"SLURM_PROCID": "0", "SLURM_STEP_NODELIST": "gpu[1-3]"}
-    with pytest.raises(ValueError, match="is for 2 nodes, SLURM_STEP_NODELIST for 3"):
+    with pytest.raises(ValueError, match="2 nodes, SLURM_STEP_NODELIST.*3"):
         clusters.from_slurm(environment | {"SLURM_STEP_TASKS_PER_NODE": "1(x2)"})
     with pytest.raises(ValueError, match="expected a list such as"):
         clusters.from_slurm(environment | {"SLURM_STEP_TASKS_PER_NODE": "2x3"})

@@ -51,7 +51,7 @@ def main(config, run):
     model = keras.Model({"x": inputs}, {"y": keras.layers.Dense(1, name="y")(inputs)})
     model.compile("sgd", {"y": "mse"}, jit_compile=False)
     scores = {"score": lambda: {"figure": 0.5}, "monitor": "val_figure"}
-    model.fit(**run.fit_arguments(model, Numbers(), **scores))
+    model.fit(**run.prepare(model, Numbers(), **scores))
     return run.finish(None, run.load_best())
 
 

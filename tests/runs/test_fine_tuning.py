@@ -113,6 +113,6 @@ def test_the_arguments_that_options_make():
         "weights": None,
         "model": "bert_tiny",
         "vocabulary": None,
-        "lowercase": True,
+        "lowercase": None,
         "dropout": 0.2,
     }

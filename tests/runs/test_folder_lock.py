@@ -94,7 +94,7 @@ def test_a_forked_process_does_not_keep_the_lock(tmp_path):
         assert lock_folder(tmp_path)
 
 
-def test_a_file_system_without_locks_is_told_of(tmp_path, monkeypatch, caplog):
+def test_a_file_system_without_locks_is_reported(tmp_path, monkeypatch, caplog):
     def flock(descriptor, operation):
         raise OSError(95, "Operation not supported")
 

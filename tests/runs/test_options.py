@@ -3,31 +3,26 @@
 import dataclasses
 import gzip
 import math
-import runpy
-import typing
 from pathlib import Path
 
 import pytest
 
 from keras_transformers import runs
-from keras_transformers.cli.data import MakePretrainingData
 from keras_transformers.cli.main import main
-from keras_transformers.runs.options import RANGES
-
-RECIPES = sorted((Path(__file__).parents[2] / "recipes").rglob("*.py"))
+from keras_transformers.ranges import AnyFloat, Fraction, PositiveInt, Share
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Task(runs.Training):
     labels: tuple[str, ...] = ()
-    filters: tuple[tuple[int, int], ...] = ((1, 16),)
-    dev_fraction: float = 0.1
-    teacher_forcing: float = 1.0
-    mask_probability: float = 0.15
+    filters: tuple[tuple[PositiveInt, PositiveInt], ...] = ((1, 16),)
+    dev_fraction: Fraction = 0.1
+    teacher_forcing: Share = 1.0
+    mask_probability: Fraction = 0.15
     weights: Path | None = None
     train_file: Path | None = None
     held_out: tuple[Path, ...] = ()
-    threshold_of_a_recipe: float | None = None
+    threshold_of_a_recipe: AnyFloat | None = None
 
 
 @pytest.mark.parametrize(
@@ -41,9 +36,9 @@ class Task(runs.Training):
         ({"checkpoint_every": 0}, "--checkpoint-every 0: must be 1 or more"),
         ({"learning_rate": math.nan}, "--learning-rate nan: must be above 0, and finite"),
         ({"learning_rate": math.inf}, "--learning-rate inf: must be above 0, and finite"),
-        ({"learning_rate": -1e-3}, "--learning-rate -0.001: must be above 0, and finite"),
+        ({"learning_rate": -1e-3}, "--learning-rate -0.001: must be above 0"),
         ({"clip_norm": math.nan}, "--clip-norm nan: must be above 0, and finite"),
-        ({"peak_flops": 0.0}, "--peak-flops 0.0: must be above 0, and finite"),
+        ({"peak_flops": 0.0}, "--peak-flops 0.0: must be above 0"),
         ({"weight_decay": math.nan}, "--weight-decay nan: must be 0 or more, and finite"),
         ({"warmup_fraction": 1.5}, "--warmup-fraction 1.5: must be 0 to 1"),
         ({"teacher_forcing": -0.5}, "--teacher-forcing -0.5: must be 0 to 1"),
@@ -60,7 +55,7 @@ class Task(runs.Training):
         ({"train_file": Path("no/file")}, "--train-file no/file: no such file or folder; check"),
         ({"held_out": (Path(), Path("no"))}, "--held-out no: no such file or folder; check the"),
         ({"weights": Path("no/folder")}, "--weights no/folder: no such file or folder; check the"),
-        ({"weights": Path("/")}, "--weights /: has no config.json or options.json; give a model's"),
+        ({"weights": Path("/")}, "--weights: / holds no weights in a known format"),
     ],
 )
 def test_a_wrong_option_is_named_before_anything_is_read(tmp_path, capsys, changes, message):
@@ -76,10 +71,10 @@ def test_a_wrong_option_is_named_before_anything_is_read(tmp_path, capsys, chang
     assert not list(tmp_path.iterdir())
 
 
-def test_a_saved_pipeline_is_no_folder_of_weights(tmp_path):
+def test_weights_are_what_load_takes(tmp_path):
     (tmp_path / "pipeline.json").write_text("{}")
-    with pytest.raises(FileNotFoundError, match="convert .* NEW --format huggingface writes such"):
-        Task(weights=tmp_path).check()
+    Task(weights=tmp_path).check()
+    Task(weights=Path("hf://organization/name@0123abc")).check()
 
 
 def test_limits_are_taken(tmp_path):
@@ -142,39 +137,3 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path, capsys, option, place
     assert reason in said
     assert len(said.splitlines()) == 1
     assert [path.name for path in tmp_path.iterdir()] == ["a_file"]
-
-
-@pytest.fixture(scope="module")
-def configurations():
-    found = {path.stem: runpy.run_path(str(path)).get("Config") for path in RECIPES}
-    return {name: config for name, config in found.items() if config}
-
-
-def test_every_number_of_every_recipe_has_a_range(configurations):
-    """A new option cannot be forgotten, and no range is of an option that is gone."""
-    numbers = set()
-    for config in [*configurations.values(), MakePretrainingData]:
-        hints = typing.get_type_hints(config)
-        numbers |= {field.name for field in dataclasses.fields(config) if _has(hints[field.name])}
-    assert RANGES.keys() == numbers
-
-
-def test_the_defaults_of_every_recipe_are_in_range(configurations):
-    for config in configurations.values():
-        given = {
-            field.name: "given"
-            for field in dataclasses.fields(config)
-            if field.default is field.default_factory is dataclasses.MISSING
-        }
-        if issubclass(config, runs.ModelSource):
-            given["weights"] = "given"
-        if "task" in given:
-            given["task"] = "sst2"
-        config(**given).check()
-
-
-def _has(hint):
-    """Returns whether an annotation has numbers in it, other than as values of a dictionary."""
-    if hint in (int, float):
-        return True
-    return typing.get_origin(hint) is not dict and any(map(_has, typing.get_args(hint)))

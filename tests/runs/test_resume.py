@@ -17,7 +17,7 @@ from keras_transformers.runs.resume import callback
 from keras_transformers.runs.resume.callback import Position, Resume
 from keras_transformers.runs.resume.snapshots import CheckpointError, Snapshots
 from keras_transformers.runs.weights_files import SaveWeights
-from keras_transformers.training.averaging import CheckpointAveraging, SwapAverageWeights
+from keras_transformers.training.averaging import AverageLastWeights, SwapAverageWeights
 from keras_transformers.training.optimizers import adam, adamw
 
 STEPS, EPOCHS, BATCH = 5, 3, 4
@@ -85,7 +85,7 @@ def others(folder):
     """Returns callbacks with a state, ours and Keras'."""
     return [
         SwapAverageWeights(),
-        CheckpointAveraging(num_checkpoints=2, frequency=2),
+        AverageLastWeights(num_kept=2, frequency=2),
         SaveWeights(folder / "best.weights.h5", monitor="val_accuracy"),
         keras.callbacks.EarlyStopping("val_loss", patience=2, restore_best_weights=True),
         keras.callbacks.ModelCheckpoint(str(folder / "low.weights.h5"), save_best_only=True),
@@ -369,19 +369,34 @@ def test_what_cannot_be_restored_is_named(tmp_path):
         resume = Resume(tmp_path / "checkpoints")
         return resume.restore(model, [*callbacks, resume])
 
-    train(tmp_path, callbacks=[CheckpointAveraging()], epochs=1)
+    train(tmp_path, callbacks=[AverageLastWeights()], epochs=1)
     with pytest.raises(
         ValueError, match=r"another model: 5 variables.*kernel was \(8, 2\), is \(8, 3"
     ):
-        restore(compiled(units=3), [CheckpointAveraging()])
+        restore(compiled(units=3), [AverageLastWeights()])
     with pytest.raises(ValueError, match="optimizer: Adam before, SGD now; resume with the same"):
-        restore(compiled(optimizer=keras.optimizers.SGD(0.1)), [CheckpointAveraging()])
-    with pytest.raises(ValueError, match=r"a state: \['CheckpointAveraging'\] before, \[\] now"):
+        restore(compiled(optimizer=keras.optimizers.SGD(0.1)), [AverageLastWeights()])
+    with pytest.raises(ValueError, match=r"\['AverageLastWeights'\].*\[\]"):
         restore(compiled())
     for path in Snapshots(tmp_path / "checkpoints").paths():
         path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(ValueError, match=r"all 1 checkpoints are damaged; remove the folder"):
-        restore(compiled(), [CheckpointAveraging()])
+    with pytest.raises(ValueError, match=r"1 checkpoints.*remove"):
+        restore(compiled(), [AverageLastWeights()])
+
+
+def test_a_callback_is_found_under_its_former_name(tmp_path):
+    """AverageLastWeights was CheckpointAveraging, which older checkpoints name."""
+    train(tmp_path, callbacks=[AverageLastWeights()], epochs=1)
+    snapshots = Snapshots(tmp_path / "checkpoints")
+    with np.load(snapshots.newest()) as arrays:
+        older = dict(arrays)
+    assert "AverageLastWeights" in str(older["state"])
+    former = str(older["state"]).replace("AverageLastWeights", "CheckpointAveraging")
+    older["state"] = np.array(former)
+    snapshots.write(STEPS, older.items())
+    averaging = AverageLastWeights()
+    train(tmp_path, callbacks=[averaging], epochs=2)
+    assert len(averaging) == 2
 
 
 def test_a_wrong_use_is_refused(tmp_path):
@@ -391,8 +406,8 @@ def test_a_wrong_use_is_refused(tmp_path):
         Resume(tmp_path, keep=0)
     resume = Resume(tmp_path / "checkpoints")
     with pytest.raises(ValueError, match="must be the last of the callbacks"):
-        resume.restore(compiled(), [resume, CheckpointAveraging()])
-    with pytest.raises(ValueError, match=r"call Resume.restore\(model, callbacks\) before fit"):
+        resume.restore(compiled(), [resume, AverageLastWeights()])
+    with pytest.raises(ValueError, match=r"Resume.restore\(model, callbacks\).*fit"):
         compiled().fit(batches(), steps_per_epoch=1, callbacks=[resume], verbose=0)
     unbuilt = keras.Sequential([keras.layers.Dense(1)])
     unbuilt.compile("sgd", "mse")
@@ -433,5 +448,5 @@ def test_checkpoints_by_time(tmp_path, monkeypatch):
     )
     train(tmp_path, minutes=1, epochs=1, callbacks=[])
     assert saved == [2, 4, STEPS]
-    with pytest.raises(ValueError, match="minutes=0: give a number above 0"):
+    with pytest.raises(ValueError, match="minutes=0: give.*0"):
         Resume(tmp_path / "checkpoints", minutes=0)

@@ -108,7 +108,7 @@ def test_all_damaged_is_an_error(tmp_path):
     snapshots = Snapshots(tmp_path)
     for step in (1, 2):
         snapshots.write(step, ARRAYS.items()).write_bytes(b"")
-    with pytest.raises(ValueError, match="all 2 checkpoints are damaged; remove the folder"):
+    with pytest.raises(ValueError, match="2 checkpoints.*remove"):
         snapshots.newest()
 
 

@@ -57,8 +57,8 @@ def test_a_run_answers_a_signal_with_another_try(monkeypatch, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"strategy": "parameter_server"}, "fit does not run under it.*--strategy multi_worker"),
-        ({"strategy": "tpu"}, "--strategy tpu: no TPU at TPU_NAME='local'.*tensorflow-tpu"),
+        ({"strategy": "parameter_server"}, "fit does not run under it.*strategy='multi_worker'"),
+        ({"strategy": "tpu"}, "strategy='tpu': no TPU at TPU_NAME='local'.*tensorflow-tpu"),
         ({"strategy": "sharded"}, "no strategy 'sharded': there are default, mirrored"),
         ({"accumulate": 0}, "--accumulate 0: must be 1 or more"),
         ({"worker_index": 0}, "--worker-index are for --strategy multi_worker, not default"),
@@ -72,7 +72,7 @@ def test_what_cannot_be_is_refused(changes, message, tmp_path):
 
 def test_workers_that_would_each_train_alone_are_refused(monkeypatch, tmp_path):
     monkeypatch.setenv(clusters.VARIABLE, clusters.Cluster(("a:1", "b:1"), 1).config())
-    with pytest.raises(ValueError, match="names 2 workers, and each would train alone"):
+    with pytest.raises(ValueError, match="2 workers,.*alone"):
         run_of(tmp_path)
     assert not workers.is_chief()
 

@@ -114,7 +114,7 @@ def test_sparse_gradients_have_no_norm():
     assert set(history) == {"loss", "learning_rate"}
 
 
-def test_the_loss_scale_of_float16_is_told():
+def test_the_loss_scale_of_float16_is_reported():
     model = make_model(keras.optimizers.LossScaleOptimizer(optimizers.adam(0.1), initial_scale=8.0))
     x, y = rows()
     history = model.fit(x, y, verbose=0, callbacks=[Telemetry()]).history

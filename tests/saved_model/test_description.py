@@ -50,7 +50,7 @@ def test_where_it_comes_from_is_read_from_the_manifest_beside_it(exported, tmp_p
     assert "score              0.5: accuracy on nothing" in text
 
 
-def test_of_others_exports_the_signatures_are_told(foreign):
+def test_of_others_exports_the_signatures_are_reported(foreign):
     told = describe(foreign)
     signature = told["signatures"]["serving_default"]
     assert signature["inputs"] == {"x": {"dtype": "float32", "shape": [None, 2]}}
@@ -60,7 +60,7 @@ def test_of_others_exports_the_signatures_are_told(foreign):
     assert set(told["signatures"]) == {"serving_default"}
 
 
-def test_damage_is_said_with_its_place(tmp_path):
+def test_damage_is_reported_with_its_place(tmp_path):
     with pytest.raises(FileNotFoundError, match="no such path"):
         describe(tmp_path / "nowhere")
     folder = tmp_path / "1"

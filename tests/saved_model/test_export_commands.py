@@ -23,12 +23,12 @@ def run(capsys, *arguments):
 
 @pytest.mark.parametrize("name", ["fill_mask_en", "sentiment_en", "translate_de_en"])
 def test_show_the_exports_in_the_repository(capsys, name):
-    status, out, _ = run(capsys, "show", SAVED_MODELS / name)
+    status, out, _ = run(capsys, "show", SAVED_MODELS / name / "1")
     assert status == 0
     assert f"{name}/1: " in out.splitlines()[0]
     assert "parameters" in out
     assert "score " in out
-    status, out, _ = run(capsys, "show", SAVED_MODELS / name, "--json")
+    status, out, _ = run(capsys, "show", SAVED_MODELS / name / "1", "--json")
     told = json.loads(out)
     assert told["signatures"]["serving_default"]["examples"] >= 3
     assert len(told["provenance"]["commit"]) == 40

@@ -15,6 +15,7 @@ import keras_transformers as kt
 from keras_transformers.saved_model import exporting
 from keras_transformers.saved_model.checks import check
 from keras_transformers.saved_model.description import METADATA_FILE
+from keras_transformers.saved_model.examples import stored_examples
 
 
 def test_any_function_becomes_a_named_typed_signature(tmp_path):
@@ -43,7 +44,7 @@ def test_examples_are_stored_in_the_types_that_the_signature_takes(tmp_path):
     stored = metadata["signatures"]["serving_default"]["examples"][0]["inputs"]["x"]
     assert stored["dtype"] == "float32"
     stored["dtype"] = "float64"  # as in the first exports
-    (example,) = check.stored_examples(metadata, "serving_default")
+    (example,) = stored_examples(metadata, "serving_default")
     assert example["inputs"]["x"].dtype == np.float32
 
 

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_transformers.saved_model.checks import check, trials
-from keras_transformers.saved_model.checks.trials import _Trials, level, made_up, num_rows
+from keras_transformers.saved_model.checks import trials
+from keras_transformers.saved_model.checks.trials import _Trials, level, made_up
+from keras_transformers.saved_model.examples import encode_array, num_rows
 
 SIGNATURE = {
     "inputs": {"text": {"dtype": "string", "shape": [None]}},
@@ -36,7 +37,7 @@ def answer(inputs):
 
 def metadata(*batches):
     encoded = [
-        {side: {k: check.encode_array(v) for k, v in arrays.items()} for side, arrays in pair}
+        {side: {k: encode_array(v) for k, v in arrays.items()} for side, arrays in pair}
         for pair in ((("inputs", batch), ("outputs", answer(batch))) for batch in batches)
     ]
     return {"tolerance": 1e-5, "signatures": {"f": SIGNATURE | {"examples": encoded}}}

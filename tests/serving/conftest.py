@@ -10,6 +10,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 import pytest
 from half_plus_two import channel, half_plus, publish, rest, server  # noqa: F401
 
+from keras_transformers.saved_model.models_config import VersionPolicy
 from keras_transformers.serving import Client, Limits, ModelSettings, Server, Tls
 
 TRANSLATOR = Path(__file__).parents[2] / "saved_models" / "translate_de_en"
@@ -40,7 +41,8 @@ def translator():
     """The URL of a server with the trained translator from this repository."""
     if not TRANSLATOR.is_dir():
         pytest.skip("the model is not here")
-    settings = [ModelSettings(TRANSLATOR.name, TRANSLATOR)]
+    published = VersionPolicy("specific", versions=(1,))
+    settings = [ModelSettings(TRANSLATOR.name, TRANSLATOR, published)]
     limits = Limits(timeout_s=300.0)
     with Server(settings, rest_port=0, grpc_port=None, limits=limits) as running:
         assert running.wait_until_loaded(120)

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from keras_transformers.serving.protocol.errors import Code, RequestError, invalid
-from keras_transformers.serving.protocol.signatures import Signature, TensorInfo
+from keras_transformers.serving.protocol.signatures import SignatureInfo, TensorInfo
 from keras_transformers.serving.server.batching import BatchingOptions, Scheduler
 
 
@@ -15,11 +15,11 @@ def info(*shape):
     return TensorInfo("t:0", tf.float32, shape)
 
 
-DOUBLE = Signature("double", "", {"x": info(None, None)}, {"y": info(None, 2)})
-GROWING = Signature("growing", "", {"x": info(None, None)}, {"y": info(None, None)})
+DOUBLE = SignatureInfo("double", "", {"x": info(None, None)}, {"y": info(None, 2)})
+GROWING = SignatureInfo("growing", "", {"x": info(None, None)}, {"y": info(None, None)})
 
 
-SIZES = Signature(
+SIZES = SignatureInfo(
     "sizes", "", {"text": TensorInfo("t:0", tf.string, (None,))}, {"size": info(None)}
 )
 
@@ -156,7 +156,7 @@ def test_a_full_queue_refuses_and_recovers(make, model):
     while not model.batches:  # wait until the worker has it
         time.sleep(0.001)
     waiting = [submit(scheduler, model, rows(value)) for value in (1, 2, 3)]
-    with pytest.raises(RequestError, match="3 requests are already waiting") as caught:
+    with pytest.raises(RequestError, match="3 requests.*waiting") as caught:
         submit(scheduler, model, rows(4))
     assert caught.value.code == Code.RESOURCE_EXHAUSTED
     model.gate.set()
@@ -242,5 +242,5 @@ def test_many_threads(make, model):
 
 @pytest.mark.parametrize("sizes", [(4, 2), (2, 3), (), (0, 4), (2, 2, 4)])
 def test_sizes_that_do_not_fit(sizes):
-    with pytest.raises(ValueError, match="must ascend and end with max_batch_size 4"):
+    with pytest.raises(ValueError, match="max_batch_size 4"):
         BatchingOptions(max_batch_size=4, allowed_batch_sizes=sizes)

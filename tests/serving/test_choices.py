@@ -2,6 +2,7 @@
 
 import io
 import json
+import shutil
 import sys
 
 import httpx
@@ -10,6 +11,7 @@ import tiny
 
 from keras_transformers.cli.main import main
 from keras_transformers.pipelines.results import Choice
+from keras_transformers.saved_model.graphs import rewriting
 from keras_transformers.serving import Client, ModelSettings, Server
 
 TEXTS = ["two dogs", "a film", "good"]
@@ -49,6 +51,25 @@ def test_a_client_gives_lists(target):
             client.ask(TEXTS, TEXTS, model="choices")
         with pytest.raises(ValueError, match="takes .*choices.*, not 3 texts"):
             client.ask(TEXTS, model="choices")
+
+
+def test_an_export_says_its_task_and_older_ones_are_reported_by_their_outputs(tmp_path, target):
+    """Old exports lack the signature that says it; exports of other tasks have any outputs."""
+    with Client(target) as client:
+        said = client.signatures("choices")["__task"]
+        assert (said.method_name, said.inputs, said.outputs) == ("multiple_choice", {}, {})
+    for task, answers in ((None, Choice), ("another", dict), ("next_sentence", dict)):
+        folder = tmp_path / str(task)
+        shutil.copytree(tiny.exported("multiple_choice"), folder / "1")
+        with rewriting(folder / "1") as graph:
+            del graph.signature_def["__task"]
+            if task:
+                graph.signature_def["__task"].method_name = task
+        with Server([ModelSettings("old", folder)], rest_port=0, grpc_port=None) as server:
+            assert server.wait_until_loaded(120)
+            with Client(f"http://127.0.0.1:{server.rest_port}", timeout_s=120) as client:
+                (answer,) = client.ask(TEXTS[:1], CHOICES[:1], model="old")
+                assert type(answer) is answers
 
 
 def test_the_command_too(target, capsys, monkeypatch):

@@ -85,10 +85,10 @@ def test_what_does_not_fit(client):
 
 
 def test_a_deadline(server):
-    with Client(f"http://127.0.0.1:{server.rest_port}", timeout_s=0.5) as client:
+    with Client(f"http://127.0.0.1:{server.rest_port}", timeout_s=0.1) as client:
         start = time.monotonic()
         with pytest.raises(RequestError) as caught:
-            client.predict({"loops": [50_000]}, model=MODEL, signature_name="spin")
+            client.predict({"loops": [200_000]}, model=MODEL, signature_name="spin")
     assert caught.value.code == Code.DEADLINE_EXCEEDED
     assert time.monotonic() - start < 5
 
@@ -128,19 +128,6 @@ def test_targets():
     for wrong in ("models", "ftp://models:1", "models:port", "http://", "grpc://a:1/path"):
         with pytest.raises(ValueError, match="give http://host:port"):
             Target.parse(wrong)
-
-
-def test_results_are_typed():
-    row = {"label": "good", "probabilities": [0.25, 0.75], "label_index": 1}
-    assert results.typed(row) == results.Classification("good", [0.25, 0.75], 1)
-    answer = {"answer": "a", "score": 1.0, "start": 0, "end": 1, "null_score": 0.5}
-    assert results.typed(answer) == results.Answer("a", 1.0, 0, 1, 0.5)
-    assert results.typed({"embedding": [1.0]}) == results.Embedding([1.0])
-    outputs = {"tokens": [[["a"], [""]]], "probabilities": [[[0.5], [0.0]]], "num_masks": [1]}
-    arrays = {name: np.array(value) for name, value in outputs.items()}
-    (row,) = results.rows(arrays, ["tokens", "probabilities"])
-    assert results.typed(row) == results.MaskedTokens([["a"]], [[0.5]])
-    assert results.typed({"anything": 1}) == {"anything": 1}
 
 
 def test_answers_are_typed_and_as_long_as_their_own_text(client):

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from keras_transformers.serving.protocol.errors import Code, RequestError
-from keras_transformers.serving.protocol.signatures import ModelSpec, Signature, TensorInfo
+from keras_transformers.serving.protocol.signatures import ModelSpec, SignatureInfo, TensorInfo
 from keras_transformers.serving.server import logs
 from keras_transformers.serving.server.batching import BatchingOptions
 from keras_transformers.serving.server.engine import Engine, Limits
@@ -17,7 +17,7 @@ from keras_transformers.serving.server.models import AVAILABLE, Models, Version
 from keras_transformers.serving.server.settings import ModelSettings
 
 ANY = TensorInfo("t:0", tf.float32, (None,))
-SIGNATURE = Signature("same", "", {"x": ANY}, {"y": ANY})
+SIGNATURE = SignatureInfo("same", "", {"x": ANY}, {"y": ANY})
 
 
 class Gated:

@@ -62,7 +62,7 @@ def test_a_server_for_others_takes_any_name_unless_told_which():
     assert status("10.0.0.1:8501", bound="10.0.0.1", allowed=["other.example"]) == 200
 
 
-def test_loopback_is_told_by_the_address_not_by_how_it_begins():
+def test_loopback_is_reported_by_the_address_not_by_how_it_begins():
     assert is_loopback("127.9.9.9")
     assert not any(map(is_loopback, ["127.evil.example", "10.0.0.1", "::", ""]))
 
@@ -73,7 +73,7 @@ def test_loopback_is_told_by_the_address_not_by_how_it_begins():
 def test_the_server_refuses_every_path(rest, path):
     response = rest.get(path, headers={"Host": "evil.example"})
     assert response.status_code == 403
-    assert "see --allowed-host" in json.loads(response.content)["error"]
+    assert "allowed hosts" in json.loads(response.content)["error"]
 
 
 def test_a_refused_body_does_not_harm_the_next_request(rest):

@@ -10,12 +10,12 @@ from keras_transformers.serving.protocol import json_tensors
 from keras_transformers.serving.protocol.errors import RequestError
 from keras_transformers.serving.protocol.json_tensors import read_inputs, write_outputs
 from keras_transformers.serving.protocol.json_values import parse, shorten
-from keras_transformers.serving.protocol.signatures import Signature, TensorInfo
+from keras_transformers.serving.protocol.signatures import SignatureInfo, TensorInfo
 
 
 def signature(**dtypes):
     inputs = {name: TensorInfo(f"{name}:0", dtype, None) for name, dtype in dtypes.items()}
-    return Signature("serving_default", "tensorflow/serving/predict", inputs, {})
+    return SignatureInfo("serving_default", "tensorflow/serving/predict", inputs, {})
 
 
 def read(text, **dtypes):
@@ -115,7 +115,7 @@ def test_names_that_do_not_fit(text, message):
 
 
 def test_a_value_among_objects():
-    with pytest.raises(RequestError, match="Expecting value/list but got object at item 1"):
+    with pytest.raises(RequestError, match="value/list.*1"):
         read('{"instances": [["baz"], {"s": ["bat"]}]}', s=tf.string)
 
 
@@ -163,7 +163,7 @@ def test_empty_outputs():
 
 
 def test_outputs_that_json_cannot_have():
-    with pytest.raises(RequestError, match="inconsistent batch size: 1 expecting: 2"):
+    with pytest.raises(RequestError, match="1 expecting: 2"):
         write_outputs({"a": np.zeros(2), "b": np.zeros(1)}, "row")
     with pytest.raises(RequestError, match="has no shape information"):
         write_outputs({"a": np.zeros(())}, "row")

@@ -160,7 +160,7 @@ def test_a_version_that_fails_in_an_unforeseen_way_changes_nothing(tmp_path, pub
     assert failed.saved_model is None
 
 
-def test_a_damaged_warm_up_file_is_told(tmp_path, publish):
+def test_a_damaged_warm_up_file_is_reported(tmp_path, publish):
     file = publish(tmp_path, 1, 2.0) / WARM_UP_FILE
     file.parent.mkdir()
     file.write_bytes(b"no records at all, and long enough to be read")

@@ -87,14 +87,14 @@ def test_arguments_that_do_not_fit(arguments, message, tmp_path, monkeypatch):
 
 def test_a_port_that_is_taken(server, tmp_path):
     settings = [ModelSettings("m", tmp_path)]
-    with pytest.raises(OSError, match=f"cannot listen on 127.0.0.1 port {server.rest_port}"):
+    with pytest.raises(OSError, match=f"127.0.0.1 port {server.rest_port}"):
         Server(settings, rest_port=server.rest_port, grpc_port=None)
     with pytest.raises(OSError, match="cannot listen on .* for gRPC"):
         Server(settings, rest_port=None, grpc_port=server.grpc_port)
 
 
 @pytest.mark.slow
-def test_serve_until_it_is_told_to_stop(publish, tmp_path):
+def test_serve_until_it_is_reported_to_stop(publish, tmp_path):
     base = tmp_path / "plus"
     base.mkdir()
     publish(base, 4, 2.0)
@@ -209,7 +209,7 @@ def test_a_wrong_file_for_tls_is_named(certificate, tmp_path, files, message):
 @pytest.mark.parametrize("target", ["https://localhost:1", "grpcs://localhost:1"])
 def test_a_wrong_file_of_authorities_is_named(tmp_path, target):
     (tmp_path / "text.pem").write_text("no PEM at all")
-    with pytest.raises(OSError, match=r"text\.pem: not a certificate in PEM"):
+    with pytest.raises(OSError, match=r"text\.pem:.*PEM"):
         Client(target, root_certificates=str(tmp_path / "text.pem"))
 
 

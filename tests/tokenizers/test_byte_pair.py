@@ -154,7 +154,7 @@ def test_a_padded_batch_of_ids_comes_back(tokenizer):
     assert tokenizer.tokens(ids[0]).numpy()[0] == b"the"
     with pytest.raises(tf.errors.InvalidArgumentError):
         tokenizer.detokenize([[360]])
-    with pytest.raises(ValueError, match=r"text of shape \(\): expected \(batch,\)"):
+    with pytest.raises(ValueError, match=r"\(\): expected \(batch,\)"):
         tokenizer.tokenize("the")
 
 
@@ -233,7 +233,7 @@ def test_a_vocabulary_without_its_merges_is_refused(folder, tmp_path):
     with pytest.raises(FileNotFoundError, match=r"vocab.bpe does not exist"):
         BytePairTokenizer(copy)
     (copy / "encoder.json").unlink()
-    with pytest.raises(FileNotFoundError, match="contains no vocabulary: expected vocab.json and"):
+    with pytest.raises(FileNotFoundError, match="expected vocab.json"):
         BytePairTokenizer(copy)
     with pytest.raises(FileNotFoundError, match="none: no such folder"):
         BytePairTokenizer(tmp_path / "none")
@@ -352,7 +352,7 @@ def test_a_subclass_has_its_own_special_tokens(tmp_path):
     assert tokenizer.detokenize(special).numpy().tolist() == [CORPUS[0].encode()]
     tokenizer.save(copy)
     assert RobertaLike.load(copy).mask_token_id == 361
-    with pytest.raises(ValueError, match=r"lacks 1 of the 256 bytes and <\|endoftext\|>"):
+    with pytest.raises(ValueError, match=r"1.*256 bytes.*<\|endoftext\|>"):
         BytePairTokenizer(tmp_path / "trained")
 
 

@@ -77,5 +77,5 @@ def test_the_same_in_a_graph_and_after_saving(tmp_path):
 
 
 def test_too_few_characters_are_refused():
-    with pytest.raises(ValueError, match="max_characters=2: a word needs at least 3 ids"):
+    with pytest.raises(ValueError, match="max_characters=2:.*word.*3 ids"):
         CharacterTokenizer(max_characters=2)

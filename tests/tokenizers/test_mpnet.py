@@ -59,7 +59,7 @@ def test_pairs_have_two_separators_between_them(ours, theirs):
 
 
 def test_pairs_of_different_number_are_refused(ours):
-    with pytest.raises(tf.errors.InvalidArgumentError, match="text and text_b differ in number"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="text_b.*number"):
         ours(["good"], ["good", "film"], max_sequence_length=64)
 
 
@@ -86,5 +86,5 @@ def test_a_learned_vocabulary_starts_with_its_special_tokens(tmp_path):
 
 @pytest.mark.parametrize("missing", ["<s>", "<pad>", "</s>", "[UNK]", "<mask>"])
 def test_a_vocabulary_without_a_special_token_is_refused(missing):
-    with pytest.raises(ValueError, match="missing from 23 tokens; this vocabulary needs"):
+    with pytest.raises(ValueError, match="23 tokens;.*vocabulary"):
         MPNetTokenizer([token for token in VOCABULARY if token != missing])

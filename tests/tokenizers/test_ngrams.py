@@ -188,7 +188,7 @@ def test_a_dictionary_from_texts():
     assert NgramTokenizer.train(texts, min_count=3).vocabulary == ["</s>", "b"]
     bigrams = NgramTokenizer.train(texts, min_count=2, num_buckets=7, word_ngrams=2)
     assert (bigrams.num_words, bigrams.num_buckets, bigrams.vocabulary_size) == (2, 7, 9)
-    with pytest.raises(ValueError, match="none of 6 words occurs 9 times: lower min_count"):
+    with pytest.raises(ValueError, match="6 words.*9 times: lower min_count"):
         NgramTokenizer.train(texts, min_count=9)
 
 
@@ -197,7 +197,7 @@ def test_a_dictionary_from_a_file(tmp_path):
     file.write_text("</s>\ngood\nß\n", "utf-8")
     assert NgramTokenizer(file).vocabulary == ["</s>", "good", "ß"]
     file.write_text("</s>\ngood film\n", "utf-8")
-    with pytest.raises(ValueError, match=r"words.txt:2: 'good film' contains a blank"):
+    with pytest.raises(ValueError, match=r"words.txt:2: 'good film'.*blank"):
         NgramTokenizer(file)
     with pytest.raises(FileNotFoundError, match=r"nothing.txt: no such file"):
         NgramTokenizer(tmp_path / "nothing.txt")
@@ -251,5 +251,5 @@ def test_calls_that_cannot_be():
         tokenizer.lengths(["good"], ["film"])
     with pytest.raises(ValueError, match="max_sequence_length=0"):
         tokenizer(["good"], max_sequence_length=0)
-    with pytest.raises(ValueError, match=r"text of shape \(\): expected \(batch,\)"):
+    with pytest.raises(ValueError, match=r"\(\): expected \(batch,\)"):
         tokenizer("good", max_sequence_length=4)

@@ -191,7 +191,7 @@ def test_long_lines_are_learned_from(tmp_path: Path) -> None:
 def test_training_errors(folder: Path, tmp_path: Path) -> None:
     files, path = [folder / "text.de"], tmp_path / "m.model"
     train = SentencePieceTokenizer.train
-    with pytest.raises(ValueError, match=r"text\.de: too little text for vocabulary_size=9999"):
+    with pytest.raises(ValueError, match=r"text\.de: too.*vocabulary_size=9999"):
         train(files, path, vocabulary_size=9999)
     with pytest.raises(ValueError, match=r"vocabulary_size=100 is too small: .* need \d{3}$"):
         train(files, path, vocabulary_size=100)
@@ -216,7 +216,7 @@ def test_tokens_that_are_not_utf8_are_no_model(
 ) -> None:
     content = (folder / "shared.model").read_bytes()
     (tmp_path / "text.model").write_bytes(content.replace(token, b"\xbc" + token[1:], 1))
-    with pytest.raises(ValueError, match=r"text\.model: not a SentencePiece model"):
+    with pytest.raises(ValueError, match=r"text\.model:.*SentencePiece model"):
         SentencePieceTokenizer(tmp_path / "text.model")
 
 
@@ -225,7 +225,7 @@ def test_loading_errors(folder: Path, tmp_path: Path) -> None:
         SentencePieceTokenizer(tmp_path / "missing")
     for content in (b"", b"not a model"):
         (tmp_path / "text.model").write_bytes(content)
-        with pytest.raises(ValueError, match=r"text\.model: not a SentencePiece model"):
+        with pytest.raises(ValueError, match=r"text\.model:.*SentencePiece model"):
             SentencePieceTokenizer(tmp_path / "text.model")
 
     def train(name: str, **options: Any) -> Path:
@@ -236,7 +236,7 @@ def test_loading_errors(folder: Path, tmp_path: Path) -> None:
         return prefix.with_suffix(".model")
 
     ends = {"pad_id": 0, "unk_id": 1, "bos_id": 2, "eos_id": 3}
-    with pytest.raises(ValueError, match=r"first tokens are \['<unk>', '<s>', '</s>'"):
+    with pytest.raises(ValueError, match=r"\['<unk>', '<s>', '</s>'"):
         SentencePieceTokenizer(train("theirs", model_type="bpe", vocab_size=80))
     with pytest.raises(ValueError, match="without byte fallback"):
         SentencePieceTokenizer(train("unknown", model_type="bpe", vocab_size=80, **ends))

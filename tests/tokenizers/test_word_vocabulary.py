@@ -50,5 +50,5 @@ def test_what_is_no_vocabulary_is_refused(lines, message, tmp_path):
 def test_what_cannot_be_learned_is_refused():
     with pytest.raises(ValueError, match="vocabulary_size=3: <S>, </S>, <UNK> take 3 already"):
         WordVocabulary.learn(["a"], [5], vocabulary_size=3)
-    with pytest.raises(ValueError, match="none of 1 words occurs 2 times"):
+    with pytest.raises(ValueError, match="1 words.*2 times"):
         WordVocabulary.learn(["a"], [1], vocabulary_size=9)

@@ -171,7 +171,7 @@ def test_detokenize_is_for_reading(tokenizer):
 
 
 def test_detokenize_refuses_ids_that_are_none(tokenizer):
-    with pytest.raises(tf.errors.InvalidArgumentError, match=r"99 is not in \[0, 15\)"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"99.*\[0, 15\)"):
         tokenizer.detokenize([[5, 99]])
 
 
@@ -249,16 +249,16 @@ def test_a_saved_model_needs_nothing_of_ours(maker, texts, tmp_path):
 
 
 def test_lengths_that_hold_no_special_tokens(tokenizer):
-    with pytest.raises(ValueError, match=r"max_sequence_length=1: \[CLS\] and \[SEP\] take 2"):
+    with pytest.raises(ValueError, match=r"max_sequence_length=1: \[CLS\].*\[SEP\].*2"):
         tokenizer(["a"], max_sequence_length=1)
-    with pytest.raises(ValueError, match=r"max_sequence_length=2: \[CLS\] and \[SEP\] take 3"):
+    with pytest.raises(ValueError, match=r"max_sequence_length=2: \[CLS\].*\[SEP\].*3"):
         tokenizer(["a"], ["b"], max_sequence_length=2)
     packed = tokenizer(["a"], ["b"], max_sequence_length=3)
     assert packed["token_ids"].numpy().tolist() == [[2, 3, 3]]
 
 
 def test_shapes(tokenizer):
-    with pytest.raises(ValueError, match=r"text of shape \(\): expected \(batch,\)"):
+    with pytest.raises(ValueError, match=r"\(\): expected \(batch,\)"):
         tokenizer("a", max_sequence_length=8)
     with pytest.raises(ValueError, match=r"text of shape \(1, 2\)"):
         tokenizer.lengths([["a", "b"]])

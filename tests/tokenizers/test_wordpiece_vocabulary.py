@@ -65,7 +65,7 @@ def test_wrong_vocabularies(tmp_path, tokens, message):
 
 
 def test_tokens_that_are_no_strings():
-    with pytest.raises(ValueError, match=r"vocabulary\[5\]: 7 is not a token"):
+    with pytest.raises(ValueError, match=r"vocabulary\[5\]: 7.*token"):
         WordPieceTokenizer([*SPECIAL, 7])
 
 

@@ -109,12 +109,12 @@ def test_other_files_are_refused(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"sentencepiece\.bpe\.model: no such file"):
         XlmRobertaTokenizer(tmp_path)
     (tmp_path / "sentencepiece.bpe.model").write_bytes(b"no model")
-    with pytest.raises(ValueError, match=r"sentencepiece\.bpe\.model: not a SentencePiece model"):
+    with pytest.raises(ValueError, match=r"sentencepiece\.bpe\.model:.*SentencePiece model"):
         XlmRobertaTokenizer(tmp_path)
     (tmp_path / "text").write_text("\n".join(xlm_roberta_toy.LINES))
     path = tmp_path / "other.model"
     SentencePieceTokenizer.train([tmp_path / "text"], path, vocabulary_size=320)
-    with pytest.raises(ValueError, match=r"first pieces are \['<pad>', '<unk>', '<s>'\], expected"):
+    with pytest.raises(ValueError, match=r"\['<pad>', '<unk>', '<s>'\], expected"):
         XlmRobertaTokenizer(path)
 
 
@@ -129,6 +129,6 @@ def test_ids_equal_transformers(ours, tmp_path):
 
     ours.save(tmp_path)
     theirs = transformers.XLMRobertaTokenizer.from_pretrained(tmp_path)
-    plain = [text for text in TEXTS if "<" not in text]  # special tokens are no text to us
+    plain = [text for text in TEXTS if "<" not in text]  # special tokens are not text to us
     found = rows(ours(plain, plain[::-1], max_sequence_length=99))
     assert found == theirs(plain, plain[::-1])["input_ids"]

@@ -123,7 +123,7 @@ def test_bad_arguments(targets: np.ndarray, logits: np.ndarray) -> None:
     for value in (-0.1, 1.0):
         with pytest.raises(ValueError, match=f"label_smoothing is {value}"):
             TokenCrossentropy(label_smoothing=value)
-    with pytest.raises(ValueError, match=r"targets of shape \(3, 5, 1\) for logits of shape"):
+    with pytest.raises(ValueError, match=r"\(3, 5, 1\).*shape"):
         token_crossentropy(targets[..., None], logits)
 
 
@@ -200,7 +200,7 @@ def test_saves_and_loads_with_the_model(tmp_path: Any, targets: np.ndarray) -> N
 ON_JAX = """
 import sys
 import jax, jax.numpy as jnp, keras, numpy as np
-from keras_transformers.training.averaging import CheckpointAveraging
+from keras_transformers.training.averaging import AverageLastWeights
 from keras_transformers.training.losses import TokenCrossentropy
 from keras_transformers.evaluation.perplexity import Perplexity, TokenAccuracy
 assert "tensorflow" not in sys.modules, "TensorFlow was imported"
@@ -216,7 +216,7 @@ np.testing.assert_allclose(
     jax.jit(jax.grad(loss))(logits), jax.grad(expected)(logits), rtol=1e-4, atol=1e-6)
 model = keras.Sequential([keras.layers.Embedding(7, 8), keras.layers.Dense(7)])
 model.compile("adam", TokenCrossentropy(), weighted_metrics=[Perplexity(), TokenAccuracy()])
-averaging = CheckpointAveraging()
+averaging = AverageLastWeights()
 history = model.fit(
     targets, targets, sample_weight=weights, epochs=2, verbose=0, callbacks=[averaging]).history
 np.testing.assert_allclose(np.exp(history["loss"]), history["perplexity"], rtol=1e-5)

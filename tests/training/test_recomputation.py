@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from keras_transformers.dependencies.private_api import seed_generators
 from keras_transformers.models import heads
 from keras_transformers.models.encoder_decoders.t5 import t5
 from keras_transformers.models.encoders.bert import bert
 from keras_transformers.models.fasttext import fasttext
-from keras_transformers.private_api import seed_generators
 from keras_transformers.runs.resume.callback import Resume
 from keras_transformers.training.distributed import prepare
 from keras_transformers.training.losses import TokenCrossentropy

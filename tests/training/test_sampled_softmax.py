@@ -138,5 +138,5 @@ def test_drift_of_a_training(policy):
 def test_nothing_to_draw_is_refused():
     with pytest.raises(ValueError, match="num_sampled=0 of vocabulary_size=20"):
         SampledSoftmax(20, num_sampled=0)
-    with pytest.raises(ValueError, match="vocabulary_size=1: draw at least one of two words"):
+    with pytest.raises(ValueError, match="vocabulary_size=1: draw.*words"):
         SampledSoftmax(1, num_sampled=4)

@@ -46,9 +46,9 @@ def test_the_inverse_sigmoid_ends_at_the_final_ratio():
     ("changes", "message"),
     [
         ({"decay": "cosine"}, "decay='cosine' is unknown: take 'constant', 'linear'"),
-        ({"final_ratio": 1.01}, "final_ratio=1.01 is no ratio"),
-        ({"final_ratio": -0.01}, "final_ratio=-0.01 is no ratio"),
-        ({"final_ratio": float("nan")}, "final_ratio=nan is no ratio"),
+        ({"final_ratio": 1.01}, "final_ratio=1.01 is not a ratio"),
+        ({"final_ratio": -0.01}, "final_ratio=-0.01 is not a ratio"),
+        ({"final_ratio": float("nan")}, "final_ratio=nan is not a ratio"),
         ({"total_steps": 0}, "total_steps is 0, must be 1 or more"),
     ],
 )

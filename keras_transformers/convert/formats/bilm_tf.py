@@ -6,13 +6,13 @@ from pathlib import Path
 import keras
 
 from keras_transformers.convert.elmo import load_elmo, read_elmo_options
-from keras_transformers.convert.formats.checkpoints import Checkpoint, Format
+from keras_transformers.convert.formats.weights import Format, FoundWeights
 from keras_transformers.models.elmo import elmo
 
-__all__ = ["open_bilm_tf"]
+__all__: list[str] = []
 
 
-def open_bilm_tf(folder: Path) -> Checkpoint:
+def open_bilm_tf(folder: Path) -> FoundWeights:
     """Opens a folder with one `*weights.hdf5` and the `*options.json` beside it.
 
     Raises:
@@ -28,13 +28,13 @@ def open_bilm_tf(folder: Path) -> Checkpoint:
         load_elmo(model, weights[0], options=options[0], ignore=ignore)
         return []
 
-    return Checkpoint(
+    return FoundWeights(
         source=folder,
         base="word_embedding",
         trained=("word_embedding",),
-        build=lambda: elmo(**arguments),
+        build=lambda **changes: elmo(**(arguments | changes)),
         fill=fill,
-        tokenizers=tuple,
+        tokenizers=lambda lowercase=None: (),
     )
 
 

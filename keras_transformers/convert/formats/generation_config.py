@@ -1,34 +1,50 @@
 """Reads how to search for answers: generation_config.json, or config.json without it."""
 
 import logging
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from keras_transformers.convert.config_map import check_number, check_size, read_config
 from keras_transformers.files import read_json
 
-__all__ = ["read_generation_options"]
+__all__: list[str] = []
 
 _logger = logging.getLogger(__name__)
 
 _FILE = "generation_config.json"
 _MOST_BEAMS = 1000
 # Field -> the values that change nothing in the search here. Others are named in a warning.
-_NOT_DONE: dict[str, tuple[Any, ...]] = {
+_NOT_KNOWN: dict[str, tuple[Any, ...]] = {
+    "begin_suppress_tokens": ([],),
     "diversity_penalty": (0.0,),
-    "do_sample": (False,),
-    "early_stopping": (False,),
     "encoder_no_repeat_ngram_size": (0,),
     "encoder_repetition_penalty": (1.0,),
     "exponential_decay_length_penalty": (),
     "force_words_ids": (),
+    "forced_decoder_ids": ([],),
+    "guidance_scale": (1, 1.0),
     "min_new_tokens": (0,),
     "no_repeat_ngram_size": (0,),
     "num_beam_groups": (1,),
     "penalty_alpha": (),
     "repetition_penalty": (1.0,),
     "sequence_bias": (),
+    "stop_strings": ([],),
     "suppress_tokens": ([],),
+}
+_NOT_SEARCHED = {**_NOT_KNOWN, "do_sample": (False,), "early_stopping": (False,)}
+_NOT_SAMPLED = {
+    **_NOT_KNOWN,
+    "bad_words_ids": ([],),
+    "epsilon_cutoff": (0.0,),
+    "eta_cutoff": (0.0,),
+    "forced_bos_token_id": (),
+    "forced_eos_token_id": (),
+    "min_length": (0,),
+    "min_p": (0.0,),
+    "num_beams": (1,),
+    "typical_p": (1.0,),
 }
 
 
@@ -52,9 +68,7 @@ def read_generation_options(folder: Path) -> dict[str, Any]:
     file, config = read_config(folder / "config.json")
     positions = config.get("max_position_embeddings")
     special = {name: config.get(name) for name in ("eos_token_id", "decoder_start_token_id")}
-    if (folder / _FILE).is_file():
-        file = folder / _FILE
-        config = read_json(file)
+    file, config = _generation(folder)
     for name, own in special.items():
         if own is not None and config.get(name) not in (None, own, [own]):
             raise ValueError(f"{file}: {name}={config[name]!r}, but config.json has {own!r}")
@@ -90,11 +104,79 @@ def read_generation_options(folder: Path) -> dict[str, Any]:
             )
         options["force_end"] = True
     own = {"bad_words_ids": ([[config.get("pad_token_id")]],)}  # no search here finds padding
-    not_done = [
-        f"{name}={config[name]!r:.100}"
-        for name, harmless in {**_NOT_DONE, **own}.items()
-        if name in given and config[name] not in harmless
-    ]
-    if not_done:
-        _logger.warning("%s: the search here does not know %s", file, ", ".join(not_done))
+    _name_others(file, config, {**_NOT_SEARCHED, **own})
     return options
+
+
+def read_sampling_options(folder: Path) -> dict[str, Any]:
+    """Reads a folder's options of `pipelines.TextGenerator`, which then samples as its files say.
+
+    What the files ask beyond them is named in a warning.
+
+    Args:
+        folder: has config.json and perhaps generation_config.json, which then decides alone.
+
+    Returns:
+        Those of `max_length`, `temperature`, `top_k` and `top_p` that the files give; `top_k` is 1
+        if they say not to sample.
+
+    Raises:
+        FileNotFoundError: there is no config.json.
+        ValueError: a file is damaged, or a value is out of range.
+    """
+    size = read_config(folder / "config.json")[1].get("vocab_size")
+    file, config = _generation(folder)
+    given = {name for name, value in config.items() if value is not None}
+    options: dict[str, Any] = {}
+    if config.get("do_sample") is False:
+        options["top_k"] = 1
+    else:
+        for name in ("temperature", "top_p"):
+            if name in given:
+                options[name] = check_number(file, name, config[name], least=1e-6)
+        if "top_k" in given:
+            top_k = check_size(file, "top_k", config["top_k"], least=0)
+            options["top_k"] = top_k if not isinstance(size, int) or top_k < size else 0
+    others = dict(_NOT_SAMPLED)
+    if "max_new_tokens" in given:
+        options["max_length"] = check_size(file, "max_new_tokens", config["max_new_tokens"])
+    else:
+        others["max_length"] = ()  # it counts the prompt's tokens, too
+    _name_others(file, config, others)
+    return options
+
+
+def check_end_token(folder: Path, end_token_id: int) -> None:
+    """Raises ValueError if a folder's texts end with another token of the vocabulary."""
+    size = read_config(folder / "config.json")[1].get("vocab_size")
+    file, config = _generation(folder)
+    if config.get("eos_token_id") is None:
+        file, config = read_config(folder / "config.json")
+    found = config.get("eos_token_id")
+    ends = [] if found is None else found if isinstance(found, list) else [found]
+    # Configurations of small vocabularies often keep the default, an id of OpenAI's.
+    ends = [end for end in ends if not isinstance(size, int) or end in range(size)]
+    if ends and ends != [end_token_id]:
+        raise ValueError(
+            f"{file}: eos_token_id={found!r:.100}, but the tokenizer ends texts with "
+            f"{end_token_id}; only one end token, the tokenizer's, is supported"
+        )
+
+
+def _generation(folder: Path) -> tuple[Path, dict[str, Any]]:
+    """Returns the file that says how to generate, and its contents."""
+    file = folder / _FILE
+    return (file, read_json(file)) if file.is_file() else read_config(folder / "config.json")
+
+
+def _name_others(
+    file: Path, config: Mapping[str, Any], harmless: Mapping[str, tuple[Any, ...]]
+) -> None:
+    """Warns of the fields with a value that is not done here."""
+    found = [
+        f"{name}={config[name]!r:.100}"
+        for name, values in sorted(harmless.items())
+        if config.get(name) is not None and config[name] not in values
+    ]
+    if found:
+        _logger.warning("%s: the search here does not know %s", file, ", ".join(found))

@@ -1,162 +1,158 @@
 """Google's TF1 checkpoints of BERT: bert_config.json, bert_model.ckpt.* and vocab.txt."""
 
-import re
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import keras
-import numpy as np
 
-from keras_transformers.convert.bert import FAMILY, fill_bert, read_bert_config
-from keras_transformers.convert.formats.checkpoints import Checkpoint, Format
+from keras_transformers.convert.bert import CONFIG, FAMILY
+from keras_transformers.convert.containers.tf1_checkpoint import (
+    checkpoint_family,
+    is_training_state,
+    open_tf1_checkpoint,
+)
+from keras_transformers.convert.containers.tf_checkpoint import (
+    StoredVariables,
+    checkpoint_prefix,
+    checkpoints_at,
+    is_object_based,
+)
 from keras_transformers.convert.formats.tokenizer_files import has_capitals
+from keras_transformers.convert.formats.weights import Format, FoundWeights
 from keras_transformers.files import read_json
 from keras_transformers.models.encoders.bert import bert
 
-__all__ = ["open_google_bert", "read_google_bert"]
+__all__ = ["read_google_bert_config"]
 
 _CONFIGS = ("bert_config.json", "albert_config.json")
+# As modeling.py reads the fields. Its "gelu" is the tanh form; Hugging Face's is the exact one.
+_CONFIG = replace(
+    CONFIG,
+    optional={**CONFIG.optional, "num_segments": ("type_vocab_size", 16)},
+    activations={**CONFIG.activations, "gelu": "gelu_approximate"},
+)
 # Fields that BERT lacks -> the model that they stand for.
 _OTHERS = {
     "num_hidden_groups": "an ALBERT, whose layers share their weights",
     "inner_group_num": "an ALBERT, whose layers share their weights",
     "embedding_size": "an ALBERT or ELECTRA, whose embeddings are narrower than its layers",
 }
-# A tensor whose name does not follow the rule -> Hugging Face's. Google's run_classifier.py and
-# run_squad.py write the last four.
-_SPECIAL = {
-    "cls/predictions/output_bias": "cls.predictions.bias",
-    "cls/seq_relationship/output_weights": "cls.seq_relationship.weight",
-    "cls/seq_relationship/output_bias": "cls.seq_relationship.bias",
-    "output_weights": "classifier.weight",
-    "output_bias": "classifier.bias",
-    "cls/squad/output_weights": "qa_outputs.weight",
-    "cls/squad/output_bias": "qa_outputs.bias",
-}
-_WEIGHTS = {"kernel": "weight", "gamma": "weight", "beta": "bias", "bias": "bias"}
-# The optimizer's, not the model's.
-_TRAINING = re.compile(r"(.*/)?(adam_[mv]|global_step|[Aa]dam.*|beta[12]_power)")
+_EITHER = (
+    "output_weights may be a classifier's or a tagger's, and nothing in the checkpoint tells: give "
+    "pipeline='classification' or pipeline='tagging', which then uses this head"
+)
+_POOLER, _ENCODER = "bert/pooler/dense/", "bert/encoder/"
 
 
-def open_google_bert(folder: Path) -> Checkpoint:
+def open_google_bert(path: Path) -> FoundWeights:
     """Opens a folder as Google published them, or one that its scripts fine-tuned.
 
-    "gelu" means the exact form, as in Hugging Face's copies of these checkpoints. If vocab.txt has
-    words with capitals, texts keep their case.
+    "gelu" means the tanh form, with which Google trained them. `output_weights` is the head of
+    run_classifier.py or of a tagger like run_ner.py: the optimizer's slots tell which; without
+    them, `pipeline=` has to. If vocab.txt has words with capitals, texts keep their case.
+
+    Args:
+        path: the folder, in which the file `checkpoint` names one of several checkpoints, or a
+            checkpoint's prefix in it, such as ".../model.ckpt-60".
 
     Raises:
         FileNotFoundError: a file is missing.
         ValueError: a file is damaged, or describes another model than BERT.
     """
-    file = next(folder / name for name in _CONFIGS if (folder / name).is_file())
+    folder = path if path.is_dir() else path.parent
+    file = _config(folder)
+    prefix = checkpoint_prefix(path)
+    if file is None:
+        raise FileNotFoundError(
+            f"{folder} has the checkpoint {prefix.name} and no bert_config.json, which says how "
+            "many attention heads the model has: copy it and vocab.txt from the folder of the "
+            "pretrained model, which --bert_config_file and --vocab_file named in training"
+        )
     for field, what in _OTHERS.items():
         if field in read_json(file):
             raise ValueError(f"{file}: {field} makes it {what}; only BERT can be read")
-    arguments = read_bert_config(file)
-    prefix = _prefix(folder)
-    shapes = _shapes(prefix)
-    trained, options = _trained(shapes)
+    arguments = read_google_bert_config(file)
+    arrays = open_tf1_checkpoint(prefix)
+    trained, options = _trained(StoredVariables.open(prefix).shapes, arrays.shapes)
 
     def fill(model: keras.Model, ignore: Iterable[str]) -> list[str]:
-        return fill_bert(model, read_google_bert(prefix), source=str(prefix), ignore=ignore)
+        return FAMILY.fill(model, arrays, ignore=ignore)
 
-    def tokenizers() -> tuple[Any, ...]:
-        return (FAMILY.tokenizer(folder, not has_capitals(folder / "vocab.txt")),)
-
-    return Checkpoint(
-        source=folder,
+    return FoundWeights(
+        source=path,
         base="embedding",
         trained=trained,
-        build=lambda: bert(**arguments),
+        undecided=_EITHER if {"classification", "tagging"} <= set(trained) else "",
+        build=lambda **changes: bert(**(arguments | changes)),
         fill=fill,
-        tokenizers=tokenizers,
+        tokenizers=lambda lowercase=None: (wordpiece_beside(prefix, lowercase=lowercase),),
         parts=FAMILY.parts,
-        has_pooler="bert.pooler.dense.weight" in shapes,
+        has_pooler="bert.pooler.dense.weight" in arrays.shapes,
         options=options,
         masked_lm={name: arguments[name] for name in ("activation", "norm_epsilon")},
     )
 
 
-def read_google_bert(prefix: Path) -> dict[str, np.ndarray]:
-    """Reads a TF1 checkpoint of BERT under Hugging Face's names and shapes.
+def read_google_bert_config(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Reads Google's `bert_config.json` as arguments of `models.encoders.bert.bert`.
+
+    It differs from Hugging Face's in what Google's code computes: "gelu" is the tanh form, and
+    a file without `type_vocab_size` means 16 kinds of segments.
 
     Args:
-        prefix: the path without ".index", such as "uncased_L-12_H-768_A-12/bert_model.ckpt".
+        path: the file.
 
     Raises:
-        ValueError: a file is damaged or missing; the checksums of all tensors are compared.
+        FileNotFoundError: the file does not exist.
+        ValueError: it is not JSON, lacks a field, or needs something that these layers lack.
+
+    Example:
+        encoder = bert(**read_google_bert_config("uncased_L-12_H-768_A-12/bert_config.json"))
     """
-    import tensorflow as tf
-
-    try:
-        reader = tf.train.load_checkpoint(str(prefix))
-        return {
-            theirs: _stored(ours, reader.get_tensor(ours))
-            for ours, theirs in _names(reader.get_variable_to_shape_map()).items()
-        }
-    except (tf.errors.OpError, IndexError, RuntimeError, ValueError) as error:
-        raise _unreadable(prefix, error) from error
+    return _CONFIG.read(path)
 
 
-def _shapes(prefix: Path) -> dict[str, list[int]]:
-    """Reads Hugging Face's name -> shape in the checkpoint, and no values."""
-    import tensorflow as tf
+def wordpiece_beside(prefix: Path, *, lowercase: bool | None = None) -> Any:
+    """Makes the tokenizer of the vocab.txt beside a checkpoint.
 
-    try:
-        found = tf.train.load_checkpoint(str(prefix)).get_variable_to_shape_map()
-    except (tf.errors.OpError, IndexError, RuntimeError, ValueError) as error:
-        raise _unreadable(prefix, error) from error
-    return {theirs: found[ours] for ours, theirs in _names(found).items()}
+    Args:
+        prefix: the checkpoint.
+        lowercase: whether to lower-case; by default unless the vocabulary has words with capitals.
 
-
-def _unreadable(prefix: Path, error: Exception) -> ValueError:
-    reason = " ".join(str(error).split())
-    return ValueError(
-        f"{prefix}: not a readable TF1 checkpoint ({reason}); it may be truncated: download "
-        f"{prefix.name}.index and {prefix.name}.data-* again"
-    )
-
-
-def _prefix(folder: Path) -> Path:
-    found = sorted(path.with_suffix("") for path in folder.glob("*.index"))
-    if len(found) > 1:
-        raise ValueError(
-            f"{folder} has the checkpoints {', '.join(path.name for path in found)}: leave one"
+    Raises:
+        FileNotFoundError: there is no vocab.txt.
+    """
+    file = prefix.with_name("vocab.txt")
+    if not file.is_file():
+        raise FileNotFoundError(
+            f"{file} is missing: copy the vocabulary with which {prefix.name} was trained there, "
+            "usually from the folder of the pretrained model"
         )
-    if not found:
-        raise FileNotFoundError(f"{folder} has no bert_model.ckpt.index: download it again")
-    return found[0]
+    return FAMILY.tokenizer(file, not has_capitals(file) if lowercase is None else lowercase)
 
 
-def _names(names: Iterable[str]) -> dict[str, str]:
-    """Returns the name of each of the model's tensors in the checkpoint -> Hugging Face's."""
-    return {name: _name(name) for name in names if not _TRAINING.fullmatch(name)}
+def head_labels(shapes: Mapping[str, tuple[int, ...]]) -> list[str]:
+    """Returns names for the classes of `classifier`, of which a checkpoint has only the number."""
+    return [f"LABEL_{number}" for number in range(*shapes["classifier.bias"])]
 
 
-def _name(name: str) -> str:
-    if name in _SPECIAL:
-        return _SPECIAL[name]
-    module, _, last = name.rpartition("/")
-    if last.endswith("_embeddings"):
-        return f"{name}/weight".replace("/", ".")
-    module = re.sub(r"/layer_(\d+)/", r"/layer/\1/", module)
-    return f"{module}/{_WEIGHTS.get(last, last)}".lstrip("/").replace("/", ".")
+def _trained(
+    stored: Iterable[str], shapes: Mapping[str, tuple[int, ...]]
+) -> tuple[tuple[str, ...], dict[str, Any]]:
+    """Returns what the heads were trained for, and the options of its pipeline.
 
-
-def _stored(name: str, array: np.ndarray) -> np.ndarray:
-    """Returns an array as PyTorch stores it: kernels transposed."""
-    return array.T if name.endswith("/kernel") else array
-
-
-def _trained(shapes: dict[str, list[int]]) -> tuple[tuple[str, ...], dict[str, Any]]:
-    """Returns what the heads were trained for, and the options of its pipeline."""
+    Args:
+        stored: the names in the checkpoint.
+        shapes: Hugging Face's name -> shape of the model's own.
+    """
     if "classifier.bias" in shapes:
-        (num_labels,) = shapes["classifier.bias"]
-        labels = [f"LABEL_{number}" for number in range(num_labels)]
-        if num_labels == 1:
+        labels = head_labels(shapes)
+        if len(labels) == 1:
             return ("regression",), {}
-        return ("classification",), {"labels": labels}
+        return _kinds_of_classifier(set(stored)), {"labels": labels}
     if "qa_outputs.bias" in shapes:
         return ("question_answering",), {}
     if "cls.seq_relationship.bias" in shapes:
@@ -164,10 +160,32 @@ def _trained(shapes: dict[str, list[int]]) -> tuple[tuple[str, ...], dict[str, A
     return ("fill_mask",) if "cls.predictions.bias" in shapes else ("embedding",), {}
 
 
-FORMAT = Format(
-    "Google's bert_config.json with bert_model.ckpt",
-    lambda path: (
-        any((path / name).is_file() for name in _CONFIGS) and not (path / "config.json").is_file()
-    ),
-    open_google_bert,
-)
+def _kinds_of_classifier(stored: set[str]) -> tuple[str, ...]:
+    """Returns what `output_weights` can have been trained for: both if nothing tells.
+
+    A classifier's loss trains the pooler, and a tagger's does not: with the encoder trained, only
+    the classifier's optimizer has slots for the pooler.
+    """
+    if not any(name.startswith(_POOLER) for name in stored):
+        return ("tagging",)
+    slots = [name for name in stored if is_training_state(name)]
+    if any(name.startswith(_POOLER) for name in slots):
+        return ("classification",)
+    if any(name.startswith(_ENCODER) for name in slots):
+        return ("tagging",)
+    return ("classification", "tagging")
+
+
+def _config(folder: Path) -> Path | None:
+    return next((folder / name for name in _CONFIGS if (folder / name).is_file()), None)
+
+
+def _recognises(path: Path) -> bool:
+    folder = path if path.is_dir() else path.parent
+    if (folder / "config.json").is_file() or any(map(is_object_based, checkpoints_at(path))):
+        return False
+    family = checkpoint_family(path)
+    return family == "bert" or (family == "" and path.is_dir() and _config(folder) is not None)
+
+
+FORMAT = Format("Google's bert_config.json with bert_model.ckpt", _recognises, open_google_bert)

@@ -1,4 +1,4 @@
-"""Google's ViT checkpoints: one `.npz` file, as the paper's code (vision_transformer) wrote it."""
+"""Google's ViT weights: one `.npz` file, as the paper's code (vision_transformer) wrote it."""
 
 import functools
 import re
@@ -11,11 +11,12 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_transformers.convert.formats.checkpoints import Checkpoint, Format
-from keras_transformers.convert.tensors import NamedVariable, assign
+from keras_transformers.convert.containers.arrays import Arrays
+from keras_transformers.convert.formats.weights import Format, FoundWeights
+from keras_transformers.convert.tensors import NamedTensor, assign
 from keras_transformers.models.vit import vit
 
-__all__ = ["open_google_vit"]
+__all__: list[str] = []
 
 _OPTIMIZER = "opt/target/"  # what was saved while training starts so
 _NEEDED = ("embedding/kernel", "cls", "Transformer/posembed_input/pos_embedding")
@@ -39,7 +40,7 @@ _PARTS = {
 }
 
 
-def open_google_vit(file: Path) -> Checkpoint:
+def open_google_vit(file: Path) -> FoundWeights:
     """Opens a `.npz` file with a ViT's weights.
 
     The shapes of its arrays tell the model's; images are taken to be square. As in the paper's
@@ -56,16 +57,16 @@ def open_google_vit(file: Path) -> Checkpoint:
 
     def fill(model: keras.Model, ignore: Iterable[str]) -> list[str]:
         tensors = {_path(name): _flat(name, array) for name, array in arrays().items()}
-        ours = [NamedVariable(variable, variable.path) for variable in model.weights]
-        return assign(ours, tensors, source=str(file), ignore=ignore)
+        ours = [NamedTensor(variable.path, (variable,)) for variable in model.weights]
+        return assign(ours, Arrays.of(file, tensors), ignore=ignore)
 
-    return Checkpoint(
+    return FoundWeights(
         source=file,
         base="image_classification",
         trained=("image_classification",) if count else (),
-        build=lambda: vit(**arguments),
+        build=lambda **changes: vit(**(arguments | changes)),
         fill=fill,
-        tokenizers=tuple,
+        tokenizers=lambda lowercase=None: (),
         parts=("logits/*",),
         options=labels,
     )

@@ -1,11 +1,12 @@
 """Fetches folders of weights from the Hugging Face Hub, at one commit, and checks them."""
 
+import functools
 import hashlib
 import logging
 import re
 from pathlib import Path
 
-from keras_transformers.extras import optional
+from keras_transformers.dependencies.extras import optional
 
 __all__ = ["fetch"]
 
@@ -14,16 +15,19 @@ _logger = logging.getLogger(__name__)
 PREFIX = "hf://"
 _ADDRESS = re.compile(r"hf://(?P<name>[\w.-]+/[\w.-]+)(@(?P<revision>[\w./-]+))?")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
-# What the readers read: pickles and code are not fetched.
+# What the readers read: code is not fetched.
 _FILES = ["*.safetensors", "*.json", "*.txt", "*.model", "*.spm"]
+# Weights that are fetched, in this order, until there are some.
+_OTHER_WEIGHTS = (["pytorch_model*.bin", "*/pytorch_model*.bin"], ["tf_model*.h5"])
 _OTHER_FORMATS = ["onnx/*", "openvino/*", "coreml/*", "flax/*"]
 
 
 def fetch(address: str) -> Path:
     """Fetches a model from the Hugging Face Hub into its cache, unless it is there.
 
-    Only safetensors, JSON, vocabularies and SentencePiece models are fetched. The files are
-    compared with the checksums that the Hub gave for them. Needs the extra `hub`.
+    Only safetensors, JSON, vocabularies and SentencePiece models are fetched; `pytorch_model.bin`
+    if there is no safetensors file, and `tf_model.h5` if there is neither. The files are compared
+    with the checksums that the Hub gave for them. Needs the extra `hub`.
 
     Args:
         address: "hf://organization/name@revision". A commit as the revision names the same files
@@ -41,24 +45,28 @@ def fetch(address: str) -> Path:
     found = _ADDRESS.fullmatch(address)
     if found is None:
         raise ValueError(f"{address!r}: expected hf://organization/name or ...@revision")
-    hub = optional("huggingface_hub", extra="hub")
+    download = functools.partial(
+        optional("huggingface_hub", extra="hub").snapshot_download,
+        found["name"],
+        ignore_patterns=_OTHER_FORMATS,
+    )
     try:
-        folder = hub.snapshot_download(
-            found["name"],
-            revision=found["revision"],
-            allow_patterns=_FILES,
-            ignore_patterns=_OTHER_FORMATS,
-        )
+        folder = Path(download(revision=found["revision"], allow_patterns=_FILES))
+        present = ["*.safetensors"]
+        for patterns in _OTHER_WEIGHTS:
+            if not any(True for pattern in present for _ in folder.rglob(pattern)):
+                download(revision=folder.name, allow_patterns=patterns)  # the same commit
+            present += patterns
     except Exception as error:  # the library's own kinds differ between its versions
         reason = " ".join(str(error).split())
         raise FileNotFoundError(
             f"{address} is not in the cache and could not be fetched ({reason}): connect to the "
             "network, or fetch it elsewhere and load the folder"
         ) from error
-    for file in sorted(Path(folder).rglob("*")):
+    for file in sorted(folder.rglob("*")):
         if file.is_file():
             _check(file)
-    commit = Path(folder).name
+    commit = folder.name
     if _COMMIT.fullmatch(commit) and found["revision"] != commit:
         _logger.warning(
             "%s is at commit %s: hf://%s@%s names the same files for ever",
@@ -67,7 +75,7 @@ def fetch(address: str) -> Path:
             found["name"],
             commit,
         )
-    return Path(folder)
+    return folder
 
 
 def _check(file: Path) -> None:

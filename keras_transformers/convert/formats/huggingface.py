@@ -1,26 +1,34 @@
 """Hugging Face's folders: config.json, safetensors and the vocabulary of any family here."""
 
+import functools
+import json
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from keras_transformers.convert.config_map import read_config
-from keras_transformers.convert.families import Family, Writer, families, family_of, has_pooler
-from keras_transformers.convert.formats.checkpoints import (
-    MOST_LABELS,
-    Checkpoint,
-    Format,
-    Served,
-)
-from keras_transformers.convert.formats.generation_config import read_generation_options
+from keras_transformers.convert.containers.arrays import open_arrays
+from keras_transformers.convert.families import families, family_of, has_pooler
+from keras_transformers.convert.family import Family, Writer
+from keras_transformers.convert.formats.generation_config import check_end_token
 from keras_transformers.convert.formats.tokenizer_files import (
     longest_text,
     read_tokenizers,
     write_tokenizers,
 )
+from keras_transformers.convert.formats.weights import (
+    MOST_LABELS,
+    Format,
+    FoundWeights,
+    Head,
+    TrainedModel,
+)
 from keras_transformers.files import read_json, write_json
 
-__all__ = ["open_huggingface", "save_huggingface"]
+__all__: list[str] = []
+
+_logger = logging.getLogger(__name__)
 
 _WEIGHTS = "model.safetensors"
 _GENERATION = "generation_config.json"
@@ -33,22 +41,15 @@ _GENERATION_TOKENS = (
 _OPTIONS = "keras_transformers.json"
 # Options that other files have.
 _ELSEWHERE = ("labels", "image_size", "num_channels")
-# The end of a class's name in `architectures` -> what its heads were trained for.
-_TRAINED = {
-    "ForPreTraining": ("fill_mask", "next_sentence"),
-    "ForMaskedLM": ("fill_mask",),
-    "ForNextSentencePrediction": ("next_sentence",),
-    "ForSequenceClassification": ("classification",),
-    "ForTokenClassification": ("tagging",),
-    "ForQuestionAnswering": ("question_answering",),
-    "ForMultipleChoice": ("multiple_choice",),
-    "ForImageClassification": ("image_classification",),
-}
-# The tasks of models without a head on which these heads can stand.
-_WITH_HEADS = ("embedding", "image_classification")
+# The layers that take a pooler's place before a head, and what such a model reads.
+_POOLINGS = {"mean_pooling": "the mean of all tokens", "cls_pooling": "that vector alone"}
+# Fields of models whose matrices have other shapes or contents than their family's.
+_CHANGED = ("pruned_heads", "quantization_config")
+# The biases of the last layers of heads with labels.
+_HEAD_BIASES = ("classifier.bias", "classifier.out_proj.bias")
 
 
-def open_huggingface(folder: Path) -> Checkpoint:
+def open_huggingface(folder: Path) -> FoundWeights:
     """Opens a folder in Hugging Face's layout.
 
     Raises:
@@ -63,22 +64,37 @@ def open_huggingface(folder: Path) -> Checkpoint:
             f"{file}: auto_map names code to run, which is never done here: only models of known "
             "families can be loaded"
         )
-    name = _architecture(file, config)
-    trained = _trained(file, config, family, name)
+    for field in _CHANGED:
+        if config.get(field):
+            raise ValueError(
+                f"{file}: {field}={config[field]!r:.100}; only whole matrices of floating-point "
+                "numbers are supported: save the model without it"
+            )
+    name = _architecture(folder, config)
     reads_texts = family.task != "image_classification"
-    return Checkpoint(
+    return FoundWeights(
         source=folder,
         base=family.task,
-        trained=trained,
-        tokenizers=lambda: read_tokenizers(folder, family) if reads_texts else (),
+        trained=(),
+        head=Head(
+            file=file,
+            config=config,
+            name=name,
+            own=family.trained,
+            shapes=open_arrays(folder).shapes,
+            labels=functools.cache(lambda: _labels(folder, config)),
+            written=_written(folder),
+        ),
+        tokenizers=lambda lowercase=None: (
+            _tokenizers(folder, family, lowercase) if reads_texts else ()
+        ),
         heads=name,
         parts=family.parts,
-        options={**_options(folder, config, trained), **_written_options(folder, trained)},
         **_weights(folder, family),
     )
 
 
-def save_huggingface(served: Served, folder: Path) -> None:
+def save_huggingface(trained: TrainedModel, folder: Path) -> None:
     """Writes a model in Hugging Face's layout, for `from_pretrained` and `keras_transformers.load`.
 
     The files are config.json, model.safetensors, the tokenizers' and tokenizer_config.json,
@@ -86,29 +102,33 @@ def save_huggingface(served: Served, folder: Path) -> None:
     keras_transformers.json with the pipeline's options, which only this package reads.
 
     Args:
-        served: the model, its tokenizers and options.
+        trained: the model, its tokenizers and options.
         folder: an empty folder.
 
     Raises:
         ValueError: transformers has no class for it, and the message lists what can be written; or
-            its class reads the first token's vector, and this model the mean of all tokens.
+            its class reads the first token's vector through a pooler, and this model another.
     """
-    writer, options = writer_of(served), dict(served.options)
-    averages = any(layer.name == "mean_pooling" for layer in served.model.layers)
-    if averages and served.task != "embedding":
+    family, writer = family_for(trained)
+    class_name = writer.class_for(trained.task, trained.class_end)
+    options = dict(trained.options)
+    pooled = [_POOLINGS[each.name] for each in trained.model.layers if each.name in _POOLINGS]
+    if pooled and trained.task != "embedding":
         raise ValueError(
-            f"transformers' {writer.classes[served.task]} reads the first token's vector, and "
-            f"model {served.model.name!r} the mean of all tokens (--pooling mean): save it in the "
-            "format 'keras_transformers'"
+            f"transformers' {class_name} reads the first token's vector through "
+            f"a pooler, and model {trained.model.name!r} {pooled[0]}: save it in the format "
+            "'keras_transformers', or train a head on the pooler (pooling='pooler' in "
+            "keras_transformers.load)"
         )
     labels = {"labels": options["labels"]} if "labels" in options else {}
-    writer.save(served.model, folder / _WEIGHTS)
-    writer.save_config(served.model, folder / "config.json", **labels)
+    family.save(trained.model, folder / _WEIGHTS)
+    family.save_config(trained.model, folder / "config.json", **labels)
     ids = {}
-    if served.tokenizers:
-        ids = write_tokenizers(served.tokenizers, folder, writer, served.max_sequence_length)
+    if trained.tokenizers:
+        ids = write_tokenizers(trained.tokenizers, folder, writer, trained.max_sequence_length)
     config = {
-        "architectures": [writer.classes[served.task]],
+        "architectures": [class_name],
+        **trained.fields,
         **ids,
         **read_json(folder / "config.json"),
     }
@@ -120,46 +140,49 @@ def save_huggingface(served: Served, folder: Path) -> None:
         write_json(folder / _GENERATION, {**tokens, **writer.generation_fields(options)})
     rest = {name: value for name, value in options.items() if name not in _ELSEWHERE}
     if rest:
-        write_json(folder / _OPTIONS, {"task": served.task, "options": rest})
+        write_json(folder / _OPTIONS, {"task": trained.task, "options": rest})
 
 
-def writer_of(served: Served) -> Writer:
+def family_for(trained: TrainedModel) -> tuple[Family, Writer]:
     """Returns what writes a model; ValueError unless it is the one family that has these layers."""
-    kinds = {type(tokenizer).__name__ for tokenizer in served.tokenizers.values()}
-    writers = [writer for family in families() for writer in family.writers]
-    possible = [writer for writer in writers if served.task in writer.classes]
-    found = [
-        writer
-        for writer in possible
+    kinds = {type(tokenizer).__name__ for tokenizer in trained.tokenizers.values()}
+    possible = {
+        name: (family, writer)
+        for family in families()
+        if (writer := family.writer) is not None
+        and bool(writer.tokenizer) == bool(kinds)
+        and (name := writer.class_for(trained.task, trained.class_end))
+    }
+    found = {
+        name: (family, writer)
+        for name, (family, writer) in possible.items()
         if kinds == ({writer.tokenizer} if writer.tokenizer else set())
-        and writer.recognises(served.model)
-    ]
+        and family.fits(trained.model)
+    }
     if len(found) == 1:
-        return found[0]
-    what = f"{served.task} by model {served.model.name!r} with {', '.join(kinds) or 'no tokenizer'}"
-    names = [writer.classes[served.task] for writer in found]
-    if names:
-        raise ValueError(f"{what} fits several classes of transformers: {', '.join(names)}")
-    tasks = ", ".join(sorted({task for writer in writers for task in writer.classes}))
+        return next(iter(found.values()))
+    what = (
+        f"{trained.task} by model {trained.model.name!r} with {', '.join(kinds) or 'no tokenizer'}"
+    )
+    if found:
+        raise ValueError(f"{what} fits several classes of transformers: {', '.join(found)}")
     rows = ", ".join(
-        f"{writer.classes[served.task]} with {writer.tokenizer or 'no tokenizer'}"
-        for writer in possible
+        f"{name} with {writer.tokenizer or 'no tokenizer'}"
+        for name, (_, writer) in possible.items()
     )
     raise ValueError(
-        f"{what} fits no class of transformers that is written here, which are "
-        f"{rows or f'for the tasks {tasks}'}: save it in the format 'keras_transformers'"
+        f"{what} fits no class of transformers that is written here{', which are ' * bool(rows)}"
+        f"{rows}: save it in the format 'keras_transformers'"
     )
 
 
 def _weights(folder: Path, family: Family) -> dict[str, Any]:
-    """Returns the fields of `Checkpoint` that depend on how the family reads weights."""
-    if family.read is None or family.build is None or family.fill is None:  # encoders only
-        return {"build": lambda: family.load(folder, 0.1), "fill": lambda model, ignore: []}
-    arguments, build, fill = family.read(folder), family.build, family.fill
+    """Returns the fields of `FoundWeights` that depend on how the family reads weights."""
+    arguments = family.read(folder)
     is_encoder = family.task == "embedding"
     return {
-        "build": lambda: build(**arguments),
-        "fill": lambda model, ignore: fill(model, folder, ignore=ignore),
+        "build": lambda **changes: family.build(**(arguments | changes)),
+        "fill": lambda model, ignore: family.fill(model, folder, ignore=ignore),
         "has_pooler": is_encoder and has_pooler(folder),
         "max_sequence_length": longest_text(folder) or family.longest_text,
         "masked_lm": {
@@ -169,84 +192,103 @@ def _weights(folder: Path, family: Family) -> dict[str, Any]:
     }
 
 
-def _architecture(file: Path, config: Mapping[str, Any]) -> str:
-    """Returns the class that wrote the weights; "" if the file does not say."""
+def _tokenizers(folder: Path, family: Family, lowercase: bool | None) -> tuple[Any, ...]:
+    tokenizers: tuple[Any, ...] = read_tokenizers(folder, family, lowercase=lowercase)
+    if family.task == "generation":
+        check_end_token(folder, tokenizers[0].end_token_id)
+    return tokenizers
+
+
+def _architecture(folder: Path, config: Mapping[str, Any]) -> str:
+    """Returns the class that wrote the weights; "" if nothing says it.
+
+    The weights know better: TensorFlow's classes of transformers 2 and 3 kept the `architectures`
+    of the folder that they were fine-tuned from, if there were any.
+    """
+    file = folder / "config.json"
     names = config.get("architectures") or []
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise ValueError(f"{file}: architectures={names!r}; expected a list with the model's class")
     if len(names) > 1:
         raise ValueError(f"{file}: architectures names {', '.join(names)}; expected one class")
-    return names[0] if names else ""
+    said, wrote = names[0] if names else "", open_arrays(folder).architecture
+    return said if said.lower() == wrote.lower() or not wrote else wrote
 
 
-def _trained(
-    file: Path, config: Mapping[str, Any], family: Family, architecture: str
-) -> tuple[str, ...]:
-    takes_heads = family.task in _WITH_HEADS
-    for end, tasks in {**(_TRAINED if takes_heads else {}), **family.trained}.items():
-        if not architecture.endswith(end):
-            continue
-        if family.fill is None:  # no heads can be loaded
-            return ()
-        if tasks == ("classification",):
-            return _kind_of_classifier(file, config)
-        return tasks
-    is_bare = architecture.endswith("Model") and not architecture.endswith("LMHeadModel")
-    is_bare = is_bare or not architecture
-    return (family.task,) if is_bare and family.task != "image_classification" else ()
+def _labels(folder: Path, config: Mapping[str, Any]) -> list[str]:
+    """Returns the names of a head's classes, in the order of the logits.
 
-
-def _kind_of_classifier(file: Path, config: Mapping[str, Any]) -> tuple[str, ...]:
-    """Returns what a sequence classifier was trained for, by its loss."""
-    kind, count = config.get("problem_type"), _num_labels(file, config)
-    if kind not in (None, "regression", "single_label_classification"):
-        raise ValueError(
-            f"{file}: problem_type={kind!r}; only regression and single_label_classification have "
-            "pipelines. Give pipeline='embedding' to use its encoder alone"
-        )
-    if kind == "regression" and count != 1:
-        raise ValueError(f"{file}: a regression of {count} numbers; only one is supported")
-    return ("regression",) if count == 1 else ("classification",)
-
-
-def _num_labels(file: Path, config: Mapping[str, Any]) -> int:
-    """Returns the number of labels; transformers leaves it out if the labels have names."""
-    names = config.get("id2label")
-    count = config.get("num_labels", 2 if names is None else None)
-    if names is not None:
-        ids = {str(number) for number in range(len(names))} if isinstance(names, dict) else {}
-        if not ids or ids != set(names):
-            raise ValueError(f"{file}: id2label={names!r}; expected names for 0, 1, 2 and so on")
-        if count not in (None, len(names)):
-            raise ValueError(f"{file}: num_labels={count}, but id2label has {len(names)}")
-        return len(names)
+    The weights tell how many there are; `id2label` names them, as in transformers, or else
+    `label2id`.
+    """
+    file = folder / "config.json"
+    names, said = _names(file, config), config.get("num_labels")
+    count = _width(open_arrays(folder).shapes) or len(names) or (2 if said is None else said)
     if type(count) is not int or not 1 <= count <= MOST_LABELS:
         raise ValueError(f"{file}: num_labels={count!r}; expected 1 to {MOST_LABELS:,}")
-    return count
+    if (names and names.keys() != set(range(count))) or said not in (None, count):
+        _logger.warning(
+            "%s: id2label names %s and num_labels is %s, but the head has %d classes: those "
+            "without a name are LABEL_0, LABEL_1 and so on",
+            file, ", ".join(map(str, sorted(names))) or "nothing", said, count,
+        )  # fmt: skip
+    labels = [names.get(number, f"LABEL_{number}") for number in range(count)]
+    if len(set(labels)) != count:
+        raise ValueError(f"{file}: id2label has {labels!r:.300}; expected different names")
+    return labels
 
 
-def _options(folder: Path, config: Mapping[str, Any], trained: tuple[str, ...]) -> dict[str, Any]:
-    file = folder / "config.json"
-    if "translation" in trained:
-        return read_generation_options(folder)
-    if not {"classification", "tagging", "image_classification"} & set(trained):
-        return {}
-    count = _num_labels(file, config)
-    names = config.get("id2label") or {}
-    labels = [names.get(str(number), f"LABEL_{number}") for number in range(count)]
-    if not all(isinstance(label, str) and label for label in labels) or len(set(labels)) != count:
-        raise ValueError(f"{file}: id2label has {labels}; expected different names")
-    return {"labels": labels}
+def _names(file: Path, config: Mapping[str, Any]) -> dict[int, str]:
+    """Returns number -> name of the classes that a configuration names."""
+    found, ids = config.get("id2label"), config.get("label2id")
+    numbers = ids if isinstance(ids, dict) else {}
+    try:
+        if found is None:
+            found = {number: name for name, number in numbers.items()}
+        elif isinstance(found, list):
+            found = dict(enumerate(found))
+        names = {int(number): _name(name) for number, name in found.items()}
+    except (AttributeError, OverflowError, TypeError, ValueError):
+        names = {-1: ""}
+    named = numbers if found is None else found
+    if any(number < 0 or not name for number, name in names.items()) or len(names) != len(named):
+        raise ValueError(
+            f"{file}: id2label={named!r:.300}; expected names for the numbers 0, 1, 2 and so on"
+        )
+    others = {
+        name: numbers[name]
+        for number, name in names.items()
+        if numbers.get(name, number) not in (number, str(number))
+    }
+    if others:
+        _logger.warning(
+            "%s: label2id has other numbers than id2label, which decides: %r", file, others
+        )
+    return names
 
 
-def _written_options(folder: Path, trained: tuple[str, ...]) -> dict[str, Any]:
-    """Returns the options that `save_huggingface` wrote for the task, if it wrote the folder."""
+def _name(value: Any) -> str:
+    """Returns a label's name, which some files have as a number; ValueError for other kinds."""
+    if isinstance(value, bool | int | float):
+        return json.dumps(value)
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r} is not a name")
+    return value
+
+
+def _width(shapes: Mapping[str, tuple[int, ...]]) -> int | None:
+    """Returns the number of classes of the head in the weights; None if it has other names."""
+    return next((shapes[name][0] for name in _HEAD_BIASES if len(shapes.get(name, ())) == 1), None)
+
+
+def _written(folder: Path) -> tuple[str, Mapping[str, Any]]:
+    """Returns the task and options that `save_huggingface` wrote, if it wrote the folder."""
     file = folder / _OPTIONS
     written = read_json(file) if file.is_file() else {}
     options = written.get("options", {})
     if not isinstance(options, dict):
         raise ValueError(f"{file}: options={options!r:.100}; expected an object")
-    return options if written.get("task") in trained[:1] else {}
+    return str(written.get("task")), options
 
 
 def _recognises(path: Path) -> bool:
@@ -256,4 +298,8 @@ def _recognises(path: Path) -> bool:
     return "registered_name" not in read_json(file)  # Keras' own
 
 
-FORMAT = Format("Hugging Face's config.json with safetensors", _recognises, open_huggingface)
+FORMAT = Format(
+    "Hugging Face's config.json with model.safetensors, tf_model.h5 or pytorch_model.bin",
+    _recognises,
+    open_huggingface,
+)

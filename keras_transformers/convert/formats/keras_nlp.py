@@ -13,18 +13,20 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_transformers.convert import bert, distilbert, gpt, roberta, t5, vit
-from keras_transformers.convert.families import Family
-from keras_transformers.convert.formats.checkpoints import MOST_LABELS, Checkpoint, Format
+from keras_transformers.convert import bert, distilbert, gpt, roberta, t5, vit, xlm_roberta
+from keras_transformers.convert.containers.arrays import Arrays
+from keras_transformers.convert.family import Family
 from keras_transformers.convert.formats.keras_nlp_t5 import (
     t5_arguments,
     t5_tensors,
     t5_tokenizers,
 )
-from keras_transformers.convert.tensors import NamedVariable, assign
-from keras_transformers.files import read_json
+from keras_transformers.convert.formats.weights import MOST_LABELS, Format, FoundWeights
+from keras_transformers.convert.tensors import NamedTensor, assign
+from keras_transformers.files import naming, read_json
+from keras_transformers.models.encoders.roberta import FIRST_POSITION
 
-__all__ = ["open_keras_nlp"]
+__all__: list[str] = []
 
 _SIZES = ("vocabulary_size", "num_layers", "num_heads", "hidden_dim", "intermediate_dim")
 _TEXTS = (*_SIZES, "dropout", "max_sequence_length")
@@ -52,6 +54,7 @@ _BACKBONES = {
         {"activation": "gelu_approximate", "norm_epsilon": 1e-12},
     ),
     "RobertaBackbone": _Backbone(roberta.FAMILY, _TEXTS, {"norm_epsilon": 1e-5}),
+    "XLMRobertaBackbone": _Backbone(xlm_roberta.FAMILY, _TEXTS, {"norm_epsilon": 1e-5}),
     "DistilBertBackbone": _Backbone(distilbert.FAMILY, _TEXTS, {}),
     "GPT2Backbone": _Backbone(
         gpt.FAMILY,
@@ -61,13 +64,14 @@ _BACKBONES = {
     "T5Backbone": _Backbone(t5.FAMILY, (*_SIZES, "dropout"), {}),
     "ViTBackbone": _Backbone(vit.FAMILY, ("num_layers", "num_heads", "hidden_dim"), {}),
 }
-# The end of a task's class -> what its head was trained for.
+# The end of a task's class -> keras-nlp's own class for it today, what its head was trained for.
 _TASKS = {
-    "TextClassifier": "classification",
-    "MaskedLM": "fill_mask",
-    "CausalLM": "generation",
-    "Seq2SeqLM": "translation",
-    "ImageClassifier": "image_classification",
+    "TextClassifier": ("TextClassifier", "classification"),
+    "MaskedLM": ("MaskedLM", "fill_mask"),
+    "CausalLM": ("CausalLM", "generation"),
+    "Seq2SeqLM": ("Seq2SeqLM", "translation"),
+    "ImageClassifier": ("ImageClassifier", "image_classification"),
+    "Classifier": ("TextClassifier", "classification"),  # until keras-nlp 0.14
 }
 # keras-nlp's variables -> ours: patterns for the start of a path, then for the rest.
 _MODULES = (
@@ -96,7 +100,7 @@ _HEADLESS = ("CausalLM", "Seq2SeqLM")
 _PREFIX = {"GPT2Backbone": "decoder_layer_"}
 
 
-def open_keras_nlp(folder: Path) -> Checkpoint:
+def open_keras_nlp(folder: Path) -> FoundWeights:
     """Opens a folder that `save_to_preset` of keras-nlp or keras-hub wrote.
 
     keras-nlp itself reads the weights. Uncased texts lose their accents here, as in BERT, even
@@ -112,30 +116,28 @@ def open_keras_nlp(folder: Path) -> Checkpoint:
             f"{folder / 'config.json'}: a preset of {name!r}; known are {', '.join(_BACKBONES)}"
         )
     known = _BACKBONES[name]
-    make = known.family.build
-    assert make is not None
     arguments = _arguments(folder, name, config)
     trained, options, task = _trained(folder, known.family)
 
     def fill(model: keras.Model, ignore: Iterable[str]) -> list[str]:
         tensors = _tensors(folder, name, task, arguments)
-        ours = [NamedVariable(variable, variable.path) for variable in model.weights]
-        return assign(ours, tensors, source=str(folder), ignore=ignore)
+        ours = [NamedTensor(variable.path, (variable,)) for variable in model.weights]
+        return assign(ours, Arrays.of(folder, tensors), ignore=ignore)
 
     preprocessor = folder / "preprocessor.json"
     length = _described(preprocessor)[1].get("sequence_length") if preprocessor.is_file() else None
     if name == "T5Backbone":
         size, assets = config["vocabulary_size"], folder / "assets" / "tokenizer"
-        tokenizers = functools.partial(t5_tokenizers, assets, size)
+        make_tokenizers = functools.partial(t5_tokenizers, assets, size)
     else:
-        tokenizers = functools.partial(_tokenizers, folder, known.family)
-    return Checkpoint(
+        make_tokenizers = functools.partial(_tokenizers, folder, known.family)
+    return FoundWeights(
         source=folder,
         base=known.family.task,
         trained=trained,
-        build=lambda: make(**arguments),
+        build=lambda **changes: known.family.build(**(arguments | changes)),
         fill=fill,
-        tokenizers=tokenizers,
+        tokenizers=lambda lowercase=None: make_tokenizers(),  # its files decide
         heads=task or name,
         parts=("pooler/*", "logits/*", "masked_lm_*", "mask_logits/*"),
         has_pooler=name == "BertBackbone",
@@ -210,10 +212,10 @@ def _pixels(file: Path) -> dict[str, Any]:
         raise ValueError(
             f"{file}: interpolation={config['interpolation']!r}; only 'bilinear' is supported"
         )
-    if config.get("crop_to_aspect_ratio") or config.get("pad_to_aspect_ratio"):
+    if config.get("pad_to_aspect_ratio"):
         raise ValueError(
-            f"{file}: crops or pads images to their aspect ratio; here the whole image is resized: "
-            "save the preset with crop_to_aspect_ratio=False if that is right"
+            f"{file}: pads images to their aspect ratio; here they are cropped, or resized as a "
+            "whole: save the preset with pad_to_aspect_ratio=False if that is right"
         )
     try:
         scale = np.asarray(1.0 if config.get("scale") is None else config["scale"], "float64")
@@ -230,6 +232,17 @@ def _pixels(file: Path) -> dict[str, Any]:
     return {"pixel_std": std.tolist(), "pixel_mean": (-offset * std).tolist()}
 
 
+def _resizing(file: Path) -> dict[str, bool]:
+    """Reads how the preset resizes images, as options of `ImageDecoder`."""
+    if not file.is_file():
+        return {}
+    config, defaults = _described(file)[1], {"crop_to_aspect_ratio": True, "antialias": False}
+    for field, default in defaults.items():
+        if type(config.get(field, default)) is not bool:
+            raise ValueError(f"{file}: {field}={config[field]!r}; expected true or false")
+    return {field: config.get(field, default) for field, default in defaults.items()}
+
+
 def _trained(folder: Path, family: Family) -> tuple[tuple[str, ...], dict[str, Any], str]:
     """Returns what a task's head was trained for, its pipeline's options, and its class."""
     file = folder / "task.json"
@@ -240,7 +253,7 @@ def _trained(folder: Path, family: Family) -> tuple[tuple[str, ...], dict[str, A
     if end is None:
         return (), {}, name
     if end == "MaskedLM" or end in _HEADLESS:
-        return (_TASKS[end],), {}, name
+        return (_TASKS[end][1],), {}, name
     if config.get("activation") not in (None, "linear", "softmax"):
         raise ValueError(
             f"{file}: activation={config['activation']!r}; only linear and softmax are supported"
@@ -250,7 +263,8 @@ def _trained(folder: Path, family: Family) -> tuple[tuple[str, ...], dict[str, A
     count = config.get("num_classes")
     if type(count) is not int or not 2 <= count <= MOST_LABELS:
         raise ValueError(f"{file}: num_classes={count!r}; expected 2 to {MOST_LABELS:,}")
-    return (_TASKS[end],), {"labels": [f"LABEL_{number}" for number in range(count)]}, name
+    labels = {"labels": [f"LABEL_{number}" for number in range(count)]}
+    return (_TASKS[end][1],), {**labels, **_resizing(folder / "image_converter.json")}, name
 
 
 def _tensors(
@@ -268,7 +282,8 @@ def _tensors(
     preset = str(folder.absolute())  # a bare name could be that of a preset to download
     try:
         if kind:
-            model = getattr(keras_nlp.models, kind).from_preset(preset, preprocessor=None)
+            of_today = getattr(keras_nlp.models, _TASKS[kind][0])
+            model = of_today.from_preset(preset, preprocessor=None)
         else:
             model = keras_nlp.models.Backbone.from_preset(preset)
     except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
@@ -282,9 +297,9 @@ def _tensors(
         _path(variable.path, name): _flat(variable.path, keras.ops.convert_to_numpy(variable))
         for variable in model.weights
     }
-    if name == "RobertaBackbone":  # it has neither segments nor the rows before position 2
+    if name.endswith("RobertaBackbone"):  # it has neither segments nor the rows before position 2
         width = arguments["hidden_dim"]
-        before = np.zeros((roberta.FIRST_POSITION, width), "float32")
+        before = np.zeros((FIRST_POSITION, width), "float32")
         positions = "position_embedding/embeddings"
         tensors[positions] = np.concatenate([before, tensors[positions]])
         tensors["segment_embedding/embeddings"] = np.zeros((1, width), "float32")
@@ -330,14 +345,20 @@ def _tokenizers(folder: Path, family: Family) -> tuple[Any, ...]:
 @contextlib.contextmanager
 def _vocabulary(assets: Path) -> Iterator[Path]:
     """Yields a folder with the vocabulary under the names that our tokenizers expect."""
-    names = {"vocabulary.txt": "vocab.txt", "vocabulary.json": "vocab.json"}
+    names = {
+        "vocabulary.txt": "vocab.txt",
+        "vocabulary.json": "vocab.json",
+        "vocabulary.spm": "sentencepiece.bpe.model",
+    }
     with tempfile.TemporaryDirectory() as scratch:
         found = [file for file in sorted(assets.glob("*")) if file.is_file()]
-        for file in found:
-            shutil.copyfile(file, Path(scratch, names.get(file.name, file.name)))
+        copies = {Path(scratch, names.get(file.name, file.name)): file for file in found}
+        for copy, file in copies.items():
+            shutil.copyfile(file, copy)
         if not found:
             raise FileNotFoundError(f"{assets} has no vocabulary: download the preset again")
-        yield Path(scratch)
+        with naming({**copies, Path(scratch): assets}):
+            yield Path(scratch)
 
 
 def _recognises(path: Path) -> bool:

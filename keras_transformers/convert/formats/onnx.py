@@ -8,7 +8,7 @@ import keras
 import numpy as np
 
 from keras_transformers.convert.tensors import in_folder
-from keras_transformers.extras import needing
+from keras_transformers.dependencies.extras import needing
 from keras_transformers.files import replaced
 
 if TYPE_CHECKING:

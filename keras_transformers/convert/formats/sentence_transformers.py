@@ -1,88 +1,166 @@
 """sentence-transformers' folders: Hugging Face's encoder and how to pool its outputs."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from keras_transformers.convert.formats.checkpoints import Checkpoint, Format, Served
-from keras_transformers.convert.formats.huggingface import open_huggingface, save_huggingface
-from keras_transformers.files import read_json, read_json_list, write_json
-from keras_transformers.models.heads.embedding import embedder_options
+import keras
+import numpy as np
+from safetensors.numpy import save_file
 
-__all__ = ["open_sentence_transformers", "save_sentence_transformers"]
+from keras_transformers.convert.containers.arrays import Arrays, open_arrays
+from keras_transformers.convert.formats.huggingface import open_huggingface, save_huggingface
+from keras_transformers.convert.formats.weights import Format, FoundWeights, TrainedModel
+from keras_transformers.convert.tensors import TRANSPOSED, NamedTensor, assign
+from keras_transformers.files import read_json, read_json_list, write_json
+from keras_transformers.models.heads.embedding import embedder_parts
+
+__all__: list[str] = []
 
 _MODULES = "modules.json"
 _LENGTH = "sentence_bert_config.json"
+# Its names in older versions, in the order in which sentence-transformers looks for them.
+_LENGTHS = (
+    _LENGTH,
+    *("sentence_roberta_config.json", "sentence_distilbert_config.json"),
+    *("sentence_camembert_config.json", "sentence_albert_config.json"),
+    *("sentence_xlm-roberta_config.json", "sentence_xlnet_config.json"),
+)
 _SETTINGS = "config_sentence_transformers.json"
-# Kind of a module -> its folder.
-_PLACES = {"Transformer": "", "Pooling": "1_Pooling", "Normalize": "2_Normalize"}
-_ORDERS = (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"])
-_POOLINGS = {"pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean"}
+# The fields of old versions -> modes of pooling, in the order in which their vectors are joined.
+_POOLINGS = {
+    "pooling_mode_cls_token": "cls",
+    "pooling_mode_max_tokens": "max",
+    "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
+    "pooling_mode_weightedmean_tokens": "weightedmean",
+    "pooling_mode_lasttoken": "lasttoken",
+}
+# The class of PyTorch of a Dense module's activation -> ours.
+_ACTIVATIONS = {
+    "torch.nn.modules.activation.GELU": "gelu",
+    "torch.nn.modules.activation.ReLU": "relu",
+    "torch.nn.modules.activation.SiLU": "silu",
+    "torch.nn.modules.activation.Sigmoid": "sigmoid",
+    "torch.nn.modules.activation.Tanh": "tanh",
+    "torch.nn.modules.linear.Identity": "linear",
+}
+_VECTOR = "sentence_embedding"  # what modules after the pooling read and write
+_LAYER_NORM_EPSILON = 1e-5  # PyTorch's
+_MOST_DIMENSIONS = 1 << 16  # a damaged number must not take all memory
 
 
-def open_sentence_transformers(folder: Path) -> Checkpoint:
-    """Opens a folder that sentence-transformers saved.
+def open_sentence_transformers(folder: Path) -> FoundWeights:
+    """Opens a folder that sentence-transformers saved: an embedder or a CrossEncoder.
 
     Raises:
         FileNotFoundError: a file is missing.
         ValueError: a file is damaged, or the folder has a module, pooling or option that
             `heads.embedder` lacks.
     """
-    places = _modules(folder)
-    encoder = open_huggingface(places["Transformer"])
-    width_file = places["Pooling"] / "config.json"
-    pooling = _pooling(width_file, read_json(width_file))
-    _check_prompts(folder / _SETTINGS)
-    return dataclasses.replace(
+    modules = _modules(folder)
+    _, first = modules[0]
+    encoder = dataclasses.replace(open_huggingface(first), source=folder)
+    lengths = (first / name for name in _LENGTHS)
+    file = next((each for each in lengths if each.is_file()), None)
+    config = {} if file is None else read_json(file)
+    encoder = dataclasses.replace(
         encoder,
-        source=folder,
-        trained=("embedding",),
-        options={"pooling": pooling, "normalize": "Normalize" in places},
-        max_sequence_length=_length(places["Transformer"], encoder),
+        max_sequence_length=_length(file, config, encoder),
+        tokenizers=_lowercasing(file, config, encoder),
     )
+    settings_file = folder / _SETTINGS
+    settings = read_json(settings_file) if settings_file.is_file() else {}
+    if len(modules) == 1:
+        if not encoder.heads.lower().endswith("forsequenceclassification"):
+            raise ValueError(
+                f"{folder / _MODULES}: Transformer alone is what a CrossEncoder has, and "
+                f"{first / 'config.json'} has no head of one: load that folder without {_MODULES} "
+                "for the encoder"
+            )
+        return encoder
+    pooling_file = modules[1][1] / "config.json"
+    pooling = read_json(pooling_file)
+    after = modules[2:]
+    normalize = bool(after) and after[-1][0] == "Normalize"
+    projections = after[:-1] if normalize else after
+    options = {
+        "pooling": _pooling(pooling_file, pooling),
+        "normalize": normalize,
+        **_prompts(settings_file, settings, includes=pooling.get("include_prompt", True)),
+    }
+    if projections:
+        options["projections"] = [_projection(kind, place) for kind, place in projections]
+    if settings.get("truncate_dim") is not None:
+        options["truncate_dim"] = _size(settings_file, "truncate_dim", settings)
+    return dataclasses.replace(encoder, trained=("embedding",), options=options)
 
 
-def save_sentence_transformers(served: Served, folder: Path) -> None:
+def save_sentence_transformers(trained: TrainedModel, folder: Path) -> None:
     """Writes a model of `heads.embedder` for SentenceTransformer and `keras_transformers.load`.
 
     Args:
-        served: the model and its tokenizer.
+        trained: the model and its tokenizer.
         folder: an empty folder.
 
     Raises:
-        ValueError: transformers has no class for the model.
+        ValueError: transformers has no class for the encoder, or sentence-transformers no module
+            for a layer after the pooling.
     """
-    save_huggingface(dataclasses.replace(served, options={}), folder)
-    options = embedder_options(served.model)
-    kinds = [kind for kind in _PLACES if kind != "Normalize" or options["normalize"]]
+    parts = embedder_parts(trained.model)
+    encoder = dataclasses.replace(trained, model=parts.encoder, options={})
+    save_huggingface(encoder, folder)
+    width = parts.encoder.output["sequence_output"].shape[-1]
+    pooling: dict[str, Any] = {field: mode in parts.pooling for field, mode in _POOLINGS.items()}
+    if [mode for mode in _POOLINGS.values() if mode in parts.pooling] != list(parts.pooling):
+        pooling = {"pooling_mode": list(parts.pooling)}  # versions before 5.4 had one order
+    kinds = ["Transformer", "Pooling"]
+    configs = [{}, {"word_embedding_dimension": width, **pooling}]
+    weights: list[dict[str, np.ndarray]] = [{}, {}]
+    for layer in parts.projections:
+        kind, config, arrays = _module_of(layer)
+        kinds, configs, weights = [*kinds, kind], [*configs, config], [*weights, arrays]
+    if parts.normalize:
+        kinds, configs, weights = [*kinds, "Normalize"], [*configs, {}], [*weights, {}]
+    places = ["", *(f"{index}_{kind}" for index, kind in enumerate(kinds) if index)]
     modules = [
         {
             "idx": index,
             "name": str(index),
-            "path": _PLACES[kind],
+            "path": place,
             "type": f"sentence_transformers.models.{kind}",
         }
-        for index, kind in enumerate(kinds)
+        for index, (kind, place) in enumerate(zip(kinds, places, strict=True))
     ]
     write_json(folder / _MODULES, modules)
-    for kind in kinds[1:]:
-        (folder / _PLACES[kind]).mkdir()
-    pooling = {field: options["pooling"] == ours for field, ours in _POOLINGS.items()}
-    width = served.model.output["embedding"].shape[-1]
-    write_json(
-        folder / _PLACES["Pooling"] / "config.json", {"word_embedding_dimension": width, **pooling}
-    )
-    length = {"max_seq_length": served.max_sequence_length, "do_lower_case": False}
+    for place, config, arrays in list(zip(places, configs, weights, strict=True))[1:]:
+        (folder / place).mkdir()
+        if config:
+            write_json(folder / place / "config.json", config)
+        if arrays:
+            save_file(arrays, folder / place / "model.safetensors", {"format": "pt"})
+    length = {"max_seq_length": trained.max_sequence_length, "do_lower_case": False}
     write_json(folder / _LENGTH, length)
-    similarity = "cosine" if options["normalize"] else "dot"
-    write_json(folder / _SETTINGS, {"prompts": {}, "similarity_fn_name": similarity})
+    settings: dict[str, Any] = {
+        "prompts": trained.options.get("prompts", {}),
+        "default_prompt_name": trained.options.get("default_prompt_name"),
+        "similarity_fn_name": "cosine" if parts.normalize else "dot",
+    }
+    if parts.truncate_dim is not None:
+        settings["truncate_dim"] = parts.truncate_dim
+    write_json(folder / _SETTINGS, settings)
 
 
-def _modules(folder: Path) -> dict[str, Path]:
-    """Returns the kind of each module -> its folder."""
+def _modules(folder: Path) -> list[tuple[str, Path]]:
+    """Returns the kind and folder of each module, in their order.
+
+    Raises:
+        ValueError: the file is damaged, or the modules are not a Transformer alone or one with a
+            Pooling and what may follow it.
+    """
     file = folder / _MODULES
-    kinds, places = [], {}
+    found: list[tuple[str, Path]] = []
     for module in read_json_list(file):
         fields = module if isinstance(module, dict) else {}
         kind, path = fields.get("type"), fields.get("path", "")
@@ -90,51 +168,175 @@ def _modules(folder: Path) -> dict[str, Path]:
             raise ValueError(f"{file}: a module needs a type and a path, not {module!r}")
         if PurePosixPath(path).is_absolute() or ".." in PurePosixPath(path).parts:
             raise ValueError(f"{file}: path {path!r} leaves the folder")
-        # "sentence_transformers.models.Pooling"; other packages' modules are other code.
+        # "sentence_transformers.models.Pooling", or "sentence_transformers.sentence_transformer
+        # .modules.pooling.Pooling"; other packages' modules are other code.
         own = kind.startswith("sentence_transformers.")
-        kinds.append(kind.rpartition(".")[2] if own else kind)
-        places[kinds[-1]] = folder / path
-    if kinds not in _ORDERS:
+        found.append((kind.rpartition(".")[2] if own else kind, folder / path))
+    kinds = [kind for kind, _ in found]
+    after = {"Dense", "LayerNorm", "Normalize"}
+    if kinds != ["Transformer"] and (
+        kinds[:2] != ["Transformer", "Pooling"] or not after.issuperset(kinds[2:])
+    ):
         raise ValueError(
-            f"{file}: modules {', '.join(kinds) or 'none'}; only Transformer, Pooling and possibly "
-            "Normalize, in this order, are supported"
+            f"{file}: modules {', '.join(kinds) or 'none'}; only Transformer, Pooling and then any "
+            f"of {', '.join(sorted(after))} are supported, or Transformer alone in a CrossEncoder"
         )
-    return places
+    return found
 
 
-def _pooling(file: Path, config: Mapping[str, Any]) -> str:
-    chosen = [name for name, value in config.items() if name.startswith("pooling_mode_") and value]
-    if len(chosen) != 1 or chosen[0] not in _POOLINGS:
+def _pooling(file: Path, config: Mapping[str, Any]) -> str | tuple[str, ...]:
+    """Returns the mode or modes of pooling, under the field of any version."""
+    chosen = config.get("pooling_mode")
+    if isinstance(chosen, str):
+        chosen = [chosen]
+    if chosen is None:
+        fields = [name for name, on in config.items() if name.startswith("pooling_mode_") and on]
+        unknown = sorted(set(fields) - _POOLINGS.keys())
+        chosen = unknown or [mode for name, mode in _POOLINGS.items() if name in fields]
+    known = _POOLINGS.values()
+    if not isinstance(chosen, list) or not chosen or not all(mode in known for mode in chosen):
         raise ValueError(
-            f"{file}: pooling by {', '.join(chosen) or 'nothing'}; only one of "
-            f"{', '.join(_POOLINGS)} is supported"
+            f"{file}: pooling by {chosen or 'nothing'}; expected some of {', '.join(known)}"
         )
-    return _POOLINGS[chosen[0]]
+    return chosen[0] if len(chosen) == 1 else tuple(chosen)
 
 
-def _check_prompts(file: Path) -> None:
-    """Raises ValueError if a prompt goes before every text."""
-    name = read_json(file).get("default_prompt_name") if file.is_file() else None
-    if name is not None:
+def _prompts(file: Path, settings: Mapping[str, Any], *, includes: bool) -> dict[str, Any]:
+    """Returns the options `prompts` and `default_prompt_name` of `Embedder`."""
+    prompts, default = settings.get("prompts") or {}, settings.get("default_prompt_name")
+    if not isinstance(prompts, dict) or not all(isinstance(p, str) for p in prompts.values()):
+        raise ValueError(f"{file}: prompts={prompts!r:.100}; expected names and texts")
+    if default is not None and default not in prompts:
         raise ValueError(
-            f"{file}: default_prompt_name={name!r}: prompts before texts are not supported"
+            f"{file}: default_prompt_name={default!r} is none of the prompts "
+            f"{', '.join(prompts) or '(there are none)'}"
         )
+    if not any(prompts.values()):  # what 5.x writes by default: two empty ones
+        return {}
+    if not includes:
+        raise ValueError(
+            f"{file}: its prompts are left out of the pooling (include_prompt=false), which is not "
+            "supported: set prompts to {} there to embed texts without them"
+        )
+    return {"prompts": prompts, "default_prompt_name": default}
 
 
-def _length(folder: Path, encoder: Checkpoint) -> int | None:
+def _projection(kind: str, folder: Path) -> keras.layers.Layer:
+    """Makes the layer of a module after the pooling, with its weights."""
+    if kind == "Normalize":
+        return keras.layers.UnitNormalization(dtype="float32")
+    file = folder / "config.json"
+    config, arrays = read_json(file), open_arrays(folder)
+    if kind == "LayerNorm":
+        width = _size(file, "dimension", config)
+        layer: Any = keras.layers.LayerNormalization(epsilon=_LAYER_NORM_EPSILON, dtype="float32")
+        layer.build((None, width))
+        names = [
+            NamedTensor("norm.weight", (layer.gamma,)),
+            NamedTensor("norm.bias", (layer.beta,)),
+        ]
+    else:
+        layer = _dense(file, config, arrays)
+        names = [NamedTensor("linear.weight", (layer.kernel,), TRANSPOSED)]
+        if layer.use_bias:
+            names.append(NamedTensor("linear.bias", (layer.bias,)))
+    assign(names, arrays)
+    return layer
+
+
+def _dense(file: Path, config: Mapping[str, Any], arrays: Arrays) -> keras.layers.Dense:
+    """Returns a Dense module as a layer, built, without its weights."""
+    activation = config.get("activation_function", "torch.nn.modules.activation.Tanh")
+    if activation not in _ACTIVATIONS:
+        raise ValueError(
+            f"{file}: activation_function={activation!r}; known are {', '.join(_ACTIVATIONS)}"
+        )
+    for name in ("module_input_name", "module_output_name"):
+        if config.get(name, _VECTOR) not in (_VECTOR, None):
+            raise ValueError(f"{file}: {name}={config[name]!r}; only {_VECTOR!r} is supported")
+    if config.get("use_residual"):
+        raise ValueError(f"{file}: use_residual=true is not supported")
+    if not isinstance(config.get("bias", True), bool):
+        raise ValueError(f"{file}: bias={config['bias']!r}; expected true or false")
+    widths = [_size(file, name, config) for name in ("in_features", "out_features")]
+    found = arrays.shapes.get("linear.weight")
+    if found not in (None, tuple(reversed(widths))):  # before it makes weights of a mistaken size
+        raise ValueError(
+            f"{file}: {widths[0]} to {widths[1]} dimensions, but its weights are {found}"
+        )
+    layer = keras.layers.Dense(
+        widths[1],
+        activation=_ACTIVATIONS[activation],
+        use_bias=config.get("bias", True),
+        dtype="float32",
+    )
+    layer.build((None, widths[0]))
+    return layer
+
+
+def _module_of(layer: Any) -> tuple[str, dict[str, Any], dict[str, np.ndarray]]:
+    """Returns the kind, configuration and weights of a layer as a module."""
+    if isinstance(layer, keras.layers.UnitNormalization):
+        return "Normalize", {}, {}
+    arrays = [keras.ops.convert_to_numpy(weight) for weight in layer.weights]
+    if isinstance(layer, keras.layers.LayerNormalization):
+        if len(arrays) == 2 and layer.epsilon == _LAYER_NORM_EPSILON:
+            names = ("norm.weight", "norm.bias")
+            config: dict[str, Any] = {"dimension": len(arrays[0])}
+            return "LayerNorm", config, dict(zip(names, arrays, strict=True))
+    elif isinstance(layer, keras.layers.Dense):
+        ours = layer.activation.__name__
+        named = next((theirs for theirs, each in _ACTIVATIONS.items() if each == ours), None)
+        if named is not None:
+            kernel = np.ascontiguousarray(arrays[0].T)
+            found = dict(zip(("linear.weight", "linear.bias"), (kernel, *arrays[1:]), strict=False))
+            sizes = {"in_features": kernel.shape[1], "out_features": kernel.shape[0]}
+            return "Dense", {**sizes, "bias": layer.use_bias, "activation_function": named}, found
+    raise ValueError(
+        f"sentence-transformers has no module that computes what layer {layer.name!r} does: save "
+        "the pipeline in the format 'keras_transformers'"
+    )
+
+
+def _size(file: Path, name: str, config: Mapping[str, Any]) -> int:
+    """Returns a number of dimensions; ValueError if there cannot be so many."""
+    value = config.get(name)
+    if type(value) is not int or not 0 < value <= _MOST_DIMENSIONS:
+        raise ValueError(
+            f"{file}: {name}={value!r}; expected a number from 1 to {_MOST_DIMENSIONS}"
+        )
+    return value
+
+
+def _length(file: Path | None, config: Mapping[str, Any], encoder: FoundWeights) -> int | None:
     """Returns the limit of sentence_bert_config.json, or else the tokenizer's."""
-    file = folder / _LENGTH
-    config = read_json(file) if file.is_file() else {}
-    if config.get("do_lower_case"):
-        raise ValueError(
-            f"{file}: do_lower_case=True; only the tokenizer's own lower-casing is supported"
-        )
     length = config.get("max_seq_length")
     if length is None:
         return encoder.max_sequence_length
-    if not isinstance(length, int) or length < 1:
+    if type(length) is not int or length < 1:
         raise ValueError(f"{file}: max_seq_length={length!r}; expected a number above 0")
     return length
+
+
+def _lowercasing(
+    file: Path | None, config: Mapping[str, Any], encoder: FoundWeights
+) -> Callable[..., tuple[Any, ...]]:
+    """Returns what makes the tokenizers, which must lower-case if the file says so."""
+    if not config.get("do_lower_case"):
+        return encoder.tokenizers
+
+    def tokenizers(lowercase: bool | None = None) -> tuple[Any, ...]:
+        made = encoder.tokenizers(lowercase)
+        for tokenizer in made:
+            if not getattr(tokenizer, "lowercase", False):
+                raise ValueError(
+                    f"{file}: do_lower_case=True, but its {type(tokenizer).__name__} keeps case, "
+                    "and no lower-casing before a tokenizer is supported: set do_lower_case to "
+                    "false there if the model was trained on texts as they are"
+                )
+        return made
+
+    return tokenizers
 
 
 FORMAT = Format(

@@ -8,20 +8,27 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from keras_transformers.convert.families import Family, Writer
+from keras_transformers.convert.families import tokenizer_family
+from keras_transformers.convert.family import Family, Writer
+from keras_transformers.convert.formats.tokenizer_json import (
+    added_pieces,
+    check_post_processor,
+    decoder_of,
+    described_parts,
+    follows_file,
+    tokenizer_json,
+)
 from keras_transformers.convert.formats.unigrams import sentencepiece_model
-from keras_transformers.files import read_json, read_lines, write_json, write_lines
+from keras_transformers.files import naming, read_json, read_lines, write_json, write_lines
 
 _CONFIG = "tokenizer_config.json"
 # Field of tokenizer_config.json -> the values that mean what the tokenizers here do.
 _SUPPORTED: dict[str, tuple[Any, ...]] = {
-    "add_prefix_space": (False, None),
     "do_basic_tokenize": (True, None),
     "never_split": (None, []),
     "padding_side": ("right", None),
     "separate_vocabs": (False, None),
     "sp_model_kwargs": ({}, None),
-    "tokenize_chinese_chars": (True, None),
     "truncation_side": ("right", None),
 }
 # The special tokens there -> the attributes of tokenizers that may have their ids.
@@ -38,25 +45,37 @@ _CLASSES = (
     *("BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer", "MPNetTokenizer"),
     *("GPT2Tokenizer", "OpenAIGPTTokenizer", "RobertaTokenizer", "XLMRobertaTokenizer"),
 )
+# Those, with "Fast", that obey `add_prefix_space` although SentencePiece always adds it.
+_WITH_PREFIX = ("XLMRobertaTokenizer", "XLMRobertaTokenizerFast")
 _ANY = ("PreTrainedTokenizer", "TokenizersBackend")  # transformers does not say which
 _NO_LIMIT = 10**9  # transformers writes 1e30 for none
+_FAST = "PreTrainedTokenizerFast"  # does what tokenizer.json says
 _VOCABULARIES = ("vocab.txt", "vocab.json", "encoder.json", "*.model")
 # A vocabulary that keeps case has thousands of words with capitals; an uncased one has none, or a
 # handful that strayed into it.
 _SHARE_OF_CAPITALS = 0.01
 
 
-def read_tokenizers(folder: Path, family: Family) -> tuple[Any, ...]:
+def read_tokenizers(
+    folder: Path, family: Family, *, lowercase: bool | None = None
+) -> tuple[Any, ...]:
     """Makes a family's tokenizer from a folder, and that of its answers, if it has one.
 
     tokenizer_config.json decides about case; without it tokenizer.json does; without both, whether
     the words of the vocabulary have capitals.
 
+    Args:
+        folder: the files.
+        family: the model's.
+        lowercase: what to do where no file decides, instead of looking at the words.
+
     Raises:
         FileNotFoundError: there is no vocabulary.
-        ValueError: the files are damaged, or ask for something that the tokenizer does not do.
+        ValueError: the files are damaged, ask for something that the tokenizer does not do, or say
+            another case than `lowercase`.
     """
     config = _config(folder)
+    family = tokenizer_family(folder, family)
     file = folder / _CONFIG
     for field, values in _SUPPORTED.items():
         if config.get(field) not in values and field in config:
@@ -67,14 +86,59 @@ def read_tokenizers(folder: Path, family: Family) -> tuple[Any, ...]:
     if kind is not None and str(kind).removesuffix("Fast") not in known:
         raise ValueError(f"{file}: tokenizer_class={kind!r}; known are {', '.join(known)}")
     with _with_vocabulary(folder, family) as place:
-        lowercase = _lowercase(folder, place, config)
-        tokenizers: tuple[Any, ...] = (family.tokenizer(place, lowercase),)
+        lowers = _lowercase(folder, place, config, lowercase)
+        tokenizers: tuple[Any, ...] = (family.tokenizer(place, lowers),)
         if family.target_tokenizer is not None:
             tokenizers += (family.target_tokenizer(place),)
+        tokenizers = tuple(
+            _with_parts(folder, place, config, tokenizer, lowers) for tokenizer in tokenizers
+        )
     for tokenizer in tokenizers:
         _check_case(file, config, tokenizer)
+        check_post_processor(folder, config, tokenizer)
         _check_special_tokens(file, config, tokenizer)
     return tokenizers
+
+
+def _with_parts(
+    folder: Path, place: Path, config: Mapping[str, Any], tokenizer: Any, lowercase: bool
+) -> Any:
+    """Returns the tokenizer with the parts that the folder's files describe, if they do.
+
+    Args:
+        folder: the files.
+        place: where the vocabulary is.
+        config: tokenizer_config.json.
+        tokenizer: the one with its class's own parts.
+        lowercase: whether it lower-cases.
+    """
+    prefix = config.get("add_prefix_space")
+    if not hasattr(tokenizer, "parts"):  # SentencePiece
+        if prefix is False and config.get("tokenizer_class") in _WITH_PREFIX:
+            raise ValueError(
+                f"{folder / _CONFIG}: add_prefix_space={prefix!r}; only True is supported here"
+            )
+        if not hasattr(tokenizer, "own_tokens"):
+            return tokenizer
+        more: dict[str, Any] = {"added_tokens": added_pieces(folder, config, tokenizer)}
+    else:
+        more = {
+            "parts": described_parts(
+                folder,
+                config,
+                tokenizer,
+                lowercase=lowercase,
+                byte_level=not hasattr(tokenizer, "lowercase"),
+            )
+        }
+    if not any(more.values()):
+        return tokenizer
+    try:
+        return type(tokenizer).load(place, **{**tokenizer.config(), **more})
+    except Exception as error:  # whatever becomes of a damaged part
+        followed = follows_file(config) and (folder / "tokenizer.json").is_file()
+        file = folder / ("tokenizer.json" if followed else _CONFIG)
+        raise ValueError(f"{file}: {error}") from error
 
 
 def write_tokenizers(
@@ -101,13 +165,18 @@ def write_tokenizers(
         ids[field] = next(
             getattr(tokenizer, each) for each in attributes if hasattr(tokenizer, each)
         )
+    added = getattr(tokenizer, "added_tokens", None)
+    described = getattr(tokenizer, "parts", None) is not None
+    if described:  # more than the class computes by itself
+        write_json(folder / "tokenizer.json", tokenizer_json(tokenizer))
     write_json(
         folder / _CONFIG,
         {
-            "tokenizer_class": writer.tokenizer_class,
+            "tokenizer_class": _FAST if described else writer.tokenizer_class,
             **({} if max_sequence_length is None else {"model_max_length": max_sequence_length}),
             **({"do_lower_case": tokenizer.lowercase} if hasattr(tokenizer, "lowercase") else {}),
             **{field: vocabulary[token_id] for field, token_id in ids.items()},
+            **({"added_tokens_decoder": decoder_of(tokenizer)} if added else {}),
             **writer.tokenizer_fields(tokenizers),
         },
     )
@@ -130,18 +199,24 @@ def _config(folder: Path) -> dict[str, Any]:
     return read_json(file) if file.is_file() else {}
 
 
-def _lowercase(folder: Path, place: Path, config: Mapping[str, Any]) -> bool:
-    if "do_lower_case" in config:
-        if not isinstance(config["do_lower_case"], bool):
-            raise ValueError(
-                f"{folder / _CONFIG}: do_lower_case={config['do_lower_case']!r}; expected true or "
-                "false"
-            )
-        return config["do_lower_case"]
-    if (folder / "tokenizer.json").is_file():
-        normalizer = read_json(folder / "tokenizer.json").get("normalizer")
+def _lowercase(
+    folder: Path, place: Path, config: Mapping[str, Any], wanted: bool | None = None
+) -> bool:
+    """Returns whether to lower-case: as a file says, or as wanted, or by the vocabulary's words."""
+    file, told = folder / _CONFIG, config.get("do_lower_case")
+    if "do_lower_case" in config and not isinstance(told, bool):
+        raise ValueError(f"{file}: do_lower_case={told!r}; expected true or false")
+    if told is None and (folder / "tokenizer.json").is_file():
+        file = folder / "tokenizer.json"
+        normalizer = read_json(file).get("normalizer")
         if isinstance(normalizer, dict) and isinstance(normalizer.get("lowercase"), bool):
-            return normalizer["lowercase"]
+            told = normalizer["lowercase"]
+    if told is not None:
+        if wanted not in (None, told):
+            raise ValueError(f"{file} says lowercase={told}, not {wanted}: leave the option out")
+        return bool(told)
+    if wanted is not None:
+        return wanted
     file = place / "vocab.txt"
     return not has_capitals(file) if file.is_file() else True
 
@@ -154,17 +229,12 @@ def has_capitals(vocabulary: Path) -> bool:
 
 
 def _check_case(file: Path, config: Mapping[str, Any], tokenizer: Any) -> None:
-    """Raises ValueError if the tokenizer treats case or accents in another way than asked."""
+    """Raises ValueError if the tokenizer treats case in another way than asked."""
     lowercase = getattr(tokenizer, "lowercase", False)
     if config.get("do_lower_case") not in (None, lowercase):
         raise ValueError(
             f"{file}: do_lower_case={config['do_lower_case']}, which "
             f"{type(tokenizer).__name__} does not do"
-        )
-    if config.get("strip_accents") not in (None, lowercase):
-        raise ValueError(
-            f"{file}: strip_accents={config['strip_accents']} with do_lower_case={lowercase}; "
-            "accents go exactly if texts are lower-cased"
         )
 
 
@@ -199,10 +269,12 @@ def _with_vocabulary(folder: Path, family: Family) -> Iterator[Path]:
         )
     with tempfile.TemporaryDirectory() as scratch:
         _unpack(file, Path(scratch), family.pieces_file)
+        made = dict.fromkeys(Path(scratch).iterdir(), file)
         for name in ("config.json", _CONFIG):  # some tokenizers need a field of them
             if (folder / name).is_file():
                 shutil.copyfile(folder / name, Path(scratch, name))
-        yield Path(scratch)
+        with naming({**made, Path(scratch): folder}):
+            yield Path(scratch)
 
 
 def _unpack(file: Path, place: Path, pieces_file: str | None) -> None:
@@ -220,7 +292,9 @@ def _unpack(file: Path, place: Path, pieces_file: str | None) -> None:
             "file: add the vocabulary's own file"
         )
     try:
-        ids = {**model["vocab"], **{token["content"]: token["id"] for token in added}}
+        ids = dict(model["vocab"])
+        # Tokens that no file of the vocabulary has: those behind its end are added in texts only.
+        ids.update((t["content"], t["id"]) for t in added if t["id"] < max(ids.values()))
         tokens = sorted(ids, key=ids.__getitem__)
         pairs = [
             pair if isinstance(pair, str) else " ".join(pair) for pair in model.get("merges", [])

@@ -7,14 +7,17 @@ from typing import Any
 
 from sentencepiece import sentencepiece_model_pb2
 
-__all__ = ["sentencepiece_model"]
+__all__: list[str] = []
 
-_SPECIAL = {"pad_id": "<pad>", "eos_id": "</s>", "unk_id": "<unk>"}
+_T5 = ["<pad>", "</s>", "<unk>"]  # the first tokens
+_FAIRSEQ = ["<s>", "<pad>", "</s>", "<unk>"]  # XLM-RoBERTa's; its last one is
+_MASK = "<mask>"
+_SPLITS, _PREFIXES = "WhitespaceSplit", "Metaspace"
 _NORMAL, _UNKNOWN, _CONTROL = 1, 2, 3  # types of pieces
 
 
 def sentencepiece_model(file: Path, contents: Mapping[str, Any]) -> bytes:
-    """Returns the SentencePiece model of which a tokenizer.json was made, as T5's are.
+    """Returns the SentencePiece model of which a tokenizer.json was made: T5's or XLM-RoBERTa's.
 
     Added tokens at the end of the vocabulary, such as T5's extra ids, are left out.
 
@@ -23,43 +26,115 @@ def sentencepiece_model(file: Path, contents: Mapping[str, Any]) -> bytes:
         contents: what it holds.
 
     Raises:
-        ValueError: it is damaged, or splits or normalizes texts in another way than SentencePiece
-            with T5's special tokens.
+        ValueError: it is damaged, or has other special tokens or bytes.
     """
     try:
-        model, normalizer = contents["model"], contents["normalizer"]
+        model = contents["model"]
         added = {token["content"] for token in contents["added_tokens"]}
         pieces = [(str(piece), float(score)) for piece, score in model["vocab"]]
-        kinds = [step["type"] for step in contents["pre_tokenizer"].get("pretokenizers", [])]
-        if normalizer["type"] == "Sequence":  # the rest shortens spaces
-            normalizer = normalizer["normalizers"][0]
-        charsmap = base64.b64decode(normalizer["precompiled_charsmap"], validate=True)
+        unknown, (charsmap, _) = model.get("unk_id"), _normalizers(contents)
     except (KeyError, TypeError, AttributeError, ValueError, IndexError) as error:
         raise ValueError(f"{file}: not a Unigram tokenizer of Hugging Face's ({error})") from error
-    if kinds != ["WhitespaceSplit", "Metaspace"] or model.get("byte_fallback"):
-        raise ValueError(
-            f"{file}: splits texts by {', '.join(map(str, kinds)) or 'another pre_tokenizer'} or "
-            "into bytes; only WhitespaceSplit and Metaspace are supported: add spiece.model"
-        )
-    while pieces and pieces[-1][0] in added - set(_SPECIAL.values()):
+    if model.get("byte_fallback"):
+        raise ValueError(f"{file}: byte_fallback is not supported: add the SentencePiece model")
+    names = [piece for piece, _ in pieces]
+    if names[:4] == _FAIRSEQ and _MASK in names:
+        first, added = _FAIRSEQ, added - {_MASK}
+    else:
+        first = _T5
+    while pieces and pieces[-1][0] in added - set(first):
         pieces.pop()
     names = [piece for piece, _ in pieces]
-    if not set(_SPECIAL.values()) <= set(names) or len(set(names)) < len(names):
+    is_fairseq = first is _FAIRSEQ and names[-1] == _MASK
+    known = names[: len(first)] == first and (is_fairseq or first is _T5)
+    if not known or len(set(names)) < len(names):
         raise ValueError(
-            f"{file}: its vocabulary repeats a token or lacks one of {', '.join(_SPECIAL.values())}"
+            f"{file}: its vocabulary repeats a token or lacks one of {', '.join(_T5)} in T5's "
+            "order, or XLM-RoBERTa's special tokens"
         )
+    if unknown != names.index("<unk>"):
+        raise ValueError(f"{file}: unk_id={unknown!r}, but <unk> has the id {names.index('<unk>')}")
+    if is_fairseq:
+        pieces = [("<unk>", 0.0), ("<s>", 0.0), ("</s>", 0.0), *pieces[len(first) : -1]]
+    return _model(pieces, charsmap)
+
+
+def check_pieces(file: Path, contents: Mapping[str, Any], *, normalized: bool) -> None:
+    """Raises ValueError if a tokenizer.json splits texts in another way than SentencePiece.
+
+    Args:
+        file: for messages.
+        contents: what it holds.
+        normalized: whether it has added tokens that are found in normalized text.
+    """
+    splitter = contents.get("pre_tokenizer") or {}
+    steps = splitter.get("pretokenizers", [splitter])
+    kinds = [step.get("type") for step in steps]
+    if kinds not in ([_SPLITS, _PREFIXES], [_PREFIXES]):
+        raise ValueError(
+            f"{file}: splits texts by {', '.join(map(str, kinds)) or 'another pre_tokenizer'}; "
+            f"only {_SPLITS} and {_PREFIXES} are supported with SentencePiece"
+        )
+    prefix = steps[-1].get("prepend_scheme")
+    prefixes = prefix == "always" or (prefix is None and steps[-1].get("add_prefix_space", True))
+    if not prefixes or steps[-1].get("split", True) is not True:
+        raise ValueError(
+            f"{file}: {_PREFIXES} with prepend_scheme={prefix!r}; only 'always' is supported with "
+            "SentencePiece"
+        )
+    try:
+        _, others = _normalizers(contents)
+    except (KeyError, TypeError, AttributeError, ValueError, IndexError) as error:
+        raise ValueError(
+            f"{file}: normalizer {contents.get('normalizer')!r:.100} is not supported with "
+            f"SentencePiece ({error})"
+        ) from error
+    kept = [step for step in others if not _only_shortens(step)]
+    if kept:
+        raise ValueError(
+            f"{file}: normalizer {kept[0].get('type')} is not supported here after Precompiled"
+        )
+    strips = any(step.get("type") == "Strip" and step.get("strip_right", True) for step in others)
+    shortens = any(step.get("type") == "Replace" for step in others)
+    if kinds == [_PREFIXES] and (normalized or not (strips and shortens)):
+        raise ValueError(
+            f"{file}: {_PREFIXES} without {_SPLITS} keeps spaces at the ends of texts"
+            f"{' and before added tokens with normalized=true' if normalized else ''}, which "
+            "SentencePiece does not"
+        )
+
+
+def _normalizers(contents: Mapping[str, Any]) -> tuple[bytes, list[Mapping[str, Any]]]:
+    """Returns SentencePiece's own normalization, and the steps behind it."""
+    normalizer, others = contents["normalizer"], []
+    if normalizer["type"] == "Sequence":
+        normalizer, *others = normalizer["normalizers"]
+    return base64.b64decode(normalizer["precompiled_charsmap"], validate=True), others
+
+
+def _only_shortens(step: Mapping[str, Any]) -> bool:
+    """Returns whether a normalizer does to spaces what SentencePiece does anyway."""
+    if step.get("type") == "Strip":
+        return True
+    runs = step.get("pattern") == {"Regex": " {2,}"}
+    return step.get("type") == "Replace" and runs and step.get("content") in ("▁", " ")
+
+
+def _model(pieces: list[tuple[str, float]], charsmap: bytes) -> bytes:
+    names = [name for name, _ in pieces]
+    kinds = {"<unk>": _UNKNOWN, "<pad>": _CONTROL, "<s>": _CONTROL, "</s>": _CONTROL}
+    ids = {"pad_id": "<pad>", "eos_id": "</s>", "unk_id": "<unk>", "bos_id": "<s>"}
     proto: Any = sentencepiece_model_pb2  # made at run time, without types
     found = proto.ModelProto()
     for name, score in pieces:
-        kind = {"<unk>": _UNKNOWN, "<pad>": _CONTROL, "</s>": _CONTROL}.get(name, _NORMAL)
-        found.pieces.add(piece=name, score=score, type=kind)
+        found.pieces.add(piece=name, score=score, type=kinds.get(name, _NORMAL))
     found.trainer_spec.model_type = 1  # unigram
     found.trainer_spec.vocab_size = len(pieces)
-    found.trainer_spec.bos_id = -1
-    for field, name in _SPECIAL.items():
-        setattr(found.trainer_spec, field, names.index(name))
+    for field, name in ids.items():
+        setattr(found.trainer_spec, field, names.index(name) if name in names else -1)
     found.normalizer_spec.precompiled_charsmap = charsmap
     found.normalizer_spec.add_dummy_prefix = True
     found.normalizer_spec.remove_extra_whitespaces = True
     found.normalizer_spec.escape_whitespaces = True
-    return found.SerializeToString()
+    contents: bytes = found.SerializeToString()
+    return contents

@@ -7,17 +7,17 @@ Pixels range from 0 to 255; the model scales them.
 
 import concurrent.futures
 import dataclasses
-import gzip
 import logging
 import math
 import os
-import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
+
+from keras_transformers.files import compression
 
 FASHION_MNIST_LABELS = (
     *("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat"),
@@ -142,7 +142,7 @@ def load_digits() -> Images:
 def load_idx(
     folder: str | os.PathLike[str], *, label_names: Sequence[str] = ()
 ) -> dict[str, Images]:
-    """Loads MNIST, or data in its layout: train-images-idx3-ubyte and so on, plain or `.gz`.
+    """Loads MNIST, or data in its layout: train-images-idx3-ubyte and so on, plain or compressed.
 
     Debian's package `dataset-fashion-mnist` installs Fashion-MNIST in
     /usr/share/datasets/fashion-mnist.
@@ -171,7 +171,7 @@ def load_idx(
 
 
 def read_idx(path: str | os.PathLike[str], *, num_axes: int) -> np.ndarray:
-    """Reads a uint8 array of `num_axes` axes from a file in LeCun's IDX format, plain or `.gz`.
+    """Reads a uint8 array of `num_axes` axes from a file in LeCun's IDX format, or compressed.
 
     The format: two zero bytes, the type (8 for uint8), the number of axes, the size of each axis
     in four bytes (big-endian), the values; see http://yann.lecun.com/exdb/mnist.
@@ -180,14 +180,8 @@ def read_idx(path: str | os.PathLike[str], *, num_axes: int) -> np.ndarray:
         FileNotFoundError: there is no such file.
         ValueError: the file is not an IDX file of that kind, or is damaged.
     """
-    path = Path(path)
-    if not path.is_file():
-        raise FileNotFoundError(f"{path}: no such file; check the path")
-    try:
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-            data = file.read()
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise ValueError(f"{path}: damaged gzip data ({error}): fetch the file again") from error
+    with compression.opened(path) as file:
+        data = file.read()
     if data[:4] != bytes([0, 0, 8, num_axes]):
         raise ValueError(
             f"{path}: begins with the bytes {data[:4].hex(' ')}; an IDX file of uint8 in "
@@ -270,6 +264,6 @@ def _check_files(folder: Path, paths: Sequence[str], decoder: Any) -> None:
 
 
 def _idx_file(folder: Path, name: str) -> Path:
-    """Returns the path of a file, with .gz if only that exists."""
-    plain, packed = folder / name, folder / f"{name}.gz"
-    return packed if packed.is_file() and not plain.is_file() else plain
+    """Returns the path of a file, compressed if only that exists."""
+    plain = folder / name
+    return next(filter(Path.is_file, [plain, *compression.compressed_names(plain)]), plain)

@@ -11,6 +11,7 @@ from keras_transformers.data.images.labelled_images import (
     load_folder,
     load_idx,
 )
+from keras_transformers.ranges import Fraction, NonNegativeFloat, NonNegativeInt, PositiveInt, Rate
 
 __all__ = ["ImageFiles"]
 
@@ -29,16 +30,17 @@ class ImageFiles:
 
     data: str = "digits"  # or a folder: of IDX files, of classes, or of train/ and test/ of classes
     labels: tuple[str, ...] = ()  # names of the classes in IDX files; empty: their numbers
-    image_size: int = 224  # size to resize PNG and JPEG files to; digits and IDX keep theirs
+    # size to resize PNG and JPEG files to; digits and IDX keep theirs
+    image_size: PositiveInt = 224
     num_channels: Literal[1, 3] = 3  # channels of PNG and JPEG files; 1 is grey
-    test_fraction: float = 0.2  # share held out at random if the data has no test set
-    dev_fraction: float = 0.1  # share of the rest for validation; used for monitoring only
+    test_fraction: Fraction = 0.2  # share held out at random if the data has no test set
+    dev_fraction: Fraction = 0.1  # share of the rest for validation; used for monitoring only
 
-    rotation: float = 0.0  # largest random turn in degrees, either way; 0: none
-    zoom: float = 0.0  # largest random stretch of width and height, such as 0.1; 0: none
-    crop_padding: int = 1  # largest random shift in pixels, in each direction; 0: none
+    rotation: NonNegativeFloat = 0.0  # largest random turn in degrees, either way; 0: none
+    zoom: Rate = 0.0  # largest random stretch of width and height, such as 0.1; 0: none
+    crop_padding: NonNegativeInt = 1  # largest random shift in pixels, in each direction; 0: none
     flip: bool = False  # mirror half of the images; not for digits
-    mixup: float = 0.0  # alpha of mixup; 0: none
+    mixup: NonNegativeFloat = 0.0  # alpha of mixup; 0: none
 
     def read_images(self, decoder: Any, *, seed: int) -> Splits:
         """Reads the images.

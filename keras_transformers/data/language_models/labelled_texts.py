@@ -10,7 +10,7 @@ __all__ = ["NextTokenTextBatches"]
 
 
 class NextTokenTextBatches(TextBatches):
-    """Batches of (inputs, targets, weights) for `models.gpt.classifier`; see `TextBatches`.
+    """Batches of (inputs, targets, weights) for `heads.causal_classifier`; see `TextBatches`.
 
     Inputs are `token_ids` and `padding_mask`. Targets are `logits`, the label ids (batch,), and
     `token_logits`, the next tokens (batch, length). Weights have the names of the targets; they are

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from keras_transformers.files import read_lines
+from keras_transformers.ranges import Fraction
 
 __all__ = ["TextFiles", "TextFormat", "read_texts", "split_tail"]
 
@@ -20,10 +21,10 @@ _WIKITEXT_TITLE = re.compile(r" = (?!=).* = ")
 class TextFiles:
     """Text options; a base class for recipe configurations."""
 
-    data: tuple[Path, ...]  # text files, plain or .gz
+    data: tuple[Path, ...]  # text files, plain or compressed
     held_out: tuple[Path, ...] = ()  # files to measure on; (): the end of the data
-    held_out_fraction: float = 0.1  # share of the data's characters, if `held_out` is ()
-    dev_fraction: float = 0.05  # share of the rest, from its end, that chooses the best epoch
+    held_out_fraction: Fraction = 0.1  # share of the data's characters, if `held_out` is ()
+    dev_fraction: Fraction = 0.05  # share of the rest, from its end, that chooses the best epoch
     text_format: TextFormat = "text"  # "wikitext": each article is a document
 
     def read(self) -> dict[str, list[str]]:
@@ -46,7 +47,7 @@ def read_texts(files: Sequence[str | Path], *, text_format: TextFormat = "text")
     r"""Reads documents from text files; their lines end with "\n".
 
     Args:
-        files: UTF-8 text files, plain or `.gz`.
+        files: UTF-8 text files, plain or compressed.
         text_format: "text": each file is a document; "wikitext": each article is a document, from
             its title " = Title = " to the next title.
 

@@ -153,7 +153,7 @@ def pretraining_dataset(
 
 
 class PretrainingBatches(Batches):
-    """Batches of `pretraining_dataset`, for `runs.Run.fit_arguments`.
+    """Batches of `pretraining_dataset`, for `runs.Run.prepare`.
 
     Args:
         files: record files.

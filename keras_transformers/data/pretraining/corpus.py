@@ -12,9 +12,9 @@ from typing import IO
 
 import numpy as np
 
-from keras_transformers import places
 from keras_transformers.data.pretraining.documents import TextFormat, read_documents
 from keras_transformers.data.pretraining.examples import TokenizedCorpus
+from keras_transformers.jobs import places
 from keras_transformers.tokenizers.wordpiece import WordPieceTokenizer
 
 _DOCUMENTS_AT_ONCE = 256  # tokenized together

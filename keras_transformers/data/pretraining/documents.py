@@ -5,17 +5,21 @@
 All but `split_documents` are lazy and keep only one document in memory.
 """
 
+import bz2
 import gzip
 import hashlib
+import io
 import itertools
+import lzma
 import os
 import re
 import zipfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Literal, TextIO
+from typing import Any, Literal, TextIO
 
-from keras_transformers.files import check_new, entries, read_table, replaced, try_lines
+from keras_transformers.data.tables.reading import read_table
+from keras_transformers.files import check_new, entries, replaced, try_lines
 
 Document = list[str]  # its sentences, none of them blank
 TextFormat = Literal["lines", "prose", "wikitext"]
@@ -43,8 +47,8 @@ def read_documents(
     """Yields the documents of a text file, or of all files in a folder and its subfolders.
 
     Args:
-        path: UTF-8 text, plain or `.gz`; or a folder, whose files are read in the order of their
-            paths, except hidden ones.
+        path: UTF-8 text, plain or compressed; or a folder, whose files are read in the order of
+            their paths, except hidden ones.
         text_format: "lines": one sentence per line and blank lines between documents, as in
             Google's create_pretraining_data; the end of a file also ends a document. "prose": each
             file is a document, blank lines end paragraphs, and `split_sentences` splits these.
@@ -56,8 +60,8 @@ def read_documents(
     Raises:
         FileNotFoundError: there is no such file or folder.
         ValueError: the folder contains no files; a line is not UTF-8 or contains a NUL byte, as in
-            binary files, and there is no `set_aside`; gzip data are damaged. The message names file
-            and line.
+            binary files, and there is no `set_aside`; compressed data are damaged. The message
+            names file and line.
     """
     for file in text_files(path):
         yield from _READERS[text_format](_text_lines(file, set_aside))
@@ -102,7 +106,7 @@ def read_imdb(path: str | os.PathLike[str]) -> Iterator[Document]:
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: the file has other columns, or is malformed; see `files.read_table`.
+        ValueError: the file has other columns, or is malformed; see `tables.reading.read_table`.
     """
     path = Path(path)
     if not path.is_file():
@@ -158,14 +162,15 @@ def write_documents(documents: Iterable[Document], path: str | os.PathLike[str])
 
     Args:
         documents: documents to write.
-        path: output file; compressed if its name ends in `.gz`.
+        path: output file; compressed if its name ends in .gz, .bz2 or .xz.
 
     Returns:
         The number of documents.
 
     Raises:
         FileExistsError: `path` exists.
-        ValueError: a document has no sentences or a blank one, so it could not be read back.
+        ValueError: its name ends in .zst or .zip, which are only read; or a document has no
+            sentences or a blank one, so it could not be read back.
     """
     count = 0
     with replaced(check_new(path)) as scratch, _open_to_write(scratch) as file:
@@ -222,7 +227,7 @@ def text_files(path: str | os.PathLike[str]) -> list[Path]:
         if file.is_file() and not any(part[0] == "." for part in file.relative_to(path).parts)
     ]
     if not files:
-        raise ValueError(f"{path}: an empty folder; add text files, plain or .gz")
+        raise ValueError(f"{path}: an empty folder; add text files, plain or compressed")
     return files
 
 
@@ -299,6 +304,8 @@ def _is_boundary(text: str, start: int, end: re.Match[str]) -> bool:
 
 
 def _open_to_write(path: Path) -> TextIO:
-    if path.suffix == ".gz":
-        return gzip.open(path, "wt", encoding="utf-8", newline="\n")
-    return path.open("w", encoding="utf-8", newline="\n")
+    if path.suffix in (".zst", ".zip"):
+        raise ValueError(f"{path}: {path.suffix} is only read: choose .gz, .bz2 or .xz")
+    module: Any = {".gz": gzip, ".bz2": bz2, ".xz": lzma}.get(path.suffix, io)
+    file: TextIO = module.open(path, "wt", encoding="utf-8", newline="\n")
+    return file

@@ -8,10 +8,12 @@ import bisect
 import dataclasses
 import random
 from collections.abc import Iterable
+from typing import Annotated
 
 import numpy as np
 import tensorflow as tf
 
+from keras_transformers.ranges import Fraction, PositiveInt, Range, Seed, Share, check_ranges
 from keras_transformers.tokenizers import packing
 
 # A pair: the documents of A and B, their tokens [start, stop), whether B is random (otherwise it
@@ -43,29 +45,17 @@ class PretrainingOptions:
         ValueError: a value is out of range.
     """
 
-    max_sequence_length: int = 128
-    max_predictions: int = 20
-    mask_probability: float = 0.15
+    max_sequence_length: Annotated[int, Range(at_least=MIN_SEQUENCE_LENGTH)] = 128
+    max_predictions: PositiveInt = 20
+    mask_probability: Fraction = 0.15
     whole_words: bool = False
-    dupe_factor: int = 10
-    short_sequence_probability: float = 0.1
-    num_shards: int = 16
-    seed: int = 12345
+    dupe_factor: PositiveInt = 10
+    short_sequence_probability: Share = 0.1
+    num_shards: PositiveInt = 16
+    seed: Seed = 12345
 
     def __post_init__(self) -> None:
-        if self.max_sequence_length < MIN_SEQUENCE_LENGTH:
-            raise ValueError(
-                f"max_sequence_length is {self.max_sequence_length}, must be {MIN_SEQUENCE_LENGTH} "
-                "or more: [CLS] A [SEP] B [SEP]"
-            )
-        if not 0 <= self.short_sequence_probability <= 1:
-            raise ValueError(
-                f"short_sequence_probability is {self.short_sequence_probability}, must be from 0 "
-                "to 1"
-            )
-        for name, least in (("dupe_factor", 1), ("num_shards", 1), ("seed", 0)):
-            if getattr(self, name) < least:
-                raise ValueError(f"{name} is {getattr(self, name)}, must be {least} or more")
+        check_ranges(type(self), vars(self))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,6 +6,8 @@ from pathlib import Path
 
 from keras_transformers.data.pretraining import sets
 from keras_transformers.data.pretraining.batches import Document
+from keras_transformers.ranges import Fraction, PositiveInt
+from keras_transformers.tokenizers.wordpiece import WordPieceTokenizer
 
 __all__ = ["PretrainingFiles"]
 
@@ -18,12 +20,12 @@ class PretrainingFiles:
     text_format: sets.TextFormat = "lines"  # format of the text files
     corpora: tuple[sets.Corpus, ...] = ()  # public corpora to read from the folder
     records: Path | None = None  # folder of vocab.txt, train-128, dev-128, ...; made if missing
-    dev_fraction: float = 0.05  # share of the documents to hold out; the same for all seeds
+    dev_fraction: Fraction = 0.05  # share of the documents to hold out; the same for all seeds
     vocabulary: Path | None = None  # vocab.txt; None: learned from the text
-    vocabulary_size: int = 8000  # size of a learned vocabulary
+    vocabulary_size: PositiveInt = 8000  # size of a learned vocabulary
     lowercase: bool = True  # False for cased vocabularies
     whole_words: bool = False  # mask all pieces of a word or none
-    dupe_factor: int = 5  # passes over the text, each with different pairs and masks
+    dupe_factor: PositiveInt = 5  # passes over the text, each with different pairs and masks
 
     def read(self) -> list[Document] | None:
         """Reads the documents; returns None if there are only records.
@@ -33,7 +35,7 @@ class PretrainingFiles:
             ValueError: there is neither text nor records, or see `read_text`.
         """
         if not (self.data or self.records):
-            raise ValueError("give --data, or existing --records")
+            raise ValueError("give data=FILE, or existing records=FOLDER")
         return sets.read_text(self.data, text_format=self.text_format, corpora=self.corpora)
 
     def make(
@@ -42,7 +44,7 @@ class PretrainingFiles:
         folder: Path,
         *,
         lengths: Sequence[int],
-        vocabulary: Path | None,
+        tokenizer: WordPieceTokenizer | None = None,
     ) -> sets.PretrainingSets:
         """Makes missing records.
 
@@ -50,7 +52,7 @@ class PretrainingFiles:
             text: documents from `read`.
             folder: folder for the records.
             lengths: lengths of their examples, in tokens.
-            vocabulary: vocab.txt; learned from the text if None.
+            tokenizer: of pretrained weights, instead of `vocabulary` or one learned from the text.
 
         Raises:
             FileNotFoundError, ValueError: see `make_sets`.
@@ -60,7 +62,8 @@ class PretrainingFiles:
             folder,
             lengths=lengths,
             dev_fraction=self.dev_fraction,
-            vocabulary=vocabulary,
+            tokenizer=tokenizer,
+            vocabulary=self.vocabulary,
             vocabulary_size=self.vocabulary_size,
             lowercase=self.lowercase,
             whole_words=self.whole_words,

@@ -12,7 +12,7 @@ __all__ = ["ReplacedTokenBatches"]
 
 
 class ReplacedTokenBatches(Batches):
-    """Batches for `heads.electra_pretrainer`, for `runs.Run.fit_arguments`.
+    """Batches for `heads.electra_pretrainer`, for `runs.Run.prepare`.
 
     Of the tokens that the records, or a `Masker`, choose for BERT, 85 % become [MASK] and 15 % stay
     as they are, as in Google's code for Clark et al. 2020. All are to be predicted. There is no

@@ -199,6 +199,7 @@ def make_sets(
     *,
     lengths: Sequence[int],
     dev_fraction: float = 0.05,
+    tokenizer: WordPieceTokenizer | None = None,
     vocabulary: str | os.PathLike[str] | None = None,
     vocabulary_size: int = 30522,
     lowercase: bool = True,
@@ -217,6 +218,7 @@ def make_sets(
         folder: output folder; created if missing.
         lengths: lengths of the examples, in tokens.
         dev_fraction: probability that a document is held out, above 0 and below 1.
+        tokenizer: of pretrained weights; it leaves nothing to `vocabulary` and `lowercase`.
         vocabulary: a file with one token per line. None takes the folder's vocabulary or, if it has
             none, learns one from the training documents.
         vocabulary_size: size of a learned vocabulary.
@@ -231,13 +233,17 @@ def make_sets(
     """
     folder = Path(folder)
     if documents is None:
-        tokenizer = WordPieceTokenizer(vocabulary or folder / _VOCABULARY, lowercase=lowercase)
+        if tokenizer is None:
+            tokenizer = WordPieceTokenizer(vocabulary or folder / _VOCABULARY, lowercase=lowercase)
         sets = PretrainingSets(folder, tokenizer, whole_words)
         for length in lengths:
             sets.open(length)
         return sets
     _hold_out(documents, folder, dev_fraction)
-    tokenizer = _tokenizer(folder, vocabulary, vocabulary_size, lowercase)
+    if tokenizer is None:
+        tokenizer = _tokenizer(folder, vocabulary, vocabulary_size, lowercase)
+    else:
+        _keep_vocabulary(folder, tokenizer)
     for length in lengths:
         train = PretrainingOptions(
             max_sequence_length=length,
@@ -277,6 +283,15 @@ def _hold_out(documents: Iterable[Document], folder: Path, dev_fraction: float) 
         for path, part in zip(paths, parts, strict=True):  # dev last: if it exists, both do
             path.unlink(missing_ok=True)
             write_documents(part, path)
+
+
+def _keep_vocabulary(folder: Path, tokenizer: WordPieceTokenizer) -> None:
+    """Writes a tokenizer's vocabulary into a folder; ValueError if that has another one."""
+    path = folder / _VOCABULARY
+    if not path.exists():
+        tokenizer.save(folder)
+    elif WordPieceTokenizer(path).vocabulary != tokenizer.vocabulary:
+        raise ValueError(f"{path}: another vocabulary than that of the weights; use another folder")
 
 
 def _tokenizer(

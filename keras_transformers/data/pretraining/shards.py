@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from keras_transformers import places
 from keras_transformers.data.pretraining.corpus import CorpusFiles
 from keras_transformers.data.pretraining.documents import TextFormat, text_files
 from keras_transformers.data.pretraining.examples import (
@@ -30,7 +29,8 @@ from keras_transformers.data.pretraining.records import (
     read_manifest,
     write_records,
 )
-from keras_transformers.engines import Engine, Local, Stage
+from keras_transformers.jobs import places
+from keras_transformers.jobs.engines import Engine, Local, Stage
 from keras_transformers.tokenizers.wordpiece import WordPieceTokenizer
 
 _logger = logging.getLogger(__name__)
@@ -111,7 +111,7 @@ def make_pretraining_data(
     per token (4 if the vocabulary exceeds 65,536), briefly twice that.
 
     Args:
-        files: text files or folders; see `read_documents`. With Beam also URLs, see `places`.
+        files: text files or folders; see `read_documents`. Also URLs, see `jobs.places`.
         output_dir: a missing or empty folder, or one started with the same arguments; or a URL.
         tokenizer: tokenizer for the text.
         options: options for the examples.
@@ -119,7 +119,7 @@ def make_pretraining_data(
         skip_unreadable: whether to leave out lines that are not UTF-8 or contain a NUL byte. They
             are counted, and listed with file, line number and reason in `unreadable.jsonl` in the
             folder. False makes the first one an error.
-        engine: what runs the work, `engines.Local(num_processes)` or `engines.Beam(options)`; by
+        engine: what runs the work, `jobs.Local(num_processes)` or `jobs.Beam(options)`; by
             default this process.
 
     Raises:
@@ -128,7 +128,7 @@ def make_pretraining_data(
         ValueError: the text is malformed (see `read_documents`) or too short (a single document has
             no random next sentence), an option is out of range, or the folder was started with
             another configuration; the message names the differences.
-        MissingExtraError: Beam is needed, but not installed.
+        MissingExtraError: Beam, or a package for a URL, is needed but not installed.
     """
     inputs = [files] if isinstance(files, str | os.PathLike) else files
     texts = [text for given in inputs for text in _texts(os.fspath(given))]

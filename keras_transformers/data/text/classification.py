@@ -2,7 +2,7 @@
 
 import dataclasses
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -36,7 +36,7 @@ class Statistics:
 
 
 class TextBatches(LengthBatches):
-    """Batches of (inputs, {"logits": label ids}).
+    """Batches of (inputs, {"logits": label ids}), with sample weights if labels have weights.
 
     The constructor tokenizes the texts. A batch is as long as its longest text. Trimming and
     padding are counted and logged, as a warning if inputs are trimmed.
@@ -49,10 +49,13 @@ class TextBatches(LengthBatches):
         shuffle: whether to reshuffle on each pass.
         seed: seed for shuffling.
         static_shapes: see `LengthBatches`.
+        label_weights: label -> the weight of its examples, which batches then have as sample
+            weights; Keras' `class_weight`, which takes no model with named outputs. Batches made
+            with `of` have none, so that evaluation counts all examples alike.
 
     Raises:
-        ValueError: there are no examples, the batch size is below 1, or the pipeline does not know
-            a label.
+        ValueError: there are no examples, the batch size is below 1, the pipeline does not know a
+            label, or one has no weight.
     """
 
     def __init__(
@@ -65,6 +68,7 @@ class TextBatches(LengthBatches):
         shuffle: bool = True,
         seed: int = 0,
         static_shapes: int | None = None,
+        label_weights: Mapping[str, float] | None = None,
     ) -> None:
         if not len(examples):
             raise ValueError(f"{examples.source}: no examples")
@@ -82,6 +86,7 @@ class TextBatches(LengthBatches):
         )
         self._row_size = batch_size
         self._targets = None if examples.labels is None else self.targets(examples)
+        self._weights = None if label_weights is None else _weights(examples, label_weights)
         self.statistics = Statistics(
             examples.source,
             len(examples),
@@ -101,7 +106,10 @@ class TextBatches(LengthBatches):
         inputs = self.pipeline.pack([tf.gather(part, indices) for part in self._segments])
         if self._targets is None:
             return inputs
-        return inputs, {name: tf.gather(value, indices) for name, value in self._targets.items()}
+        targets = {name: tf.gather(value, indices) for name, value in self._targets.items()}
+        if self._weights is None:
+            return inputs, targets
+        return inputs, targets, dict.fromkeys(targets, tf.gather(self._weights, indices))
 
     def of(self, examples: Examples) -> Self:
         """Returns batches of other examples, made the same way but in order."""
@@ -119,6 +127,17 @@ class TextBatches(LengthBatches):
         given = [column[:count] for column in columns if column is not None]
         texts = dict(zip(self.pipeline.text_names, given, strict=True))
         return Samples(self.pipeline, texts, (self.examples.labels or ())[:count])
+
+
+def _weights(examples: Examples, label_weights: Mapping[str, float]) -> tf.Tensor:
+    """Returns the weight of each example: float32 (examples,)."""
+    missing = sorted(set(examples.labels or ()) - set(label_weights))
+    if examples.labels is None or missing:
+        raise ValueError(
+            f"{examples.source}: label_weights={dict(label_weights)} has no weight for "
+            f"{missing or 'examples without labels'}: give one for each label"
+        )
+    return tf.constant([label_weights[label] for label in examples.labels], tf.float32)
 
 
 def label_ids(examples: Examples, labels: Sequence[str]) -> np.ndarray:

@@ -1,27 +1,34 @@
 """Sentences of labelled words in the format of the CoNLL shared tasks: one word per line.
 
-Labels come in two schemes: IOB1, with B- only between adjacent entities of one type (the original
-CoNLL-2003 files), and IOB2, with B- at the start of each entity (most copies). Both can be read;
-everything here returns IOB2.
+Labels come in several schemes (see `label_schemes`); everything here returns IOB2.
 """
 
 import dataclasses
-import itertools
 import logging
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Literal
 
+from keras_transformers.data.text.label_schemes import (
+    OUTSIDE,
+    Found,
+    check_one_scheme,
+    parse,
+    scheme_of,
+    to_iob2,
+)
 from keras_transformers.files import read_lines
 
-__all__ = ["Sentences", "entity_labels", "load_conll", "to_iob2"]
+__all__ = ["Sentences", "entity_labels", "load_conll"]
 
 _logger = logging.getLogger(__name__)
 
-OUTSIDE = "O"
+_Rows = list[tuple[int, list[str]]]  # the words of a sentence: line number, cells
+
 _DOCUMENT_START = "-DOCSTART-"
-_LABEL = re.compile(r"O|[BI]-(?P<type>.+)")
+_METADATA = re.compile(r"#\s*[\w.:]+ = ")  # such as "# sent_id = 3" in CoNLL-U
+# CoNLL-U numbers words from 1; 1-2 is a token of two words, 1.1 a word that was left out.
+_NO_WORD = re.compile(r"\d+[-.]\d+")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,28 +57,37 @@ class Sentences:
 
 
 @dataclasses.dataclass(frozen=True)
-class Scheme:
-    """The label scheme of a file.
+class Statistics:
+    """What a file has besides words and labels.
 
     Attributes:
         source: the file.
-        name: "IOB1" or "IOB2", whichever fits more labels; "either" if both fit all.
-        num_converted: number of labels converted from I- to B-.
-        num_exceptions: number of labels that do not fit the scheme; two in CoNLL-2003's eng.train.
+        scheme: the scheme of its labels; two labels of CoNLL-2003's eng.train are exceptions.
         num_documents: number of -DOCSTART- lines, which are not sentences.
+        num_comments: number of lines that are comments.
+        num_left_out: number of lines for tokens of several words and for words that were left out,
+            in CoNLL-U.
+        has_index: whether the first column numbers the words of each sentence.
     """
 
     source: str
-    name: Literal["IOB1", "IOB2", "either"]
-    num_converted: int
-    num_exceptions: int
+    scheme: Found
     num_documents: int
+    num_comments: int
+    num_left_out: int
+    has_index: bool
 
     def __str__(self) -> str:
-        return (
-            f"{self.source}: labels in {self.name} with {self.num_exceptions} exceptions, "
-            f"{self.num_converted} converted to IOB2; {self.num_documents} documents"
+        found = self.scheme
+        text = (
+            f"{self.source}: labels in {found.name} with {found.num_exceptions} exceptions, "
+            f"{found.num_converted} converted to IOB2; {self.num_documents} documents"
         )
+        if self.num_comments:
+            text += f", {self.num_comments} comments"
+        if self.has_index:
+            text += f", words numbered in column 0, {self.num_left_out} lines that are no words"
+        return text
 
 
 def load_conll(
@@ -80,48 +96,65 @@ def load_conll(
     word_column: int = 0,
     label_column: int | None = -1,
     labels: Sequence[str] | None = None,
+    encoding: str = "utf-8",
 ) -> Sentences:
     """Reads a file with one word per line and columns separated by spaces or tabs.
 
     Empty lines end sentences; -DOCSTART- lines are skipped. The detected scheme is logged, as a
-    warning if some labels follow the other one.
+    warning if some labels do not fit it.
+
+    Before the first word of a sentence, lines that start with `#` are comments (CoNLL-U, WNUT,
+    GermEval, MultiCoNER), unless they have as many columns as the other lines and a label: `#` and
+    `#hashtag` are words in tweets. If the first column numbers the words of each sentence from 1
+    (CoNLL-U, GermEval), column 0 stands for the next one, and CoNLL-U's lines 1-2 and 1.1 are left
+    out. Columns are separated by tabs alone, so that words may contain spaces, where spaces would
+    not give all lines as many columns.
 
     Args:
-        path: the file, plain or `.gz`.
+        path: the file, plain or compressed.
         word_column: index of the word, from 0; -1 is the last column.
         label_column: index of the label; None reads no labels.
         labels: the allowed labels, in IOB2; None allows all.
+        encoding: see `files.read_lines`.
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: a line has another number of columns than the first; a label is not O, B-... or
-            I-..., or not in `labels`; the file has no sentences, lacks a column or is not UTF-8.
-            The message names the file and the line.
+        ValueError: a line has another number of columns than the others; a label is of no scheme,
+            or of another one than those before it, or not in `labels`; the file has no sentences,
+            lacks a column or has another encoding. The message names the file and the line.
     """
-    words: list[list[str]] = []
-    tags: list[list[str]] = []
-    numbers: list[list[int]] = []
-    num_documents = 0
-    for rows in _sentences(path):
-        if isinstance(rows, int):
-            num_documents += rows
-            continue
-        width = len(rows[0][1])
-        for column in (word_column, label_column):
-            if column is not None and not -width <= column < width:
-                raise ValueError(f"{path}:{rows[0][0]}: no column {column} of 0 to {width - 1}")
-        words.append([cells[word_column] for _, cells in rows])
-        numbers.append([number for number, _ in rows])
-        if label_column is not None:
-            tags.append([cells[label_column] for _, cells in rows])
-    if not words:
+    reader = _Reader(path, label_column, encoding)
+    sentences = list(reader.sentences())
+    if not sentences:
         raise ValueError(f"{path}: no sentences; is the file empty?")
+    first, width = sentences[0][0][0], reader.width
+    for column in (word_column, label_column):
+        if column is not None and not -width <= column < width:
+            raise ValueError(f"{path}:{first}: no column {column} of 0 to {width - 1}")
+    has_index = _is_numbered(sentences)
+    num_left_out = 0
+    if has_index:
+        kept = [[row for row in rows if not _NO_WORD.fullmatch(row[1][0])] for rows in sentences]
+        num_left_out = sum(map(len, sentences)) - sum(map(len, kept))
+        sentences = kept
+        if word_column % width == 0 and (label_column is None or label_column % width != 1):
+            word_column = 1
+    words = [[cells[word_column] for _, cells in rows] for rows in sentences]
     if label_column is None:
         return Sentences(words, None, str(path))
-    _check_iob(path, numbers, tags)
+    tags = [[cells[label_column] for _, cells in rows] for rows in sentences]
+    numbers = [[number for number, _ in rows] for rows in sentences]
+    _check_labels(path, numbers, tags)
     converted = [to_iob2(row) for row in tags]
-    scheme = _scheme(path, tags, converted, num_documents)
-    _logger.log(logging.WARNING if scheme.num_exceptions else logging.INFO, "%s", scheme)
+    found = Statistics(
+        str(path),
+        scheme_of(tags, converted),
+        reader.num_documents,
+        reader.num_comments,
+        num_left_out,
+        has_index,
+    )
+    _logger.log(logging.WARNING if found.scheme.num_exceptions else logging.INFO, "%s", found)
     if labels is not None:
         _check_known(path, numbers, converted, labels)
     return Sentences(words, converted, str(path))
@@ -143,55 +176,107 @@ def entity_labels(sentences: Sentences) -> list[str]:
     return [OUTSIDE, *(f"{prefix}-{kind}" for kind in types for prefix in "BI")]
 
 
-def to_iob2(labels: Sequence[str]) -> list[str]:
-    """Converts the labels of a sentence from IOB1 to IOB2; IOB2 stays unchanged.
+class _Reader:
+    """Divides a file into sentences, and counts what is not in them.
 
-    As in conlleval, I- starts an entity if the label before it has another type.
-
-    >>> to_iob2(["I-PER", "I-PER", "B-PER", "O", "I-LOC", "I-ORG"])
-    ['B-PER', 'I-PER', 'B-PER', 'O', 'B-LOC', 'B-ORG']
+    Attributes:
+        width: number of columns.
+        num_documents: lines that start a document, once `sentences` is through.
+        num_comments: comments, likewise.
     """
-    return [
-        f"B-{label[2:]}" if label.startswith("I-") and previous[2:] != label[2:] else label
-        for previous, label in itertools.pairwise([OUTSIDE, *labels])
-    ]
+
+    def __init__(self, path: str | Path, label_column: int | None, encoding: str) -> None:
+        self.path = path
+        self.label_column = -1 if label_column is None else label_column
+        self.num_documents = self.num_comments = 0
+        lines = (line.strip(" \t") for line in read_lines(path, encoding=encoding))
+        self._lines = list(enumerate(lines, start=1))
+        words = [
+            (number, line)
+            for number, line in self._lines
+            if line and line[0] != "#" and not line.startswith(_DOCUMENT_START)
+        ] or [(number, line) for number, line in self._lines if line]
+        self._columns = _columns_of(words)
+        rows = [self._columns.split(line) for _, line in words]
+        self.width = len(rows[0]) if rows else 0
+        self._seen = {row[self.label_column] for row in rows if self._has(row)}
+
+    def _has(self, cells: Sequence[str]) -> bool:
+        """Tells whether a line has the column of labels."""
+        return -len(cells) <= self.label_column < len(cells)
+
+    def sentences(self) -> Iterator[_Rows]:
+        """Yields sentences."""
+        rows: _Rows = []
+        for number, line in self._lines:
+            cells = self._columns.split(line)
+            is_document = cells[0] == _DOCUMENT_START
+            if is_document or not line:
+                if rows:
+                    yield rows
+                rows = []
+                self.num_documents += is_document
+            elif not rows and self._is_comment(line, cells):
+                self.num_comments += 1
+            elif len(cells) != self.width:
+                raise ValueError(
+                    f"{self.path}:{number}: {len(cells)} columns, the first row has {self.width}: "
+                    "give one word per line, an empty line after each sentence, and comments "
+                    "(# ...) only before a sentence"
+                )
+            else:
+                rows.append((number, cells))
+        if rows:
+            yield rows
+
+    def _is_comment(self, line: str, cells: Sequence[str]) -> bool:
+        """Tells whether a line before a sentence is not a word; `#` is one if it has a label."""
+        if line[0] != "#":
+            return False
+        if len(cells) != self.width or _METADATA.match(line):
+            return True
+        if self.width == 1 or not self._has(cells):
+            return False
+        part = parse(cells[self.label_column])
+        return not (cells[self.label_column] in self._seen or (part and part.prefix))
 
 
-def _sentences(path: str | Path) -> Iterator[list[tuple[int, list[str]]] | int]:
-    """Yields sentences as rows of (line number, cells), and 1 for each start of a document."""
-    width = None
-    rows: list[tuple[int, list[str]]] = []
-    for number, line in enumerate(read_lines(path), start=1):
-        # Only spaces and tabs separate columns: a word may contain a no-break space.
-        cells = re.split("[ \t]+", line.strip(" \t"))
-        is_document = cells[0] == _DOCUMENT_START
-        if is_document or cells == [""]:
-            if rows:
-                yield rows
-            rows = []
-            if is_document:
-                yield 1
-            continue
-        width = width or len(cells)
-        if len(cells) != width:
-            raise ValueError(
-                f"{path}:{number}: {len(cells)} columns, the first row has {width}: give one word "
-                "per line, and an empty line after each sentence"
-            )
-        rows.append((number, cells))
-    if rows:
-        yield rows
+# Only spaces and tabs separate columns: a word may contain a no-break space.
+_SPACES, _TABS = re.compile("[ \t]+"), re.compile(" *\t *")
 
 
-def _check_iob(
+def _columns_of(lines: Sequence[tuple[int, str]]) -> re.Pattern[str]:
+    """Returns what separates the columns: tabs if only they give all lines as many."""
+    widths = [{len(each.split(line)) for _, line in lines} for each in (_SPACES, _TABS)]
+    return _TABS if len(widths[0]) > 1 and len(widths[1]) == 1 and widths[1] != {1} else _SPACES
+
+
+def _is_numbered(sentences: Sequence[_Rows]) -> bool:
+    """Tells whether the first column numbers the words of each sentence from 1."""
+    return len(sentences[0][0][1]) > 2 and all(
+        [cells[0] for _, cells in rows if not _NO_WORD.fullmatch(cells[0])]
+        == [str(i) for i in range(1, 1 + sum(not _NO_WORD.fullmatch(c[0]) for _, c in rows))]
+        for rows in sentences
+    )
+
+
+def _check_labels(
     path: str | Path, numbers: Sequence[Sequence[int]], tags: Sequence[Sequence[str]]
 ) -> None:
+    first: dict[str, str] = {}
     for number, label in _flat(numbers, tags):
-        if not _LABEL.fullmatch(label):
+        if label in first:
+            continue
+        part = parse(label)
+        # A header would be a type of its own in a file without prefixes.
+        is_header = part and not part.prefix and number == numbers[0][0]
+        if part is None or (is_header and sum(row.count(label) for row in tags) == 1):
             raise ValueError(
-                f"{path}:{number}: label {label!r}, expected O, B-TYPE or I-TYPE: is it from "
-                "another column or scheme, or from a header, which such files lack?"
+                f"{path}:{number}: label {label!r}, expected O, B-TYPE, I-TYPE or the like: is it "
+                "from another column or scheme, or from a header, which such files lack?"
             )
+        first[label] = f"{path}:{number}"
+    check_one_scheme(first)
 
 
 def _check_known(
@@ -213,23 +298,3 @@ def _flat(
 ) -> Iterator[tuple[int, str]]:
     for row_numbers, row_tags in zip(numbers, tags, strict=True):
         yield from zip(row_numbers, row_tags, strict=True)
-
-
-def _scheme(
-    path: str | Path,
-    tags: Sequence[Sequence[str]],
-    converted: Sequence[Sequence[str]],
-    num_documents: int,
-) -> Scheme:
-    # In IOB1 only, I- can start an entity; in IOB2 only, B- can follow a label of another type.
-    num_iob1 = num_iob2 = 0
-    for row, new in zip(tags, converted, strict=True):
-        num_iob1 += sum(before != after for before, after in zip(row, new, strict=True))
-        num_iob2 += sum(
-            label.startswith("B-") and previous[2:] != label[2:]
-            for previous, label in itertools.pairwise([OUTSIDE, *row])
-        )
-    name: Literal["IOB1", "IOB2", "either"] = "IOB1" if num_iob1 > num_iob2 else "IOB2"
-    if num_iob1 == num_iob2 == 0:
-        name = "either"
-    return Scheme(str(path), name, num_iob1, min(num_iob1, num_iob2), num_documents)

@@ -76,7 +76,7 @@ def read_texts(
     """Reads texts without labels, one per line; repeated ones count once.
 
     Args:
-        paths: UTF-8 files, decompressed if their names end in `.gz`.
+        paths: UTF-8 files, plain or compressed.
         without: examples whose texts are left out, such as those to measure on.
         least_words: shorter texts are left out.
         shared_words: a text that shares this many consecutive words with one of `without`, ignoring

@@ -1,31 +1,20 @@
 """Labelled texts and pairs of texts, read from files."""
 
 import dataclasses
-import json
+import logging
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal
 
-from keras_transformers.files import FileFormat, file_format, read_objects, read_table
+from keras_transformers.data.tables.columns import Choice, Column, Header, Row, read_columns
+from keras_transformers.data.tables.reading import FileFormat
 
 __all__ = ["Examples", "label_set", "load", "majority_share"]
 
-Column = str | int
-Header = Literal["auto", "present", "absent"]
-Row = tuple[int, list[str]]  # (line number, cells)
+_logger = logging.getLogger(__name__)
 
-# Column names in public files (GLUE, SICK, PyPI's). A first row only counts as a header if every
-# cell that we read from it is one of them.
-# fmt: off
-_HEADER_WORDS = frozenset({
-    "text", "text_a", "text_b", "sentence", "sentence1", "sentence2", "sentence_a", "sentence_b",
-    "question", "question1", "question2", "premise", "hypothesis", "review", "label", "labels",
-    "gold_label", "quality", "is_duplicate", "score", "class", "category", "sentiment", "target",
-    "source1", "source2", "relatedness_score", "entailment_judgment", "#1 string", "#2 string",
-})
-# fmt: on
+_NUMBER = re.compile(r"[-+]?\d+(\.\d+)?")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,8 +72,10 @@ def load(
     header: Header = "auto",
     format: FileFormat | None = None,
     labels: Sequence[str] | None = None,
+    delimiter: str = "auto",
+    encoding: str = "utf-8",
 ) -> Examples:
-    """Reads a TSV, CSV or JSON Lines file, plain or `.gz`, such as the files of GLUE.
+    """Reads a TSV, CSV, JSON Lines or Parquet file, plain or compressed, such as GLUE's files.
 
     >>> load("sst2/dev.tsv")  # doctest: +SKIP
     >>> load("MNLI/train.tsv", text_column="sentence1", text_b_column="sentence2",
@@ -97,34 +88,37 @@ def load(
             last column.
         text_b_column: column of the second text of a pair; None for single texts.
         label_column: column of the label; None reads no labels. Labels are stripped strings; JSON
-            numbers and booleans keep their JSON spelling.
+            numbers and booleans keep their JSON spelling, but where 1.0 stands beside 1 or 0, whole
+            numbers are written without a point.
         header: whether the first row names the columns. "auto" decides that it does if a column is
             given by name, or if all cells read from that row are usual column names.
-        format: "tsv", "csv" or "jsonl"; None infers it from the file name.
+        format: "tsv", "csv", "jsonl" or "parquet"; None infers it from the file name.
         labels: the allowed labels; None allows all.
+        delimiter: between the cells of a row: a character, "tab", or "auto"; see
+            `tables.reading.read_table`.
+        encoding: such as "utf-8", "utf-16" or "cp1252".
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: the file has no examples or lacks a column; a row has another number of columns
-            than the first, or an empty or unknown label; the file is not UTF-8; it is unclear
-            whether the first row is a header. The message names the file and the line.
+        MissingExtraError: Parquet or `.zst` needs the extra `data`.
+        ValueError: the file has no examples or lacks a column; a column given by its index has no
+            texts or labels in it, such as a row's number (the message says which columns fit); a
+            row has another number of columns than the first, or an empty or unknown label; labels
+            are both booleans and numbers; the file has another encoding; it is unclear whether the
+            first row is a header. The message names the file and the line.
     """
-    columns = [text_column]
-    if text_b_column is not None:
-        columns.append(text_b_column)
-    if label_column is not None:
-        columns.append(label_column)
-    format = format or file_format(path)
-    if format == "jsonl":
-        rows = _object_rows(path, columns)
-    else:
-        rows = _table_rows(path, columns, header, format, labelled=label_column is not None)
+    choice = Choice(
+        texts=[text_column] if text_b_column is None else [text_column, text_b_column],
+        label=label_column,
+        header=header,
+        labels=labels,
+    )
+    rows = list(read_columns(path, choice, format=format, delimiter=delimiter, encoding=encoding))
     if not rows:
         raise ValueError(f"{path}: no examples; the file is empty or has only a header")
     found = None
     if label_column is not None:
-        found = [cells[-1].strip() for _, cells in rows]
-        _check_labels(path, [number for number, _ in rows], found, labels)
+        found = _labels(path, rows, labels)
     return Examples(
         [cells[0] for _, cells in rows],
         [cells[1] for _, cells in rows] if text_b_column is not None else None,
@@ -156,95 +150,72 @@ def majority_share(examples: Examples) -> float:
     return max(counts.values()) / len(examples)
 
 
-def _table_rows(
-    path: str | Path,
-    columns: Sequence[Column],
-    header: Header,
-    format: Literal["tsv", "csv"],
-    *,
-    labelled: bool,
-) -> list[Row]:
-    """Returns the cells of `columns` in each row below the header."""
-    table = list(read_table(path, format=format))
-    if not table:
-        return []
-    positions = [_position(path, table[0][1], column) for column in columns]
-    rows = [(number, [cells[at] for at in positions]) for number, cells in table]
-    names = [column for column in columns if isinstance(column, str)]
-    if names and header == "absent":
-        raise ValueError(f"{path}: header='absent', but the columns {names} are given by name")
-    known = all(cell.strip().lower() in _HEADER_WORDS for cell in rows[0][1])
-    if names or header == "present" or (header == "auto" and known):
-        if labelled and not names and not known:
-            _check_is_header(path, rows)
-        return rows[1:]
-    if labelled and (header == "auto" or known):
-        _check_is_example(path, rows)
-    return rows
-
-
-def _check_is_header(path: str | Path, rows: Sequence[Row]) -> None:
-    label = rows[0][1][-1]
-    if any(cells[-1] == label for _, cells in rows[1:]):
-        raise ValueError(
-            f"{path}:{rows[0][0]}: given as a header, but other rows also have its label "
-            f"{label!r}: use header='absent'"
-        )
-
-
-def _check_is_example(path: str | Path, rows: Sequence[Row]) -> None:
-    """Refuses to guess if the first row's label is the only one that occurs just once."""
-    label = rows[0][1][-1]
-    counts = Counter(cells[-1] for _, cells in rows)
-    once = [other for other, count in counts.items() if count == 1]
-    if once == [label] and len(counts) > 1:
-        raise ValueError(
-            f"{path}:{rows[0][0]}: the label {label!r} occurs only in this row: use "
-            "header='present' if the row names the columns, header='absent' if it is an example"
-        )
-
-
-def _object_rows(path: str | Path, columns: Sequence[Column]) -> list[Row]:
-    for column in columns:
-        if not isinstance(column, str):
-            raise ValueError(f"{path}: JSON has no column {column}: give the name of a key")
-    rows = []
-    for number, value in read_objects(path):
-        cells = []
-        for column in columns:
-            if column not in value:
-                raise ValueError(f"{path}:{number}: no key {column!r} among {sorted(value)}")
-            cell = value[column]
-            if cell is None or isinstance(cell, dict | list):
-                raise ValueError(f"{path}:{number}: {column!r} is {cell!r}, expected a string")
-            cells.append(cell if isinstance(cell, str) else json.dumps(cell))
-        rows.append((number, cells))
-    return rows
-
-
-def _position(path: str | Path, names: Sequence[str], column: Column) -> int:
-    if isinstance(column, str):
-        if names.count(column) != 1:
-            count = names.count(column)
-            raise ValueError(f"{path}:1: {count} columns named {column!r} among {list(names)}")
-        return names.index(column)
-    if not -len(names) <= column < len(names):
-        raise ValueError(f"{path}:1: no column {column} of 0 to {len(names) - 1}")
-    return column
-
-
-def _check_labels(
-    path: str | Path, numbers: Sequence[int], found: Sequence[str], labels: Sequence[str] | None
-) -> None:
-    for number, label in zip(numbers, found, strict=True):
+def _labels(path: str | Path, rows: Sequence[Row], labels: Sequence[str] | None) -> list[str]:
+    """Returns the labels of rows, in which one value has one spelling."""
+    found = [cells[-1].strip() for _, cells in rows]
+    first: dict[str, int] = {}  # label -> the line where it comes first
+    for (number, _), label in zip(rows, found, strict=True):
         if not label:
             raise ValueError(f"{path}:{number}: an empty label")
-        if labels is not None and label not in labels:
+        first.setdefault(label, number)
+    _check_booleans(path, first)
+    spelled = _spellings(first, labels)
+    if changed := {label: new for label, new in spelled.items() if label != new}:
+        _logger.info("%s: labels that are the same number: %s", path, changed)
+    for label, number in first.items():
+        if labels is not None and spelled[label] not in labels:
             raise ValueError(f"{path}:{number}: unknown label {label!r}, expected one of {labels}")
+    by_lower: dict[str, str] = {}
+    for label in spelled.values():
+        if by_lower.setdefault(label.lower(), label) != label:
+            _logger.warning(
+                "%s:%d: the labels %r and %r differ only in case, and count as two",
+                *(path, first[label], by_lower[label.lower()], label),
+            )
+    return [spelled[label] for label in found]
+
+
+def _check_booleans(path: str | Path, first: Mapping[str, int]) -> None:
+    booleans = [label for label in first if label.lower() in ("true", "false")]
+    numbers = [label for label in first if _NUMBER.fullmatch(label)]
+    if booleans and numbers:
+        boolean, number = booleans[0], numbers[0]
+        raise ValueError(
+            f"{path}:{first[boolean]}: the label {boolean!r}, but line {first[number]} has "
+            f"{number!r}: write all as booleans, or all as numbers"
+        )
+
+
+def _spellings(found: Iterable[str], labels: Sequence[str] | None) -> dict[str, str]:
+    """Returns each label -> its spelling, the same for the same number.
+
+    1.0 becomes 1 where both occur, or 1.0 and 0; and what `labels` have, if they are given.
+    """
+    spelled = {label: label for label in found}
+    whole = {label: number for label in spelled if (number := _whole(label)) is not None}
+    is_mixed = len({"." in label for label in whole}) > 1
+    if is_mixed or len(set(whole.values())) < len(whole):
+        spelled |= whole
+    known = {_whole(label): label for label in labels or ()}
+    for label in whole:
+        if label not in (labels or ()):
+            spelled[label] = known.get(whole[label], spelled[label])
+    return spelled
+
+
+def _whole(label: str) -> str | None:
+    """Returns the shortest spelling of a whole number; None for other labels.
+
+    >>> _whole("1.0"), _whole("-01"), _whole("1.5")
+    ('1', '-1', None)
+    """
+    if not (found := re.fullmatch(r"([-+]?)0*(\d+)(\.0+)?", label)):
+        return None
+    return found[2] if found[1] != "-" or found[2] == "0" else f"-{found[2]}"
 
 
 def _natural_order(label: str) -> tuple[bool, float, list[tuple[int, str]]]:
-    if re.fullmatch(r"[-+]?\d+(\.\d+)?", label):
+    if _NUMBER.fullmatch(label):
         return False, float(label), []
     pieces = re.findall(r"\d+|\D+", label)
     return True, 0.0, [(int(p), "") if p.isdecimal() else (-1, p) for p in pieces]

@@ -14,8 +14,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
+from keras_transformers.data.tables.reading import numbered_lines
 from keras_transformers.data.text.examples import Examples
-from keras_transformers.files import check_new, read_lines, write_lines
+from keras_transformers.files import check_new, write_lines
+from keras_transformers.files.compression import compressed_names
 
 __all__ = [
     "GlueTask",
@@ -125,16 +127,19 @@ def glue_file(name: str, folder: str | Path, part: Part) -> Path:
     PosixPath('glue/MNLI/dev_matched.tsv')
 
     Raises:
-        FileNotFoundError: the file does not exist, neither plain nor with `.gz`.
+        FileNotFoundError: the file does not exist, neither plain nor compressed.
         ValueError: there is no such task.
     """
     found = glue_task(name)
     place = ("diagnostic", "diagnostic") if name == "ax" else (found.title, part)
     path = Path(folder) / place[0] / f"{place[1]}.tsv"
-    for candidate in (path, path.with_name(f"{path.name}.gz")):
+    for candidate in (path, *compressed_names(path)):
         if candidate.is_file():
             return candidate
-    raise FileNotFoundError(f"{path}: no such file, nor {path.name}.gz; check the folder and part")
+    raise FileNotFoundError(
+        f"{path}: no such file, nor one compressed, such as {path.name}.gz; check the folder and "
+        "part"
+    )
 
 
 def load_glue(
@@ -144,7 +149,7 @@ def load_glue(
     labelled: bool = True,
     malformed: Literal["refuse", "skip"] = "refuse",
 ) -> Examples:
-    """Reads an official file of a task, plain or `.gz`.
+    """Reads an official file of a task, plain or compressed.
 
     The labels of regression tasks are numbers spelled as in the file; `ScoredTextBatches` and
     `regression.scores` parse them.
@@ -267,7 +272,7 @@ def _rows(
     """Yields (line number, cells) of rows with as many cells as the first row."""
     width = None
     skipped = []
-    for number, line in enumerate(read_lines(path), start=1):
+    for number, line in numbered_lines(path):
         cells = line.split("\t")
         width = width or len(cells)
         if len(cells) == width:

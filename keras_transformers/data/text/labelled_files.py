@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 from keras_transformers.data.text import conll
 from keras_transformers.data.text.cleaning import deduplicate, overlap, split
 from keras_transformers.data.text.examples import Examples, label_set, load
+from keras_transformers.ranges import AnyInt, Fraction
 
 __all__ = ["LabelledFiles", "Splits", "TaggedFiles", "TaggedSplits"]
 
@@ -28,14 +29,17 @@ class Splits(NamedTuple):
 class LabelledFiles:
     """Labelled-text options; a base class for recipe configurations."""
 
-    train_file: Path  # labelled texts: .tsv, .txt (tabs), .csv, .jsonl; each also with .gz
+    # labelled texts: .tsv, .txt (tabs), .csv, .jsonl or .parquet, plain or compressed (.gz, ...)
+    train_file: Path
     dev_file: Path | None = None  # chooses the best epoch; None: a share of the training file
     test_file: Path | None = None  # measured once, at the end
-    dev_fraction: float = 0.1  # the dev set's share of the training file; the same for all seeds
-    text_column: int | str = 0  # index from 0 (-1: the last), or name
-    text_b_column: int | str | None = None  # the second text of pairs
-    label_column: int | str = 1
+    dev_fraction: Fraction = 0.1  # the dev set's share of the training file; the same for all seeds
+    text_column: AnyInt | str = 0  # index from 0 (-1: the last), or name
+    text_b_column: AnyInt | str | None = None  # the second text of pairs
+    label_column: AnyInt | str = 1
     header: Literal["auto", "present", "absent"] = "auto"  # does the first row name the columns?
+    delimiter: str = "auto"  # between columns: a character, or tab; auto finds it in a .csv
+    encoding: str = "utf-8"  # of the files, such as utf-16 or cp1252
     labels: tuple[str, ...] = ()  # in the order of their ids; empty: the training file's, sorted
 
     def read(self) -> Splits:
@@ -51,6 +55,8 @@ class LabelledFiles:
             text_b_column=self.text_b_column,
             label_column=self.label_column,
             header=self.header,
+            delimiter=self.delimiter,
+            encoding=self.encoding,
         )
         train, duplicates = deduplicate(read_file(self.train_file, labels=self.labels or None))
         _logger.info("%s", duplicates)
@@ -81,11 +87,12 @@ class TaggedSplits(NamedTuple):
 class TaggedFiles:
     """Labelled-word options; a base class for recipe configurations."""
 
-    train_file: Path  # a word and its label per line, blank lines after sentences; IOB1 or IOB2
+    train_file: Path  # a word and its label per line, blank lines after sentences; see docs/data.md
     dev_file: Path  # chooses the best epoch
     test_file: Path | None = None  # measured once, at the end
-    word_column: int = 0  # index from 0
-    label_column: int = -1  # -1: the last
+    word_column: AnyInt = 0  # index from 0
+    label_column: AnyInt = -1  # -1: the last
+    encoding: str = "utf-8"  # of the files, such as utf-16 or cp1252
 
     def read(self) -> TaggedSplits:
         """Reads the files; the training file determines the labels, in IOB2.
@@ -95,7 +102,10 @@ class TaggedFiles:
             ValueError: a row or label is invalid; the message names file and line.
         """
         read_file = functools.partial(
-            conll.load_conll, word_column=self.word_column, label_column=self.label_column
+            conll.load_conll,
+            word_column=self.word_column,
+            label_column=self.label_column,
+            encoding=self.encoding,
         )
         train = read_file(self.train_file)
         labels = conll.entity_labels(train)

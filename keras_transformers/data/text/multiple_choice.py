@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers.data.batching import LengthBatches, Samples
-from keras_transformers.files import file_format, read_objects, read_table
+from keras_transformers.data.tables.reading import file_format, read_objects, read_table
 
 __all__ = ["ChoiceBatches", "ChoiceExamples", "load_choices"]
 
@@ -74,15 +74,16 @@ class ChoiceExamples:
 
 
 def load_choices(path: str | Path) -> ChoiceExamples:
-    """Reads texts with choices, plain or `.gz`; the name and the first row show the format.
+    """Reads texts with choices, plain or compressed; the name and the rows show the format.
 
-    - `.csv`, SWAG's: the text is `sent1`; a choice is `sent2`, which begins the second sentence,
-      with one of `ending0` to `ending3`. Other columns are ignored.
-    - `.jsonl` with `premise`, COPA's in SuperGLUE: the text is the premise with the question of
-      COPA's annotators, "What was the cause of this?" or "What happened as a result?"; the choices
-      are `choice1` and `choice2`.
-    - other `.jsonl`: {"text": "...", "choices": ["...", "..."], "label": 0}. Lines may have
-      different numbers of choices.
+    - `.csv`, SWAG's, also in `.jsonl` or `.parquet`: the text is `sent1`; a choice is `sent2`,
+      which begins the second sentence, with one of `ending0` to `ending3`. Other columns are
+      ignored.
+    - `.jsonl` or `.parquet` with `premise`, COPA's in SuperGLUE: the text is the premise with the
+      question of COPA's annotators, "What was the cause of this?" or "What happened as a result?";
+      the choices are `choice1` and `choice2`.
+    - other `.jsonl` or `.parquet`: {"text": "...", "choices": ["...", "..."], "label": 0}. Rows
+      may have different numbers of choices.
 
     Labels count from 0. Test sets have none: no `label`, or -1 in all rows.
 
@@ -94,15 +95,16 @@ def load_choices(path: str | Path) -> ChoiceExamples:
             a text has fewer than two choices or an empty one, or a label is not the index of one.
             The message names the file and the line.
     """
-    if file_format(path) == "csv":
+    format = file_format(path)
+    if format == "tsv":
+        raise ValueError(f"{path}: expected SWAG's .csv, or .jsonl or .parquet")
+    if format == "csv":
         rows = list(_swag(path))
-    elif file_format(path) == "jsonl":
-        rows = [
-            (number, *(_copa if "premise" in value else _plain)(f"{path}:{number}", value))
-            for number, value in read_objects(path)
-        ]
     else:
-        raise ValueError(f"{path}: expected SWAG's .csv, or .jsonl; each also with .gz")
+        rows = [
+            (number, *_object(f"{path}:{number}", value))
+            for number, value in read_objects(path, format=format)
+        ]
     if not rows:
         raise ValueError(f"{path}: no examples; the file is empty or has only a header")
     has_labels = rows[0][3] is not None
@@ -249,6 +251,15 @@ def _swag(path: str | Path) -> Iterator[_Row]:
         yield number, text, [f"{start} {ending}".strip() for ending in endings], label
 
 
+def _object(place: str, value: Mapping[str, Any]) -> tuple[str, list[str], int | None]:
+    if "premise" in value:
+        return _copa(place, value)
+    if not {"sent1", "sent2"} <= value.keys():
+        return _plain(place, value)
+    text, start, *endings = (_string(place, value, key) for key in ("sent1", "sent2", *_ENDINGS))
+    return text, [f"{start} {ending}".strip() for ending in endings], _label(place, value)
+
+
 def _copa(place: str, value: Mapping[str, Any]) -> tuple[str, list[str], int | None]:
     question = value.get("question")
     if question not in _QUESTIONS:
@@ -278,6 +289,8 @@ def _label(place: str, value: Mapping[str, Any]) -> int | None:
 
 def _index(place: str, label: Any) -> int | None:
     """Returns a label as a number; None for -1, which Hugging Face's test sets have."""
+    if isinstance(label, float) and label.is_integer():  # pandas makes them of whole numbers
+        label = int(label)
     if not isinstance(label, int | str) or not re.fullmatch(r"\s*-?\d{1,9}\s*", str(label)):
         raise ValueError(f"{place}: the label is {label!r:.100}, expected a number from 0")
     return None if int(label) == -1 else int(label)

@@ -1,4 +1,4 @@
-"""Questions about texts with answers that are spans of the texts: SQuAD 1.1 and 2.0 (JSON).
+"""Questions about texts with answers that are spans of the texts: SQuAD 1.1 and 2.0.
 
 Rajpurkar et al. 2016, arXiv:1606.05250; Rajpurkar et al. 2018, arXiv:1806.03822. Positions are in
 characters (Unicode code points).
@@ -6,15 +6,19 @@ characters (Unicode code points).
 
 import dataclasses
 import hashlib
+import itertools
 import json
 import logging
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from keras_transformers.data.tables.reading import read_objects
 from keras_transformers.files import check_new, read_lines, write_json
+from keras_transformers.files.compression import inner_name
 
 __all__ = ["Answer", "Questions", "load_squad", "split_questions", "write_predictions"]
 
@@ -120,10 +124,15 @@ def load_squad(
     mismatched: Literal["skip", "refuse"] = "skip",
     answered: bool = True,
 ) -> Questions:
-    """Reads a SQuAD JSON file, plain or `.gz`.
+    """Reads SQuAD's JSON, or rows as the `datasets` library writes them.
+
+    A row has `id`, `question`, `context` and `answers`, which is a list as in SQuAD, or
+    `{"text": [...], "answer_start": [...]}`. Ids may be numbers. An answer is also found if its
+    `answer_start` counts UTF-16 units, or if it is composed differently from the context (NFC and
+    NFD); it is then spelled as in the context, and its start counts the context's characters.
 
     Args:
-        path: the file.
+        path: JSON, JSON Lines or Parquet, plain or compressed.
         mismatched: what to do with answers that are not at their `answer_start`: "skip" keeps them
             out of training (their `start` is None) and logs a warning that lists them all; "refuse"
             raises ValueError with the same list.
@@ -131,20 +140,22 @@ def load_squad(
 
     Raises:
         FileNotFoundError: there is no such file.
+        MissingExtraError: Parquet or `.zst` needs the extra `data`.
         ValueError: the file is not JSON or not in SQuAD's format (the message names the place, such
             as `data[0].paragraphs[2].qas[1]`); an id occurs twice; `is_impossible` contradicts the
             answers; a text contains half a surrogate pair, which UTF-8 cannot encode; or there are
             no questions.
     """
-    try:
-        content = json.loads("\n".join(read_lines(path)))
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{path}:{error.lineno}: not JSON ({error})") from error
     reader = _Reader(path, answered)
-    for where, paragraph in _paragraphs(path, content):
-        reader.add(where, paragraph)
+    for where, value in _rows_or_paragraphs(path):
+        reader.add(where, value)
     if not reader.ids:
         raise ValueError(f"{path}: no questions")
+    if reader.num_relocated:
+        _logger.info(
+            "%s: %d answers found by offsets in UTF-16, or composed differently from their context",
+            *(path, reader.num_relocated),
+        )
     answers = reader.answers if answered else None
     num_answers = sum(map(len, reader.answers))
     if reader.mismatches:
@@ -214,7 +225,7 @@ def write_predictions(answers: Mapping[str, str], path: str | Path) -> None:
 
 
 class _Reader:
-    """Collects the questions of paragraphs and their mismatched answers."""
+    """Collects the questions of paragraphs or rows, and their mismatched answers."""
 
     def __init__(self, path: str | Path, answered: bool) -> None:
         self.path = path
@@ -225,41 +236,71 @@ class _Reader:
         self.context_of: list[int] = []
         self.answers: list[list[Answer]] = []
         self.mismatches: list[str] = []
+        self.num_relocated = 0
+        self._rows: dict[str, int] = {}  # contexts of rows, which repeat them -> index
 
-    def add(self, where: str, paragraph: dict[str, Any]) -> None:
-        """Adds a paragraph with its questions."""
-        context = self._text(paragraph, "context", where)
-        self.contexts.append(context)
-        for i, question in enumerate(_get(self.path, paragraph, "qas", list, where)):
-            place = f"{where}.qas[{i}]"
-            question_id = _get(self.path, question, "id", str, place)
-            if question_id in self.ids:
-                raise ValueError(f"{self.path}: {place}: the id {question_id!r} occurs twice")
-            self.ids[question_id] = None
-            self.questions.append(self._text(question, "question", place))
-            self.context_of.append(len(self.contexts) - 1)
-            if self.answered:
-                self._add_answers(question, question_id, context, place)
+    def add(self, where: str, value: Any) -> None:
+        """Adds a paragraph with its questions, or a row with its only one."""
+        context = self._text(value, "context", where)
+        if "qas" in value or "question" not in value:
+            self.contexts.append(context)
+            for i, question in enumerate(_get(self.path, value, "qas", list, where)):
+                self._add_question(question, len(self.contexts) - 1, f"{where}.qas[{i}]")
+            return
+        if context not in self._rows:
+            self._rows[context] = len(self.contexts)
+            self.contexts.append(context)
+        self._add_question(value, self._rows[context], where)
+
+    def _add_question(self, question: Any, context: int, place: str) -> None:
+        question_id = _get(self.path, question, "id", str, place)
+        if question_id in self.ids:
+            raise ValueError(f"{self.path}: {place}: the id {question_id!r} occurs twice")
+        self.ids[question_id] = None
+        self.questions.append(self._text(question, "question", place))
+        self.context_of.append(context)
+        if self.answered:
+            self._add_answers(question, question_id, self.contexts[context], place)
 
     def _add_answers(
         self, question: dict[str, Any], question_id: str, context: str, place: str
     ) -> None:
         answers = []
-        for i, given in enumerate(_get(self.path, question, "answers", list, place)):
+        for i, given in enumerate(self._given(question, place)):
             text = self._text(given, "text", f"{place}.answers[{i}]")
             start = _get(self.path, given, "answer_start", int, f"{place}.answers[{i}]")
             there = context[start : start + len(text)] if start >= 0 else ""
             if text and there == text:
                 answers.append(Answer(text, start))
-                continue
-            answers.append(Answer(text, None))
-            self.mismatches.append(f"{question_id}: {text!r} at {start}, found {there!r}")
+            elif found := _relocated(context, text, start):
+                answers.append(found)
+                self.num_relocated += 1
+            else:
+                answers.append(Answer(text, None))
+                self.mismatches.append(f"{question_id}: {text!r} at {start}, found {there!r}")
         if bool(question.get("is_impossible", not answers)) == bool(answers):
             raise ValueError(
                 f"{self.path}: {place}: {len(answers)} answers, but is_impossible is "
                 f"{question.get('is_impossible')}: fix one of them"
             )
         self.answers.append(answers)
+
+    def _given(self, question: dict[str, Any], place: str) -> list[Any]:
+        """Returns a question's answers as a list, which `datasets` turns into two."""
+        answers = question.get("answers")
+        if not isinstance(answers, dict):
+            return list(_get(self.path, question, "answers", list, place))
+        texts, starts = (
+            _get(self.path, answers, key, list, f"{place}.answers")
+            for key in ("text", "answer_start")
+        )
+        if len(texts) != len(starts):
+            raise ValueError(
+                f"{self.path}: {place}.answers: {len(texts)} texts, but {len(starts)} starts"
+            )
+        return [
+            {"text": text, "answer_start": start} for text, start in zip(texts, starts, strict=True)
+        ]
 
     def _text(self, value: Any, key: str, where: str) -> str:
         text: str = _get(self.path, value, key, str, where)
@@ -273,17 +314,73 @@ class _Reader:
         return text
 
 
-def _paragraphs(path: str | Path, content: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+def _relocated(context: str, text: str, start: int) -> Answer | None:
+    """Finds an answer by offsets that are counted differently, or in another composition."""
+    for begin, end in _occurrences(context, text):
+        before = context[:begin]
+        for form in (before, unicodedata.normalize("NFC", before), _decomposed(before)):
+            if start in (len(form.encode("utf-16-le")) // 2, len(form)):
+                return Answer(context[begin:end], begin)
+    return None
+
+
+def _occurrences(context: str, text: str) -> Iterator[tuple[int, int]]:
+    """Yields the start and the end of each place where a text is, in any composition."""
+    pieces = [_decomposed(char) for char in context]
+    ends = itertools.accumulate(map(len, pieces), initial=0)
+    character_at = {position: i for i, position in enumerate(ends)}  # positions between characters
+    whole, wanted = "".join(pieces), _decomposed(text)
+    at = whole.find(wanted) if wanted else -1
+    while at >= 0:
+        end = at + len(wanted)
+        is_whole = not unicodedata.combining(whole[end : end + 1] or " ")
+        if is_whole and at in character_at and end in character_at:
+            yield character_at[at], character_at[end]
+        at = whole.find(wanted, at + 1)
+
+
+def _decomposed(text: str) -> str:
+    return unicodedata.normalize("NFD", text)
+
+
+def _rows_or_paragraphs(path: str | Path) -> Iterator[tuple[str, Any]]:
+    """Yields the place and the value of each row, or of each paragraph of SQuAD's JSON."""
+    if Path(inner_name(path)).suffix.lower() == ".parquet":
+        yield from ((f"row {n}", value) for n, value in read_objects(path, format="parquet"))
+        return
+    lines = list(read_lines(path))
+    if _is_row(next(filter(str.strip, lines), "")):
+        yield from ((f"line {number}", value) for number, value in read_objects(path))
+        return
+    try:
+        content = json.loads("\n".join(lines))
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{path}:{error.lineno}: not JSON ({error})") from error
+    if isinstance(content, list) and content:
+        yield from ((f"[{i}]", value) for i, value in enumerate(content))
+        return
     for i, article in enumerate(_get(path, content, "data", list, "the file")):
         for j, paragraph in enumerate(_get(path, article, "paragraphs", list, f"data[{i}]")):
             yield f"data[{i}].paragraphs[{j}]", paragraph
 
 
+def _is_row(line: str) -> bool:
+    try:
+        value = json.loads(line)
+    except ValueError:
+        return False
+    return isinstance(value, dict) and {"context", "question"} <= value.keys()
+
+
 def _get(path: str | Path, value: Any, key: str, kind: type, where: str) -> Any:
     found = value.get(key) if isinstance(value, dict) else None
+    if isinstance(found, float) and found.is_integer():  # pandas makes them of whole numbers
+        found = int(found)
+    if isinstance(found, int) and not isinstance(found, bool) and key == "id":
+        found = str(found)
     if not isinstance(found, kind) or isinstance(found, bool):
         raise ValueError(
             f"{path}: {where}: expected {key!r}, a {_TYPE_NAMES[kind]}, found {found!r:.60}: is it "
-            "SQuAD's JSON (data, paragraphs, qas)?"
+            "SQuAD's JSON (data, paragraphs, qas), or rows with id, question, context, answers?"
         )
     return found

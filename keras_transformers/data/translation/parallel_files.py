@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from keras_transformers.data.translation.parallel_text import Pair, multi30k_files, read_multi30k
+from keras_transformers.ranges import PositiveInt
 from keras_transformers.tokenizers.sentencepiece import SentencePieceTokenizer
 
 __all__ = ["PairSplits", "ParallelFiles"]
@@ -26,10 +27,9 @@ class ParallelFiles:
     source_language: str = "de"
     target_language: str = "en"
     test_split: str = "test_2016_flickr"
-    vocabulary_size: int = 8000  # one vocabulary for both languages
-    target_vocabulary_size: int | None = (
-        None  # two: --vocabulary-size for sources, this for targets
-    )
+    vocabulary_size: PositiveInt = 8000  # one vocabulary for both languages
+    # two: --vocabulary-size for sources, this for targets
+    target_vocabulary_size: PositiveInt | None = None
 
     def read(self) -> PairSplits:
         """Reads the pairs; see `read_multi30k`.

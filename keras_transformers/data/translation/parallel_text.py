@@ -7,7 +7,9 @@ import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
+from keras_transformers.data.tables.reading import numbered_lines
 from keras_transformers.files import read_lines
+from keras_transformers.files.compression import compressed_names
 
 __all__ = ["Pair", "multi30k_files", "read_multi30k", "read_parallel", "read_tsv"]
 
@@ -18,7 +20,7 @@ def read_parallel(source_path: str | Path, target_path: str | Path) -> Iterator[
     """Yields the pairs of two files with one sentence per line, as in WMT, IWSLT and OPUS.
 
     Args:
-        source_path: UTF-8 text, plain or `.gz`.
+        source_path: UTF-8 text, plain or compressed.
         target_path: its translation, line by line.
 
     Raises:
@@ -43,7 +45,7 @@ def read_tsv(path: str | Path, *, source_column: int = 0, target_column: int = 1
     """Yields the pairs of a tab-separated file without header or quoting.
 
     Args:
-        path: UTF-8 text, plain or `.gz`.
+        path: UTF-8 text, plain or compressed.
         source_column: index of the source, from 0.
         target_column: index of the target, from 0.
 
@@ -53,7 +55,7 @@ def read_tsv(path: str | Path, *, source_column: int = 0, target_column: int = 1
             not UTF-8; the message names file and line.
     """
     width = None
-    for number, line in enumerate(read_lines(path), start=1):
+    for number, line in numbered_lines(path):
         cells = line.split("\t")
         width = len(cells) if width is None else width
         if len(cells) != width:
@@ -75,25 +77,30 @@ def multi30k_files(
     """Finds the two files of a split, named as in Multi30k, task 1 (Elliott et al. 2016).
 
     Args:
-        directory: folder with `train.de.gz`, `train.en.gz`, `val.de.gz`, ..., gzipped or plain.
+        directory: folder with `train.de.gz`, `train.en.gz`, `val.de.gz`, ..., compressed or plain.
         split: "train" (29,000 pairs), "val" (1,014), "test_2016_flickr" (1,000), ...
         languages: source and target language, as in the file names.
 
     Returns:
-        The source file and the target file; the gzipped ones if both kinds exist.
+        The source file and the target file; the compressed ones if both kinds exist.
 
     Raises:
-        FileNotFoundError: a file does not exist, neither gzipped nor plain.
+        FileNotFoundError: a file does not exist, neither compressed nor plain.
     """
-    source, target = (_plain_or_gzipped(Path(directory) / f"{split}.{name}") for name in languages)
+    source, target = (
+        _plain_or_compressed(Path(directory) / f"{split}.{name}") for name in languages
+    )
     return source, target
 
 
-def _plain_or_gzipped(plain: Path) -> Path:
-    packed = plain.with_name(f"{plain.name}.gz")
-    if not plain.is_file() and not packed.is_file():
-        raise FileNotFoundError(f"neither {packed} nor {plain} exists; check the folder")
-    return packed if packed.is_file() else plain
+def _plain_or_compressed(plain: Path) -> Path:
+    packed = compressed_names(plain)
+    found = next(filter(Path.is_file, [*packed, plain]), None)
+    if found is None:
+        raise FileNotFoundError(
+            f"neither {packed[0]} nor {plain} exists, nor another compression; check the folder"
+        )
+    return found
 
 
 def read_multi30k(

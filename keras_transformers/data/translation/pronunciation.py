@@ -52,7 +52,7 @@ def read_dictionary(path: str | Path, *, keep_stress: bool = False) -> Dictionar
     comments, and so is anything after " #". Words are lower-cased.
 
     Args:
-        path: UTF-8 text, plain or `.gz`.
+        path: UTF-8 text, plain or compressed.
         keep_stress: whether vowels keep their stress digits, as in "OW1". Published error rates
             drop them; pronunciations that become equal are merged.
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import keras
 
-from keras_transformers.layers.masks import MASKED_SCORE
+from keras_transformers.layers.masks import EVERYWHERE, MASKED_SCORE, Reach
 
 # In blocks only if a head has more scores than this. Plain attention takes a little less time.
 MOST_SCORES = 1024 * 1024
@@ -37,7 +37,7 @@ def attention_in_blocks(
     value: Any,
     *,
     mask: Any = None,
-    use_causal_mask: bool = False,
+    reach: Reach = EVERYWHERE,
     bias: Any = None,
     scores_dtype: str = "float32",
     dropout: float = 0.0,
@@ -50,7 +50,7 @@ def attention_in_blocks(
         key: (batch, heads, key, head_dim).
         value: (batch, heads, key, head_dim).
         mask: bool (batch or 1, heads or 1, query or 1, key), or None.
-        use_causal_mask: whether to combine the mask with a causal one.
+        reach: what positions alone let a query see, besides the mask.
         bias: (batch or 1, heads or 1, query, key), or None.
         scores_dtype: dtype of scores and softmax.
         dropout: rate on the probabilities.
@@ -70,10 +70,10 @@ def attention_in_blocks(
         if biases.blocks is not None:
             scores += tf.cast(biases[index], scores_dtype)
         visible = masks[index]
-        if use_causal_mask:
+        if reach != EVERYWHERE:
             places = index * BLOCK + tf.range(BLOCK)
-            past = (tf.range(keys)[None, :] <= places[:, None])[None, None]  # (1, 1, block, key)
-            visible = past if visible is None else tf.logical_and(visible, past)
+            within = reach.mask(places, tf.range(keys))[None, None]  # (1, 1, block, key)
+            visible = within if visible is None else tf.logical_and(visible, within)
         if visible is None:
             return tf.nn.softmax(scores)
         found = tf.nn.softmax(tf.where(visible, scores, tf.cast(MASKED_SCORE, scores_dtype)))

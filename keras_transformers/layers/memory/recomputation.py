@@ -7,8 +7,8 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_transformers.dependencies.private_api import seed_generators
 from keras_transformers.layers.composite import CompositeLayer
-from keras_transformers.private_api import seed_generators
 
 
 class RecomputableLayer(CompositeLayer):

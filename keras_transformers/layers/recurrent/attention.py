@@ -6,7 +6,7 @@ import keras
 from keras import ops
 
 from keras_transformers.layers.composite import CompositeLayer
-from keras_transformers.layers.dense import PACKAGE, RowDense
+from keras_transformers.layers.dense import PACKAGE, RowDense, softmax
 from keras_transformers.layers.masks import MASKED_SCORE
 
 __all__ = ["RnnAttention"]
@@ -107,7 +107,7 @@ class RnnAttention(CompositeLayer):
         scores = ops.cast(scores, self.scores_dtype)
         if padding_mask is not None:
             scores = ops.where(padding_mask[:, None], scores, MASKED_SCORE)
-        probabilities = ops.softmax(scores, axis=-1)
+        probabilities = softmax(scores)
         return ops.matmul(ops.cast(probabilities, memory.dtype), memory), probabilities
 
     def of_rows(

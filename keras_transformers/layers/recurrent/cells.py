@@ -50,11 +50,20 @@ class _Cell(CompositeLayer):
         self.output_dim = units
         self.state_dims: tuple[int, ...] = (units,)
         self.num_gates = num_gates
+        self.has_inputs = has_inputs
         self.recurrent_initializer = keras.initializers.get(recurrent_initializer)
         arguments = {"dtype": self.dtype_policy, "name": "input_projection"}
         self.input_projection: Any = (
             RowDense(num_gates * units, **arguments) if has_inputs else AddBias(**arguments)
         )
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the constructor's arguments."""
+        return super().get_config() | {
+            "units": self.units,
+            "has_inputs": self.has_inputs,
+            "recurrent_initializer": keras.initializers.serialize(self.recurrent_initializer),
+        }
 
     def _recurrent_weight(self, name: str, shape: tuple[int, int]) -> Any:
         return self.add_weight(
@@ -155,6 +164,14 @@ class LSTMCell(_Cell):
         self.projection_clip = projection_clip
         self.output_dim = projection_dim or units
         self.state_dims = (self.output_dim, units)
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the constructor's arguments."""
+        return super().get_config() | {
+            "projection_dim": self.projection_dim,
+            "cell_clip": self.cell_clip,
+            "projection_clip": self.projection_clip,
+        }
 
     def build(self, input_shape: Any) -> None:
         """Creates the weights for inputs (..., features)."""

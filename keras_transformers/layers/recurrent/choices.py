@@ -1,30 +1,42 @@
 """The choices of a recurrent decoder, and which of them exclude each other."""
 
-from typing import Literal
+from dataclasses import dataclass
+from typing import Any, Literal
+
+__all__ = ["Readout"]
 
 Context = Literal["initial_state", "input", "input_and_output"]
 ReadoutActivation = Literal["tanh", "maxout"]
 Bridge = Literal["copy", "dense", "zeros"]
 
 
+@dataclass(frozen=True)
+class Readout:
+    """A dense layer without bias on what a decoder's step has found.
+
+    Attributes:
+        dim: its width.
+        activation: "tanh" (Luong), or "maxout" (Bahdanau), the larger of two values.
+
+    Raises:
+        ValueError: the activation is unknown.
+    """
+
+    dim: int
+    activation: ReadoutActivation = "tanh"
+
+    def __post_init__(self) -> None:
+        _check("readout_activation", self.activation, ("tanh", "maxout"))
+
+
 def check_choices(
-    num_layers: int,
-    context: str,
-    attention: str | None,
-    input_feeding: bool,
-    readout_activation: str,
-    bridge: str,
+    cells: Any, context: str, attention: Any, input_feeding: bool, bridge: str
 ) -> None:
     """Raises ValueError for an unknown choice of `RecurrentDecoder`, or for a wrong combination."""
-    if num_layers < 1:
-        raise ValueError(f"num_layers={num_layers}: a decoder needs at least one layer")
-    for name, value, known in (
-        ("context", context, ("initial_state", "input", "input_and_output")),
-        ("readout_activation", readout_activation, ("tanh", "maxout")),
-        ("bridge", bridge, ("copy", "dense", "zeros")),
-    ):
-        if value not in known:
-            raise ValueError(f"{name}={value!r} is unknown: use {', '.join(known)}")
+    if not cells:
+        raise ValueError("cells=[]: a decoder needs at least one layer")
+    _check("context", context, ("initial_state", "input", "input_and_output"))
+    _check("bridge", bridge, ("copy", "dense", "zeros"))
     if bridge == "zeros" and context == "initial_state" and attention is None:
         raise ValueError(
             "bridge='zeros' without attention and with context='initial_state' leaves the source "
@@ -33,5 +45,10 @@ def check_choices(
     if input_feeding and (attention is None or context != "initial_state"):
         raise ValueError(
             "input_feeding needs attention and context='initial_state', not "
-            f"attention={attention!r} and context={context!r}"
+            f"attention={attention and attention.kind!r} and context={context!r}"
         )
+
+
+def _check(name: str, value: str, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise ValueError(f"{name}={value!r} is unknown: use {', '.join(known)}")

@@ -1,30 +1,24 @@
 """The decoder of a recurrent sequence-to-sequence model, with and without attention."""
 
+from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 import keras
 from keras import ops
 
-from keras_transformers.layers.composite import CompositeLayer
+from keras_transformers.layers.composite import CompositeLayer, part_config
 from keras_transformers.layers.dense import PACKAGE, RowDense
-from keras_transformers.layers.recurrent import cells
-from keras_transformers.layers.recurrent.attention import (
-    AttentionKind,
-    RnnAttention,
-    repeat_rows,
-)
+from keras_transformers.layers.old_files import decoder_parts
+from keras_transformers.layers.recurrent.attention import RnnAttention, repeat_rows
 from keras_transformers.layers.recurrent.bridges import (
     build_bridges,
     check_copy,
     first_states,
     make_bridges,
 )
-from keras_transformers.layers.recurrent.choices import (
-    Bridge,
-    Context,
-    ReadoutActivation,
-    check_choices,
-)
+from keras_transformers.layers.recurrent.cells import run_cell, scan_steps, time_major
+from keras_transformers.layers.recurrent.choices import Bridge, Context, Readout, check_choices
 
 __all__ = ["RecurrentDecoder"]
 
@@ -50,106 +44,84 @@ class RecurrentDecoder(CompositeLayer):
     - "input_and_output": like "input", and the readout joins the state, the context and the
       previous token (Cho et al. 2014 without attention, Bahdanau et al. 2014 with "additive").
 
-    With `feed_tokens=False` no step sees the previous token, and only the number of targets counts.
-    Without attention, three decoders see more and more:
+    If its first cell has no inputs, no step sees the previous token, and only the number of targets
+    counts. Without attention, three decoders see more and more:
 
     - `h'_0 = c, h'_t = f(h'_(t-1))`: context="initial_state", bridge="copy" (or "dense", for a
-      function of c), feed_tokens=False;
-    - `h'_1 = f(c), h'_t = f(c, h'_(t-1))`: context="input", bridge="zeros", feed_tokens=False;
+      function of c), no inputs;
+    - `h'_1 = f(c), h'_t = f(c, h'_(t-1))`: context="input", bridge="zeros", no inputs;
     - `h'_t = f(c, y_(t-1), h'_(t-1))`: context="input".
 
     Args:
-        cell: "lstm", "gru" or "rnn" (see `Recurrent`).
-        units: width of each layer.
-        num_layers: number of layers; the last layer's state is the query and goes to the readout.
+        cells: the layers' cells, such as a `GRUCell`; the last one's state is the query and goes to
+            the readout. If the first one has no inputs, no step sees the previous token. The
+            decoder names them "cell_0" and so on.
+        attention: from the state to the encoder's outputs; None for none. It is named "attention".
+        readout: the dense layer of the readout; by default its parts are only joined.
         context: See above.
-        attention: "dot", "general", "additive", "location" (see `RnnAttention`) or None.
-        attention_dim: inner width of "additive" attention; `units` by default.
-        input_feeding: whether each step gets the previous readout (Luong et al. 2015, section 3.3).
-        readout_dim: width of the readout's dense layer (no bias); by default parts are only joined.
-        readout_activation: "tanh" (Luong), or "maxout" (Bahdanau), the larger of two values.
         bridge: "copy" starts each layer with the states of the same encoder layer; "dense" with
             `tanh(W state + b)` of it, or of the last one (Bahdanau et al. 2014, appendix A.2.2);
             "zeros" starts from zeros, whatever the source.
-        feed_tokens: whether each step sees the previous token.
+        input_feeding: whether each step gets the previous readout (Luong et al. 2015, section 3.3).
         dropout: rate on the inputs of every layer but the first.
-        max_sequence_length: the longest source for attention="location".
 
     Raises:
-        ValueError: an unknown choice, or choices that cannot be combined.
+        ValueError: an unknown choice, choices that cannot be combined, or a part that has its
+            weights already.
+
+    Example:
+        >>> from keras_transformers.layers import GRUCell
+        >>> decoder = RecurrentDecoder([GRUCell(4)], attention=RnnAttention("general"))
+        >>> source = keras.ops.ones((1, 5, 3))
+        >>> encoded = {"memory": source, "summary": source[:, 0], "states": ((source[:, 0],),)}
+        >>> decoder(keras.ops.ones((1, 2, 6)), encoded).shape
+        TensorShape([1, 2, 7])
     """
 
     def __init__(
         self,
-        cell: cells.CellKind,
-        units: int,
+        cells: Sequence[keras.layers.Layer],
         *,
-        num_layers: int = 1,
+        attention: RnnAttention | None = None,
+        readout: Readout | None = None,
         context: Context = "initial_state",
-        attention: AttentionKind | None = None,
-        attention_dim: int | None = None,
-        input_feeding: bool = False,
-        readout_dim: int | None = None,
-        readout_activation: ReadoutActivation = "tanh",
         bridge: Bridge = "dense",
-        feed_tokens: bool = True,
+        input_feeding: bool = False,
         dropout: float = 0.0,
-        max_sequence_length: int = 1024,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        check_choices(num_layers, context, attention, input_feeding, readout_activation, bridge)
-        self._arguments = {
-            "cell": cell,
-            "units": units,
-            "num_layers": num_layers,
-            "context": context,
-            "attention": attention,
-            "attention_dim": attention_dim,
-            "input_feeding": input_feeding,
-            "readout_dim": readout_dim,
-            "readout_activation": readout_activation,
-            "bridge": bridge,
-            "feed_tokens": feed_tokens,
-            "dropout": dropout,
-            "max_sequence_length": max_sequence_length,
-        }
-        self.units = units
+        check_choices(cells, context, attention, input_feeding, bridge)
+        for part in (*cells, attention):
+            if part is not None and part.built:
+                raise ValueError(
+                    f"layer {part.name!r} has its weights already: hand a decoder new layers, "
+                    "whose weights then have names inside the decoder"
+                )
+        self._choices = {"context": context, "input_feeding": input_feeding, "dropout": dropout}
+        self._readout = readout
+        self.cells: list[Any] = list(cells)
+        self.units = self.cells[-1].units
         self.input_feeding = input_feeding
-        self.feed_tokens = feed_tokens
-        self.maxout = readout_activation == "maxout"
-        self.readout_dim = readout_dim
+        self.feed_tokens = self.cells[0].has_inputs
         self.feeds_context = context != "initial_state"
         self.reads_context = context == "input_and_output" or bool(
             attention and not self.feeds_context
         )
-        self.reads_token = feed_tokens and context == "input_and_output"
-        self.cells = [
-            cells.make_cell(
-                cell,
-                units,
-                has_inputs=feed_tokens or index > 0,
-                dtype=self.dtype_policy,
-                name=f"cell_{index}",
-            )
-            for index in range(num_layers)
-        ]
-        self.attention: Any = None
-        if attention:
-            self.attention = RnnAttention(
-                attention,
-                attention_dim=attention_dim,
-                max_sequence_length=max_sequence_length,
-                dtype=self.dtype_policy,
-                name="attention",
-            )
+        self.reads_token = self.feed_tokens and context == "input_and_output"
+        for index, cell in enumerate(self.cells):
+            cell.name = f"cell_{index}"
+        self.attention: Any = attention
+        if attention is not None:
+            attention.name = "attention"
         # Projects the context or the previous readout to the first cell's gates.
         self.context_projection: Any = None
         if self.feeds_context or input_feeding:
             self.context_projection = self._dense(self._num_gates, "context_projection")
         self.readout: Any = None
-        if readout_dim:
-            self.readout = self._dense(readout_dim * (2 if self.maxout else 1), "readout")
+        self.maxout = readout is not None and readout.activation == "maxout"
+        if readout is not None:
+            self.readout = self._dense(readout.dim * (2 if self.maxout else 1), "readout")
         self.bridge = bridge
         self.bridges = make_bridges(self.cells) if bridge == "dense" else None
         self.dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
@@ -177,7 +149,7 @@ class RecurrentDecoder(CompositeLayer):
         if self.attention:
             self.attention.build((None, None, self.units), (None, None, context_dim))
         parts = self.units + self.reads_context * context_dim + self.reads_token * token_dim
-        self.output_dim = self.readout_dim or parts
+        self.output_dim = parts if self._readout is None else self._readout.dim
         if self.readout:
             self.readout.build((None, parts))
         if self.context_projection:
@@ -277,7 +249,7 @@ class RecurrentDecoder(CompositeLayer):
         source, state = self.start(encoded, padding_mask)
         batch, length = ops.shape(inputs)[:2]
         noise = self.dropout_noise(length, batch, training)
-        gates = self._token_gates(cells.time_major(inputs))  # (target, batch, gates)
+        gates = self._token_gates(time_major(inputs))  # (target, batch, gates)
         if self.attention and self.context_projection:
             hidden, context, probabilities = self._loop(
                 gates, state, source, noise, keep_probabilities=return_attention_scores
@@ -325,8 +297,8 @@ class RecurrentDecoder(CompositeLayer):
             if index:
                 hidden = hidden * noise[index - 1] if noise else hidden
                 gates = cell.input_projection(hidden)
-            hidden, _ = cells.run_cell(cell, gates, states)  # (target, batch, units)
-        hidden = cells.time_major(hidden)
+            hidden, _ = run_cell(cell, gates, states)  # (target, batch, units)
+        hidden = time_major(hidden)
         if self.attention:
             return (hidden, *self._attend(hidden, source))
         context = ops.expand_dims(source["summary"], 1) + ops.zeros_like(hidden[:, :, :1])
@@ -351,10 +323,10 @@ class RecurrentDecoder(CompositeLayer):
             state, *looked = self._advance(gates, carry[0], source, noise, 1)
             return (state, *looked[: len(blank)])
 
-        (states, *looked), _ = cells.scan_steps(step, (state, *blank), [gates, *noise])
+        (states, *looked), _ = scan_steps(step, (state, *blank), [gates, *noise])
         hidden = states["feed"] if self.input_feeding else states["cells"][-1][0]
-        context, *probabilities = (cells.time_major(kept) for kept in looked)
-        return cells.time_major(hidden), context, probabilities[0] if probabilities else None
+        context, *probabilities = (time_major(kept) for kept in looked)
+        return time_major(hidden), context, probabilities[0] if probabilities else None
 
     def _advance(
         self, gates: Any, state: State, source: Source, noise: tuple[Any, ...], num_queries: Any
@@ -405,4 +377,23 @@ class RecurrentDecoder(CompositeLayer):
 
     def get_config(self) -> dict[str, Any]:
         """Returns the constructor's arguments."""
-        return super().get_config() | self._arguments
+        return super().get_config() | {
+            "cells": [part_config(cell) for cell in self.cells],
+            "attention": part_config(self.attention),
+            "readout": None if self._readout is None else asdict(self._readout),
+            "bridge": self.bridge,
+            **self._choices,
+        }
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> "RecurrentDecoder":
+        """Makes a decoder from what `get_config` returned, also before it was handed its parts."""
+        if "cell" in config:
+            return super().from_config(decoder_parts(config))
+        load = keras.saving.deserialize_keras_object
+        parts = {
+            "cells": [load(cell) for cell in config["cells"]],
+            "attention": load(config["attention"]),
+            "readout": None if config["readout"] is None else Readout(**config["readout"]),
+        }
+        return super().from_config({**config, **parts})

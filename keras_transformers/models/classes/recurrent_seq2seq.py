@@ -1,14 +1,22 @@
 """The class of `models.encoder_decoders.seq2seq`, with step-by-step decoding."""
 
-import functools
 from typing import Any
 
 import keras
 from keras import ops
 
+from keras_transformers.layers import (
+    AddBias,
+    PaddingMask,
+    RecurrentDecoder,
+    RecurrentEncoder,
+    TeacherForcing,
+    TokenEmbedding,
+)
 from keras_transformers.layers.dense import PACKAGE
 from keras_transformers.layers.embeddings import check_token_ids
 from keras_transformers.layers.recurrent.cells import scan_steps, time_major
+from keras_transformers.models.anatomy import anatomy, only
 from keras_transformers.models.classes.encoder_decoder import Step
 
 
@@ -19,17 +27,24 @@ class Seq2Seq(keras.Model):
     @property
     def has_attention(self) -> bool:
         """Whether the model has attention, which `cross_attention_scores` needs."""
-        return self.get_layer("decoder").attention is not None
+        return self._decoder().attention is not None
 
     @property
     def teacher_forcing(self) -> Any:
         """The teacher forcing ratio, a variable to `assign` to; None if it is always 1."""
-        layer = self._find("teacher_forcing")
+        layer = self._forcing()
         return None if layer is None else layer.ratio
+
+    # Methods, because Keras saves the layers that properties return, once more.
+    def _decoder(self) -> Any:
+        return only(self, RecurrentDecoder)
+
+    def _forcing(self) -> Any:
+        return next((x for x in self.layers if isinstance(x, TeacherForcing)), None)
 
     def call(self, inputs: Any, training: bool | None = None, mask: Any = None) -> Any:
         """Computes the logits, in training by scheduled sampling if built with a ratio below 1."""
-        if training and self._find("teacher_forcing") is not None:
+        if training and self._forcing() is not None:
             return self._feed_own_tokens(**inputs)
         return super().call(inputs, training=training, mask=mask)
 
@@ -51,10 +66,10 @@ class Seq2Seq(keras.Model):
         Raises:
             ValueError: a source has an id outside the vocabulary.
         """
-        embedding = self._find("source_token_embedding", "token_embedding")
+        embedding = anatomy(self).encoder.token_embedding
         check_token_ids(source_token_ids, embedding.vocabulary_size, "source_token_ids")
-        mask = self.get_layer("source_padding_mask")(source_token_ids)
-        decoder = self.get_layer("decoder")
+        mask = only(self, PaddingMask)(source_token_ids)
+        decoder = self._decoder()
         source, state = decoder.start(self._encode(source_token_ids, mask), mask)
         batch = ops.shape(source_token_ids)[0]
 
@@ -86,8 +101,8 @@ class Seq2Seq(keras.Model):
                 f"model {self.name!r} has no attention: build it with "
                 "attention='additive' or another kind"
             )
-        mask = self.get_layer("source_padding_mask")(source_token_ids)
-        _, scores = self.get_layer("decoder")(
+        mask = only(self, PaddingMask)(source_token_ids)
+        _, scores = self._decoder()(
             self._embed_target(target_token_ids),
             self._encode(source_token_ids, mask),
             padding_mask=mask,
@@ -96,28 +111,22 @@ class Seq2Seq(keras.Model):
         return scores[:, None, None]
 
     def _encode(self, source_token_ids: Any, mask: Any, training: bool = False) -> Any:
-        hidden = self._find("source_token_embedding", "token_embedding")(source_token_ids)
+        hidden = anatomy(self).encoder.token_embedding(source_token_ids)
         hidden = self.get_layer("source_embeddings_dropout")(hidden, training=training)
-        return self.get_layer("encoder")(hidden, padding_mask=mask, training=training)
+        return only(self, RecurrentEncoder)(hidden, padding_mask=mask, training=training)
 
     def _embed_target(self, target_token_ids: Any) -> Any:
-        if not self.get_layer("decoder").feed_tokens:
+        if not self._decoder().feed_tokens:
             return target_token_ids
-        return self._find("target_token_embedding", "token_embedding")(target_token_ids)
+        return anatomy(self).token_embedding(target_token_ids)
 
     def _logits(self, hidden: Any) -> Any:
-        projection = self._find("output_projection")
-        if projection is None:
-            projection = functools.partial(
-                self._find("target_token_embedding", "token_embedding"), reverse=True
-            )
-        bias = self._find("logits")
-        return projection(hidden) if bias is None else bias(projection(hidden))
-
-    def _find(self, *names: str) -> Any:
-        """Returns the first of these layers that this model has, or None."""
-        by_name = {layer.name: layer for layer in self.layers}
-        return next((by_name[name] for name in names if name in by_name), None)
+        """Projects readouts to logits, with the layers of the graph after the decoder's."""
+        projection = anatomy(self).projection
+        ties = isinstance(projection, TokenEmbedding)
+        logits = projection(hidden, reverse=True) if ties else projection(hidden)
+        bias = next((layer for layer in self.layers if isinstance(layer, AddBias)), None)
+        return logits if bias is None else bias(logits)
 
     def _feed_own_tokens(self, source_token_ids: Any, target_token_ids: Any) -> dict[str, Any]:
         """Computes training logits with scheduled sampling, choosing each step's input token.
@@ -125,12 +134,12 @@ class Seq2Seq(keras.Model):
         As in Bengio et al. 2015, no gradient flows through the choice. All random numbers are drawn
         before the loop.
         """
-        mask = self.get_layer("source_padding_mask")(source_token_ids)
-        decoder = self.get_layer("decoder")
+        mask = only(self, PaddingMask)(source_token_ids)
+        decoder = self._decoder()
         source, state = decoder.start(self._encode(source_token_ids, mask, training=True), mask)
         targets = time_major(target_token_ids)  # (target, batch)
         length, batch = ops.shape(targets)
-        forced = self.get_layer("teacher_forcing").choose(length, batch)
+        forced = self._forcing().choose(length, batch)
         noise = [
             self.get_layer(name)(ops.ones((length, batch, width)), training=True)
             for name, width in (

@@ -7,10 +7,12 @@ from typing import Any
 
 import keras
 
+from keras_transformers.dependencies.private_api import run_through_graph
 from keras_transformers.layers import PaddingMask
 from keras_transformers.layers.dense import Activation
 from keras_transformers.layers.embeddings import WeightTying, token_embeddings
-from keras_transformers.layers.residual import NormPosition
+from keras_transformers.layers.norms import NormPosition
+from keras_transformers.models.anatomy import anatomy, block_shape
 from keras_transformers.models.classes.encoder_decoder import Transformer
 from keras_transformers.models.encoder_decoders.transformer import (
     Positions,
@@ -18,7 +20,6 @@ from keras_transformers.models.encoder_decoders.transformer import (
     decoded,
 )
 from keras_transformers.models.heads.encoder_parts import named_output
-from keras_transformers.private_api import run_through_graph
 
 __all__ = ["transformer_from_encoder"]
 
@@ -74,7 +75,7 @@ def transformer_from_encoder(
         A functional model with the inputs and the output of `transformer`.
 
     Raises:
-        ValueError: the encoder lacks an input, an output or its encoder layers, or a choice is
+        ValueError: the encoder lacks an input, an output or its blocks, or a choice is
             unknown.
 
     Example:
@@ -88,16 +89,11 @@ def transformer_from_encoder(
     """
     check_positions(positions)
     hidden_dim = named_output(encoder, "sequence_output").shape[-1]
-    own = [layer for layer in encoder.layers if layer.name.startswith("encoder_layer_")]
-    if not own:
-        raise ValueError(
-            f"model {encoder.name!r} has no layers encoder_layer_0, encoder_layer_1, ...: use an "
-            "encoder such as keras_transformers.bert_base()"
-        )
+    own = anatomy(encoder, "blocks").blocks
     if weight_tying == "all":
         raise ValueError("weight_tying='all': the encoder has its own vocabulary; use 'decoder'")
     _, embedding = token_embeddings(weight_tying, vocabulary_size, vocabulary_size, hidden_dim)
-    like = own[0].get_config()
+    like = block_shape(own[0])
     source_token_ids = keras.Input((None,), dtype="int32", name="source_token_ids")
     target_token_ids = keras.Input((None,), dtype="int32", name="target_token_ids")
     mask = PaddingMask(pad_token_id, name="source_padding_mask")(source_token_ids)

@@ -5,6 +5,7 @@ logits, and sines before cosines.
 """
 
 import functools
+from typing import Literal, get_args
 
 from keras_transformers.layers.dense import Activation
 from keras_transformers.models.classes.encoder_decoder import Transformer
@@ -12,6 +13,8 @@ from keras_transformers.models.encoder_decoders import transformer
 from keras_transformers.models.entry import Entry, named_factory
 
 _PAPER = "Junczys-Dowmunt et al. 2018, https://arxiv.org/abs/1804.00344"
+
+Positions = Literal["sinusoidal_halves", "learned"]
 
 SIZES: dict[str, dict[str, int]] = {
     "opus_mt": {
@@ -34,6 +37,7 @@ def marian(
     hidden_dim: int,
     intermediate_dim: int,
     max_sequence_length: int = 512,
+    positions: Positions = "sinusoidal_halves",
     activation: Activation = "silu",
     dropout: float = 0.1,
     attention_dropout: float = 0.0,
@@ -52,6 +56,8 @@ def marian(
         hidden_dim: width, H (Hugging Face: d_model).
         intermediate_dim: inner width of the feed-forward networks (Hugging Face: encoder_ffn_dim).
         max_sequence_length: the longest source or target (Hugging Face: max_position_embeddings).
+        positions: "sinusoidal_halves", all sines before the cosines, or "learned", as TensorFlow's
+            classes of transformers fine-tuned them.
         activation: activation of the feed-forward networks (Hugging Face: "swish").
         dropout: rate on the embeddings and on each sub-layer's output.
         attention_dropout: rate on the attention probabilities.
@@ -64,8 +70,12 @@ def marian(
         A functional model with the inputs and the output of `transformer`.
 
     Raises:
-        ValueError: `hidden_dim` is not a multiple of `num_heads`.
+        ValueError: `hidden_dim` is not a multiple of `num_heads`, or `positions` are of another
+            kind.
     """
+    if positions not in get_args(Positions):
+        known = " or ".join(map(repr, get_args(Positions)))
+        raise ValueError(f"positions={positions!r}: a Marian's are {known}")
     return transformer.transformer(
         vocabulary_size=vocabulary_size,
         num_encoder_layers=num_encoder_layers,
@@ -74,7 +84,7 @@ def marian(
         hidden_dim=hidden_dim,
         intermediate_dim=intermediate_dim,
         max_sequence_length=max_sequence_length,
-        positions="sinusoidal_halves",
+        positions=positions,
         activation=activation,
         use_output_bias=True,
         dropout=dropout,

@@ -13,9 +13,14 @@ import keras
 from keras_transformers.layers import AddBias, PaddingMask, RowDense
 from keras_transformers.layers.embeddings import WeightTying, token_embeddings
 from keras_transformers.layers.recurrent import RecurrentDecoder, RecurrentEncoder
-from keras_transformers.layers.recurrent.attention import AttentionKind
-from keras_transformers.layers.recurrent.cells import CellKind
-from keras_transformers.layers.recurrent.choices import Bridge, Context, ReadoutActivation
+from keras_transformers.layers.recurrent.attention import AttentionKind, RnnAttention
+from keras_transformers.layers.recurrent.cells import CellKind, make_cell
+from keras_transformers.layers.recurrent.choices import (
+    Bridge,
+    Context,
+    Readout,
+    ReadoutActivation,
+)
 from keras_transformers.layers.recurrent.encoder import ContextFrom
 from keras_transformers.layers.recurrent.teacher_forcing import TeacherForcing, check_ratio
 from keras_transformers.models.classes.recurrent_seq2seq import Seq2Seq
@@ -76,70 +81,36 @@ SIZES: dict[str, dict[str, Any]] = {
 
 def seq2seq(
     *,
+    encoder: RecurrentEncoder,
+    decoder: RecurrentDecoder,
     vocabulary_size: int,
     target_vocabulary_size: int | None = None,
-    cell: CellKind,
-    num_encoder_layers: int,
-    num_decoder_layers: int,
     embedding_dim: int,
-    hidden_dim: int,
-    encoder_hidden_dim: int | None = None,
-    bidirectional: bool = True,
-    context: Context = "initial_state",
-    attention: AttentionKind | None = "general",
-    attention_dim: int | None = None,
-    input_feeding: bool = False,
-    readout_dim: int | None = None,
-    readout_activation: ReadoutActivation = "tanh",
-    bridge: Bridge = "dense",
-    feed_tokens: bool = True,
-    context_from: ContextFrom = "last",
-    context_dim: int | None = None,
     weight_tying: WeightTying = "none",
     use_output_bias: bool = True,
     teacher_forcing: float = 1.0,
     dropout: float = 0.2,
-    max_sequence_length: int = 1024,
     pad_token_id: int = 0,
     name: str = "seq2seq",
 ) -> Seq2Seq:
     """Builds a recurrent sequence-to-sequence model.
 
+    The factories of named models make encoder and decoder themselves: they take the arguments of
+    `encoder_of` and `decoder_of`.
+
     Args:
+        encoder: reads the source; with attention, without `join_states`.
+        decoder: writes the target. `RecurrentDecoder` shows three decoders made of its choices.
         vocabulary_size: number of source tokens, V.
         target_vocabulary_size: number of target tokens; `vocabulary_size` by default.
-        cell: "lstm", "gru" or "rnn", a plain network with tanh.
-        num_encoder_layers: number of encoder layers.
-        num_decoder_layers: number of decoder layers.
         embedding_dim: width of the token embeddings (Bahdanau: m).
-        hidden_dim: width of the decoder's layers (Bahdanau: n).
-        encoder_hidden_dim: width of the encoder's layers in each direction; `hidden_dim` by
-            default.
-        bidirectional: whether the encoder reads from both ends.
-        context: where the decoder uses the source. See `RecurrentDecoder` for this and the
-            arguments down to `feed_tokens`, and for three decoders made from them.
-        attention: "dot", "general", "additive", "location", or None.
-        attention_dim: inner width of "additive" attention; `hidden_dim` by default.
-        input_feeding: whether each step gets the previous readout (Luong).
-        readout_dim: width of the vectors projected to logits; by default their parts are only
-            concatenated.
-        readout_activation: "tanh" or "maxout".
-        bridge: how the encoder's states become the decoder's: "copy", "dense", or "zeros" if they
-            do not.
-        feed_tokens: whether a decoder's step sees the previous token. If not, the logits depend on
-            the number of target tokens only, and teacher forcing means nothing.
-        context_from: "last" or "mean": whether the source's vector, which the decoder starts from
-            and without attention also reads, is the last state or the mean of all.
-        context_dim: width of a dense layer with tanh on that vector; none by default. See
-            `RecurrentEncoder`.
-        weight_tying: See `transformer`. Tied logits need `readout_dim == embedding_dim`.
+        weight_tying: See `transformer`. Tied logits need a readout as wide as the embeddings.
         use_output_bias: whether the logits have a bias.
         teacher_forcing: probability that a training step is fed the target's token, not the model's
             likeliest one (scheduled sampling, Bengio et al. 2015). 1, always the target's, is
             fastest. Below 1, training runs token by token, and callbacks can change the ratio, the
             variable `model.teacher_forcing`, even to 1.
-        dropout: rate on embeddings, between layers and on the readout.
-        max_sequence_length: the longest source for attention="location"; otherwise unused.
+        dropout: rate on embeddings and on the readout.
         pad_token_id: id of the padding token of sources; padding does not change the results.
         name: the model's name.
 
@@ -152,8 +123,13 @@ def seq2seq(
         ValueError: an unknown choice, choices that cannot be combined, or a ratio outside [0, 1].
 
     Example:
-        >>> model = seq2seq(vocabulary_size=50, cell="gru", num_encoder_layers=1,
-        ...                 num_decoder_layers=1, embedding_dim=8, hidden_dim=16)
+        >>> from keras_transformers.layers import GRUCell, RnnAttention
+        >>> model = seq2seq(
+        ...     encoder=RecurrentEncoder("gru", 8, bidirectional=True),
+        ...     decoder=RecurrentDecoder([GRUCell(16)], attention=RnnAttention("general")),
+        ...     vocabulary_size=50,
+        ...     embedding_dim=8,
+        ... )
         >>> logits = model({"source_token_ids": keras.ops.ones((2, 5), "int32"),
         ...                 "target_token_ids": keras.ops.ones((2, 3), "int32")})["logits"]
         >>> logits.shape
@@ -161,43 +137,17 @@ def seq2seq(
     """
     target_vocabulary_size = target_vocabulary_size or vocabulary_size
     check_ratio(teacher_forcing)
+    feed_tokens = decoder.feed_tokens
     if teacher_forcing < 1 and not feed_tokens:
         raise ValueError(
             f"teacher_forcing={teacher_forcing} with feed_tokens=False: no token is fed, so leave "
             "it at 1"
         )
-    if attention and bridge == "zeros" and (context_dim or context_from != "last"):
+    if decoder.attention and decoder.bridge == "zeros" and encoder.starts_from_context:
         raise ValueError(
-            f"context_from={context_from!r} and context_dim={context_dim} with attention and "
-            "bridge='zeros': nothing reads this vector; use bridge='dense' or leave them out"
+            "the encoder has a context_dim or the context_from='mean', but with attention and "
+            "bridge='zeros' nothing reads this vector: use bridge='dense' or leave them out"
         )
-    encoder = RecurrentEncoder(
-        cell,
-        encoder_hidden_dim or hidden_dim,
-        num_layers=num_encoder_layers,
-        bidirectional=bidirectional,
-        join_states=attention is None,
-        context_from=context_from,
-        context_dim=context_dim,
-        dropout=dropout,
-        name="encoder",
-    )
-    decoder = RecurrentDecoder(
-        cell,
-        hidden_dim,
-        num_layers=num_decoder_layers,
-        context=context,
-        attention=attention,
-        attention_dim=attention_dim,
-        input_feeding=input_feeding,
-        readout_dim=readout_dim,
-        readout_activation=readout_activation,
-        bridge=bridge,
-        feed_tokens=feed_tokens,
-        dropout=dropout,
-        max_sequence_length=max_sequence_length,
-        name="decoder",
-    )
     source_embedding, target_embedding = token_embeddings(
         weight_tying, vocabulary_size, target_vocabulary_size, embedding_dim
     )
@@ -237,6 +187,101 @@ def seq2seq(
         inputs={"source_token_ids": source_token_ids, "target_token_ids": target_token_ids},
         outputs={"logits": logits},
         name=name,
+    )
+
+
+def encoder_of(
+    *,
+    cell: CellKind,
+    num_encoder_layers: int,
+    hidden_dim: int,
+    encoder_hidden_dim: int | None = None,
+    bidirectional: bool = True,
+    attention: AttentionKind | None = "general",
+    context_from: ContextFrom = "last",
+    context_dim: int | None = None,
+    dropout: float = 0.2,
+) -> RecurrentEncoder:
+    """Makes the encoder of a named model.
+
+    Args:
+        cell: "lstm", "gru" or "rnn", a plain network with tanh.
+        num_encoder_layers: number of layers.
+        hidden_dim: width of the decoder's layers.
+        encoder_hidden_dim: width of the layers in each direction; `hidden_dim` by default.
+        bidirectional: whether it reads from both ends.
+        attention: the decoder's; without one, the states of both directions are joined.
+        context_from: "last" or "mean": whether the source's vector, which the decoder starts from
+            and without attention also reads, is the last state or the mean of all.
+        context_dim: width of a dense layer with tanh on that vector; none by default. See
+            `RecurrentEncoder`.
+        dropout: rate between layers.
+    """
+    return RecurrentEncoder(
+        cell,
+        encoder_hidden_dim or hidden_dim,
+        num_layers=num_encoder_layers,
+        bidirectional=bidirectional,
+        join_states=attention is None,
+        context_from=context_from,
+        context_dim=context_dim,
+        dropout=dropout,
+        name="encoder",
+    )
+
+
+def decoder_of(
+    *,
+    cell: CellKind,
+    num_decoder_layers: int,
+    hidden_dim: int,
+    attention: AttentionKind | None = "general",
+    attention_dim: int | None = None,
+    readout_dim: int | None = None,
+    readout_activation: ReadoutActivation = "tanh",
+    context: Context = "initial_state",
+    bridge: Bridge = "dense",
+    input_feeding: bool = False,
+    feed_tokens: bool = True,
+    max_sequence_length: int = 1024,
+    dropout: float = 0.2,
+) -> RecurrentDecoder:
+    """Makes the decoder of a named model, with its parts; see `RecurrentDecoder`.
+
+    Args:
+        cell: as in `encoder_of`.
+        num_decoder_layers: number of layers.
+        hidden_dim: width of the layers (Bahdanau: n).
+        attention: "dot", "general", "additive", "location", or None.
+        attention_dim: inner width of "additive" attention; `hidden_dim` by default.
+        readout_dim: width of the vectors projected to logits; by default their parts are only
+            concatenated.
+        readout_activation: "tanh" or "maxout".
+        context: where the decoder uses the source.
+        bridge: how the encoder's states become the decoder's: "copy", "dense", or "zeros" if they
+            do not.
+        input_feeding: whether each step gets the previous readout (Luong).
+        feed_tokens: whether a step sees the previous token. If not, the logits depend on the number
+            of target tokens only, and teacher forcing means nothing.
+        max_sequence_length: the longest source for attention="location"; otherwise unused.
+        dropout: rate between layers.
+    """
+    return RecurrentDecoder(
+        [
+            make_cell(cell, hidden_dim, has_inputs=feed_tokens or index > 0)
+            for index in range(num_decoder_layers)
+        ],
+        attention=RnnAttention(
+            attention, attention_dim=attention_dim, max_sequence_length=max_sequence_length
+        )
+        if attention
+        else None,
+        readout=Readout(readout_dim, readout_activation) if readout_dim else None,
+        context=context,
+        bridge=bridge,
+        input_feeding=input_feeding,
+        dropout=dropout,
+        name="decoder",
     )
 
 
@@ -336,6 +381,7 @@ MODELS = {
             summary=f"A sequence-to-sequence model with {size['num_encoder_layers']} + "
             f"{size['num_decoder_layers']} layers of {size['cell'].upper()}, width "
             f"{size['hidden_dim']} and attention {size['attention']}, with random weights.",
+            parts={"encoder": encoder_of, "decoder": decoder_of},
         ),
         num_parameters=_NUM_PARAMETERS[name],
         paper=_PAPERS[name],

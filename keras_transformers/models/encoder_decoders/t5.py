@@ -10,15 +10,16 @@ from typing import Any
 import keras
 
 from keras_transformers.layers import (
-    DecoderLayer,
-    EncoderLayer,
+    FeedForward,
+    MultiHeadAttention,
     PaddingMask,
     RelativePositionBias,
     RowDense,
     TokenEmbedding,
+    TransformerBlock,
 )
 from keras_transformers.layers.dense import Activation
-from keras_transformers.layers.residual import norm_layer
+from keras_transformers.layers.norms import norm_layer
 from keras_transformers.models.classes.encoder_decoder import Transformer
 from keras_transformers.models.entry import Entry, named_factory
 
@@ -115,24 +116,44 @@ def t5(
         >>> logits.shape
         TensorShape([2, 3, 50])
     """
-    layer_arguments: dict[str, Any] = {
-        "num_heads": num_heads,
-        "hidden_dim": hidden_dim,
-        "intermediate_dim": intermediate_dim,
-        "head_dim": head_dim,
-        "scale_scores": False,
-        "dropout": dropout,
-        "attention_dropout": attention_dropout,
-        "feed_forward_dropout": dropout,
-        "activation": activation,
-        "gated_feed_forward": gated_feed_forward,
-        "norm": "rms",
-        "norm_position": "pre",
-        "norm_epsilon": norm_epsilon,
-        "use_attention_bias": False,
-        "use_feed_forward_bias": False,
-        "kernel_initializer": "lecun_normal",
-    }
+
+    def block(name: str, *, crosses: bool = False) -> TransformerBlock:
+        initializer = keras.initializers.LecunNormal()
+
+        def attention(*, use_causal_mask: bool = False) -> MultiHeadAttention:
+            return MultiHeadAttention(
+                num_heads,
+                hidden_dim,
+                head_dim=head_dim,
+                use_causal_mask=use_causal_mask,
+                scale_scores=False,
+                attention_dropout=attention_dropout,
+                use_bias=False,
+                kernel_initializer=initializer,
+            )
+
+        own = attention(use_causal_mask=crosses)
+        cross = attention() if crosses else None
+        feed_forward = FeedForward(
+            intermediate_dim,
+            hidden_dim,
+            activation=activation,
+            dropout=dropout,
+            gated=gated_feed_forward,
+            use_bias=False,
+            kernel_initializer=initializer,
+        )
+        return TransformerBlock(
+            own,
+            feed_forward,
+            cross_attention=cross,
+            norm="rms",
+            norm_position="pre",
+            norm_epsilon=norm_epsilon,
+            dropout=dropout,
+            name=name,
+        )
+
     embedding = TokenEmbedding(
         vocabulary_size,
         hidden_dim,
@@ -160,7 +181,7 @@ def t5(
     encoded = drop(embedding(source_token_ids), "source_embeddings_dropout")
     bias = position_bias("encoder", encoded, bidirectional=True)
     for index in range(num_encoder_layers):
-        encoded = EncoderLayer(**layer_arguments, name=f"encoder_layer_{index}")(
+        encoded = block(f"encoder_layer_{index}")(
             encoded, attention_mask=source_padding_mask, attention_bias=bias
         )
     encoded = norm_layer("rms", norm_epsilon, name="encoder_norm")(encoded)
@@ -169,7 +190,7 @@ def t5(
     hidden = drop(embedding(target_token_ids), "target_embeddings_dropout")
     bias = position_bias("decoder", hidden, bidirectional=False)
     for index in range(num_decoder_layers):
-        hidden = DecoderLayer(**layer_arguments, name=f"decoder_layer_{index}")(
+        hidden = block(f"decoder_layer_{index}", crosses=True)(
             hidden, encoded, attention_bias=bias, cross_attention_mask=source_padding_mask
         )
     hidden = norm_layer("rms", norm_epsilon, name="decoder_norm")(hidden)

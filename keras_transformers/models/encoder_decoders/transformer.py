@@ -7,22 +7,29 @@ import keras
 
 from keras_transformers.layers import (
     AddBias,
-    DecoderLayer,
-    EncoderLayer,
+    FeedForward,
+    MultiHeadAttention,
     PaddingMask,
     PositionEmbedding,
     RelativePositionBias,
     RowDense,
     SinusoidalPositionEmbedding,
     TokenEmbedding,
+    TransformerBlock,
 )
 from keras_transformers.layers.dense import Activation
 from keras_transformers.layers.embeddings import WeightTying, token_embeddings
-from keras_transformers.layers.residual import NormPosition
+from keras_transformers.layers.norms import NormPosition
 from keras_transformers.models.classes.encoder_decoder import Transformer
 from keras_transformers.models.entry import Entry, named_factory
 
-Positions = Literal["sinusoidal", "sinusoidal_halves", "learned", "relative"]
+Positions = Literal["sinusoidal", "sinusoidal_halves", "sinusoidal_opennmt", "learned", "relative"]
+# The options of SinusoidalPositionEmbedding.
+_SINUSOIDS: dict[str, dict[str, Any]] = {
+    "sinusoidal": {},
+    "sinusoidal_halves": {"interleaved": False},
+    "sinusoidal_opennmt": {"interleaved": False, "first_position": 1, "endpoint": True},
+}
 
 NUM_BUCKETS = 32  # of relative positions, as in T5
 
@@ -90,8 +97,9 @@ def transformer(
         weight_tying: "all": one matrix for source embeddings, target embeddings and logits (the
             paper); "decoder": targets and logits share one; "none": three matrices.
         positions: "sinusoidal" (the paper); "sinusoidal_halves", with all sines before the cosines
-            (Marian); "learned"; or "relative", a bias on the attention
-            scores for each distance, as in T5, one for all layers of a stack.
+            (Marian); "sinusoidal_opennmt", the same from position 1 on and with slower waves
+            (OpenNMT-tf); "learned"; or "relative", a bias on the attention scores for each
+            distance, as in T5, one for all layers of a stack.
         norm_position: "post" (the paper), or "pre", which adds a norm after each stack.
         activation: activation of the feed-forward networks.
         use_attention_bias: whether the attention projections have biases; tensor2tensor's do not.
@@ -151,7 +159,7 @@ def transformer(
     )
     bias = _position_bias("encoder", encoded, positions, num_heads)
     for index in range(num_encoder_layers):
-        layer = EncoderLayer(**layer_arguments, name=f"encoder_layer_{index}")
+        layer = transformer_block(f"encoder_layer_{index}", **layer_arguments)
         encoded = layer(encoded, attention_mask=source_padding_mask, attention_bias=bias)
     if norm_position == "pre":
         encoded = keras.layers.LayerNormalization(epsilon=norm_epsilon, name="encoder_norm")(
@@ -172,6 +180,54 @@ def transformer(
     return Transformer(
         inputs={"source_token_ids": source_token_ids, "target_token_ids": target_token_ids},
         outputs={"logits": logits},
+        name=name,
+    )
+
+
+def transformer_block(
+    name: str,
+    *,
+    crosses: bool = False,
+    num_heads: int,
+    hidden_dim: int,
+    intermediate_dim: int,
+    dropout: float,
+    attention_dropout: float,
+    feed_forward_dropout: float,
+    activation: Activation,
+    norm_position: NormPosition,
+    norm_epsilon: float,
+    use_attention_bias: bool = True,
+) -> TransformerBlock:
+    """Makes a layer of the encoder or, if it `crosses`, of the decoder; see `transformer`."""
+    initializer = keras.initializers.GlorotUniform()
+
+    def attention(*, use_causal_mask: bool = False) -> MultiHeadAttention:
+        return MultiHeadAttention(
+            num_heads,
+            hidden_dim,
+            use_causal_mask=use_causal_mask,
+            attention_dropout=attention_dropout,
+            use_bias=use_attention_bias,
+            kernel_initializer=initializer,
+        )
+
+    own = attention(use_causal_mask=crosses)
+    cross = attention() if crosses else None
+    feed_forward = FeedForward(
+        intermediate_dim,
+        hidden_dim,
+        activation=activation,
+        dropout=feed_forward_dropout,
+        kernel_initializer=initializer,
+    )
+    return TransformerBlock(
+        own,
+        feed_forward,
+        cross_attention=cross,
+        norm_position=norm_position,
+        norm_epsilon=norm_epsilon,
+        dropout=dropout,
         name=name,
     )
 
@@ -204,7 +260,7 @@ def decoded(
         source_padding_mask: bool (batch, source), True at real tokens.
         embedding: of the targets' tokens; with `tied_logits`, of the logits too.
         num_layers: number of decoder layers.
-        layer_arguments: those of each `DecoderLayer`.
+        layer_arguments: the shape of each block; see `transformer_block`.
         positions: see `transformer`.
         max_sequence_length: the longest target.
         tied_logits: whether the logits use the embeddings' matrix.
@@ -222,7 +278,7 @@ def decoded(
     )
     bias = _position_bias("decoder", hidden, positions, layer_arguments["num_heads"])
     for index in range(num_layers):
-        layer = DecoderLayer(**layer_arguments, name=f"decoder_layer_{index}")
+        layer = transformer_block(f"decoder_layer_{index}", crosses=True, **layer_arguments)
         hidden = layer(
             hidden, encoded, attention_bias=bias, cross_attention_mask=source_padding_mask
         )
@@ -246,9 +302,8 @@ def _embedded(
     if positions == "learned":
         vectors = PositionEmbedding(max_sequence_length, name=name)(vectors)
     elif positions != "relative":
-        interleaved = positions == "sinusoidal"
         vectors = SinusoidalPositionEmbedding(
-            max_sequence_length, interleaved=interleaved, name=name
+            max_sequence_length, **_SINUSOIDS[positions], name=name
         )(vectors)
     return keras.layers.Dropout(dropout, name=f"{side}_embeddings_dropout")(vectors)
 

@@ -1,43 +1,61 @@
 """BERT: Devlin et al. 2018, "BERT: Pre-training of Deep Bidirectional Transformers".
 
-The named sizes are the paper's two and the 24 compact ones of Turc et al. 2019, "Well-Read Students
-Learn Better"; `bert` builds any other size, such as MiniLM's. A model is an encoder with its
-pooler; `keras_transformers.models.heads` adds a task on top.
+The named sizes are the paper's two and four of the 24 compact ones of Turc et al. 2019, "Well-Read
+Students Learn Better", which `compact_size` gives; `bert` builds any other size, such as MiniLM's.
+A model is an encoder with its pooler; `keras_transformers.models.heads` adds a task on top.
 """
 
 import functools
+import re
 
 import keras
 
 from keras_transformers.layers import (
-    EncoderLayer,
-    FirstTokenPooler,
     IndexedPositionEmbedding,
     TokenEmbedding,
 )
 from keras_transformers.layers.dense import Activation
+from keras_transformers.models.encoders.stack import (
+    embedded,
+    encoded,
+    num_block_parameters,
+    pooled,
+)
 from keras_transformers.models.entry import Entry, named_factory
 
 _PAPER = "Devlin et al. 2018, https://arxiv.org/abs/1810.04805"
 _COMPACT_PAPER = "Turc et al. 2019, https://arxiv.org/abs/1908.08962"
 
-_COMPACT_SIZES: dict[str, dict[str, int]] = {
-    f"bert_l{num_layers}_h{hidden_dim}": {
-        "num_layers": num_layers,
-        "num_heads": hidden_dim // 64,
-        "hidden_dim": hidden_dim,
-    }
-    for num_layers in (2, 4, 6, 8, 10, 12)
-    for hidden_dim in (128, 256, 512, 768)
-}
+
+def compact_size(num_layers: int, hidden_dim: int) -> dict[str, int]:
+    """Returns the size of one of the 24 compact models of Turc et al., as arguments of `bert`.
+
+    Args:
+        num_layers: 2, 4, 6, 8, 10 or 12.
+        hidden_dim: 128, 256, 512 or 768.
+
+    Raises:
+        ValueError: there is no such model among them.
+
+    Example:
+        >>> bert(vocabulary_size=30522, **compact_size(4, 128)).count_params()
+        4782464
+    """
+    if num_layers not in range(2, 13, 2) or hidden_dim not in (128, 256, 512, 768):
+        raise ValueError(
+            f"num_layers={num_layers}, hidden_dim={hidden_dim}: the compact models have 2, 4, 6, "
+            "8, 10 or 12 layers of width 128, 256, 512 or 768; `bert` builds any other size"
+        )
+    return {"num_layers": num_layers, "num_heads": hidden_dim // 64, "hidden_dim": hidden_dim}
+
+
 SIZES: dict[str, dict[str, int]] = {
-    "bert_tiny": _COMPACT_SIZES["bert_l2_h128"],
-    "bert_mini": _COMPACT_SIZES["bert_l4_h256"],
-    "bert_small": _COMPACT_SIZES["bert_l4_h512"],
-    "bert_medium": _COMPACT_SIZES["bert_l8_h512"],
+    "bert_tiny": compact_size(2, 128),
+    "bert_mini": compact_size(4, 256),
+    "bert_small": compact_size(4, 512),
+    "bert_medium": compact_size(8, 512),
     "bert_base": {"num_layers": 12, "num_heads": 12, "hidden_dim": 768},
     "bert_large": {"num_layers": 24, "num_heads": 16, "hidden_dim": 1024},
-    **_COMPACT_SIZES,
 }
 
 
@@ -109,27 +127,23 @@ def bert(
     hidden = IndexedPositionEmbedding(
         max_sequence_length, embeddings_initializer=initializer.clone(), name="position_embedding"
     )(hidden)
-    hidden = keras.layers.LayerNormalization(epsilon=norm_epsilon, name="embeddings_norm")(hidden)
-    hidden = keras.layers.Dropout(dropout, name="embeddings_dropout")(hidden)
-    for index in range(num_layers):
-        hidden = EncoderLayer(
-            num_heads=num_heads,
-            hidden_dim=hidden_dim,
-            intermediate_dim=intermediate_dim or 4 * hidden_dim,
-            dropout=dropout,
-            attention_dropout=attention_dropout,
-            activation=activation,
-            norm_position="post",
-            norm_epsilon=norm_epsilon,
-            kernel_initializer=initializer,
-            name=f"encoder_layer_{index}",
-        )(hidden, attention_mask=padding_mask)
-    pooled = FirstTokenPooler(
-        hidden_dim, activation="tanh", kernel_initializer=initializer.clone(), name="pooler"
-    )(hidden)
+    hidden = embedded(hidden, dropout=dropout, norm_epsilon=norm_epsilon)
+    hidden = encoded(
+        hidden,
+        padding_mask,
+        num_layers=num_layers,
+        num_heads=num_heads,
+        hidden_dim=hidden_dim,
+        intermediate_dim=intermediate_dim,
+        dropout=dropout,
+        attention_dropout=attention_dropout,
+        activation=activation,
+        norm_epsilon=norm_epsilon,
+        initializer=initializer,
+    )
     return keras.Model(
         inputs={"token_ids": token_ids, "segment_ids": segment_ids, "padding_mask": padding_mask},
-        outputs={"sequence_output": hidden, "pooled_output": pooled},
+        outputs={"sequence_output": hidden, "pooled_output": pooled(hidden, initializer.clone())},
         name=name,
     )
 
@@ -146,8 +160,24 @@ def num_parameters(
     """Computes the parameter count of `bert` with these arguments, without building it."""
     h, i = hidden_dim, intermediate_dim or 4 * hidden_dim
     embeddings = (vocabulary_size + max_sequence_length + num_segments) * h + 2 * h
-    layer = (4 * h * h + 4 * h) + 2 * h + (2 * h * i + i + h) + 2 * h
+    layer = num_block_parameters(h, i)
     return embeddings + num_layers * layer + h * h + h
+
+
+def size_of(name: str) -> dict[str, int]:
+    """Returns a named model's size, as arguments of `bert`.
+
+    Args:
+        name: one of `MODELS`, or of a compact size: "bert_l4_h128" has 4 layers of width 128.
+
+    Raises:
+        ValueError: there is no such model.
+    """
+    if match := re.fullmatch(r"bert_l(\d+)_h(\d+)", name):
+        return compact_size(int(match[1]), int(match[2]))
+    if name not in SIZES:
+        raise ValueError(f"take one of {', '.join(SIZES)}, or a compact size, as bert_l4_h128")
+    return dict(SIZES[name])
 
 
 # Exact counts of the encoder with its pooler for V = 30,522, P = 512, T = 2.
@@ -158,35 +188,15 @@ _NUM_PARAMETERS = {
     "bert_medium": 41_373_184,
     "bert_base": 109_482_240,
     "bert_large": 335_141_888,
-    "bert_l2_h128": 4_385_920,
-    "bert_l2_h256": 9_591_040,
-    "bert_l2_h512": 22_458_880,
-    "bert_l2_h768": 38_603_520,
-    "bert_l4_h128": 4_782_464,
-    "bert_l4_h256": 11_170_560,
-    "bert_l4_h512": 28_763_648,
-    "bert_l4_h768": 52_779_264,
-    "bert_l6_h128": 5_179_008,
-    "bert_l6_h256": 12_750_080,
-    "bert_l6_h512": 35_068_416,
-    "bert_l6_h768": 66_955_008,
-    "bert_l8_h128": 5_575_552,
-    "bert_l8_h256": 14_329_600,
-    "bert_l8_h512": 41_373_184,
-    "bert_l8_h768": 81_130_752,
-    "bert_l10_h128": 5_972_096,
-    "bert_l10_h256": 15_909_120,
-    "bert_l10_h512": 47_677_952,
-    "bert_l10_h768": 95_306_496,
-    "bert_l12_h128": 6_368_640,
-    "bert_l12_h256": 17_488_640,
-    "bert_l12_h512": 53_982_720,
-    "bert_l12_h768": 109_482_240,
 }
 _PAPER_FIGURES = {"bert_base": "110M", "bert_large": "340M"}
 
-MODELS = {
-    name: Entry(
+
+def entry_of(name: str) -> Entry:
+    """Returns the entry of a named model; see `size_of`."""
+    size = size_of(name)
+    shape = {"num_layers": size["num_layers"], "hidden_dim": size["hidden_dim"]}
+    return Entry(
         name=name,
         factory=named_factory(
             bert,
@@ -195,13 +205,12 @@ MODELS = {
             summary=f"BERT with {size['num_layers']} layers, {size['num_heads']} heads and width "
             f"{size['hidden_dim']}, with random weights.",
         ),
-        num_parameters=_NUM_PARAMETERS[name],
+        num_parameters=_NUM_PARAMETERS.get(name, num_parameters(**shape)),
         paper=_PAPER if name in _PAPER_FIGURES else _COMPACT_PAPER,
         paper_figure=_PAPER_FIGURES.get(name, ""),
         symbols={"V": 30522, "P": 512, "H": size["hidden_dim"], "I": 4 * size["hidden_dim"]},
-        count=functools.partial(
-            num_parameters, num_layers=size["num_layers"], hidden_dim=size["hidden_dim"]
-        ),
+        count=functools.partial(num_parameters, **shape),
     )
-    for name, size in SIZES.items()
-}
+
+
+MODELS = {name: entry_of(name) for name in SIZES}

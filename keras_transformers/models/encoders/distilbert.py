@@ -9,12 +9,16 @@ import functools
 import keras
 
 from keras_transformers.layers import (
-    EncoderLayer,
-    FirstTokenPooler,
     PositionEmbedding,
     TokenEmbedding,
 )
 from keras_transformers.layers.dense import Activation
+from keras_transformers.models.encoders.stack import (
+    embedded,
+    encoded,
+    num_block_parameters,
+    with_new_pooler,
+)
 from keras_transformers.models.entry import Entry, named_factory
 
 _PAPER = "Sanh et al. 2019, https://arxiv.org/abs/1910.01108"
@@ -90,21 +94,20 @@ def distilbert(
     hidden = PositionEmbedding(
         max_sequence_length, embeddings_initializer=initializer.clone(), name="position_embedding"
     )(hidden)
-    hidden = keras.layers.LayerNormalization(epsilon=1e-12, name="embeddings_norm")(hidden)
-    hidden = keras.layers.Dropout(dropout, name="embeddings_dropout")(hidden)
-    for index in range(num_layers):
-        hidden = EncoderLayer(
-            num_heads=num_heads,
-            hidden_dim=hidden_dim,
-            intermediate_dim=intermediate_dim or 4 * hidden_dim,
-            dropout=dropout,
-            attention_dropout=attention_dropout,
-            activation=activation,
-            norm_position="post",
-            norm_epsilon=1e-12,
-            kernel_initializer=initializer,
-            name=f"encoder_layer_{index}",
-        )(hidden, attention_mask=padding_mask)
+    hidden = embedded(hidden, dropout=dropout, norm_epsilon=1e-12)
+    hidden = encoded(
+        hidden,
+        padding_mask,
+        num_layers=num_layers,
+        num_heads=num_heads,
+        hidden_dim=hidden_dim,
+        intermediate_dim=intermediate_dim,
+        dropout=dropout,
+        attention_dropout=attention_dropout,
+        activation=activation,
+        norm_epsilon=1e-12,
+        initializer=initializer,
+    )
     return keras.Model(
         inputs={"token_ids": token_ids, "padding_mask": padding_mask},
         outputs={"sequence_output": hidden},
@@ -117,15 +120,7 @@ def with_pooler(encoder: keras.Model) -> keras.Model:
 
     Hugging Face: `pre_classifier` of DistilBertForSequenceClassification.
     """
-    hidden = encoder.output["sequence_output"]
-    pooled = FirstTokenPooler(
-        hidden.shape[-1],
-        activation="relu",
-        kernel_initializer=keras.initializers.TruncatedNormal(stddev=0.02),
-        name="pooler",
-    )(hidden)
-    outputs = {**encoder.output, "pooled_output": pooled}
-    return keras.Model(encoder.input, outputs, name=encoder.name)
+    return with_new_pooler(encoder, "relu")
 
 
 def num_parameters(
@@ -139,7 +134,7 @@ def num_parameters(
     """Computes the parameter count of `distilbert` with these arguments, without building it."""
     h, i = hidden_dim, intermediate_dim or 4 * hidden_dim
     embeddings = (vocabulary_size + max_sequence_length) * h + 2 * h
-    layer = (4 * h * h + 4 * h) + 2 * h + (2 * h * i + i + h) + 2 * h
+    layer = num_block_parameters(h, i)
     return embeddings + num_layers * layer
 
 

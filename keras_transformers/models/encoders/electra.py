@@ -12,13 +12,18 @@ from typing import Any
 import keras
 
 from keras_transformers.layers import (
-    EncoderLayer,
-    FirstTokenPooler,
     PositionEmbedding,
     RowDense,
     TokenEmbedding,
 )
 from keras_transformers.layers.dense import Activation, activation_function
+from keras_transformers.models.anatomy import anatomy, block_shape
+from keras_transformers.models.encoders.stack import (
+    embedded,
+    encoded,
+    num_block_parameters,
+    with_new_pooler,
+)
 from keras_transformers.models.entry import Entry, named_factory
 
 _PAPER = "Clark et al. 2020, https://arxiv.org/abs/2003.10555"
@@ -151,8 +156,8 @@ def electra_generator(
         raise ValueError(f"size={size}: give the generator's share of the width, above 0, up to 1")
     shared = ("token_embedding", "segment_embedding", "position_embedding")
     embeddings = {layer.name: layer for layer in encoder.layers if layer.name in shared}
-    layers = [layer for layer in encoder.layers if layer.name.startswith("encoder_layer_")]
-    first = layers[0].get_config()
+    layers = anatomy(encoder, "blocks").blocks
+    first = block_shape(layers[0])
     layer = {
         "num_heads": max(1, round(size * first["num_heads"])),
         "hidden_dim": round(size * first["hidden_dim"]),
@@ -175,7 +180,7 @@ def _encoder(
     initializer: keras.initializers.Initializer,
     name: str,
 ) -> keras.Model:
-    """Builds the model on these embeddings, with `layer` as arguments of every `EncoderLayer`."""
+    """Builds the model on these embeddings, and blocks with the shape `layer`."""
     token_ids = keras.Input((None,), dtype="int32", name="token_ids")
     segment_ids = keras.Input((None,), dtype="int32", name="segment_ids")
     padding_mask = keras.Input((None,), dtype="bool", name="padding_mask")
@@ -184,21 +189,12 @@ def _encoder(
         [embeddings["token_embedding"](token_ids), embeddings["segment_embedding"](segment_ids)]
     )
     hidden = embeddings["position_embedding"](hidden)
-    hidden = keras.layers.LayerNormalization(epsilon=layer["norm_epsilon"], name="embeddings_norm")(
-        hidden
-    )
-    hidden = keras.layers.Dropout(layer["dropout"], name="embeddings_dropout")(hidden)
+    hidden = embedded(hidden, dropout=layer["dropout"], norm_epsilon=layer["norm_epsilon"])
     if hidden.shape[-1] != layer["hidden_dim"]:
         hidden = RowDense(
             layer["hidden_dim"], kernel_initializer=initializer.clone(), name="embeddings_project"
         )(hidden)
-    for index in range(num_layers):
-        hidden = EncoderLayer(
-            **layer,
-            norm_position="post",
-            kernel_initializer=initializer,
-            name=f"encoder_layer_{index}",
-        )(hidden, attention_mask=padding_mask)
+    hidden = encoded(hidden, padding_mask, num_layers=num_layers, initializer=initializer, **layer)
     return keras.Model(
         inputs={"token_ids": token_ids, "segment_ids": segment_ids, "padding_mask": padding_mask},
         outputs={"sequence_output": hidden},
@@ -211,15 +207,7 @@ def with_pooler(encoder: keras.Model) -> keras.Model:
 
     Hugging Face: the first layer of ElectraClassificationHead.
     """
-    hidden = encoder.output["sequence_output"]
-    pooled = FirstTokenPooler(
-        hidden.shape[-1],
-        activation=activation_function("gelu"),  # whatever the encoder's
-        kernel_initializer=keras.initializers.TruncatedNormal(stddev=0.02),
-        name="pooler",
-    )(hidden)
-    outputs = {**encoder.output, "pooled_output": pooled}
-    return keras.Model(encoder.input, outputs, name=encoder.name)
+    return with_new_pooler(encoder, activation_function("gelu"))  # whatever the encoder's
 
 
 def num_parameters(
@@ -236,7 +224,7 @@ def num_parameters(
     h, i, e = hidden_dim, intermediate_dim or 4 * hidden_dim, embedding_dim or hidden_dim
     embeddings = (vocabulary_size + max_sequence_length + num_segments) * e + 2 * e
     project = e * h + h if e != h else 0
-    layer = (4 * h * h + 4 * h) + 2 * h + (2 * h * i + i + h) + 2 * h
+    layer = num_block_parameters(h, i)
     return embeddings + project + num_layers * layer
 
 

@@ -9,12 +9,16 @@ import keras
 from keras import ops
 
 from keras_transformers.layers import (
-    EncoderLayer,
-    FirstTokenPooler,
     PaddedPositionEmbedding,
     TokenEmbedding,
 )
 from keras_transformers.layers.dense import Activation
+from keras_transformers.models.encoders.stack import (
+    embedded,
+    encoded,
+    num_block_parameters,
+    pooled,
+)
 from keras_transformers.models.entry import Entry, named_factory
 
 _PAPER = "Liu et al. 2019, https://arxiv.org/abs/1907.11692"
@@ -92,27 +96,23 @@ def roberta(
         embeddings_initializer=initializer.clone(),
         name="position_embedding",
     )(hidden, padding_mask)
-    hidden = keras.layers.LayerNormalization(epsilon=norm_epsilon, name="embeddings_norm")(hidden)
-    hidden = keras.layers.Dropout(dropout, name="embeddings_dropout")(hidden)
-    for index in range(num_layers):
-        hidden = EncoderLayer(
-            num_heads=num_heads,
-            hidden_dim=hidden_dim,
-            intermediate_dim=intermediate_dim or 4 * hidden_dim,
-            dropout=dropout,
-            attention_dropout=attention_dropout,
-            activation=activation,
-            norm_position="post",
-            norm_epsilon=norm_epsilon,
-            kernel_initializer=initializer,
-            name=f"encoder_layer_{index}",
-        )(hidden, attention_mask=padding_mask)
-    pooled = FirstTokenPooler(
-        hidden_dim, activation="tanh", kernel_initializer=initializer.clone(), name="pooler"
-    )(hidden)
+    hidden = embedded(hidden, dropout=dropout, norm_epsilon=norm_epsilon)
+    hidden = encoded(
+        hidden,
+        padding_mask,
+        num_layers=num_layers,
+        num_heads=num_heads,
+        hidden_dim=hidden_dim,
+        intermediate_dim=intermediate_dim,
+        dropout=dropout,
+        attention_dropout=attention_dropout,
+        activation=activation,
+        norm_epsilon=norm_epsilon,
+        initializer=initializer,
+    )
     return keras.Model(
         inputs={"token_ids": token_ids, "padding_mask": padding_mask},
-        outputs={"sequence_output": hidden, "pooled_output": pooled},
+        outputs={"sequence_output": hidden, "pooled_output": pooled(hidden, initializer.clone())},
         name=name,
     )
 
@@ -128,7 +128,7 @@ def num_parameters(
     """Computes the parameter count of `roberta` with these arguments, without building it."""
     h, i = hidden_dim, intermediate_dim or 4 * hidden_dim
     embeddings = (vocabulary_size + FIRST_POSITION + max_sequence_length + 1) * h + 2 * h
-    layer = (4 * h * h + 4 * h) + 2 * h + (2 * h * i + i + h) + 2 * h
+    layer = num_block_parameters(h, i)
     return embeddings + num_layers * layer + h * h + h
 
 

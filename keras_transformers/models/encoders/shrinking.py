@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import keras
 import numpy as np
 
+from keras_transformers.models.anatomy import anatomy, block_shape
 from keras_transformers.models.encoders.bert import bert
 
 __all__ = ["shrink_bert"]
@@ -15,9 +16,9 @@ _WITH_ROWS = ("token_embedding", "position_embedding")  # whose rows are chosen
 def shrink_bert(
     encoder: keras.Model,
     *,
-    layers: Sequence[int],
     token_ids: Sequence[int],
     max_sequence_length: int,
+    layers: Sequence[int] | None = None,
 ) -> keras.Model:
     """Builds a smaller BERT from parts of a trained one, as a student for distillation.
 
@@ -26,16 +27,16 @@ def shrink_bert(
 
     Args:
         encoder: from `bert`, any size.
-        layers: the layers to keep, counted from 0, in the order of the new model.
         token_ids: the tokens to keep, in the order of their new ids.
         max_sequence_length: how many positions to keep.
+        layers: the layers to keep, counted from 0, in the order of the new model; all by default.
 
     Returns:
         An encoder as `bert` builds it, with the dropout of `encoder`.
 
     Raises:
         ValueError: a layer or token does not exist or occurs twice, there are fewer positions, or
-            the encoder is no BERT.
+            the encoder is not a BERT.
 
     Example:
         >>> large = bert(vocabulary_size=100, num_layers=4, num_heads=2, hidden_dim=8)
@@ -44,11 +45,12 @@ def shrink_bert(
         True
     """
     by_name = {layer.name: layer for layer in encoder.layers}
-    if not {"encoder_layer_0", "segment_embedding", "embeddings_norm", *_WITH_ROWS} <= set(by_name):
-        raise ValueError(f"model {encoder.name!r} is no BERT: give an encoder that `bert` builds")
-    num_layers = sum(name.startswith("encoder_layer_") for name in by_name)
+    if not {"segment_embedding", "embeddings_norm", *_WITH_ROWS} <= set(by_name):
+        raise ValueError(f"model {encoder.name!r} is not a BERT: give one that `bert` builds")
+    blocks = anatomy(encoder, "blocks").blocks
+    layers = range(len(blocks)) if layers is None else layers
     sizes = {
-        "layers": num_layers,
+        "layers": len(blocks),
         "token_ids": by_name["token_embedding"].input_dim,
     }
     for name, chosen in (("layers", layers), ("token_ids", token_ids)):
@@ -61,7 +63,7 @@ def shrink_bert(
     positions = by_name["position_embedding"].max_sequence_length
     if not 1 <= max_sequence_length <= positions:
         raise ValueError(f"max_sequence_length={max_sequence_length}: give 1 to {positions}")
-    options = by_name["encoder_layer_0"].get_config()
+    options = block_shape(blocks[0])
     kept = ("num_heads", "hidden_dim", "intermediate_dim", "dropout", "attention_dropout")
     small = bert(
         vocabulary_size=len(token_ids),
@@ -75,12 +77,13 @@ def shrink_bert(
         "token_embedding": np.asarray(token_ids),
         "position_embedding": np.arange(max_sequence_length),
     }
+    new = anatomy(small).blocks
     for layer in small.layers:
-        name = layer.name
-        if name.startswith("encoder_layer_"):
-            name = f"encoder_layer_{layers[int(name.rsplit('_', 1)[1])]}"
-        weights = by_name[name].get_weights() if name in by_name else layer.get_weights()
-        if name in rows:
-            weights = [weights[0][rows[name]]]
+        source = blocks[layers[new.index(layer)]] if layer in new else by_name.get(layer.name)
+        if source is None:  # a pooler, where the encoder has none
+            continue
+        weights = source.get_weights()
+        if layer.name in rows:
+            weights = [weights[0][rows[layer.name]]]
         layer.set_weights(weights)
     return small

@@ -7,4 +7,4 @@ and counting parameters work the same with and without a head.
 
 from keras_transformers.rooms import open_room
 
-__getattr__, __dir__ = open_room(__name__)
+__getattr__, __dir__ = open_room(__name__, __file__)

@@ -4,7 +4,8 @@ from typing import Any
 
 import keras
 
-from keras_transformers.layers import FirstTokenPooler
+from keras_transformers.layers import FirstTokenPooler, TokenEmbedding
+from keras_transformers.models.anatomy import anatomy
 
 
 def initializer() -> keras.initializers.Initializer:
@@ -55,14 +56,14 @@ def padding_mask(encoder: keras.Model, *, remedy: str = "") -> Any:
 
 
 def token_embedding(encoder: keras.Model) -> Any:
-    """Returns the encoder's layer `token_embedding`, or raises ValueError if it has none."""
-    for layer in encoder.layers:
-        if layer.name == "token_embedding":
-            return layer
-    raise ValueError(
-        f"model {encoder.name!r} has no layer 'token_embedding', whose matrix the masked-LM head "
-        "shares"
-    )
+    """Returns the encoder's `TokenEmbedding`, or raises ValueError if it has none."""
+    embedding = anatomy(encoder, "token_embedding").token_embedding
+    if not isinstance(embedding, TokenEmbedding):
+        raise ValueError(
+            f"model {encoder.name!r} embeds tokens with a {type(embedding).__name__}, but the "
+            "masked-LM head projects with the same matrix: use a layers.TokenEmbedding"
+        )
+    return embedding
 
 
 def score(pooled: Any, dropout: float) -> Any:

@@ -4,13 +4,13 @@ Devlin et al. 2018, section 5.3 and table 7. Run `layer_features` once over the 
 `feature_reader` with a token head on its outputs, and `join` the two models for export.
 """
 
-import re
-from typing import Any, Literal
+from typing import Literal
 
 import keras
 
 from keras_transformers.layers import ScalarMix
 from keras_transformers.layers.recurrent import RecurrentEncoder
+from keras_transformers.models.anatomy import anatomy
 
 # The rows of the paper's table 7.
 LayerChoice = Literal[
@@ -29,10 +29,10 @@ def layer_features(
     """Builds a model that outputs some of an encoder's layers.
 
     Args:
-        encoder: a model with the layers `embeddings_dropout` (or `embeddings_norm`) and
-            `encoder_layer_0`, `encoder_layer_1` and so on, such as those of `models.encoders`.
+        encoder: a model of Transformer blocks, such as those of `models.encoders`.
         layers: a row of table 7, where "weighted_sum_all" is every layer but the embeddings; or
-            the number of one layer: 0 for the embeddings, 1 for the first layer.
+            the number of one layer: 0 for the embeddings, which the first layer reads, 1 for that
+            layer's vectors.
 
     Returns:
         A functional model with the encoder's inputs and the output `features` (batch, length,
@@ -41,7 +41,7 @@ def layer_features(
     Raises:
         ValueError: an unknown choice, or a layer that the encoder lacks.
     """
-    outputs = _layer_outputs(encoder)
+    outputs = anatomy(encoder, "blocks").hidden
     last = len(outputs) - 1
     choices: dict[str, list[int]] = {
         "embeddings": [0],
@@ -132,19 +132,3 @@ def join(features: keras.Model, reader: keras.Model, *, name: str = "feature_bas
         "padding_mask": features.input["padding_mask"],
     }
     return keras.Model(features.input, reader.call(inputs), name=name)
-
-
-def _layer_outputs(encoder: keras.Model) -> list[Any]:
-    """Returns the outputs of the embeddings and each layer, each (batch, length, hidden)."""
-    by_name = {layer.name: layer for layer in encoder.layers}
-    numbers = [re.fullmatch(r"encoder_layer_(\d+)", name) for name in by_name]
-    last = max((int(found[1]) for found in numbers if found), default=-1)
-    first = "embeddings_dropout" if "embeddings_dropout" in by_name else "embeddings_norm"
-    names = [first, *(f"encoder_layer_{index}" for index in range(last + 1))]
-    missing = [name for name in names if name not in by_name]
-    if last < 0 or missing:
-        raise ValueError(
-            f"model {encoder.name!r} has no layers {', '.join(missing or ['encoder_layer_0'])}: "
-            "use an encoder such as keras_transformers.bert_base()"
-        )
-    return [by_name[name].output for name in names]

@@ -5,14 +5,14 @@ from typing import Any
 
 import keras
 
+from keras_transformers.dependencies.private_api import run_through_graph
 from keras_transformers.layers import (
     DocumentMask,
     DocumentPositions,
-    EncoderLayer,
     FirstTokenPooler,
     IndexedPositionEmbedding,
+    TransformerBlock,
 )
-from keras_transformers.private_api import run_through_graph
 
 __all__ = ["packed"]
 
@@ -54,7 +54,7 @@ def packed(model: keras.Model, *, name: str | None = None) -> keras.Model:
     def on_packed_rows(layer: Any) -> Callable[..., Any]:
         if isinstance(layer, IndexedPositionEmbedding):
             return lambda hidden: layer(hidden, positions=positions)
-        if isinstance(layer, EncoderLayer):
+        if isinstance(layer, TransformerBlock):
             return lambda hidden, attention_mask: layer(hidden, attention_mask=mask)
         if isinstance(layer, FirstTokenPooler):
             return lambda hidden: layer(hidden, inputs["start_positions"])

@@ -29,3 +29,20 @@ def regressor(
     score = encoder_parts.score(encoder_parts.pooled(encoder), dropout)  # (batch, 1)
     score = keras.layers.Reshape((), dtype="float32", name="score")(score)
     return encoder_parts.model(encoder, encoder.input, {"score": score}, name, "regressor")
+
+
+def scaled(model: keras.Model, *, scale: float, offset: float) -> keras.Model:
+    """Returns a regressor with `score * scale + offset` as its score, which shares its encoder.
+
+    Args:
+        model: from `regressor`.
+        scale: factor.
+        offset: added after that.
+    """
+    last = model.get_layer("score_dense")
+    kernel, bias = (keras.ops.convert_to_numpy(variable) for variable in last.weights)
+    dense = keras.layers.Dense.from_config(last.get_config())
+    reshape = keras.layers.Reshape.from_config(model.get_layer("score").get_config())
+    score = reshape(dense(last.input))
+    dense.set_weights([kernel * scale, bias * scale + offset])
+    return keras.Model(model.input, {"score": score}, name=model.name)

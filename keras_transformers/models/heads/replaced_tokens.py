@@ -7,6 +7,7 @@ from keras import ops
 
 from keras_transformers.layers import RowDense, SampleTokens
 from keras_transformers.layers.dense import Activation, activation_function
+from keras_transformers.models.anatomy import anatomy
 from keras_transformers.models.heads import encoder_parts
 
 __all__ = ["electra_pretrainer", "replaced_token_detector", "replaced_token_tagger"]
@@ -34,7 +35,7 @@ def replaced_token_detector(
     """
     sequence_output = encoder_parts.named_output(encoder, "sequence_output")
     if activation is None:
-        activation = encoder.get_layer("encoder_layer_0").get_config()["activation"]
+        activation = anatomy(encoder, "blocks").blocks[0].feed_forward.activation
     hidden = RowDense(
         sequence_output.shape[-1],
         activation=activation_function(activation),
@@ -61,7 +62,7 @@ def replaced_token_tagger(detector: keras.Model, *, name: str | None = None) -> 
         whose softmax is the detector's sigmoid.
 
     Raises:
-        ValueError: the model is no detector.
+        ValueError: the model is not a detector.
     """
     logits = encoder_parts.named_output(detector, "replaced_logits")
     outputs = {"logits": ops.stack([ops.zeros_like(logits), logits], axis=-1)}

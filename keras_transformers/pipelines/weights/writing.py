@@ -1,4 +1,4 @@
-"""The way out for weights: a pipeline in, a folder that this library or transformers loads out."""
+"""Saves a pipeline as a folder that this library or transformers loads."""
 
 import os
 from pathlib import Path
@@ -8,10 +8,9 @@ import keras
 import numpy as np
 
 from keras_transformers import files
-from keras_transformers.convert.formats.checkpoints import Served
-from keras_transformers.convert.formats.huggingface import save_huggingface
-from keras_transformers.convert.formats.sentence_transformers import save_sentence_transformers
+from keras_transformers.convert.formats.weights import TrainedModel
 from keras_transformers.pipelines.base import Pipeline
+from keras_transformers.pipelines.tasks import all_tasks
 from keras_transformers.pipelines.weights import loading, saving
 
 __all__ = ["save"]
@@ -56,36 +55,26 @@ def save(
         raise ValueError(f"format={format!r}: take one of {', '.join(get_args(SavedFormat))}")
     if format == "keras_transformers":
         return saving.save(pipeline, folder)
-    if pipeline.task == "regression":
-        pipeline = _with_scale_in_head(pipeline)
-    served = Served(
+    task = all_tasks().get(pipeline.task)
+    if task is None:
+        raise ValueError(
+            f"task {pipeline.task!r}: transformers has no class for it: save it in the format "
+            "'keras_transformers'"
+        )
+    pipeline = task.prepare(pipeline)
+    trained = TrainedModel(
         task=pipeline.task,
         model=pipeline.model,
         tokenizers=pipeline.tokenizers,
         options=pipeline.config(),
         max_sequence_length=getattr(pipeline, "max_sequence_length", None),
+        class_end=next(iter(task.classes), ""),
+        fields=task.config_fields(pipeline.config()),
     )
-    write = save_sentence_transformers if pipeline.task == "embedding" else save_huggingface
     with files.new_folder(folder) as new:
-        write(served, new)
+        task.write(trained, new)
         _check(pipeline, new, Path(folder))
     return Path(folder)
-
-
-def _with_scale_in_head(pipeline: Any) -> Pipeline:
-    """Returns a regressor with scale 1 and offset 0, whose last layer does both.
-
-    transformers has no fields for them.
-    """
-    last = pipeline.model.get_layer("score_dense")
-    kernel, bias = (keras.ops.convert_to_numpy(variable) for variable in last.weights)
-    dense = keras.layers.Dense.from_config(last.get_config())
-    reshape = keras.layers.Reshape.from_config(pipeline.model.get_layer("score").get_config())
-    score = reshape(dense(last.input))
-    dense.set_weights([kernel * pipeline.scale, bias * pipeline.scale + pipeline.offset])
-    model = keras.Model(pipeline.model.input, {"score": score}, name=pipeline.model.name)
-    options = pipeline.config() | {"scale": 1.0, "offset": 0.0}
-    return type(pipeline).restore(model, pipeline.tokenizers, **options)
 
 
 def _check(pipeline: Pipeline, written: Path, folder: Path) -> None:

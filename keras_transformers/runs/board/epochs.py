@@ -14,6 +14,7 @@ from keras_transformers.data.batching import Batches, Samples
 from keras_transformers.inspection.attention_maps import AttentionMap, attention
 from keras_transformers.inspection.pictures import attention_figure, attention_picture
 from keras_transformers.pipelines.base import Pipeline
+from keras_transformers.runs.board.attempts import Attempts
 from keras_transformers.runs.board.tables import markdown_table
 from keras_transformers.runs.options import Logging
 
@@ -24,7 +25,8 @@ class EpochSummaries(keras.callbacks.Callback):
     """Writes samples, attention and histograms for TensorBoard after each epoch.
 
     Each epoch has an event file of its own. A resumed run that repeats an epoch replaces it, so no
-    epoch is there twice. Nothing here draws random numbers or changes the model.
+    epoch is there twice. Nothing here draws random numbers or changes the model, and what fails is
+    left out with a warning.
 
     Args:
         folder: where to write, a folder of this callback only.
@@ -42,24 +44,39 @@ class EpochSummaries(keras.callbacks.Callback):
         self._log = log
         self._draws = log.tensorboard_attention
         self._samples: Samples | None = None
+        self._attempts = Attempts()
 
     def on_train_begin(self, logs: Any = None) -> None:
         """Chooses the samples; each phase of a training may have others."""
         count = max(self._log.tensorboard_samples, int(self._draws))
-        self._samples = first_samples(self.source, count) if count else None
+        self._samples = None
+        if count:
+            self._samples = self._attempts.at(
+                "samples for TensorBoard", lambda: first_samples(self.source, count)
+            )
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """Writes what the options ask for."""
         if self._samples is None and not self._log.tensorboard_histograms:
             return
+        self._attempts.at("summaries for TensorBoard", lambda: self._write(epoch))
+
+    def _write(self, epoch: int) -> None:
+        samples, at = self._samples, self._attempts.at
         with event_file(self.folder, f"epoch-{epoch + 1}", step=epoch):
-            if self._samples is not None and self._log.tensorboard_samples:
-                tf.summary.text("samples", answers_table(self._samples))
-            if self._samples is not None and self._draws:
-                self._draw(self._samples)
+            if samples is not None and self._log.tensorboard_samples:
+                at(
+                    "samples for TensorBoard",
+                    lambda: tf.summary.text("samples", answers_table(samples)),
+                )
+            if samples is not None and self._draws:
+                at("pictures for TensorBoard", lambda: self._draw(samples))
             if self._log.tensorboard_histograms:
-                for weight in self.model.trainable_variables:
-                    tf.summary.histogram(weight.path, keras.ops.convert_to_numpy(weight))
+                at("histograms for TensorBoard", self._write_histograms)
+
+    def _write_histograms(self) -> None:
+        for weight in self.model.trainable_variables:
+            tf.summary.histogram(weight.path, keras.ops.convert_to_numpy(weight))
 
     def _draw(self, samples: Samples) -> None:
         """Draws the attention of the first sample, or warns once that there is none."""

@@ -15,6 +15,7 @@ from tensorboard.plugins import projector
 from tensorboard.plugins.hparams import api as hparams
 
 from keras_transformers.inspection.embeddings import token_vectors
+from keras_transformers.runs.board.attempts import Attempts
 from keras_transformers.runs.board.epochs import event_file
 from keras_transformers.runs.options import MAY_DIFFER
 
@@ -22,9 +23,17 @@ logger = logging.getLogger(__name__)
 
 
 def write_final(
-    folder: Path, config: Any, figures: Mapping[str, Any], pipeline: Any, *, num_embeddings: int
+    folder: Path,
+    config: Any,
+    figures: Mapping[str, Any],
+    pipeline: Any,
+    *,
+    num_embeddings: int,
+    attempts: Attempts | None = None,
 ) -> None:
     """Writes hyper-parameters, scores and embeddings, in place of what an earlier call wrote.
+
+    What fails is left out with a warning.
 
     Args:
         folder: where to write, a folder of this function only.
@@ -32,15 +41,24 @@ def write_final(
         figures: the scores by name; those that are finite numbers are written.
         pipeline: the finished pipeline, or None.
         num_embeddings: how many tokens to write, the first ones of the vocabulary; 0 for none.
+        attempts: those of the run.
     """
+    at = (attempts or Attempts()).at
     shutil.rmtree(folder, ignore_errors=True)
+    at("its options and scores in TensorBoard", lambda: _write_scores(folder, config, figures))
+    if num_embeddings and pipeline is not None:
+        at(
+            "embeddings for TensorBoard",
+            lambda: _write_embeddings(folder, pipeline, num_embeddings),
+        )
+
+
+def _write_scores(folder: Path, config: Any, figures: Mapping[str, Any]) -> None:
     with event_file(folder, "final", step=0):
         hparams.hparams(hyper_parameters(config))
         for name, value in figures.items():
             if _is_finite_number(value):
                 tf.summary.scalar(name, value)
-    if num_embeddings and pipeline is not None:
-        _write_embeddings(folder, pipeline, num_embeddings)
 
 
 def hyper_parameters(config: Any) -> dict[str, bool | int | float | str]:

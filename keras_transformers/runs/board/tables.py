@@ -46,7 +46,7 @@ def _text(value: Any) -> str:
 
 
 def _is_binary(value: bytes) -> bool:
-    """Returns whether bytes are an encoded image, or anything else that is no text."""
+    """Returns whether bytes are an encoded image, or anything else that is not text."""
     return b"\0" in value
 
 

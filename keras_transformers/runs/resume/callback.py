@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 import keras
 
-from keras_transformers.private_api import set_initial_epoch
+from keras_transformers.dependencies.private_api import set_initial_epoch
 from keras_transformers.runs.guardrails import non_finite_weights
 from keras_transformers.runs.preemption import TerminationNotice
 from keras_transformers.runs.resume.callback_states import Muted, Stateful, stateful
@@ -17,6 +17,7 @@ from keras_transformers.runs.resume.folder_lock import lock_folder
 from keras_transformers.runs.resume.replicas import Replicas
 from keras_transformers.runs.resume.snapshots import CheckpointError, Snapshots, step_of
 from keras_transformers.runs.resume.state import Position, State, arrays, check_shapes, restore
+from keras_transformers.runs.telemetry import plain
 
 __all__ = ["Position", "Resume", "Stateful"]
 
@@ -248,12 +249,12 @@ class Resume(keras.callbacks.Callback):
             return
         # With `steps_per_execution` above 1, `batch` is the last of those that ran together.
         self.position = Position(epoch, batch + 1, step + batch + 1 - before)
-        is_told = self._is_told_to_stop()
+        must_stop = self._must_stop()
         if self.model.stop_training:  # the end of the epoch is next
             return
-        if is_told or self._is_due(step):
+        if must_stop or self._is_due(step):
             self._save(logs)
-        if is_told:
+        if must_stop:
             self._leave()
 
     def on_epoch_end(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
@@ -261,7 +262,7 @@ class Resume(keras.callbacks.Callback):
         self.epochs.append({"epoch": epoch + 1} | _figures(logs))
         self.position = Position(epoch + 1, 0, self.position.step)
         self._save(None)
-        if self._is_told_to_stop():
+        if self._must_stop():
             self._leave()
 
     def on_train_end(self, logs: Any = None) -> None:
@@ -303,7 +304,7 @@ class Resume(keras.callbacks.Callback):
             return False
         return self._replicas.any_worker(time.monotonic() - self._saved_at >= self._patience_s)
 
-    def _is_told_to_stop(self) -> bool:
+    def _must_stop(self) -> bool:
         """Returns whether any worker got SIGTERM."""
         return self._replicas.any_worker(self._notice.came)
 
@@ -322,4 +323,4 @@ def _nothing() -> None:
 
 
 def _figures(logs: Mapping[str, Any] | None) -> dict[str, float]:
-    return {name: float(value) for name, value in (logs or {}).items()}
+    return {name: plain(value) for name, value in (logs or {}).items()}

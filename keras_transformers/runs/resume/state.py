@@ -15,6 +15,8 @@ from keras_transformers.runs.resume.replicas import Replicas, values
 from keras_transformers.runs.resume.snapshots import reading
 
 Callbacks = Sequence[tuple[str, Stateful]]  # class name, and the object with the state
+# Names of callbacks' classes in older checkpoints -> today's.
+_FORMER_NAMES = {"CheckpointAveraging": "AverageLastWeights"}
 
 
 class Position(NamedTuple):
@@ -98,7 +100,8 @@ def restore(path: Path, model: keras.Model, callbacks: Callbacks, replicas: Repl
     with reading(path) as file:
         described = json.loads(str(file["state"]))
         names = [name for name, _ in callbacks]
-        _check_same(path, "callbacks with a state", described["callbacks"], names)
+        before = [_FORMER_NAMES.get(name, name) for name in described["callbacks"]]
+        _check_same(path, "callbacks with a state", before, names)
         _check_same(path, "replicas", described["replicas"], replicas.number)
         optimizer = type(model.optimizer).__name__
         _check_same(path, "optimizer", described["optimizer"], optimizer)

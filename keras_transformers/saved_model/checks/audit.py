@@ -5,15 +5,22 @@ It looks at the ops of the graph, and calls the signatures.
 
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.python.framework import op_def_registry
 
 from keras_transformers.saved_model.checks.check import check_signatures, in_fresh_process
-from keras_transformers.saved_model.checks.op_origins import PYTHON_OPS, TEXT_OPS, X86_OPS
+from keras_transformers.saved_model.checks.core_ops import (
+    NAMES,
+    ONEDNN_OPS,
+    releases,
+    releases_with,
+)
+from keras_transformers.saved_model.checks.op_origins import PYTHON_OPS, TEXT_OPS
 from keras_transformers.saved_model.checks.trials import Finding
 from keras_transformers.saved_model.description import (
     check_fingerprint,
@@ -32,6 +39,10 @@ class Audit:
         ops: op -> how often it occurs in the graph and its functions.
         text_ops: the ops of tensorflow-text, each with the oldest tensorflow-text and TF Serving
             known to have it (None if unknown) and the sources.
+        core_ops: the ops of TensorFlow that not every release in `core_ops.json` knows, each with
+            the oldest TF Serving that knows it (None if unknown), and with its `attributes` that
+            some releases lack. A release ignores an attribute that it does not know, so it may
+            compute something else.
         refused_ops: op that no stock TF Serving can run -> why.
         findings: the outcomes of the trials; see `trials.Finding`.
     """
@@ -39,6 +50,7 @@ class Audit:
     path: Path
     ops: dict[str, int]
     text_ops: dict[str, dict[str, Any]]
+    core_ops: dict[str, dict[str, Any]]
     refused_ops: dict[str, str]
     findings: list[Finding]
 
@@ -49,17 +61,26 @@ class Audit:
 
     @property
     def oldest_serving(self) -> str | None:
-        """The oldest TF Serving known to have all these ops of tensorflow-text; None if unknown."""
-        found = [entry["serving"] for entry in self.text_ops.values()]
-        return None if None in found else max(found, key=_numbers, default=None)
+        """The oldest TF Serving known to have all these ops; None if unknown.
+
+        It is never older than the table of TensorFlow's ops, which says nothing about the releases
+        before.
+        """
+        unknown, known = self._origins()
+        return None if unknown else known
+
+    def _origins(self) -> tuple[list[str], str]:
+        """Returns the ops that no source dates, and the oldest release that has all others."""
+        entries = {**self.text_ops, **self.core_ops}
+        dated = [entry["serving"] for entry in entries.values() if entry["serving"]]
+        unknown = [op for op, entry in entries.items() if not entry["serving"]]
+        return unknown, max([releases()[0], *dated], key=_numbers)
 
     def _oldest(self) -> str:
-        unknown = [op for op, entry in self.text_ops.items() if entry["serving"] is None]
-        known = [entry["serving"] for entry in self.text_ops.values() if entry["serving"]]
-        if not unknown:
-            return f"{self.oldest_serving}, as far as we know"
-        least = f", not before {max(known, key=_numbers)}" if known else ""
-        return f"unknown for {', '.join(unknown)}{least}"
+        unknown, known = self._origins()
+        if unknown:
+            return f"unknown for {', '.join(unknown)}, not before {known}"
+        return f"{known}, as far as we know"
 
     def as_json(self) -> dict[str, Any]:
         """Returns the audit as JSON values."""
@@ -80,8 +101,15 @@ class Audit:
                 for name in ("text", "serving")
             )
             yield f"ops      {op}: tensorflow-text {text}; TF Serving {serving}"
-        if self.text_ops:
-            yield f"ops      oldest TF Serving that has all of these: {self._oldest()}"
+        for op, entry in self.core_ops.items():
+            told = f" with {', '.join(entry['attributes'])}" if entry["attributes"] else ""
+            if not entry["serving"]:
+                told += f": not in all releases that we know, {releases()[0]} to {releases()[-1]}"
+            else:
+                told += f": TF Serving {entry['serving']} or newer"
+            built = ", built with oneDNN (x86)" if op in ONEDNN_OPS else ""
+            yield f"ops      {op}{told}{built}"
+        yield f"ops      oldest TF Serving that has all of its ops: {self._oldest()}"
         for finding in self.findings:
             where = f"{finding.signature}: " if finding.signature else ""
             detail = f" ({finding.detail})" if finding.detail else ""
@@ -111,12 +139,14 @@ def audit(path: str | os.PathLike[str], *, max_batch_size: int = 8) -> Audit:
     folder = resolve(path).absolute()
     check_fingerprint(folder)
     ops = graph_ops(folder)
+    refused = {op: why for op in ops if (why := _refusal(op))}
     check_signatures(folder, read_metadata(folder))
     return Audit(
         path=folder,
         ops=ops,
         text_ops={op: asdict(TEXT_OPS[op]) for op in ops if op in TEXT_OPS},
-        refused_ops={op: why for op in ops if (why := _refusal(op))},
+        core_ops=_core_ops(set(ops) - set(TEXT_OPS) - set(refused), set_attributes(folder)),
+        refused_ops=refused,
         findings=list(_trials(folder, max_batch_size)),
     )
 
@@ -127,21 +157,67 @@ def graph_ops(folder: Path) -> dict[str, int]:
     Raises:
         ValueError: saved_model.pb is damaged, or not for serving.
     """
+    counts = Counter(node.op for node in _nodes(folder))
+    return {op: counts[op] for op in sorted(counts)}
+
+
+def set_attributes(folder: Path) -> dict[str, set[str]]:
+    """Returns op -> the attributes that a node of the graph or a function sets, if any does.
+
+    Attributes with their default value are left out, since a release computes the same without
+    them; so are names, and those that start with an underscore, which any op may have.
+
+    Raises:
+        ValueError: saved_model.pb is damaged, or not for serving.
+    """
+    found: dict[str, set[str]] = {}
+    for node in _nodes(folder):
+        definition = op_def_registry.get(node.op)
+        defaults = {a.name: a.default_value for a in definition.attr} if definition else {}
+        found.setdefault(node.op, set()).update(
+            name
+            for name, value in node.attr.items()
+            if not name.startswith("_") and name not in NAMES and value != defaults.get(name)
+        )
+    return {op: names for op, names in found.items() if names}
+
+
+def _nodes(folder: Path) -> Iterator[Any]:
+    """Yields the nodes of the graph and its functions, without calls of these functions."""
     graph = meta_graph(folder).graph_def
     functions = {function.signature.name for function in graph.library.function}
-    counts = Counter(node.op for node in graph.node)
-    for function in graph.library.function:
-        counts.update(node.op for node in function.node_def)
-    return {op: counts[op] for op in sorted(counts) if op not in functions}
+    for nodes in (graph.node, *(function.node_def for function in graph.library.function)):
+        yield from (node for node in nodes if node.op not in functions)
+
+
+def _core_ops(ops: Iterable[str], attributes: Mapping[str, set[str]]) -> dict[str, dict[str, Any]]:
+    """Returns `Audit.core_ops` of ops of TensorFlow; those that all releases know are left out."""
+    found = {}
+    for op in sorted(ops):
+        having = releases_with(op, attributes.get(op, ()))
+        if having != releases():
+            with_it = releases_with(op)
+            newer = [
+                name
+                for name in sorted(attributes.get(op, ()))
+                if with_it and releases_with(op, [name]) != with_it
+            ]
+            # Later releases keep it, unless it is gone from the newest.
+            still = having and having[-1] == releases()[-1]
+            found[op] = {"serving": having[0] if still else None, "attributes": newer}
+    return found
 
 
 def _refusal(op: str) -> str:
     """Returns why no stock TF Serving can run this op; "" if one can."""
     if op in PYTHON_OPS:
         return "calls Python, which a server lacks; write it with TensorFlow's own ops"
-    if op in TEXT_OPS or op in X86_OPS or hasattr(tf.raw_ops, op):
+    if op in TEXT_OPS or releases_with(op) or hasattr(tf.raw_ops, op):
         return ""
-    return f"unknown to TensorFlow {tf.__version__} and to tensorflow-text: a custom op"
+    return (
+        f"unknown to TensorFlow {releases()[0]} to {releases()[-1]}, to the {tf.__version__} that "
+        "is installed and to tensorflow-text: a custom op"
+    )
 
 
 def _trials(folder: Path, max_batch_size: int) -> Iterator[Finding]:

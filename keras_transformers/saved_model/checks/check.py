@@ -6,7 +6,6 @@ export, first with `tf.saved_model.load`, then with the V1 session loader. Only 
 variables as saved_model_cli and TF Serving do, so an export may pass the first and fail there.
 """
 
-import base64
 import importlib.util
 import json
 import os
@@ -26,10 +25,10 @@ from keras_transformers.saved_model.description import (
     graph_signatures,
     meta_graph,
 )
+from keras_transformers.saved_model.examples import Arrays, stored_examples
 
 _TIMEOUT_S = 600
 
-Arrays = Mapping[str, np.ndarray]
 Runner = Callable[[str, Arrays], dict[str, np.ndarray]]  # (signature, inputs) -> outputs
 
 
@@ -135,24 +134,6 @@ def example_failures(run: Runner, metadata: Mapping[str, Any], name: str) -> Ite
             yield f"example {index}, {difference}"
 
 
-def stored_examples(
-    metadata: Mapping[str, Any], name: str
-) -> Iterator[dict[str, dict[str, np.ndarray]]]:
-    """Yields a signature's examples, each {"inputs": name -> array, "outputs": name -> array}.
-
-    The arrays are cast to the signature's types: our first exports stored some in wider ones.
-    """
-    signature = metadata["signatures"][name]
-    for example in signature["examples"]:
-        yield {
-            side: {
-                key: _as_type(decode_array(value), signature[side][key]["dtype"])
-                for key, value in example[side].items()
-            }
-            for side in ("inputs", "outputs")
-        }
-
-
 def check_signatures(folder: Path, metadata: Mapping[str, Any]) -> None:
     """Checks that an export's graph has the signatures that its metadata describe, with examples.
 
@@ -191,39 +172,6 @@ def _types(specs: Mapping[str, Any]) -> dict[str, str]:
     return {name: specs[name]["dtype"] for name in sorted(specs)}
 
 
-def num_rows(arrays: Arrays) -> int:
-    """Returns the rows of a batch: the length of the first dimension, the smallest if they vary."""
-    return min((len(value) if value.ndim else 0 for value in arrays.values()), default=0)
-
-
-def encode_array(array: np.ndarray) -> dict[str, Any]:
-    """Encodes an array as JSON: dtype, shape, flat values; non-UTF-8 bytes as {"b64": ...}."""
-    strings, values = array.dtype == object, array.ravel().tolist()
-    return {
-        "dtype": "string" if strings else array.dtype.name,
-        "shape": list(array.shape),
-        "values": [_encode_string(value) for value in values] if strings else values,
-    }
-
-
-def decode_array(encoded: Mapping[str, Any]) -> np.ndarray:
-    """Inverts `encode_array`; strings become bytes in an array of dtype object."""
-    strings, values = encoded["dtype"] == "string", encoded["values"]
-    if strings:
-        values = [_decode_string(value) for value in values]
-    dtype = object if strings else encoded["dtype"]
-    return np.array(values, dtype=dtype).reshape(encoded["shape"])
-
-
-def first_row(encoded: Mapping[str, Any]) -> Any:
-    """Returns the first row of an array from `encode_array` as JSON values; None without rows."""
-    array = np.empty(len(encoded["values"]), object)
-    array[:] = encoded["values"]
-    array = array.reshape(encoded["shape"])
-    row = array[0] if len(array) else None
-    return row.tolist() if isinstance(row, np.ndarray) else row
-
-
 def differences(actual: Arrays, expected: Arrays, tolerance: float) -> Iterator[str]:
     """Yields where outputs differ, one sentence per output.
 
@@ -241,8 +189,10 @@ def differences(actual: Arrays, expected: Arrays, tolerance: float) -> Iterator[
             )
             continue
         if got.dtype.kind == "f":
-            difference = np.abs(got - wanted) / np.maximum(1.0, np.abs(wanted))
-            wrong = ~(difference <= tolerance)  # true for NaN, unlike >
+            with np.errstate(invalid="ignore"):  # inf - inf
+                difference = np.abs(got - wanted) / np.maximum(1.0, np.abs(wanted))
+            # True for NaN, unlike >. Equal infinities, such as the score of no beam, do not differ.
+            wrong = ~(difference <= tolerance) & (got != wanted)
         else:
             difference, wrong = np.zeros(got.shape), got != wanted
         if wrong.any():
@@ -294,21 +244,6 @@ def _same_texts(found: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarr
         for key, array in expected.items()
         if array.dtype.kind != "f"
     )
-
-
-def _as_type(array: np.ndarray, dtype: str) -> np.ndarray:
-    return array if dtype == "string" else array.astype(dtype)
-
-
-def _encode_string(value: bytes) -> str | dict[str, str]:
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        return {"b64": base64.b64encode(value).decode()}
-
-
-def _decode_string(value: str | Mapping[str, str]) -> bytes:
-    return value.encode() if isinstance(value, str) else base64.b64decode(value["b64"])
 
 
 def _load_text_ops() -> None:

@@ -91,7 +91,3 @@ TEXT_OPS: dict[str, Origin] = {
 
 # Every TensorFlow has these ops, but they call the Python process that made the graph.
 PYTHON_OPS = ("EagerPyFunc", "PyFunc", "PyFuncStateless")
-
-# Ops of int8 exports. tf.raw_ops does not list them, but TensorFlow for x86 has them; the trials
-# find a TensorFlow that does not.
-X86_OPS = ("_QuantizedMatMul",)

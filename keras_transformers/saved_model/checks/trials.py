@@ -16,13 +16,10 @@ import tensorflow as tf
 
 from keras_transformers.saved_model.checks.check import (
     LOADERS,
-    Arrays,
     Runner,
     differences,
     example_failures,
     forget_ourselves,
-    num_rows,
-    stored_examples,
     why_not_loaded,
 )
 from keras_transformers.saved_model.description import (
@@ -31,6 +28,7 @@ from keras_transformers.saved_model.description import (
     graph_signatures,
     read_metadata,
 )
+from keras_transformers.saved_model.examples import Arrays, num_rows, stored_examples
 from keras_transformers.saved_model.warm_up import MAX_REQUESTS, read_requests
 
 NUM_THREADS = 8

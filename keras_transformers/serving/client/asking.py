@@ -8,8 +8,8 @@ from typing import Any, Self, TypeVar
 
 import numpy as np
 
-from keras_transformers.pipelines import results
-from keras_transformers.pipelines.results import Result
+from keras_transformers.pipelines.results import Result, reading
+from keras_transformers.pipelines.results.texts import string_column, text_inputs
 from keras_transformers.serving.client.target import Target, connect
 from keras_transformers.serving.client.transport import (
     Call,
@@ -84,7 +84,7 @@ class Client:
         version: int | None = None,
         label: str | None = None,
         signature_name: str = "serving_default",
-    ) -> list[Result]:
+    ) -> list[Result | dict[str, Any]]:
         """Returns a model's answers to texts.
 
         Args:
@@ -97,8 +97,8 @@ class Client:
             signature_name: the signature to run.
 
         Returns:
-            One result per text, of the type in `pipelines.results` that fits the model's outputs;
-            a dict if none fits.
+            One result per text, of the type in `pipelines.results` for the task that the model's
+            export says; a dict for other models and signatures.
 
         Raises:
             RequestError: the server refused the request or failed.
@@ -112,7 +112,8 @@ class Client:
             label=label,
             signature_name=signature_name,
         )
-        return [results.typed(row) for row in rows]
+        answer = self._answer(ModelSpec(model, version, label), signature_name)
+        return [reading.typed(row, answer) for row in rows]
 
     def rows(
         self,
@@ -125,18 +126,20 @@ class Client:
         signature_name: str = "serving_default",
     ) -> list[dict[str, Any]]:
         """Like `ask`, but each answer is a dict: output name -> str, number or nested list."""
-        found = self._signature(ModelSpec(model, version, label), signature_name)
+        spec = ModelSpec(model, version, label)
+        found = self._signature(spec, signature_name)
         columns = [texts] if texts_b is None else [texts, texts_b]
-        names = results.text_inputs(list(found.inputs))
+        names = text_inputs(list(found.inputs))
         if len(names) != len(columns) or len({len(column) for column in columns}) != 1:
             raise ValueError(
                 f"signature {signature_name!r} of {model} takes {', '.join(found.inputs)}, not "
                 f"{' and '.join(str(len(column)) for column in columns)} texts"
             )
         by_name = {
-            name: results.string_column(name, column, rank=2 if found.inputs[name].grows else 1)
+            name: string_column(name, column, rank=2 if found.inputs[name].grows else 1)
             for name, column in zip(names, columns, strict=True)
         }
+        answer = self._answer(spec, signature_name)
         padded = [name for name, info in found.outputs.items() if info.grows]
         rows: list[dict[str, Any]] = []
         for start in range(0, len(texts), self._batch_size):
@@ -146,7 +149,7 @@ class Client:
             outputs = self.predict(
                 batch, model=model, version=version, label=label, signature_name=signature_name
             )
-            rows.extend(results.rows(outputs, padded))
+            rows.extend(reading.rows(outputs, padded, answer))
         return rows
 
     def predict(
@@ -279,6 +282,15 @@ class Client:
                 f"{', '.join(sorted(self._signatures[spec]))}"
             )
         return found
+
+    def _answer(self, spec: ModelSpec, name: str) -> reading.AnswerType | None:
+        """Returns how to read the answers of the task that a model's signatures say."""
+        found = self._signature(spec, name)
+        signatures = self._signatures[spec]
+        if reading.TASK_SIGNATURE in signatures:
+            return reading.answer_type(signatures[reading.TASK_SIGNATURE].method_name)
+        default = signatures.get("serving_default", found)
+        return reading.answer_type(reading.old_task(default.outputs))
 
     def _retrying(self, send: Callable[[float], _T]) -> _T:
         """Calls `send` with the seconds left, until a request is accepted or time is up."""

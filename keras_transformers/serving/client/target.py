@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from keras_transformers.extras import needing
+from keras_transformers.dependencies.extras import needing
 from keras_transformers.serving.client.transport import Transport
 from keras_transformers.serving.protocol.pem import check_certificates
 

@@ -20,7 +20,7 @@ from keras_transformers.serving.protocol.json_values import (
     shorten,
     type_name,
 )
-from keras_transformers.serving.protocol.signatures import Arrays, Signature
+from keras_transformers.serving.protocol.signatures import Arrays, SignatureInfo
 
 Format = Literal["row", "column"]
 
@@ -28,7 +28,9 @@ _MAX_RANK = 32  # numpy's own limit before version 2
 _BYTES_SUFFIX = "_bytes"  # of outputs that hold binary values
 
 
-def read_inputs(document: Mapping[str, Any], signature: Signature) -> tuple[dict[str, Any], Format]:
+def read_inputs(
+    document: Mapping[str, Any], signature: SignatureInfo
+) -> tuple[dict[str, Any], Format]:
     """Returns the tensors of a Predict request.
 
     Args:
@@ -139,7 +141,7 @@ def _nested(flat: list[Any], shape: tuple[int, ...]) -> Any:
     return flat
 
 
-def _rows(instances: Any, signature: Signature) -> dict[str, Any]:
+def _rows(instances: Any, signature: SignatureInfo) -> dict[str, Any]:
     """Returns the `instances` of a request as columns."""
     if not isinstance(instances, list):
         raise invalid(f"JSON Value: {shorten(instances)} Excepting 'instances' to be an list/array")
@@ -200,7 +202,7 @@ def _stacked(name: str, rows: Sequence[Any], dtype: Any, *, named: bool) -> np.n
     return _array(flat, (len(rows), *(first or ())), dtype)
 
 
-def _columns(inputs: Any, signature: Signature) -> dict[str, Any]:
+def _columns(inputs: Any, signature: SignatureInfo) -> dict[str, Any]:
     """Returns the columns of a request's `inputs`: an object of columns, or the only column."""
     if not is_object(inputs):
         if len(signature.inputs) > 1:

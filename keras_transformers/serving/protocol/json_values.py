@@ -103,7 +103,7 @@ def scalars(values: Sequence[Any], dtype: Any) -> list[Any] | None:
         too_large = (np.abs(floats) > largest) & ~np.isinf(floats)
         ints = [value for value in values if type(value) is int]
         fits = _within(ints, -exact, exact) and not too_large.any()
-        values = list(map(float, values)) if fits else values  # 10 ** 400 is no float
+        values = list(map(float, values)) if fits else values  # 10 ** 400 is not a float
     else:
         fits = False
     return list(values) if fits else None

@@ -14,7 +14,7 @@ from keras_transformers.serving.protocol.signatures import (
     DEFAULT_SIGNATURE,
     Arrays,
     Servable,
-    Signature,
+    SignatureInfo,
 )
 
 CLASSIFY = tf.saved_model.CLASSIFY_METHOD_NAME
@@ -23,11 +23,11 @@ REGRESS = tf.saved_model.REGRESS_METHOD_NAME
 _MAX_CONTEXTS = 64 * 1024 * 1024  # bytes
 
 # Runs a signature, perhaps in one batch with the rows of other requests.
-Run = Callable[[Signature, Arrays], dict[str, np.ndarray]]
+Run = Callable[[SignatureInfo, Arrays], dict[str, np.ndarray]]
 
 
 def predict(
-    signature: Signature, inputs: Arrays, run: Run, *, output_filter: Sequence[str] = ()
+    signature: SignatureInfo, inputs: Arrays, run: Run, *, output_filter: Sequence[str] = ()
 ) -> dict[str, np.ndarray]:
     """Answers a Predict request.
 
@@ -55,7 +55,7 @@ def predict(
     return {name: outputs[name] for name in output_filter or sorted(outputs)}
 
 
-def predict_signature(model: Servable, name: str) -> Signature:
+def predict_signature(model: Servable, name: str) -> SignatureInfo:
     """Returns the signature of a Predict request, whatever its method.
 
     Raises:
@@ -70,7 +70,7 @@ def predict_signature(model: Servable, name: str) -> Signature:
     return found
 
 
-def example_signature(model: Servable, name: str, method_name: str) -> Signature:
+def example_signature(model: Servable, name: str, method_name: str) -> SignatureInfo:
     """Returns the signature of a Classify or Regress request.
 
     Raises:
@@ -92,7 +92,7 @@ def example_signature(model: Servable, name: str, method_name: str) -> Signature
 
 
 def classify(
-    signature: Signature, examples: Sequence[bytes], run: Run
+    signature: SignatureInfo, examples: Sequence[bytes], run: Run
 ) -> list[list[tuple[str, float]]]:
     """Answers a Classify request.
 
@@ -134,7 +134,7 @@ def classify(
     ]
 
 
-def regress(signature: Signature, examples: Sequence[bytes], run: Run) -> list[float]:
+def regress(signature: SignatureInfo, examples: Sequence[bytes], run: Run) -> list[float]:
     """Answers a Regress request with one value per example; see `classify`."""
     outputs = _run_examples(signature, examples, run, "RegressionRequest")
     values = outputs.get(tf.saved_model.REGRESS_OUTPUTS)
@@ -167,7 +167,7 @@ def check_context(context: int, count: int) -> None:
         )
 
 
-def check_names(signature: Signature, given: Iterable[str]) -> None:
+def check_names(signature: SignatureInfo, given: Iterable[str]) -> None:
     """Checks that a request gives the inputs of its signature.
 
     Raises:
@@ -190,7 +190,7 @@ def rows_of(inputs: Arrays) -> int | None:
 
 
 def _run_examples(
-    signature: Signature, examples: Sequence[bytes], run: Run, message: str
+    signature: SignatureInfo, examples: Sequence[bytes], run: Run, message: str
 ) -> Mapping[str, Any]:
     if not examples:
         raise invalid(f"{message}::input is empty.")
@@ -203,7 +203,7 @@ def _names(names: set[str]) -> str:
     return ",".join(sorted(names))[:200]
 
 
-def _check_array(signature: Signature, name: str, array: np.ndarray) -> None:
+def _check_array(signature: SignatureInfo, name: str, array: np.ndarray) -> None:
     info = signature.inputs[name]
     dtype = tf.string if array.dtype == object else tf.as_dtype(array.dtype)
     if dtype != info.dtype:

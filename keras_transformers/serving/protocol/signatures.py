@@ -41,7 +41,7 @@ class TensorInfo:
 
 
 @dataclass(frozen=True)
-class Signature:
+class SignatureInfo:
     """One entry point of a SavedModel.
 
     Attributes:
@@ -77,5 +77,5 @@ class Servable(Protocol):
         definitions: name -> SignatureDef from the file, including the initializer's.
     """
 
-    signatures: dict[str, Signature]
+    signatures: dict[str, SignatureInfo]
     definitions: dict[str, Any]

@@ -2,4 +2,4 @@
 
 from keras_transformers.rooms import open_room
 
-__getattr__, __dir__ = open_room(__name__, extra="serving")
+__getattr__, __dir__ = open_room(__name__, __file__, extra="serving")

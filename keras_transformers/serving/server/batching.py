@@ -16,7 +16,7 @@ import numpy as np
 
 from keras_transformers.serving.protocol.errors import Code, RequestError, as_request_error
 from keras_transformers.serving.protocol.requests import rows_of
-from keras_transformers.serving.protocol.signatures import Arrays, Signature
+from keras_transformers.serving.protocol.signatures import Arrays, SignatureInfo
 from keras_transformers.serving.server.saved_models import SavedModel
 
 __all__ = ["BatchingOptions"]
@@ -95,7 +95,7 @@ class _Queue:
     """Tasks that may run together, oldest first."""
 
     model: SavedModel
-    signature: Signature
+    signature: SignatureInfo
     tasks: deque[_Task] = field(default_factory=deque)
 
     def ready_at(self, options: BatchingOptions) -> float:
@@ -150,7 +150,7 @@ class Scheduler:
             thread.start()
 
     def submit(
-        self, model: SavedModel, signature: Signature, inputs: Arrays, *, deadline: float
+        self, model: SavedModel, signature: SignatureInfo, inputs: Arrays, *, deadline: float
     ) -> "Future[Outputs]":
         """Queues a request.
 

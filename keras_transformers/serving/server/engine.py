@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from keras_transformers.serving.protocol.errors import Code, RequestError, invalid
 from keras_transformers.serving.protocol.requests import rows_of
-from keras_transformers.serving.protocol.signatures import Arrays, ModelSpec, Signature
+from keras_transformers.serving.protocol.signatures import Arrays, ModelSpec, SignatureInfo
 from keras_transformers.serving.server.batching import BatchingOptions, Outputs, Scheduler
 from keras_transformers.serving.server.metrics import Metrics
 from keras_transformers.serving.server.models import Models, Version
@@ -64,7 +64,7 @@ class Lease:
 
     version: int
     model: SavedModel
-    run: Callable[[Signature, Arrays], Outputs]
+    run: Callable[[SignatureInfo, Arrays], Outputs]
 
 
 @dataclass
@@ -181,7 +181,7 @@ class Engine:
         call.model = spec.name
         with model.lease(spec.version, spec.label) as (version, saved_model):
 
-            def run(signature: Signature, inputs: Arrays) -> Outputs:
+            def run(signature: SignatureInfo, inputs: Arrays) -> Outputs:
                 return self._run(call, version, saved_model, signature, inputs)
 
             yield Lease(version.number, saved_model, run)
@@ -191,7 +191,7 @@ class Engine:
         call: Call,
         version: Version,
         model: SavedModel,
-        signature: Signature,
+        signature: SignatureInfo,
         inputs: Arrays,
     ) -> Outputs:
         rows = max((array.shape[0] for array in inputs.values() if array.ndim), default=1)

@@ -206,7 +206,7 @@ class ModelService(model_service_pb2_grpc.ModelServiceServicer):
         def answer() -> Any:
             raise RequestError(
                 Code.UNIMPLEMENTED,
-                "a request cannot change what is served: edit the --config file, which is reread",
+                "a request cannot change what is served: edit its file of models, which is reread",
             )
 
         return _answered(context, answer)

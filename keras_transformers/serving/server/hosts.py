@@ -16,7 +16,7 @@ from starlette.responses import JSONResponse
 from keras_transformers.serving.protocol.errors import HTTP_STATUS, Code
 
 ANY_HOST = "*"
-_REFUSED = "the Host header names another server: see --allowed-host"
+_REFUSED = "the Host header names another server, and none of its allowed hosts"
 _ABSOLUTE = re.compile(r"https?://([^/]*)(.*)", re.IGNORECASE | re.DOTALL)
 
 

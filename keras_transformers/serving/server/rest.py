@@ -29,7 +29,7 @@ from keras_transformers.serving.protocol.signatures import (
     DEFAULT_SIGNATURE,
     Arrays,
     ModelSpec,
-    Signature,
+    SignatureInfo,
 )
 from keras_transformers.serving.server import metrics
 from keras_transformers.serving.server.engine import Engine, Lease
@@ -210,7 +210,7 @@ def _predict(lease: Lease, body: bytes) -> dict[str, Any]:
     return json_tensors.write_outputs(requests.predict(signature, inputs, lease.run), format)
 
 
-def _prediction(lease: Lease, body: bytes) -> tuple[Signature, Arrays, json_tensors.Format]:
+def _prediction(lease: Lease, body: bytes) -> tuple[SignatureInfo, Arrays, json_tensors.Format]:
     document = parse(body)
     name = signature_name(document) or DEFAULT_SIGNATURE
     signature = lease.model.signatures.get(name)
@@ -234,7 +234,7 @@ def _regress(lease: Lease, body: bytes) -> dict[str, Any]:
     return {"results": json_tensors.shorten_floats(values)}
 
 
-def _examples(lease: Lease, body: bytes, method: str) -> tuple[Signature, Any]:
+def _examples(lease: Lease, body: bytes, method: str) -> tuple[SignatureInfo, Any]:
     document = parse(body)
     signature = requests.example_signature(lease.model, signature_name(document), method)
     return signature, read_examples(document)

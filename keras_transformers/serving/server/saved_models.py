@@ -16,7 +16,7 @@ import tensorflow_text  # noqa: F401  (registers the tokenizers' ops)
 
 from keras_transformers.saved_model.description import shape_of
 from keras_transformers.serving.protocol.errors import Code, RequestError, invalid
-from keras_transformers.serving.protocol.signatures import Arrays, Signature, TensorInfo
+from keras_transformers.serving.protocol.signatures import Arrays, SignatureInfo, TensorInfo
 
 _LONGEST_MESSAGE = 2000
 
@@ -67,7 +67,7 @@ class SavedModel:
                 Code.FAILED_PRECONDITION, f"{self.path}: {type(error).__name__}: {error}"
             ) from error
 
-    def run(self, signature: Signature, inputs: Arrays, *, timeout_s: float) -> dict[str, Any]:
+    def run(self, signature: SignatureInfo, inputs: Arrays, *, timeout_s: float) -> dict[str, Any]:
         """Runs a signature once.
 
         Always computes all outputs. The runtime caches what it compiles for each set of outputs, so
@@ -129,8 +129,8 @@ def _is_servable(definition: Any) -> bool:
     return bool(definition.inputs and definition.outputs) and all(info.name for info in infos)
 
 
-def _signature(name: str, definition: Any) -> Signature:
-    return Signature(
+def _signature(name: str, definition: Any) -> SignatureInfo:
+    return SignatureInfo(
         name=name,
         method_name=definition.method_name,
         # Sorted, because the order of a protocol buffer's map differs from run to run.

@@ -8,7 +8,7 @@ from keras_transformers.saved_model.description import WARM_UP_FILE
 from keras_transformers.saved_model.warm_up import MAX_REQUESTS, read_logs
 from keras_transformers.serving.protocol import messages
 from keras_transformers.serving.protocol.errors import Code, RequestError
-from keras_transformers.serving.protocol.signatures import Arrays, Signature
+from keras_transformers.serving.protocol.signatures import Arrays, SignatureInfo
 from keras_transformers.serving.server.saved_models import SavedModel
 
 _TIMEOUT_S = 600.0  # the first runs of a graph optimize it
@@ -27,7 +27,7 @@ def warm_up(model: SavedModel) -> int:
         RequestError: the file is damaged or too long, or a request fails.
     """
 
-    def run(signature: Signature, inputs: Arrays) -> dict[str, Any]:
+    def run(signature: SignatureInfo, inputs: Arrays) -> dict[str, Any]:
         return model.run(signature, inputs, timeout_s=_TIMEOUT_S)
 
     file, count = model.path / WARM_UP_FILE, 0

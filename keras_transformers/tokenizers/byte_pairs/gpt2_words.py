@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-_OTHER, _LETTER, _NUMBER, _SPACE, _BORDER = range(5)  # kinds of characters; _BORDER: none
+OTHER, LETTER, NUMBER, SPACE, _BORDER = range(5)  # kinds of characters; _BORDER: none
 # Unicode's White_Space, which will not change in later versions.
 _WHITE_SPACE = (
     *(*range(0x9, 0xE), 0x20, 0x85, 0xA0, 0x1680, *range(0x2000, 0x200B)),
@@ -36,18 +36,18 @@ class Characters(NamedTuple):
     @property
     def is_white_space(self) -> Any:
         """Whether each character is white space, bool (characters,)."""
-        return self.kinds == _SPACE
+        return self.kinds == SPACE
 
 
 @functools.cache
 def character_kinds() -> Kinds:
     """Returns the kinds according to Python's Unicode tables."""
-    initials = {"L": _LETTER, "N": _NUMBER}
+    initials = {"L": LETTER, "N": NUMBER}
     kinds = np.array(
-        [initials.get(unicodedata.category(chr(code))[0], _OTHER) for code in range(0x110000)],
+        [initials.get(unicodedata.category(chr(code))[0], OTHER) for code in range(0x110000)],
         np.int32,
     )
-    kinds[list(_WHITE_SPACE)] = _SPACE
+    kinds[list(_WHITE_SPACE)] = SPACE
     starts = np.flatnonzero(np.diff(kinds, prepend=-1))
     return Kinds(starts.astype(np.int32), kinds[starts])
 
@@ -85,7 +85,7 @@ def starts_word(characters: Characters) -> tf.Tensor:
 
     # An apostrophe joins the space or symbols before it.
     after_space = tf.logical_not(is_first) & (shifted(codes, 1, 0) == ord(" "))
-    may_end = (codes == ord("'")) & (before != _OTHER) & tf.logical_not(after_space)
+    may_end = (codes == ord("'")) & (before != OTHER) & tf.logical_not(after_space)
     is_short, is_long = tf.zeros_like(may_end), tf.zeros_like(may_end)
     for ending in _SHORT_ENDINGS:
         is_short |= may_end & (next_code == ord(ending))
@@ -94,9 +94,9 @@ def starts_word(characters: Characters) -> tf.Tensor:
     in_ending = shifted(is_short | is_long, 1, False) | shifted(is_long, 2, False)
     after_ending = shifted(is_short, 2, False) | shifted(is_long, 3, False)
 
-    is_space = kinds == _SPACE
+    is_space = kinds == SPACE
     # If a word follows a run of spaces, it takes the last one.
-    space_starts = (before != _SPACE) | tf.logical_not((after == _SPACE) | (after == _BORDER))
+    space_starts = (before != SPACE) | tf.logical_not((after == SPACE) | (after == _BORDER))
     text_starts = (before != kinds) & tf.logical_not(after_space | in_ending)
     return tf.where(is_space, space_starts, text_starts | after_ending)
 

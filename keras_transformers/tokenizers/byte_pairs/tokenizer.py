@@ -6,7 +6,7 @@ also caches every word it sees and drops a character from texts.
 """
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -24,6 +24,7 @@ from keras_transformers.tokenizers.byte_pairs.gpt2_words import (
     shifted,
     starts_word,
 )
+from keras_transformers.tokenizers.described.parts import Parts
 from keras_transformers.tokenizers.tensors import texts_of
 
 __all__ = ["BytePairTokenizer"]
@@ -59,6 +60,9 @@ class BytePairTokenizer(tf.Module):
 
     Args:
         path: a folder with `vocab.json` and `merges.txt`, or `encoder.json` and `vocab.bpe`.
+        parts: the `normalizer`, `pre_tokenizer` and `added_tokens` of a tokenizer.json, to use
+            instead of GPT-2's (see `described.Parts`). The added tokens' names in a text are these
+            tokens.
         name: name of the module.
 
     Attributes:
@@ -85,24 +89,39 @@ class BytePairTokenizer(tf.Module):
     end_token_id: int
     pad_token_id: int
 
-    def __init__(self, path: str | os.PathLike[str], *, name: str = "byte_pair_tokenizer") -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        parts: Mapping[str, Any] | None = None,
+        name: str = "byte_pair_tokenizer",
+    ) -> None:
         super().__init__(name=name)
         special = list(dict.fromkeys(self.special_names.values()))
-        found = byte_pair_files.read(path, special, self.unused_tokens)
-        self.vocabulary_size = len(found.tokens)
+        names = [token["content"] for token in (parts or {}).get("added_tokens") or []]
+        found = byte_pair_files.read(path, special, [*self.unused_tokens, *names])
+        self.parts = (
+            None if parts is None else Parts(parts, num_tokens=len(found.tokens), byte_level=True)
+        )
+        added = [] if self.parts is None else self.parts.added
+        self.vocabulary_size = len(found.tokens) + len(added)
         self._contents = byte_pair_files.contents(found)  # bytes: tf.Module searches lists
         symbols = byte_pair_files.byte_symbols()
         ids = {token: i for i, token in enumerate(found.tokens)}
         for purpose, token in self.special_names.items():
             setattr(self, f"{purpose}_token_id", ids[token])
-        token_bytes = _token_bytes(found.tokens, symbols, special)
+        made = {*symbols, *(left + right for left, right in found.merges)}
+        written = set(names) - made  # as they are, not as bytes
+        token_bytes = _token_bytes([*found.tokens, *added], symbols, special, written)
         with tf.device("CPU:0"):
-            self._merges = _Merges(*map(tf.constant, _sorted_merges(found, ids)))
+            self._merges = _Merges(
+                *map(tf.constant, _sorted_merges(found, ids, self.vocabulary_size))
+            )
             self._byte_ids = tf.constant([ids[symbol] for symbol in symbols])
             self._byte_strings = tf.constant([bytes([byte]) for byte in range(256)])
             self._token_bytes = tf.constant(token_bytes)
             self._token_lengths = tf.constant(list(map(len, token_bytes)), tf.int64)
-            self._token_names = tf.constant(found.tokens)
+            self._token_names = tf.constant([*found.tokens, *added])
             self._kinds = Kinds(*map(tf.constant, character_kinds()))
 
     @classmethod
@@ -150,6 +169,8 @@ class BytePairTokenizer(tf.Module):
             int32 (batch, None).
         """
         text = texts_of(text)
+        if self.parts is not None:
+            return self.parts.tokenize(text, self._encode_words)[0]
         with tf.device("CPU:0"):
             return self._tokenize(text, characters_of(text, self._kinds))
 
@@ -172,6 +193,17 @@ class BytePairTokenizer(tf.Module):
         text = texts_of(text)
         with tf.device("CPU:0"):
             characters = characters_of(text, self._kinds)
+            if self.parts is not None:
+                ids, starts, ends = self.parts.tokenize(text, self._encode_words)
+                starts, ends = offsets.without_white_space(
+                    text,
+                    starts.values,
+                    ends.values,
+                    ids.value_rowids(),
+                    character_starts=characters.starts,
+                    is_white_space=characters.is_white_space,
+                )
+                return ids, ids.with_values(starts), ids.with_values(ends)
             ids = self._tokenize(text, characters)
             # End to end, the tokens of all texts are the bytes of all texts.
             ends = tf.cumsum(tf.gather(self._token_lengths, ids.values))
@@ -205,7 +237,7 @@ class BytePairTokenizer(tf.Module):
     def pack(
         self, segments: Sequence[tf.RaggedTensor], *, max_sequence_length: int
     ) -> dict[str, tf.Tensor]:
-        """Packs the tokens of texts or pairs into the inputs of `models.gpt.classifier`.
+        """Packs the tokens of texts or pairs into the inputs of `heads.causal_classifier`.
 
         A row is start token, text, end token; for a pair, the second text and another end token
         follow. Rows that are too long lose their end, the longer text of a pair first.
@@ -245,7 +277,7 @@ class BytePairTokenizer(tf.Module):
 
     def config(self) -> dict[str, Any]:
         """Returns the arguments that `load` needs besides the files, as JSON values."""
-        return {}
+        return {} if self.parts is None else {"parts": self.parts.description}
 
     def tokens(self, token_ids: Any) -> tf.Tensor:
         """Returns the tokens, as in the vocabulary, for ids of any shape."""
@@ -304,6 +336,17 @@ class BytePairTokenizer(tf.Module):
             ids, tf.cast(numbers, tf.int64), tf.size(words, tf.int64), validate=False
         )
 
+    def _encode_words(
+        self, words: tf.Tensor
+    ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
+        """Converts words to ids, starts and ends, in bytes of the word."""
+        ids = self._encode(words)
+        lengths = tf.gather(self._token_lengths, ids.values)
+        ends = tf.cumsum(lengths)
+        word_starts = tf.cumsum(tf.cast(tf.strings.length(words), tf.int64), exclusive=True)
+        ends -= tf.gather(word_starts, ids.value_rowids())
+        return ids, ids.with_values(ends - lengths), ids.with_values(ends)
+
     def _merge(self, ids: tf.Tensor, words: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """Applies one merge in each word, to every occurrence of its pair.
 
@@ -342,22 +385,28 @@ def _distance_from_start(flags: tf.Tensor) -> tf.Tensor:
 
 
 def _sorted_merges(
-    vocabulary: Vocabulary, ids: dict[str, int]
+    vocabulary: Vocabulary, ids: dict[str, int], vocabulary_size: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Returns the columns of `_Merges`."""
     found = [(ids[left], ids[right], ids[left + right]) for left, right in vocabulary.merges]
     lefts, rights, merged = np.array(found, np.int64).T
-    pairs = lefts * len(ids) + rights
+    pairs = lefts * vocabulary_size + rights
     order = np.argsort(pairs)
     return pairs[order], order.astype(np.int32), merged[order].astype(np.int32)
 
 
 def _token_bytes(
-    tokens: Sequence[str], symbols: Sequence[str], special_tokens: Sequence[str]
+    tokens: Sequence[str],
+    symbols: Sequence[str],
+    special_tokens: Collection[str],
+    written: Collection[str],
 ) -> list[bytes]:
-    """Returns the bytes of each token; none for special ones."""
+    """Returns the bytes of each token; none for special ones, its name's for `written` ones."""
     byte_of = {symbol: byte for byte, symbol in enumerate(symbols)}
-    return [
-        b"" if token in special_tokens else bytes(byte_of[symbol] for symbol in token)
-        for token in tokens
-    ]
+
+    def bytes_of(token: str) -> bytes:
+        if token in special_tokens:
+            return b""
+        return token.encode() if token in written else bytes(byte_of[each] for each in token)
+
+    return list(map(bytes_of, tokens))

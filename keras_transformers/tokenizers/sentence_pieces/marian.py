@@ -1,6 +1,7 @@
 """Marian's tokenizers: a SentencePiece model for each side, and one vocabulary for both."""
 
 import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self, get_args
 
@@ -8,6 +9,7 @@ import tensorflow as tf
 
 from keras_transformers.files import replaced, write_json
 from keras_transformers.tokenizers.byte_pairs.files import read_tokens
+from keras_transformers.tokenizers.sentence_pieces.added import AddedPieces
 from keras_transformers.tokenizers.sentencepiece import open_model
 from keras_transformers.tokenizers.tensors import row_by_row, texts_of, with_ends
 
@@ -34,6 +36,9 @@ class MarianTokenizer(tf.Module):
         side: whose SentencePiece model to use, "source" or "target".
         vocabulary_size: number of tokens of the model that uses this tokenizer; the last ones,
             without text, only fill up its matrices. By default there are none.
+        added_tokens: more tokens, after those of `vocab.json`: `id`, `content` and flags, as in the
+            `added_tokens` of a tokenizer.json. Their names in a text are these tokens, found before
+            normalization whatever `normalized` says, as transformers' tokenizer does.
         name: name of the module.
 
     Attributes:
@@ -43,11 +48,13 @@ class MarianTokenizer(tf.Module):
         unknown_token_id: id of "<unk>".
         pad_token_id: id of "<pad>".
         start_token_id: the same: padding starts a target.
+        own_tokens: those that are ordinary text in a text.
 
     Raises:
         FileNotFoundError: a file does not exist.
-        ValueError: an unknown side, a file that is not what its name says, or a vocabulary without
-            the special tokens or with more tokens than `vocabulary_size`.
+        ValueError: an unknown side, a file that is not what its name says, a vocabulary without
+            the special tokens or with more tokens than `vocabulary_size`, or added tokens that do
+            not fit: see `AddedPieces`.
     """
 
     def __init__(
@@ -56,6 +63,7 @@ class MarianTokenizer(tf.Module):
         *,
         side: Side = "source",
         vocabulary_size: int | None = None,
+        added_tokens: Sequence[Mapping[str, Any]] = (),
         name: str = "marian_tokenizer",
     ) -> None:
         if side not in get_args(Side):
@@ -64,6 +72,18 @@ class MarianTokenizer(tf.Module):
         self.side = side
         self._model, self._tokenizer = open_model(Path(path, f"{side}.spm"))
         known = read_tokens(Path(path, _VOCABULARY_FILE))
+        self.own_tokens = (_END, _UNKNOWN, _PAD)
+        self._num_known = len(known)
+        self._added = None
+        if added_tokens:
+            raw = [{**token, "normalized": False} for token in added_tokens]
+            if single := [token["content"] for token in raw if token.get("single_word")]:
+                raise ValueError(
+                    f"added token {single[0]!r}: single_word=true is not supported with Marian: "
+                    "transformers means another thing by it than for other tokenizers"
+                )
+            self._added = AddedPieces(raw, self._model, self._tokenizer, num_tokens=len(known))
+            known = [*known, *self._added.names]
         self._num_tokens = len(known)
         self.vocabulary_size = self._num_tokens if vocabulary_size is None else vocabulary_size
         if self.vocabulary_size < self._num_tokens:
@@ -103,7 +123,19 @@ class MarianTokenizer(tf.Module):
         Returns:
             int32 (batch, None).
         """
-        text = texts_of(text)
+        return with_ends(
+            self._tokenize(texts_of(text)),
+            start_token_id=self.start_token_id if add_start else None,
+            end_token_id=self.end_token_id if add_end else None,
+        )
+
+    def _tokenize(self, text: tf.Tensor) -> tf.RaggedTensor:
+        if self._added is not None:
+            return self._added.between(text, self._without_added)
+        return self._without_added(text)
+
+    def _without_added(self, text: tf.Tensor) -> tf.RaggedTensor:
+        """Converts texts without added tokens, or parts of texts, to token ids."""
         has_language = tf.strings.regex_full_match(text, f"(?s){_LANGUAGE}.*")
         language = tf.strings.regex_replace(text, f"(?s)^({_LANGUAGE}).*$", r"\1")
         text = tf.strings.regex_replace(text, f"(?s)^{_LANGUAGE}", "", replace_global=False)
@@ -116,16 +148,13 @@ class MarianTokenizer(tf.Module):
         first = tf.RaggedTensor.from_row_lengths(
             tf.boolean_mask(found, has_language), tf.cast(has_language, tf.int64)
         )
-        return with_ends(
-            tf.concat([first, tokens], axis=1),
-            start_token_id=self.start_token_id if add_start else None,
-            end_token_id=self.end_token_id if add_end else None,
-        )
+        return tf.concat([first, tokens], axis=1)
 
     def detokenize(self, token_ids: Any) -> tf.Tensor:
         """Converts token ids to texts.
 
-        Padding, start and end tokens are left out. The unknown token becomes " ⁇ ".
+        Padding, start and end tokens are left out. The unknown token becomes " ⁇ ". An added token
+        stands where it is, without more spaces.
 
         Args:
             token_ids: int32 (batch, length), ragged or padded; or (..., length).
@@ -145,7 +174,7 @@ class MarianTokenizer(tf.Module):
         """Writes the vocabulary and this side's SentencePiece model to a folder, for `load`."""
         write_json(
             Path(folder, _VOCABULARY_FILE),
-            {token: index for index, token in enumerate(self.vocabulary[: self._num_tokens])},
+            {token: index for index, token in enumerate(self.vocabulary[: self._num_known])},
         )
         with replaced(Path(folder, f"{self.side}.spm")) as scratch:
             scratch.write_bytes(self._model)
@@ -157,7 +186,18 @@ class MarianTokenizer(tf.Module):
 
     def config(self) -> dict[str, Any]:
         """Returns the arguments that `load` needs besides the files, as JSON values."""
-        return {"side": self.side, "vocabulary_size": self.vocabulary_size}
+        added = {"added_tokens": self.added_tokens} if self.added_tokens else {}
+        return {"side": self.side, "vocabulary_size": self.vocabulary_size, **added}
+
+    @property
+    def added_tokens(self) -> list[dict[str, Any]]:
+        """More tokens than those of `vocab.json`, with their flags."""
+        return [] if self._added is None else self._added.tokens
+
+    @property
+    def num_tokens(self) -> int:
+        """The number of tokens, without those that only fill up a model's matrices."""
+        return self._num_tokens
 
     def tokens(self, token_ids: Any) -> tf.Tensor:
         """Returns the tokens, as in the vocabulary, for ids of any shape; "▁" is a space."""

@@ -1,12 +1,14 @@
 """T5's tokenizer: a SentencePiece model, and extra ids that stand for gaps in a text."""
 
 import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
 import tensorflow as tf
 
 from keras_transformers.files import replaced
+from keras_transformers.tokenizers.sentence_pieces.added import AddedPieces, join_around
 from keras_transformers.tokenizers.sentencepiece import open_model
 from keras_transformers.tokenizers.tensors import row_by_row, texts_of, with_ends
 
@@ -29,9 +31,12 @@ class T5Tokenizer(tf.Module):
         num_extra_ids: number of extra ids (Hugging Face: extra_ids).
         vocabulary_size: number of tokens of the model that uses this tokenizer; the last ones,
             without text, only fill up its matrices. By default there are none.
+        added_tokens: more tokens, after the extra ids: `id`, `content` and flags, as in the
+            `added_tokens` of a tokenizer.json. Their names in a text are these tokens.
         name: name of the module.
 
     Attributes:
+        own_tokens: those that need no flags: the extra ids, and those that are ordinary text.
         vocabulary_size: the number of tokens.
         pad_token_id: 0.
         start_token_id: 0, too: padding starts a target.
@@ -40,8 +45,8 @@ class T5Tokenizer(tf.Module):
 
     Raises:
         FileNotFoundError: the file does not exist.
-        ValueError: it is not a SentencePiece model, has other special tokens, or has more tokens
-            than `vocabulary_size`.
+        ValueError: it is not a SentencePiece model, has other special tokens, has more tokens than
+            `vocabulary_size`, or added tokens do not fit: see `AddedPieces`.
     """
 
     pad_token_id = 0
@@ -56,6 +61,7 @@ class T5Tokenizer(tf.Module):
         *,
         num_extra_ids: int = 100,
         vocabulary_size: int | None = None,
+        added_tokens: Sequence[Mapping[str, Any]] = (),
         name: str = "t5_tokenizer",
     ) -> None:
         if num_extra_ids < 0:
@@ -66,7 +72,24 @@ class T5Tokenizer(tf.Module):
         self._model, self._tokenizer = open_model(path)
         self.num_extra_ids = num_extra_ids
         self._num_pieces = int(self._tokenizer.vocab_size())
-        self._num_tokens = self._num_pieces + num_extra_ids
+        extra_ids = [f"<extra_id_{number}>" for number in reversed(range(num_extra_ids))]
+        self._extra_end = self._num_pieces + num_extra_ids
+        self.own_tokens = (*_SPECIAL_TOKENS, *extra_ids)
+        self._added = None
+        if added_tokens:
+            extra = [
+                {"id": number, "content": name}
+                for number, name in enumerate(extra_ids, self._num_pieces)
+            ]
+            self._added = AddedPieces(
+                added_tokens,
+                self._model,
+                self._tokenizer,
+                num_tokens=self._extra_end,
+                also=extra,
+            )
+        self._names = () if self._added is None else self._added.names
+        self._num_tokens = self._extra_end + len(self._names)
         first = [
             token.decode("utf-8", "replace")
             for token in self._tokenizer.id_to_string(tf.range(min(3, self._num_pieces))).numpy()
@@ -79,7 +102,8 @@ class T5Tokenizer(tf.Module):
         self.vocabulary_size = self._num_tokens if vocabulary_size is None else vocabulary_size
         if self.vocabulary_size < self._num_tokens:
             raise ValueError(
-                f"{path}: {self._num_pieces} tokens and {num_extra_ids} extra ids, but the model "
+                f"{path}: {self._num_pieces} tokens and {num_extra_ids} extra ids"
+                f"{f' and {len(self._names)} added tokens' if self._names else ''}, but the model "
                 f"has {vocabulary_size}: use the vocabulary that belongs to it"
             )
         numbers = "|".join(map(str, range(num_extra_ids)))
@@ -98,7 +122,15 @@ class T5Tokenizer(tf.Module):
         Returns:
             int32 (batch, None).
         """
-        text = texts_of(text)
+        return with_ends(
+            self._tokenize(texts_of(text)),
+            start_token_id=self.start_token_id if add_start else None,
+            end_token_id=self.end_token_id if add_end else None,
+        )
+
+    def _tokenize(self, text: tf.Tensor) -> tf.RaggedTensor:
+        if self._added is not None:
+            return self._added.tokenize(text, tf.identity)[0]
         if self.num_extra_ids:
             separated = _SEPARATOR + rb"\0" + _SEPARATOR
             text = tf.strings.regex_replace(text, self._extra_id, separated)
@@ -107,20 +139,16 @@ class T5Tokenizer(tf.Module):
         is_extra = tf.strings.regex_full_match(part, self._extra_id)
         tokens = self._tokenizer.tokenize(tf.where(is_extra, "", part))  # (all parts, None)
         number = tf.strings.regex_replace(tf.boolean_mask(part, is_extra), r"\D", "")
-        extra = self._num_tokens - 1 - tf.strings.to_number(number, tf.int32)
+        extra = self._extra_end - 1 - tf.strings.to_number(number, tf.int32)
         extra = tf.RaggedTensor.from_row_lengths(extra, tf.cast(is_extra, tf.int64))
         tokens = parts.with_values(tf.concat([tokens, extra], axis=1))  # (batch, parts, None)
-        return with_ends(
-            tokens.merge_dims(1, 2),
-            start_token_id=self.start_token_id if add_start else None,
-            end_token_id=self.end_token_id if add_end else None,
-        )
+        return tokens.merge_dims(1, 2)
 
     def detokenize(self, token_ids: Any) -> tf.Tensor:
         """Converts token ids to texts.
 
         Padding, end tokens and tokens without text are left out. The unknown token becomes " ⁇ ".
-        Extra ids keep their names, between single spaces.
+        Extra ids and added tokens keep their names, between single spaces.
 
         Args:
             token_ids: int32 (batch, length), ragged or padded; or (..., length).
@@ -146,21 +174,37 @@ class T5Tokenizer(tf.Module):
         return cls(folder, **config)
 
     @property
+    def num_tokens(self) -> int:
+        """The number of tokens, without those that only fill up a model's matrices."""
+        return self._num_tokens
+
+    @property
     def vocabulary(self) -> list[str]:
         """All tokens, by id; cannot run in a graph."""
         return [token.decode() for token in self.tokens(tf.range(self.vocabulary_size)).numpy()]
 
     def config(self) -> dict[str, Any]:
         """Returns the arguments that `load` needs besides the files, as JSON values."""
-        return {"num_extra_ids": self.num_extra_ids, "vocabulary_size": self.vocabulary_size}
+        added = {"added_tokens": self.added_tokens} if self.added_tokens else {}
+        sizes = {"num_extra_ids": self.num_extra_ids, "vocabulary_size": self.vocabulary_size}
+        return {**sizes, **added}
+
+    @property
+    def added_tokens(self) -> list[dict[str, Any]]:
+        """More tokens than the SentencePiece model's and the extra ids, with their flags."""
+        return [] if self._added is None else self._added.tokens
 
     def tokens(self, token_ids: Any) -> tf.Tensor:
         """Returns the tokens, as in the vocabulary, for ids of any shape; "▁" is a space."""
         token_ids = tf.cast(token_ids, tf.int32)
-        number = tf.strings.as_string(self._num_tokens - 1 - token_ids)
+        number = tf.strings.as_string(self._extra_end - 1 - token_ids)
         extra = tf.strings.join(["<extra_id_", number, ">"])
-        without_text = tf.strings.join(["<unused_", tf.strings.as_string(token_ids), ">"])
-        names = tf.where(token_ids < self._num_tokens, extra, without_text)
+        names = tf.strings.join(["<unused_", tf.strings.as_string(token_ids), ">"])
+        if self._names:
+            place = tf.clip_by_value(token_ids - self._extra_end, 0, len(self._names) - 1)
+            added = tf.gather(tf.constant(self._names), place)
+            names = tf.where(token_ids < self._num_tokens, added, names)
+        names = tf.where(token_ids < self._extra_end, extra, names)
         return tf.where(token_ids < self._num_pieces, self._piece(token_ids), names)
 
     def _piece(self, token_ids: Any) -> tf.Tensor:
@@ -171,27 +215,13 @@ class T5Tokenizer(tf.Module):
         return tf.where(token_ids < self._num_pieces, token_ids, self.pad_token_id)
 
     def _texts(self, token_ids: tf.RaggedTensor) -> tf.Tensor:
-        """Converts ragged ids (rows, None) to strings (rows,), part by part.
-
-        An extra id is a part of its own, and so are the tokens between two of them.
-        """
-        ids, rows = token_ids.values, token_ids.value_rowids()
-        is_extra = tf.logical_and(ids >= self._num_pieces, ids < self._num_tokens)
-        row_before = tf.concat([[-1], rows], axis=0)[:-1]
-        extra_before = tf.concat([[False], is_extra], axis=0)[:-1]
-        starts = (rows != row_before) | is_extra | extra_before
-        numbers = tf.cumsum(tf.cast(starts, tf.int64)) - 1
-        num_parts = tf.reduce_sum(tf.cast(starts, tf.int64))
-        parts = tf.RaggedTensor.from_value_rowids(self._or_pad(ids), numbers, nrows=num_parts)
-        text = tf.where(
-            tf.boolean_mask(is_extra, starts),
-            self.tokens(tf.boolean_mask(ids, starts)),
-            self._tokenizer.detokenize(parts),
+        """Converts ragged ids (rows, None) to strings (rows,)."""
+        ids = token_ids.values
+        return join_around(
+            token_ids,
+            tf.logical_and(ids >= self._num_pieces, ids < self._num_tokens),
+            self.tokens(ids),
+            lambda parts: self._tokenizer.detokenize(
+                tf.ragged.map_flat_values(self._or_pad, parts)
+            ),
         )
-        is_text = text != ""
-        by_row = tf.RaggedTensor.from_value_rowids(
-            tf.boolean_mask(text, is_text),
-            tf.boolean_mask(tf.boolean_mask(rows, starts), is_text),
-            nrows=token_ids.nrows(),
-        )
-        return tf.strings.reduce_join(by_row, axis=1, separator=" ")

@@ -9,12 +9,7 @@ from family_checks import ALL_TASKS, FamilyFiles
 from safetensors.numpy import save_file
 
 import keras_transformers as kt
-from keras_transformers.convert.distilbert import (
-    load_distilbert,
-    read_distilbert_config,
-    save_distilbert,
-    save_distilbert_config,
-)
+from keras_transformers.convert.distilbert import FAMILY as DISTILBERT
 from keras_transformers.models.encoders.distilbert import distilbert, with_pooler
 
 SHAPE = {
@@ -42,7 +37,7 @@ def encoder(task):
     return with_pooler(model) if task in ("classifier", "regressor", "multiple_choice") else model
 
 
-FAMILY = FamilyFiles("distilbert", encoder, load_distilbert, save_distilbert, {})
+FAMILY = FamilyFiles("distilbert", encoder, kt.convert.load_weights, DISTILBERT.save, {})
 
 
 @pytest.mark.parametrize("task", ALL_TASKS)
@@ -63,23 +58,22 @@ def test_against_transformers_live(task, tmp_path):
 
 
 def test_the_labels_of_a_head_are_written(tmp_path):
-    save = save_distilbert_config
+    save = DISTILBERT.save_config
     family_checks.the_labels_of_a_head_are_written(with_pooler(distilbert(**SHAPE)), save, tmp_path)
 
 
 def test_a_config_comes_back(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(CONFIG))
-    found = read_distilbert_config(tmp_path)
+    found = DISTILBERT.read(tmp_path)
     assert SHAPE.items() <= found.items()
-    save_distilbert_config(distilbert(**found), tmp_path / "copy.json")
-    assert read_distilbert_config(tmp_path / "copy.json") == found
+    DISTILBERT.save_config(distilbert(**found), tmp_path / "copy.json")
+    assert DISTILBERT.read(tmp_path / "copy.json") == found
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"model_type": "bert"}, "model_type is 'bert'"),
-        ({"sinusoidal_pos_embds": True}, "sinusoidal_pos_embds=True; only False is supported"),
         ({"activation": "elu"}, "activation='elu'; known are gelu"),
         ({"dim": None}, "has no field 'dim'"),
     ],
@@ -88,7 +82,7 @@ def test_a_config_that_cannot_be_built_is_refused(change, message, tmp_path):
     config = {key: value for key, value in (CONFIG | change).items() if value is not None}
     (tmp_path / "config.json").write_text(json.dumps(config))
     with pytest.raises(ValueError, match=message):
-        read_distilbert_config(tmp_path)
+        DISTILBERT.read(tmp_path)
 
 
 def test_a_folder_is_an_encoder_with_a_new_pooler(tmp_path):
@@ -111,4 +105,4 @@ def test_a_tied_copy_that_differs_is_refused(tmp_path):
     tensors["vocab_projector.weight"] = tensors["vocab_projector.weight"] + 1
     save_file(tensors, tmp_path / "model.safetensors")
     with pytest.raises(ValueError, match="differs from distilbert.embeddings.word_embeddings"):
-        load_distilbert(kt.heads.masked_lm(distilbert(**SHAPE)), tmp_path)
+        kt.convert.load_weights(kt.heads.masked_lm(distilbert(**SHAPE)), tmp_path)

@@ -9,12 +9,7 @@ from family_checks import ALL_TASKS, FamilyFiles
 from safetensors.numpy import save_file
 
 import keras_transformers as kt
-from keras_transformers.convert.electra import (
-    load_electra,
-    read_electra_config,
-    save_electra,
-    save_electra_config,
-)
+from keras_transformers.convert.electra import FAMILY as ELECTRA
 from keras_transformers.models.encoders.electra import electra, with_pooler
 
 SHAPE = {
@@ -45,7 +40,7 @@ def encoder(task):
     return with_pooler(model) if task in ("classifier", "regressor", "multiple_choice") else model
 
 
-FAMILY = FamilyFiles("electra", encoder, load_electra, save_electra, {})
+FAMILY = FamilyFiles("electra", encoder, kt.convert.load_weights, ELECTRA.save, {})
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -93,17 +88,17 @@ def test_the_counts_are_transformers_own():
 
 
 def test_the_labels_of_a_head_are_written(tmp_path):
-    save = save_electra_config
+    save = ELECTRA.save_config
     family_checks.the_labels_of_a_head_are_written(with_pooler(electra(**SHAPE)), save, tmp_path)
 
 
 @pytest.mark.parametrize("change", [{}, {"embedding_size": 16}, {"hidden_act": "relu"}])
 def test_a_config_comes_back(change, tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(CONFIG | change))
-    found = read_electra_config(tmp_path)
+    found = ELECTRA.read(tmp_path)
     assert change or SHAPE.items() <= found.items()
-    save_electra_config(electra(**found), tmp_path / "copy.json")
-    assert read_electra_config(tmp_path / "copy.json") == found
+    ELECTRA.save_config(electra(**found), tmp_path / "copy.json")
+    assert ELECTRA.read(tmp_path / "copy.json") == found
 
 
 @pytest.mark.parametrize(
@@ -120,7 +115,7 @@ def test_a_config_that_cannot_be_built_is_refused(change, message, tmp_path):
     config = {key: value for key, value in (CONFIG | change).items() if value is not None}
     (tmp_path / "config.json").write_text(json.dumps(config))
     with pytest.raises(ValueError, match=message):
-        read_electra_config(tmp_path)
+        ELECTRA.read(tmp_path)
 
 
 def write_folder(folder, task, **fields):
@@ -200,7 +195,7 @@ def test_what_does_not_fit_is_listed(tmp_path):
     model = electra(**SHAPE)
     before = model.get_weights()
     with pytest.raises(ValueError, match="does not fit the model") as error:
-        load_electra(model, tmp_path)
+        kt.convert.load_weights(model, tmp_path)
     for part in (
         "missing from the file: electra.embeddings.LayerNorm.bias",
         r"electra.embeddings_project.weight is (16, 1)",
@@ -216,10 +211,10 @@ def test_a_tied_copy_that_differs_is_refused(tmp_path):
     tensors["generator_lm_head.weight"] = tensors["generator_lm_head.weight"] + 1
     save_file(tensors, tmp_path / "model.safetensors")
     with pytest.raises(ValueError, match="differs from electra.embeddings.word_embeddings"):
-        load_electra(kt.heads.masked_lm(electra(**SHAPE)), tmp_path)
+        kt.convert.load_weights(kt.heads.masked_lm(electra(**SHAPE)), tmp_path)
 
 
 def test_a_head_that_electra_lacks_is_not_written(tmp_path):
     model = kt.heads.pretrainer(with_pooler(electra(**SHAPE)))
     with pytest.raises(ValueError, match="'next_sentence_logits' has no place in .* ELECTRA"):
-        save_electra(model, tmp_path / "model.safetensors")
+        ELECTRA.save(model, tmp_path / "model.safetensors")

@@ -9,13 +9,10 @@ import pytest
 import tensorflow as tf
 from safetensors.numpy import load_file, save_file
 
-from keras_transformers.convert import (
-    load_marian,
-    read_marian_config,
-    save_marian,
-    save_marian_config,
-)
+import keras_transformers as kt
+from keras_transformers.convert.marian import FAMILY as MARIAN
 from keras_transformers.decoding import beam_search
+from keras_transformers.layers.embeddings import sinusoids
 from keras_transformers.models.encoder_decoders.marian import marian
 from keras_transformers.models.encoder_decoders.transformer import transformer
 
@@ -36,6 +33,9 @@ TENSORS = {
     if name.startswith("tensors/")
 }
 
+POSITIONS = MAKER["positions"]()
+SINUSOIDS = sinusoids(30, 16, interleaved=False)
+
 
 def folder_of(folder, tensors=TENSORS, **changes):
     """A folder as transformers writes it; a change to None removes the field."""
@@ -49,8 +49,8 @@ def folder_of(folder, tensors=TENSORS, **changes):
 def loaded(tmp_path_factory):
     """The model with transformers' weights; do not change it."""
     folder = folder_of(tmp_path_factory.mktemp("marian"))
-    model = marian(**read_marian_config(folder))
-    load_marian(model, folder)
+    model = marian(**MARIAN.read(folder))
+    kt.convert.load_weights(model, folder)
     return model
 
 
@@ -86,7 +86,7 @@ def test_searches_find_the_tokens_of_transformers(loaded, name):
 
 
 def test_saving_gives_the_same_tensors(loaded, tmp_path):
-    save_marian(loaded, tmp_path / "copy.safetensors")
+    MARIAN.save(loaded, tmp_path / "copy.safetensors")
     found = load_file(tmp_path / "copy.safetensors")
     assert set(found) == set(TENSORS)
     for name, tensor in TENSORS.items():
@@ -94,11 +94,11 @@ def test_saving_gives_the_same_tensors(loaded, tmp_path):
 
 
 def test_a_config_comes_back(loaded, tmp_path):
-    arguments = read_marian_config(folder_of(tmp_path))
+    arguments = MARIAN.read(folder_of(tmp_path))
     assert (arguments["activation"], arguments["pad_token_id"]) == ("silu", PAD)
-    save_marian_config(loaded, tmp_path / "copy.json")
-    assert read_marian_config(tmp_path / "copy.json") == arguments
-    written = json.loads((tmp_path / "copy.json").read_text())
+    MARIAN.save_config(loaded, tmp_path / "config.json")
+    assert MARIAN.read(tmp_path) == arguments
+    written = json.loads((tmp_path / "config.json").read_text())
     wanted = {key: value for key, value in CONFIG.items() if value is not None}
     assert wanted.items() <= written.items()
 
@@ -107,18 +107,51 @@ def test_copies_and_sinusoids_in_the_file(loaded, tmp_path):
     shared = TENSORS["model.shared.weight"]
     names = ("model.encoder.embed_tokens.weight", "lm_head.weight")
     more = dict.fromkeys(names, shared)
-    more["model.decoder.embed_positions.weight"] = np.zeros((30, 16), "float32")
-    model = marian(**read_marian_config(folder_of(tmp_path, TENSORS | more)))
-    load_marian(model, tmp_path)
+    more["model.decoder.embed_positions.weight"] = SINUSOIDS
+    more["model.encoder.embed_positions.weight"] = SINUSOIDS.astype("float16")
+    model = marian(**MARIAN.read(folder_of(tmp_path, TENSORS | more)))
+    kt.convert.load_weights(model, tmp_path)
     for one, other in zip(model.get_weights(), loaded.get_weights(), strict=True):
         np.testing.assert_array_equal(one, other)
     folder_of(tmp_path, TENSORS | {"lm_head.weight": shared + 1})
-    with pytest.raises(ValueError, match=r"lm_head.weight differs from model.shared.weight, but"):
-        load_marian(model, tmp_path)
+    with pytest.raises(ValueError, match=r"lm_head.weight.*model.shared.weight,"):
+        kt.convert.load_weights(model, tmp_path)
     kept = {name: tensor for name, tensor in TENSORS.items() if "final_logits" not in name}
     folder_of(tmp_path, kept | {"more": shared})
     with pytest.raises(ValueError, match="missing from the file: final_logits_bias.* used .*more"):
-        load_marian(model, tmp_path)
+        kt.convert.load_weights(model, tmp_path)
+
+
+def test_positions_that_are_not_sinusoids_are_loaded_and_saved(tmp_path):
+    folder = folder_of(tmp_path, TENSORS | POSITIONS)
+    model = MARIAN.build(**MARIAN.read(folder))
+    MARIAN.fill(model, folder)
+    same_logits(model(INPUTS, training=False)["logits"], GOLDEN["moved_logits"])
+    MARIAN.save(model, tmp_path / "model.safetensors")
+    again = load_file(tmp_path / "model.safetensors")
+    for name, tensor in POSITIONS.items():
+        np.testing.assert_array_equal(again[name], tensor, err_msg=name)
+    with pytest.raises(ValueError, match=r"embed_positions.weight has other values.*='learned'"):
+        kt.convert.load_weights(marian(**MARIAN.fields.read(folder)), folder)
+
+
+def test_a_file_with_one_sides_positions_means_sinusoids_on_the_other(tmp_path):
+    name = "model.decoder.embed_positions.weight"
+    folder = folder_of(tmp_path, TENSORS | {name: POSITIONS[name]})
+    model = MARIAN.build(**MARIAN.read(folder))
+    MARIAN.fill(model, folder)
+    sides = [model.get_layer(f"{side}_position_embedding") for side in ("source", "target")]
+    for side, wanted in zip(sides, (SINUSOIDS, POSITIONS[name]), strict=True):
+        np.testing.assert_array_equal(side.embeddings, wanted)
+
+
+def test_positions_of_another_shape_are_refused(tmp_path):
+    name = "model.decoder.embed_positions.weight"
+    folder = folder_of(tmp_path, TENSORS | {name: POSITIONS[name][:20]})
+    with pytest.raises(ValueError, match=r"of another shape: .*embed_positions.weight is .20, 16."):
+        MARIAN.fill(MARIAN.build(**MARIAN.read(folder)), folder)
+    with pytest.raises(ValueError, match=r"positions='positions':.*Marian's.*'sinusoidal_hal"):
+        marian(**MARIAN.fields.read(folder), positions="positions")
 
 
 @pytest.mark.parametrize(
@@ -136,7 +169,7 @@ def test_copies_and_sinusoids_in_the_file(loaded, tmp_path):
 def test_a_config_that_cannot_be_built_is_refused(change, message, tmp_path):
     folder_of(tmp_path, **change)
     with pytest.raises(ValueError, match=message):
-        read_marian_config(tmp_path)
+        MARIAN.read(tmp_path)
 
 
 def test_what_is_no_marian_is_refused(tmp_path):
@@ -144,11 +177,11 @@ def test_what_is_no_marian_is_refused(tmp_path):
     other = transformer(
         vocabulary_size=9, hidden_dim=4, intermediate_dim=4, use_output_bias=True, **sizes
     )
-    with pytest.raises(ValueError, match="'transformer' is not a Marian: it has other positions"):
-        save_marian(other, tmp_path / "model.safetensors")
+    with pytest.raises(ValueError, match="target_position_embedding.interleaved"):
+        MARIAN.save(other, tmp_path / "model.safetensors")
     other = transformer(vocabulary_size=9, hidden_dim=4, intermediate_dim=4, **sizes)
-    with pytest.raises(ValueError, match="'transformer' is not a Marian: it has no layer logits"):
-        save_marian_config(other, tmp_path / "config.json")
+    with pytest.raises(ValueError, match="'transformer'"):
+        MARIAN.save_config(other, tmp_path / "config.json")
 
 
 @pytest.mark.reference
@@ -164,8 +197,8 @@ def test_transformers_and_we_read_what_the_other_writes(loaded, tmp_path):
 
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
     ours.mkdir()
-    save_marian(loaded, ours / "model.safetensors")
-    save_marian_config(loaded, ours / "config.json")
+    MARIAN.save(loaded, ours / "model.safetensors")
+    MARIAN.save_config(loaded, ours / "config.json")
     found, report = transformers.MarianMTModel.from_pretrained(ours, output_loading_info=True)
     assert not report["missing_keys"]
     assert not report["unexpected_keys"]
@@ -179,6 +212,6 @@ def test_transformers_and_we_read_what_the_other_writes(loaded, tmp_path):
         ).logits.numpy()
     same_logits(logits, GOLDEN["logits"])
     MAKER["model"]().save_pretrained(theirs)
-    model = marian(**read_marian_config(theirs))
-    load_marian(model, theirs)
+    model = marian(**MARIAN.read(theirs))
+    kt.convert.load_weights(model, theirs)
     same_logits(model(INPUTS, training=False)["logits"], GOLDEN["logits"])

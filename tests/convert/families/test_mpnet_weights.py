@@ -9,12 +9,7 @@ from family_checks import ALL_TASKS, FamilyFiles
 from safetensors.numpy import save_file
 
 import keras_transformers as kt
-from keras_transformers.convert.mpnet import (
-    load_mpnet,
-    read_mpnet_config,
-    save_mpnet,
-    save_mpnet_config,
-)
+from keras_transformers.convert.mpnet import FAMILY as MPNET
 from keras_transformers.models.encoders.mpnet import mpnet
 from keras_transformers.models.encoders.roberta import roberta
 
@@ -40,8 +35,8 @@ CONFIG = {
 FAMILY = FamilyFiles(
     "mpnet",
     lambda task: mpnet(**SHAPE, norm_epsilon=1e-5),
-    load_mpnet,
-    save_mpnet,
+    kt.convert.load_weights,
+    MPNET.save,
     {"masked_lm": {"norm_epsilon": 1e-5}},
     without_pooler=("masked_lm", "classifier", "regressor", "tagger", "span_extractor"),
 )
@@ -70,10 +65,10 @@ def test_against_transformers_live(task, tmp_path):
 
 def test_a_config_comes_back(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(CONFIG))
-    found = read_mpnet_config(tmp_path)
+    found = MPNET.read(tmp_path)
     assert SHAPE.items() <= found.items()
-    save_mpnet_config(mpnet(**found), tmp_path / "copy.json")
-    assert read_mpnet_config(tmp_path / "copy.json") == found
+    MPNET.save_config(mpnet(**found), tmp_path / "copy.json")
+    assert MPNET.read(tmp_path / "copy.json") == found
 
 
 @pytest.mark.parametrize(
@@ -85,7 +80,7 @@ def test_a_config_comes_back(tmp_path):
             "relative_attention_num_buckets=64; only 32 is supported",
         ),
         ({"pad_token_id": 0}, "pad_token_id=0; only 1 is supported"),
-        ({"max_position_embeddings": 2}, "max_position_embeddings=2; give an integer above 2"),
+        ({"max_position_embeddings": 2}, "max_position_embeddings=2; give an integer from 3"),
         ({"max_position_embeddings": "x"}, "max_position_embeddings='x'; give an integer"),
         ({"hidden_act": "elu"}, "hidden_act='elu'; known are gelu"),
         ({"hidden_size": None}, "has no field 'hidden_size'"),
@@ -95,7 +90,7 @@ def test_a_config_that_cannot_be_built_is_refused(change, message, tmp_path):
     config = {key: value for key, value in (CONFIG | change).items() if value is not None}
     (tmp_path / "config.json").write_text(json.dumps(config))
     with pytest.raises(ValueError, match=message):
-        read_mpnet_config(tmp_path)
+        MPNET.read(tmp_path)
 
 
 def write_folder(folder, tensors):
@@ -130,7 +125,7 @@ def test_what_does_not_fit_is_listed(tmp_path):
     model = mpnet(**SHAPE)
     before = model.get_weights()
     with pytest.raises(ValueError, match="does not fit the model") as error:
-        load_mpnet(model, tmp_path)
+        kt.convert.load_weights(model, tmp_path)
     for part in (
         "missing from the file: mpnet.embeddings.LayerNorm.bias",
         r"mpnet.encoder.relative_attention_bias.weight is (32, 1)",
@@ -142,8 +137,8 @@ def test_what_does_not_fit_is_listed(tmp_path):
 
 
 def test_another_family_is_not_written_as_mpnet(tmp_path):
-    with pytest.raises(ValueError, match="it has no layer relative_position_bias"):
-        save_mpnet_config(roberta(**SHAPE), tmp_path / "config.json")
+    with pytest.raises(ValueError, match="relative_position_bias"):
+        MPNET.save_config(roberta(**SHAPE), tmp_path / "config.json")
 
 
 def test_a_tied_copy_that_differs_is_refused(tmp_path):
@@ -151,4 +146,4 @@ def test_a_tied_copy_that_differs_is_refused(tmp_path):
     tensors["lm_head.decoder.bias"] = tensors["lm_head.bias"] + 1
     save_file(tensors, tmp_path / "model.safetensors")
     with pytest.raises(ValueError, match="differs from lm_head.bias"):
-        load_mpnet(kt.heads.masked_lm(mpnet(**SHAPE)), tmp_path)
+        kt.convert.load_weights(kt.heads.masked_lm(mpnet(**SHAPE)), tmp_path)

@@ -10,12 +10,7 @@ from family_checks import ALL_TASKS, FamilyFiles
 from safetensors.numpy import save_file
 
 import keras_transformers as kt
-from keras_transformers.convert.roberta import (
-    load_roberta,
-    read_roberta_config,
-    save_roberta,
-    save_roberta_config,
-)
+from keras_transformers.convert.roberta import FAMILY as ROBERTA
 from keras_transformers.models.encoders.roberta import roberta
 
 SHAPE = {
@@ -41,8 +36,8 @@ CONFIG = {
 FAMILY = FamilyFiles(
     "roberta",
     lambda task: roberta(**SHAPE),
-    load_roberta,
-    save_roberta,
+    kt.convert.load_weights,
+    ROBERTA.save,
     {"masked_lm": {"norm_epsilon": 1e-5}},
     without_pooler=("masked_lm", "classifier", "regressor", "tagger", "span_extractor"),
 )
@@ -70,16 +65,16 @@ def test_against_transformers_live(task, tmp_path):
 
 
 def test_the_labels_of_a_head_are_written(tmp_path):
-    save = save_roberta_config
+    save = ROBERTA.save_config
     family_checks.the_labels_of_a_head_are_written(roberta(**SHAPE), save, tmp_path)
 
 
 def test_a_config_comes_back(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(CONFIG))
-    found = read_roberta_config(tmp_path)
+    found = ROBERTA.read(tmp_path)
     assert SHAPE.items() <= found.items()
-    save_roberta_config(roberta(**found), tmp_path / "copy.json")
-    assert read_roberta_config(tmp_path / "copy.json") == found
+    ROBERTA.save_config(roberta(**found), tmp_path / "copy.json")
+    assert ROBERTA.read(tmp_path / "copy.json") == found
 
 
 @pytest.mark.parametrize(
@@ -89,26 +84,26 @@ def test_a_config_comes_back(tmp_path):
         ({"position_embedding_type": "relative_key"}, "only 'absolute' is supported"),
         ({"type_vocab_size": 2}, "type_vocab_size=2; only 1 is supported"),
         ({"pad_token_id": 0}, "pad_token_id=0; only 1 is supported"),
-        ({"max_position_embeddings": 2}, "max_position_embeddings=2; give an integer above 2"),
+        ({"max_position_embeddings": 2}, "max_position_embeddings=2; give an integer from 3"),
         ({"max_position_embeddings": "x"}, "max_position_embeddings='x'; give an integer"),
         ({"hidden_act": "elu"}, "hidden_act='elu'; known are gelu"),
         ({"hidden_size": None}, "has no field 'hidden_size'"),
-        ({"max_position_embeddings": 2}, "=2; give an integer above 2"),
+        ({"max_position_embeddings": 2}, "=2; give an integer from 3"),
     ],
 )
 def test_a_config_that_cannot_be_built_is_refused(change, message, tmp_path):
     config = {key: value for key, value in (CONFIG | change).items() if value is not None}
     (tmp_path / "config.json").write_text(json.dumps(config))
     with pytest.raises(ValueError, match=message):
-        read_roberta_config(tmp_path)
+        ROBERTA.read(tmp_path)
 
 
 def test_a_folder_of_a_masked_language_model_is_an_encoder(tmp_path):
     folder = tmp_path / "roberta"
     size = {"vocabulary_size": roberta_toy.tokenizer(folder).vocabulary_size}
     written = roberta(**(SHAPE | size))
-    save_roberta_config(written, folder / "config.json")
-    save_roberta(kt.heads.masked_lm(written), folder / "model.safetensors")
+    ROBERTA.save_config(written, folder / "config.json")
+    ROBERTA.save(kt.heads.masked_lm(written), folder / "model.safetensors")
     loaded, tokenizer = kt.convert.load_encoder(weights=folder)
     assert tokenizer.mask_token == "<mask>"
     inputs = tokenizer(["a film", "two dogs run"], max_sequence_length=12)
@@ -123,4 +118,4 @@ def test_a_tied_copy_that_differs_is_refused(tmp_path):
     tensors["lm_head.decoder.bias"] = tensors["lm_head.bias"] + 1
     save_file(tensors, tmp_path / "model.safetensors")
     with pytest.raises(ValueError, match="differs from lm_head.bias"):
-        load_roberta(kt.heads.masked_lm(roberta(**SHAPE)), tmp_path)
+        kt.convert.load_weights(kt.heads.masked_lm(roberta(**SHAPE)), tmp_path)

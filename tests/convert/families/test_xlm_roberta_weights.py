@@ -10,12 +10,7 @@ from family_checks import ALL_TASKS, FamilyFiles
 from safetensors.numpy import save_file
 
 import keras_transformers as kt
-from keras_transformers.convert.xlm_roberta import (
-    load_xlm_roberta,
-    read_xlm_roberta_config,
-    save_xlm_roberta,
-    save_xlm_roberta_config,
-)
+from keras_transformers.convert.xlm_roberta import FAMILY as XLM_ROBERTA
 from keras_transformers.models.encoders.roberta import roberta
 
 SHAPE = {
@@ -41,8 +36,8 @@ CONFIG = {
 FAMILY = FamilyFiles(
     "xlm_roberta",
     lambda task: roberta(**SHAPE, norm_epsilon=1e-5),
-    load_xlm_roberta,
-    save_xlm_roberta,
+    kt.convert.load_weights,
+    XLM_ROBERTA.save,
     {"masked_lm": {"norm_epsilon": 1e-5}},
     without_pooler=("masked_lm", "classifier", "regressor", "tagger", "span_extractor"),
 )
@@ -71,10 +66,10 @@ def test_against_transformers_live(task, tmp_path):
 
 def test_a_config_comes_back(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(CONFIG))
-    found = read_xlm_roberta_config(tmp_path)
+    found = XLM_ROBERTA.read(tmp_path)
     assert SHAPE.items() <= found.items()
-    save_xlm_roberta_config(roberta(**found), tmp_path / "copy.json")
-    assert read_xlm_roberta_config(tmp_path / "copy.json") == found
+    XLM_ROBERTA.save_config(roberta(**found), tmp_path / "copy.json")
+    assert XLM_ROBERTA.read(tmp_path / "copy.json") == found
 
 
 @pytest.mark.parametrize(
@@ -84,7 +79,7 @@ def test_a_config_comes_back(tmp_path):
         ({"position_embedding_type": "relative_key"}, "only 'absolute' is supported"),
         ({"type_vocab_size": 2}, "type_vocab_size=2; only 1 is supported"),
         ({"pad_token_id": 0}, "pad_token_id=0; only 1 is supported"),
-        ({"max_position_embeddings": 2}, "max_position_embeddings=2; give an integer above 2"),
+        ({"max_position_embeddings": 2}, "max_position_embeddings=2; give an integer from 3"),
         ({"max_position_embeddings": "x"}, "max_position_embeddings='x'; give an integer"),
         ({"hidden_act": "elu"}, "hidden_act='elu'; known are gelu"),
         ({"hidden_size": None}, "has no field 'hidden_size'"),
@@ -94,14 +89,14 @@ def test_a_config_that_cannot_be_built_is_refused(change, message, tmp_path):
     config = {key: value for key, value in (CONFIG | change).items() if value is not None}
     (tmp_path / "config.json").write_text(json.dumps(config))
     with pytest.raises(ValueError, match=message):
-        read_xlm_roberta_config(tmp_path)
+        XLM_ROBERTA.read(tmp_path)
 
 
 def test_a_folder_of_a_masked_language_model_is_an_encoder(tmp_path):
     size = {"vocabulary_size": xlm_roberta_toy.tokenizer(tmp_path).vocabulary_size}
     written = roberta(**(SHAPE | size))
-    save_xlm_roberta_config(written, tmp_path / "config.json")
-    save_xlm_roberta(kt.heads.masked_lm(written), tmp_path / "model.safetensors")
+    XLM_ROBERTA.save_config(written, tmp_path / "config.json")
+    XLM_ROBERTA.save(kt.heads.masked_lm(written), tmp_path / "model.safetensors")
     loaded, tokenizer = kt.convert.load_encoder(weights=tmp_path)
     assert type(tokenizer) is kt.tokenizers.XlmRobertaTokenizer
     inputs = tokenizer(["a film", "zwei Hunde"], max_sequence_length=12)
@@ -113,7 +108,7 @@ def test_a_folder_of_a_masked_language_model_is_an_encoder(tmp_path):
 
 def test_a_named_model_with_its_vocabulary(tmp_path):
     xlm_roberta_toy.tokenizer(tmp_path)
-    with pytest.raises(ValueError, match="--model xlm_roberta_huge: take one of .*xlm_roberta_b"):
+    with pytest.raises(ValueError, match="model=.xlm_roberta_huge.: take one of .*xlm_roberta_b"):
         kt.convert.load_encoder(model="xlm_roberta_huge", vocabulary=tmp_path)
 
 
@@ -122,4 +117,4 @@ def test_a_tied_copy_that_differs_is_refused(tmp_path):
     tensors["lm_head.decoder.bias"] = tensors["lm_head.bias"] + 1
     save_file(tensors, tmp_path / "model.safetensors")
     with pytest.raises(ValueError, match="differs from lm_head.bias"):
-        load_xlm_roberta(kt.heads.masked_lm(roberta(**SHAPE)), tmp_path)
+        kt.convert.load_weights(kt.heads.masked_lm(roberta(**SHAPE)), tmp_path)

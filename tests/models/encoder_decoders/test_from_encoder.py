@@ -34,7 +34,6 @@ def test_the_encoder_computes_what_bert_does_bit_for_bit(encoder, model):
     mask = SOURCES != 0
     tokens = {"token_ids": SOURCES, "segment_ids": 0 * SOURCES, "padding_mask": mask}
     expected = encoder(tokens)["sequence_output"]
-    np.testing.assert_array_equal(model._encode(SOURCES, mask), expected)
     output = model.get_layer("encoder_output").output
     np.testing.assert_array_equal(
         keras.Model(model.input["source_token_ids"], output)(SOURCES), expected
@@ -64,8 +63,8 @@ def test_the_decoder_is_like_the_encoder_unless_told(encoder):
         "decoder_layer_0",
         "decoder_layer_1",
     ]
-    config = made.get_layer("decoder_layer_1").get_config()
-    assert (config["num_heads"], config["intermediate_dim"]) == (2, 64)
+    block = made.get_layer("decoder_layer_1")
+    assert (block.self_attention.num_heads, block.feed_forward.intermediate_dim) == (2, 64)
     assert "pooler" not in names
 
 
@@ -86,7 +85,6 @@ def test_source_padding_changes_nothing(model):
 def test_saved_and_loaded(model, tmp_path):
     loaded = round_trip(model, tmp_path)
     same_outputs(loaded(INPUTS), model(INPUTS))
-    same_outputs(loaded._encode(SOURCES, SOURCES != 0), model._encode(SOURCES, SOURCES != 0))
 
 
 def test_an_encoder_without_segments_and_with_another_padding():
@@ -122,7 +120,7 @@ def test_a_toy_is_learned():
 
 
 def test_what_does_not_fit_is_refused(encoder):
-    with pytest.raises(ValueError, match="weight_tying='all': the encoder has its own vocabulary"):
+    with pytest.raises(ValueError, match="weight_tying='all':.*encoder.*vocabulary"):
         transformer_from_encoder(encoder, vocabulary_size=20, weight_tying="all")
     with pytest.raises(ValueError, match="positions='none' is unknown"):
         transformer_from_encoder(encoder, vocabulary_size=20, positions="none")
@@ -131,5 +129,5 @@ def test_what_does_not_fit_is_refused(encoder):
     with pytest.raises(ValueError, match="no output 'sequence_output'"):
         transformer_from_encoder(wrong, vocabulary_size=20)
     bag = keras.Model({"token_ids": inputs}, {"sequence_output": inputs}, name="bag")
-    with pytest.raises(ValueError, match="'bag' has no layers encoder_layer_0"):
+    with pytest.raises(ValueError, match="'bag' has no blocks"):
         transformer_from_encoder(bag, vocabulary_size=20)

@@ -5,6 +5,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+import tiny
 from checks import compile_toy, round_trip, same_outputs
 
 import keras_transformers as kt
@@ -14,7 +15,6 @@ from keras_transformers.models.encoder_decoders.seq2seq import (
     MODELS,
     SIZES,
     num_parameters,
-    seq2seq,
 )
 
 ROOT = Path(__file__).parents[2]
@@ -69,7 +69,7 @@ LOSS = {"logits": keras.losses.SparseCategoricalCrossentropy(from_logits=True)}
 def built(form):
     """Builds one model per form, shared by all tests; its weights are large, to show every path."""
     keras.utils.set_random_seed(1)
-    model = seq2seq(**(SMALL | FORMS[form]))
+    model = tiny.seq2seq(**(SMALL | FORMS[form]))
     for weight in model.weights:
         weight.assign(weight * 2 + keras.random.normal(weight.shape, stddev=0.1))
     return model
@@ -129,7 +129,7 @@ def test_a_named_model_takes_any_argument_of_the_builder():
     model = kt.create_model("seq2seq_multi30k", attention="additive", context="input", **small)
     assert model.get_layer("decoder").attention.kind == "additive"
     assert not kt.create_model("seq2seq_multi30k", attention=None, **small).has_attention
-    with pytest.raises(ValueError, match="takes no argument 'depth'; it takes vocabulary_size"):
+    with pytest.raises(ValueError, match="'depth';.*takes vocabulary_size"):
         kt.create_model("seq2seq_multi30k", depth=3)
 
 
@@ -273,7 +273,7 @@ def test_without_attention_there_is_no_alignment():
     model = built("state alone")
     assert not model.has_attention
     assert built("luong").has_attention
-    with pytest.raises(ValueError, match="has no attention: build it with attention='additive'"):
+    with pytest.raises(ValueError, match="build.*attention='additive'"):
         model.cross_attention_scores(SOURCES, TARGETS)
 
 
@@ -349,7 +349,7 @@ def test_a_cell_is_that_of_keras(cell):
 
 def forced(ratio, **changes):
     keras.utils.set_random_seed(3)
-    return seq2seq(
+    return tiny.seq2seq(
         **(SMALL | FORMS["bahdanau"] | {"dropout": 0.0, "teacher_forcing": ratio} | changes)
     )
 
@@ -387,7 +387,7 @@ def test_the_choices_follow_the_ratio():
 @pytest.mark.slow
 def test_own_tokens_train_save_and_keep_their_ratio(tmp_path):
     arguments = SMALL | FORMS["luong"]
-    model = seq2seq(**arguments, teacher_forcing=0.5, dropout=0.3)
+    model = tiny.seq2seq(**arguments, teacher_forcing=0.5, dropout=0.3)
     assert model.count_params() == num_parameters(**arguments) + 1
     compile_toy(model, "adam", LOSS)
     before = [weight.numpy() for weight in model.trainable_weights]
@@ -409,7 +409,7 @@ def test_teacher_forcing_by_default_is_the_fast_path():
         ({"cell": "elman"}, "cell='elman' is unknown: use 'lstm', 'gru' or 'rnn'"),
         ({"context": "peek"}, "context='peek' is unknown"),
         ({"bridge": "none"}, "bridge='none' is unknown"),
-        ({"readout_activation": "relu"}, "readout_activation='relu' is unknown"),
+        ({"readout_dim": 7, "readout_activation": "relu"}, "readout_activation='relu' is unknown"),
         ({"weight_tying": "three-way"}, "weight_tying='three-way' is unknown"),
         ({"weight_tying": "decoder"}, "as wide as the embeddings, 8, not 24: set readout_dim=8"),
         ({"weight_tying": "all", "target_vocabulary_size": 9}, "have 30 and 9 tokens"),
@@ -425,12 +425,12 @@ def test_teacher_forcing_by_default_is_the_fast_path():
 )
 def test_choices_that_are_unknown_or_exclude_each_other_are_refused(change, message):
     with pytest.raises(ValueError, match=message):
-        seq2seq(**(SMALL | {"cell": "gru"} | change))
+        tiny.seq2seq(**(SMALL | {"cell": "gru"} | change))
 
 
 def test_a_source_longer_than_location_attention_knows_is_refused():
-    model = seq2seq(**(SMALL | FORMS["location"]), max_sequence_length=4)
-    with pytest.raises(ValueError, match="source length 5 is beyond the 4 positions"):
+    model = tiny.seq2seq(**(SMALL | FORMS["location"]), max_sequence_length=4)
+    with pytest.raises(ValueError, match="5.*4 positions"):
         logits_of(model)
 
 
@@ -438,7 +438,7 @@ def test_a_source_longer_than_location_attention_knows_is_refused():
 def test_mixed_precision_decodes():
     keras.config.set_dtype_policy("mixed_bfloat16")
     try:
-        model = seq2seq(**(SMALL | FORMS["feeding"]))
+        model = tiny.seq2seq(**(SMALL | FORMS["feeding"]))
     finally:
         keras.config.set_dtype_policy("float32")
     logits = model(INPUTS)["logits"]
@@ -459,11 +459,10 @@ def test_on_jax_a_training_step_by_step_has_the_same_loss(on_jax):
     arguments = SMALL | FORMS["bahdanau"] | {"teacher_forcing": 0.5, "dropout": 0.0}
     arguments["num_decoder_layers"] = 1
     output = on_jax(f"""
-import numpy as np, keras
-from keras_transformers.models.encoder_decoders.seq2seq import seq2seq
+import numpy as np, keras, keras_transformers as kt
 loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 targets = np.array({TARGETS.tolist()}, "int32")
-model = seq2seq(**{arguments})
+model = kt.create_model("seq2seq_multi30k", **{arguments})
 for index, weight in enumerate(model.trainable_weights):
     weight.assign(np.random.default_rng(index).normal(size=weight.shape))
 model.teacher_forcing.assign(1.0)
@@ -476,7 +475,7 @@ print(all(abs(a - b).max() > 0 for a, b in zip(after, before)), float(loss))
 """)
     is_trained, loss = output.split()
     assert is_trained == "True"
-    same = numbered(seq2seq(**arguments))
+    same = numbered(tiny.seq2seq(**arguments))
     assert float(loss) == pytest.approx(float(LOSS["logits"](TARGETS, logits_of(same))), rel=1e-4)
 
 
@@ -489,7 +488,7 @@ def test_a_toy_task_is_learned(form, task):
     sizes = {"vocabulary_size": 13, "num_encoder_layers": 1, "num_decoder_layers": 1}
     widths = {"embedding_dim": 32, "hidden_dim": 64, "encoder_hidden_dim": 32, "readout_dim": 32}
     form = FORMS[form] | {"attention_dim": None, "dropout": 0.0}
-    model = seq2seq(**(form | sizes | widths))
+    model = tiny.seq2seq(**(form | sizes | widths))
     random = np.random.default_rng(0)
     sources = random.integers(3, 13, (12_800, 10)).astype("int32")
     answers = sources if task == "copy" else sources[:, ::-1]

@@ -121,7 +121,7 @@ def test_no_search_goes_beyond_the_positions(model, fixed):
 
 def test_ids_outside_the_vocabulary_are_refused(model):
     for bad in (-1, 10_000):
-        with pytest.raises(ValueError, match=f"source_token_ids has {bad}: the vocabulary has"):
+        with pytest.raises(ValueError, match=f"source_token_ids.*{bad}:.*vocabulary"):
             model.start_decoding(np.full((1, 2), bad, "int32"))
 
 
@@ -197,7 +197,7 @@ def test_tied_weights_are_one_variable():
 def test_two_vocabularies():
     model = transformer(**SMALL, target_vocabulary_size=11, weight_tying="decoder")
     assert logits_of(model, targets=TARGETS % 11).shape == (3, 6, 11)
-    with pytest.raises(ValueError, match="have 30 and 11 tokens; train one vocabulary"):
+    with pytest.raises(ValueError, match="30.*11 tokens; train"):
         transformer(**SMALL, target_vocabulary_size=11)
 
 
@@ -216,7 +216,7 @@ def test_unknown_choices_are_refused(change, message):
 
 
 def test_a_source_longer_than_the_positions_is_refused(model):
-    with pytest.raises(ValueError, match="sequence length 41 is beyond the 40 positions"):
+    with pytest.raises(ValueError, match="41.*40 positions"):
         logits_of(model, np.ones((1, 41), "int32"), TARGETS[:1])
 
 

@@ -106,7 +106,7 @@ def test_heads_share_the_encoders_weights(encoder):
 
 
 def test_a_longer_input_than_the_positions_is_refused(encoder):
-    with pytest.raises(ValueError, match="sequence length 21 is beyond the 20 positions"):
+    with pytest.raises(ValueError, match="21.*20 positions"):
         encoder(bert_inputs(length=21))
 
 

@@ -8,8 +8,8 @@ from graph_checks import meta_graph, string_nodes
 from tensorflow.core.framework import types_pb2
 
 from keras_transformers.pipelines import TextClassifier
-from keras_transformers.saved_model.checks import check
 from keras_transformers.saved_model.description import METADATA_FILE
+from keras_transformers.saved_model.examples import decode_array
 
 LABELS = ["negative", "positive"]
 
@@ -152,7 +152,7 @@ def test_metadata_tell_what_was_exported(exported, classify, tmp_path):
     assert metadata["max_sequence_length"] == 16
     assert metadata["vocabulary_size"] == 14
     awkward = metadata["signatures"]["serving_default"]["examples"][1]["inputs"]["text"]
-    assert check.decode_array(awkward).tolist()[1] == b"\xff\xfe is no UTF-8 \x00"
+    assert decode_array(awkward).tolist()[1] == b"\xff\xfe is no UTF-8 \x00"
     classify.tokenizer.save(tmp_path)
     vocabulary = (tmp_path / "vocab.txt").read_bytes()
     assert metadata["vocabulary_sha256"] == hashlib.sha256(vocabulary).hexdigest()

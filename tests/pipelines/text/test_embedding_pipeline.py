@@ -82,7 +82,7 @@ def test_metadata_tell_what_was_exported(exports):
 
 
 def test_tokens_that_do_not_fit_are_refused(run):
-    with pytest.raises(tf.errors.InvalidArgumentError, match="token_ids beyond the 14 tokens"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="token_ids.*14 tokens"):
         run("embedding", "tokens", **token_inputs([[2, 14, 3]]))
     mask = [[True, True], [False, False]]
     with pytest.raises(tf.errors.InvalidArgumentError, match="a row is nothing but padding"):

@@ -55,7 +55,7 @@ def test_core_ops_alone_and_strings_on_the_cpu(exports):
 
 def test_tokens_that_do_not_fit_are_refused(run):
     tokens = {"token_ids": tf.constant([[504]]), "padding_mask": tf.constant([[True]])}
-    with pytest.raises(tf.errors.InvalidArgumentError, match="token_ids beyond the 504 tokens"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="token_ids.*504 tokens"):
         run("fasttext", "tokens", **tokens)
 
 

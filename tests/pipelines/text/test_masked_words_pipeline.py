@@ -127,7 +127,7 @@ def test_tokens_in_place_of_text(run, answer):
     assert found["num_masks"].tolist() == [2]
     assert found["tokens"].tolist() == text["tokens"].tolist()
     np.testing.assert_allclose(found["probabilities"], text["probabilities"], atol=1e-5)
-    with pytest.raises(tf.errors.InvalidArgumentError, match="token_ids beyond the 14 tokens"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="token_ids.*14 tokens"):
         run(
             "fill_mask",
             "tokens",
@@ -165,7 +165,7 @@ def test_a_masked_lm_and_a_shorter_length(tokenizer):
 @pytest.mark.parametrize("top_k", [0, 15])
 def test_top_k_out_of_range(fill, tokenizer, top_k):
     model = lively_pretrainer()
-    with pytest.raises(ValueError, match=rf"top_k={top_k}: give from 1 to 14"):
+    with pytest.raises(ValueError, match=rf"top_k={top_k}: give.*1.*14"):
         MaskFiller(model, tokenizer, top_k=top_k)
 
 

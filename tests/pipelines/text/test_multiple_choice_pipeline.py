@@ -106,10 +106,10 @@ def test_tokens_in_place_of_texts(run, choose):
     assert set(answer) == {"probabilities", "choice_index", "num_choices"}
     for key, value in answer.items():
         np.testing.assert_allclose(value, text[key], atol=1e-6)
-    with pytest.raises(tf.errors.InvalidArgumentError, match="token_ids beyond the 14 tokens"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="token_ids.*14 tokens"):
         run("multiple_choice", "tokens", **tokens | {"token_ids": tokens["token_ids"] + 14})
     longer = {key: tf.repeat(value, 4, axis=2) for key, value in tokens.items()}
-    with pytest.raises(tf.errors.InvalidArgumentError, match="longer than the 16 positions"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="16 positions"):
         run("multiple_choice", "tokens", **longer)
 
 
@@ -117,7 +117,7 @@ def test_tokens_in_place_of_texts(run, choose):
     ("given", "text"),
     [
         (("a",), "MultipleChoice takes text, choices, not 1 arguments"),
-        (("a", "b"), r"choices must be a list with a list of strings for each row, not \['b'\]"),
+        (("a", "b"), r"choices must be a list with .* row, but choices\[0\] is 'b'"),
         ((["a"], ["b"]), "choices must be a list with a list of strings"),
         (("a", ["b", 3]), "choices must be a list with a list of strings"),
         ((["a"], [["b"], ["c"]]), "as many text as choices, not {'text': 1, 'choices': 2}"),

@@ -47,7 +47,7 @@ def test_signature(run):
     assert answer["probability"].dtype == np.float32
     assert ((answer["probability"] > 0) & (answer["probability"] < 1)).all()
     assert run(name, text=strings(), text_b=strings())["probability"].shape == (0,)
-    with pytest.raises(tf.errors.InvalidArgumentError, match="text and text_b differ in number"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="text_b.*number"):
         run(name, text=strings("a", "b"), text_b=strings("c"))
 
 
@@ -61,5 +61,5 @@ def test_tokens_in_place_of_texts(run):
     tokens = run("next_sentence", "tokens", **given)
     text = run("next_sentence", text=strings("a film"), text_b=strings("good"))
     np.testing.assert_allclose(tokens["probability"], text["probability"], atol=1e-6)
-    with pytest.raises(tf.errors.InvalidArgumentError, match="token_ids beyond the 14 tokens"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="token_ids.*14 tokens"):
         run("next_sentence", "tokens", **given | {"token_ids": token_ids + 14})

@@ -246,14 +246,14 @@ MAKERS = {
 @pytest.mark.parametrize("make", MAKERS)
 def test_vocabularies_and_lengths_that_do_not_fit(tokenizer, make):
     build, _ = MAKERS[make]
-    with pytest.raises(ValueError, match=r"tokenizer has 14 tokens and model .* embeds 99"):
-        make(build(vocabulary_size=99), tokenizer)
+    with pytest.raises(ValueError, match=r"tokenizer has 14 tokens and model .* embeds 13"):
+        make(build(vocabulary_size=13), tokenizer)
     model, pair = build(), make in (MultipleChoice, NextSentenceClassifier)
     for length in (17, 4 if pair else 2, 0):
         with pytest.raises(ValueError, match=rf"max_sequence_length={length}: .* at most 16"):
             make(model, tokenizer, max_sequence_length=length)
     if make in (classifier, TextRegressor):
-        with pytest.raises(ValueError, match="max_sequence_length=4: give at least 5"):
+        with pytest.raises(ValueError, match="max_sequence_length=4: give.*5"):
             make(model, tokenizer, max_sequence_length=4, pair=True)
 
 
@@ -267,7 +267,7 @@ def test_models_that_lack_the_head(tokenizer, make):
 
 
 def test_a_model_that_is_no_encoder_embeds_nothing(tokenizer):
-    with pytest.raises(ValueError, match="'table' has no output 'sequence_output'"):
+    with pytest.raises(ValueError, match="'table'.*'sequence_output'"):
         Embedder(table(), tokenizer)
 
 
@@ -285,7 +285,7 @@ def test_inputs_that_the_tokenizer_does_not_make(tokenizer):
             packed = tokenizer.pack(segments, max_sequence_length=max_sequence_length)
             return {name: packed[name] for name in ("token_ids", "padding_mask")}
 
-    with pytest.raises(ValueError, match="takes segment_ids, which WithoutSegments does not make"):
+    with pytest.raises(ValueError, match="segment_ids,.*WithoutSegments.*make"):
         classifier(lively_classifier(), WithoutSegments())
 
 

@@ -7,9 +7,8 @@ import tensorflow as tf
 from tiny import lively
 
 import keras_transformers as kt
-from keras_transformers.convert import load_marian_translator, save_marian_translator
+from keras_transformers.convert import save_weights
 from keras_transformers.models.encoder_decoders.marian import marian
-from keras_transformers.pipelines import Translator
 from keras_transformers.saved_model.checks import check
 from keras_transformers.tokenizers import MarianTokenizer
 
@@ -33,13 +32,14 @@ def folder(tmp_path_factory):
     bias = lively(model).get_layer("logits").bias
     bias.assign(np.where(np.arange(bias.shape[0]) == bias.shape[0] - 1, 9.0, bias))  # padding
     path = tmp_path_factory.mktemp("marian")
-    save_marian_translator(model, path, *tokenizers)
+    save_weights(model, path, *tokenizers, family="marian")
     return path
 
 
 @pytest.fixture(scope="module")
 def translate(folder):
-    return Translator(*load_marian_translator(folder), num_beams=2, extra_length=4)
+    options = {"num_beams": 2, "extra_length": 4, "rules": "gnmt"}
+    return kt.load(folder, **options)
 
 
 def test_a_folder_translates_without_padding(translate, tmp_path):
@@ -56,13 +56,14 @@ def test_a_folder_translates_without_padding(translate, tmp_path):
 
 
 def test_a_vocabulary_that_does_not_belong_to_the_weights_is_refused(folder, tmp_path):
-    model, source, target = load_marian_translator(folder)
-    save_marian_translator(model, tmp_path, source, target)
+    made = kt.load(folder)
+    source = made.tokenizer
+    save_weights(made.model, tmp_path, source, made.target_tokenizer, family="marian")
     vocabulary = (tmp_path / "vocab.json").read_text()
     more = vocabulary.replace("}", f', "more": {source.vocabulary_size}}}')
     (tmp_path / "vocab.json").write_text(more)
     with pytest.raises(ValueError, match="vocab.json has .* use the vocabulary that belongs"):
-        load_marian_translator(tmp_path)
+        kt.load(tmp_path)
 
 
 @pytest.mark.slow

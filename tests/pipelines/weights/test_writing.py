@@ -9,6 +9,7 @@ import pytest
 import roberta_toy
 import tiny
 import weights_folders
+from logged import warnings_in
 from weights_folders import ENCODERS, LABELS, SHAPE, change_json
 
 import keras_transformers as kt
@@ -114,7 +115,7 @@ def test_the_same_translator_comes_back(family, tmp_path, caplog):
     made = translator(family, tmp_path, num_beams=2, length_penalty=0.5, extra_length=3, **options)
     kt.save(made, tmp_path / "hf", format="huggingface")
     same_pipelines(kt.load(tmp_path / "hf"), made)
-    assert not caplog.records
+    assert not warnings_in(caplog)
     written = json.loads((tmp_path / "hf/generation_config.json").read_text())
     assert (written["num_beams"], written["max_length"], written["length_penalty"]) == (2, 13, 0.5)
     assert ("forced_eos_token_id" in written) == (family == "marian")
@@ -129,7 +130,7 @@ def test_the_same_pipeline_comes_back(family, task, tmp_path, caplog):
     made = pipeline(family, task, tmp_path)
     assert kt.save(made, tmp_path / "hf", format="huggingface") == tmp_path / "hf"
     same_pipelines(kt.load(tmp_path / "hf"), made)
-    assert not caplog.records  # nothing is left out, and nothing is new
+    assert not warnings_in(caplog)  # nothing is left out, and nothing is new
     assert (tmp_path / "hf/modules.json").exists() == (task == "embedding")
 
 
@@ -153,12 +154,12 @@ def test_nothing_is_written_where_something_is_or_when_it_fails(tmp_path):
     for format in ("huggingface", "keras_transformers"):
         with pytest.raises(FileExistsError, match="there exists: give another folder"):
             kt.save(made, tmp_path / "there", format=format)
-    with pytest.raises(ValueError, match="format='onnx': take one of keras_transformers, huggi"):
+    with pytest.raises(ValueError, match="format='onnx': take.*keras_transformers, huggi"):
         kt.save(made, tmp_path / "new", format="onnx")
     for task, message in (
         ("translation", "by model 'transformer' with SentencePieceTokenizer fits no class of tra"),
         ("translation", "which are MarianMTModel with MarianTokenizer, T5ForConditionalGeneration"),
-        ("word_embedding", "which are for the tasks classification, embedding, fill_mask, gene"),
+        ("word_embedding", "word_embedding by model .* fits no class of transformers"),
     ):
         with pytest.raises(ValueError, match=message):
             kt.save(tiny.pipeline(task), tmp_path / "new", format="huggingface")
@@ -177,7 +178,7 @@ def test_a_model_that_transformers_would_compute_otherwise_is_refused(tmp_path):
 def test_the_mean_of_all_tokens_has_no_class_of_transformers(tmp_path):
     model = kt.heads.classifier(kt.heads.with_mean_pooling(tiny.encoder()), 2)
     made = kt.pipelines.TextClassifier(model, tiny.wordpiece(), ["bad", "good"])
-    with pytest.raises(ValueError, match="BertForSequenceClassification reads the first token's"):
+    with pytest.raises(ValueError, match="BertForSequenceClassification.*token's"):
         kt.save(made, tmp_path / "hf", format="huggingface")
     assert not list(tmp_path.iterdir())
 
@@ -417,7 +418,7 @@ def test_transformers_translates_alike(family, num_beams, tmp_path):
         tokens = model.generate(**given)[:, 1:].numpy()
     real = logits > -1e3  # all but padding
     np.testing.assert_allclose(found[real], logits[real], atol=1e-5 * np.abs(logits[real]).max())
-    searched = made._search(SOURCES, 1).token_ids.numpy()[:, 0]
+    searched = made._hypotheses(SOURCES, 1).token_ids.numpy()[:, 0]
     np.testing.assert_array_equal(searched[:, : tokens.shape[1]], tokens)
     assert [answer.text for answer in made(SOURCES)] == tokenizer.batch_decode(
         tokens, skip_special_tokens=True
@@ -444,9 +445,8 @@ def test_ctranslate2_finds_the_same_tokens(tmp_path):
     ]
     for num_beams in (1, 4):
         options = {**made.config(), "num_beams": num_beams}
-        found = kt.pipelines.Translator.restore(made.model, made.tokenizers, **options)._search(
-            texts, 1
-        )
+        translate = kt.pipelines.Translator.restore(made.model, made.tokenizers, **options)
+        found = translate._hypotheses(texts, 1)
         rows, lengths = found.token_ids.numpy()[:, 0], found.lengths.numpy()[:, 0]
         ours = [
             [word for word in words[row[:length]] if word != "</s>"]

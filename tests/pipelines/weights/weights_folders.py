@@ -11,14 +11,9 @@ import tiny
 import xlm_roberta_toy
 
 import keras_transformers as kt
-from keras_transformers.convert import (
-    save_bert,
-    save_bert_config,
-    save_distilbert,
-    save_distilbert_config,
-    save_roberta,
-    save_roberta_config,
-)
+from keras_transformers.convert.bert import FAMILY as BERT
+from keras_transformers.convert.distilbert import FAMILY as DISTILBERT
+from keras_transformers.convert.roberta import FAMILY as ROBERTA
 from keras_transformers.models.encoders.bert import bert
 from keras_transformers.models.encoders.distilbert import distilbert, with_pooler
 from keras_transformers.models.encoders.electra import electra
@@ -31,9 +26,9 @@ SHAPE = {"num_layers": 1, "num_heads": 2, "hidden_dim": 8, "max_sequence_length"
 LABELS = ["O", "B-X", "I-X"]
 # Family -> the start of its classes' names, its builder, and what saves weights and config.
 FAMILIES = {
-    "bert": ("Bert", bert, save_bert, save_bert_config),
-    "distilbert": ("DistilBert", distilbert, save_distilbert, save_distilbert_config),
-    "roberta": ("Roberta", roberta, save_roberta, save_roberta_config),
+    "bert": ("Bert", bert, BERT.save, BERT.save_config),
+    "distilbert": ("DistilBert", distilbert, DISTILBERT.save, DISTILBERT.save_config),
+    "roberta": ("Roberta", roberta, ROBERTA.save, ROBERTA.save_config),
 }
 MPNET_VOCABULARY = ["<s>", "<pad>", "</s>", "[UNK]", *tiny.VOCABULARY[5:], "<mask>"]
 # Family -> its builder, and what makes a tokenizer in a folder.

@@ -38,7 +38,7 @@ def data(tmp_path_factory):
         hidden_dim=16,
         max_sequence_length=24,
     )
-    kt.convert.save_language_model(model, path / "weights", tokenizer)
+    kt.convert.save_weights(model, path / "weights", tokenizer, family="gpt2")
     return path
 
 
@@ -82,7 +82,7 @@ def test_it_learns_both_and_is_served(data, tmp_path, monkeypatch):
     [
         ({"language_model_weight": -1.0}, "--language-model-weight -1.0: must be 0 or more"),
         ({"model": "gpt2_small"}, "either --weights FOLDER, or --model NAME"),
-        ({"weights": None, "model": "bert_tiny", "vocabulary": Path()}, "take one of gpt_base,"),
+        ({"weights": None, "model": "bert_tiny", "vocabulary": Path()}, "take one of gpt2_small,"),
         ({"max_sequence_length": 25}, "at most 24, the positions"),
         ({"weights": Path("nowhere")}, "nowhere"),
     ],

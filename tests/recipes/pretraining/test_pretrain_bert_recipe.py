@@ -47,7 +47,7 @@ def records(folder):
     """The examples of the first phase, as a run writes them before it trains."""
     recipe = runpy.run_path(str(RECIPES / "pretrain_bert.py"))
     config = recipe["Config"](**options(folder))
-    config.make(config.read(), folder / "records", lengths=[16], vocabulary=None)
+    config.make(config.read(), folder / "records", lengths=[16])
     return folder / "records"
 
 
@@ -103,13 +103,13 @@ def test_always_mask_reaches_the_masks_of_training(folder, tmp_path, monkeypatch
 def test_the_weights_go_into_a_model_built_by_what_lies_beside_them(outcome):
     """The weights are those of the last epoch."""
     weights = outcome.folder / "weights"
-    shape = kt.convert.read_bert_config(weights)
+    shape = kt.convert.bert.FAMILY.read(weights)
     assert (shape["num_layers"], shape["hidden_dim"], shape["max_sequence_length"]) == (1, 32, 32)
     vocabulary = (weights / "vocab.txt").read_text().splitlines()
     assert shape["vocabulary_size"] == len(vocabulary) <= 120
     model = kt.heads.pretrainer(bert(**shape))
     assert model.count_params() == outcome.metrics["parameters"]
-    kt.convert.load_bert(model, weights)
+    kt.convert.load_weights(model, weights)
     loaded = model.get_weights()
     model.load_weights(outcome.folder / "last.weights.h5")
     for one, other in zip(loaded, model.get_weights(), strict=True):
@@ -191,7 +191,7 @@ def test_records_of_another_run_to_an_export(folder, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"data": None}, "give --data, or existing --records"),
+        ({"data": None}, "give --data FILE, or existing --records FOLDER"),
         ({"data": "none.txt"}, "none.txt: no such file"),
         ({"corpora": ("brown",)}, "brown.zip"),
         ({"data": None, "records": "none"}, "none/vocab.txt: no such file"),
@@ -206,8 +206,8 @@ def test_records_of_another_run_to_an_export(folder, tmp_path, capsys):
         ({"phase_2_epochs": 4}, "--phase-2-epochs 4: give 0 to 3"),
         ({"dev_fraction": 1}, "--dev-fraction 1: must be above 0 and below 1"),
         ({"dev_fraction": 1e-9}, "42 and 0 documents"),
-        ({"vocabulary_size": 10}, "vocabulary_size=10 is too small"),
-        ({"phase_1_length": 4}, "max_sequence_length is 4, must be 5"),
+        ({"vocabulary_size": 10}, "--vocabulary-size 10 is too small"),
+        ({"phase_1_length": 4}, "max_sequence_length=4: must be 5"),
     ],
 )
 def test_wrong_input_ends_with_one_line_and_status_2(folder, tmp_path, capsys, changes, message):
@@ -218,7 +218,7 @@ def test_wrong_input_ends_with_one_line_and_status_2(folder, tmp_path, capsys, c
     }
     (tmp_path / "v").touch()
     (tmp_path / "w").mkdir()
-    (tmp_path / "w" / "config.json").touch()
+    (tmp_path / "w" / "pipeline.json").touch()
     changed = options(folder, runs_dir=tmp_path / "runs") | changes | paths
     assert message in error_of(capsys, **changed)
 
@@ -228,7 +228,7 @@ def test_wrong_input_ends_with_one_line_and_status_2(folder, tmp_path, capsys, c
     [
         ({"learning_rate": 0}, "--learning-rate 0: must be above 0"),
         ({"epochs": 0}, "--epochs 0: must be 1 or more"),
-        ({"hidden_dim": 33}, "multiple of num_heads"),
+        ({"hidden_dim": 33}, "multiple of --num-heads"),
         ({"batch_size": 0}, "--batch-size 0: must be 1 or more"),
     ],
 )

@@ -8,7 +8,7 @@ import pytest
 from recipe_runs import error_of, run, save_sentences, write_documents
 
 import keras_transformers as kt
-from keras_transformers.convert.tensors import read_safetensors
+from keras_transformers.convert.containers.arrays import open_arrays
 from keras_transformers.models.encoders.electra import electra
 
 error_of = functools.partial(error_of, "pretrain_electra")
@@ -61,11 +61,11 @@ def test_the_weights_are_a_discriminator_and_a_generator(outcome):
     judge, fill = kt.load(outcome.folder / "weights"), kt.load(outcome.folder / "generator")
     assert judge("the cat is near the dog .").tokens[:2] == ["the", "cat"]
     assert len(fill("the cat is [MASK] the dog .").tokens[0]) == 5
-    shape = kt.convert.read_electra_config(outcome.folder / "weights")
+    shape = kt.convert.electra.FAMILY.read(outcome.folder / "weights")
     assert (shape["hidden_dim"], shape["embedding_dim"]) == (32, 16)
     model = kt.heads.replaced_token_detector(electra(**shape))
     assert model.count_params() == outcome.metrics["parameters, discriminator"]
-    generator = kt.convert.read_electra_config(outcome.folder / "generator")
+    generator = kt.convert.electra.FAMILY.read(outcome.folder / "generator")
     assert (generator["hidden_dim"], generator["embedding_dim"]) == (16, 16)
 
 
@@ -121,10 +121,10 @@ def test_a_run_starts_from_a_bert(outcome, folder, tmp_path):
         steps_per_epoch=1,
         learning_rate=1e-9,
     )
-    theirs = read_safetensors(bert.folder / "weights" / "model.safetensors")
+    theirs = open_arrays(bert.folder / "weights" / "model.safetensors")
     name = "encoder.layer.0.attention.self.query.weight"
     for role in ("weights", "generator"):
-        ours = read_safetensors(started.folder / role / "model.safetensors")
+        ours = open_arrays(started.folder / role / "model.safetensors")
         np.testing.assert_allclose(ours[f"electra.{name}"], theirs[f"bert.{name}"], atol=1e-6)
 
 
@@ -132,7 +132,7 @@ def test_a_run_starts_from_a_bert(outcome, folder, tmp_path):
     ("changes", "message"),
     [
         ({"weights": "bert"}, "--weights has its own vocabulary and shape"),
-        ({"data": None}, "give --data, or existing --records"),
+        ({"data": None}, "give --data FILE, or existing --records FOLDER"),
         ({"model": "bert_tiny"}, "--model bert_tiny: take one of electra_small"),
         ({"generator_size": 0}, "--generator-size 0: must be above 0"),
         ({"discriminator_weight": -1}, "--discriminator-weight -1: must be 0 or more"),

@@ -167,7 +167,7 @@ def train(runs_dir, **options):
         {"logits": keras.losses.SparseCategoricalCrossentropy(from_logits=True)},
         jit_compile=False,
     )
-    model.fit(**run.fit_arguments(model, batches, validation=batches.of(EXAMPLES)))
+    model.fit(**run.prepare(model, batches, validation=batches.of(EXAMPLES)))
     run.finish(classify, {"dev_f1": 0.5})
     return run.folder / "tensorboard", model.get_weights()
 
@@ -216,7 +216,7 @@ def test_every_task_has_a_table(task):
     assert all(len(line) < 2000 for line in lines)
 
 
-def test_what_a_model_lacks_is_told(tmp_path, caplog):
+def test_what_a_model_lacks_is_reported(tmp_path, caplog):
     images = tiny.pipeline("image_classification")
     words = tiny.pipeline("word_embedding")
     log = Logging(tensorboard_samples=0, tensorboard_attention=True)

@@ -131,9 +131,9 @@ def test_a_card_is_never_overwritten_unasked(version, capsys):
     card = version / "README.md"
     card.write_text("mine")
     assert main(["card", str(version)]) == 2
-    assert "README.md exists: --force" in capsys.readouterr().err
+    assert "README.md exists: --overwrite" in capsys.readouterr().err
     assert card.read_text() == "mine"
-    assert main(["card", str(version), "--force"]) == 0
+    assert main(["card", str(version), "--overwrite"]) == 0
     assert card.read_text() != "mine"
 
 

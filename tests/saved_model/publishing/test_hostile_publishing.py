@@ -89,10 +89,10 @@ def test_a_config_that_a_server_refuses_is_named_before_anything_changes(capsys,
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        (("--keep", 0), "--keep 0: give a positive number"),
-        (("--warm-up", 0), "batch sizes [0]: give numbers of rows"),
+        (("--keep", 0), "--keep 0: must be 1 or more"),
+        (("--warm-up", 0), "--warm-up 0: must be 1 or more"),
         (("--label", "a", "--config", "/nowhere/models.config"), "/nowhere: no such folder for"),
-        (("--label", "a", "--config", "."), "is no file: name TF Serving's model config file"),
+        (("--label", "a", "--config", "."), "is not a file: name TF Serving's model config file"),
         (("--label", "a", "--server-path", "caf\udce9"), "the server's path 'caf\\udce9' must be"),
     ],
 )
@@ -269,7 +269,7 @@ def test_a_config_that_was_written_keeps_its_version(export, base, monkeypatch):
     assert versions.versions(base) == [1]
 
 
-def test_what_is_in_a_folder_is_told_without_following_links(tmp_path):
+def test_what_is_in_a_folder_is_reported_without_following_links(tmp_path):
     (tmp_path / "folder" / "deep").mkdir(parents=True)
     (tmp_path / "folder" / "deep" / "file").write_text("")
     (tmp_path / "up").symlink_to(tmp_path)

@@ -6,7 +6,7 @@ import tensorflow as tf
 from toy import export_doubling
 
 from keras_transformers.saved_model.description import meta_graph
-from keras_transformers.saved_model.graphs import simplify
+from keras_transformers.saved_model.graphs import rewriting, simplify
 
 
 class Wasteful(tf.Module):
@@ -47,7 +47,8 @@ def folders(tmp_path_factory):
         module = Wasteful()
         tf.saved_model.save(module, str(folder), signatures=module.__call__)
         found.append(folder)
-    simplify(found[1])
+    with rewriting(found[1]) as graph:
+        simplify(graph)
     return found
 
 

@@ -79,11 +79,11 @@ def test_files_and_sizes_that_do_not_fit_are_refused(tmp_path):
     with pytest.raises(FileNotFoundError, match="spiece.model: no such file"):
         T5Tokenizer(tmp_path)
     (tmp_path / "spiece.model").write_bytes(b"no model")
-    with pytest.raises(ValueError, match="spiece.model: not a SentencePiece model"):
+    with pytest.raises(ValueError, match="spiece.model:.*SentencePiece model"):
         T5Tokenizer(tmp_path)
-    with pytest.raises(ValueError, match="33 tokens and 10 extra ids, but the model has 40: use"):
+    with pytest.raises(ValueError, match="33 tokens.*10 extra.*40: use"):
         toys.t5_tokenizer(padded_to=40)
-    with pytest.raises(ValueError, match="num_extra_ids=-1: give a number of tokens, 0 or more"):
+    with pytest.raises(ValueError, match="num_extra_ids=-1: give.*0.*more"):
         toys.t5_tokenizer(num_extra_ids=-1)
 
 
@@ -91,5 +91,5 @@ def test_a_model_with_other_special_tokens_is_refused(tmp_path):
     from tiny import sentence_pieces
 
     sentence_pieces().save(tmp_path)
-    with pytest.raises(ValueError, match=r"the first tokens are \['<pad>', '<unk>', '<s>'\], T5's"):
+    with pytest.raises(ValueError, match=r"\['<pad>', '<unk>', '<s>'\], T5's"):
         T5Tokenizer(tmp_path / "vocabulary.model")

@@ -1,0 +1,118 @@
+"""Measures how long loading weights takes, and how much memory, in a process of its own each.
+
+    python benchmarks/loading.py [--model bert_large] [--rounds 3] [--transformers] [--before TREE]
+        > benchmarks/results/loading.txt
+
+A folder with a random BERT in Hugging Face's layout is made, in model.safetensors and float32, and
+read once, so that it is in the page cache. Processes take turns. Each imports everything and loads
+a tiny BERT first. `loaded` is what the weights take; the peak is the highest resident memory while
+loading. Both are above that of the process before it, and time is CPU time on one thread.
+
+--before takes another checkout of this repository, to compare with.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+WAYS = {
+    "kt.load": "import keras_transformers as kt\ndef load(folder): return kt.load(folder)",
+    "load_encoder": "import keras_transformers as kt\n"
+    "def load(folder): return kt.convert.load_encoder(weights=folder)",
+    "transformers": "import transformers\n"
+    "def load(folder): return transformers.BertModel.from_pretrained(folder)",
+}
+PROGRAM = """
+import json, resource, sys, time
+{way}
+kept = load({tiny!r})
+def resident():  # bytes
+    return int(open("/proc/self/statm").read().split()[1]) * resource.getpagesize()
+open("/proc/self/clear_refs", "w").write("5")  # the peak starts anew
+before, started, cpu = resident(), time.perf_counter(), time.process_time()
+kept = load({folder!r})
+cpu, wall = time.process_time() - cpu, time.perf_counter() - started
+status = open("/proc/self/status").read()
+peak = int(status.split("VmHWM:")[1].split()[0]) * 1024
+print(json.dumps([cpu, wall, (resident() - before) / 1e6, (peak - before) / 1e6]))
+"""
+
+
+def make_folder(model: str, folder: Path) -> int:
+    """Writes a random BERT in Hugging Face's layout; returns the bytes of its weights."""
+    import numpy as np
+    from safetensors.numpy import save_file
+
+    import keras_transformers as kt
+    from keras_transformers.dependencies.private_api import without_values
+
+    with without_values():
+        encoder = getattr(kt, model)()
+    family, random = kt.convert.bert.FAMILY, np.random.default_rng(0)
+    folder.mkdir()
+    tensors = {
+        tensor.name: random.normal(0, 0.02, tensor.shape).astype("float32")
+        for tensor in family.names.tensors(encoder)
+    }
+    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+    family.save_config(encoder, folder / "config.json")
+    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    words = [*tokens, *(f"w{number}" for number in range(len(tokens), 30522))]
+    (folder / "vocab.txt").write_text("\n".join(words) + "\n")
+    return sum(tensor.nbytes for tensor in tensors.values())
+
+
+def measure(tree: Path, way: str, tiny: Path, folder: Path) -> list[float]:
+    """Returns seconds of CPU time, of the clock, and MB that stay and at the peak."""
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(tree),
+        "TF_CPP_MIN_LOG_LEVEL": "3",
+        "CUDA_VISIBLE_DEVICES": "",
+        **dict.fromkeys(("TF_NUM_INTRAOP_THREADS", "OMP_NUM_THREADS"), "1"),
+    }
+    program = PROGRAM.format(way=WAYS[way], tiny=str(tiny), folder=str(folder))
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tree, env=environment, capture_output=True, text=True
+    )
+    if done.returncode:
+        raise SystemExit(done.stderr)
+    found: list[float] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def main() -> None:
+    """Prints a row for each process."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--model", default="bert_large", help="a BERT of list_models()")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--transformers", action="store_true", help="compare with its BertModel")
+    parser.add_argument("--before", type=Path, help="another checkout of this repository")
+    options = parser.parse_args()
+    ways = ["kt.load", "load_encoder", *(["transformers"] if options.transformers else [])]
+    trees = {"now": ROOT, **({"before": options.before.resolve()} if options.before else {})}
+    with tempfile.TemporaryDirectory() as scratch:
+        tiny, folder = Path(scratch, "tiny"), Path(scratch, "model")
+        make_folder("bert_tiny", tiny)
+        size = make_folder(options.model, folder)
+        (folder / "model.safetensors").read_bytes()
+        print(f"{options.model}, {size / 1e6:,.0f} MB of float32")
+        print(f"{'':8} {'':14} {'CPU, s':>8} {'clock, s':>9} {'loaded, MB':>11} {'peak, MB':>9}")
+        for _ in range(options.rounds):
+            for way in ways:
+                for name, tree in trees.items():
+                    if way == "transformers" and name != "now":
+                        continue
+                    cpu, wall, loaded, peak = measure(tree, way, tiny, folder)
+                    who = "" if way == "transformers" else name
+                    row = f"{who:8} {way:14} {cpu:8.2f} {wall:9.2f} {loaded:11,.0f} {peak:9,.0f}"
+                    print(row, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,158 @@
+"""Writes the type stubs of the package and its rooms, from which rooms also read their names.
+
+    python -m keras_transformers.cli.stubs      # `make stubs`; a test compares the files
+
+A room shows every module in its folder and the names in their `__all__`, and the public names of
+its sub-rooms, except for names that several of them have. So a new file needs no entry in a list:
+`make stubs` finds it. The package's own stub has the factories of all models with their
+arguments, and what `load` returns for each task.
+"""
+
+import ast
+import inspect
+import pkgutil
+import types
+import typing
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import keras_transformers as kt
+from keras_transformers.files.writing import write_lines  # its room may have no stub yet
+
+PACKAGE = Path(kt.__file__).parent
+_HEADER = "# Written by `make stubs`."
+_STUB = "__init__.pyi"
+
+
+def stubs() -> Iterator[tuple[Path, list[str]]]:
+    """Yields each stub and its lines; those of rooms, which open only with one, come first."""
+    for file in sorted(PACKAGE.rglob("__init__.py")):
+        if file.parent != PACKAGE and file.parent.name != "cli":
+            yield file.with_suffix(".pyi"), [_HEADER, "", *_room(file.parent)]
+    yield PACKAGE / _STUB, [_HEADER, "", *_package()]
+
+
+def _room(room: Path) -> Iterator[str]:
+    modules = _modules(room)
+    for module in modules:
+        yield f"from . import {module} as {module}"
+    for module, names in modules.items():
+        for name, place in sorted(names.items()):
+            if name not in modules:
+                yield f"from .{module}{place} import {name} as {name}"
+
+
+def _modules(room: Path) -> dict[str, dict[str, str]]:
+    """Returns module -> its public names -> their place below it: "" or ".sub.module"."""
+    shown: dict[str, dict[str, str]] = {}
+    sub_rooms = []
+    for found in pkgutil.iter_modules([str(room)]):
+        if found.ispkg:
+            sub_rooms.append(found.name)
+            shown[found.name] = {
+                name: f".{module}{place}"
+                for module, names in _modules(room / found.name).items()
+                for name, place in names.items()
+            }
+        else:
+            shown[found.name] = dict.fromkeys(public_names(room / f"{found.name}.py"), "")
+    times = Counter(name for names in shown.values() for name in names)
+    for sub_room in sub_rooms:
+        shown[sub_room] = {name: p for name, p in shown[sub_room].items() if times[name] == 1}
+    return shown
+
+
+def public_names(file: Path) -> tuple[str, ...]:
+    """Returns the names in a module's `__all__`, without importing the module."""
+    for node in ast.parse(file.read_bytes()).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+            return tuple(ast.literal_eval(node.value))
+    return ()
+
+
+def _package() -> Iterator[str]:
+    from keras_transformers.models.registry import all_entries  # the models' rooms must be open
+
+    imports: set[str] = set()
+    factories = [
+        f"def {name}({_parameters(entry.factory, imports)}) -> "
+        f"{_annotation(inspect.signature(entry.factory).return_annotation, imports)}: ..."
+        for name, entry in all_entries().items()
+    ]
+    loaders = list(_loaders(imports))
+    yield from sorted(imports)
+    rooms = [found.name for found in pkgutil.iter_modules([str(PACKAGE)])]
+    for name in sorted(rooms):
+        yield f"from . import {name} as {name}"
+    yield "from .models import heads as heads"
+    for name, module in vars(kt)["_NAMES"].items():
+        if name != "load":
+            yield f"from .{module} import {name} as {name}"
+    yield from ("", "__version__: str", "")
+    yield from loaders
+    yield from factories
+
+
+def _loaders(imports: set[str]) -> Iterator[str]:
+    """Yields `load` for each task, with the class of its pipeline, and for any."""
+    from keras_transformers.pipelines.base import Pipeline
+    from keras_transformers.pipelines.tasks import all_tasks
+
+    imports |= {"import os", "from typing import Any, Literal, overload"}
+    kinds: dict[str, type] = {
+        f'Literal["{name}"]': task.pipeline for name, task in all_tasks().items()
+    }
+    for kind, pipeline in {**kinds, "str | None = None": Pipeline}.items():
+        imports.add(f"from {pipeline.__module__} import {pipeline.__name__}")
+        yield "@overload"
+        yield (
+            f"def load(path: str | os.PathLike[str], *, pipeline: {kind}, **options: Any) -> "
+            f"{pipeline.__name__}: ..."
+        )
+
+
+def _parameters(factory: Any, imports: set[str]) -> str:
+    parts = (
+        f"{each.name}: {_annotation(each.annotation, imports)} = ..."
+        for each in inspect.signature(factory).parameters.values()
+    )
+    return ", ".join(["*", *parts])
+
+
+def _annotation(annotation: Any, imports: set[str]) -> str:
+    """Returns an annotation as a stub writes it, and adds the imports that it needs."""
+    if annotation is None or annotation is types.NoneType:
+        return "None"
+    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is typing.Literal:
+        imports.add("from typing import Literal")
+        return f"Literal[{', '.join(map(repr, arguments))}]"
+    if origin in (typing.Union, types.UnionType):
+        return " | ".join(_annotation(each, imports) for each in arguments)
+    if origin is not None:
+        inner = ", ".join("..." if a is ... else _annotation(a, imports) for a in arguments)
+        return f"{_annotation(origin, imports)}[{inner}]"
+    module = annotation.__module__
+    if module == "builtins":
+        return annotation.__name__
+    if module.startswith("keras.src."):
+        imports.add("import keras")
+        return f"keras.{annotation.__name__}"
+    imports.add(f"from {module} import {annotation.__name__}")
+    return annotation.__name__
+
+
+def main() -> None:
+    """Writes every stub, and removes those of rooms that are gone."""
+    written = set()
+    for file, lines in stubs():
+        write_lines(file, lines)
+        written.add(file)
+    for file in set(PACKAGE.rglob(_STUB)) - written:
+        file.unlink()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,151 @@
+"""Named arrays in a file or folder, whatever wrote it.
+
+A container is a way to store arrays: safetensors, HDF5, a pickle, a checkpoint. It gives them under
+the names, and in the layout, of Hugging Face's PyTorch classes, so that a family reads every
+container without a line of its own. A module in this folder registers its container by defining
+`CONTAINER`; no list names it.
+"""
+
+import functools
+import importlib
+import pkgutil
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from keras_transformers.convert import containers
+from keras_transformers.convert.containers.not_read import POINTER, not_read_in
+
+__all__ = ["Arrays", "Container", "open_arrays"]
+
+
+@dataclass(frozen=True)
+class Arrays(Mapping[str, np.ndarray]):
+    """Arrays by name, each of which is read when it is asked for.
+
+    Attributes:
+        source: the file or folder that has them, for error messages.
+        shapes: name -> shape.
+        read: takes a name; returns the array, with the file's dtype. ValueError if its part of the
+            file is damaged.
+        architecture: the class that wrote them, such as "BertForTokenClassification", if the
+            container says so; "" otherwise.
+    """
+
+    source: Path
+    shapes: Mapping[str, tuple[int, ...]]
+    read: Callable[[str], np.ndarray]
+    architecture: str = ""
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        if name not in self.shapes:
+            raise KeyError(name)
+        return self.read(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.shapes)
+
+    def __len__(self) -> int:
+        return len(self.shapes)
+
+    @classmethod
+    def of(cls, source: Path, arrays: Mapping[str, np.ndarray]) -> "Arrays":
+        """Returns arrays that are in memory already."""
+        return cls(
+            source, {name: array.shape for name, array in arrays.items()}, arrays.__getitem__
+        )
+
+    def renamed(self, rename: Callable[[str], str]) -> "Arrays":
+        """Returns the same arrays under other names.
+
+        Raises:
+            ValueError: two arrays would have the same name.
+        """
+        names: dict[str, str] = {}
+        for name in self.shapes:
+            new = rename(name)
+            if new in names:
+                raise ValueError(
+                    f"{self.source}: {names[new]} and {name} are both {new}: remove one of them"
+                )
+            names[new] = name
+        shapes = {new: self.shapes[name] for new, name in names.items()}
+        return replace(self, shapes=shapes, read=lambda new: self.read(names[new]))
+
+    def without(self, *names: str) -> "Arrays":
+        """Returns all arrays but these."""
+        kept = {name: shape for name, shape in self.shapes.items() if name not in names}
+        return replace(self, shapes=kept)
+
+    def including(self, name: str, array: np.ndarray) -> "Arrays":
+        """Returns the arrays and one more, or another one of the same name."""
+        shapes = {**self.shapes, name: array.shape}
+        return replace(self, shapes=shapes, read=lambda n: array if n == name else self.read(n))
+
+
+@dataclass(frozen=True)
+class Container:
+    """A way to store named arrays.
+
+    Attributes:
+        contents: what such a file is, for error messages, such as "model.safetensors".
+        rank: of several containers in a folder, the one with the lowest rank is taken.
+        find: takes a folder or file; returns the file of this kind that is there, or None. It looks
+            at names and at most the first bytes.
+        open: takes what `find` returned; reads names and shapes. FileNotFoundError if a part is
+            missing, ValueError if one is damaged.
+    """
+
+    contents: str
+    rank: int
+    find: Callable[[Path], Path | None]
+    open: Callable[[Path], Arrays]
+
+
+def open_arrays(path: Path) -> Arrays:
+    """Opens the arrays in a file, or those in a folder; reads no values yet.
+
+    Args:
+        path: a file, or a folder with one of the known kinds. With several, the first by `rank`. A
+            checkpoint's prefix, which is not a file, will do too.
+
+    Raises:
+        FileNotFoundError: the path does not exist, or the folder has none of the known kinds, or a
+            part is missing.
+        ValueError: a file is damaged or of no known kind.
+    """
+    for container, found in containers_in(path):
+        for other in not_read_in(found) if found.is_file() else []:
+            if other.contents == POINTER:
+                raise ValueError(f"{found} is {other}")
+        return container.open(found)
+    if not path.exists():
+        raise FileNotFoundError(f"{path} does not exist: give a file or folder of weights")
+    known = ", ".join(container.contents for container in all_containers())
+    others = "; ".join(map(str, not_read_in(path)))
+    if path.is_file():
+        what = f"it is {others}" if others else f"known are {known}"
+        raise ValueError(f"{path}: a file of unknown format; {what}")
+    has = f"{path} has {others}. It " if others else f"{path} "
+    raise FileNotFoundError(f"{has}has no file of weights that is read here, such as {known}")
+
+
+def containers_in(path: Path) -> Iterator[tuple["Container", Path]]:
+    """Yields the containers in a folder, or that a file is, with their files, by rank."""
+    for container in all_containers():
+        found = container.find(path)
+        if found is not None:
+            yield container, found
+
+
+@functools.cache
+def all_containers() -> tuple[Container, ...]:
+    """Returns every container that a module in this folder registers, by rank."""
+    modules = (
+        importlib.import_module(f"{containers.__name__}.{found.name}")
+        for found in pkgutil.iter_modules(containers.__path__)
+    )
+    known = (module.CONTAINER for module in modules if hasattr(module, "CONTAINER"))
+    return tuple(sorted(known, key=lambda container: container.rank))

@@ -1,0 +1,156 @@
+"""GGUF, llama.cpp's files: weights, quantized or not, the configuration and the vocabulary.
+
+https://github.com/ggml-org/ggml/blob/master/docs/gguf.md; llama.cpp, convert_hf_to_gguf.py.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from keras_transformers.convert.containers.arrays import Arrays, Container
+from keras_transformers.dependencies.extras import optional
+
+__all__: list[str] = []
+
+_MAGIC = b"GGUF"
+# Architecture -> module there -> Hugging Face's.
+_MODULES: dict[str, dict[str, str]] = {
+    "bert": {
+        "token_embd": "bert.embeddings.word_embeddings",
+        "position_embd": "bert.embeddings.position_embeddings",
+        "token_types": "bert.embeddings.token_type_embeddings",
+        "token_embd_norm": "bert.embeddings.LayerNorm",
+    },
+}
+# The same for what stands in every block.
+_BLOCKS: dict[str, tuple[str, dict[str, str]]] = {
+    "bert": (
+        "bert.encoder.layer",
+        {
+            "attn_q": "attention.self.query",
+            "attn_k": "attention.self.key",
+            "attn_v": "attention.self.value",
+            "attn_output": "attention.output.dense",
+            "attn_output_norm": "attention.output.LayerNorm",
+            "ffn_up": "intermediate.dense",
+            "ffn_down": "output.dense",
+            "layer_output_norm": "output.LayerNorm",
+        },
+    ),
+}
+_BLOCK = re.compile(r"blk\.(\d+)\.(\w+)")
+
+
+@dataclass(frozen=True)
+class Gguf:
+    """A file of llama.cpp's.
+
+    Attributes:
+        file: the file.
+        fields: name -> value of the metadata.
+        tensors: name -> tensor, whose values lie in the file until they are read.
+    """
+
+    file: Path
+    fields: Mapping[str, Any]
+    tensors: Mapping[str, Any]
+
+    @property
+    def architecture(self) -> str:
+        """The family's name in llama.cpp."""
+        return str(self.fields.get("general.architecture", ""))
+
+    @classmethod
+    def open(cls, file: Path) -> "Gguf":
+        """Reads the metadata.
+
+        Raises:
+            ValueError: the file is damaged.
+        """
+        reader = _reader()
+        try:
+            opened = reader(file)
+            fields = {field.name: field.contents() for field in opened.fields.values()}
+            tensors = {tensor.name: tensor for tensor in opened.tensors}
+        except Exception as error:  # whatever that package makes of a damaged file
+            reason = " ".join(str(error).split())
+            raise ValueError(
+                f"{file}: not readable as GGUF ({reason:.200}); it may be truncated: download it "
+                "again"
+            ) from error
+        return cls(file, fields, tensors)
+
+    def arrays(self) -> Arrays:
+        """Returns the weights as float32, under Hugging Face's names.
+
+        Raises:
+            ValueError: the architecture is of no family here, or has a tensor that those lack.
+        """
+        if self.architecture not in _MODULES:
+            raise ValueError(
+                f"{self.file}: architecture {self.architecture!r:.100}; of GGUF's, known are "
+                f"{', '.join(_MODULES)}: get the model.safetensors that it was made of, or run it "
+                "with llama.cpp"
+            )
+        names = {self._name(name): tensor for name, tensor in self.tensors.items()}
+        shapes = {name: tuple(map(int, tensor.shape[::-1])) for name, tensor in names.items()}
+        dequantize = optional("gguf", extra="gguf").dequantize
+
+        def read(name: str) -> np.ndarray:
+            tensor = names[name]
+            try:
+                array: np.ndarray = dequantize(tensor.data, tensor.tensor_type)
+            except (NotImplementedError, ValueError) as error:
+                raise ValueError(
+                    f"{self.file}: {tensor.name} is of type {tensor.tensor_type.name}, which is "
+                    f"not read ({error})"
+                ) from error
+            return array.reshape(shapes[name])
+
+        return Arrays(self.file, shapes, read)
+
+    def _name(self, name: str) -> str:
+        module, _, last = name.rpartition(".")
+        start, parts = _BLOCKS[self.architecture]
+        block = _BLOCK.fullmatch(module)
+        known = parts if block else _MODULES[self.architecture]
+        part = block[2] if block else module
+        if part not in known or last not in ("weight", "bias"):
+            raise ValueError(
+                f"{self.file}: a tensor {name!r:.100}, which no {self.architecture} here has: get "
+                "the model.safetensors that it was made of"
+            )
+        return f"{start}.{block[1]}.{known[part]}.{last}" if block else f"{known[part]}.{last}"
+
+
+def _reader() -> Any:
+    """Returns gguf's reader, made to stop at the end of the file.
+
+    Past the end, the original reads nothing and goes on: an array that claims 2^60 bytes would fill
+    the memory.
+    """
+
+    class Reader(optional("gguf", extra="gguf").GGUFReader):
+        def _get(self, offset: int, dtype: Any, count: int = 1, *order: Any, **orders: Any) -> Any:
+            found = super()._get(offset, dtype, count, *order, **orders)
+            if len(found) != count:
+                raise ValueError(f"{count} values at byte {offset}, which reach past the end")
+            return found
+
+    return Reader
+
+
+def find_gguf(path: Path) -> Path | None:
+    """Returns the file of GGUF at a path: the file itself, or the only one in a folder."""
+    files = [path] if path.is_file() else sorted(path.glob("*.gguf")) if path.is_dir() else []
+    if len(files) != 1:
+        return None
+    with files[0].open("rb") as opened:
+        return files[0] if opened.read(len(_MAGIC)) == _MAGIC else None
+
+
+CONTAINER = Container("GGUF", 9, find_gguf, lambda file: Gguf.open(file).arrays())

@@ -1,0 +1,149 @@
+"""Files of weights that are not read here, by their right names, with what to do about each."""
+
+import fnmatch
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["NotRead"]
+
+POINTER = "a pointer of Git LFS instead of weights"
+_SOURCE = "get the model.safetensors or pytorch_model.bin that it was made of"
+_TRAINING = ("training_args.bin", "optimizer.pt", "scheduler.pt", "scaler.pt", "rng_state*.pth")
+
+
+@dataclass(frozen=True)
+class NotRead:
+    """Files of a kind that is not read.
+
+    Attributes:
+        contents: what they are, such as "ONNX".
+        files: their names, relative to the folder.
+        remedy: what to do.
+    """
+
+    contents: str
+    files: tuple[str, ...]
+    remedy: str
+
+    def __str__(self) -> str:
+        names = ", ".join(self.files[:3]) + (" and others" if len(self.files) > 3 else "")
+        return f"{self.contents} ({names}): {self.remedy}"
+
+
+@dataclass(frozen=True)
+class _Kind:
+    contents: str
+    names: tuple[str, ...]  # wildcards, in a folder
+    remedy: str
+    starts: tuple[bytes, ...] = (b"",)
+
+
+# A file is of the first kind that fits.
+_KINDS = (
+    _Kind(
+        POINTER,
+        ("*.safetensors", "*.bin", "*.h5", "*.onnx", "*.gguf", "*.msgpack"),
+        "fetch the file itself, with `git lfs pull`",
+        (b"version https://git-lfs",),
+    ),
+    _Kind("ONNX", ("*.onnx", "onnx/*.onnx"), f"the package onnxruntime runs it; here, {_SOURCE}"),
+    _Kind(
+        "several files of GGUF",
+        ("*.gguf",),
+        "give the path of the one to load",
+        (b"GGUF",),
+    ),
+    _Kind(
+        "Flax",
+        ("*.msgpack",),
+        "get the model.safetensors or pytorch_model.bin of the same model; if there is none, "
+        "from_pretrained(folder, from_flax=True) of transformers 4 and save_pretrained make it",
+    ),
+    _Kind("Rust's tch", ("rust_model.ot",), _SOURCE),
+    _Kind("Core ML", ("*.mlmodel", "*.mlpackage", "coreml/*"), _SOURCE),
+    _Kind("OpenVINO", ("openvino_model*.xml", "openvino/*.xml"), _SOURCE),
+    _Kind("TensorFlow Lite", ("*.tflite",), _SOURCE),
+    _Kind("TensorFlow.js", ("group*-shard*.bin",), _SOURCE),
+    _Kind(
+        "an adapter of peft",
+        ("adapter_model.safetensors", "adapter_model.bin"),
+        "merge it into its model with merge_and_unload of peft, and save that",
+    ),
+    _Kind(
+        "the state of a training",
+        _TRAINING,
+        "it has no weights: give the folder with model.safetensors",
+    ),
+    _Kind(
+        "a file of fastText",
+        ("*.bin", "*.ftz"),
+        "give the file itself",
+        ((793712314).to_bytes(4, "little"),),
+    ),
+    _Kind(
+        "word vectors as text",
+        ("*.vec",),
+        "they are no model: read them with gensim, or the .bin beside them with fasttext",
+    ),
+    _Kind(
+        "a file of PyTorch of another name",
+        ("*.bin", "*.pt", "*.pth", "*.ckpt"),
+        "call it pytorch_model.bin, with the model's config.json beside it, if it is a state_dict",
+        (b"PK\x03\x04", b"\x80"),
+    ),
+    _Kind(
+        "safetensors of another name",
+        ("*.safetensors",),
+        "call it model.safetensors, with the model's config.json beside it",
+    ),
+    _Kind(
+        "a model of Keras",
+        ("*.keras",),
+        "read it with keras.models.load_model, after `import keras_transformers`",
+    ),
+    _Kind(
+        "a pickle", ("*.pkl", "*.pickle", "*.joblib"), "pickles can run code, and are not opened"
+    ),
+    _Kind(
+        "a SavedModel",
+        ("saved_model.pb",),
+        "it cannot be trained further: ask it with keras_transformers.saved_model.Predictor, or "
+        "load the pipeline that it came from",
+    ),
+)
+
+
+def not_read_in(path: Path) -> list[NotRead]:
+    """Returns the files in a folder, or the file, that are of a known kind which is not read."""
+    if path.is_file():
+        kind = next((kind for kind in _KINDS if _fits(path, kind)), None)
+        return [] if kind is None else [NotRead(kind.contents, (path.name,), kind.remedy)]
+    found: list[NotRead] = []
+    seen: set[Path] = set()
+    for kind in _KINDS:
+        files = [file for file in _named(path, kind) if file not in seen and _starts(file, kind)]
+        seen.update(files)
+        if files:
+            names = tuple(file.relative_to(path).as_posix() for file in files)
+            found.append(NotRead(kind.contents, names, kind.remedy))
+    return found
+
+
+def _named(folder: Path, kind: _Kind) -> Iterator[Path]:
+    for name in kind.names:
+        yield from sorted(folder.glob(name))
+
+
+def _fits(file: Path, kind: _Kind) -> bool:
+    named = any(fnmatch.fnmatchcase(file.name, name) for name in kind.names)
+    return named and _starts(file, kind)
+
+
+def _starts(path: Path, kind: _Kind) -> bool:
+    if kind.starts == (b"",):
+        return True
+    if not path.is_file():
+        return False
+    with path.open("rb") as opened:
+        return opened.read(max(map(len, kind.starts))).startswith(kind.starts)

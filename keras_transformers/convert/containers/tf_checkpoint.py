@@ -1,0 +1,180 @@
+"""TensorFlow's checkpoints, PREFIX.index and PREFIX.data-*: which one, its names, its arrays.
+
+Variables have names of their own in TensorFlow 1's checkpoints. Those of TensorFlow 2 are keyed by
+a path through objects, and a graph of the objects, stored among the arrays, has the names.
+"""
+
+import logging
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+__all__: list[str] = []
+
+_logger = logging.getLogger(__name__)
+
+_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
+_VALUE = "VARIABLE_VALUE"
+# Keys of what trained the model.
+_TRAINING = re.compile(r"(.*/)?(optimizer|\.OPTIMIZER_SLOT)/.*")
+_LATEST = re.compile(r'^model_checkpoint_path: *"([^"]*)"', re.MULTILINE)
+
+
+def checkpoints_at(path: Path) -> list[Path]:
+    """Returns the prefixes of the checkpoints at a path, which has no ".index" at its end.
+
+    Args:
+        path: a folder, a prefix such as ".../model.ckpt-60", or one of its files.
+    """
+    if path.is_dir():
+        return sorted(file.with_suffix("") for file in path.glob("*.index"))
+    prefix = path.with_name(re.sub(r"\.(index|data-\d+-of-\d+)$", "", path.name))
+    return [prefix] if index_of(prefix).is_file() else []
+
+
+def checkpoint_prefix(path: Path) -> Path:
+    """Returns the prefix of the checkpoint to read; of several, the file `checkpoint` says which.
+
+    Args:
+        path: see `checkpoints_at`.
+
+    Raises:
+        FileNotFoundError: there is none.
+        ValueError: there are several, and no file says which one to take.
+    """
+    found = checkpoints_at(path)
+    if not found:
+        raise FileNotFoundError(
+            f"{path} has no checkpoint, such as model.ckpt-1000.index with its .data-* beside it"
+        )
+    if len(found) == 1:
+        return found[0]
+    latest = _latest(path)
+    names = ", ".join(prefix.name for prefix in found)
+    chosen = next((prefix for prefix in found if prefix.name == latest), None)
+    if chosen is None:
+        why = f"its file checkpoint names {latest!r}" if latest else "it has no file checkpoint"
+        raise ValueError(
+            f"{path} has the checkpoints {names}, and {why}: give the one to load as the path, "
+            f"such as {found[-1]}"
+        )
+    _logger.info("%s has %s: took %s, which its file checkpoint names", path, names, latest)
+    return chosen
+
+
+def is_object_based(prefix: Path) -> bool:
+    """Returns whether a checkpoint is one of TensorFlow 2's; ValueError if it is damaged."""
+    return _GRAPH.encode() in index_of(prefix).read_bytes()
+
+
+def index_mentions(path: Path, mark: bytes) -> bool:
+    """Returns whether the names in a checkpoint of TensorFlow 2 begin so somewhere.
+
+    Args:
+        path: see `checkpoints_at`; of several checkpoints, the first counts.
+        mark: part of a name. An index leaves out a name's start if the name before it has it too.
+    """
+    found = checkpoints_at(path)[:1]
+    return any(is_object_based(each) and mark in index_of(each).read_bytes() for each in found)
+
+
+def _latest(folder: Path) -> str:
+    """Returns the name of the checkpoint that a folder's file `checkpoint` names; "" if none."""
+    file = folder / "checkpoint"
+    if not file.is_file():
+        return ""
+    found = _LATEST.search(file.read_text(encoding="utf-8", errors="replace"))
+    # It may be the path on another machine, of another system.
+    return re.split(r"[/\\]", found[1])[-1] if found else ""
+
+
+def index_of(prefix: Path) -> Path:
+    """Returns the file that lists a checkpoint's variables."""
+    return prefix.with_name(f"{prefix.name}.index")
+
+
+@dataclass(frozen=True)
+class StoredVariables:
+    """The variables in a checkpoint of either kind; no values are read until they are asked for.
+
+    Attributes:
+        prefix: the checkpoint.
+        shapes: key -> shape, of all variables, the optimizer's too.
+        dtypes: key -> TensorFlow's type.
+        names: for TensorFlow 2's checkpoints, key -> the variable's name, without those of
+            optimizers and of numbers that are not floating-point; None for TensorFlow 1's.
+        attributes: the names by which TensorFlow 2's objects hold others, such as "classifier".
+    """
+
+    prefix: Path
+    shapes: dict[str, tuple[int, ...]]
+    dtypes: dict[str, Any]
+    names: dict[str, str] | None = None
+    attributes: frozenset[str] = frozenset()
+
+    @classmethod
+    def open(cls, prefix: Path) -> "StoredVariables":
+        """Reads what is in a checkpoint; ValueError if it is damaged."""
+        with _readable(prefix) as reader:
+            shapes = {
+                str(key): tuple(shape) for key, shape in reader.get_variable_to_shape_map().items()
+            }
+            dtypes = dict(reader.get_variable_to_dtype_map())
+            if _GRAPH not in shapes:
+                return cls(prefix, shapes, dtypes)
+            graph = reader.get_tensor(_GRAPH)
+            names, attributes = _parsed(graph)
+        del shapes[_GRAPH]
+        names = {
+            key: name
+            for key, name in names.items()
+            if not _TRAINING.fullmatch(key) and key in shapes and dtypes[key].is_floating
+        }
+        return cls(prefix, shapes, dtypes, names, attributes)
+
+    def read(self, key: str) -> np.ndarray:
+        """Reads an array and compares its checksum; ValueError if it is damaged."""
+        with _readable(self.prefix) as reader:
+            array: np.ndarray = np.asarray(reader.get_tensor(key))
+        return array
+
+
+def _parsed(graph: bytes) -> tuple[dict[str, str], frozenset[str]]:
+    """Returns key -> name of the variables in a graph of objects, and the objects' attributes."""
+    from google.protobuf.message import DecodeError
+    from tensorflow.core.protobuf import trackable_object_graph_pb2
+
+    proto: Any = trackable_object_graph_pb2  # made at run time, without types
+    objects = proto.TrackableObjectGraph()
+    try:
+        objects.ParseFromString(graph)
+    except DecodeError as error:
+        raise ValueError(f"its graph of objects is damaged: {error}") from error
+    names = {
+        value.checkpoint_key: value.full_name or value.checkpoint_key
+        for node in objects.nodes
+        for value in node.attributes
+        if value.name == _VALUE
+    }
+    attributes = frozenset(child.local_name for node in objects.nodes for child in node.children)
+    return names, attributes
+
+
+@contextmanager
+def _readable(prefix: Path) -> Iterator[Any]:
+    """Opens a checkpoint with TensorFlow's own reader; its errors become ValueErrors."""
+    import tensorflow as tf
+
+    try:
+        yield tf.train.load_checkpoint(str(prefix))
+    except (tf.errors.OpError, IndexError, RuntimeError, TypeError, ValueError) as error:
+        reason = " ".join(str(error).split())
+        raise ValueError(
+            f"{prefix}: not a readable checkpoint ({reason}); it may be truncated: download "
+            f"{prefix.name}.index and {prefix.name}.data-* again"
+        ) from error

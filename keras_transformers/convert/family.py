@@ -1,0 +1,195 @@
+"""What a module for a family of models says of it, and what follows from that."""
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import keras
+
+from keras_transformers.convert.config_map import ConfigMap, label_fields
+from keras_transformers.convert.containers.arrays import Arrays, open_arrays
+from keras_transformers.convert.name_map import NameMap
+from keras_transformers.convert.tensors import write_safetensors
+from keras_transformers.models.entry import Entry
+
+__all__ = ["Family", "Writer"]
+
+
+@dataclass(frozen=True)
+class Writer:
+    """What transformers' `from_pretrained` needs beside a family's weights and configuration.
+
+    Attributes:
+        classes: task, one of the pipelines' -> the class of transformers that serves it; or, for
+            encoders of texts, how the names of all their classes start. Tasks say how they end.
+        tokenizer: the class of tokenizers here whose files transformers reads; "" for images.
+        tokenizer_class: the class there that reads them.
+        special_tokens: the fields of `tokenizer_config.json` that name special tokens.
+        tokenizer_fields: takes the tokenizers, by the names of their arguments in pipelines;
+            returns more fields of `tokenizer_config.json`.
+        generation_fields: for models that write texts: takes the pipeline's options; returns the
+            fields of `generation_config.json` besides special tokens.
+        more_files: takes a model and a folder; writes what belongs beside config.json.
+    """
+
+    classes: Mapping[str, str] | str
+    tokenizer: str = ""
+    tokenizer_class: str = ""
+    special_tokens: tuple[str, ...] = ()
+    tokenizer_fields: Callable[[Mapping[str, Any]], dict[str, Any]] = lambda tokenizers: {}
+    generation_fields: Callable[[Mapping[str, Any]], dict[str, Any]] | None = None
+    more_files: Callable[[keras.Model, Path], None] | None = None
+
+    def class_for(self, task: str, end: str) -> str:
+        """Returns the class of transformers that serves a task; "" if there is none.
+
+        Args:
+            task: one of the pipelines'.
+            end: how the names of encoders' classes for it end; "" if they have none.
+        """
+        if isinstance(self.classes, str):
+            return f"{self.classes}{end}" if end else ""
+        return self.classes.get(task, "")
+
+
+def search_fields(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the fields of `generation_config.json` for the options of `pipelines.Translator`.
+
+    transformers searches by its own rules, whatever the Translator's are.
+    """
+    same = {name: options[name] for name in ("num_beams", "length_penalty", "min_length")}
+    return {**same, "max_length": options["max_length"] + 1}  # it counts the start token
+
+
+@dataclass(frozen=True)
+class Family:
+    """A family of models: how to read it from files, build it, fill it and write it.
+
+    Attributes:
+        model_type: the family's name in `config.json`.
+        entries: the family's named models.
+        names: the names of its weights.
+        fields: the fields of its `config.json`.
+        build: makes the model without a head, with random weights.
+        tokenizer: takes a folder or vocabulary file and whether to lower-case, which families that
+            keep case ignore; returns a tokenizer.
+        writer: what else transformers needs; None if it has no class for the family.
+        parts: wildcards of the tensors outside the encoder's layers: its pooler and all heads.
+        masked_lm_activation: the activation of the masked-word head, if not the encoder's.
+        task: the task that a model without a head serves, one of the pipelines'.
+        trained: the end of a class's name -> the tasks that its heads were trained for, if they are
+            not those of other families' classes.
+        target_tokenizer: takes a folder; returns the tokenizer of the model's answers, if they have
+            their own.
+        tokenizer_classes: the classes of tokenizers, without "Fast", whose files are read; by
+            default those of any family.
+        pieces_file: the tokenizer's SentencePiece model, if one can be made of a tokenizer.json.
+        vocabulary_file: the tokenizer's file, if its name tells the tokenizer from others.
+        longest_text: most tokens of a text if no file says so.
+        settle: takes a folder and the arguments that its config.json gives; returns the arguments
+            of `build`, if some depend on the weights.
+        adapt: takes a model and weights under today's names; returns the weights that the model
+            needs, if they are not just these.
+        accepts: returns whether a model that has a place for all its layers is of this family
+            alone, if the names do not tell it from another.
+    """
+
+    model_type: str
+    entries: Mapping[str, Entry]
+    names: NameMap
+    fields: ConfigMap
+    build: Callable[..., keras.Model]
+    tokenizer: Callable[[Path, bool], Any]
+    writer: Writer | None = None
+    parts: tuple[str, ...] = ()
+    masked_lm_activation: str | None = None
+    task: str = "embedding"
+    trained: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    target_tokenizer: Callable[[Path], Any] | None = None
+    tokenizer_classes: tuple[str, ...] = ()
+    pieces_file: str | None = None
+    vocabulary_file: str | None = None
+    longest_text: int | None = None
+    settle: Callable[[Path, dict[str, Any]], dict[str, Any]] | None = None
+    adapt: Callable[[keras.Model, Arrays], Arrays] | None = None
+    accepts: Callable[[keras.Model], bool] = lambda model: True
+
+    def read(self, path: str | os.PathLike[str]) -> dict[str, Any]:
+        """Reads a configuration as the arguments of `build`.
+
+        Args:
+            path: a folder, or its config.json alone, which may tell less.
+
+        Raises:
+            FileNotFoundError: a file is missing.
+            ValueError: a file is damaged, or describes something that the layers lack.
+        """
+        path = Path(path)
+        arguments = self.fields.read(path)
+        if self.settle is None or not path.is_dir():
+            return arguments
+        return self.settle(path, arguments)
+
+    def fill(
+        self,
+        model: keras.Model,
+        weights: Arrays | str | os.PathLike[str],
+        *,
+        ignore: Iterable[str] = (),
+    ) -> list[str]:
+        """Fills a model with weights; see `convert.load_weights`."""
+        arrays = weights if isinstance(weights, Arrays) else open_arrays(Path(weights))
+        return self.names.fill(model, arrays, ignore=ignore, adapt=self.adapt)
+
+    def fits(self, model: keras.Model) -> bool:
+        """Returns whether a model has the family's layers and no others."""
+        try:
+            self.names.check(model)
+        except ValueError:
+            return False
+        return self.accepts(model)
+
+    def save(self, model: keras.Model, path: str | os.PathLike[str]) -> None:
+        """Writes a model's weights under Hugging Face's names.
+
+        Args:
+            model: a model of the family, with any of its heads.
+            path: the `.safetensors` file to write.
+
+        Raises:
+            FileNotFoundError: the folder does not exist.
+            ValueError: the family has no counterpart of a layer.
+        """
+        self.names.check(model)
+        write_safetensors(self.names.tensors(model), path)
+
+    def save_config(
+        self,
+        model: keras.Model,
+        path: str | os.PathLike[str],
+        *,
+        labels: Sequence[str] | None = None,
+        **fields: Any,
+    ) -> None:
+        """Writes a model's shape as Hugging Face's `config.json`, to go with `save`.
+
+        Args:
+            model: a model of the family, with any of its heads.
+            path: the file to write.
+            labels: the name of each class of a classifier's or tagger's head, in the order of its
+                logits; "LABEL_0" and so on by default.
+            **fields: more fields, such as the ids of special tokens.
+
+        Raises:
+            FileNotFoundError: the folder does not exist.
+            ValueError: the model is of another family or has another number of classes, or Hugging
+                Face has no name for its activation.
+        """
+        self.names.check(model)
+        if self.task in ("embedding", "image_classification"):
+            fields = {**label_fields(model, labels), **fields}
+        self.fields.write(model, path, **fields)
+        if self.writer is not None and self.writer.more_files is not None:
+            self.writer.more_files(model, Path(path).parent)

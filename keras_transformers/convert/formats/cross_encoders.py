@@ -1,0 +1,63 @@
+"""What sentence-transformers' CrossEncoder computes from a classifier's logits."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from keras_transformers.files import read_json
+
+__all__: list[str] = []
+
+_ACTIVATIONS = {
+    "torch.nn.modules.activation.Sigmoid": "sigmoid",
+    "torch.nn.modules.linear.Identity": "linear",
+}
+
+
+def activation_options(file: Path, config: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the options of `TextRegressor` that a CrossEncoder's configuration says.
+
+    Args:
+        file: the configuration, for messages.
+        config: `config.json`, or `config_sentence_transformers.json` of version 5.4 and newer.
+
+    Returns:
+        `activation` and `pair`; nothing if the configuration does not come from a CrossEncoder.
+
+    Raises:
+        ValueError: it names another activation.
+    """
+    own = config.get("sentence_transformers")
+    own = own if isinstance(own, dict) else {}
+    said = (  # since 5.4, since 4.0 and before
+        *(config.get("activation_fn"), own.get("activation_fn")),
+        config.get("sbert_ce_default_activation_function"),
+    )
+    name = next((each for each in said if each is not None), None)
+    if name is None:
+        return {"activation": "sigmoid", "pair": True} if "activation_fn" in config else {}
+    if name not in _ACTIVATIONS:
+        raise ValueError(
+            f"{file}: the CrossEncoder's activation is {name!r}; known are "
+            f"{', '.join(_ACTIVATIONS)}: set one of them there, and apply yours to the answers"
+        )
+    return {"activation": _ACTIVATIONS[name], "pair": True}
+
+
+def read_activation(folder: Path) -> dict[str, Any]:
+    """Returns the options of `TextRegressor` that a folder's files say; see `activation_options`.
+
+    Args:
+        folder: has config.json and, of newer versions, config_sentence_transformers.json.
+    """
+    found: dict[str, Any] = {}
+    for name in ("config.json", "config_sentence_transformers.json"):
+        if (folder / name).is_file():
+            found |= activation_options(folder / name, read_json(folder / name))
+    return found
+
+
+def activation_fields(activation: str) -> dict[str, Any]:
+    """Returns the fields of `config.json` from which a CrossEncoder takes its activation."""
+    name = next(theirs for theirs, ours in _ACTIVATIONS.items() if ours == activation)
+    return {"sentence_transformers": {"activation_fn": name}}

@@ -1,0 +1,60 @@
+"""The arguments of an encoder's builder, from the shapes of its arrays, where no file says them."""
+
+import re
+from typing import Any
+
+from keras_transformers.convert.containers.arrays import Arrays
+
+_TABLES = ("word_embeddings", "position_embeddings", "token_type_embeddings")
+_HEAD_DIM = 64  # of all models that Google published
+
+
+def encoder_arguments(
+    arrays: Arrays, family: str, *, num_heads: int | None, missing: str
+) -> dict[str, Any]:
+    """Returns the arguments of a BERT's or ELECTRA's builder, with the tanh form of GELU.
+
+    Args:
+        arrays: the encoder's, under Hugging Face's names.
+        family: how the names start, "bert" or "electra".
+        num_heads: the number of attention heads, if it is known; by default one per 64 of the
+            width.
+        missing: the file that would say it, for the error message.
+
+    Raises:
+        ValueError: the shapes are not those of an encoder.
+    """
+    shapes = arrays.shapes
+    layers = {
+        int(found[1])
+        for name in shapes
+        if (found := re.match(rf"{family}\.encoder\.layer\.(\d{{1,4}})\.", name))
+    }
+    first = f"{family}.encoder.layer.0.intermediate.dense.weight"
+    names = [*(f"{family}.embeddings.{table}.weight" for table in _TABLES), first]
+    sizes = [shapes.get(name, ()) for name in names]
+    if any(len(size) != 2 for size in sizes) or layers != set(range(len(layers))):
+        what = ", ".join(f"{name} {size}" for name, size in zip(names, sizes, strict=True))
+        raise ValueError(
+            f"{arrays.source} is not a whole encoder: it has {what}, and the layers "
+            f"{sorted(layers)[:20]}"
+        )
+    (size, embedding_dim), (positions, _), (segments, _), (inner, width) = sizes
+    heads = num_heads or width // _HEAD_DIM
+    if not heads or width % heads:
+        raise ValueError(
+            f"{arrays.source}: {heads} attention heads do not divide the width {width}: put the "
+            f"model's {missing} beside it"
+        )
+    return {
+        "vocabulary_size": size,
+        "num_layers": len(layers),
+        "num_heads": heads,
+        "hidden_dim": width,
+        "intermediate_dim": inner,
+        **({"embedding_dim": embedding_dim} if family == "electra" else {}),
+        "max_sequence_length": positions,
+        "num_segments": segments,
+        "activation": "gelu_approximate",
+        "norm_epsilon": 1e-12,
+    }

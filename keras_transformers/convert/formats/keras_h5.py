@@ -1,0 +1,139 @@
+"""A user's own Keras 2 model around a TensorFlow class of transformers, in one HDF5 file.
+
+`model.save` also stored the class's configuration in the file; `save_weights` did not, and then
+config.json has to lie beside it.
+"""
+
+import glob
+import json
+import logging
+import tempfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import keras
+
+from keras_transformers.convert.containers.arrays import Arrays, open_arrays
+from keras_transformers.convert.containers.hdf5 import hdf5_attributes, is_hdf5
+from keras_transformers.convert.containers.keras_names import is_keras_name
+from keras_transformers.convert.families import encoders, family_of
+from keras_transformers.convert.formats.huggingface import open_huggingface
+from keras_transformers.convert.formats.tokenizer_files import longest_text, read_tokenizers
+from keras_transformers.convert.formats.weights import Format, FoundWeights
+from keras_transformers.files import naming, write_json
+
+__all__: list[str] = []
+
+_logger = logging.getLogger(__name__)
+
+_TF_MODEL = "tf_model.h5"
+
+
+def open_keras_h5(file: Path) -> FoundWeights:
+    """Opens a model with a TensorFlow encoder of transformers as a layer, or a `tf_model.h5`.
+
+    The encoder is loaded. A dense layer of the user's own stays out, and a warning says how a new
+    head takes its values.
+
+    Raises:
+        FileNotFoundError: there is no vocabulary beside the file, or no config.json if it needs
+            one.
+        ValueError: the file is damaged or has no such encoder, or its configuration asks for
+            something that the layers here lack.
+    """
+    beside = file.with_name("config.json")
+    if file.name == _TF_MODEL and beside.is_file():
+        return open_huggingface(file.parent)
+    arrays = open_arrays(file)
+    own = other_layers(arrays)
+    if not any("word_embeddings" in name and name not in own for name in arrays):
+        raise ValueError(
+            f"{file}: an HDF5 file of unknown origin, with {', '.join(sorted(arrays))[:200]}. "
+            "Known are models around a TensorFlow encoder of transformers, keras-bert's and "
+            "bert4keras'; if the file is part of a folder, such as a preset, give that"
+        )
+    configs = [
+        layer["config"] for layer in keras_layers(file).values() if "model_type" in layer["config"]
+    ]
+    if not configs and not beside.is_file():
+        raise FileNotFoundError(
+            f"{file} has weights alone, which do not tell the number of heads: copy the "
+            f"config.json of the encoder that the model was built on to {beside}"
+        )
+    with tempfile.TemporaryDirectory() as scratch, naming({Path(scratch): file}):
+        folder = Path(scratch) if configs else file.parent
+        if configs:
+            write_json(folder / "config.json", configs[0])
+        family = family_of(folder, encoders())
+        arguments = family.read(folder)
+        length = longest_text(folder)
+
+    def filled(model: keras.Model, ignore: Iterable[str]) -> list[str]:
+        left_out = family.fill(model, arrays, ignore=ignore)
+        report_other_layers(file, own)
+        return [name for name in left_out if name not in own]
+
+    return FoundWeights(
+        source=file,
+        base=family.task,
+        trained=(family.task,),
+        build=lambda **changes: family.build(**(arguments | changes)),
+        fill=filled,
+        tokenizers=lambda lowercase=None: read_tokenizers(file.parent, family, lowercase=lowercase),
+        parts=(*family.parts, *map(glob.escape, own)),
+        has_pooler=any(name.endswith("pooler.dense.weight") for name in arrays),
+        max_sequence_length=length or family.longest_text,
+        masked_lm={"activation": arguments["activation"]},
+    )
+
+
+def keras_layers(file: Path) -> dict[str, dict[str, Any]]:
+    """Returns name -> description of a Keras 2 model's layers, also of those in models inside it.
+
+    There are none if the file has weights alone.
+
+    Raises:
+        ValueError: the description is damaged.
+    """
+    text = hdf5_attributes(file).get("model_config")
+    try:
+        left = [] if text is None else [json.loads(text)]
+    except (TypeError, RecursionError, ValueError) as error:
+        raise ValueError(f"{file}: its model_config is damaged ({error}); save it again") from error
+    found: dict[str, dict[str, Any]] = {}
+    while left:
+        value = left.pop()
+        if isinstance(value, list):
+            left += value
+        elif isinstance(value, dict):
+            config, name = value.get("config"), value.get("name")
+            if "class_name" in value and isinstance(config, dict):
+                found[str(config.get("name", name))] = value
+            left += value.values()
+    return found
+
+
+def other_layers(arrays: Arrays) -> dict[str, tuple[int, ...]]:
+    """Returns path -> shape of the weights of layers that are the user's own."""
+    return {name: shape for name, shape in arrays.shapes.items() if is_keras_name(name)}
+
+
+def report_other_layers(file: Path, weights: Mapping[str, tuple[int, ...]]) -> None:
+    """Names the weights that are left out, in a warning that says how to add them."""
+    if weights:
+        _logger.warning(
+            "%s: its own layers are not loaded: %s. A new head takes a dense layer's values: give "
+            "pipeline='classification' (or another) with labels=[...], and pooling='pooler', 'cls' "
+            "or 'mean', whichever the layer read; then "
+            "model.get_layer('logits').set_weights([kernel, bias]) with the arrays that "
+            "h5py.File(%r) has at these paths",
+            file, ", ".join(f"{name} {shape}" for name, shape in weights.items()), str(file),
+        )  # fmt: skip
+
+
+FORMAT = Format(
+    "a Keras 2 model around a TensorFlow encoder of transformers (.h5)",
+    lambda path: path.is_file() and is_hdf5(path),
+    open_keras_h5,
+)

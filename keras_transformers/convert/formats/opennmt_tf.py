@@ -1,0 +1,291 @@
+"""OpenNMT-tf's checkpoints of Transformers: ckpt-*, the vocabularies and the configuration.
+
+A checkpoint has the weights alone. Other files in the folder, which are only read, say the rest:
+`model_description.py` the number of heads and the activation, the configuration (.yml) the names of
+the vocabularies, the number of beams and the length penalty.
+"""
+
+import ast
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import keras
+
+from keras_transformers.convert.containers.arrays import Arrays
+from keras_transformers.convert.containers.tf_checkpoint import (
+    StoredVariables,
+    checkpoint_prefix,
+    index_mentions,
+)
+from keras_transformers.convert.formats.weights import Format, FoundWeights
+from keras_transformers.convert.tensors import NamedTensor, assign
+from keras_transformers.models.encoder_decoders.transformer import transformer
+
+__all__: list[str] = []
+
+MARK = b"xamples_inputter/"  # in the index of every checkpoint of theirs; see index_mentions
+_VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
+_SOURCES = "examples_inputter/features_inputter/embedding"
+_TARGETS = "examples_inputter/labels_inputter/embedding"
+_OUTPUT = "decoder/output_layer"
+_POSITIONS = 1024  # sinusoids have no end; this many are computed
+_LONGEST = 250  # OpenNMT-tf's maximum_decoding_length
+_EPSILON = 1e-3  # of norms, since 2.6
+_HEAD_DIM = 64  # in every model of its catalog
+_DESCRIPTION = "model_description.py"
+_ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "silu", "silu": "silu", "tanh": "tanh"}
+# The parts of a block -> ours. A part has its norm before it, or after it.
+_PARTS = {
+    "self_attention": "self_attention",
+    "attention/0": "cross_attention",
+    "ffn": "feed_forward",
+}
+_LAYERS = {
+    "linear_queries": "query",
+    "linear_keys": "key",
+    "linear_values": "value",
+    "linear_output": "output",
+    "inner": "intermediate",
+    "outer": "output",
+}
+_BLOCK = re.compile(
+    rf"(encoder|decoder)/layers/(\d+)/({'|'.join(_PARTS)})/"
+    rf"(?:layer/({'|'.join(_LAYERS)})|(?:input|output)_layer_norm)/(kernel|bias|gamma|beta)"
+)
+_WHOLE = {
+    "encoder/layer_norm": "encoder_norm",
+    "decoder/layer_norm": "decoder_norm",
+    f"{_OUTPUT}/kernel": "output_projection/kernel",
+    f"{_OUTPUT}/bias": "logits/bias",
+}
+_SETTING = re.compile(r"^\s*(\w+):[ \t]*(['\"]?)([^\s'\"#]+)\2", re.MULTILINE)
+
+
+def open_opennmt_tf(path: Path) -> FoundWeights:
+    """Opens a Transformer that OpenNMT-tf 2 trained.
+
+    Args:
+        path: the run's folder, or a checkpoint's prefix in it, with the vocabularies beside.
+
+    Raises:
+        FileNotFoundError: a file is missing.
+        ValueError: a file is damaged, or the model is another one than the Transformer with
+            sinusoidal positions, or nothing says its number of heads.
+    """
+    stored = StoredVariables.open(checkpoint_prefix(path))
+    keys = {
+        key.removeprefix("model/").removesuffix(_VALUE): key
+        for key in stored.shapes
+        if key.startswith("model/") and "/.OPTIMIZER_SLOT/" not in key
+    }
+    shapes = {name: stored.shapes[key] for name, key in keys.items()}
+    folder = stored.prefix.parent
+    settings = _settings(folder)
+    arguments = _arguments(stored.prefix, shapes)
+    names = {ours: theirs for theirs in keys for ours in _names(theirs, shapes)}
+    arrays = Arrays(
+        stored.prefix,
+        {ours: shapes[theirs] for ours, theirs in names.items()},
+        lambda ours: stored.read(keys[names[ours]]),
+    )
+
+    def fill(model: keras.Model, ignore: Iterable[str]) -> list[str]:
+        ours = [NamedTensor(variable.path, (variable,)) for variable in model.weights]
+        return assign(ours, arrays, ignore=ignore)
+
+    def tokenizers(lowercase: bool | None = None) -> tuple[Any, ...]:
+        # Imported here because it needs TensorFlow, which the weights do not.
+        from keras_transformers.tokenizers.opennmt import OpenNMTTokenizer
+
+        made = {}
+        for side in ("source", "target"):
+            file = _vocabulary(folder, settings, side)
+            made[file] = tokenizer = OpenNMTTokenizer.load(file)
+            rows = arguments[f"{'target_' if side == 'target' else ''}vocabulary_size"]
+            if tokenizer.vocabulary_size != rows:
+                raise ValueError(
+                    f"{file}: {tokenizer.vocabulary_size} words with <unk>, and the model has "
+                    f"{rows}: give the {side}'s vocabulary with which it was trained"
+                )
+        return tuple(made.values())
+
+    options = {
+        "num_beams": _number(int, folder, settings, "beam_width", 1),
+        "length_penalty": _number(float, folder, settings, "length_penalty", 0),
+        "rules": "opennmt",
+        "max_length": _LONGEST,
+        "extra_length": None,
+    }
+    return FoundWeights(
+        source=stored.prefix,
+        base="translation",
+        trained=("translation",),
+        build=lambda **changes: transformer(**(arguments | changes)),
+        fill=fill,
+        tokenizers=tokenizers,
+        options=options,
+    )
+
+
+def _arguments(prefix: Path, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Any]:
+    """Returns the arguments of `transformer`; ValueError if it cannot build the model."""
+    if not any(name.startswith("encoder/layers/0/self_attention/") for name in shapes):
+        raise ValueError(
+            f"{prefix}: no Transformer, but another model of OpenNMT-tf's, such as a recurrent "
+            "one, which is not read here: serve the SavedModel that onmt-main export writes of it"
+        )
+    if any("relative_position" in name for name in shapes):
+        raise ValueError(
+            f"{prefix}: relative positions (maximum_relative_position), which no layer here "
+            "computes: serve the SavedModel that onmt-main export writes of it"
+        )
+    unknown = [name for name in shapes if not list(_names(name, shapes))]
+    if unknown or len(shapes.get(_SOURCES, ())) != 2:
+        raise ValueError(
+            f"{prefix}: not a Transformer that is known here: "
+            f"{', '.join(sorted(unknown)[:3]) or _SOURCES}"
+        )
+    size, hidden_dim = shapes[_SOURCES]
+    count = {
+        side: len({name.split("/")[2] for name in shapes if name.startswith(f"{side}/layers/")})
+        for side in ("encoder", "decoder")
+    }
+    described = _described(prefix.parent / _DESCRIPTION)
+    num_heads = described.get("num_heads") or hidden_dim // _HEAD_DIM
+    if "num_heads" not in described and hidden_dim % _HEAD_DIM:
+        raise ValueError(
+            f"{prefix}: nothing says how many heads its layers have, which are {hidden_dim} wide: "
+            f"copy the {_DESCRIPTION} of the run beside it, or write one with the line "
+            "num_heads = 8, say"
+        )
+    return {
+        "vocabulary_size": size,
+        "target_vocabulary_size": shapes.get(_TARGETS, (size,))[0],
+        "num_encoder_layers": count["encoder"],
+        "num_decoder_layers": count["decoder"],
+        "num_heads": num_heads,
+        "hidden_dim": hidden_dim,
+        "intermediate_dim": shapes["encoder/layers/0/ffn/layer/inner/bias"][0],
+        "max_sequence_length": _POSITIONS,
+        "weight_tying": _tying(shapes),
+        "positions": "sinusoidal_opennmt",
+        "norm_position": "pre" if "encoder/layer_norm/gamma" in shapes else "post",
+        "activation": described.get("ffn_activation", "relu"),
+        "use_output_bias": f"{_OUTPUT}/bias" in shapes,
+        "norm_epsilon": _EPSILON,
+    }
+
+
+def _tying(shapes: Mapping[str, tuple[int, ...]]) -> str:
+    if f"{_OUTPUT}/kernel" in shapes:
+        return "none"
+    return "decoder" if _TARGETS in shapes else "all"
+
+
+def _names(theirs: str, shapes: Mapping[str, tuple[int, ...]]) -> Iterator[str]:
+    """Yields the paths of our variables that have a variable's values."""
+    module, _, last = theirs.rpartition("/")
+    if theirs == _SOURCES:
+        shared = _tying(shapes) == "all"
+        yield f"{'' if shared else 'source_'}token_embedding/embeddings"
+        if not shared and _TARGETS not in shapes:  # embeddings are shared, and the logits' are not
+            yield "target_token_embedding/embeddings"
+    elif theirs == _TARGETS:
+        yield "target_token_embedding/embeddings"
+    elif theirs in _WHOLE:
+        yield _WHOLE[theirs]
+    elif module in _WHOLE:
+        yield f"{_WHOLE[module]}/{last}"
+    elif found := _BLOCK.fullmatch(theirs):
+        side, number, part, layer, variable = found.groups()
+        ours = f"{_PARTS[part]}/{_LAYERS[layer]}" if layer else f"{_PARTS[part]}_norm"
+        yield f"{side}_layer_{number}/{ours}/{variable}"
+
+
+def _described(file: Path) -> dict[str, Any]:
+    """Reads what a model's description says of its layers; nothing in it is run.
+
+    Raises:
+        ValueError: it is not Python, or has an activation that is unknown.
+    """
+    if not file.is_file():
+        return {}
+    try:
+        tree = ast.parse(file.read_bytes())
+    except (SyntaxError, ValueError) as error:
+        raise ValueError(f"{file}: not a description in Python ({error})") from error
+    given: list[tuple[str, ast.expr]] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.keyword) and node.arg:
+            given.append((node.arg, node.value))
+        elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            given.append((node.targets[0].id, node.value))
+    found: dict[str, Any] = {}
+    for name, value in given:
+        if name == "num_heads" and isinstance(value, ast.Constant):
+            if type(value.value) is not int or value.value < 1:
+                raise ValueError(f"{file}: num_heads={value.value!r:.100}; give a number")
+            found[name] = value.value
+        elif name == "ffn_activation":
+            activation = ast.unparse(value).rpartition(".")[2].strip("'\"")
+            if activation not in _ACTIVATIONS:
+                raise ValueError(
+                    f"{file}: ffn_activation={activation:.100}; known are {', '.join(_ACTIVATIONS)}"
+                )
+            found[name] = _ACTIVATIONS[activation]
+    return found
+
+
+def _settings(folder: Path) -> dict[str, str]:
+    """Returns the settings in a folder's configurations, whatever section they stand in."""
+    return {
+        match[1]: match[3]
+        for file in sorted(folder.glob("*.y*ml"))
+        for match in _SETTING.finditer(file.read_text("utf-8", errors="replace"))
+    }
+
+
+def _number(
+    kind: type[int] | type[float],
+    folder: Path,
+    settings: Mapping[str, str],
+    name: str,
+    default: int,
+) -> int | float:
+    """Returns a setting that is a number; ValueError if it is something else."""
+    try:
+        return kind(settings.get(name, default))
+    except ValueError:
+        raise ValueError(
+            f"{folder}: its .yml has {name}: {settings[name]}, which is no number: correct it"
+        ) from None
+
+
+def _vocabulary(folder: Path, settings: Mapping[str, str], side: str) -> Path:
+    """Returns the file of a side's vocabulary; FileNotFoundError if it is not in the folder."""
+    named = settings.get(f"{side}_vocabulary")
+    if named is None:
+        raise FileNotFoundError(
+            f"{folder} has no configuration (.yml) with {side}_vocabulary: copy the run's there, "
+            "and the vocabularies that it names"
+        )
+    file = folder / Path(named).name
+    if not file.is_file():
+        raise FileNotFoundError(
+            f"{file} is missing: copy the vocabulary {named}, which the run's configuration names, "
+            "there"
+        )
+    return file
+
+
+def _recognises(path: Path) -> bool:
+    return index_mentions(path, MARK)
+
+
+FORMAT = Format(
+    "OpenNMT-tf's ckpt-* of a Transformer, with its .yml and vocabularies",
+    _recognises,
+    open_opennmt_tf,
+)

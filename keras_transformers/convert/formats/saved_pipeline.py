@@ -1,0 +1,276 @@
+"""Saved pipelines as weights: pipeline.json, model.json and model.safetensors.
+
+pipeline.json        task, class and configuration; the tokenizers' classes and options
+model.json           the model's Keras configuration
+model.safetensors    its weights, named by the paths of the variables
+<tokenizer's files>  those of `tokenizer`; any other tokenizer has a subfolder with its name
+
+`pipelines.weights.saving` writes them and restores them as they are.
+"""
+
+import contextlib
+import fnmatch
+import importlib
+import os
+import pkgutil
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+
+from keras_transformers import files
+from keras_transformers.convert.containers.arrays import open_arrays
+from keras_transformers.convert.formats.weights import Format, FoundWeights
+from keras_transformers.convert.tensors import unusable
+from keras_transformers.dependencies.private_api import set_value, without_values
+from keras_transformers.models.headless import headless
+
+PIPELINE = "pipeline.json"
+MODEL = "model.json"
+WEIGHTS = "model.safetensors"
+FORMAT_NUMBER = 1
+_SMALL = 2**20  # a size that is harmless in any model
+_RATES = ("dropout", "attention_dropout")
+
+
+def is_pipeline(folder: str | os.PathLike[str]) -> bool:
+    """Returns whether a pipeline was saved as this folder, though a file may be missing since."""
+    return any(Path(folder, name).is_file() for name in (PIPELINE, MODEL))
+
+
+def read_description(folder: Path) -> dict[str, Any]:
+    """Returns the contents of pipeline.json.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: it is damaged, or comes from a newer version of this package.
+    """
+    description = files.read_json(folder / PIPELINE)
+    if description.get("format") != FORMAT_NUMBER:
+        raise ValueError(
+            f"{folder / PIPELINE}: format {description.get('format')!r}, and this version reads "
+            f"{FORMAT_NUMBER}: update keras-transformers"
+        )
+    return description
+
+
+def read_saved_tokenizers(folder: Path, description: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the tokenizers by the names of their arguments in the pipeline.
+
+    Raises:
+        FileNotFoundError: a file is missing.
+        ValueError: a file is damaged, or comes from a newer version of this package.
+    """
+    with reading(folder / PIPELINE):
+        return {
+            name: _class(entry["class"]).load(_place(folder, name), **entry["options"])
+            for name, entry in description["tokenizers"].items()
+        }
+
+
+@contextlib.contextmanager
+def reading(file: Path) -> Iterator[None]:
+    """Raises ValueError that names pipeline.json for what is missing in it, or is damaged."""
+    try:
+        yield
+    except KeyError as error:
+        raise ValueError(f"{file}: no entry {error}: save the pipeline again") from None
+    except LookupError as error:
+        raise ValueError(
+            f"{file}: {error}: update keras-transformers, or save the pipeline again"
+        ) from None
+    except (AttributeError, TypeError) as error:  # an entry of another type
+        raise damaged(file, error) from error
+
+
+def open_saved_pipeline(folder: Path) -> FoundWeights:
+    """Opens a saved pipeline as weights to train further: its model without the head of its task.
+
+    Raises:
+        FileNotFoundError: a file is missing.
+        ValueError: a file is damaged, or the model is of no kind that has a head.
+    """
+    description = read_description(folder)
+    arrays = dict(open_arrays(folder / WEIGHTS))
+    whole = read_model(folder / MODEL, arrays)
+    model = headless(whole)
+    own = by_path(model)
+
+    def build(**changes: Any) -> keras.Model:
+        rates = {name: changes.pop(name) for name in _RATES if name in changes}
+        made = headless(read_model(folder / MODEL, arrays, **rates))
+        for name, value in changes.items():
+            if value != (has := _image_fields(made).get(name)):
+                raise ValueError(
+                    f"{folder}: the model of this pipeline has {name}={has}, not {value}: give that"
+                )
+        return made
+
+    def fill(model: keras.Model, ignore: Iterable[str]) -> list[str]:
+        wanted, others = by_path(model), []
+        for path in sorted(arrays.keys() - wanted.keys()):
+            if any(fnmatch.fnmatchcase(path, pattern) for pattern in ignore):
+                others.append(path)
+        kept = {path: array for path, array in arrays.items() if path not in others}
+        set_weights(model, folder / WEIGHTS, kept)
+        return others
+
+    def tokenizers(lowercase: bool | None = None) -> tuple[Any, ...]:
+        return tuple(read_saved_tokenizers(folder, description).values())
+
+    return FoundWeights(
+        source=folder,
+        base=_base(model),
+        trained=(),
+        build=build,
+        fill=fill,
+        tokenizers=tokenizers,
+        heads=f"a pipeline for {description.get('task')}",
+        parts=(*(path for path in arrays if path not in own), "pooler/*"),
+        has_pooler="pooled_output" in model.output,
+    )
+
+
+def _base(model: keras.Model) -> str:
+    """Returns the task that a model without a head serves; see `FoundWeights.base`."""
+    kinds = {
+        "source_token_ids": "translation",
+        "images": "image_classification",
+        "character_ids": "word_embedding",
+    }
+    for name, base in kinds.items():
+        if name in model.input:
+            return base
+    return "generation" if hasattr(model, "start_decoding") else "embedding"
+
+
+def _image_fields(model: keras.Model) -> dict[str, Any]:
+    if "images" not in model.input:
+        return {}
+    height, width, channels = model.input["images"].shape[1:]
+    return {"image_size": (height, width), "num_channels": channels}
+
+
+def _with_rates(description: Any, rates: Mapping[str, float]) -> Any:
+    """Returns a model's configuration with other rates of dropout."""
+    if isinstance(description, list):
+        return [_with_rates(item, rates) for item in description]
+    if not isinstance(description, dict):
+        return description
+    changed = {name: _with_rates(value, rates) for name, value in description.items()}
+    if "dropout" in rates and changed.get("class_name") == "Dropout":
+        changed["config"] = {**changed["config"], "rate": rates["dropout"]}
+    return {
+        name: rates[name] if name in rates and isinstance(value, float | int) else value
+        for name, value in changed.items()
+    }
+
+
+def _place(folder: Path, name: str) -> Path:
+    """Returns the folder with a tokenizer's files."""
+    if name == "tokenizer":
+        return folder
+    if Path(name).name != name or not (folder / name).is_dir():
+        raise LookupError(f"tokenizer {name!r} has no folder of its name beside this file")
+    return folder / name
+
+
+def damaged(file: Path, error: Exception) -> ValueError:
+    """Returns the error for a file that `save` did not write like this."""
+    reason = " ".join(str(error).split())
+    return ValueError(f"{file}: not what `save` wrote ({reason}): save the pipeline again")
+
+
+def _check_sizes(file: Path, description: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
+    """Raises ValueError if a size in a model's configuration cannot be one of these weights.
+
+    Keras makes the weights before it can be asked for their shapes, and a mistaken size could take
+    all memory.
+    """
+    most = max(_SMALL, sum(array.size for array in arrays.values()))
+    values: list[tuple[Any, Any]] = [("", description)]
+    while values:
+        name, value = values.pop()
+        if isinstance(value, dict):
+            values += value.items()
+        elif isinstance(value, list):
+            values += [(name, item) for item in value]
+        elif type(value) is int and value > most and name != "seed":
+            raise ValueError(
+                f"{file}: {name}={value!r:.100} is more than all weights in {WEIGHTS}: save the "
+                "pipeline again"
+            )
+
+
+def read_model(file: Path, arrays: Mapping[str, np.ndarray], **rates: float) -> keras.Model:
+    """Returns the model of a configuration, whose variables have no values yet.
+
+    Args:
+        file: model.json.
+        arrays: its weights, which say how large it may be.
+        **rates: of dropout, `dropout` and `attention_dropout`, instead of its own.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: it is damaged.
+    """
+    description = _with_rates(files.read_json(file), rates)
+    _check_sizes(file, description, arrays)
+    for room in ("layers", "models"):  # Keras finds our classes once their modules are imported
+        package = importlib.import_module(f"keras_transformers.{room}")
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            importlib.import_module(module.name)
+    try:
+        with without_values():
+            model = keras.saving.deserialize_keras_object(description)
+    except Exception as error:  # whatever Keras makes of a damaged configuration
+        raise ValueError(
+            f"{file}: Keras cannot make this model: update keras-transformers, or save the "
+            "pipeline again"
+        ) from error
+    if not isinstance(model, keras.Model):  # Keras returns an object without a class as it is
+        raise ValueError(f"{file}: not the configuration of a model: save the pipeline again")
+    return model
+
+
+def _class(name: str) -> Any:
+    """Returns a public class of tokenizers."""
+    from keras_transformers import tokenizers
+
+    try:
+        return getattr(tokenizers, name)
+    except AttributeError:
+        raise LookupError(f"no {name!r} in tokenizers") from None
+
+
+def by_path(model: keras.Model) -> dict[str, Any]:
+    """Returns path -> variable; ValueError if two have the same."""
+    variables = {variable.path: variable for variable in model.weights}
+    if len(variables) != len(model.weights):
+        raise ValueError(
+            f"model {model.name!r} has several weights with the same path: give its layers "
+            "different names"
+        )
+    return variables
+
+
+def set_weights(model: keras.Model, file: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    """Fills a model with arrays of its variables' paths; ValueError if they do not fit."""
+    variables = by_path(model)
+    differing = sorted(variables.keys() ^ arrays.keys())
+    if differing:
+        raise ValueError(f"{file}: not the weights of {model.name!r}: {', '.join(differing)}")
+    troubles = unusable(arrays)
+    if troubles:
+        raise ValueError(f"{file}: {'. '.join(troubles)}: save the pipeline again")
+    for path, variable in variables.items():
+        if tuple(variable.shape) != arrays[path].shape:
+            raise ValueError(
+                f"{file}: {path} has shape {arrays[path].shape}, the model {tuple(variable.shape)}"
+            )
+        set_value(variable, arrays[path])
+
+
+FORMAT = Format("saved pipelines", is_pipeline, open_saved_pipeline)

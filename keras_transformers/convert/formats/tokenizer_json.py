@@ -1,0 +1,351 @@
+"""What a tokenizer.json and its companions say besides the vocabulary."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from keras_transformers.convert.formats.unigrams import check_pieces
+from keras_transformers.files import read_json
+
+__all__: list[str] = []
+
+NAME = "tokenizer.json"
+_ADDED = "added_tokens.json"
+# Classes that do what tokenizer.json says; others build their own normalizer and pre-tokenizer.
+_FOLLOWING = ("PreTrainedTokenizerFast", "TokenizersBackend", "PreTrainedTokenizer", None)
+_FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
+# Field of a model -> the values that mean what the tokenizers here do.
+_MODELS: dict[str, dict[str, tuple[Any, ...]]] = {
+    "WordPiece": {"continuing_subword_prefix": ("##",), "max_input_chars_per_word": (100,)},
+    "BPE": {
+        "dropout": (None, 0.0),
+        "continuing_subword_prefix": (None, ""),
+        "end_of_word_suffix": (None, ""),
+        "fuse_unk": (False, None),
+        "byte_fallback": (False, None),
+        "ignore_merges": (False, None),
+    },
+}
+_BERT: dict[str, Any] = {
+    "type": "BertNormalizer",
+    "clean_text": True,
+    "handle_chinese_chars": True,
+    "strip_accents": None,
+    "lowercase": True,
+}
+_SPLITTERS: dict[str, dict[str, Any]] = {
+    "WordPiece": {"type": "BertPreTokenizer"},
+    "BPE": {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True},
+}
+
+
+def follows_file(config: Mapping[str, Any]) -> bool:
+    """Returns whether the tokenizer's class does what tokenizer.json says.
+
+    Args:
+        config: tokenizer_config.json.
+    """
+    return config.get("tokenizer_class") in _FOLLOWING
+
+
+def described_parts(
+    folder: Path,
+    config: Mapping[str, Any],
+    tokenizer: Any,
+    *,
+    lowercase: bool,
+    byte_level: bool,
+) -> dict[str, Any] | None:
+    """Returns the parts that a folder describes, or None if they are the tokenizer's own.
+
+    Args:
+        folder: with tokenizer.json, tokenizer_config.json or added_tokens.json.
+        config: tokenizer_config.json.
+        tokenizer: the one with its class's own parts. Its special tokens are ordinary text.
+        lowercase: whether the tokenizer lower-cases.
+        byte_level: whether its vocabulary is of bytes.
+
+    Raises:
+        ValueError: the file's model has options that are not supported; the message names them.
+    """
+    kind = "BPE" if byte_level else "WordPiece"
+    file = folder / NAME
+    contents = read_json(file) if file.is_file() else {}
+    default = (None if byte_level else {**_BERT, "lowercase": lowercase}, _SPLITTERS[kind])
+    normalizer, splitter = default
+    if follows_file(config) and contents:
+        if not isinstance(contents.get("model"), dict):
+            raise ValueError(f"{file}: it has no model: download it again")
+        _check_model(file, contents["model"], kind, tokenizer.special_names.get("unknown"))
+        normalizer = _plain(contents.get("normalizer"))
+        splitter = _plain(contents.get("pre_tokenizer"))
+    elif normalizer is not None:
+        chinese, accents = (
+            _flag(folder, config, field) for field in ("tokenize_chinese_chars", "strip_accents")
+        )
+        bert = {"handle_chinese_chars": chinese is not False, "strip_accents": accents}
+        normalizer = _plain({**normalizer, **bert})
+    elif config.get("add_prefix_space"):
+        splitter = {**_SPLITTERS[kind], "add_prefix_space": True}
+    own = {*tokenizer.special_names.values(), *getattr(tokenizer, "unused_tokens", ())}
+    tokens = _added_tokens(folder, config, contents, own, _base(tokenizer))
+    if (normalizer, splitter) == default and not tokens:
+        return None
+    return {"normalizer": normalizer, "pre_tokenizer": splitter, "added_tokens": tokens}
+
+
+def added_pieces(folder: Path, config: Mapping[str, Any], tokenizer: Any) -> list[dict[str, Any]]:
+    """Returns the tokens that a folder's files add to a vocabulary of SentencePiece.
+
+    Args:
+        folder: with tokenizer.json, tokenizer_config.json or added_tokens.json.
+        config: tokenizer_config.json.
+        tokenizer: the one without them.
+
+    Raises:
+        ValueError: an id belongs to another token, or the file splits texts in another way than
+            SentencePiece; the message names it.
+    """
+    file = folder / NAME
+    contents = read_json(file) if file.is_file() else {}
+    tokens = _added_tokens(folder, config, contents, set(tokenizer.own_tokens), _base(tokenizer))
+    model = contents.get("model")
+    if follows_file(config) and isinstance(model, dict) and model.get("type") == "Unigram":
+        check_pieces(file, contents, normalized=any(token["normalized"] for token in tokens))
+    return tokens
+
+
+def _base(tokenizer: Any) -> list[str]:
+    """Returns the vocabulary, without tokens that only fill up a model's matrices."""
+    return list(tokenizer.vocabulary)[: getattr(tokenizer, "num_tokens", None)]
+
+
+def tokenizer_json(tokenizer: Any) -> dict[str, Any]:
+    """Returns the tokenizer.json of a tokenizer with parts, for `PreTrainedTokenizerFast`."""
+    model: dict[str, Any]
+    parts, special = tokenizer.parts.description, dict.fromkeys(tokenizer.special_names.values())
+    vocabulary = list(tokenizer.vocabulary)
+    base = vocabulary[: len(vocabulary) - len(tokenizer.parts.added)]
+    ids = {token: token_id for token_id, token in enumerate(base)}
+    if hasattr(tokenizer, "merges"):
+        model = {"type": "BPE", "vocab": ids, "merges": [list(pair) for pair in tokenizer.merges]}
+        options = {field: values[0] for field, values in _MODELS["BPE"].items()}
+        model = {**model, **options, "unk_token": None}
+        decoder = {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True,
+                   "use_regex": True}  # fmt: skip
+    else:
+        model = {"type": "WordPiece", "vocab": ids, "unk_token": tokenizer.special_names["unknown"]}
+        model |= {field: values[0] for field, values in _MODELS["WordPiece"].items()}
+        decoder = {"type": "WordPiece", "prefix": "##", "cleanup": False}
+    flags = dict.fromkeys(_FLAGS, False)
+    own = [{"id": ids[token], "content": token, **flags, "special": True} for token in special]
+    return {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": sorted([*own, *parts["added_tokens"]], key=lambda token: token["id"]),
+        "normalizer": parts["normalizer"],
+        "pre_tokenizer": parts["pre_tokenizer"],
+        "post_processor": _template(tokenizer, vocabulary),
+        "decoder": decoder,
+        "model": model,
+    }
+
+
+def decoder_of(tokenizer: Any) -> dict[str, dict[str, Any]]:
+    """Returns the `added_tokens_decoder` of a SentencePiece tokenizer with added tokens."""
+    flags = {**dict.fromkeys(_FLAGS, False), "special": True}
+    ids = {token: token_id for token_id, token in enumerate(tokenizer.vocabulary)}
+    own = [{"id": ids[token], "content": token, **flags} for token in tokenizer.own_tokens]
+    tokens = sorted([*own, *tokenizer.added_tokens], key=lambda token: token["id"])
+    return {
+        str(token["id"]): {name: value for name, value in token.items() if name != "id"}
+        for token in tokens
+    }
+
+
+def _template(tokenizer: Any, vocabulary: list[str]) -> dict[str, Any]:
+    """Returns the post-processor that puts the same special tokens around texts."""
+    names: dict[str, int] = {}
+
+    def items(around: list[list[int]]) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = []
+        for number, tokens in enumerate(around):
+            for token_id in tokens:
+                names[vocabulary[token_id]] = token_id
+                kind = max(number - 1, 0)
+                found.append({"SpecialToken": {"id": vocabulary[token_id], "type_id": kind}})
+            if number < len(around) - 1:
+                found.append({"Sequence": {"id": "AB"[number], "type_id": number}})
+        return found
+
+    single, pair = items(tokenizer.special_tokens(1)), items(tokenizer.special_tokens(2))
+    special = {
+        name: {"id": name, "ids": [token_id], "tokens": [name]} for name, token_id in names.items()
+    }
+    return {"type": "TemplateProcessing", "single": single, "pair": pair, "special_tokens": special}
+
+
+def check_post_processor(folder: Path, config: Mapping[str, Any], tokenizer: Any) -> None:
+    """Raises ValueError if tokenizer.json puts other special tokens around texts."""
+    file = folder / NAME
+    if not follows_file(config) or not file.is_file():
+        return
+    contents = read_json(file)
+    kind = (contents.get("post_processor") or {}).get("type")
+    if kind in (None, "ByteLevel"):
+        return
+    theirs = _check_readable(file, contents)
+    for texts in (("",), ("", "")):
+        ids = theirs.encode(*texts).ids
+        ours = [each for ids_ in tokenizer.special_tokens(len(texts)) for each in ids_]
+        if ids != ours:
+            raise ValueError(
+                f"{file}: post_processor {kind} puts the ids {ids} around {len(texts)} text(s), "
+                f"{type(tokenizer).__name__} {ours}: load the model that it belongs to"
+            )
+
+
+def _check_readable(file: Path, contents: Mapping[str, Any]) -> Any:
+    """Returns the tokenizer that `tokenizers` makes of a file; ValueError if it makes none."""
+    from tokenizers import Tokenizer
+
+    try:
+        return Tokenizer.from_str(json.dumps(contents))
+    except Exception as error:  # it raises no other
+        raise ValueError(
+            f"{file}: the tokenizers library cannot read it ({error}): download it again"
+        ) from error
+
+
+def _flag(folder: Path, config: Mapping[str, Any], field: str) -> bool | None:
+    value = config.get(field)
+    if value is not None and not isinstance(value, bool):
+        raise ValueError(
+            f"{folder / 'tokenizer_config.json'}: {field}={value!r:.100}; expected true or false"
+        )
+    return value
+
+
+def _plain(part: Any) -> Any:
+    """Returns a part without what does not change ids, with defaults written out."""
+    if not isinstance(part, dict):
+        return part
+    part = {name: value for name, value in part.items() if name != "trim_offsets"}
+    if part.get("type") == "ByteLevel":
+        part = {"add_prefix_space": True, "use_regex": True, **part}
+    if part.get("type") == "BertNormalizer":
+        part = {**_BERT, **part}
+        if part["strip_accents"] == part["lowercase"]:
+            part["strip_accents"] = None
+    return part
+
+
+def _check_model(file: Path, model: Mapping[str, Any], kind: str, unknown: str | None) -> None:
+    if model.get("type", kind) != kind:
+        raise ValueError(f"{file}: model {model['type']}; this family's is {kind}")
+    if unknown is not None and kind == "WordPiece" and model.get("unk_token", unknown) != unknown:
+        raise ValueError(
+            f"{file}: model {kind} with unk_token={model['unk_token']!r}; unknown words of this "
+            f"family are {unknown!r}"
+        )
+    for field, values in _MODELS[kind].items():
+        if field in model and model[field] not in values:
+            raise ValueError(
+                f"{file}: model {kind} with {field}={model[field]!r}; only {values[0]!r} is "
+                "supported here"
+            )
+
+
+def _content(token: Any) -> Any:
+    return token.get("content") if isinstance(token, dict) else token
+
+
+def _added_tokens(
+    folder: Path,
+    config: Mapping[str, Any],
+    contents: Mapping[str, Any],
+    own: set[Any],
+    vocabulary: Sequence[str],
+) -> list[dict[str, Any]]:
+    """Returns the tokens to match in texts, later files first: flags, contents and ids.
+
+    Special tokens that no file gives an id have the one of the vocabulary, or those after all.
+    """
+    own = own | {_content(config.get(field)) for field in config if field.endswith("_token")}
+    found: dict[str, dict[str, Any]] = {}
+    extra = _extra_tokens(folder, config)
+    file, told = folder / _ADDED, folder / "tokenizer_config.json"
+
+    def add(source: Path, token: Any, **others: Any) -> None:
+        token = {**others, **token} if isinstance(token, dict) else {}
+        content, token_id = token.get("content"), token.get("id")
+        if not isinstance(content, str) or not content or type(token_id) is not int:
+            raise ValueError(
+                f"{source}: an added token needs content and an id, not {token!r:.100}"
+            )
+        found[content] = token
+
+    if file.is_file():
+        for content, token_id in read_json(file).items():
+            is_special = content in extra
+            token = {"id": token_id, "content": content, "special": is_special}
+            add(file, token, normalized=not is_special)
+    listed = contents.get("added_tokens") or []
+    if not isinstance(listed, list):
+        raise ValueError(f"{folder / NAME}: added_tokens={listed!r:.100}; expected a list")
+    for token in listed:
+        add(folder / NAME, token)
+    by_id = config.get("added_tokens_decoder") or {}
+    if not isinstance(by_id, dict) or not all(str(token_id).isdecimal() for token_id in by_id):
+        raise ValueError(f"{told}: added_tokens_decoder={by_id!r:.100}; expected ids -> tokens")
+    for token_id, token in by_id.items():
+        add(told, token, id=int(token_id))
+    known = {token: token_id for token_id, token in enumerate(vocabulary)}
+    for content, token in extra.items():
+        if content not in found and content not in own:
+            after = max([len(vocabulary) - 1, *(each["id"] for each in found.values())]) + 1
+            found[content] = {**token, "id": known.get(content, after), "special": True}
+    for content, token in found.items():
+        token_id = token["id"]
+        if known.get(content, token_id) != token_id:
+            raise ValueError(
+                f"{folder}: the added token {content!r} has the id {token_id}, and the id "
+                f"{known[content]} in the vocabulary: a token has one id"
+            )
+        if token_id < len(vocabulary) and vocabulary[token_id] != content:
+            raise ValueError(
+                f"{folder}: the added token {content!r} has the id {token_id}, which the "
+                f"vocabulary gives to {vocabulary[token_id]!r}: an id has one token"
+            )
+    return [
+        {
+            "id": token["id"],
+            "content": token["content"],
+            **{flag: bool(token.get(flag, False)) for flag in _FLAGS},
+        }
+        for token in sorted(found.values(), key=lambda token: token["id"])
+        if token["content"] not in own
+    ]
+
+
+def _extra_tokens(folder: Path, config: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Returns the special tokens without a name, by content; an old file may list them."""
+    file = folder / "special_tokens_map.json"
+    old = read_json(file) if file.is_file() and "added_tokens_decoder" not in config else {}
+    found: dict[str, dict[str, Any]] = {}
+    for listed in (config, old):
+        for field in ("additional_special_tokens", "extra_special_tokens"):
+            tokens = listed.get(field) or []
+            tokens = list(tokens.values()) if isinstance(tokens, dict) else tokens
+            if not isinstance(tokens, list):
+                raise ValueError(f"{folder}: {field}={tokens!r:.100}; expected a list of tokens")
+            for token in tokens:
+                content = _content(token)
+                if not isinstance(content, str) or not content:
+                    raise ValueError(f"{folder}: {field} has {token!r:.100}; expected a token")
+                found.setdefault(
+                    content, {"content": content, **(token if isinstance(token, dict) else {})}
+                )
+    return found

@@ -1,0 +1,268 @@
+"""What a folder or file of weights holds, found out before any weight is read.
+
+A module in this folder registers its format by defining `FORMAT`; no list names it.
+"""
+
+import functools
+import importlib
+import logging
+import os
+import pkgutil
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import keras
+
+from keras_transformers.convert import formats
+from keras_transformers.convert.containers.arrays import containers_in, open_arrays
+from keras_transformers.convert.containers.not_read import NotRead, not_read_in
+from keras_transformers.convert.formats import hub
+
+__all__ = ["Contents", "Format", "FoundWeights", "TrainedModel", "find_weights", "look"]
+
+_logger = logging.getLogger(__name__)
+
+
+MOST_LABELS = 1_000_000  # a damaged count must not make names until memory ends
+
+
+@dataclass(frozen=True)
+class Head:
+    """What a folder in Hugging Face's layout says of a model's head.
+
+    Which tasks it serves, the tasks say; see `pipelines.tasks`.
+
+    Attributes:
+        file: config.json.
+        config: its contents.
+        name: the class that wrote the weights, such as "BertForMultipleChoice"; "" if unknown.
+        own: the family's own classes: the end of a name -> the tasks that it serves.
+        shapes: name -> shape of all tensors.
+        labels: returns the names of the head's classes, in the order of the logits.
+        written: the task and the pipeline's options that this package wrote there, if it did.
+    """
+
+    file: Path
+    config: Mapping[str, Any]
+    name: str
+    own: Mapping[str, tuple[str, ...]]
+    shapes: Mapping[str, tuple[int, ...]]
+    labels: Callable[[], list[str]]
+    written: tuple[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class FoundWeights:
+    """What a folder or file of weights in another library's format holds.
+
+    Attributes:
+        source: the folder or file, for messages.
+        base: the task that the model serves without a head: "embedding" for encoders of texts.
+        trained: the tasks that its heads were trained for, the main one first; those of the
+            pipelines. Empty if it has no head, or one that no pipeline uses, or if `head` tells.
+        head: what files say of the head, if that tells the tasks.
+        undecided: why `pipeline=` has to be given, and what it may be, for the error message; ""
+            if the first one of `trained` is the main one.
+        build: makes the model without heads, with random weights; takes changes of its builder's
+            arguments, such as `dropout`.
+        with_head: puts the trained head on that model, if it is not the task's usual one.
+        fill: takes a model with any head, and `ignore`, wildcards of tensors to leave out; fills
+            the model, or fails and lists what does not fit. Returns the names left out.
+        tokenizers: makes the pipeline's tokenizers, of the texts and, if it differs, of the
+            answers; none for images. Takes whether to lower-case where no file decides it; by
+            default, the words of the vocabulary do.
+        heads: what the heads are, for error messages, such as "BertForMultipleChoice".
+        parts: wildcards of the tensors outside the encoder's layers: its pooler and all heads.
+        has_pooler: whether there are weights for the encoder's pooler.
+        options: keyword arguments of the pipeline of each trained task, such as the labels.
+        max_sequence_length: most tokens of a text, if the files set a limit.
+        masked_lm: the options of `heads.masked_lm`.
+    """
+
+    source: Path
+    base: str
+    trained: tuple[str, ...]
+    build: Callable[..., keras.Model]
+    fill: Callable[[keras.Model, Iterable[str]], list[str]]
+    tokenizers: Callable[..., tuple[Any, ...]]
+    head: Head | None = None
+    with_head: Callable[[keras.Model], keras.Model] | None = None
+    undecided: str = ""
+    heads: str = ""
+    parts: tuple[str, ...] = ()
+    has_pooler: bool = True
+    options: Mapping[str, Any] = field(default_factory=dict)
+    max_sequence_length: int | None = None
+    masked_lm: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class TrainedModel:
+    """A model with its tokenizers and options: what a writer of a format needs of a pipeline.
+
+    Attributes:
+        task: what it is trained for, one of the pipelines' tasks.
+        model: the model with its head.
+        tokenizers: by the names of the pipeline's arguments; empty for images.
+        options: the pipeline's keyword arguments, as JSON values, the labels among them.
+        max_sequence_length: most tokens of a text; None for images.
+        class_end: how the names of transformers' classes for the task end; "" if a family has one
+            class for it.
+        fields: of config.json, which the task's options need there.
+    """
+
+    task: str
+    model: keras.Model
+    tokenizers: Mapping[str, Any]
+    options: Mapping[str, Any]
+    max_sequence_length: int | None = None
+    class_end: str = ""
+    fields: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Format:
+    """A format of weights.
+
+    Attributes:
+        contents: what such a folder or file holds, for error messages.
+        recognises: returns whether a path is in this format; it may look at names and small files.
+            The path may be a checkpoint's prefix, which is not a file.
+        open: reads the configuration at a path. FileNotFoundError if a file is missing, ValueError
+            if one is damaged or asks for something that the models lack.
+    """
+
+    contents: str
+    recognises: Callable[[Path], bool]
+    open: Callable[[Path], FoundWeights]
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What lies in a folder or file of weights; as a string, in words.
+
+    Attributes:
+        source: the folder or file.
+        format: the format that it is in; None if that is unknown.
+        weights: the files of weights that can be read, the one that is taken first. Empty if the
+            format has its own.
+        not_read: files of other kinds.
+    """
+
+    source: Path
+    format: Format | None
+    weights: tuple[Path, ...]
+    not_read: tuple[NotRead, ...]
+
+    def __str__(self) -> str:
+        contents = self.format.contents if self.format else "no known format"
+        said = [f"{self.source}: {contents}"]
+        if self.weights:
+            taken, *others = map(_file_name, self.weights)
+            why = f", which comes before {' and '.join(others)}" if others else ""
+            said.append(f"the weights are {taken}{why}")
+        said += [f"not read: {found}" for found in self.not_read]
+        return "; ".join(said)
+
+
+def look(path: str | os.PathLike[str]) -> Contents:
+    """Finds out what lies in a folder or file, and what `load` takes of it; reads no weights.
+
+    Args:
+        path: the folder, file, or prefix of a checkpoint.
+
+    Raises:
+        FileNotFoundError: there is nothing.
+
+    Example:
+        print(kt.convert.look("bert-base-uncased/"))
+    """
+    path = Path(path)
+    known = next((known for known in all_formats() if known.recognises(path)), None)
+    if known is None and not path.exists():
+        raise FileNotFoundError(f"{path} does not exist: give a folder of weights")
+    weights = dict.fromkeys(file for _, file in containers_in(path))
+    taken = {file.name for file in weights}
+    others = [found for found in not_read_in(path) if not taken & set(found.files)]
+    return Contents(path, known, tuple(weights), tuple(others))
+
+
+def _file_name(file: Path) -> str:
+    return file.name if file.is_file() else "a checkpoint"
+
+
+def find_weights(path: str | os.PathLike[str]) -> FoundWeights:
+    """Finds out what a folder or file of weights holds; reads no weights yet.
+
+    Args:
+        path: the folder, a file or a checkpoint's prefix; or "hf://organization/name@commit", see
+            `convert.fetch`.
+
+    Raises:
+        FileNotFoundError: the path, or a file of the format, does not exist.
+        ValueError: the format is unknown, or a file is damaged.
+    """
+    path = local(path)
+    contents = look(path)
+    if contents.format is not None:
+        _logger.info("%s", contents)
+        return contents.format.open(path)
+    raise ValueError(why_not_weights(path))
+
+
+def why_not_weights(path: Path) -> str:
+    """Returns why a file or folder holds no weights in a known format, and what to do.
+
+    Raises:
+        FileNotFoundError: there is nothing.
+        ValueError: a file is damaged.
+    """
+    contents = look(path)
+    has = "; ".join(map(str, contents.not_read))
+    if path.is_file():
+        kinds = not_read_in(path)
+        has = "; ".join(map(str, kinds))
+        if contents.weights and all("of another name" in kind.contents for kind in kinds):
+            has = f"part of a folder, with a config.json: give {path.parent}"
+        return f"{path} is {has or 'a file of unknown format'}"
+    if contents.weights and not has:
+        open_arrays(path)  # a damaged file says so itself
+        names = ", ".join(map(_file_name, contents.weights))
+        has = f"{names}, but no config.json, which says what the weights are: add it"
+    inside = [
+        child.name for child in sorted(path.iterdir()) if child.is_dir() and has_weights(child)
+    ]
+    if inside:
+        has += f"{'; ' if has else ''}folders with weights: give {' or '.join(inside[:5])}"
+    found = f"{path} has {has}. It" if has else str(path)
+    wanted = "; ".join(known.contents for known in all_formats())
+    return f"{found} holds no weights in a known format, which are {wanted}"
+
+
+def local(path: str | os.PathLike[str]) -> Path:
+    """Returns a path as it is, or where a model of the Hugging Face Hub has been fetched to."""
+    address = _on_hub(path)
+    return hub.fetch(address) if address else Path(path)
+
+
+def has_weights(path: str | os.PathLike[str]) -> bool:
+    """Returns whether a folder or file holds weights in a known format, or is on the Hub."""
+    return bool(_on_hub(path)) or any(known.recognises(Path(path)) for known in all_formats())
+
+
+def _on_hub(path: str | os.PathLike[str]) -> str:
+    """Returns the address of a model on the Hub, also if `Path` took one of its slashes; or ""."""
+    start, _, rest = os.fspath(path).partition(":/")
+    return f"{hub.PREFIX}{rest.lstrip('/')}" if f"{start}://" == hub.PREFIX else ""
+
+
+@functools.cache
+def all_formats() -> tuple[Format, ...]:
+    """Returns every format that a module in this folder registers."""
+    modules = (
+        importlib.import_module(f"{formats.__name__}.{found.name}")
+        for found in pkgutil.iter_modules(formats.__path__)
+    )
+    return tuple(module.FORMAT for module in modules if hasattr(module, "FORMAT"))

@@ -1,0 +1,180 @@
+"""Models to pretrain, new or from weights, for the recipes."""
+
+import inspect
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import keras
+
+from keras_transformers.convert.config_map import arguments_of
+from keras_transformers.convert.formats.weights import FoundWeights, find_weights
+from keras_transformers.dependencies.private_api import give_values, without_values
+from keras_transformers.models import heads
+from keras_transformers.models.anatomy import anatomy
+from keras_transformers.models.encoders import bert
+from keras_transformers.models.encoders.electra import MODELS as ELECTRAS
+from keras_transformers.models.encoders.electra import electra, electra_generator
+
+__all__ = ["bert_size", "load_electra_pair", "load_pretrainer", "pretrained_tokenizer"]
+
+_INPUTS = {"token_ids", "segment_ids", "padding_mask"}
+
+
+def bert_size(model: str) -> dict[str, Any]:
+    """Returns a named BERT's shape as arguments of `bert`; ValueError for other names."""
+    try:
+        return bert.size_of(model)
+    except ValueError as error:
+        raise ValueError(f"model={model!r}: {error}") from None
+
+
+def pretrained_tokenizer(weights: str | os.PathLike[str], max_sequence_length: int) -> Any:
+    """Returns the tokenizer of a pretrained BERT.
+
+    Args:
+        weights: see `load_pretrainer`.
+        max_sequence_length: tokens of the longest examples.
+
+    Raises:
+        FileNotFoundError: a file is missing.
+        ValueError: the weights are not a BERT's, or the BERT has too few positions.
+    """
+    found, _ = _pretrained(weights, max_sequence_length)
+    return found.tokenizers()[0]
+
+
+def _pretrained(
+    weights: str | os.PathLike[str], max_sequence_length: int, **rates: float
+) -> tuple[FoundWeights, keras.Model]:
+    """Finds a BERT with enough positions, and makes its encoder, whose variables have no values."""
+    found = find_weights(weights)
+    if found.base == "embedding":
+        with without_values():
+            encoder = found.build(**rates)
+        if set(encoder.input) == _INPUTS and "pooled_output" in encoder.output:
+            positions = anatomy(encoder).max_sequence_length
+            if positions is not None and positions < max_sequence_length:
+                raise ValueError(
+                    f"{weights} has {positions} positions, but the examples have "
+                    f"{max_sequence_length} tokens: shorten the examples"
+                )
+            return found, encoder
+    raise ValueError(
+        f"{weights}: its model is no BERT with segments and a pooler: give such weights, or leave "
+        "them out and give the name of a model"
+    )
+
+
+def load_pretrainer(
+    *,
+    weights: str | os.PathLike[str] | None = None,
+    model: str = "bert_tiny",
+    shape: Mapping[str, int | None] | None = None,
+    vocabulary_size: int,
+    max_sequence_length: int,
+    dropout: float = 0.1,
+    initializer_range: float = 0.02,
+) -> keras.Model:
+    """Loads or builds a BERT encoder with both pretraining heads.
+
+    Args:
+        weights: what `keras_transformers.load` takes: a BERT with both heads, to continue from.
+        model: without `weights`, a name from `keras-transformers list 'bert_*'`; its weights are
+            random.
+        shape: overrides that model's num_layers, num_heads and hidden_dim; None keeps a value.
+        vocabulary_size: number of tokens.
+        max_sequence_length: positions of a new model; a loaded one needs at least as many.
+        dropout: rate in the encoder and its attention.
+        initializer_range: standard deviation of a new encoder's matrices.
+
+    Raises:
+        FileNotFoundError: a file is missing.
+        ValueError: the model is unknown, or the weights have another vocabulary or too few
+            positions.
+    """
+    rates: dict[str, Any] = {"dropout": dropout, "attention_dropout": dropout}
+    if weights:
+        found, encoder = _pretrained(weights, max_sequence_length, **rates)
+        size = anatomy(encoder).token_embedding.input_dim
+        if size < vocabulary_size:
+            raise ValueError(
+                f"{weights} has {size} tokens, but the vocabulary has {vocabulary_size}: use the "
+                "vocabulary that belongs to the weights"
+            )
+        with without_values():
+            loaded = heads.pretrainer(encoder, **found.masked_lm)
+        found.fill(loaded, ())
+        give_values(loaded)
+        return loaded
+    given: dict[str, Any] = {
+        name: value for name, value in (shape or {}).items() if value is not None
+    }
+    encoder = bert.bert(
+        **(bert_size(model) | given),
+        vocabulary_size=vocabulary_size,
+        max_sequence_length=max_sequence_length,
+        initializer_range=initializer_range,
+        **rates,
+    )
+    return heads.pretrainer(encoder)
+
+
+def load_electra_pair(
+    *,
+    weights: str | os.PathLike[str] | None = None,
+    model: str = "electra_small",
+    shape: Mapping[str, int | None] | None = None,
+    vocabulary_size: int,
+    max_sequence_length: int,
+    generator_size: float = 0.25,
+    dropout: float = 0.1,
+    initializer_range: float = 0.02,
+) -> tuple[keras.Model, keras.Model]:
+    """Builds a generator and a discriminator, from random weights or from a BERT's.
+
+    Clark et al. 2020, section 3.2: a discriminator that starts from random weights, far behind its
+    generator, may not learn beyond the majority class.
+
+    Args:
+        weights: what `keras_transformers.load` takes: a BERT with both heads, as `pretrain_bert`
+            writes it. Generator and discriminator get its shape and its weights.
+        model: without `weights`, a name from `keras-transformers list 'electra_*'`.
+        shape: overrides that model's num_layers, num_heads, hidden_dim and embedding_dim; None
+            keeps a value.
+        vocabulary_size: number of tokens.
+        max_sequence_length: positions of new models; a BERT needs at least as many.
+        generator_size: without `weights`, see `models.encoders.electra_generator`.
+        dropout: rate in both models and their attention.
+        initializer_range: standard deviation of the matrices of new models.
+
+    Returns:
+        A model of `heads.masked_lm` and one of `heads.replaced_token_detector`, which share their
+        embeddings, for `heads.electra_pretrainer`.
+
+    Raises:
+        FileNotFoundError: a file is missing.
+        ValueError: a name is unknown, `generator_size` is out of range, or the weights have another
+            vocabulary or too few positions.
+    """
+    rates: dict[str, Any] = {"dropout": dropout, "attention_dropout": dropout}
+    sizes: dict[str, Any] = {
+        "vocabulary_size": vocabulary_size,
+        "max_sequence_length": max_sequence_length,
+    }
+    if weights is None:
+        given = {name: value for name, value in (shape or {}).items() if value is not None}
+        encoder = ELECTRAS[model].factory(
+            **given, **sizes, **rates, initializer_range=initializer_range
+        )
+        generator = heads.masked_lm(electra_generator(encoder, size=generator_size))
+        return generator, heads.replaced_token_detector(encoder)
+    found = load_pretrainer(weights=weights, **sizes)
+    taken = inspect.signature(electra).parameters
+    shape = {name: value for name, value in arguments_of(found).items() if name in taken}
+    encoder = electra(**(shape | rates))
+    generator = heads.masked_lm(electra_generator(encoder, size=1))
+    values = {weight.path: weight.numpy() for weight in found.weights}
+    for weight in [*generator.weights, *encoder.weights]:
+        weight.assign(values[weight.path])
+    return generator, heads.replaced_token_detector(encoder)

@@ -1,0 +1,4 @@
+# Written by `make stubs`.
+
+from . import columns as columns
+from . import reading as reading

@@ -1,0 +1,17 @@
+# Written by `make stubs`.
+
+from . import beam as beam
+from . import greedy as greedy
+from . import largest_logits as largest_logits
+from . import opennmt as opennmt
+from . import sampling as sampling
+from . import single_path as single_path
+from . import step as step
+from .beam import BeamStep as BeamStep
+from .beam import beam_search as beam_search
+from .greedy import greedy_search as greedy_search
+from .sampling import sample as sample
+from .sampling import sample_rows as sample_rows
+from .step import Cache as Cache
+from .step import Hypotheses as Hypotheses
+from .step import StepFunction as StepFunction

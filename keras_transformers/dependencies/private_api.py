@@ -1,0 +1,275 @@
+"""Every private attribute of Keras and TensorFlow that this package uses, one per function.
+
+Any release may drop them. setup.cfg bounds the versions, and
+tests/dependencies/test_private_api.py fails for each attribute that disappears. All were tested
+with Keras 3.15.1, TensorFlow 2.21.0 and tensorflow-text 2.21.1. Unless an entry says otherwise, no
+public alternative was found.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import keras
+
+# --- Keras layers ----------------------------------------------------------------------------
+
+
+class AfterBuild(keras.layers.Layer):
+    """A layer that calls `after_build` once it and the layers inside it have their weights."""
+
+    def _post_build(self) -> None:
+        super()._post_build()
+        self.after_build()
+
+    def after_build(self) -> None:
+        """Does nothing; subclasses override it."""
+
+
+def inner_layers(layer: Any, *, recursive: bool = True) -> list[Any]:
+    """Returns the layers inside a layer, at any depth or right inside."""
+    return list(layer._flatten_layers(include_self=False, recursive=recursive))
+
+
+# --- Keras variables -------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def without_values() -> Iterator[None]:
+    """Lets models be built whose variables have no values yet, which takes neither time nor memory.
+
+    `set_value` gives a variable its first value, and `give_values` all others theirs: until then
+    the model must not be called.
+    """
+    from keras.src.backend.common import global_state
+
+    with keras.StatelessScope() as scope:
+        scope.initialize_variables = False
+        yield
+    # Keras would give them random values at the end of the next scope.
+    global_state.set_global_attribute("uninitialized_variables", [])
+
+
+def set_value(variable: Any, value: Any) -> None:
+    """Assigns a value to a variable, even to one that has none yet."""
+    if variable._value is not None:
+        variable.assign(value)
+        return
+    variable._initializer = lambda shape, dtype: keras.ops.convert_to_tensor(value, dtype)
+    variable._deferred_initialize()
+
+
+def give_values(model: Any) -> None:
+    """Initializes those variables of a model that have no values yet."""
+    for variable in model.variables:
+        if variable._value is None:
+            variable._deferred_initialize()
+
+
+# --- Keras models ----------------------------------------------------------------------------
+
+
+def own_strategy(model: Any) -> Any:
+    """Returns the tf.distribute strategy that a model was built in, or None.
+
+    The public `model.distribute_strategy` falls back to the caller's strategy.
+    """
+    return model._distribute_strategy
+
+
+def compile_loss(model: Any) -> Any:
+    """Returns the loss object that `compile` made; a custom training step has to build it."""
+    return model._compile_loss
+
+
+def set_symbolic_build(model: Any, build: Callable[..., None]) -> None:
+    """Replaces the function by which `fit` builds metrics and optimizer, which uses up a batch."""
+    model._maybe_symbolic_build = build
+
+
+def symbolic_build(model: Any, data_batch: Any) -> None:
+    """Builds a compiled model's metrics, losses and optimizer for data with these specs."""
+    model._symbolic_build(data_batch=data_batch)
+
+
+def replica_spec(spec: Any) -> Any:
+    """Returns the TensorSpec of one replica's share of a distributed tensor; other specs as is."""
+    return getattr(spec, "_value_specs", [spec])[0]
+
+
+def seed_generators(model: Any) -> list[Any]:
+    """Returns the random generators of all layers, each once: Keras seeds all replicas alike."""
+    found = [g for layer in model._flatten_layers() for g in layer._seed_generators]
+    return list({id(generator): generator for generator in found}.values())
+
+
+def set_initial_epoch(model: Any, epoch: int | None) -> None:
+    """Makes `fit` continue from an epoch only known once it has started; None undoes this."""
+    model._initial_epoch = epoch
+
+
+def first_outputs(layer: Any) -> Sequence[Any]:
+    """Returns the symbolic outputs of a layer's first call; layers may be called several times."""
+    return layer._inbound_nodes[0].output_tensors
+
+
+def inputs_of(layer: Any) -> list[Any]:
+    """Returns the layers whose outputs a layer's first call takes, in order."""
+    return [tensor._keras_history.operation for tensor in layer._inbound_nodes[0].input_tensors]
+
+
+def calls(model: Any) -> list[tuple[Any, Sequence[Any], Sequence[Any]]]:
+    """Returns (layer, input tensors, output tensors) of a functional model's calls, in order."""
+    depths = sorted(model._nodes_by_depth.items(), reverse=True)
+    nodes = [node for _, level in depths for node in level]
+    return [(node.operation, node.input_tensors, node.output_tensors) for node in nodes]
+
+
+def call_arguments(model: Any) -> list[tuple[Any, Sequence[Any], dict[str, Any]]]:
+    """Returns (layer, arguments, keyword arguments) of a functional model's calls."""
+    nodes = [node for level in model._nodes_by_depth.values() for node in level]
+    return [(node.operation, node.arguments.args, node.arguments.kwargs) for node in nodes]
+
+
+def run_through_graph(model: Any, inputs: Any, operation: Callable[[Any], Any]) -> Any:
+    """Calls `operation(layer)` in place of each layer of a functional model, in order."""
+    return model._run_through_graph(inputs, operation)
+
+
+# --- Keras optimizers ------------------------------------------------------------------------
+
+
+def moments(optimizer: Any, variable: Any) -> tuple[Any, Any]:
+    """Returns Adam's, AdamW's or Lamb's first and second moments of a variable's gradient."""
+    index = optimizer._get_variable_index(variable)
+    return optimizer._momentums[index], optimizer._velocities[index]
+
+
+def decays_weight(optimizer: Any, variable: Any) -> bool:
+    """Returns whether the optimizer decays this variable; see `exclude_from_weight_decay`."""
+    return optimizer._use_weight_decay(variable)
+
+
+class NoSeparateWeightDecay:
+    """Turns off Keras's weight decay before the step, for optimizers whose step includes it."""
+
+    def _apply_weight_decay(self, variables: Sequence[Any]) -> None:
+        """Does nothing."""
+
+
+def skip_gradient_sum(optimizer: Any) -> None:
+    """Keeps Keras from summing the gradients over the replicas a second time."""
+    optimizer._all_reduce_sum_gradients = list
+
+
+def skips_gradient_sum(optimizer: Any) -> bool:
+    """Returns whether `skip_gradient_sum` was called."""
+    return optimizer._all_reduce_sum_gradients is list
+
+
+def gradient_clipping(optimizer: Any) -> Callable[[Any], Any]:
+    """Returns the function that clips the gradients, the last to see them before the step."""
+    return optimizer._clip_gradients
+
+
+def set_gradient_clipping(optimizer: Any, clip: Callable[[Any], Any]) -> None:
+    """Replaces the function that clips the gradients."""
+    optimizer._clip_gradients = clip
+
+
+# --- Keras callbacks -------------------------------------------------------------------------
+
+
+def has_averages(swap: Any) -> bool:
+    """Returns whether a SwapEMAWeights callback has put the averages into the model."""
+    return swap._ema_weights_in_model
+
+
+def set_has_averages(swap: Any, value: bool) -> None:
+    """Tells a SwapEMAWeights callback whether a restored model has the averages."""
+    swap._ema_weights_in_model = value
+
+
+def profiled_batches(tensorboard: Any) -> tuple[int, int]:
+    """Returns the first and last batch a TensorBoard callback profiles, counted from its start."""
+    return tensorboard._start_batch, tensorboard._stop_batch
+
+
+def set_first_batch(tensorboard: Any, batch: int, profiled: tuple[int, int]) -> None:
+    """Makes a TensorBoard callback count from `batch`; Keras starts each `fit` at 0."""
+    tensorboard._global_train_batch = batch
+    tensorboard._start_batch, tensorboard._stop_batch = (batch + offset for offset in profiled)
+
+
+# --- TensorFlow ------------------------------------------------------------------------------
+
+
+def int8_product(rows: Any, matrix: Any, largest: Any, *, transpose: bool = False) -> Any:
+    """Computes `(rows / 127) @ (matrix * largest / 127)` in integers; only in graphs.
+
+    oneDNN's kernel for x86. It arranges the matrix for itself in its first call and keeps it.
+
+    Args:
+        rows: int8 (rows, features).
+        matrix: int8 (features, units), or (units, features) with `transpose`. It may not change.
+        largest: float32 (units,), a variable or constant: the kernel keeps its own preparations by
+            the address of this tensor, and prepares again whenever the address is new.
+        transpose: whether to multiply by the transposed matrix.
+
+    Returns:
+        Float32 (rows, units).
+    """
+    import tensorflow as tf
+
+    largest = tf.convert_to_tensor(largest)
+    bias, one = tf.zeros(largest.shape), tf.constant(1.0)  # the kernel insists on a bias
+    on_device = [tf.bitcast(rows, tf.qint8), tf.bitcast(matrix, tf.qint8), bias]
+    on_host = [one, one, largest, largest]  # lower and upper ends of ranges: the kernel takes |x|
+    value = tf.compat.v1.AttrValue
+
+    def types(tensors: Sequence[Any]) -> Any:
+        return value(list=value.ListValue(type=[each.dtype.as_datatype_enum for each in tensors]))
+
+    operation = tf.compat.v1.get_default_graph().create_op(
+        "_QuantizedMatMul",
+        [*on_device, *on_host],
+        [tf.float32],
+        name="int8_product",
+        attrs={
+            "Tdevice_inputs": types(on_device),
+            "Thost_inputs": types(on_host),
+            "Tdevice_outputs": types([bias]),
+            "Thost_outputs": types([]),
+            "T1": value(type=tf.qint8.as_datatype_enum),
+            "T2": value(type=tf.qint8.as_datatype_enum),
+            "transpose_b": value(b=transpose),
+            "fused_ops": value(list=value.ListValue(s=[b"BiasAdd", b"Dequantize"])),
+        },
+    )
+    product = operation.outputs[0]
+    product.set_shape((rows.shape[0], largest.shape[0]))
+    return product
+
+
+# --- tensorflow-text -------------------------------------------------------------------------
+
+
+def name_sentencepiece_model(tokenizer: Any, model: bytes, name: str) -> None:
+    """Makes a SentencepieceTokenizer's model outlive the kernel that read it.
+
+    In tensorflow-text, the kernel of an op owns the model ("TODO(b/318839908): switch to using a
+    ref-counted resource instead of this kernel-owned resource", sentencepiece_tokenizer.py).
+    `tf.random.set_seed`, and so `keras.utils.set_random_seed`, clears all kernels and breaks the
+    tokenizer ("Resource ... does not exist"). The process owns a model with a name, and tokenizers
+    with the same name share it.
+    """
+    import tensorflow as tf
+    from tensorflow_text.python.ops.sentencepiece_tokenizer import gen_sentencepiece_tokenizer
+
+    resource = tokenizer._model_resource
+    resource._create_resource = lambda: gen_sentencepiece_tokenizer.sentencepiece_op(
+        model=model, shared_name=name
+    )
+    resource._resource_handle = None  # drops the handle of the unnamed model
+    with tf.init_scope():
+        _ = resource.resource_handle  # creates the named one

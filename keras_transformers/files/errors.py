@@ -1,0 +1,47 @@
+"""Errors about files as a user reads them."""
+
+import contextlib
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+__all__ = ["naming", "one_line"]
+
+_LONGEST_MESSAGE = 2000
+
+
+def one_line(error: BaseException) -> str:
+    """Returns an error's message in one line that can be printed, shortened if it is very long.
+
+    Python's own errors about files have the form of ours: the file, then what is wrong.
+
+    >>> one_line(FileExistsError(17, "File exists", "a"))
+    'a: File exists'
+    """
+    text = str(error)
+    if isinstance(error, OSError) and error.strerror:
+        place = "" if error.filename is None else f"{os.fsdecode(error.filename)}: "
+        text = f"{place}{error.strerror}"
+    if len(text) > _LONGEST_MESSAGE:
+        text = f"{text[: _LONGEST_MESSAGE // 2]} ... {text[-_LONGEST_MESSAGE // 2 :]}"
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
+
+
+@contextlib.contextmanager
+def naming(names: Mapping[Path, object]) -> Iterator[None]:
+    """Lets errors raised in the block name what a user knows, not a temporary copy of it.
+
+    Args:
+        names: the path of a copy -> what it is a copy of, a file before its folder.
+    """
+    try:
+        yield
+    except (ValueError, OSError) as error:
+        message = str(error)
+        for copy, name in names.items():
+            message = message.replace(os.fspath(copy), str(name))
+        if message == str(error):
+            raise
+        kinds = (FileExistsError, FileNotFoundError, OSError, ValueError)
+        kind = next(kind for kind in kinds if isinstance(error, kind))
+        raise kind(message) from error

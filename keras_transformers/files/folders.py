@@ -1,0 +1,57 @@
+"""Lists what is in a folder, however deep, without following links."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+__all__ = ["check_plain", "entries"]
+
+_DEEPEST_FOLDER = 100  # Python recurses when it removes folders
+
+
+def entries(folder: Path) -> Iterator[tuple[Path, Literal["file", "folder", "link", "other"]]]:
+    """Yields what is in a folder and in the folders inside it, sorted; follows no link.
+
+    Yields:
+        A path that starts with `folder`, and whether it is a plain file, a folder, a link (to a
+        file, a folder or nothing) or something else, such as a pipe, that might block its
+        reader. A folder comes before what is in it.
+
+    Raises:
+        OSError: a folder cannot be read.
+        ValueError: folders are nested more than 100 deep.
+    """
+    folders = [(folder, 0)]
+    while folders:
+        parent, depth = folders.pop()
+        if depth > _DEEPEST_FOLDER:
+            raise ValueError(
+                f"{folder}: folders nested more than {_DEEPEST_FOLDER} deep: remove them"
+            )
+        with os.scandir(parent) as found:
+            children = sorted(found, key=lambda child: child.name)
+        for child in children:
+            path = Path(child.path)
+            if child.is_symlink():
+                yield path, "link"
+            elif child.is_dir():
+                yield path, "folder"
+                folders.append((path, depth + 1))
+            else:
+                yield path, "file" if child.is_file() else "other"
+
+
+def check_plain(folder: Path) -> None:
+    """Checks that a folder has nothing but plain files and folders in it.
+
+    Raises:
+        ValueError: it has a link, a pipe or the like, or is nested too deeply.
+    """
+    for path, kind in entries(folder):
+        if kind == "link":
+            raise ValueError(
+                f"{path} is a link to {os.readlink(path)}: put the file or folder itself there"
+            )
+        if kind == "other":
+            raise ValueError(f"{path} is neither a file nor a folder: remove it")

@@ -1,0 +1,35 @@
+# Written by `make stubs`.
+
+from . import attention_maps as attention_maps
+from . import blocks as blocks
+from . import diagram as diagram
+from . import embeddings as embeddings
+from . import flops as flops
+from . import flops_rules as flops_rules
+from . import parameters as parameters
+from . import pictures as pictures
+from . import svg as svg
+from .attention_maps import AttentionMap as AttentionMap
+from .attention_maps import attention as attention
+from .attention_maps import layer_weights as layer_weights
+from .blocks import Block as Block
+from .blocks import Part as Part
+from .blocks import model_blocks as model_blocks
+from .diagram import Level as Level
+from .diagram import plot as plot
+from .embeddings import TokenVectors as TokenVectors
+from .embeddings import token_vectors as token_vectors
+from .flops import FlopsRow as FlopsRow
+from .flops import UpdateCost as UpdateCost
+from .flops import flops_table as flops_table
+from .flops import forward_flops as forward_flops
+from .flops import input_shapes as input_shapes
+from .flops import training_flops as training_flops
+from .flops import update_cost as update_cost
+from .parameters import ParameterRow as ParameterRow
+from .parameters import agrees_with_figure as agrees_with_figure
+from .parameters import parameter_table as parameter_table
+from .pictures import attention_figure as attention_figure
+from .pictures import attention_picture as attention_picture
+from .pictures import attention_pictures as attention_pictures
+from .pictures import rollout_figure as rollout_figure

@@ -1,0 +1,320 @@
+"""The residual block that every Transformer here consists of."""
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_transformers.layers.attention import KeysValues, MultiHeadAttention
+from keras_transformers.layers.composite import part_config
+from keras_transformers.layers.dense import PACKAGE
+from keras_transformers.layers.feed_forward import FeedForward
+from keras_transformers.layers.layouts import PADDED, Padded
+from keras_transformers.layers.memory.recomputation import RecomputableLayer
+from keras_transformers.layers.norms import Norm, NormPosition, check_norm_position, norm_layer
+
+__all__ = ["TransformerBlock"]
+
+_PARTS = ("attention", "feed_forward", "cross_attention")  # arguments that are layers
+
+
+@keras.saving.register_keras_serializable(PACKAGE)
+class TransformerBlock(RecomputableLayer):
+    """Applies attention and feed-forward, each with dropout, a residual sum and a norm.
+
+    It is the encoder layer of "Attention Is All You Need", section 3.1, with cross-attention the
+    decoder layer, and with a causal attention alone GPT's and Llama's layer. All positions
+    (`call`), new positions with a cache (`step`) and real tokens alone (`layout`) take one path.
+
+    Args:
+        attention: self-attention. The block names it "self_attention".
+        feed_forward: the feed-forward network; named "feed_forward".
+        cross_attention: attention to an encoder's output, between the two; None for none.
+        norm: "layer", or "rms" without mean and bias (T5, Llama).
+        norm_position: "post" is the paper's `norm(x + sublayer(x))`; "pre" is
+            `x + sublayer(norm(x))` and needs one more norm after the last block.
+        norm_epsilon: added to the variance in every norm.
+        dropout: rate on the output of each sub-layer, before the residual sum.
+
+    Raises:
+        ValueError: an unknown choice, or a layer that is built already.
+
+    Example:
+        >>> from keras_transformers.layers import FeedForward
+        >>> block = TransformerBlock(MultiHeadAttention(2, 8), FeedForward(32, 8))
+        >>> block(keras.ops.ones((1, 3, 8))).shape
+        TensorShape([1, 3, 8])
+    """
+
+    def __init__(
+        self,
+        attention: MultiHeadAttention,
+        feed_forward: FeedForward,
+        *,
+        cross_attention: MultiHeadAttention | None = None,
+        norm: Norm = "layer",
+        norm_position: NormPosition = "post",
+        norm_epsilon: float = 1e-6,
+        dropout: float = 0.0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        check_norm_position(norm_position)
+        for part in (attention, feed_forward, cross_attention):
+            if part is not None and part.built:
+                raise ValueError(
+                    f"layer {part.name!r} has its weights already: hand a block new layers, whose "
+                    "weights then have names inside the block"
+                )
+        self.norm, self.norm_position, self.norm_epsilon = norm, norm_position, norm_epsilon
+        self.dropout = dropout
+        attention.name, feed_forward.name = "self_attention", "feed_forward"
+        # The variables' order in checkpoints is that of these assignments.
+        self.self_attention = attention
+        self.cross_attention_norm: Any = None
+        if cross_attention is None:
+            self.cross_attention: Any = None
+            self.self_attention_norm = self._norm("self_attention_norm")
+            self.feed_forward = feed_forward
+            self.feed_forward_norm = self._norm("feed_forward_norm")
+        else:
+            cross_attention.name = "cross_attention"
+            self.cross_attention = cross_attention
+            self.feed_forward = feed_forward
+            self.self_attention_norm = self._norm("self_attention_norm")
+            self.cross_attention_norm = self._norm("cross_attention_norm")
+            self.feed_forward_norm = self._norm("feed_forward_norm")
+        self.self_attention_dropout = self._dropout("self_attention_dropout")
+        if cross_attention is not None:
+            self.cross_attention_dropout = self._dropout("cross_attention_dropout")
+        self.feed_forward_dropout = self._dropout("feed_forward_dropout")
+
+    def _norm(self, name: str) -> keras.layers.Layer:
+        return norm_layer(self.norm, self.norm_epsilon, dtype=self.dtype_policy, name=name)
+
+    def _dropout(self, name: str) -> keras.layers.Dropout:
+        return keras.layers.Dropout(self.dropout, dtype=self.dtype_policy, name=name)
+
+    def sublayers(self) -> list[tuple[keras.layers.Layer, keras.layers.Layer]]:
+        """Returns the residual sub-layers in the order of computation, each with its norm."""
+        found = [(self.self_attention, self.self_attention_norm)]
+        if self.cross_attention is not None:
+            found.append((self.cross_attention, self.cross_attention_norm))
+        return [*found, (self.feed_forward, self.feed_forward_norm)]
+
+    def build(self, inputs_shape: Any, encoder_output_shape: Any = None) -> None:
+        """Builds the sub-layers."""
+        self.self_attention.build(inputs_shape)
+        self.self_attention_norm.build(inputs_shape)
+        self.self_attention_dropout.build(inputs_shape)
+        if self.cross_attention is not None:
+            self.cross_attention.build(inputs_shape, encoder_output_shape)
+            self.cross_attention_norm.build(inputs_shape)
+            self.cross_attention_dropout.build(inputs_shape)
+        self.feed_forward.build(inputs_shape)
+        self.feed_forward_norm.build(inputs_shape)
+        self.feed_forward_dropout.build(inputs_shape)
+
+    def call(
+        self,
+        inputs: Any,
+        encoder_output: Any = None,
+        *,
+        layout: Padded = PADDED,
+        attention_mask: Any = None,
+        attention_bias: Any = None,
+        cross_attention_mask: Any = None,
+        positions: Any = None,
+        return_attention_scores: bool = False,
+        training: bool | None = None,
+    ) -> Any:
+        """Computes all positions at once.
+
+        Args:
+            inputs: (batch, length, hidden), or as `layout` says.
+            encoder_output: (batch, source, hidden), for cross-attention.
+            layout: how the inputs lie in memory; see `layouts`.
+            attention_mask: True where a query may attend, in self-attention; see
+                `MultiHeadAttention.call`. Padding at the end needs no mask if the attention is
+                causal, because no earlier position sees it.
+            attention_bias: added to the scores of self-attention (batch, heads, length, length);
+                axes of size 1 broadcast.
+            cross_attention_mask: True at source positions that may be seen; usually the source's
+                padding mask (batch, source).
+            positions: see `MultiHeadAttention.call`.
+            return_attention_scores: also return the attention probabilities: those of
+                cross-attention, if there is one.
+            training: whether to apply dropout.
+
+        Returns:
+            (batch, length, hidden); with `return_attention_scores`, also the probabilities
+            (batch, heads, length, length or source).
+        """
+        shows_own = return_attention_scores and self.cross_attention is None
+        shows_cross = return_attention_scores and self.cross_attention is not None
+
+        def run(inputs: Any, encoder_output: Any, attention_bias: Any) -> tuple[Any, Any]:
+            def attend(x: Any) -> tuple[Any, Any]:
+                attended = self.self_attention(
+                    x,
+                    layout=layout,
+                    attention_mask=attention_mask,
+                    attention_bias=attention_bias,
+                    positions=positions,
+                    return_attention_scores=shows_own,
+                    training=training,
+                )
+                return attended if shows_own else (attended, None)
+
+            def attend_to_source(x: Any) -> tuple[Any, Any]:
+                attended = self.cross_attention(
+                    x,
+                    encoder_output,
+                    attention_mask=cross_attention_mask,
+                    return_attention_scores=shows_cross,
+                    training=training,
+                )
+                return attended if shows_cross else (attended, None)
+
+            return self._sublayers(inputs, attend, attend_to_source, training)
+
+        tensors = inputs, encoder_output, attention_bias
+        if self.recomputes and training and not return_attention_scores:
+            return self.recomputed(lambda *given: run(*given)[0], *tensors)
+        output, scores = run(*tensors)
+        return (output, scores) if return_attention_scores else output
+
+    def step(
+        self,
+        inputs: Any,
+        *,
+        cache: KeysValues,
+        index: Any = None,
+        attention_mask: Any = None,
+        attention_bias: Any = None,
+        positions: Any = None,
+        cross_keys_values: KeysValues | None = None,
+        cross_attention_mask: Any = None,
+    ) -> tuple[Any, KeysValues]:
+        """Computes new positions as `call` would, from cached keys and values.
+
+        Args:
+            inputs: vectors of the new positions (rows, new, hidden). With cross-attention, those of
+                one position in each beam (batch, beams, hidden): a sentence's beams share its
+                cross-attention keys and values without copying them.
+            cache: self-attention keys and values of the earlier positions, each
+                (rows or batch * beams, key heads, length, head_dim); see `empty_cache`.
+            index: the position, if the cache has a fixed length; None if it grows.
+            attention_mask: see `MultiHeadAttention.step`.
+            attention_bias: added to the scores of self-attention (1, heads, new, length), where the
+                length is the cache's with the new positions.
+            positions: see `MultiHeadAttention.step`.
+            cross_keys_values: `cross_attention.keys_values(encoder_output)`, each
+                (batch, heads, source, head_dim).
+            cross_attention_mask: (batch, source), True at real tokens.
+
+        Returns:
+            The inputs' shape, and the cache with the new positions.
+        """
+        extended = cache
+
+        def attend(x: Any) -> tuple[Any, Any]:
+            nonlocal extended
+            rows = x
+            if self.cross_attention is not None:
+                rows = ops.reshape(x, (-1, 1, x.shape[-1]))  # (batch * beams, 1, hidden)
+            attended, extended = self.self_attention.step(
+                rows,
+                cache=cache,
+                index=index,
+                attention_mask=attention_mask,
+                attention_bias=attention_bias,
+                positions=positions,
+            )
+            return attended if rows is x else ops.reshape(attended, ops.shape(x)), None
+
+        def attend_to_source(x: Any) -> tuple[Any, Any]:
+            attended = self.cross_attention(
+                x, keys_values=cross_keys_values, attention_mask=cross_attention_mask
+            )
+            return attended, None
+
+        output, _ = self._sublayers(inputs, attend, attend_to_source, False)
+        return output, extended
+
+    def _sublayers(
+        self,
+        hidden: Any,
+        attend: Callable[[Any], tuple[Any, Any]],
+        attend_to_source: Callable[[Any], tuple[Any, Any]],
+        training: bool | None,
+    ) -> tuple[Any, Any]:
+        """Runs the residual sub-layers; also returns the attention probabilities, if asked for."""
+        hidden, scores = self._residual("self_attention", hidden, attend, training)
+        if self.cross_attention is not None:
+            hidden, scores = self._residual("cross_attention", hidden, attend_to_source, training)
+        output, _ = self._residual(
+            "feed_forward",
+            hidden,
+            lambda x: (self.feed_forward(x, training=training), None),
+            training,
+        )
+        return output, scores
+
+    def _residual(
+        self,
+        name: str,
+        inputs: Any,
+        sublayer: Callable[[Any], tuple[Any, Any]],
+        training: bool | None,
+    ) -> tuple[Any, Any]:
+        """Computes `norm(x + dropout(sublayer(x)))` or `x + dropout(sublayer(norm(x)))`.
+
+        Args:
+            name: of the sub-layer, whose norm and dropout to use.
+            inputs: (..., hidden).
+            sublayer: maps (..., hidden) to the same shape and an extra result.
+            training: whether to apply dropout.
+
+        Returns:
+            (..., hidden), and the sub-layer's extra result.
+        """
+        norm, dropout = getattr(self, f"{name}_norm"), getattr(self, f"{name}_dropout")
+        before = self.norm_position == "pre"
+        outputs, extra = sublayer(norm(inputs) if before else inputs)
+        hidden = inputs + dropout(outputs, training=training)
+        return hidden if before else norm(hidden), extra
+
+    def compute_output_spec(
+        self,
+        inputs: Any,
+        encoder_output: Any = None,
+        *,
+        return_attention_scores: bool = False,
+        **others: Any,
+    ) -> Any:
+        """Returns the shapes and dtypes of `call`'s results; tracing `call` for them is slow."""
+        output = keras.KerasTensor(inputs.shape, dtype=self.compute_dtype)
+        if not return_attention_scores:
+            return output
+        if self.cross_attention is None:
+            return output, self.self_attention.scores_spec(inputs, inputs)
+        return output, self.cross_attention.scores_spec(inputs, encoder_output)
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the constructor's arguments."""
+        parts = (self.self_attention, self.feed_forward, self.cross_attention)
+        return super().get_config() | {
+            **{name: part_config(part) for name, part in zip(_PARTS, parts, strict=True)},
+            "norm": self.norm,
+            "norm_position": self.norm_position,
+            "norm_epsilon": self.norm_epsilon,
+            "dropout": self.dropout,
+        }
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> "TransformerBlock":
+        """Makes a block from what `get_config` returned."""
+        parts = {name: keras.saving.deserialize_keras_object(config.get(name)) for name in _PARTS}
+        return super().from_config({**config, **parts})

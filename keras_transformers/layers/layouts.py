@@ -1,0 +1,199 @@
+"""How the vectors of a batch lie in memory: padded, or real tokens alone."""
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from keras import ops
+
+from keras_transformers.layers.masks import MASKED_SCORE, four_axes
+
+__all__ = ["Padded", "Rows"]
+
+
+class Masks(NamedTuple):
+    """What hides keys from queries; see `attend.attend`.
+
+    Attributes:
+        mask: bool (batch or 1, heads or 1, query or 1, key), or None.
+        bias: float (batch or 1, heads or 1, query, key), or None.
+        any_visible: float (batch, 1, 1, 1) if `bias` hides keys; None if it does not.
+    """
+
+    mask: Any
+    bias: Any
+    any_visible: Any = None
+
+
+class Padded:
+    """All positions of every row, padding included: (batch, length, features)."""
+
+    def project(self, attention: Any, query: Any, value: Any) -> tuple[Any, Any, Any]:
+        """Projects vectors to queries, keys and values.
+
+        Args:
+            attention: the `MultiHeadAttention` whose projections to use.
+            query: (batch, query, features).
+            value: (batch, key, features).
+
+        Returns:
+            (batch, heads, query, head_dim), and twice (batch, key heads, key, head_dim).
+        """
+        return (
+            self.split(attention.query(query), attention.num_heads),
+            self.split(attention.key(value), attention.num_key_value_heads),
+            self.split(attention.value(value), attention.num_key_value_heads),
+        )
+
+    def split(self, projected: Any, num_heads: int) -> Any:
+        """Splits (batch, length, heads * head_dim) into (batch, heads, length, head_dim)."""
+        batch, length = ops.shape(projected)[:2]
+        heads = ops.reshape(projected, (batch, length, num_heads, projected.shape[-1] // num_heads))
+        return ops.transpose(heads, (0, 2, 1, 3))
+
+    def merge(self, context: Any) -> Any:
+        """Joins (batch, heads, length, head_dim) to (batch, length, heads * head_dim)."""
+        width = context.shape[1] * context.shape[3]
+        context = ops.transpose(context, (0, 2, 1, 3))  # (batch, length, heads, head_dim)
+        batch, length = ops.shape(context)[:2]
+        return ops.reshape(context, (batch, length, width))
+
+    def masks(self, attention_mask: Any, attention_bias: Any) -> Masks:
+        """Returns what hides keys; see `MultiHeadAttention.call` for the arguments."""
+        mask = None if attention_mask is None else four_axes(attention_mask)
+        return Masks(mask, attention_bias)
+
+
+PADDED = Padded()
+
+
+def _take(rows: Any, places: Any) -> Any:
+    return ops.take(rows, places, axis=0)
+
+
+def _joined(attention: Any, tokens: Any) -> Any:
+    kernel, bias = attention.joined_weights()
+    product = ops.matmul(tokens, kernel)
+    return product if bias is None else ops.add(product, bias)
+
+
+class Rows(Padded):
+    """The real tokens alone: (tokens, features), for inference.
+
+    Only the scores have padding: everything else costs what the tokens cost. One product makes
+    queries, keys and values. The mask is made once for all layers. The first position of each row
+    always counts as a token, so that a row that is all padding still has a vector for a pooler to
+    read.
+
+    Args:
+        padding_mask: bool (batch, length), True at real tokens.
+        like: a tensor (batch, length, ...) from which to take the shape if there is no mask; then
+            all positions are real.
+        min_tokens: the fewest rows that `tokens` returns; the first token fills them up.
+        take: maps rows (rows, features) and places to the rows there. `tf.gather` takes fewer steps
+            than `ops.take`, which allows negative places.
+        joined: maps an attention and the tokens (tokens, features) to its queries, keys and values
+            side by side, (tokens, (heads + 2 * key heads) * head_dim), as `joined_weights` does.
+
+    Example:
+        >>> layout = Rows(ops.array([[True, True, False], [True, False, False]]))
+        >>> layout.tokens(ops.reshape(ops.arange(6), (2, 3, 1)))[:, 0].numpy().tolist()
+        [0, 1, 3]
+    """
+
+    def __init__(
+        self,
+        padding_mask: Any = None,
+        *,
+        like: Any = None,
+        min_tokens: int = 0,
+        take: Callable[[Any, Any], Any] = _take,
+        joined: Callable[[Any, Any], Any] = _joined,
+    ) -> None:
+        self.min_tokens, self._take, self._product = min_tokens, take, joined
+        self.batch, self.length = ops.shape(like if padding_mask is None else padding_mask)[:2]
+        self.padding_mask = padding_mask
+        self._biases: dict[int, tuple[Any, Any]] = {}
+
+    @functools.cached_property
+    def _is_kept(self) -> Any:
+        first = ops.arange(self.length) == 0  # (length,)
+        kept = ops.logical_or(self.padding_mask, first[None])
+        return ops.reshape(kept, (-1,))  # (batch * length,)
+
+    @functools.cached_property
+    def _kept(self) -> Any:
+        kept = ops.cast(ops.nonzero(self._is_kept)[0], "int32")  # (tokens,)
+        if not self.min_tokens:
+            return kept
+        missing = ops.maximum(self.min_tokens - ops.shape(kept)[0], 0)
+        return ops.concatenate([kept, ops.zeros((missing,), "int32")])
+
+    @functools.cached_property
+    def _places(self) -> Any:
+        """The token for each position, (batch * length,); padding repeats the token before it."""
+        return ops.cumsum(ops.cast(self._is_kept, "int32")) - 1
+
+    def tokens(self, padded: Any) -> Any:
+        """Maps (batch, length, features) to the real tokens' (tokens, features)."""
+        rows = ops.reshape(padded, (-1, padded.shape[-1]))  # (batch * length, features)
+        return rows if self.padding_mask is None else self._take(rows, self._kept)
+
+    def padded(self, tokens: Any) -> Any:
+        """Maps (tokens, features) to (batch, length, features); padding holds other tokens."""
+        rows = tokens if self.padding_mask is None else self._take(tokens, self._places)
+        return ops.reshape(rows, (self.batch, self.length, tokens.shape[-1]))
+
+    def project(self, attention: Any, query: Any, value: Any) -> tuple[Any, Any, Any]:
+        """Projects tokens (tokens, features) to what `Padded.project` returns; self-attention."""
+        joined = self.padded(self._product(attention, query))
+        heads, key_heads = attention.num_heads, attention.num_key_value_heads
+        if heads == key_heads:  # all three in one transposition
+            shape = (self.batch, self.length, 3, heads, attention.head_dim)
+            joined = ops.transpose(ops.reshape(joined, shape), (2, 0, 3, 1, 4))
+            return joined[0], joined[1], joined[2]
+        joined = self.split(joined, heads + 2 * key_heads)
+        ends = heads, heads + key_heads
+        return joined[:, : ends[0]], joined[:, ends[0] : ends[1]], joined[:, ends[1] :]
+
+    def merge(self, context: Any) -> Any:
+        """Joins (batch, heads, length, head_dim) to the tokens' (tokens, heads * head_dim)."""
+        width = context.shape[1] * context.shape[3]
+        context = ops.transpose(context, (0, 2, 1, 3))  # (batch, length, heads, head_dim)
+        return self.tokens(ops.reshape(context, (self.batch, self.length, width)))
+
+    def masks(self, attention_mask: Any, attention_bias: Any) -> Masks:
+        """Returns what hides padding, made once for all layers.
+
+        Raises:
+            ValueError: there is an `attention_mask` besides the padding mask of these rows.
+        """
+        if attention_mask is not None:
+            raise ValueError("attention_mask: rows of real tokens have their own padding mask")
+        return Masks(None, self.scores_bias(attention_bias), self.any_visible)
+
+    @functools.cached_property
+    def any_visible(self) -> Any:
+        """Float32 (batch, 1, 1, 1): 1 where a row has real tokens; None without a mask."""
+        if self.padding_mask is None:
+            return None
+        return ops.cast(ops.any(self.padding_mask, axis=1), "float32")[:, None, None, None]
+
+    @functools.cached_property
+    def _mask_bias(self) -> Any:
+        scores = ops.where(self.padding_mask, 0.0, MASKED_SCORE)
+        return scores[:, None, None, :]  # (batch, 1, 1, key)
+
+    def scores_bias(self, attention_bias: Any = None) -> Any:
+        """Returns what to add to the scores; None if nothing.
+
+        Args:
+            attention_bias: (batch or 1, heads, query, key), or None.
+        """
+        if self.padding_mask is None:
+            return attention_bias
+        if attention_bias is None:
+            return self._mask_bias
+        if id(attention_bias) not in self._biases:  # kept with it, or its id might be used again
+            self._biases[id(attention_bias)] = attention_bias, attention_bias + self._mask_bias
+        return self._biases[id(attention_bias)][1]

@@ -1,0 +1,36 @@
+"""The norms of Transformers, and where they stand."""
+
+from typing import Any, Literal
+
+import keras
+
+Norm = Literal["layer", "rms"]
+NormPosition = Literal["pre", "post"]
+
+
+def check_norm_position(norm_position: str) -> None:
+    """Raises ValueError unless `norm_position` is "pre" or "post"."""
+    if norm_position not in ("pre", "post"):
+        raise ValueError(
+            f"norm_position={norm_position!r} is unknown: use 'post' (the paper, BERT) or 'pre' "
+            "(GPT-2, ViT)"
+        )
+
+
+def norm_layer(norm: Norm, epsilon: float, **options: Any) -> keras.layers.Layer:
+    """Makes a norm over the last axis.
+
+    Args:
+        norm: "layer" subtracts the mean and has a bias; "rms" does neither (T5; Zhang and Sennrich
+            2019, "Root Mean Square Layer Normalization").
+        epsilon: added to the variance, or to the mean square.
+        **options: the layer's name and dtype.
+
+    Raises:
+        ValueError: `norm` is unknown.
+    """
+    if norm == "layer":
+        return keras.layers.LayerNormalization(epsilon=epsilon, **options)
+    if norm == "rms":
+        return keras.layers.RMSNormalization(epsilon=epsilon, **options)
+    raise ValueError(f"norm={norm!r} is unknown: use 'layer' or 'rms' (T5)")

@@ -1,0 +1,36 @@
+# Written by `make stubs`.
+
+from . import anatomy as anatomy
+from . import classes as classes
+from . import elmo as elmo
+from . import encoder_decoders as encoder_decoders
+from . import encoders as encoders
+from . import entry as entry
+from . import fasttext as fasttext
+from . import gpt as gpt
+from . import headless as headless
+from . import heads as heads
+from . import registry as registry
+from . import vit as vit
+from .anatomy import Anatomy as Anatomy
+from .anatomy import only as only
+from .encoder_decoders.from_encoder import transformer_from_encoder as transformer_from_encoder
+from .encoders.shrinking import shrink_bert as shrink_bert
+from .heads.classification import causal_classifier as causal_classifier
+from .heads.classification import classifier as classifier
+from .heads.replaced_tokens import electra_pretrainer as electra_pretrainer
+from .heads.embedding import embedder as embedder
+from .heads.masked_words import masked_lm as masked_lm
+from .heads.choices import multiple_choice as multiple_choice
+from .heads.packing import packed as packed
+from .heads.pretraining import pretrainer as pretrainer
+from .heads.pretraining import pretraining_parameters as pretraining_parameters
+from .heads.regression import regressor as regressor
+from .heads.replaced_tokens import replaced_token_detector as replaced_token_detector
+from .heads.replaced_tokens import replaced_token_tagger as replaced_token_tagger
+from .heads.question_answering import span_extractor as span_extractor
+from .heads.tagging import tagger as tagger
+from .heads.embedding import with_cls_pooling as with_cls_pooling
+from .heads.embedding import with_mean_pooling as with_mean_pooling
+from .registry import create_model as create_model
+from .registry import list_models as list_models

@@ -1,0 +1,225 @@
+"""What a model's parts are, found by the types of its layers and never by their names."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import keras
+
+from keras_transformers.dependencies.private_api import calls
+from keras_transformers.layers import (
+    AddBias,
+    FirstTokenPooler,
+    PaddingMask,
+    PositionEmbedding,
+    RelativePositionBias,
+    RowEmbedding,
+    SinusoidalPositionEmbedding,
+    TokenEmbedding,
+    TransformerBlock,
+)
+
+__all__ = ["Anatomy", "anatomy", "only"]
+
+POSITIONS = (PositionEmbedding, SinusoidalPositionEmbedding)  # layers that add them to vectors
+_PLACES = (*POSITIONS, RelativePositionBias)
+_NORMS = (keras.layers.LayerNormalization, keras.layers.RMSNormalization)
+_REMEDIES = {
+    "token_embedding": "embed its tokens with a layers.TokenEmbedding",
+    "blocks": "build it of layers.TransformerBlock, as keras_transformers.bert_base() is",
+    "projection": "end it with a projection to the logits of the vocabulary",
+    "encoder": "take an encoder-decoder, such as transformer_tiny",
+}
+
+
+@dataclass(frozen=True)
+class Anatomy:
+    """The parts of a model; of an encoder-decoder, those of the decoder.
+
+    Attributes:
+        token_embedding: embeds token ids, such as a `TokenEmbedding`; None in a model of images or
+            of characters.
+        positions: the layers that say where tokens stand, in the order of the graph: position
+            embeddings, biases of the attention by distance, rotary positions; () for none.
+        blocks: the Transformer blocks in the order of their calls. One that is called several
+            times, as in ALBERT, stands there as many times.
+        hidden: the symbolic vectors (batch, length, hidden) that the first block reads, and those
+            that each call returns.
+        final_norm: the norm of the last block's vectors; None where the blocks end with norms.
+        projected: the symbolic vectors that the projection reads; None without one.
+        projection: maps vectors to the logits of the vocabulary: the token embedding, or a dense
+            layer; None in a model that predicts no tokens.
+        pooler: the dense layer on the first token's vector; None for none.
+        padding: tells padding by its token; None in models with an input for the padding mask.
+        encoder: the `Anatomy` of an encoder-decoder's encoder; None in other models.
+    """
+
+    token_embedding: Any = None
+    positions: tuple[Any, ...] = ()
+    blocks: tuple[TransformerBlock, ...] = ()
+    hidden: tuple[Any, ...] = ()
+    final_norm: Any = None
+    projected: Any = None
+    projection: Any = None
+    pooler: FirstTokenPooler | None = None
+    padding: PaddingMask | None = None
+    encoder: Any = None
+
+    @property
+    def max_sequence_length(self) -> int | None:
+        """The number of positions; None where nothing limits it, as with rotary positions."""
+        limits = (x.max_sequence_length for x in self.positions if isinstance(x, POSITIONS))
+        return min(limits, default=None)
+
+
+class _Call(NamedTuple):
+    layer: Any
+    inputs: Sequence[Any]
+    outputs: Sequence[Any]
+
+
+def anatomy(model: keras.Model, *needed: str) -> Anatomy:
+    """Finds the parts of a functional model.
+
+    Args:
+        model: from this package's builders, or one of the same kinds of layers, whatever their
+            names. An encoder-decoder is known by its input `target_token_ids`: what depends on it
+            is the decoder.
+        needed: attributes of `Anatomy` that the caller needs, such as "blocks".
+
+    Raises:
+        ValueError: the model lacks a part that is needed, or has no graph.
+
+    Example:
+        >>> from keras_transformers.models.gpt import gpt
+        >>> found = anatomy(gpt(vocabulary_size=9, num_layers=2, num_heads=2, hidden_dim=8))
+        >>> len(found.blocks), found.max_sequence_length, found.final_norm.name
+        (2, 1024, 'final_norm')
+        >>> found.projection is found.token_embedding
+        True
+    """
+    if not isinstance(model, keras.Model) or not hasattr(model, "input"):
+        raise ValueError(
+            f"{type(model).__name__} has no graph of layers: give a functional model, such as "
+            "keras_transformers.bert_base()"
+        )
+    inputs: dict[str, Any] = model.input if isinstance(model.input, dict) else {}
+    graph = [_Call(*call) for call in calls(model)]
+    if "target_token_ids" in inputs:
+        decoder = list(_descending(graph, inputs["target_token_ids"]))
+        rest = [call for call in graph if not any(call is other for other in decoder)]
+        encoder = _parts(model, rest, inputs.get("source_token_ids"))
+        found = _parts(model, decoder, inputs["target_token_ids"], encoder)
+    else:
+        found = _parts(model, graph, inputs.get("token_ids"))
+    for name in needed:
+        if getattr(found, name) in (None, ()):
+            part = name.replace("_", " ")
+            raise ValueError(f"model {model.name!r} has no {part}: {_REMEDIES[name]}")
+    return found
+
+
+def only(model: keras.Model, kind: type) -> Any:
+    """Returns the model's layer of a kind that it has once, such as a `PatchEmbedding`.
+
+    Raises:
+        ValueError: the model has no such layer, or several.
+    """
+    found = [layer for layer in model.layers if isinstance(layer, kind)]
+    if len(found) != 1:
+        raise ValueError(
+            f"model {model.name!r} has {len(found) or 'no'} layers of the kind {kind.__name__}: "
+            "give a model with exactly one"
+        )
+    return found[0]
+
+
+def block_shape(block: TransformerBlock) -> dict[str, Any]:
+    """Returns a block's sizes, rates and choices by the names that builders have for them."""
+    attention, feed_forward = block.self_attention, block.feed_forward
+    return {
+        "num_heads": attention.num_heads,
+        "hidden_dim": attention.hidden_dim,
+        "head_dim": attention.head_dim,
+        "intermediate_dim": feed_forward.intermediate_dim,
+        "activation": feed_forward.activation,
+        "gated_feed_forward": feed_forward.gated,
+        "use_attention_bias": attention.use_bias,
+        "dropout": block.dropout,
+        "attention_dropout": attention.attention_dropout,
+        "feed_forward_dropout": feed_forward.dropout_rate,
+        "norm_position": block.norm_position,
+        "norm_epsilon": block.norm_epsilon,
+    }
+
+
+def _descending(graph: Sequence[_Call], tensor: Any) -> Iterator[_Call]:
+    """Yields the calls whose results depend on a tensor, in the order of the graph."""
+    reached = {id(tensor)}
+    for call in graph:
+        if not reached.isdisjoint(map(id, call.inputs)):
+            reached.update(map(id, call.outputs))
+            yield call
+
+
+def _parts(
+    model: keras.Model, graph: Sequence[_Call], token_ids: Any, encoder: Anatomy | None = None
+) -> Anatomy:
+    """Returns the parts among these calls of a model's graph."""
+    in_blocks = [call for call in graph if isinstance(call.layer, TransformerBlock)]
+    blocks = tuple(call.layer for call in in_blocks)
+    hidden = [*(call.inputs[0] for call in in_blocks[:1]), *(call.outputs[0] for call in in_blocks)]
+    after = [call for call in graph if any(x is y for x in call.inputs for y in hidden[-1:])]
+    positions = [call.layer for call in graph if isinstance(call.layer, _PLACES)]
+    positions += [b.self_attention.positions for b in blocks if b.self_attention.positions]
+    token_embedding = _token_embedding(graph, token_ids)
+    size = getattr(token_embedding, "input_dim", None)
+    projection, projected = _projection(model, graph, size, decodes=encoder is not None)
+    return Anatomy(
+        token_embedding=token_embedding,
+        positions=tuple({id(layer): layer for layer in positions}.values()),
+        blocks=blocks,
+        hidden=tuple(hidden),
+        final_norm=_first(after, _NORMS),
+        projected=projected,
+        projection=projection,
+        pooler=_first(graph, FirstTokenPooler),
+        padding=_first(graph, PaddingMask),
+        encoder=encoder,
+    )
+
+
+def _first(graph: Sequence[_Call], kind: type | tuple[type, ...]) -> Any:
+    return next((call.layer for call in graph if isinstance(call.layer, kind)), None)
+
+
+def _token_embedding(graph: Sequence[_Call], token_ids: Any) -> Any:
+    """Returns what embeds tokens; of Keras' own layers, only the one that reads the input."""
+    embedding = [
+        call
+        for call in graph
+        if isinstance(call.layer, keras.layers.Embedding) and "int" in call.inputs[0].dtype
+    ]
+    ours = _first(embedding, (TokenEmbedding, RowEmbedding))
+    return ours or _first([call for call in embedding if call.inputs[0] is token_ids], object)
+
+
+def _projection(
+    model: keras.Model, graph: Sequence[_Call], size: int | None, *, decodes: bool
+) -> tuple[Any, Any]:
+    """Returns what makes logits of the vocabulary, and the vectors that it reads.
+
+    A dense layer does if it has the vocabulary's size, or stands at the end of a decoder.
+    """
+    made_by = {id(output): call for call in graph for output in call.outputs}
+    for output in keras.tree.flatten(model.output):
+        call = made_by.get(id(output))
+        if call is not None and isinstance(call.layer, AddBias):
+            call = made_by.get(id(call.inputs[0]))
+        if call is None:
+            continue
+        layer = call.layer
+        is_dense = isinstance(layer, keras.layers.Dense) and not isinstance(layer, FirstTokenPooler)
+        if isinstance(layer, TokenEmbedding) or (is_dense and (decodes or layer.units == size)):
+            return layer, call.inputs[0]
+    return None, None

@@ -1,0 +1,73 @@
+"""A model without the head of its task, found in its graph."""
+
+from typing import Any
+
+import keras
+
+from keras_transformers.dependencies.private_api import calls
+from keras_transformers.layers.choices_and_spans import ChoicesToRows
+from keras_transformers.models.anatomy import anatomy
+from keras_transformers.models.classes.causal_lm import CausalLM
+
+__all__ = ["headless"]
+
+
+def headless(model: keras.Model) -> keras.Model:
+    """Returns the part of a model on which the head of its task stands, with the same layers.
+
+    Args:
+        model: an encoder of texts or images, or a causal language model, with the head of any task
+            or without one. Models that decode, or that embed words, have no head.
+
+    Returns:
+        An encoder with the outputs `sequence_output` (batch, length, hidden) and, if it has a
+        pooler or reads images, `pooled_output` (batch, hidden); or a `CausalLM`.
+
+    Raises:
+        ValueError: the model has no Transformer blocks.
+
+    Example:
+        >>> import keras_transformers as kt
+        >>> tagger = kt.heads.tagger(kt.bert_tiny(vocabulary_size=9), 3)
+        >>> sorted(headless(tagger).output), sorted(headless(tagger).input)
+        (['sequence_output'], ['padding_mask', 'segment_ids', 'token_ids'])
+    """
+    if hasattr(model, "start_decoding") or "character_ids" in model.input:
+        return model
+    parts = anatomy(model, "blocks")
+    graph = calls(model)
+    if parts.blocks[0].self_attention.use_causal_mask:
+        outputs = {"logits": model.output["token_logits"]}
+        return CausalLM(_inputs(model, graph, outputs), outputs, name=model.name)
+    sequence = parts.hidden[-1]
+    normed = _only(graph, parts.final_norm, [sequence])
+    outputs = {"sequence_output": sequence if normed is None else normed}
+    if parts.pooler is not None:
+        outputs["pooled_output"] = _only(graph, parts.pooler)
+    elif "images" in model.input:
+        outputs["pooled_output"] = outputs["sequence_output"][:, 0]
+    return keras.Model(_inputs(model, graph, outputs), outputs, name=model.name)
+
+
+def _only(graph: Any, layer: Any, inputs: Any = ()) -> Any:
+    """Returns what a layer makes, of these inputs if any are given; None without such a call."""
+    for operation, given, made in graph:
+        if operation is layer and all(any(x is y for y in given) for x in inputs):
+            return made[0]
+    return None
+
+
+def _inputs(model: keras.Model, graph: Any, outputs: dict[str, Any]) -> dict[str, Any]:
+    """Returns the inputs that outputs depend on; of choices, those of one choice per row."""
+    needed = {id(tensor) for tensor in outputs.values()}
+    for _, given, made in reversed(graph):
+        if not needed.isdisjoint(map(id, made)):
+            needed.update(map(id, given))
+    rows = {
+        id(given[0]): made[0] for layer, given, made in graph if isinstance(layer, ChoicesToRows)
+    }
+    return {
+        name: rows.get(id(tensor), tensor)
+        for name, tensor in model.input.items()
+        if id(tensor) in needed
+    }

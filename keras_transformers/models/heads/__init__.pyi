@@ -1,0 +1,30 @@
+# Written by `make stubs`.
+
+from . import choices as choices
+from . import classification as classification
+from . import embedding as embedding
+from . import encoder_parts as encoder_parts
+from . import features as features
+from . import masked_words as masked_words
+from . import packing as packing
+from . import pretraining as pretraining
+from . import question_answering as question_answering
+from . import regression as regression
+from . import replaced_tokens as replaced_tokens
+from . import tagging as tagging
+from .choices import multiple_choice as multiple_choice
+from .classification import causal_classifier as causal_classifier
+from .classification import classifier as classifier
+from .embedding import embedder as embedder
+from .embedding import with_cls_pooling as with_cls_pooling
+from .embedding import with_mean_pooling as with_mean_pooling
+from .masked_words import masked_lm as masked_lm
+from .packing import packed as packed
+from .pretraining import pretrainer as pretrainer
+from .pretraining import pretraining_parameters as pretraining_parameters
+from .question_answering import span_extractor as span_extractor
+from .regression import regressor as regressor
+from .replaced_tokens import electra_pretrainer as electra_pretrainer
+from .replaced_tokens import replaced_token_detector as replaced_token_detector
+from .replaced_tokens import replaced_token_tagger as replaced_token_tagger
+from .tagging import tagger as tagger

@@ -1,0 +1,193 @@
+"""The form of an export in int8: about a quarter of the space, and half the time or less on a CPU.
+
+Every number of a matrix becomes one of 255 multiples of a step, and each column has its own step.
+The vectors that a matrix multiplies are rounded in the same way when the export runs, each by its
+own step: the answer to a text does not depend on the texts beside it. The products are computed in
+integers; everything between them stays in float32.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from keras_transformers.dependencies.private_api import inner_layers, int8_product
+from keras_transformers.layers import MultiHeadAttention, RowDense, TokenEmbedding
+from keras_transformers.layers.dense import activation_function
+from keras_transformers.pipelines.exported.form import ExportForm
+
+_STEPS = 127
+_WIDE = 64  # units of the layers that int8 is for: narrower ones, such as heads, gain nothing
+_LEAST = 1e-6  # stands for the largest number of a column of zeros
+
+
+class Int8Form(ExportForm):
+    """Computes a functional model with int8 in its dense layers and token embeddings.
+
+    Its answers are near the model's own, but not the same: measure them on your own data.
+
+    Args:
+        model: functional, with a `RowDense` of 64 units or more in float32, as Transformers have;
+            other layers run as they are.
+
+    Raises:
+        ValueError: the model has no such layer.
+        RuntimeError: this TensorFlow cannot multiply in int8.
+    """
+
+    def __init__(self, model: keras.Model) -> None:
+        super().__init__(model)
+        inner = [each for layer in model.layers for each in (layer, *inner_layers(layer))]
+        float32 = {id(each): each for each in inner if each.compute_dtype == "float32"}.values()
+        dense = [each for each in float32 if isinstance(each, RowDense) and each.units >= _WIDE]
+        tables = [each for each in float32 if isinstance(each, TokenEmbedding)]
+        if not dense:
+            raise ValueError(
+                f"weights_dtype='int8' is for models with dense layers of {_WIDE} units or more in "
+                f"float32, and {model.name!r} has none: take 'bfloat16' or 'float32'"
+            )
+        _check_kernel()
+        self._projections = {key: Int8Dense(*joined) for key, joined in self._joined.items()}
+        self._replaced: list[tuple[Any, Any]] = [
+            *((each, Int8Dense(each.kernel, each.bias, each.activation)) for each in dense),
+            *((each, Int8Embedding(each)) for each in tables),
+        ]
+        made = [*self._projections.values(), *(in_int8 for _, in_int8 in self._replaced)]
+        copies = [variable for each in made for variable in each.variables]
+        replaced: list[Any] = [*tables, *dense]
+        originals = [weight for layer in replaced for weight in layer.weights]
+        self._either |= {id(weight) for weight in (*copies, *originals)}
+        self.weights += copies
+
+    def __call__(self, **inputs: Any) -> dict[str, Any]:
+        """Computes the model's outputs from its inputs by name, in inference, in the graph."""
+        with self.in_place():
+            return super().__call__(**inputs)
+
+    def _project(self, attention: MultiHeadAttention, tokens: Any) -> Any:
+        return self._projections[id(attention)](tokens)
+
+    @contextlib.contextmanager
+    def in_place(self) -> Iterator[None]:
+        """Lets the model's own layers compute as the export does, also step by step, in graphs."""
+        before = [layer.in_place for layer, _ in self._replaced]
+        for layer, in_int8 in self._replaced:
+            layer.in_place = in_int8
+        try:
+            yield
+        finally:
+            for (layer, _), was in zip(self._replaced, before, strict=True):
+                layer.in_place = was
+
+
+class Int8Dense:
+    """Computes `activation(x W + b)` with x and W in int8.
+
+    Args:
+        kernel: W, (features, units).
+        bias: b, (units,), or None.
+        activation: an elementwise function; None for none.
+
+    Attributes:
+        variables: W in int8, the largest number in each of its columns, and b if there is one.
+    """
+
+    def __init__(
+        self,
+        kernel: keras.Variable,
+        bias: keras.Variable | None,
+        activation: Callable[[Any], Any] | None = None,
+    ) -> None:
+        self.variables = list(_rounded(kernel.numpy(), axis=0))
+        if bias is not None:
+            self.variables.append(tf.Variable(bias.numpy(), trainable=False))
+        self._activation = _QUICK.get(activation, activation)
+
+    def __call__(self, rows: Any) -> Any:
+        """Maps rows (rows, features) to (rows, units)."""
+        matrix, largest, *biases = self.variables
+        outputs = _product(rows, matrix, largest)
+        for bias in biases:
+            outputs = tf.nn.bias_add(outputs, bias)
+        return outputs if self._activation is None else self._activation(outputs)
+
+
+class Int8Embedding:
+    """Computes a `TokenEmbedding` from a table in int8.
+
+    Args:
+        layer: the embedding.
+
+    Attributes:
+        variables: the table in int8, and the largest number in each of its rows.
+    """
+
+    def __init__(self, layer: TokenEmbedding) -> None:
+        self.variables = list(_rounded(layer.embeddings.numpy(), axis=1))
+        self._step = layer.scale / _STEPS
+
+    def __call__(self, inputs: Any, *, reverse: bool = False) -> Any:
+        """Maps ids to vectors, or vectors to logits; see `TokenEmbedding.call`."""
+        table, largest = self.variables
+        if not reverse:
+            steps = tf.gather(largest, inputs)[..., None] * self._step  # (batch, length, 1)
+            return tf.cast(tf.gather(table, inputs), tf.float32) * steps
+        rows = tf.reshape(inputs, (-1, inputs.shape[-1]))  # (rows, hidden)
+        logits = _product(rows, table, largest, transpose=True)  # (rows, vocabulary)
+        return tf.reshape(logits, (*keras.ops.shape(inputs)[:-1], table.shape[0]))
+
+
+def _product(rows: Any, matrix: Any, largest: Any, *, transpose: bool = False) -> Any:
+    """Multiplies rows (rows, features), each rounded by its own largest number, by a matrix."""
+    limits = tf.reduce_max(tf.abs(rows), axis=1, keepdims=True)  # (rows, 1)
+    rounded = tf.cast(tf.round(rows * tf.math.divide_no_nan(float(_STEPS), limits)), tf.int8)
+    return int8_product(rounded, matrix, largest, transpose=transpose) * limits
+
+
+def _rounded(array: np.ndarray, *, axis: int) -> tuple[Any, Any]:
+    """Returns a matrix in int8, and the largest number along the axis, which 127 stands for."""
+    largest = np.maximum(np.abs(array).max(axis=axis, keepdims=True), _LEAST)
+    rounded = np.rint(array / largest * _STEPS).astype(np.int8)
+    return tuple(tf.Variable(each, trainable=False) for each in (rounded, largest.reshape(-1)))
+
+
+def _gelu(x: Any) -> Any:
+    """`gelu` by erf: TensorFlow's takes erfc, which needs twice the time."""
+    return 0.5 * x * (1.0 + tf.math.erf(x * np.float32(np.sqrt(0.5))))
+
+
+_QUICK: dict[Any, Callable[[Any], Any]] = {activation_function("gelu"): _gelu}
+
+
+def _check_kernel() -> None:
+    """Raises RuntimeError if TensorFlow cannot multiply in int8 here.
+
+    oneDNN's sums of two products may not fit in 16 bits on processors without VNNI.
+    """
+    rows = np.arange(4 * 64).reshape(4, 64) * 37 % 255 - 127
+    rows[:, 0] = 127  # the largest, so rounding changes nothing
+    matrix = np.arange(64 * 8).reshape(64, 8) * 91 % 255 - 127
+    right = rows @ matrix
+
+    @tf.function(autograph=False)
+    def multiply() -> Any:
+        columns = tf.fill((8,), 127.0)  # their largest, so the matrix stands for itself
+        return _product(tf.constant(rows, tf.float32), tf.constant(matrix, tf.int8), columns)
+
+    try:
+        found = multiply().numpy()
+    except (tf.errors.OpError, ValueError) as error:
+        raise RuntimeError(
+            "weights_dtype='int8' needs TensorFlow's int8 kernels (oneDNN), which its builds for "
+            f"x86 on Linux have, and this one lacks: {str(error).splitlines()[0]}. Export there, "
+            "or take weights_dtype='bfloat16'"
+        ) from error
+    if not np.allclose(found, right, rtol=1e-4, atol=1.0):
+        raise RuntimeError(
+            f"weights_dtype='int8': TensorFlow's int8 product gives {found[0, 0]} where "
+            f"{right[0, 0]} is right, or is wrong elsewhere, on this processor: export on one with "
+            "AVX-512 VNNI, or take weights_dtype='bfloat16'"
+        )

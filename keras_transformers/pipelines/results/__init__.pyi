@@ -1,0 +1,30 @@
+# Written by `make stubs`.
+
+from . import classification as classification
+from . import embedding as embedding
+from . import fill_mask as fill_mask
+from . import generation as generation
+from . import image_classification as image_classification
+from . import multi_label as multi_label
+from . import multiple_choice as multiple_choice
+from . import next_sentence as next_sentence
+from . import question_answering as question_answering
+from . import reading as reading
+from . import regression as regression
+from . import tagging as tagging
+from . import texts as texts
+from . import translation as translation
+from . import word_embedding as word_embedding
+from .classification import Classification as Classification
+from .embedding import Embedding as Embedding
+from .fill_mask import MaskedTokens as MaskedTokens
+from .generation import Generation as Generation
+from .multi_label import Labels as Labels
+from .multiple_choice import Choice as Choice
+from .next_sentence import NextSentence as NextSentence
+from .question_answering import Answer as Answer
+from .reading import Result as Result
+from .regression import Regression as Regression
+from .tagging import Tags as Tags
+from .translation import Translation as Translation
+from .word_embedding import WordVectors as WordVectors

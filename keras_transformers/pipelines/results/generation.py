@@ -1,0 +1,28 @@
+"""The answer of generation: the continuation of a prompt."""
+
+from dataclasses import dataclass
+
+from keras_transformers.pipelines.results.reading import AnswerType, Result
+
+__all__ = ["Generation"]
+
+
+@dataclass(frozen=True)
+class Generation(Result):
+    """The continuation of a prompt.
+
+    Attributes:
+        text: the continuation, without the prompt.
+        num_new_tokens: how many tokens were generated.
+        log_probability: the sum of their log-probabilities.
+        finished: whether the text ended with the end token.
+    """
+
+    text: str
+    num_new_tokens: int
+    log_probability: float
+    finished: bool
+
+
+# Its signature `score` counts the tokens of a text.
+ANSWER = AnswerType("generation", Generation, inputs=(("prompt",),), count="num_tokens")

@@ -1,0 +1,21 @@
+"""The answer of next-sentence prediction: a probability."""
+
+from dataclasses import dataclass
+
+from keras_transformers.pipelines.results.reading import AnswerType, Result
+
+__all__ = ["NextSentence"]
+
+
+@dataclass(frozen=True)
+class NextSentence(Result):
+    """How two texts are related.
+
+    Attributes:
+        probability: that the second text follows the first.
+    """
+
+    probability: float
+
+
+ANSWER = AnswerType("next_sentence", NextSentence, inputs=(("text", "text_b"),))

@@ -1,5 +1,0 @@
-"""The form in which exports compute a model."""
-
-from keras_transformers.rooms import open_room
-
-__getattr__, __dir__ = open_room(__name__)

@@ -1,0 +1,72 @@
+"""A recipe's command line: each option is shown under the class that declares it."""
+
+import dataclasses
+import inspect
+import typing
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any
+
+import tyro
+
+from keras_transformers.ranges import ranges_in
+
+
+def parse(config_class: type, words: Sequence[str] | None = None) -> Any:
+    """Parses a command line as a configuration.
+
+    The help has the recipe's own options first, then a section for each class it inherits from,
+    with the ranges of numbers.
+
+    Args:
+        config_class: a dataclass; the comments beside its options and its bases' are their help.
+        words: the words after the program's name; those of `sys.argv` by default.
+
+    Raises:
+        SystemExit: with status 2 if the words fit no configuration, 0 after `--help`.
+    """
+    sections = {f"section_{index}": each for index, each in enumerate(_sections(config_class))}
+    whole = dataclasses.make_dataclass(
+        config_class.__name__, sections.items(), namespace={"__doc__": config_class.__doc__}
+    )
+    found: Any = tyro.cli(whole, args=words, config=(tyro.conf.OmitArgPrefixes,))
+    values: dict[str, Any] = {}
+    for name in sections:
+        values |= vars(getattr(found, name))
+    return config_class(**values)
+
+
+def _sections(config_class: type) -> Iterator[Any]:
+    """Yields a dataclass of each base's own options, under the name of its section."""
+    hints = typing.get_type_hints(config_class, include_extras=True)
+    left = {field.name: field for field in dataclasses.fields(config_class)}
+    for base in config_class.__mro__:
+        own = [left.pop(name) for name in inspect.get_annotations(base) if name in left]
+        if not own:
+            continue
+        # tyro finds the comments in the source by these.
+        names = ("__module__", "__qualname__", "__doc__", "__firstlineno__")
+        section = dataclasses.make_dataclass(
+            base.__name__,
+            [(field.name, _with_range(hints[field.name], field), _default(field)) for field in own],
+            namespace={name: vars(base)[name] for name in names if name in vars(base)},
+            kw_only=True,
+        )
+        _, _, place = base.__module__.partition("keras_transformers.")
+        room = place.rpartition(".")[0]
+        title = "own" if base is config_class else f"{room}.{base.__name__}".lstrip(".")
+        yield Annotated[section, tyro.conf.arg(name=title)]
+
+
+def _default(field: dataclasses.Field[Any]) -> Any:
+    return dataclasses.field(default=field.default, default_factory=field.default_factory)
+
+
+def _with_range(hint: Any, field: dataclasses.Field[Any]) -> Any:
+    """Returns an annotation whose help also has the range."""
+    allowed = [str(each) for each in ranges_in(hint) if each != type(each)()]
+    if not allowed or field.default is dataclasses.MISSING:
+        return hint
+    return Annotated[
+        hint,
+        tyro.conf.arg(help_behavior_hint=lambda default: f"({allowed[0]}; default: {default})"),
+    ]

@@ -1,0 +1,33 @@
+"""Errors of the library in the words of a command line."""
+
+import re
+import shlex
+from collections.abc import Iterable
+
+_VALUE = r"'[^']*'|\"[^\"]*\"|\.\.\.|[\w.+-]*\w"
+
+
+def as_options(message: str, names: Iterable[str]) -> str:
+    """Writes the arguments in a message as a command's options.
+
+    Args:
+        message: an error of the library, which writes arguments as name=value.
+        names: the command's options under their Python names; other arguments stay as they are.
+
+    >>> names = ["text_column", "label_column", "overwrite"]
+    >>> as_options("a.csv:1: give text_column='my text', label_column=2", names)
+    "a.csv:1: give --text-column 'my text' --label-column 2"
+    >>> as_options("README.md exists: overwrite=True replaces it", names)
+    'README.md exists: --overwrite replaces it'
+    """
+    known = "|".join(map(re.escape, names))
+    argument = re.compile(rf"(?<![\w.-])({known})=({_VALUE})(?:, (?=(?:{known})=))?")
+    return argument.sub(_option, message) if known else message
+
+
+def _option(match: re.Match[str]) -> str:
+    option, value = f"--{match[1].replace('_', '-')}", match[2]
+    if value[0] in "\"'":
+        value = shlex.quote(value[1:-1])
+    end = " " if match[0].endswith(", ") else ""
+    return f"{option}{'' if value == 'True' else f' {value}'}{end}"

@@ -1,0 +1,75 @@
+"""The examples in an export's metadata: arrays as JSON values, and back."""
+
+import base64
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+Arrays = Mapping[str, np.ndarray]
+
+
+def stored_examples(
+    metadata: Mapping[str, Any], name: str
+) -> Iterator[dict[str, dict[str, np.ndarray]]]:
+    """Yields a signature's examples, each {"inputs": name -> array, "outputs": name -> array}.
+
+    The arrays are cast to the signature's types: our first exports stored some in wider ones.
+    """
+    signature = metadata["signatures"][name]
+    for example in signature["examples"]:
+        yield {
+            side: {
+                key: _as_type(decode_array(value), signature[side][key]["dtype"])
+                for key, value in example[side].items()
+            }
+            for side in ("inputs", "outputs")
+        }
+
+
+def num_rows(arrays: Arrays) -> int:
+    """Returns the rows of a batch: the length of the first dimension, the smallest if they vary."""
+    return min((len(value) if value.ndim else 0 for value in arrays.values()), default=0)
+
+
+def encode_array(array: np.ndarray) -> dict[str, Any]:
+    """Encodes an array as JSON: dtype, shape, flat values; non-UTF-8 bytes as {"b64": ...}."""
+    strings, values = array.dtype == object, array.ravel().tolist()
+    return {
+        "dtype": "string" if strings else array.dtype.name,
+        "shape": list(array.shape),
+        "values": [_encode_string(value) for value in values] if strings else values,
+    }
+
+
+def decode_array(encoded: Mapping[str, Any]) -> np.ndarray:
+    """Inverts `encode_array`; strings become bytes in an array of dtype object."""
+    strings, values = encoded["dtype"] == "string", encoded["values"]
+    if strings:
+        values = [_decode_string(value) for value in values]
+    dtype = object if strings else encoded["dtype"]
+    return np.array(values, dtype=dtype).reshape(encoded["shape"])
+
+
+def first_row(encoded: Mapping[str, Any]) -> Any:
+    """Returns the first row of an array from `encode_array` as JSON values; None without rows."""
+    array = np.empty(len(encoded["values"]), object)
+    array[:] = encoded["values"]
+    array = array.reshape(encoded["shape"])
+    row = array[0] if len(array) else None
+    return row.tolist() if isinstance(row, np.ndarray) else row
+
+
+def _as_type(array: np.ndarray, dtype: str) -> np.ndarray:
+    return array if dtype == "string" else array.astype(dtype)
+
+
+def _encode_string(value: bytes) -> str | dict[str, str]:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return {"b64": base64.b64encode(value).decode()}
+
+
+def _decode_string(value: str | Mapping[str, str]) -> bytes:
+    return value.encode() if isinstance(value, str) else base64.b64decode(value["b64"])

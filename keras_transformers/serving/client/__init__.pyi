@@ -1,0 +1,8 @@
+# Written by `make stubs`.
+
+from . import asking as asking
+from . import grpc as grpc
+from . import rest as rest
+from . import target as target
+from . import transport as transport
+from .asking import Client as Client

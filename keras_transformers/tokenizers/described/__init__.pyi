@@ -1,0 +1,13 @@
+# Written by `make stubs`.
+
+from . import added_tokens as added_tokens
+from . import charsmap as charsmap
+from . import normalizers as normalizers
+from . import parts as parts
+from . import patterns as patterns
+from . import splitters as splitters
+from . import text as text
+from . import trie as trie
+from . import unicode_tables as unicode_tables
+from .charsmap import Charsmap as Charsmap
+from .parts import Parts as Parts

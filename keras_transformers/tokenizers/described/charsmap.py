@@ -1,0 +1,112 @@
+"""The normalization that comes with a SentencePiece model, in the graph and with its origins.
+
+Its rules replace strings of characters; at each place the longest one that fits is used. They are
+in a double array, which is walked as it is: see `normalization.double_array`.
+"""
+
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from keras_transformers.tokenizers.described.text import (
+    CODES,
+    CharacterMap,
+    Text,
+    byte_lengths,
+    encode,
+    with_deleted,
+)
+from keras_transformers.tokenizers.described.trie import NOTHING, leftmost, row_bounds
+
+__all__ = ["Charsmap"]
+
+_LABEL = 1 << 31 | 0xFF  # bits of a unit: it is not a value, and its label
+
+
+class Charsmap:
+    """Replaces strings of characters by others.
+
+    Args:
+        charsmap: `normalizer_spec.precompiled_charsmap` of a SentencePiece model: the size of a
+            double array, the array, and the replacements, each with a zero byte behind it. The
+            values in the array are the places of replacements.
+
+    Raises:
+        ValueError: it is none.
+    """
+
+    def __init__(self, charsmap: bytes) -> None:
+        size = int.from_bytes(charsmap[:4], "little")
+        array, replacements = charsmap[4 : 4 + size], charsmap[4 + size :]
+        if len(array) < max(size, 4) or size % 4:
+            raise ValueError("the normalization of the SentencePiece model is damaged")
+        units = np.frombuffer(array, "<u4").astype(np.int64)
+        # Darts-clone shifts positions that are far away by 8 more bits.
+        bases = np.arange(len(units)) ^ (units >> 10 << ((units & 1 << 9) >> 6))
+        values = np.where(bases < len(units), units[np.minimum(bases, len(units) - 1)], 0)
+        values = np.where(units >> 8 & 1, values & (1 << 31) - 1, NOTHING)
+        strings = replacements.split(b"\0")[:-1]
+        places = np.cumsum([0, *(len(string) + 1 for string in strings)])[:-1]
+        # Units that no string leads to may look as if they had any value.
+        numbers = np.minimum(np.searchsorted(places, values), len(strings) - 1)
+        self._labels = tf.constant(units & _LABEL)
+        self._bases = tf.constant(bases)
+        self._values = tf.constant(np.where(values < 0, NOTHING, numbers).astype(np.int32))
+        # Numbers that no character has stand for the replacements.
+        table = {
+            CODES + number: tuple(map(ord, string.decode("utf-8", "replace")))
+            for number, string in enumerate(strings)
+        }
+        self._replace = CharacterMap(table)
+
+    def __call__(self, text: Text) -> Text:
+        """Returns the normalized text."""
+        first, row, row_end = row_bounds(text)
+        string, end = self._longest(text, row_end)
+        index = tf.range(tf.size(end))
+        chosen = leftmost(end > index + 1, end, row, tf.size(first))
+        place = tf.cumsum(tf.cast(chosen, tf.int32))
+        stop = tf.gather(tf.concat([[0], tf.boolean_mask(end, chosen)], 0), place)
+        covered = ~chosen & (index < stop)
+        codes = tf.where(string == NOTHING, text.codes, CODES + string)
+        return self._replace(with_deleted(text._replace(codes=codes), ~covered))
+
+    def _longest(self, text: Text, row_end: Any) -> tuple[Any, Any]:
+        """Returns the replacement of the longest string at each character, or -1, and its end."""
+        joined = encode(text, tf.zeros_like(text.rows), 1)
+        codes = tf.cast(tf.io.decode_raw(joined[0], tf.uint8), tf.int64)
+        codes = tf.concat([codes, [0]], 0)  # the label 0 has no children
+        stops = tf.cast(tf.cumsum(byte_lengths(text.codes)), tf.int32)
+        starts = stops - tf.cast(byte_lengths(text.codes), tf.int32)
+        limits = tf.gather(stops, row_end - 1)
+        index = tf.range(tf.size(text.codes))
+
+        def step(at: Any, unit: Any, length: Any, string: Any, end: Any) -> tuple[Any, ...]:
+            position = tf.gather(starts, at) + length
+            label = tf.gather(codes, position)
+            child = tf.bitwise.bitwise_xor(tf.gather(self._bases, unit), label)
+            inside = (child < tf.size(self._labels, tf.int64)) & (label > 0)
+            child = tf.where(inside, child, 0)
+            matches = inside & (tf.gather(self._labels, child) == label)
+            matches &= position < tf.gather(limits, at)
+            at, child = tf.boolean_mask(at, matches), tf.boolean_mask(child, matches)
+            found = tf.gather(self._values, child)
+            ends_here = found != NOTHING
+            where = tf.boolean_mask(at, ends_here)[:, None]
+            stop = tf.gather(starts, where[:, 0]) + length + 1
+            string = tf.tensor_scatter_nd_update(string, where, tf.boolean_mask(found, ends_here))
+            end = tf.tensor_scatter_nd_update(end, where, tf.searchsorted(stops, stop) + 1)
+            return at, child, length + 1, string, end
+
+        shape = tf.TensorShape([None])
+        *_, string, end = tf.while_loop(
+            lambda at, *_: tf.size(at) > 0,
+            step,
+            (
+                *(index, tf.zeros_like(index, tf.int64), tf.constant(0)),
+                *(tf.zeros_like(index) + NOTHING, index),
+            ),
+            shape_invariants=(shape, shape, tf.TensorShape([]), shape, shape),
+        )
+        return string, end

@@ -1,0 +1,280 @@
+r"""The pre-tokenizers of the `tokenizers` library, from their JSON, in the graph.
+
+Each step classifies all characters at once: whether a word starts at a character depends on its
+neighbours and on the run of like characters that it is in.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from keras_transformers.tokenizers.byte_pairs.gpt2_words import (
+    LETTER,
+    NUMBER,
+    OTHER,
+    SPACE,
+    Characters,
+    starts_word,
+)
+from keras_transformers.tokenizers.described import unicode_tables
+from keras_transformers.tokenizers.described.normalizers import prepended
+from keras_transformers.tokenizers.described.patterns import one_class
+from keras_transformers.tokenizers.described.text import (
+    CharacterClass,
+    Text,
+    after,
+    before,
+    changes,
+    numbered,
+)
+
+# Takes text whose rows are words, and returns it with smaller words.
+Step = Callable[[Text], Text]
+
+GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+_LIKE_CL100K = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}%s"
+    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+# Pattern -> most digits of a word.
+_CL100K = {_LIKE_CL100K % "{1,3}": 3, _LIKE_CL100K % "": 1}  # Llama 3's, Qwen 2's
+
+
+def splitter_steps(description: Mapping[str, Any] | None) -> list[Step]:
+    """Returns the steps that a pre-tokenizer takes; ByteLevel's change into bytes is not one.
+
+    Args:
+        description: the `pre_tokenizer` of a tokenizer.json.
+
+    Raises:
+        ValueError: it has no exact form here; the message names it.
+    """
+    if description is None:
+        return []
+    kind = description.get("type")
+    if kind == "Sequence":
+        return [step for part in description["pretokenizers"] for step in splitter_steps(part)]
+    if kind == "WhitespaceSplit":
+        return [_removing(unicode_tables.kept_by('{"type": "WhitespaceSplit"}'))]
+    if kind == "Whitespace":
+        spaces = _removing(~unicode_tables.class_of(r"\s"))
+        return [spaces, _between(CharacterClass(unicode_tables.word_characters()))]
+    if kind == "BertPreTokenizer":
+        spaces = _removing(unicode_tables.kept_by('{"type": "WhitespaceSplit"}'))
+        return [spaces, _isolated(_punctuation(), repeated=False)]
+    if kind == "Punctuation":
+        return [
+            _split(_punctuation(), False, description.get("behavior", "Isolated"), "Punctuation")
+        ]
+    if kind == "Digits":
+        digits = unicode_tables.class_of(r"\p{N}")
+        return [_isolated(digits, repeated=not description.get("individual_digits", False))]
+    if kind == "ByteLevel":
+        steps: list[Step] = [_prefix_space] if description.get("add_prefix_space", True) else []
+        return [*steps, _gpt2()] if description.get("use_regex", True) else steps
+    if kind == "Split":
+        return [_by_pattern(description)]
+    raise ValueError(f"pre_tokenizer {kind} ({json.dumps(description):.80}) is not supported here")
+
+
+def is_byte_level(description: Mapping[str, Any] | None) -> bool:
+    """Returns whether a pre-tokenizer ends with ByteLevel and has no other one.
+
+    Raises:
+        ValueError: other steps follow it, which would see bytes.
+    """
+    parts = _flat(description)
+    places = [i for i, part in enumerate(parts) if part.get("type") == "ByteLevel"]
+    if places and places != [len(parts) - 1]:
+        raise ValueError("pre_tokenizer ByteLevel before others is not supported here")
+    return bool(places)
+
+
+def _flat(description: Mapping[str, Any] | None) -> list[Mapping[str, Any]]:
+    if description is None:
+        return []
+    if description.get("type") == "Sequence":
+        return [each for part in description["pretokenizers"] for each in _flat(part)]
+    return [description]
+
+
+def _punctuation() -> Any:
+    return ~unicode_tables.kept_by('{"type": "Punctuation", "behavior": "removed"}')
+
+
+def _divided(text: Text, starts: Any) -> Text:
+    return text._replace(rows=numbered(text.begins() | starts))
+
+
+def _removing(kept: Any) -> Step:
+    belongs = CharacterClass(kept)
+
+    def step(text: Text) -> Text:
+        stays = belongs(text.codes)
+        return _divided(text, changes(stays)).only(stays)
+
+    return step
+
+
+def _between(belongs: CharacterClass) -> Step:
+    return lambda text: _divided(text, changes(belongs(text.codes)))
+
+
+def _isolated(members: Any, *, repeated: bool) -> Step:
+    belongs = CharacterClass(members)
+
+    def step(text: Text) -> Text:
+        found = belongs(text.codes)
+        return _divided(text, changes(found) if repeated else found | before(found, False))
+
+    return step
+
+
+def _split(members: Any, repeated: bool, behavior: str, what: str) -> Step:
+    """Splits at matches, which are characters or, if `repeated`, runs of them."""
+    behavior = behavior.lower()
+    if behavior == "removed":
+        return _removing(~members)
+    if behavior == "isolated":
+        return _isolated(members, repeated=repeated)
+    if behavior == "contiguous":
+        return _isolated(members, repeated=True)
+    belongs = CharacterClass(members)
+
+    def merged(text: Text) -> Text:
+        found, begins = belongs(text.codes), text.begins()
+        last = before(found, False) & ~begins
+        if behavior == "mergedwithprevious":
+            # A match ends a word; only the first match after other text joins it.
+            starts = last if not repeated else last & ~found
+            return _divided(text, starts)
+        starts = found if not repeated else found & ~last
+        return _divided(text, starts)
+
+    if behavior not in ("mergedwithprevious", "mergedwithnext"):
+        raise ValueError(f"pre_tokenizer {what} with behavior {behavior!r} is not supported here")
+    return merged
+
+
+def _prefix_space(text: Text) -> Text:
+    return prepended(text, text.begins() & (text.codes != ord(" ")), [ord(" ")])
+
+
+def _by_pattern(description: Mapping[str, Any]) -> Step:
+    pattern, behavior = description["pattern"], str(description.get("behavior", "Removed"))
+    invert = bool(description.get("invert", False))
+    string, expression = pattern.get("String"), str(pattern.get("Regex"))
+    if string is None and (expression == GPT2 or expression in _CL100K):
+        # Every character is in a match.
+        if (behavior, invert) not in (("Isolated", False), ("Removed", True)):
+            raise ValueError(
+                f"pre_tokenizer Split by {expression!r} with behavior {behavior} and invert "
+                f"{invert} is not supported here"
+            )
+        return _gpt2() if expression == GPT2 else _cl100k(_CL100K[expression])
+    if string is not None:
+        if len(string) != 1:
+            raise ValueError(f"pre_tokenizer Split at {string!r} is not supported here")
+        string = "".join("\\" + each if not each.isalnum() else each for each in string)
+    members, repeated = one_class("pre_tokenizer Split", expression if string is None else string)
+    if invert:
+        if not repeated or behavior not in ("Removed", "Isolated", "Contiguous"):
+            raise ValueError(f"pre_tokenizer Split by {expression!r}, inverted, is not supported")
+        members = ~members
+    return _split(members, repeated, behavior, "Split")
+
+
+class _Kinds:
+    """Letters, numbers, white space and others, as Oniguruma's classes."""
+
+    def __init__(self) -> None:
+        self._letters = CharacterClass(unicode_tables.class_of(r"\p{L}"))
+        self._numbers = CharacterClass(unicode_tables.class_of(r"\p{N}"))
+        self._spaces = CharacterClass(unicode_tables.class_of(r"\s"))
+
+    def __call__(self, codes: Any) -> Any:
+        kinds = tf.where(self._letters(codes), LETTER, OTHER)
+        kinds = tf.where(self._numbers(codes), NUMBER, kinds)
+        return tf.where(self._spaces(codes), SPACE, kinds)
+
+
+def _gpt2() -> Step:
+    kinds = _Kinds()
+    return lambda text: _divided(
+        text, starts_word(Characters(text.codes, kinds(text.codes), text.starts, text.rows))
+    )
+
+
+def _cl100k(most_digits: int) -> Step:
+    r"""Returns the step for the patterns of cl100k (Llama 3, Qwen 2), matched left to right.
+
+    `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*`
+    `|\s*[\r\n]+|\s+(?!\S)|\s+`: a run of letters takes one space or symbol before it, a run of
+    symbols the space before it and the line ends after it; other white space ends at its last line
+    end, and before its last character if a word follows.
+    """
+    kinds_of = _Kinds()
+    s_like, t_like = _codes("sS\u017ftTmMdD"), _codes("rRvV")
+    e_like, l_like = _codes("eE"), _codes("lL")
+
+    def step(text: Text) -> Text:
+        kinds, codes, begins = kinds_of(text.codes), text.codes, text.begins()
+        index = tf.range(tf.size(codes))
+        is_letter, is_number = kinds == LETTER, kinds == NUMBER
+        is_space, is_other = kinds == SPACE, kinds == OTHER
+        line_end = (codes == ord("\n")) | (codes == ord("\r"))
+        was = tf.where(begins, -1, before(kinds, -1))
+        ends = after(begins, True)
+        comes = tf.where(ends, -1, after(kinds, -1))
+        was_blank = ~begins & before(codes == ord(" "), False)
+        next_code = tf.where(ends, 0, after(codes, 0))
+        second = tf.where(ends | after(ends, True), 0, after(after(codes, 0), 0))
+        # A lone symbol that no space joins can join the letters after it; an apostrophe can begin
+        # an ending such as 's or 'll.
+        free = is_other & (was != OTHER) & ~was_blank
+        quote = free & (codes == ord("'"))
+        short = quote & _any(next_code, s_like)
+        long = quote & _any(next_code, t_like) & _any(second, e_like)
+        long |= quote & _any(next_code, l_like) & _any(second, l_like)
+        inside = before(short | long, False) | before(before(long, False), False)
+        behind = before(before(short, False), False)
+        behind |= before(before(before(long, False), False), False)
+        # Line ends right after symbols.
+        group_first = tf.boolean_mask(index, begins | changes(line_end))
+        first = tf.gather(group_first, tf.searchsorted(group_first, index, side="right") - 1)
+        taken = line_end & (tf.gather(was, first) == OTHER)
+        # White space: `rest` is what follows the last line end of a run.
+        space_ends = tf.boolean_mask(index, is_space & (comes != SPACE))
+        line_ends = tf.boolean_mask(index, line_end)
+        run_end = tf.gather(tf.concat([space_ends, [0]], 0), tf.searchsorted(space_ends, index))
+        next_line = tf.gather(
+            tf.concat([line_ends, [tf.size(codes)]], 0), tf.searchsorted(line_ends, index)
+        )
+        rest = is_space & (next_line > run_end)
+        was_taken = ~begins & before(taken, False)
+        starts = is_space & ~taken & ((was != SPACE) | was_taken)
+        starts |= rest & ~before(rest, False)
+        starts |= rest & (comes != SPACE) & (comes != -1)
+        joined = (was == SPACE) & before(rest, False)  # to the white space before it
+        starts |= is_letter & ~inside & (was != LETTER) & ~joined & ~before(free, False)
+        starts |= is_letter & behind & (was == LETTER)
+        starts |= is_other & (was != OTHER) & ~was_blank
+        number_starts = tf.boolean_mask(index, is_number & (was != NUMBER))
+        place = index - tf.gather(
+            tf.concat([number_starts, [0]], 0),
+            tf.maximum(tf.searchsorted(number_starts, index, side="right") - 1, 0),
+        )
+        starts |= is_number & (place % most_digits == 0)
+        return _divided(text, starts)
+
+    return step
+
+
+def _codes(characters: str) -> tuple[int, ...]:
+    return tuple(map(ord, characters))
+
+
+def _any(codes: Any, wanted: tuple[int, ...]) -> Any:
+    return tf.reduce_any([codes == code for code in wanted], axis=0)

@@ -1,0 +1,126 @@
+"""Finds known strings in texts, leftmost and longest first, in the graph."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from keras_transformers.tokenizers.described.text import CODES, Text
+
+NOTHING = -1
+
+
+class Trie:
+    """Strings to look for.
+
+    Args:
+        contents: different strings, none empty.
+    """
+
+    def __init__(self, contents: Sequence[str]) -> None:
+        # States are numbered, 0 is the root; keys are state * CODES + character.
+        states: dict[tuple[int, int], int] = {}
+        string_of = [NOTHING]
+        for number, content in enumerate(contents):
+            state = 0
+            for character in content:
+                key = (state, ord(character))
+                if key not in states:
+                    states[key] = len(string_of)
+                    string_of.append(NOTHING)
+                state = states[key]
+            string_of[state] = number
+        keys = sorted(states)
+        self._keys = tf.constant([a * CODES + b for a, b in keys] or [-1], tf.int64)
+        self._targets = tf.constant([states[key] for key in keys] or [0], tf.int64)
+        self._string_of = tf.constant(string_of, tf.int32)
+
+    def longest(self, text: Text, row_end: Any) -> tuple[Any, Any]:
+        """Returns the longest string that starts at each character.
+
+        Args:
+            text: (characters,).
+            row_end: the end of each character's row, int32 (characters,).
+
+        Returns:
+            The string's number or -1, and the index behind its last character, int32 (characters,).
+        """
+        index = tf.range(tf.size(text.codes))
+        size = tf.size(index)
+        codes = tf.concat([text.codes, [0]], 0)
+        last = tf.size(self._keys) - 1
+
+        def step(at: Any, state: Any, length: Any, string: Any, end: Any) -> tuple[Any, ...]:
+            key = state * CODES + tf.cast(tf.gather(codes, tf.minimum(at + length, size)), tf.int64)
+            place = tf.minimum(tf.searchsorted(self._keys, key), last)
+            matches = (tf.gather(self._keys, place) == key) & (at + length < tf.gather(row_end, at))
+            at = tf.boolean_mask(at, matches)
+            state = tf.gather(self._targets, tf.boolean_mask(place, matches))
+            accepted = tf.gather(self._string_of, state)
+            ends_here = accepted >= 0
+            where = tf.boolean_mask(at, ends_here)[:, None]
+            string = tf.tensor_scatter_nd_update(
+                string, where, tf.boolean_mask(accepted, ends_here)
+            )
+            new_end = tf.fill([tf.shape(where)[0]], length + 1) + where[:, 0]
+            return at, state, length + 1, string, tf.tensor_scatter_nd_update(end, where, new_end)
+
+        shape = tf.TensorShape([None])
+        *_, string, end = tf.while_loop(
+            lambda at, *_: tf.size(at) > 0,
+            step,
+            (
+                index,
+                tf.zeros_like(index, tf.int64),
+                tf.constant(0),
+                tf.zeros_like(index) + NOTHING,
+                index,
+            ),
+            shape_invariants=(shape, shape, tf.TensorShape([]), shape, shape),
+        )
+        return string, end
+
+
+def row_bounds(text: Text) -> tuple[Any, Any, Any]:
+    """Returns, for each row, its first character; for each character, its row and the row's end."""
+    begins = text.begins()
+    size = tf.size(text.codes)
+    first = tf.boolean_mask(tf.range(size), begins)
+    row = tf.cumsum(tf.cast(begins, tf.int32)) - 1
+    return first, row, tf.gather(tf.concat([first[1:], [size]], 0), row)
+
+
+def leftmost(found: Any, end: Any, row: Any, num_rows: Any) -> Any:
+    """Returns which matches to take: in each row the first, then the first behind it, ...
+
+    Args:
+        found: whether a string starts at each character, bool (characters,).
+        end: the index behind it, int32 (characters,).
+        row: int32 (characters,), from 0.
+        num_rows: their number.
+    """
+    size = tf.size(found)
+
+    def step(open_: Any, chosen: Any) -> tuple[Any, Any]:
+        at = tf.boolean_mask(tf.range(size), open_)
+        rows = tf.gather(row, at)
+        first = tf.math.unsorted_segment_min(at, rows, num_rows)  # (rows,)
+        taken = tf.boolean_mask(first, first < size)
+        chosen |= marks(taken, size)
+        stop = tf.gather(tf.concat([end, [size]], 0), tf.minimum(first, size))
+        return open_ & (tf.range(size) >= tf.gather(stop, row)), chosen
+
+    shape = tf.TensorShape([None])
+    _, chosen = tf.while_loop(
+        lambda open_, _: tf.reduce_any(open_),
+        step,
+        (found, tf.zeros_like(found)),
+        shape_invariants=(shape, shape),
+    )
+    return chosen
+
+
+def marks(places: Any, size: Any) -> Any:
+    """Returns True at the places, bool (size,); places behind the end are left out."""
+    counts = tf.math.unsorted_segment_sum(tf.ones_like(places), places, size + 1)
+    return counts[:size] > 0

@@ -1,0 +1,153 @@
+"""Added tokens around a SentencePiece model: it reads the text between them."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+import tensorflow_text
+from sentencepiece import sentencepiece_model_pb2
+
+from keras_transformers.tokenizers.described.parts import Parts
+from keras_transformers.tokenizers.normalization.double_array import double_array
+from keras_transformers.tokenizers.sentencepiece import model_tokenizer
+
+__all__ = ["AddedPieces", "join_around"]
+
+_USER_DEFINED = 4  # a type of pieces
+
+
+class AddedPieces(tf.Module):
+    """Finds added tokens in texts, and has a SentencePiece model read each part between them.
+
+    As in transformers, each part is read like a text of its own. Tokens with `normalized` are found
+    in the text that the model's normalization makes, others before it.
+
+    Args:
+        tokens: their `id`, `content` and flags, as in the `added_tokens` of a tokenizer.json.
+        model: the SentencePiece model.
+        tokenizer: the same, opened.
+        num_tokens: number of tokens of the vocabulary without the added ones.
+        also: tokens of the vocabulary that are found in texts too.
+
+    Attributes:
+        names: the tokens that the vocabulary lacks, in the order of their ids.
+
+    Raises:
+        ValueError: the tokens' ids have gaps, two cannot be told apart, or the model finds strings
+            of its own before it normalizes.
+    """
+
+    def __init__(
+        self,
+        tokens: Sequence[Mapping[str, Any]],
+        model: bytes,
+        tokenizer: tensorflow_text.SentencepieceTokenizer,
+        *,
+        num_tokens: int,
+        also: Sequence[Mapping[str, Any]] = (),
+    ) -> None:
+        super().__init__(name="added_pieces")
+        charsmap = None
+        if any(token.get("normalized") for token in tokens):
+            # The text is normalized before the model gets it, so the model must not do it again.
+            proto: Any = sentencepiece_model_pb2  # made at run time, without types
+            found = proto.ModelProto.FromString(model)
+            charsmap = found.normalizer_spec.precompiled_charsmap or None
+            own = [piece.piece for piece in found.pieces if piece.type == _USER_DEFINED]
+            if charsmap and own:
+                raise ValueError(
+                    f"added tokens with normalized=true are not supported beside the SentencePiece "
+                    f"model's own user-defined symbols, such as {own[0]!r}"
+                )
+            found.normalizer_spec.precompiled_charsmap = _nothing()
+            tokenizer = model_tokenizer(found.SerializeToString()) if charsmap else tokenizer
+        self._tokens = json.dumps(list(tokens))  # a string: tf.Module wraps and searches lists
+        self._tokenizer = tokenizer
+        self._parts = Parts(
+            {"added_tokens": [*also, *tokens]},
+            num_tokens=num_tokens,
+            byte_level=False,
+            charsmap=charsmap,
+        )
+        self.names = tuple(self._parts.added)
+
+    @property
+    def tokens(self) -> list[dict[str, Any]]:
+        """The added tokens, as given."""
+        tokens: list[dict[str, Any]] = json.loads(self._tokens)
+        return tokens
+
+    def tokenize(
+        self, text: tf.Tensor, encode: Callable[[Any], Any]
+    ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
+        """Converts texts to token ids with their spans.
+
+        Args:
+            text: strings (batch,).
+            encode: converts pieces of the model to token ids, int32 of any shape.
+
+        Returns:
+            Token ids int32, and starts and ends int64 in bytes of all texts end to end, each
+            (batch, None).
+        """
+
+        def pieces(words: Any) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
+            found, starts, ends = self._tokenizer.tokenize_with_offsets(words)
+            ids = tf.ragged.map_flat_values(encode, found)
+            return ids, tf.cast(starts, tf.int64), tf.cast(ends, tf.int64)
+
+        return self._parts.tokenize(text, pieces)
+
+    def between(
+        self, text: tf.Tensor, tokenize: Callable[[Any], tf.RaggedTensor]
+    ) -> tf.RaggedTensor:
+        """Converts texts to token ids, int32 (batch, None); `tokenize` reads the parts between."""
+
+        def without_spans(words: Any) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
+            ids = tokenize(words)
+            nowhere = tf.zeros_like(ids, tf.int64)
+            return ids, nowhere, nowhere
+
+        return self._parts.tokenize(text, without_spans)[0]
+
+
+def _nothing() -> bytes:
+    """Returns a normalization that changes nothing; an empty one would be logged each time."""
+    character = "\ufdd0".encode()  # in no text
+    array = double_array({character: 0}).astype("<u4").tobytes()
+    return len(array).to_bytes(4, "little") + array + character + b"\0"
+
+
+def join_around(
+    token_ids: tf.RaggedTensor, is_whole: Any, names: Any, detokenize: Callable[[Any], tf.Tensor]
+) -> tf.Tensor:
+    """Converts ids to texts; some tokens keep their names, between single spaces.
+
+    Args:
+        token_ids: int32 (rows, None).
+        is_whole: whether each token keeps its name, bool (all tokens,).
+        names: the names of those tokens, strings (all tokens,); others count for nothing.
+        detokenize: converts the ids between them, int32 (parts, None), to strings (parts,). It also
+            gets the tokens that keep their names, each as a part of its own.
+
+    Returns:
+        Strings (rows,).
+    """
+    rows = token_ids.value_rowids()
+    row_before = tf.concat([[-1], rows], axis=0)[:-1]
+    whole_before = tf.concat([[False], is_whole], axis=0)[:-1]
+    starts = (rows != row_before) | is_whole | whole_before
+    numbers = tf.cumsum(tf.cast(starts, tf.int64)) - 1
+    num_parts = tf.reduce_sum(tf.cast(starts, tf.int64))
+    parts = tf.RaggedTensor.from_value_rowids(token_ids.values, numbers, nrows=num_parts)
+    text = tf.where(
+        tf.boolean_mask(is_whole, starts), tf.boolean_mask(names, starts), detokenize(parts)
+    )
+    is_text = text != ""
+    by_row = tf.RaggedTensor.from_value_rowids(
+        tf.boolean_mask(text, is_text),
+        tf.boolean_mask(tf.boolean_mask(rows, starts), is_text),
+        nrows=token_ids.nrows(),
+    )
+    return tf.strings.reduce_join(by_row, axis=1, separator=" ")

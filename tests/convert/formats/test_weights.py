@@ -1,0 +1,86 @@
+"""What lies in a folder is called by its name: what is taken, why, and what is not read."""
+
+import json
+import logging
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+import keras_transformers as kt
+from keras_transformers.convert.formats.weights import look
+
+BERT = {"model_type": "bert", "architectures": ["BertModel"]}
+
+
+@pytest.mark.parametrize(
+    ("name", "start", "message"),
+    [
+        ("model.onnx", b"\x08\x07", r"ONNX \(model\.onnx\).*onnxruntime"),
+        ("flax_model.msgpack", b"x", r"Flax \(flax_model\.msgpack\).*from_flax=True"),
+        ("rust_model.ot", b"x", r"Rust's tch"),
+        ("openvino_model.xml", b"x", r"OpenVINO"),
+        ("model.tflite", b"x", r"TensorFlow Lite"),
+        ("adapter_model.bin", b"\x80", r"an adapter of peft.*merge_and_unload"),
+        ("training_args.bin", b"PK\x03\x04", r"the state of a training"),
+        ("weights.pt", b"PK\x03\x04", r"a file of PyTorch of another name.*pytorch_model\.bin"),
+        ("cc.en.vec", b"2 3", r"word vectors as text.*gensim"),
+        ("model.pkl", b"\x80", r"a pickle \(model\.pkl\).*not opened"),
+    ],
+)
+def test_what_is_not_read_is_called_by_its_name(tmp_path, name, start, message):
+    (tmp_path / name).write_bytes(start)
+    with pytest.raises(ValueError, match=rf"^{tmp_path} has {message}"):
+        kt.load(tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps(BERT))
+    with pytest.raises(FileNotFoundError, match=rf"^{tmp_path} has {message}.*no file of weights"):
+        kt.load(tmp_path)
+    if name != "weights.pt":  # one of the files that are read, given without its folder
+        with pytest.raises(ValueError, match=rf"{name} is {message}"):
+            kt.load(tmp_path / name)
+    if "pickle" not in message and name != "model.pkl":
+        assert "pickle" not in str(look(tmp_path))
+
+
+def test_of_several_files_one_is_taken_and_the_others_are_named(tmp_path, caplog):
+    (tmp_path / "config.json").write_text(json.dumps(BERT))
+    save_file({"a": np.ones(2, "float32")}, tmp_path / "model.safetensors")
+    for name in ("pytorch_model.bin", "flax_model.msgpack"):
+        (tmp_path / name).write_bytes(b"x")
+    found = look(tmp_path)
+    assert [file.name for file in found.weights] == ["model.safetensors", "pytorch_model.bin"]
+    assert [other.files for other in found.not_read] == [("flax_model.msgpack",)]
+    assert "are model.safetensors, which comes before pytorch_model.bin; not read: Flax" in str(
+        found
+    )
+    with caplog.at_level(logging.INFO), pytest.raises(ValueError, match="config"):
+        kt.load(tmp_path)
+    assert "which comes before pytorch_model.bin" in caplog.text
+
+
+def test_a_pointer_of_git_lfs_is_no_damaged_file(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(BERT))
+    (tmp_path / "model.safetensors").write_text("version https://git-lfs.github.com/spec/v1\n")
+    with pytest.raises(ValueError, match=r"model\.safetensors is a pointer of Git LFS.*lfs pull"):
+        kt.convert.containers.open_arrays(tmp_path)
+
+
+def test_the_folder_inside_or_around_is_named(tmp_path):
+    inner = tmp_path / "bert"
+    inner.mkdir()
+    save_file({"a": np.ones(2, "float32")}, inner / "model.safetensors")
+    with pytest.raises(ValueError, match="has model.safetensors, but no config.json"):
+        kt.load(inner)
+    (inner / "config.json").write_text(json.dumps(BERT))
+    with pytest.raises(ValueError, match="folders with weights: give bert"):
+        kt.load(tmp_path)
+    with pytest.raises(ValueError, match=f"part of a folder, with a config.json: give {inner}"):
+        kt.load(inner / "model.safetensors")
+
+
+def test_another_family_is_called_by_its_name(tmp_path):
+    config = {"model_type": "clip", "architectures": ["CLIPModel"]}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    (tmp_path / "pytorch_model.bin").write_bytes(b"x")
+    with pytest.raises(ValueError, match=r"model_type 'clip' \(CLIPModel\) is unknown; expected"):
+        kt.load(tmp_path)
