@@ -133,8 +133,9 @@ def _reader() -> Any:
     Past the end, the original reads nothing and goes on: an array that claims 2^60 bytes would fill
     the memory.
     """
+    original: Any = optional("gguf", extra="gguf").GGUFReader
 
-    class Reader(optional("gguf", extra="gguf").GGUFReader):
+    class Reader(original):
         def _get(self, offset: int, dtype: Any, count: int = 1, *order: Any, **orders: Any) -> Any:
             found = super()._get(offset, dtype, count, *order, **orders)
             if len(found) != count:
