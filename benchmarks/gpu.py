@@ -47,6 +47,7 @@ from keras_transformers.training.optimizers import adam, adamw
 from keras_transformers.training.schedules import WarmupLinearDecay, noam
 
 PEAK = 790.0  # TFLOP/s, bfloat16
+PRECISION = "mixed_bfloat16"
 NUM_KERNELS = 3
 MASKED_SHARE = 0.15  # of BERT's tokens
 TOY: dict[str, Any] = {
@@ -210,6 +211,7 @@ class Rounds(keras.callbacks.Callback):
 def measure(job: Job, *, steps: int, toy: bool) -> Measured:
     """Trains a model and returns what it cost."""
     keras.utils.clear_session()
+    keras.config.set_dtype_policy(PRECISION)  # the line before has taken it back
     model = make_model(job, toy=toy)
     inputs, targets = random_batch(model, job)
 
@@ -283,9 +285,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     check_tensorflow_is_absent()
     policy = keras.config.dtype_policy()
-    keras.config.set_dtype_policy("mixed_bfloat16")
     device = jax.devices()[0]
-    print(f"{device.platform}: {device.device_kind}, peak {options.peak:g} TFLOP/s, mixed_bfloat16")
+    print(f"{device.platform}: {device.device_kind}, peak {options.peak:g} TFLOP/s, {PRECISION}")
     print(f"jax {jax.__version__}, keras {keras.__version__}, keras_transformers {kt.__version__}")
     print(
         f"{'model':16}{'batch':>6} x {'length':5}{'parameters':>12}{'ms':>10}{'tokens/s':>13}"

@@ -32,6 +32,7 @@ from .choices_and_spans import StartsAndEnds as StartsAndEnds
 from .composite import CompositeLayer as CompositeLayer
 from .dense import AddBias as AddBias
 from .dense import RowDense as RowDense
+from .embeddings import Embedding as Embedding
 from .embeddings import IndexedPositionEmbedding as IndexedPositionEmbedding
 from .embeddings import PaddedPositionEmbedding as PaddedPositionEmbedding
 from .embeddings import PositionEmbedding as PositionEmbedding

@@ -73,6 +73,7 @@ class CharacterCNN(keras.layers.Layer):
             name="embeddings",
             shape=(self.num_characters, self.embedding_dim),
             initializer=uniform(-1.0, 1.0),
+            autocast=False,  # as in `embeddings`
         )
         self.kernels, self.biases = [], []
         for index, (width, number) in enumerate(self.filters):
@@ -95,6 +96,7 @@ class CharacterCNN(keras.layers.Layer):
         words = at_least_one(ops.reshape(character_ids, (batch * tokens, characters)))
         # (words, characters, embedding)
         vectors = ops.take(ops.convert_to_tensor(self.embeddings), words, axis=0)
+        vectors = ops.cast(vectors, self.compute_dtype)
         maxima = [
             ops.max(ops.conv(vectors, kernel, data_format="channels_last"), axis=1) + bias
             for kernel, bias in zip(self.kernels, self.biases, strict=True)

@@ -1,4 +1,9 @@
-"""Token and position embeddings. A segment embedding is a plain `keras.layers.Embedding`."""
+"""Token, segment and position embeddings.
+
+In mixed precision their matrices stay float32, and the vectors are cast once they are looked up.
+Otherwise a row's gradient would be summed in 16 bits: over thousands of tokens that sum stops
+growing, and GPUs are slow at it.
+"""
 
 from collections.abc import Callable
 from typing import Any, Literal
@@ -10,6 +15,7 @@ from keras import ops
 from keras_transformers.layers.dense import PACKAGE
 
 __all__ = [
+    "Embedding",
     "IndexedPositionEmbedding",
     "PaddedPositionEmbedding",
     "PositionEmbedding",
@@ -22,7 +28,16 @@ WeightTying = Literal["none", "decoder", "all"]
 
 
 @keras.saving.register_keras_serializable(PACKAGE)
-class TokenEmbedding(keras.layers.Embedding):
+class Embedding(keras.layers.Embedding):
+    """A `keras.layers.Embedding` whose gradient is summed in float32 in mixed precision too."""
+
+    def add_weight(self, *args: Any, **options: Any) -> Any:
+        """Adds a weight that `call` casts, instead of Keras."""
+        return super().add_weight(*args, **({"autocast": False} | options))
+
+
+@keras.saving.register_keras_serializable(PACKAGE)
+class TokenEmbedding(Embedding):
     """Maps token ids to vectors, and vectors back to logits with the same matrix (weight tying).
 
     Args:
@@ -87,8 +102,9 @@ class TokenEmbedding(keras.layers.Embedding):
             check_token_ids(inputs, self.vocabulary_size, "token_ids")
             outputs = super().call(inputs)
             return outputs if self.scale == 1.0 else outputs * self.scale
-        rows = ops.reshape(inputs, (-1, self.hidden_dim))  # (rows, hidden)
-        logits = ops.matmul(rows, ops.transpose(self.embeddings))  # (rows, vocabulary)
+        rows = ops.cast(ops.reshape(inputs, (-1, self.hidden_dim)), self.compute_dtype)
+        matrix = ops.cast(self.embeddings, self.compute_dtype)
+        logits = ops.matmul(rows, ops.transpose(matrix))  # (rows, vocabulary)
         logits = ops.reshape(logits, (*ops.shape(inputs)[:-1], self.vocabulary_size))
         return ops.cast(logits, "float32")
 
@@ -228,6 +244,7 @@ class PositionEmbedding(keras.layers.Layer):
             name="embeddings",
             shape=(self.first_position + self.max_sequence_length, input_shape[-1]),
             initializer=self.embeddings_initializer,
+            autocast=False,
         )
 
     def call(self, inputs: Any, *, positions: Any = None, start_index: Any = 0) -> Any:
@@ -246,9 +263,11 @@ class PositionEmbedding(keras.layers.Layer):
             ValueError: without `positions`, the sequence is longer than `max_sequence_length`.
         """
         embeddings = ops.convert_to_tensor(self.embeddings)
-        if positions is not None:
-            return inputs + ops.take(embeddings, positions + self.first_position, axis=0)
-        return inputs + _rows(embeddings, start_index + self.first_position, inputs, self)
+        if positions is None:
+            vectors = _rows(embeddings, start_index + self.first_position, inputs, self)
+        else:
+            vectors = ops.take(embeddings, positions + self.first_position, axis=0)
+        return inputs + ops.cast(vectors, inputs.dtype)
 
     def compute_output_spec(self, inputs: Any, *others: Any, **options: Any) -> Any:
         """Returns the inputs' shape, with the layer's dtype."""
@@ -304,7 +323,7 @@ class PaddedPositionEmbedding(PositionEmbedding):
         # float32: on a GPU, TensorFlow sums no integers.
         counts = ops.cumsum(ops.cast(padding_mask, "float32"), axis=1)
         positions = ops.maximum(ops.cast(counts, "int32") - 1, 0)  # (batch, length)
-        return inputs + ops.take(rows, positions, axis=0)
+        return inputs + ops.cast(ops.take(rows, positions, axis=0), inputs.dtype)
 
 
 @keras.saving.register_keras_serializable(PACKAGE)

@@ -7,12 +7,13 @@ import numpy as np
 from keras import ops
 
 from keras_transformers.layers.dense import PACKAGE
+from keras_transformers.layers.embeddings import Embedding
 
 __all__ = ["RelativePositionBias"]
 
 
 @keras.saving.register_keras_serializable(PACKAGE)
-class RelativePositionBias(keras.layers.Embedding):
+class RelativePositionBias(Embedding):
     """Computes what T5 and MPNet add to the attention scores: one number per distance and head.
 
     Distances share numbers in buckets: each small one has its own, larger ones share more and more
@@ -88,7 +89,7 @@ class RelativePositionBias(keras.layers.Embedding):
         distance = keys[None, :] - queries[:, None]  # (query, key)
         distance = ops.clip(distance, -self.max_distance, self.max_distance) + self.max_distance
         biases = ops.take(by_distance, distance, axis=0)  # (query, key, heads)
-        return ops.transpose(biases, (2, 0, 1))[None]
+        return ops.cast(ops.transpose(biases, (2, 0, 1))[None], self.compute_dtype)
 
     def compute_output_spec(self, query: Any, key: Any = None, *, start_index: Any = 0) -> Any:
         """Returns the shape and dtype of `call`'s result."""

@@ -16,7 +16,16 @@ pytestmark = pytest.mark.slow
 
 
 def test_the_toys_train_and_have_a_row_each(on_jax):
-    output = on_jax(f"{LOAD}gpu.main(['--toy', '--steps', '2', '--peak', '1e-6'])")
+    output = on_jax(f"""{LOAD}
+import keras
+fit = keras.Model.fit
+def spied(model, *args, **named):
+    print("computes in", gpu.anatomy(model).blocks[0].compute_dtype)
+    return fit(model, *args, **named)
+keras.Model.fit = spied
+gpu.main(['--toy', '--steps', '2', '--peak', '1e-6'])
+""")
+    assert output.count("computes in bfloat16") == len(SUBJECTS)
     lines = output.splitlines()
     assert lines[0].startswith("cpu")
     found = re.findall(

@@ -32,6 +32,47 @@ def test_ids_outside_the_vocabulary_are_refused(bad):
             call(ids)
 
 
+IDS = np.zeros((2, 5000), "int32")
+SUMMED = {
+    "segment": (lambda **o: layers.Embedding(3, 1, **o), lambda layer: layer(IDS)),
+    "token": (lambda **o: layers.TokenEmbedding(3, 1, **o), lambda layer: layer(IDS)),
+    "position": (
+        lambda **o: layers.PositionEmbedding(3, **o),
+        lambda layer: layer(tf.zeros((2, 5000, 1), "bfloat16"), positions=IDS),
+    ),
+    "padded position": (
+        lambda **o: layers.PaddedPositionEmbedding(5000, **o),
+        lambda layer: layer(tf.zeros((2, 5000, 1), "bfloat16"), IDS.astype("bool")),
+    ),
+    "relative": (
+        lambda **o: layers.RelativePositionBias(4, 1, **o),
+        lambda layer: layer(tf.zeros((1, 200, 1))),
+    ),
+    "characters": (
+        lambda **o: layers.CharacterCNN([(1, 1)], num_characters=3, embedding_dim=1, **o),
+        lambda layer: layer(IDS[..., None]),
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", SUMMED)
+def test_gradients_of_many_equal_ids_are_summed_in_float32(kind):
+    """bfloat16 has 8 bits: 256 + 1 is 256."""
+    make, call = SUMMED[kind]
+    gradients = []
+    for dtype in ("float32", "mixed_bfloat16"):
+        layer = make(dtype=dtype)
+        call(layer)
+        if kind == "characters":  # from here on, its output is the character's vector
+            layer.set_weights([np.ones(w.shape) for w in layer.get_weights()])
+        with tf.GradientTape() as tape:
+            total = tf.reduce_sum(tf.cast(call(layer), "float32"))
+        (gradient,) = tape.gradient(total, [layer.embeddings.value])
+        gradients.append(tf.convert_to_tensor(gradient))
+    assert max(gradients[0].numpy().ravel()) > 1000
+    np.testing.assert_allclose(gradients[1], gradients[0], rtol=1e-2)
+
+
 def test_logits_of_a_half_precision_embedding_are_float32():
     layer = layers.TokenEmbedding(10, 8, dtype="mixed_bfloat16")
     assert layer(np.array([[1]])).dtype == "bfloat16"

@@ -11,6 +11,7 @@ import re
 import keras
 
 from keras_transformers.layers import (
+    Embedding,
     IndexedPositionEmbedding,
     TokenEmbedding,
 )
@@ -117,7 +118,7 @@ def bert(
         embeddings_initializer=initializer.clone(),
         name="token_embedding",
     )(token_ids)
-    segment_vectors = keras.layers.Embedding(
+    segment_vectors = Embedding(
         num_segments,
         hidden_dim,
         embeddings_initializer=initializer.clone(),

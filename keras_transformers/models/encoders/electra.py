@@ -12,6 +12,7 @@ from typing import Any
 import keras
 
 from keras_transformers.layers import (
+    Embedding,
     PositionEmbedding,
     RowDense,
     TokenEmbedding,
@@ -102,7 +103,7 @@ def electra(
             embeddings_initializer=initializer.clone(),
             name="token_embedding",
         ),
-        "segment_embedding": keras.layers.Embedding(
+        "segment_embedding": Embedding(
             num_segments,
             width,
             embeddings_initializer=initializer.clone(),

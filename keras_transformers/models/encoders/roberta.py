@@ -9,6 +9,7 @@ import keras
 from keras import ops
 
 from keras_transformers.layers import (
+    Embedding,
     PaddedPositionEmbedding,
     TokenEmbedding,
 )
@@ -86,7 +87,7 @@ def roberta(
         name="token_embedding",
     )(token_ids)
     # One vector for all tokens: Hugging Face keeps BERT's segments, and RoBERTa has only the first.
-    segment_vectors = keras.layers.Embedding(
+    segment_vectors = Embedding(
         1, hidden_dim, embeddings_initializer=initializer.clone(), name="segment_embedding"
     )(ops.zeros_like(token_ids))
     hidden = keras.layers.Add(name="token_and_segment")([token_vectors, segment_vectors])
