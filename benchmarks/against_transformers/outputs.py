@@ -90,6 +90,13 @@ class Family:
 
 encoders, decoders = kt.models.encoders, kt.models.encoder_decoders
 FAMILIES = [
+    Family(
+        "albert",
+        encoders.albert.albert,
+        "AlbertModel",
+        {**ENCODER, "embedding_size": 8, "pad_token_id": 0},
+        pad=0,
+    ),
     Family("bert", encoders.bert.bert, "BertModel", {**ENCODER, "pad_token_id": 0}, pad=0),
     Family(
         "distilbert",
@@ -251,7 +258,7 @@ def inputs(
     if family.feeds == "causal":
         return {"token_ids": ids}, {"input_ids": given}, real
     ours = {"token_ids": ids, "padding_mask": real}
-    if family.name in ("bert", "electra"):
+    if family.name in ("albert", "bert", "electra"):
         ours["segment_ids"] = np.zeros_like(ids)
     return ours, {"input_ids": given, "attention_mask": torch.tensor(real).long()}, real
 

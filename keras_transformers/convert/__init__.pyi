@@ -1,5 +1,6 @@
 # Written by `make stubs`.
 
+from . import albert as albert
 from . import bert as bert
 from . import config_map as config_map
 from . import containers as containers

@@ -7,6 +7,7 @@ import os
 import pkgutil
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import keras
 
@@ -98,7 +99,8 @@ def _family_for(model: keras.Model, arrays: Arrays) -> Family:
 
 def has_pooler(folder: Path) -> bool:
     """Returns whether a folder's weights in Hugging Face's layout have an encoder's pooler."""
-    return any(name.endswith("pooler.dense.weight") for name in open_arrays(folder).shapes)
+    ends = ("pooler.dense.weight", "pooler.weight")
+    return any(name.endswith(ends) for name in open_arrays(folder).shapes)
 
 
 def without_pooler(encoder: keras.Model) -> keras.Model:
@@ -111,8 +113,8 @@ def tokenizer_family(folder: Path, family: Family) -> Family:
     """Returns the family whose tokenizer a folder has, which may be another than its encoder's.
 
     Multilingual MiniLM is a BERT that reads the pieces of XLM-RoBERTa. tokenizer_config.json names
-    the tokenizer's class; without a class, a SentencePiece model of XLM-RoBERTa's says it, or one
-    in tokenizer.json.
+    the tokenizer's class; without a class, the name of a SentencePiece model says it, or the first
+    tokens of the one in tokenizer.json.
     """
     if family.task != "embedding":  # models that write texts have tokenizers of their own
         return family
@@ -124,19 +126,24 @@ def tokenizer_family(folder: Path, family: Family) -> Family:
             return other
     if (folder / "vocab.txt").is_file():
         return family
+    pieces = _unigrams(folder)
     for other in encoders():
-        file_name = other.vocabulary_file
-        has_pieces = bool(other.pieces_file) and _has_unigrams(folder)
+        file_name, first = other.vocabulary_file, other.first_pieces
+        has_pieces = bool(first) and tuple(pieces[: len(first)]) == first
         if file_name and ((folder / file_name).is_file() or has_pieces):
             return other
     return family
 
 
-def _has_unigrams(folder: Path) -> bool:
-    """Returns whether the vocabulary in tokenizer.json is that of a SentencePiece model."""
+def _unigrams(folder: Path) -> list[Any]:
+    """Returns the tokens of the SentencePiece model in tokenizer.json; none if it has another."""
     file = folder / "tokenizer.json"
     model = read_json(file).get("model") if file.is_file() else None
-    return isinstance(model, dict) and model.get("type") == "Unigram"
+    if not isinstance(model, dict) or model.get("type") != "Unigram":
+        return []
+    vocabulary = model.get("vocab")
+    pairs = vocabulary if isinstance(vocabulary, list) else []
+    return [pair[0] if isinstance(pair, list) and pair else None for pair in pairs]
 
 
 def family_of(folder: Path, known: tuple[Family, ...]) -> Family:

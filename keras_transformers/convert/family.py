@@ -86,6 +86,7 @@ class Family:
         tokenizer_classes: the classes of tokenizers, without "Fast", whose files are read; by
             default those of any family.
         pieces_file: the tokenizer's SentencePiece model, if one can be made of a tokenizer.json.
+        first_pieces: the first tokens of that tokenizer.json, if they tell it from others.
         vocabulary_file: the tokenizer's file, if its name tells the tokenizer from others.
         longest_text: most tokens of a text if no file says so.
         settle: takes a folder and the arguments that its config.json gives; returns the arguments
@@ -110,6 +111,7 @@ class Family:
     target_tokenizer: Callable[[Path], Any] | None = None
     tokenizer_classes: tuple[str, ...] = ()
     pieces_file: str | None = None
+    first_pieces: tuple[str, ...] = ()
     vocabulary_file: str | None = None
     longest_text: int | None = None
     settle: Callable[[Path, dict[str, Any]], dict[str, Any]] | None = None

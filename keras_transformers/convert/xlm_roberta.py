@@ -36,5 +36,6 @@ FAMILY: Family = Family(
     parts=roberta.PARTS,
     masked_lm_activation="gelu",  # whatever the encoder's
     pieces_file="sentencepiece.bpe.model",
+    first_pieces=("<s>", "<pad>", "</s>", "<unk>"),
     vocabulary_file="sentencepiece.bpe.model",
 )

@@ -26,10 +26,13 @@ from .case_markers import CaseMarkedTokenizer as CaseMarkedTokenizer
 from .characters import CharacterTokenizer as CharacterTokenizer
 from .described.charsmap import Charsmap as Charsmap
 from .described.parts import Parts as Parts
+from .described.charsmap import charsmap_of as charsmap_of
+from .described.charsmap import charsmap_rules as charsmap_rules
 from .mpnet import MPNetTokenizer as MPNetTokenizer
 from .ngrams import NgramTokenizer as NgramTokenizer
 from .opennmt import OpenNMTTokenizer as OpenNMTTokenizer
 from .sentence_pieces.added import AddedPieces as AddedPieces
+from .sentence_pieces.albert import AlbertTokenizer as AlbertTokenizer
 from .sentence_pieces.marian import MarianTokenizer as MarianTokenizer
 from .sentence_pieces.t5 import T5Tokenizer as T5Tokenizer
 from .sentence_pieces.xlm_roberta import XlmRobertaTokenizer as XlmRobertaTokenizer

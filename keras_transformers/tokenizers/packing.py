@@ -117,6 +117,115 @@ def ends_of_sources(tokenizer: Any) -> tuple[list[int], list[int]]:
     return [], [tokenizer.end_token_id]
 
 
+class BertPacking:
+    """Packing as in BERT: [CLS] a [SEP] for one text, [CLS] a [SEP] b [SEP] for a pair.
+
+    A base of tokenizers; they set the ids and `tokenize`.
+    """
+
+    cls_token_id: int
+    sep_token_id: int
+    pad_token_id: int
+    mask_token: str
+    tokenize: Callable[[Any], tf.RaggedTensor]
+
+    def __call__(
+        self,
+        text: Any,
+        text_b: Any = None,
+        *,
+        max_sequence_length: int,
+        pad_to_max_length: bool = False,
+    ) -> dict[str, tf.Tensor]:
+        """Converts texts or pairs of texts to the inputs of an encoder.
+
+        A row is [CLS] text [SEP], plus text_b [SEP] for pairs. Texts that are too long lose their
+        end, the longer one of a pair first (`trim_longest_first`); `lengths` counts tokens.
+
+        Args:
+            text: strings (batch,).
+            text_b: second texts, strings (batch,).
+            max_sequence_length: in tokens, including [CLS] and [SEP].
+            pad_to_max_length: pad to that length instead of the longest row of the batch.
+
+        Returns:
+            token_ids and segment_ids int32, padding_mask bool, each (batch, length).
+
+        Raises:
+            ValueError: `max_sequence_length` has no room for [CLS] and [SEP], or texts are not of
+                shape (batch,).
+            tf.errors.InvalidArgumentError: `text` and `text_b` differ in number.
+        """
+        return self.pack(
+            self._segments(text, text_b),
+            max_sequence_length=max_sequence_length,
+            pad_to_max_length=pad_to_max_length,
+        )
+
+    def pack(
+        self,
+        segments: Sequence[tf.RaggedTensor],
+        *,
+        max_sequence_length: int,
+        pad_to_max_length: bool = False,
+    ) -> dict[str, tf.Tensor]:
+        """Packs the tokens of texts or pairs into the inputs of an encoder; see `__call__`.
+
+        Args:
+            segments: one or two ragged tensors from `tokenize`, int32 (batch, None).
+            max_sequence_length: in tokens, including [CLS] and [SEP].
+            pad_to_max_length: pad to that length instead of the longest row of the batch.
+        """
+        num_added = self.num_special_tokens(len(segments))
+        if max_sequence_length < num_added:
+            raise ValueError(
+                f"max_sequence_length={max_sequence_length}: [CLS] and [SEP] take {num_added} "
+                "tokens already; increase it"
+            )
+        return pack(
+            trim_longest_first(segments, max_sequence_length - num_added),
+            special_tokens=self.special_tokens(len(segments)),
+            pad_token_id=self.pad_token_id,
+            length=max_sequence_length if pad_to_max_length else None,
+        )
+
+    def special_tokens(self, num_segments: int) -> list[list[int]]:
+        """Returns the ids that `pack` puts around segments: [CLS] a [SEP] b [SEP]."""
+        return [[self.cls_token_id], *[[self.sep_token_id]] * num_segments]
+
+    def split_at_masks(self, text: Any) -> tf.RaggedTensor:
+        """Splits strings (batch,) at mask tokens into one or more pieces: (batch, None)."""
+        return tf.strings.split(text, self.mask_token)
+
+    def num_special_tokens(self, num_segments: int) -> int:
+        """Returns the number of tokens that `pack` adds."""
+        return sum(map(len, self.special_tokens(num_segments)))
+
+    def lengths(self, text: Any, text_b: Any = None) -> tf.Tensor:
+        """Returns the lengths of texts or pairs before trimming and padding.
+
+        Calling the tokenizer trims those with `lengths(text) > max_sequence_length`.
+
+        Args:
+            text: strings (batch,).
+            text_b: second texts, strings (batch,).
+
+        Returns:
+            int32 (batch,), in tokens, including [CLS] and [SEP].
+        """
+        segments = self._segments(text, text_b)
+        num_tokens = sum(segment.row_lengths() for segment in segments)
+        return tf.cast(num_tokens, tf.int32) + self.num_special_tokens(len(segments))
+
+    def _segments(self, text: Any, text_b: Any) -> list[tf.RaggedTensor]:
+        if text_b is None:
+            return [self.tokenize(text)]
+        segments = [self.tokenize(text), self.tokenize(text_b)]
+        counts = [segment.nrows() for segment in segments]
+        tf.debugging.assert_equal(*counts, "text and text_b differ in number")
+        return segments
+
+
 class RobertaPacking:
     """Packing as in RoBERTa: <s> a </s> for one text, <s> a </s></s> b </s> for a pair.
 

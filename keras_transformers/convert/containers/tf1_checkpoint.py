@@ -1,6 +1,7 @@
-"""Google's checkpoints of TensorFlow 1, of BERT and ELECTRA."""
+"""Google's checkpoints of TensorFlow 1, of BERT, ALBERT and ELECTRA."""
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -30,15 +31,35 @@ _SPECIAL = {
     "discriminator_predictions/dense_1/kernel": "discriminator_predictions.dense_prediction.weight",
     "discriminator_predictions/dense_1/bias": "discriminator_predictions.dense_prediction.bias",
 }
-# What is in an index -> the family whose it is.
-_MARKS = {b"electra/embeddings/": "electra", b"bert/embeddings/": "bert"}
+# What is in an index -> the family whose it is; the first one decides.
+_MARKS = {
+    b"electra/embeddings/": "electra",
+    b"embedding_hidden_mapping_in/": "albert",
+    b"bert/embeddings/": "bert",
+}
+# ALBERT's scopes -> Hugging Face's modules, one after the other.
+_ALBERT = (
+    (r"^bert/", "albert/"),
+    (r"/transformer/group_0/inner_group_0/", "/albert_layer_groups/0/albert_layers/0/"),
+    (r"albert_layers/0/LayerNorm/", "albert_layers/0/attention/LayerNorm/"),
+    (r"/LayerNorm_1/", "/full_layer_layer_norm/"),
+    (r"/attention_1/(self|output)/", "/attention/"),
+    (r"/ffn_1/intermediate/output/dense/", "/ffn_output/"),
+    (r"/ffn_1/intermediate/dense/", "/ffn/"),
+    (r"/pooler/dense/", "/pooler/"),
+    (r"^cls/predictions/(transform/)?", "predictions/"),
+    (r"^predictions/output_bias$", "predictions/bias"),
+    (r"^cls/seq_relationship/output_weights$", "sop_classifier/classifier/weight"),
+    (r"^cls/seq_relationship/output_bias$", "sop_classifier/classifier/bias"),
+)
+_PROJECTION = "/embedding_hidden_mapping_in/"
 _WEIGHTS = {"kernel": "weight", "gamma": "weight", "beta": "bias", "bias": "bias"}
 # The optimizer's, not the model's: slots of a variable stand behind its name.
 _TRAINING = re.compile(r"(.*/)?(adam_[mv]|global_step|[Aa]dam.*|beta[12]_power)")
 
 
 def open_tf1_checkpoint(path: Path) -> Arrays:
-    """Opens a checkpoint of Google's BERT or ELECTRA, without what an optimizer keeps.
+    """Opens a checkpoint of Google's BERT, ALBERT or ELECTRA, without what an optimizer keeps.
 
     Args:
         path: a folder, or a prefix such as "uncased_L-12_H-768_A-12/bert_model.ckpt".
@@ -49,7 +70,8 @@ def open_tf1_checkpoint(path: Path) -> Arrays:
             say which one to take. The checksums of all tensors that are read are compared.
     """
     stored = StoredVariables.open(checkpoint_prefix(path))
-    keys = {_name(key): key for key in stored.shapes if not is_training_state(key)}
+    scopes = _ALBERT if any(_PROJECTION in key for key in stored.shapes) else ()
+    keys = {_name(key, scopes): key for key in stored.shapes if not is_training_state(key)}
 
     def read(name: str) -> np.ndarray:
         array = stored.read(keys[name])
@@ -68,7 +90,7 @@ def is_training_state(name: str) -> bool:
 
 
 def checkpoint_family(path: Path) -> str:
-    """Returns the family that a checkpoint of Google's holds, "bert" or "electra"; "" for others.
+    """Returns the family that a checkpoint of Google's holds, "bert" and so on; "" for others.
 
     It looks for names in the index alone, in which a name's start is left out if the name before it
     has it too: so it takes the first name of a module.
@@ -82,7 +104,9 @@ def checkpoint_family(path: Path) -> str:
     return found[0] if found else ""
 
 
-def _name(name: str) -> str:
+def _name(name: str, scopes: Iterable[tuple[str, str]]) -> str:
+    for pattern, module in scopes:
+        name = re.sub(pattern, module, name)
     if name in _SPECIAL:
         return _SPECIAL[name]
     module, _, last = name.rpartition("/")

@@ -6,6 +6,7 @@ from . import encoder_shapes as encoder_shapes
 from . import fasttext as fasttext
 from . import generation_config as generation_config
 from . import gguf as gguf
+from . import google_albert as google_albert
 from . import google_bert as google_bert
 from . import google_electra as google_electra
 from . import google_vit as google_vit

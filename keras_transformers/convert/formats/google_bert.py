@@ -27,7 +27,7 @@ from keras_transformers.models.encoders.bert import bert
 
 __all__ = ["read_google_bert_config"]
 
-_CONFIGS = ("bert_config.json", "albert_config.json")
+_CONFIGS = ("bert_config.json", "albert_config.json")  # a BERT under either name
 # As modeling.py reads the fields. Its "gelu" is the tanh form; Hugging Face's is the exact one.
 _CONFIG = replace(
     CONFIG,

@@ -13,7 +13,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_transformers.convert import bert, distilbert, gpt, roberta, t5, vit, xlm_roberta
+from keras_transformers.convert import albert, bert, distilbert, gpt, roberta, t5, vit, xlm_roberta
 from keras_transformers.convert.containers.arrays import Arrays
 from keras_transformers.convert.family import Family
 from keras_transformers.convert.formats.keras_nlp_t5 import (
@@ -53,6 +53,11 @@ _BACKBONES = {
         (*_TEXTS, "num_segments"),
         {"activation": "gelu_approximate", "norm_epsilon": 1e-12},
     ),
+    "AlbertBackbone": _Backbone(
+        albert.FAMILY,
+        (*_TEXTS, "num_segments", "embedding_dim"),
+        {"activation": "gelu_approximate", "norm_epsilon": 1e-12},
+    ),
     "RobertaBackbone": _Backbone(roberta.FAMILY, _TEXTS, {"norm_epsilon": 1e-5}),
     "XLMRobertaBackbone": _Backbone(xlm_roberta.FAMILY, _TEXTS, {"norm_epsilon": 1e-5}),
     "DistilBertBackbone": _Backbone(distilbert.FAMILY, _TEXTS, {}),
@@ -77,6 +82,7 @@ _TASKS = {
 _MODULES = (
     (r"(?:embeddings|token_and_position_embedding)/(?=\w+/embeddings)", ""),
     (r"embeddings_layer_norm/", "embeddings_norm/"),
+    (r"embedding_projection/", "embeddings_project/"),
     (r"pooled_dense/", "pooler/"),
     (r"layer_norm/", "final_norm/"),
     (r"mlm_head/output_bias", "mask_logits/bias"),
@@ -140,7 +146,7 @@ def open_keras_nlp(folder: Path) -> FoundWeights:
         tokenizers=lambda lowercase=None: make_tokenizers(),  # its files decide
         heads=task or name,
         parts=("pooler/*", "logits/*", "masked_lm_*", "mask_logits/*"),
-        has_pooler=name == "BertBackbone",
+        has_pooler=name in ("AlbertBackbone", "BertBackbone"),
         options=options,
         max_sequence_length=length if isinstance(length, int) else known.family.longest_text,
         masked_lm={"activation": "gelu", "norm_epsilon": 1e-5},
@@ -176,6 +182,9 @@ def _arguments(folder: Path, name: str, config: Mapping[str, Any]) -> dict[str, 
     arguments = {field: config[field] for field in known.fields} | dict(known.fixed)
     if name == "T5Backbone":
         return t5_arguments(file, arguments, config)
+    for field in ("num_groups", "num_inner_repetitions"):
+        if config.get(field, 1) != 1:
+            raise ValueError(f"{file}: {field}={config[field]!r}; only 1 is supported")
     if name != "ViTBackbone":
         return arguments | {"attention_dropout": config["dropout"]}
     for field in ("use_mha_bias", "use_mlp_bias", "use_class_token", "use_patch_bias"):
@@ -308,6 +317,8 @@ def _tensors(
 
 def _path(theirs: str, name: str) -> str:
     """Returns our path of a variable."""
+    if shared := re.fullmatch(r"group_0_inner_layer_0/(.+)", theirs):  # ALBERT's only one
+        return f"encoder_layer/{_renamed(shared[1], _PARTS)}"
     match = re.fullmatch(r"(?:transformer_layer_|vit_encoder/transformer_block_)(\d+)/(.+)", theirs)
     if match is None:
         return _renamed(theirs, _MODULES)
@@ -338,17 +349,18 @@ def _tokenizers(folder: Path, family: Family) -> tuple[Any, ...]:
     if family.task == "image_classification":
         return ()
     config = _described(folder / "tokenizer.json")[1]
-    with _vocabulary(folder / "assets" / "tokenizer") as place:
-        return (family.tokenizer(place, bool(config.get("lowercase"))),)
+    with _vocabulary(folder / "assets" / "tokenizer", family) as place:
+        # SentencePiece models say nothing about case; ALBERT's weights know lower case alone.
+        return (family.tokenizer(place, bool(config.get("lowercase", True))),)
 
 
 @contextlib.contextmanager
-def _vocabulary(assets: Path) -> Iterator[Path]:
+def _vocabulary(assets: Path, family: Family) -> Iterator[Path]:
     """Yields a folder with the vocabulary under the names that our tokenizers expect."""
     names = {
         "vocabulary.txt": "vocab.txt",
         "vocabulary.json": "vocab.json",
-        "vocabulary.spm": "sentencepiece.bpe.model",
+        **({"vocabulary.spm": family.pieces_file} if family.pieces_file else {}),
     }
     with tempfile.TemporaryDirectory() as scratch:
         found = [file for file in sorted(assets.glob("*")) if file.is_file()]

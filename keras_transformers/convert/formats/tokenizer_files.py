@@ -44,6 +44,7 @@ _SPECIAL = {
 _CLASSES = (
     *("BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer", "MPNetTokenizer"),
     *("GPT2Tokenizer", "OpenAIGPTTokenizer", "RobertaTokenizer", "XLMRobertaTokenizer"),
+    "AlbertTokenizer",
 )
 # Those, with "Fast", that obey `add_prefix_space` although SentencePiece always adds it.
 _WITH_PREFIX = ("XLMRobertaTokenizer", "XLMRobertaTokenizerFast")

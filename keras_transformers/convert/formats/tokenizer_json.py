@@ -112,7 +112,12 @@ def added_pieces(folder: Path, config: Mapping[str, Any], tokenizer: Any) -> lis
     tokens = _added_tokens(folder, config, contents, set(tokenizer.own_tokens), _base(tokenizer))
     model = contents.get("model")
     if follows_file(config) and isinstance(model, dict) and model.get("type") == "Unigram":
-        check_pieces(file, contents, normalized=any(token["normalized"] for token in tokens))
+        check_pieces(
+            file,
+            contents,
+            normalized=any(token["normalized"] for token in tokens),
+            before=getattr(tokenizer, "normalizers", ()),
+        )
     return tokens
 
 

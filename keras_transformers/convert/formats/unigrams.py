@@ -1,7 +1,7 @@
 """Makes a SentencePiece model of the Unigram vocabulary in a tokenizer.json."""
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +12,13 @@ __all__: list[str] = []
 _T5 = ["<pad>", "</s>", "<unk>"]  # the first tokens
 _FAIRSEQ = ["<s>", "<pad>", "</s>", "<unk>"]  # XLM-RoBERTa's; its last one is
 _MASK = "<mask>"
+_ALBERT = ["<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"]
 _SPLITS, _PREFIXES = "WhitespaceSplit", "Metaspace"
 _NORMAL, _UNKNOWN, _CONTROL = 1, 2, 3  # types of pieces
 
 
 def sentencepiece_model(file: Path, contents: Mapping[str, Any]) -> bytes:
-    """Returns the SentencePiece model of which a tokenizer.json was made: T5's or XLM-RoBERTa's.
+    """Returns the SentencePiece model of which a T5's or encoder's tokenizer.json was made.
 
     Added tokens at the end of the vocabulary, such as T5's extra ids, are left out.
 
@@ -32,7 +33,7 @@ def sentencepiece_model(file: Path, contents: Mapping[str, Any]) -> bytes:
         model = contents["model"]
         added = {token["content"] for token in contents["added_tokens"]}
         pieces = [(str(piece), float(score)) for piece, score in model["vocab"]]
-        unknown, (charsmap, _) = model.get("unk_id"), _normalizers(contents)
+        unknown, (_, charsmap, _) = model.get("unk_id"), _normalizers(contents)
     except (KeyError, TypeError, AttributeError, ValueError, IndexError) as error:
         raise ValueError(f"{file}: not a Unigram tokenizer of Hugging Face's ({error})") from error
     if model.get("byte_fallback"):
@@ -41,16 +42,16 @@ def sentencepiece_model(file: Path, contents: Mapping[str, Any]) -> bytes:
     if names[:4] == _FAIRSEQ and _MASK in names:
         first, added = _FAIRSEQ, added - {_MASK}
     else:
-        first = _T5
+        first = _ALBERT if names[:5] == _ALBERT else _T5
     while pieces and pieces[-1][0] in added - set(first):
         pieces.pop()
     names = [piece for piece, _ in pieces]
     is_fairseq = first is _FAIRSEQ and names[-1] == _MASK
-    known = names[: len(first)] == first and (is_fairseq or first is _T5)
+    known = names[: len(first)] == first and (is_fairseq or first is not _FAIRSEQ)
     if not known or len(set(names)) < len(names):
         raise ValueError(
             f"{file}: its vocabulary repeats a token or lacks one of {', '.join(_T5)} in T5's "
-            "order, or XLM-RoBERTa's special tokens"
+            "order, or XLM-RoBERTa's or ALBERT's special tokens"
         )
     if unknown != names.index("<unk>"):
         raise ValueError(f"{file}: unk_id={unknown!r}, but <unk> has the id {names.index('<unk>')}")
@@ -59,13 +60,20 @@ def sentencepiece_model(file: Path, contents: Mapping[str, Any]) -> bytes:
     return _model(pieces, charsmap)
 
 
-def check_pieces(file: Path, contents: Mapping[str, Any], *, normalized: bool) -> None:
+def check_pieces(
+    file: Path,
+    contents: Mapping[str, Any],
+    *,
+    normalized: bool,
+    before: Sequence[Mapping[str, Any]] = (),
+) -> None:
     """Raises ValueError if a tokenizer.json splits texts in another way than SentencePiece.
 
     Args:
         file: for messages.
         contents: what it holds.
         normalized: whether it has added tokens that are found in normalized text.
+        before: the normalizers before SentencePiece's own, as the tokenizer has them.
     """
     splitter = contents.get("pre_tokenizer") or {}
     steps = splitter.get("pretokenizers", [splitter])
@@ -83,12 +91,18 @@ def check_pieces(file: Path, contents: Mapping[str, Any], *, normalized: bool) -
             "SentencePiece"
         )
     try:
-        _, others = _normalizers(contents)
+        found, _, others = _normalizers(contents)
     except (KeyError, TypeError, AttributeError, ValueError, IndexError) as error:
         raise ValueError(
             f"{file}: normalizer {contents.get('normalizer')!r:.100} is not supported with "
             f"SentencePiece ({error})"
         ) from error
+    if found != list(before):
+        what = ", ".join(str(step.get("type")) for step in found) or "nothing"
+        wanted = ", ".join(str(step.get("type")) for step in before) or "nothing"
+        raise ValueError(
+            f"{file}: normalizes by {what} before Precompiled; only {wanted} is supported here"
+        )
     kept = [step for step in others if not _only_shortens(step)]
     if kept:
         raise ValueError(
@@ -104,12 +118,15 @@ def check_pieces(file: Path, contents: Mapping[str, Any], *, normalized: bool) -
         )
 
 
-def _normalizers(contents: Mapping[str, Any]) -> tuple[bytes, list[Mapping[str, Any]]]:
-    """Returns SentencePiece's own normalization, and the steps behind it."""
-    normalizer, others = contents["normalizer"], []
-    if normalizer["type"] == "Sequence":
-        normalizer, *others = normalizer["normalizers"]
-    return base64.b64decode(normalizer["precompiled_charsmap"], validate=True), others
+def _normalizers(
+    contents: Mapping[str, Any],
+) -> tuple[list[Mapping[str, Any]], bytes, list[Mapping[str, Any]]]:
+    """Returns the steps before SentencePiece's own normalization, that, and the steps behind it."""
+    normalizer = contents["normalizer"]
+    steps = normalizer["normalizers"] if normalizer["type"] == "Sequence" else [normalizer]
+    place = [step["type"] for step in steps].index("Precompiled")
+    charsmap = base64.b64decode(steps[place]["precompiled_charsmap"], validate=True)
+    return steps[:place], charsmap, steps[place + 1 :]
 
 
 def _only_shortens(step: Mapping[str, Any]) -> bool:
@@ -122,7 +139,8 @@ def _only_shortens(step: Mapping[str, Any]) -> bool:
 
 def _model(pieces: list[tuple[str, float]], charsmap: bytes) -> bytes:
     names = [name for name, _ in pieces]
-    kinds = {"<unk>": _UNKNOWN, "<pad>": _CONTROL, "<s>": _CONTROL, "</s>": _CONTROL}
+    controls = {"<pad>", "<s>", "</s>", *_ALBERT}
+    kinds = {**dict.fromkeys(controls, _CONTROL), "<unk>": _UNKNOWN}
     ids = {"pad_id": "<pad>", "eos_id": "</s>", "unk_id": "<unk>", "bos_id": "<s>"}
     proto: Any = sentencepiece_model_pb2  # made at run time, without types
     found = proto.ModelProto()

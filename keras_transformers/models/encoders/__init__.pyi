@@ -1,5 +1,6 @@
 # Written by `make stubs`.
 
+from . import albert as albert
 from . import bert as bert
 from . import distilbert as distilbert
 from . import electra as electra

@@ -10,4 +10,6 @@ from . import text as text
 from . import trie as trie
 from . import unicode_tables as unicode_tables
 from .charsmap import Charsmap as Charsmap
+from .charsmap import charsmap_of as charsmap_of
+from .charsmap import charsmap_rules as charsmap_rules
 from .parts import Parts as Parts

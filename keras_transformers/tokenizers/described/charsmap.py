@@ -4,6 +4,7 @@ Its rules replace strings of characters; at each place the longest one that fits
 in a double array, which is walked as it is: see `normalization.double_array`.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -18,8 +19,9 @@ from keras_transformers.tokenizers.described.text import (
     with_deleted,
 )
 from keras_transformers.tokenizers.described.trie import NOTHING, leftmost, row_bounds
+from keras_transformers.tokenizers.normalization.double_array import double_array
 
-__all__ = ["Charsmap"]
+__all__ = ["Charsmap", "charsmap_of", "charsmap_rules"]
 
 _LABEL = 1 << 31 | 0xFF  # bits of a unit: it is not a value, and its label
 
@@ -37,22 +39,10 @@ class Charsmap:
     """
 
     def __init__(self, charsmap: bytes) -> None:
-        size = int.from_bytes(charsmap[:4], "little")
-        array, replacements = charsmap[4 : 4 + size], charsmap[4 + size :]
-        if len(array) < max(size, 4) or size % 4:
-            raise ValueError("the normalization of the SentencePiece model is damaged")
-        units = np.frombuffer(array, "<u4").astype(np.int64)
-        # Darts-clone shifts positions that are far away by 8 more bits.
-        bases = np.arange(len(units)) ^ (units >> 10 << ((units & 1 << 9) >> 6))
-        values = np.where(bases < len(units), units[np.minimum(bases, len(units) - 1)], 0)
-        values = np.where(units >> 8 & 1, values & (1 << 31) - 1, NOTHING)
-        strings = replacements.split(b"\0")[:-1]
-        places = np.cumsum([0, *(len(string) + 1 for string in strings)])[:-1]
-        # Units that no string leads to may look as if they had any value.
-        numbers = np.minimum(np.searchsorted(places, values), len(strings) - 1)
+        units, strings = _read(charsmap)
         self._labels = tf.constant(units & _LABEL)
-        self._bases = tf.constant(bases)
-        self._values = tf.constant(np.where(values < 0, NOTHING, numbers).astype(np.int32))
+        self._bases = tf.constant(_bases(units))
+        self._values = tf.constant(_numbers(units, strings))
         # Numbers that no character has stand for the replacements.
         table = {
             CODES + number: tuple(map(ord, string.decode("utf-8", "replace")))
@@ -110,3 +100,58 @@ class Charsmap:
             shape_invariants=(shape, shape, tf.TensorShape([]), shape, shape),
         )
         return string, end
+
+
+def charsmap_rules(charsmap: bytes) -> dict[str, str]:
+    """Returns what a normalization replaces, and by what; see `Charsmap`."""
+    units, strings = _read(charsmap)
+    bases, numbers = _bases(units), _numbers(units, strings)
+    labels = np.arange(1, 256)
+    rules, keys, nodes = {}, [b""], np.zeros(1, np.int64)
+    while keys:
+        children = bases[nodes][:, None] ^ labels
+        inside = children < len(units)
+        children = np.where(inside, children, 0)
+        parent, label = np.nonzero(inside & ((units[children] & _LABEL) == labels))
+        keys = [keys[p] + bytes([labels[at]]) for p, at in zip(parent, label, strict=True)]
+        nodes = children[parent, label]
+        for key, number in zip(keys, numbers[nodes], strict=True):
+            if number != NOTHING:
+                rules[key.decode()] = strings[number].decode()
+    return rules
+
+
+def charsmap_of(rules: Mapping[str, str]) -> bytes:
+    """Returns the normalization with these rules; see `Charsmap`."""
+    values = sorted(set(rules.values()))
+    strings = [value.encode() + b"\0" for value in values]
+    places = dict(zip(values, np.cumsum([0, *map(len, strings)]).tolist(), strict=False))
+    keys = {key.encode(): places[value] for key, value in rules.items()}
+    array = double_array(keys).astype("<u4").tobytes()
+    return len(array).to_bytes(4, "little") + array + b"".join(strings)
+
+
+def _read(charsmap: bytes) -> tuple[np.ndarray, list[bytes]]:
+    """Returns the double array, int64, and the replacements; ValueError if there are none."""
+    size = int.from_bytes(charsmap[:4], "little")
+    array, replacements = charsmap[4 : 4 + size], charsmap[4 + size :]
+    if len(array) < max(size, 4) or size % 4:
+        raise ValueError("the normalization of the SentencePiece model is damaged")
+    return np.frombuffer(array, "<u4").astype(np.int64), replacements.split(b"\0")[:-1]
+
+
+def _bases(units: np.ndarray) -> np.ndarray:
+    """Returns where the children of each unit are."""
+    # Darts-clone shifts positions that are far away by 8 more bits.
+    return np.arange(len(units)) ^ (units >> 10 << ((units & 1 << 9) >> 6))
+
+
+def _numbers(units: np.ndarray, strings: list[bytes]) -> np.ndarray:
+    """Returns the number of the replacement of the string that ends at each unit, or -1; int32."""
+    bases = _bases(units)
+    values = np.where(bases < len(units), units[np.minimum(bases, len(units) - 1)], 0)
+    values = np.where(units >> 8 & 1, values & (1 << 31) - 1, NOTHING)
+    places = np.cumsum([0, *(len(string) + 1 for string in strings)])[:-1]
+    # Units that no string leads to may look as if they had any value.
+    numbers = np.minimum(np.searchsorted(places, values), len(strings) - 1)
+    return np.where(values < 0, NOTHING, numbers).astype(np.int32)

@@ -8,13 +8,15 @@ import tensorflow as tf
 import tensorflow_text
 from sentencepiece import sentencepiece_model_pb2
 
+from keras_transformers.tokenizers.described.charsmap import charsmap_of
 from keras_transformers.tokenizers.described.parts import Parts
-from keras_transformers.tokenizers.normalization.double_array import double_array
 from keras_transformers.tokenizers.sentencepiece import model_tokenizer
 
 __all__ = ["AddedPieces", "join_around"]
 
 _USER_DEFINED = 4  # a type of pieces
+# In no text. Normalization by nothing at all would be logged each time.
+_CHARACTER = "\ufdd0"
 
 
 class AddedPieces(tf.Module):
@@ -60,7 +62,7 @@ class AddedPieces(tf.Module):
                     f"added tokens with normalized=true are not supported beside the SentencePiece "
                     f"model's own user-defined symbols, such as {own[0]!r}"
                 )
-            found.normalizer_spec.precompiled_charsmap = _nothing()
+            found.normalizer_spec.precompiled_charsmap = charsmap_of({_CHARACTER: _CHARACTER})
             tokenizer = model_tokenizer(found.SerializeToString()) if charsmap else tokenizer
         self._tokens = json.dumps(list(tokens))  # a string: tf.Module wraps and searches lists
         self._tokenizer = tokenizer
@@ -110,13 +112,6 @@ class AddedPieces(tf.Module):
             return ids, nowhere, nowhere
 
         return self._parts.tokenize(text, without_spans)[0]
-
-
-def _nothing() -> bytes:
-    """Returns a normalization that changes nothing; an empty one would be logged each time."""
-    character = "\ufdd0".encode()  # in no text
-    array = double_array({character: 0}).astype("<u4").tobytes()
-    return len(array).to_bytes(4, "little") + array + character + b"\0"
 
 
 def join_around(

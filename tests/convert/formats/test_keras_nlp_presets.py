@@ -1,8 +1,11 @@
 """Presets that keras-nlp 0.12 and keras-hub 0.32 wrote, with their models' outputs."""
 
+import json
+
 import numpy as np
 import pytest
 import tensorflow as tf
+import tiny
 from left_behind import difference, same_outputs
 
 import keras_transformers as kt
@@ -72,7 +75,40 @@ def test_a_backbone_without_a_tokenizer_has_an_encoder(version, name, left_behin
     same_outputs(type(encoder)(encoder.input, outputs), folder.with_name(f"{name}.npz"))
 
 
-@pytest.mark.parametrize("name", ["AlbertBackbone", "BartBackbone", "DebertaV3Backbone"])
+def test_an_albert_is_keras_hubs(tmp_path):
+    import keras_nlp
+
+    theirs = tiny.lively(
+        keras_nlp.models.AlbertBackbone(
+            vocabulary_size=30, num_layers=3, num_heads=2, embedding_dim=4, hidden_dim=8,
+            intermediate_dim=12, max_sequence_length=16,
+        )
+    )  # fmt: skip
+    theirs.save_to_preset(str(tmp_path))
+    with pytest.raises(FileNotFoundError, match=r"tokenizer\.json"):
+        kt.load(tmp_path)
+    ours = load_headless(find_weights(tmp_path))
+    random = np.random.default_rng(0)
+    given = {
+        "token_ids": random.integers(1, 30, (2, 7)),
+        "segment_ids": random.integers(0, 2, (2, 7)),
+        "padding_mask": np.arange(7) < np.array([[7], [5]]),
+    }
+    found, wanted = ours(given), theirs(given)
+    real = given["padding_mask"]
+    for name in ("sequence_output", "pooled_output"):
+        found_, wanted_ = (np.asarray(each[name]) for each in (found, wanted))
+        if name == "sequence_output":
+            found_, wanted_ = found_[real], wanted_[real]
+        np.testing.assert_allclose(found_, wanted_, atol=1e-5)
+    config = json.loads((tmp_path / "config.json").read_text())
+    config["config"]["num_groups"] = 2
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ValueError, match="num_groups=2; only 1 is supported"):
+        find_weights(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["FNetBackbone", "BartBackbone", "DebertaV3Backbone"])
 def test_other_families_are_refused_by_name(name, left_behind):
     with pytest.raises(ValueError, match=f"a preset of '{name}'; known are BertBackbone"):
         kt.load(left_behind(f"kh/{name}"))

@@ -156,6 +156,23 @@ def gguf(folder):
     tests["write"](folder / "model.gguf", tiny.pipeline("embedding"))
 
 
+def google_albert(folder):
+    tests = runpy.run_path(str(ROOT / "tests/convert/formats/test_google_albert.py"))
+    with tempfile.TemporaryDirectory() as scratch:
+        made = weights_folders.pipeline("albert", "fill_mask", Path(scratch, "vocabulary"))
+        kt.save(made, Path(scratch, "hf"), format="huggingface")
+        width = weights_folders.SHAPE["hidden_dim"]
+        tests["write"](
+            folder,
+            Path(scratch, "hf"),
+            embedding_size=4,
+            hidden_size=width,
+            num_hidden_layers=2,
+            intermediate_size=4 * width,
+            max_position_embeddings=weights_folders.SHAPE["max_sequence_length"],
+        )
+
+
 def fast_text(folder):
     folder.mkdir()
     for ours, theirs in (("model.bin", "words.bin"), ("model.ftz", "pruned.ftz")):
@@ -204,6 +221,7 @@ FOLDERS = {
     "keras-bert": left_behind("kb", "kb/kb_lambda_model"),
     "bert4keras": left_behind("kb", "kb/b4k_weights", base="kb/b4k_ckpt/bert_config.json"),
     "own-model": left_behind("user", "user/model_h5"),
+    "albert_base": google_albert,
     "fasttext": fast_text,
     "gguf": gguf,
 }
@@ -237,7 +255,7 @@ def test_what_you_have_is_read_by_what_you_type(line, name, tmp_path, monkeypatc
 
 def test_the_table_has_every_line():
     assert len(HAVE) == TEXT[: TEXT.index("`kt.convert.look(")].count("| `kt.load(")
-    assert len(HAVE) >= 17
+    assert len(HAVE) >= 18
 
 
 def test_every_block_is_before_or_now_and_is_python():

@@ -29,6 +29,7 @@ OTHERS = ("next_sentence", "generation", "image_classification")
 TEXTS = ["a good film", "", "very long films. a bad one! Naïve cafés in 東京, 23 of them"]
 SOURCES = ["two dogs", "a small dog"]
 QUICK = {
+    "albert": "question_answering",
     "bert": "classification",
     "distilbert": "tagging",
     "electra": "classification",

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import albert_toy
 import keras
 import roberta_toy
 import tiny
@@ -14,6 +15,8 @@ import keras_transformers as kt
 from keras_transformers.convert.bert import FAMILY as BERT
 from keras_transformers.convert.distilbert import FAMILY as DISTILBERT
 from keras_transformers.convert.roberta import FAMILY as ROBERTA
+from keras_transformers.models.anatomy import anatomy
+from keras_transformers.models.encoders.albert import albert
 from keras_transformers.models.encoders.bert import bert
 from keras_transformers.models.encoders.distilbert import distilbert, with_pooler
 from keras_transformers.models.encoders.electra import electra
@@ -33,6 +36,10 @@ FAMILIES = {
 MPNET_VOCABULARY = ["<s>", "<pad>", "</s>", "[UNK]", *tiny.VOCABULARY[5:], "<mask>"]
 # Family -> its builder, and what makes a tokenizer in a folder.
 ENCODERS: dict[str, tuple[Callable[..., keras.Model], Callable[[Path], Any]]] = {
+    "albert": (
+        lambda **sizes: albert(**sizes | {"num_layers": 2, "embedding_dim": 4}),
+        lambda folder: albert_toy.tokenizer(made(folder)),
+    ),
     "bert": (bert, lambda folder: tiny.wordpiece()),
     "distilbert": (
         lambda **sizes: with_pooler(distilbert(**sizes)),
@@ -89,8 +96,10 @@ def made(folder: Path) -> Path:
 
 def _headed(encoder: keras.Model, task: str) -> keras.Model:
     if task == "fill_mask":
-        layer = encoder.get_layer("encoder_layer_0").get_config()
-        return kt.heads.masked_lm(encoder, norm_epsilon=layer["norm_epsilon"])
+        block = anatomy(encoder).blocks[0]
+        return kt.heads.masked_lm(
+            encoder, norm_epsilon=block.norm_epsilon, activation=block.feed_forward.activation
+        )
     heads = {
         "classification": lambda: kt.heads.classifier(encoder, 3),
         "regression": lambda: kt.heads.regressor(encoder),

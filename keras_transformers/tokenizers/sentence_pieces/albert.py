@@ -1,0 +1,171 @@
+"""ALBERT's tokenizer: SentencePiece after lower-casing and without accents, and BERT's packing."""
+
+import functools
+import json
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+from sentencepiece import sentencepiece_model_pb2
+
+from keras_transformers.tokenizers.described.charsmap import charsmap_of, charsmap_rules
+from keras_transformers.tokenizers.described.unicode_tables import character_table, normalizer_of
+from keras_transformers.tokenizers.packing import BertPacking
+from keras_transformers.tokenizers.sentence_pieces.encoder_pieces import EncoderPieces
+from keras_transformers.tokenizers.sentencepiece import model_tokenizer
+
+__all__ = ["AlbertTokenizer"]
+
+_QUOTES = {"``": '"', "''": '"'}  # of the Penn Treebank
+
+
+class AlbertTokenizer(BertPacking, EncoderPieces):
+    """SentencePiece as ALBERT uses it (Lan et al. 2019, arXiv:1909.11942).
+
+    Before the model reads a text, `` and '' become ", accents go (Unicode NFKD without combining
+    marks) and letters become lower case. All this is compiled into the model's own normalization,
+    so that it runs in the graph and spans are those of the original text. One text is packed as
+    [CLS] a [SEP], a pair as [CLS] a [SEP] b [SEP]. Ids equal those of Hugging Face's
+    AlbertTokenizer, except that a special token's name in a text is ordinary text, that either of
+    two equally likely ways to split a word may be taken, that U+0000 is nothing, and that with
+    `keep_accents` the model's normalization also composes characters before certain marks.
+
+    Unusual text:
+      - White space ends a word; runs of it are one space.
+      - Characters that the model does not know and invalid UTF-8 become the unknown token,
+        neighbours together.
+      - Empty or blank text has no tokens.
+
+    Args:
+        path: a SentencePiece model, or a folder with `spiece.model`.
+        lowercase: whether letters become lower case (Hugging Face: do_lower_case).
+        keep_accents: whether accents stay.
+        added_tokens: more tokens, after the model's: `id`, `content` and flags, as in the
+            `added_tokens` of a tokenizer.json. Their names in a text are these tokens.
+        name: name of the module.
+
+    Attributes:
+        vocabulary_size: the number of tokens.
+        pad_token_id: 0, id of <pad>.
+        unknown_token_id: 1, id of <unk>.
+        cls_token_id: 2, id of [CLS].
+        sep_token_id: 3, id of [SEP].
+        mask_token: "[MASK]".
+        mask_token_id: 4.
+        own_tokens: those that are ordinary text in a text.
+
+    Raises:
+        FileNotFoundError: the file does not exist.
+        ValueError: it is not a SentencePiece model, its first pieces are not <pad>, <unk>, [CLS],
+            [SEP], [MASK], or added tokens do not fit: see `AddedPieces`.
+    """
+
+    model_file = "spiece.model"
+    first_pieces = ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")
+    own_tokens = first_pieces
+    pad_token_id = 0
+    unknown_token_id = 1
+    cls_token_id = 2
+    sep_token_id = 3
+    mask_token_id = 4
+    mask_token = "[MASK]"
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        lowercase: bool = True,
+        keep_accents: bool = False,
+        added_tokens: Sequence[Mapping[str, Any]] = (),
+        name: str = "albert_tokenizer",
+    ) -> None:
+        super().__init__(path, name=name)
+        self.lowercase = lowercase
+        self.keep_accents = keep_accents
+        proto: Any = sentencepiece_model_pb2  # made at run time, without types
+        found = proto.ModelProto.FromString(self._model)
+        spec = found.normalizer_spec
+        spec.precompiled_charsmap = _folded(spec.precompiled_charsmap, lowercase, keep_accents)
+        model = found.SerializeToString()
+        self._add(added_tokens, model, model_tokenizer(model), num_tokens=self._num_pieces)
+
+    def config(self) -> dict[str, Any]:
+        """Returns the arguments that `load` needs besides the files, as JSON values."""
+        folding = {"lowercase": self.lowercase, "keep_accents": self.keep_accents}
+        return {**folding, **super().config()}
+
+    def tokens(self, token_ids: Any) -> tf.Tensor:
+        """Returns the tokens, as in the vocabulary, for ids of any shape; "▁" is a space."""
+        token_ids = tf.cast(token_ids, tf.int32)
+        with tf.device("CPU:0"):
+            is_piece = token_ids < self._num_pieces
+            pieces = self._tokenizer.id_to_string(tf.where(is_piece, token_ids, 0))
+            if not self._names:
+                return pieces
+            place = tf.maximum(token_ids - self._num_pieces, 0)
+            return tf.where(is_piece, pieces, tf.gather(tf.constant(self._names), place))
+
+    @property
+    def normalizers(self) -> list[dict[str, Any]]:
+        """What happens before the model's own normalization, as in a tokenizer.json."""
+        quotes: list[dict[str, Any]] = [
+            {"type": "Replace", "pattern": {"String": quote}, "content": content}
+            for quote, content in _QUOTES.items()
+        ]
+        return [*quotes, *_steps(self.lowercase, self.keep_accents)]
+
+    def split_at_masks(self, text: Any) -> tf.RaggedTensor:
+        """Splits strings (batch,) at the mask token into pieces (batch, None).
+
+        A mask stands for a word and the white space before it, so that is removed.
+        """
+        text = tf.strings.regex_replace(text, r"[\s\pZ]*\[MASK\]", self.mask_token)
+        return tf.strings.split(text, self.mask_token)
+
+    def _token_ids(self, pieces: tf.Tensor) -> tf.Tensor:
+        return pieces
+
+    def _pieces(self, token_ids: tf.RaggedTensor) -> tf.RaggedTensor:
+        is_special = (token_ids < len(self.first_pieces)) & (token_ids != self.unknown_token_id)
+        is_text = ~is_special & (token_ids < self._num_pieces)
+        return tf.ragged.boolean_mask(token_ids, is_text)
+
+
+def _steps(lowercase: bool, keep_accents: bool) -> list[dict[str, str]]:
+    kinds = [] if keep_accents else ["NFKD", "StripAccents"]
+    return [{"type": kind} for kind in (*kinds, *(["Lowercase"] if lowercase else []))]
+
+
+@functools.lru_cache(maxsize=8)
+def _folded(charsmap: bytes, lowercase: bool, keep_accents: bool) -> bytes:
+    """Returns a normalization that first lower-cases texts and removes their accents."""
+    steps = _steps(lowercase, keep_accents)
+    description = json.dumps({"type": "Sequence", "normalizers": steps})
+    before = normalizer_of(description)
+    rules = charsmap_rules(charsmap) if charsmap else {}
+    longest = max(map(len, rules), default=0)
+
+    def after(text: str) -> str:
+        """Applies the model's own rules, the longest one at each place."""
+        done, at = [], 0
+        while at < len(text):
+            ends = range(min(at + longest, len(text)), at, -1)
+            end = next((end for end in ends if text[at:end] in rules), at + 1)
+            done.append(rules.get(text[at:end], text[at:end]))
+            at = end
+        return "".join(done)
+
+    changed = {
+        chr(code): after("".join(map(chr, codes)))
+        for code, codes in character_table(description).items()
+    }
+
+    def each(text: str) -> str:
+        return "".join(changed.get(one, rules.get(one, one)) for one in text)
+
+    # Rules for several characters: those that single characters do not follow anyway.
+    several = {key: after(before(key)) for key in rules if len(key) > 1}
+    several = {key: value for key, value in several.items() if value != each(key)}
+    single = {key: value for key, value in rules.items() if len(key) == 1}
+    return charsmap_of({**single, **changed, **several, **_QUOTES})
