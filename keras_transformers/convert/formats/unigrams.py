@@ -124,7 +124,10 @@ def _normalizers(
     """Returns the steps before SentencePiece's own normalization, that, and the steps behind it."""
     normalizer = contents["normalizer"]
     steps = normalizer["normalizers"] if normalizer["type"] == "Sequence" else [normalizer]
-    place = [step["type"] for step in steps].index("Precompiled")
+    kinds = [step["type"] for step in steps]
+    if "Precompiled" not in kinds:
+        raise ValueError("it has no normalizer Precompiled, SentencePiece's own")
+    place = kinds.index("Precompiled")
     charsmap = base64.b64decode(steps[place]["precompiled_charsmap"], validate=True)
     return steps[:place], charsmap, steps[place + 1 :]
 
