@@ -22,6 +22,7 @@ import transformers
 from outputs import MARIAN, T5, VOCABULARY
 
 import keras_transformers as kt
+from keras_transformers.convert.families import families, family_of
 
 NUM_BEAMS, MAX_LENGTH, LENGTHS = 4, 12, (9, 2, 6, 4)
 KINDS: dict[str, tuple[str, str, dict[str, Any]]] = {
@@ -68,9 +69,10 @@ def compared(name: str, seed: int) -> tuple[tuple[int, int, int], float]:
     sources = np.where(real, random.integers(3, VOCABULARY - 3, real.shape), pad).astype("int32")
     with tempfile.TemporaryDirectory() as folder:
         theirs.save_pretrained(folder)
+        files = family_of(Path(folder), families())
         ours = getattr(kt.models.encoder_decoders, family)
-        ours = getattr(ours, family)(**getattr(kt.convert, f"read_{family}_config")(Path(folder)))
-        getattr(kt.convert, f"load_{family}")(ours, folder)
+        ours = getattr(ours, family)(**files.read(folder))
+        files.fill(ours, folder)
     theirs.generation_config.forced_eos_token_id = None  # Marian's search; here it cuts
     with torch.no_grad():
         wanted = theirs.generate(
