@@ -21,7 +21,10 @@ def check_outputs(model, name):
     found = model(inputs(model), training=False)
     assert {f"{name}/{key}" for key in found} <= set(OUTPUTS)
     for key, value in found.items():
-        np.testing.assert_allclose(value, OUTPUTS[f"{name}/{key}"], atol=1e-5)
+        wanted = OUTPUTS[f"{name}/{key}"]
+        # In units of the largest output, as processors round differently.
+        scale = max(1.0, np.abs(wanted).max())
+        np.testing.assert_allclose(value / scale, wanted / scale, rtol=0, atol=2e-6)
 
 
 @pytest.mark.parametrize("name", ["bert_tagger", "mpnet", "gpt", "t5", "vit"])

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from unittest import mock
 
+import albert_toy
 import roberta_toy
 import tiny
 import xlm_roberta_toy
@@ -16,7 +17,7 @@ from keras_transformers.saved_model.manifest import read
 
 SAVED_MODELS = Path(__file__).parents[2] / "saved_models"
 SIZES = {"num_layers": 1, "num_heads": 2, "hidden_dim": 64, "max_sequence_length": 24}
-ENCODERS = ("bert", "distilbert", "electra", "mpnet", "roberta", "xlm_roberta")
+ENCODERS = ("albert", "bert", "distilbert", "electra", "mpnet", "roberta", "xlm_roberta")
 Export = Callable[[Path], Path]
 
 
@@ -65,6 +66,8 @@ def classifier(family: str = "bert"):
     with tempfile.TemporaryDirectory() as folder:
         if family == "roberta":
             tokenizer = roberta_toy.tokenizer(Path(folder, "roberta"))
+        elif family == "albert":
+            tokenizer = albert_toy.tokenizer(Path(folder))
         elif family == "xlm_roberta":
             tokenizer = xlm_roberta_toy.tokenizer(Path(folder))
         else:
