@@ -5,21 +5,22 @@ the embeddings are narrower than it.
 """
 
 import functools
-from typing import Any
 
 import keras
 
 from keras_transformers.layers import (
     Embedding,
-    FeedForward,
-    MultiHeadAttention,
     PositionEmbedding,
     RowDense,
     TokenEmbedding,
-    TransformerBlock,
 )
 from keras_transformers.layers.dense import Activation
-from keras_transformers.models.encoders.stack import embedded, num_block_parameters, pooled
+from keras_transformers.models.encoders.stack import (
+    embedded,
+    encoder_block,
+    num_block_parameters,
+    pooled,
+)
 from keras_transformers.models.entry import Entry, named_factory
 
 _PAPER = "Lan et al. 2020, https://arxiv.org/abs/1909.11942"
@@ -107,21 +108,15 @@ def albert(
     hidden = RowDense(
         hidden_dim, kernel_initializer=initializer.clone(), name="embeddings_project"
     )(hidden)
-    layer: Any = TransformerBlock(
-        MultiHeadAttention(
-            num_heads,
-            hidden_dim,
-            attention_dropout=attention_dropout,
-            kernel_initializer=initializer,
-        ),
-        FeedForward(
-            intermediate_dim or 4 * hidden_dim,
-            hidden_dim,
-            activation=activation,
-            kernel_initializer=initializer,
-        ),
-        norm_epsilon=norm_epsilon,
+    layer = encoder_block(
+        num_heads=num_heads,
+        hidden_dim=hidden_dim,
+        intermediate_dim=intermediate_dim,
         dropout=dropout,
+        attention_dropout=attention_dropout,
+        activation=activation,
+        norm_epsilon=norm_epsilon,
+        initializer=initializer,
         name="encoder_layer",
     )
     for _ in range(num_layers):

@@ -53,26 +53,52 @@ def encoded(
         attention_bias: of the scores, see `MultiHeadAttention`; the same for all blocks.
     """
     for index in range(num_layers):
-        block = TransformerBlock(
-            MultiHeadAttention(
-                num_heads,
-                hidden_dim,
-                attention_dropout=attention_dropout,
-                kernel_initializer=initializer,
-            ),
-            FeedForward(
-                intermediate_dim or 4 * hidden_dim,
-                hidden_dim,
-                activation=activation,
-                kernel_initializer=initializer,
-            ),
-            norm_epsilon=norm_epsilon,
+        block = encoder_block(
+            num_heads=num_heads,
+            hidden_dim=hidden_dim,
+            intermediate_dim=intermediate_dim,
             dropout=dropout,
+            attention_dropout=attention_dropout,
+            activation=activation,
+            norm_epsilon=norm_epsilon,
+            initializer=initializer,
             name=f"encoder_layer_{index}",
         )
         bias = {} if attention_bias is None else {"attention_bias": attention_bias}
         hidden = block(hidden, attention_mask=padding_mask, **bias)
     return hidden
+
+
+def encoder_block(
+    *,
+    num_heads: int,
+    hidden_dim: int,
+    intermediate_dim: int | None,
+    dropout: float,
+    attention_dropout: float,
+    activation: Activation,
+    norm_epsilon: float,
+    initializer: keras.initializers.Initializer,
+    name: str,
+) -> TransformerBlock:
+    """Makes a block with the norm after the sum; see `encoded`."""
+    return TransformerBlock(
+        MultiHeadAttention(
+            num_heads,
+            hidden_dim,
+            attention_dropout=attention_dropout,
+            kernel_initializer=initializer,
+        ),
+        FeedForward(
+            intermediate_dim or 4 * hidden_dim,
+            hidden_dim,
+            activation=activation,
+            kernel_initializer=initializer,
+        ),
+        norm_epsilon=norm_epsilon,
+        dropout=dropout,
+        name=name,
+    )
 
 
 def pooled(
