@@ -10,6 +10,7 @@ calls probabilities its logits, and bert_bf16 and gpt2_bf16 computed in bfloat16
 here has no tokenizer beside it or needs an option. tests/convert compares all of these too.
 """
 
+import argparse
 import collections
 import logging
 import os
@@ -64,6 +65,9 @@ def row(path: Path) -> tuple[str, str, float] | str:
 
 def main() -> None:
     """Prints a row for each model, and the largest difference of each archive."""
+    argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    ).parse_args()
     logging.disable(logging.WARNING)
     source = os.environ.get(VARIABLE, "")
     archives = sorted(Path(source or GOLDEN).glob("*.tar.*z"))

@@ -73,7 +73,10 @@ def open_google_bert(path: Path) -> FoundWeights:
         )
     for field, what in _OTHERS.items():
         if field in read_json(file):
-            raise ValueError(f"{file}: {field} makes it {what}; only BERT can be read")
+            raise ValueError(
+                f"{file}: {field} makes it {what}, but the variables are a BERT's: put the "
+                "bert_config.json of this model there instead"
+            )
     arguments = read_google_bert_config(file)
     arrays = open_tf1_checkpoint(prefix)
     trained, options = _trained(StoredVariables.open(prefix).shapes, arrays.shapes)
