@@ -10,6 +10,7 @@ from .errors import naming as naming
 from .errors import one_line as one_line
 from .folders import check_plain as check_plain
 from .folders import entries as entries
+from .folders import may_be_name as may_be_name
 from .reading import read_json as read_json
 from .reading import read_json_list as read_json_list
 from .reading import read_lines as read_lines

@@ -5,9 +5,21 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
-__all__ = ["check_plain", "entries"]
+__all__ = ["check_plain", "entries", "may_be_name"]
 
 _DEEPEST_FOLDER = 100  # Python recurses when it removes folders
+
+
+_LONGEST_NAME = 255  # bytes
+
+
+def may_be_name(name: str) -> bool:
+    """Tells whether a string can be the name of a file, which a damaged file's may not.
+
+    >>> may_be_name("vocab.txt"), may_be_name("a" * 256), may_be_name("")
+    (True, False, False)
+    """
+    return 0 < len(name.encode(errors="replace")) <= _LONGEST_NAME and not {"\0", "/"} & set(name)
 
 
 def entries(folder: Path) -> Iterator[tuple[Path, Literal["file", "folder", "link", "other"]]]:

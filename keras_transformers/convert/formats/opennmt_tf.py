@@ -21,6 +21,7 @@ from keras_transformers.convert.containers.tf_checkpoint import (
 )
 from keras_transformers.convert.formats.weights import Format, FoundWeights
 from keras_transformers.convert.tensors import NamedTensor, assign
+from keras_transformers.files import may_be_name
 from keras_transformers.models.encoder_decoders.transformer import transformer
 
 __all__: list[str] = []
@@ -270,6 +271,10 @@ def _vocabulary(folder: Path, settings: Mapping[str, str], side: str) -> Path:
         raise FileNotFoundError(
             f"{folder} has no configuration (.yml) with {side}_vocabulary: copy the run's there, "
             "and the vocabularies that it names"
+        )
+    if not may_be_name(Path(named).name):
+        raise ValueError(
+            f"{folder}: its .yml has {side}_vocabulary: {named!r:.100}, no file's name"
         )
     file = folder / Path(named).name
     if not file.is_file():

@@ -13,7 +13,7 @@ from keras_transformers.convert.containers.arrays import Arrays, open_arrays
 from keras_transformers.convert.formats.huggingface import open_huggingface, save_huggingface
 from keras_transformers.convert.formats.weights import Format, FoundWeights, TrainedModel
 from keras_transformers.convert.tensors import TRANSPOSED, NamedTensor, assign
-from keras_transformers.files import read_json, read_json_list, write_json
+from keras_transformers.files import may_be_name, read_json, read_json_list, write_json
 from keras_transformers.models.heads.embedding import embedder_parts
 
 __all__: list[str] = []
@@ -167,7 +167,9 @@ def _modules(folder: Path) -> list[tuple[str, Path]]:
         if not isinstance(kind, str) or not isinstance(path, str):
             raise ValueError(f"{file}: a module needs a type and a path, not {module!r}")
         if PurePosixPath(path).is_absolute() or ".." in PurePosixPath(path).parts:
-            raise ValueError(f"{file}: path {path!r} leaves the folder")
+            raise ValueError(f"{file}: path {path!r:.100} leaves the folder")
+        if not all(map(may_be_name, PurePosixPath(path).parts)):
+            raise ValueError(f"{file}: path {path!r:.100} cannot be a folder's")
         # "sentence_transformers.models.Pooling", or "sentence_transformers.sentence_transformer
         # .modules.pooling.Pooling"; other packages' modules are other code.
         own = kind.startswith("sentence_transformers.")

@@ -300,7 +300,7 @@ def _unpack(file: Path, place: Path, pieces_file: str | None) -> None:
         pairs = [
             pair if isinstance(pair, str) else " ".join(pair) for pair in model.get("merges", [])
         ]
-    except (KeyError, TypeError, AttributeError) as error:
+    except (KeyError, TypeError, AttributeError, ValueError) as error:  # or no tokens at all
         raise ValueError(f"{file}: not a tokenizer of Hugging Face's ({error})") from error
     if [ids[token] for token in tokens] != list(range(len(tokens))):
         raise ValueError(f"{file}: the ids of its tokens are not 0, 1, 2 and so on")

@@ -198,8 +198,9 @@ def check_post_processor(folder: Path, config: Mapping[str, Any], tokenizer: Any
     if not follows_file(config) or not file.is_file():
         return
     contents = read_json(file)
-    kind = (contents.get("post_processor") or {}).get("type")
-    if kind in (None, "ByteLevel"):
+    processor = contents.get("post_processor")
+    kind = processor.get("type") if isinstance(processor, dict) else processor
+    if kind is None or kind == "ByteLevel":
         return
     theirs = _check_readable(file, contents)
     for texts in (("",), ("", "")):
@@ -278,10 +279,14 @@ def _added_tokens(
 
     Special tokens that no file gives an id have the one of the vocabulary, or those after all.
     """
-    own = own | {_content(config.get(field)) for field in config if field.endswith("_token")}
+    file, told = folder / _ADDED, folder / "tokenizer_config.json"
+    for field, value in config.items():
+        if field.endswith("_token") and (content := _content(value)) is not None:
+            if not isinstance(content, str | bool):  # add_bos_token is a flag
+                raise ValueError(f"{told}: {field}={value!r:.100}; expected a token")
+            own = own | {content}
     found: dict[str, dict[str, Any]] = {}
     extra = _extra_tokens(folder, config)
-    file, told = folder / _ADDED, folder / "tokenizer_config.json"
 
     def add(source: Path, token: Any, **others: Any) -> None:
         token = {**others, **token} if isinstance(token, dict) else {}
