@@ -1,12 +1,13 @@
 """Measures how long loading weights takes, and how much memory, in a process of its own each.
 
     python benchmarks/loading.py [--model bert_large] [--rounds 3] [--transformers] [--before TREE]
-        > benchmarks/results/loading.txt
+        [--container safetensors --container tf_model.h5 ...] > benchmarks/results/loading.txt
 
-A folder with a random BERT in Hugging Face's layout is made, in model.safetensors and float32, and
-read once, so that it is in the page cache. Processes take turns. Each imports everything and loads
-a tiny BERT first. `loaded` is what the weights take; the peak is the highest resident memory while
-loading. Both are above that of the process before it, and time is CPU time on one thread.
+A folder with a random BERT is made for each container, in float32, and read once, so that it is in
+the page cache. Processes take turns. Each imports everything and loads a tiny BERT first. `loaded`
+is what the weights take; the peak is the highest resident memory while loading. Both are above that
+of the process before it, and time is CPU time on one thread. transformers maps files and reads a
+weight at its first use: each is used once.
 
 --before takes another checkout of this repository, to compare with.
 """
@@ -19,13 +20,17 @@ import sys
 import tempfile
 from pathlib import Path
 
+from bert_containers import NOT_OF_TRANSFORMERS, OF_TENSORFLOW, WRITERS, Tensors
+
 ROOT = Path(__file__).resolve().parents[1]
 WAYS = {
     "kt.load": "import keras_transformers as kt\ndef load(folder): return kt.load(folder)",
     "load_encoder": "import keras_transformers as kt\n"
     "def load(folder): return kt.convert.load_encoder(weights=folder)",
     "transformers": "import transformers\n"
-    "def load(folder): return transformers.BertModel.from_pretrained(folder)",
+    "def load(folder):\n"
+    "    model = transformers.BertModel.from_pretrained(folder)\n"
+    "    return model, sum(float(values.sum()) for values in model.parameters())",
 }
 PROGRAM = """
 import json, resource, sys, time
@@ -43,10 +48,9 @@ print(json.dumps([cpu, wall, (resident() - before) / 1e6, (peak - before) / 1e6]
 """
 
 
-def make_folder(model: str, folder: Path) -> int:
-    """Writes a random BERT in Hugging Face's layout; returns the bytes of its weights."""
+def make_folder(model: str, folder: Path, container: str) -> int:
+    """Writes a random BERT as the container's original software does; returns its bytes."""
     import numpy as np
-    from safetensors.numpy import save_file
 
     import keras_transformers as kt
     from keras_transformers.dependencies.private_api import without_values
@@ -55,15 +59,19 @@ def make_folder(model: str, folder: Path) -> int:
         encoder = getattr(kt, model)()
     family, random = kt.convert.bert.FAMILY, np.random.default_rng(0)
     folder.mkdir()
-    tensors = {
+    tensors: Tensors = {
         tensor.name: random.normal(0, 0.02, tensor.shape).astype("float32")
         for tensor in family.names.tensors(encoder)
     }
-    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
     family.save_config(encoder, folder / "config.json")
+    if container in OF_TENSORFLOW:  # which have Google's configuration
+        (folder / "config.json").rename(folder / "bert_config.json")
+    WRITERS[container](folder, tensors)
     tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     words = [*tokens, *(f"w{number}" for number in range(len(tokens), 30522))]
     (folder / "vocab.txt").write_text("\n".join(words) + "\n")
+    for file in folder.iterdir():
+        file.read_bytes()
     return sum(tensor.nbytes for tensor in tensors.values())
 
 
@@ -93,25 +101,33 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--transformers", action="store_true", help="compare with its BertModel")
     parser.add_argument("--before", type=Path, help="another checkout of this repository")
+    parser.add_argument("--container", action="append", choices=WRITERS, dest="containers")
     options = parser.parse_args()
-    ways = ["kt.load", "load_encoder", *(["transformers"] if options.transformers else [])]
+    containers = options.containers or ["safetensors"]
     trees = {"now": ROOT, **({"before": options.before.resolve()} if options.before else {})}
     with tempfile.TemporaryDirectory() as scratch:
-        tiny, folder = Path(scratch, "tiny"), Path(scratch, "model")
-        make_folder("bert_tiny", tiny)
-        size = make_folder(options.model, folder)
-        (folder / "model.safetensors").read_bytes()
+        for container in containers:
+            folder = Path(scratch, container.replace(" ", "-"))
+            make_folder("bert_tiny", folder.with_name(f"{folder.name}-tiny"), container)
+            size = make_folder(options.model, folder, container)
         print(f"{options.model}, {size / 1e6:,.0f} MB of float32")
-        print(f"{'':8} {'':14} {'CPU, s':>8} {'clock, s':>9} {'loaded, MB':>11} {'peak, MB':>9}")
+        header = f"{'CPU, s':>8} {'clock, s':>9} {'loaded, MB':>11} {'peak, MB':>9}"
+        print(f"{'container':18} {'':8} {'':14} {header}")
         for _ in range(options.rounds):
-            for way in ways:
-                for name, tree in trees.items():
-                    if way == "transformers" and name != "now":
-                        continue
-                    cpu, wall, loaded, peak = measure(tree, way, tiny, folder)
-                    who = "" if way == "transformers" else name
-                    row = f"{who:8} {way:14} {cpu:8.2f} {wall:9.2f} {loaded:11,.0f} {peak:9,.0f}"
-                    print(row, flush=True)
+            for container in containers:
+                folder = Path(scratch, container.replace(" ", "-"))
+                ways = ["kt.load", "load_encoder"]
+                if options.transformers and container not in NOT_OF_TRANSFORMERS:
+                    ways.append("transformers")
+                for way in ways:
+                    for name, tree in trees.items():
+                        if way == "transformers" and name != "now":
+                            continue
+                        tiny = folder.with_name(f"{folder.name}-tiny")
+                        cpu, wall, loaded, peak = measure(tree, way, tiny, folder)
+                        who = "" if way == "transformers" else name
+                        row = f"{cpu:8.2f} {wall:9.2f} {loaded:11,.0f} {peak:9,.0f}"
+                        print(f"{container:18} {who:8} {way:14} {row}", flush=True)
 
 
 if __name__ == "__main__":
