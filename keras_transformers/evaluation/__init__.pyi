@@ -6,9 +6,11 @@ from . import entities as entities
 from . import glue as glue
 from . import kneser_ney as kneser_ney
 from . import mixtures as mixtures
+from . import multi_label as multi_label
 from . import perplexity as perplexity
 from . import pronunciation as pronunciation
 from . import replaced_tokens as replaced_tokens
+from . import retrieval as retrieval
 from . import scored_text as scored_text
 from . import squad as squad
 from . import unigrams as unigrams
@@ -26,6 +28,8 @@ from .glue import glue_scores as glue_scores
 from .kneser_ney import KneserNey as KneserNey
 from .mixtures import mixed_log_probabilities as mixed_log_probabilities
 from .mixtures import mixture_weights as mixture_weights
+from .multi_label import best_thresholds as best_thresholds
+from .multi_label import multi_label_scores as multi_label_scores
 from .perplexity import LogProbabilityOfTokens as LogProbabilityOfTokens
 from .perplexity import OutputPerplexity as OutputPerplexity
 from .perplexity import Perplexity as Perplexity
@@ -37,6 +41,8 @@ from .replaced_tokens import ReplacedTokenAccuracy as ReplacedTokenAccuracy
 from .replaced_tokens import ReplacedTokenPrecision as ReplacedTokenPrecision
 from .replaced_tokens import ReplacedTokenRecall as ReplacedTokenRecall
 from .replaced_tokens import ReplacedTokenShare as ReplacedTokenShare
+from .retrieval import bm25_similarities as bm25_similarities
+from .retrieval import retrieval_scores as retrieval_scores
 from .scored_text import ScoredText as ScoredText
 from .squad import AnswerScores as AnswerScores
 from .squad import SquadV2Scores as SquadV2Scores

@@ -106,7 +106,7 @@ METRICS: dict[MetricName, Callable[[Any, Any], float]] = {
 
 def glue_scores(
     metrics: Sequence[MetricName], predictions: Any, references: Any
-) -> dict[MetricName, float]:
+) -> dict[str, float]:
     """Computes the metrics of a task.
 
     >>> glue_scores(["accuracy", "f1"], [1, 1, 0], [1, 0, 0])["accuracy"].__round__(4)

@@ -2,6 +2,8 @@
 
 from . import accumulation as accumulation
 from . import averaging as averaging
+from . import cached_gradients as cached_gradients
+from . import contrastive as contrastive
 from . import distributed as distributed
 from . import losses as losses
 from . import memory as memory
@@ -15,6 +17,9 @@ from . import teacher_forcing as teacher_forcing
 from .averaging import AverageLastWeights as AverageLastWeights
 from .averaging import SwapAverageWeights as SwapAverageWeights
 from .averaging import average_weights as average_weights
+from .cached_gradients import cache_gradients as cache_gradients
+from .contrastive import InBatchContrast as InBatchContrast
+from .contrastive import PairSimilarity as PairSimilarity
 from .losses import ReplacedTokenCrossentropy as ReplacedTokenCrossentropy
 from .losses import TokenCrossentropy as TokenCrossentropy
 from .losses import replaced_labels_and_logits as replaced_labels_and_logits

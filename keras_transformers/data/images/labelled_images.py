@@ -19,6 +19,8 @@ import tensorflow as tf
 
 from keras_transformers.files import compression
 
+__all__ = ["Images", "load_folder"]
+
 FASHION_MNIST_LABELS = (
     *("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat"),
     *("Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"),

@@ -11,7 +11,7 @@ import tensorflow as tf
 from keras_transformers.data.batching import LengthBatches, Samples
 from keras_transformers.data.text.examples import Examples
 
-__all__ = ["TextBatches"]
+__all__ = ["NextSentenceBatches", "TextBatches"]
 
 _logger = logging.getLogger(__name__)
 
@@ -127,6 +127,20 @@ class TextBatches(LengthBatches):
         given = [column[:count] for column in columns if column is not None]
         texts = dict(zip(self.pipeline.text_names, given, strict=True))
         return Samples(self.pipeline, texts, (self.examples.labels or ())[:count])
+
+
+class NextSentenceBatches(TextBatches):
+    """Batches of (inputs, {"next_sentence_logits": int32 (batch,)}); see `TextBatches`.
+
+    Label "0" says that the second text follows the first, "1" that it does not, as Google has it.
+
+    Raises:
+        ValueError: there are no examples, the batch size is below 1, or a label is neither.
+    """
+
+    def targets(self, examples: Examples) -> dict[str, Any]:
+        """Returns model output name -> targets (examples,)."""
+        return {"next_sentence_logits": tf.constant(label_ids(examples, ("0", "1")))}
 
 
 def _weights(examples: Examples, label_weights: Mapping[str, float]) -> tf.Tensor:

@@ -17,7 +17,7 @@ import tensorflow as tf
 from keras_transformers.data.batching import LengthBatches, Samples
 from keras_transformers.data.tables.reading import file_format, read_objects, read_table
 
-__all__ = ["ChoiceBatches", "ChoiceExamples", "load_choices"]
+__all__ = ["ChoiceBatches", "ChoiceExamples", "choices_of", "load_choices"]
 
 _logger = logging.getLogger(__name__)
 
@@ -121,6 +121,29 @@ def load_choices(path: str | Path) -> ChoiceExamples:
         labels if has_labels else None,
         str(path),
     )
+
+
+def choices_of(rows: Sequence[Mapping[str, Any]], source: str = "memory") -> ChoiceExamples:
+    """Returns the examples of rows in memory: `text`, `choices` and `label`, counted from 0.
+
+    Args:
+        rows: mappings.
+        source: what messages call them.
+
+    Raises:
+        ValueError: a row has no label, fewer than two choices, or an empty one.
+    """
+    found = []
+    for number, row in enumerate(rows):
+        place = f"{source}, row {number}"
+        text, choices, label = _plain(place, row)
+        if label is None:
+            raise ValueError(f"{place}: no label: give the index of the right choice")
+        if wrong := _mistake(choices, label):
+            raise ValueError(f"{place}: {wrong}")
+        found.append((text, choices, label))
+    texts, choices_of_each, labels = zip(*found, strict=True) if found else ((), (), ())
+    return ChoiceExamples(list(texts), list(choices_of_each), list(labels), source)
 
 
 @dataclasses.dataclass(frozen=True)

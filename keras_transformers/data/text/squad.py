@@ -20,7 +20,14 @@ from keras_transformers.data.tables.reading import read_objects
 from keras_transformers.files import check_new, read_lines, write_json
 from keras_transformers.files.compression import inner_name
 
-__all__ = ["Answer", "Questions", "load_squad", "split_questions", "write_predictions"]
+__all__ = [
+    "Answer",
+    "Questions",
+    "load_squad",
+    "questions_of",
+    "split_questions",
+    "write_predictions",
+]
 
 _logger = logging.getLogger(__name__)
 
@@ -146,8 +153,34 @@ def load_squad(
             answers; a text contains half a surrogate pair, which UTF-8 cannot encode; or there are
             no questions.
     """
+    return _questions(path, _rows_or_paragraphs(path), mismatched, answered)
+
+
+def questions_of(
+    rows: Sequence[Mapping[str, Any]],
+    source: str = "memory",
+    *,
+    mismatched: Literal["skip", "refuse"] = "skip",
+) -> Questions:
+    """Returns the questions of rows in memory, as `load_squad` reads those of a file.
+
+    Args:
+        rows: mappings with `id`, `question`, `context` and `answers`.
+        source: what messages call them.
+        mismatched: see `load_squad`.
+
+    Raises:
+        ValueError: see `load_squad`.
+    """
+    numbered = ((f"{source}, row {row}", dict(value)) for row, value in enumerate(rows))
+    return _questions(source, numbered, mismatched, answered=True)
+
+
+def _questions(
+    path: str | Path, values: Iterable[tuple[str, Any]], mismatched: str, answered: bool
+) -> Questions:
     reader = _Reader(path, answered)
-    for where, value in _rows_or_paragraphs(path):
+    for where, value in values:
         reader.add(where, value)
     if not reader.ids:
         raise ValueError(f"{path}: no questions")

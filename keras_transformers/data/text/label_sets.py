@@ -1,0 +1,287 @@
+"""Texts, or pairs of texts, with any number of labels each, and their batches."""
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from keras_transformers.data.tables.columns import Choice, Column, Header, read_columns
+from keras_transformers.data.tables.reading import FileFormat, file_format, read_objects
+from keras_transformers.data.text.classification import TextBatches
+from keras_transformers.data.text.conll import OUTSIDE, Sentences, load_conll
+from keras_transformers.data.text.examples import Examples
+from keras_transformers.ranges import AnyInt, Fraction
+
+__all__ = [
+    "LabelSetBatches",
+    "LabelSetFiles",
+    "LabelSetSplits",
+    "LabelSets",
+    "entity_types",
+    "label_names",
+    "load_label_sets",
+    "split_label_sets",
+]
+
+
+@dataclasses.dataclass(frozen=True)
+class LabelSets(Examples):
+    """Texts, or pairs of texts, with sets of labels.
+
+    Attributes:
+        texts: the first texts, unchanged; may be empty strings.
+        texts_b: the second texts of pairs, or None.
+        labels: the labels of each text: any number of them, in any order, each once; or None.
+        source: where the examples come from, for messages.
+    """
+
+    labels: Sequence[Sequence[str]] | None = None  # type: ignore[assignment]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for row, found in enumerate(self.labels or ()):
+            if len(set(found)) < len(found):
+                raise ValueError(f"{self.source}, row {row}: a label occurs twice in {list(found)}")
+
+    def select(self, indices: Iterable[int], source: str | None = None) -> "LabelSets":
+        """Returns the examples at `indices`, in that order."""
+        chosen = list(indices)
+        return LabelSets(
+            [self.texts[i] for i in chosen],
+            None if self.texts_b is None else [self.texts_b[i] for i in chosen],
+            None if self.labels is None else [self.labels[i] for i in chosen],
+            source or self.source,
+        )
+
+    def matrix(self, labels: Sequence[str]) -> np.ndarray:
+        """Returns which text has which label: float32 (examples, labels), 0 or 1.
+
+        Raises:
+            ValueError: there are no labels, or one is not in `labels`.
+        """
+        if self.labels is None:
+            raise ValueError(f"{self.source}: examples without labels cannot be targets")
+        ids = {label: i for i, label in enumerate(labels)}
+        has = np.zeros((len(self), len(ids)), np.float32)
+        for row, found in enumerate(self.labels):
+            for label in found:
+                if label not in ids:
+                    raise ValueError(
+                        f"{self.source}, row {row}: unknown label {label!r}, expected one of "
+                        f"{list(labels)}"
+                    )
+                has[row, ids[label]] = 1
+        return has
+
+
+def label_names(examples: LabelSets) -> list[str]:
+    """Returns the labels that occur, sorted.
+
+    Raises:
+        ValueError: fewer than two occur.
+    """
+    found = sorted({label for each in examples.labels or () for label in each})
+    if len(found) < 2:
+        raise ValueError(
+            f"{examples.source}: {len(found)} different labels {found}; at least two are needed. "
+            "Is this the right column?"
+        )
+    return found
+
+
+def load_label_sets(
+    path: str | Path,
+    *,
+    text_column: Column = 0,
+    text_b_column: Column | None = None,
+    labels_column: Column = 1,
+    separator: str = ",",
+    header: Header = "auto",
+    format: FileFormat | None = None,
+    labels: Sequence[str] | None = None,
+    delimiter: str = "auto",
+    encoding: str = "utf-8",
+) -> LabelSets:
+    """Reads texts with any number of labels from TSV, CSV, JSON Lines or Parquet.
+
+    Args:
+        path: the file, plain or compressed.
+        text_column: header name, JSON key or index of the text.
+        text_b_column: that of the second text of a pair; None for single texts.
+        labels_column: that of the labels: in JSON and Parquet a list, else one cell with all labels
+            of a text; an empty cell has none.
+        separator: between the labels of a cell.
+        header: see `load`, as for the next two.
+        format: "tsv", "csv", "jsonl" or "parquet"; None infers it from the file name.
+        labels: the allowed labels; None allows all.
+        delimiter: between the cells of a row.
+        encoding: such as "utf-8", "utf-16" or "cp1252".
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: see `load`; a label occurs twice in a row; or a list has something else than
+            strings. The message names the file and the line.
+    """
+    columns = [text_column, *([] if text_b_column is None else [text_b_column])]
+    rows: list[tuple[int, list[str], list[str]]] = []
+    kind = format or file_format(path)
+    if kind in ("jsonl", "parquet"):
+        names = [*columns, labels_column]
+        for number, value in read_objects(path, format=kind, encoding=encoding):
+            cells = [_cell(f"{path}:{number}", value, name) for name in names]
+            rows.append((number, cells[:-1], cells[-1]))
+    else:
+        choice = Choice(texts=columns, label=labels_column, header=header, labels=labels)
+        for number, found in read_columns(
+            path, choice, format=kind, delimiter=delimiter, encoding=encoding
+        ):
+            parts = [part.strip() for part in found[-1].split(separator)]
+            rows.append((number, found[:-1], [part for part in parts if part]))
+    if not rows:
+        raise ValueError(f"{path}: no examples; the file is empty or has only a header")
+    for number, texts, found_labels in rows:
+        if not all(isinstance(each, str) for each in (*texts, *found_labels)):
+            raise ValueError(f"{path}:{number}: texts and labels must be strings")
+        if len(set(found_labels)) < len(found_labels):
+            raise ValueError(f"{path}:{number}: a label occurs twice in {found_labels}")
+        if labels is not None and (unknown := [x for x in found_labels if x not in labels]):
+            raise ValueError(
+                f"{path}:{number}: unknown label {unknown[0]!r}, expected one of {list(labels)}"
+            )
+    return LabelSets(
+        [texts[0] for _, texts, _ in rows],
+        [texts[1] for _, texts, _ in rows] if text_b_column is not None else None,
+        [found_labels for *_, found_labels in rows],
+        str(path),
+    )
+
+
+def split_label_sets(examples: LabelSets, share: float) -> tuple[LabelSets, LabelSets]:
+    """Divides examples at random into two parts, the same for the same number of examples.
+
+    Args:
+        examples: examples to divide.
+        share: of the second part, above 0 and below 1.
+
+    Raises:
+        ValueError: a part would be empty.
+    """
+    order = np.random.default_rng(0).permutation(len(examples))
+    count = round(share * len(examples))
+    if not 0 < count < len(examples):
+        raise ValueError(
+            f"{examples.source}: a share of {share:g} of {len(examples)} examples leaves one part "
+            "empty: give another share, or more examples"
+        )
+    return examples.select(order[count:]), examples.select(order[:count])
+
+
+def entity_types(sentences: Sentences) -> LabelSets:
+    """Returns sentences with the types of the entities in them, such as PER and LOC.
+
+    Raises:
+        ValueError: the sentences have no labels.
+
+    Example:
+        >>> found = entity_types(Sentences([["Ada", "sings"]], [["B-PER", "O"]]))
+        >>> found.texts, found.labels
+        (['Ada sings'], [['PER']])
+    """
+    if sentences.labels is None:
+        raise ValueError(f"{sentences.source}: sentences without labels have no types of entities")
+    types = [
+        sorted({label.partition("-")[2] for label in row if label != OUTSIDE})
+        for row in sentences.labels
+    ]
+    return LabelSets([" ".join(words) for words in sentences.words], None, types, sentences.source)
+
+
+class LabelSetSplits(NamedTuple):
+    """Examples for training, model selection and testing, and the labels in the order of ids."""
+
+    train: LabelSets
+    dev: LabelSets
+    test: LabelSets | None
+    labels: list[str]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LabelSetFiles:
+    """Options for texts with any number of labels; a base class for recipe configurations."""
+
+    # .tsv, .txt (tabs), .csv, .jsonl or .parquet, plain or compressed (.gz, ...)
+    train_file: Path
+    dev_file: Path | None = None  # chooses the best epoch; None: a share of the training file
+    test_file: Path | None = None  # measured once, at the end
+    dev_fraction: Fraction = 0.1  # the dev set's share of the training file; the same for all seeds
+    text_column: AnyInt | str = 0  # index from 0 (-1: the last), or name
+    text_b_column: AnyInt | str | None = None  # the second text of pairs
+    labels_column: AnyInt | str = 1
+    separator: str = ","  # between the labels of a cell; JSON and Parquet have lists
+    header: Literal["auto", "present", "absent"] = "auto"  # does the first row name the columns?
+    delimiter: str = "auto"  # between columns: a character, or tab; auto finds it in a .csv
+    encoding: str = "utf-8"  # of the files, such as utf-16 or cp1252
+    labels: tuple[str, ...] = ()  # in the order of their ids; empty: the training file's, sorted
+    conll: bool = False  # the files are CoNLL's; the labels are the types of entities in a sentence
+
+    def read(self) -> LabelSetSplits:
+        """Reads the files.
+
+        Raises:
+            FileNotFoundError: a file does not exist.
+            ValueError: a row or label is invalid; the message names file and line.
+        """
+        train = self._read(self.train_file, self.labels or None)
+        labels = list(self.labels) or label_names(train)
+        if self.dev_file:
+            dev = self._read(self.dev_file, labels)
+        else:
+            train, dev = split_label_sets(train, self.dev_fraction)
+        test = self._read(self.test_file, labels) if self.test_file else None
+        return LabelSetSplits(train, dev, test, labels)
+
+    def _read(self, path: Path, labels: Sequence[str] | None) -> LabelSets:
+        if self.conll:
+            return entity_types(load_conll(path, encoding=self.encoding))
+        return load_label_sets(
+            path,
+            text_column=self.text_column,
+            text_b_column=self.text_b_column,
+            labels_column=self.labels_column,
+            separator=self.separator,
+            header=self.header,
+            labels=labels,
+            delimiter=self.delimiter,
+            encoding=self.encoding,
+        )
+
+
+class LabelSetBatches(TextBatches):
+    """Batches of (inputs, {"logits": float32 (batch, labels), 0 or 1}); see `TextBatches`.
+
+    Raises:
+        ValueError: there are no examples, the batch size is below 1, or the pipeline does not know
+            a label.
+    """
+
+    def targets(self, examples: Any) -> dict[str, Any]:
+        """Returns model output name -> targets (examples, labels)."""
+        return {"logits": tf.constant(examples.matrix(self.pipeline.labels))}
+
+    def samples(self, count: int) -> Any:
+        """Returns the first examples with their labels."""
+        found = super().samples(count)
+        return found._replace(expected=[", ".join(labels) for labels in found.expected])
+
+
+def _cell(place: str, value: Any, name: Column) -> Any:
+    keys = list(value)
+    if isinstance(name, int) and -len(keys) <= name < len(keys):
+        name = keys[name]
+    if name not in value:
+        raise ValueError(f"{place}: no column {name!r} among {', '.join(keys)}")
+    cell = value[name]
+    return list(cell) if isinstance(cell, list | tuple) else cell

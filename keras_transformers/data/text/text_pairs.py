@@ -1,0 +1,382 @@
+"""Texts that belong together, to train embeddings: pairs, triples and scored pairs."""
+
+import dataclasses
+import itertools
+import logging
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, Self
+
+import numpy as np
+import tensorflow as tf
+
+from keras_transformers.data.batching import LengthBatches, Samples
+from keras_transformers.data.tables.columns import Choice, Column, Header, read_columns
+from keras_transformers.data.tables.reading import FileFormat
+from keras_transformers.data.text.squad import load_squad
+from keras_transformers.ranges import AnyInt, Fraction, PositiveFloat, Rate
+
+__all__ = [
+    "TextPairBatches",
+    "TextPairFiles",
+    "TextPairs",
+    "load_text_pairs",
+    "pairs_of_questions",
+    "split_text_pairs",
+]
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclasses.dataclass(frozen=True)
+class TextPairs:
+    """Texts, each with one that belongs to it.
+
+    Attributes:
+        texts: such as questions, or titles.
+        partners: what belongs to each: an answer, a text with the same meaning.
+        negatives: texts that look as if they belonged to each, and do not: equally many for all; ()
+            if there are none.
+        scores: how much text and partner mean the same, from 0 (nothing) to 1; None if they belong
+            together.
+        source: where they come from, for messages.
+
+    Raises:
+        ValueError: the columns differ in length, texts have different numbers of negatives, there
+            are negatives and scores, or a score is not from -1 to 1.
+    """
+
+    texts: Sequence[str]
+    partners: Sequence[str]
+    negatives: Sequence[Sequence[str]] = ()
+    scores: Sequence[float] | None = None
+    source: str = "memory"
+
+    def __post_init__(self) -> None:
+        columns: dict[str, Sequence[Any]] = {"partners": self.partners}
+        if self.negatives:
+            columns["lists of negatives"] = self.negatives
+        if self.scores is not None:
+            columns["scores"] = self.scores
+        for name, values in columns.items():
+            if len(values) != len(self.texts):
+                raise ValueError(f"{self.source}: {len(values)} {name} for {len(self.texts)} texts")
+        if self.negatives and self.scores is not None:
+            raise ValueError(f"{self.source}: give negatives or scores, not both")
+        counts = {len(each) for each in self.negatives}
+        if len(counts) > 1:
+            raise ValueError(
+                f"{self.source}: {min(counts)} to {max(counts)} negatives: give each text as many"
+            )
+        for row, score in enumerate(self.scores or ()):
+            if not -1 <= score <= 1:
+                raise ValueError(
+                    f"{self.source}, row {row}: the score {score:g} is not from -1 to 1: divide "
+                    "the scores by their highest value"
+                )
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def select(self, indices: Iterable[int], source: str | None = None) -> "TextPairs":
+        """Returns the pairs at `indices`, in that order."""
+        chosen = list(indices)
+        return TextPairs(
+            [self.texts[i] for i in chosen],
+            [self.partners[i] for i in chosen],
+            [self.negatives[i] for i in chosen] if self.negatives else (),
+            None if self.scores is None else [self.scores[i] for i in chosen],
+            source or self.source,
+        )
+
+    def documents(self) -> list[str]:
+        """Returns what can be searched: every partner and negative once, in order."""
+        return list(dict.fromkeys([*self.partners, *(x for row in self.negatives for x in row)]))
+
+    def queries(self) -> dict[str, set[str]]:
+        """Returns each text once -> all of its partners."""
+        found: dict[str, set[str]] = {}
+        for text, partner in zip(self.texts, self.partners, strict=True):
+            found.setdefault(text, set()).add(partner)
+        return found
+
+
+def load_text_pairs(
+    path: str | Path,
+    *,
+    text_column: Column = 0,
+    text_b_column: Column = 1,
+    negative_columns: Sequence[Column] = (),
+    score_column: Column | None = None,
+    score_scale: float = 1.0,
+    header: Header = "auto",
+    format: FileFormat | None = None,
+    delimiter: str = "auto",
+    encoding: str = "utf-8",
+) -> TextPairs:
+    """Reads pairs, triples or scored pairs from TSV, CSV, JSON Lines or Parquet.
+
+    Args:
+        path: the file, plain or compressed.
+        text_column: header name, JSON key or index of the text.
+        text_b_column: that of its partner.
+        negative_columns: those of texts that do not belong to it.
+        score_column: that of the pair's score; None if all pairs belong together.
+        score_scale: divides the scores, such as 5 for STS-B's.
+        header: see `load`, as for the next two.
+        format: None infers it from the file name.
+        delimiter: between the cells of a row.
+        encoding: such as "utf-8", "utf-16" or "cp1252".
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: see `load`; or a score is not a number, or beyond -1 to 1 when divided. The
+            message names the file and the line.
+    """
+    texts = [text_column, text_b_column, *negative_columns]
+    choice = Choice(texts=texts, label=score_column, header=header)
+    rows = list(read_columns(path, choice, format=format, delimiter=delimiter, encoding=encoding))
+    if not rows:
+        raise ValueError(f"{path}: no examples; the file is empty or has only a header")
+    scores = None
+    if score_column is not None:
+        scores = [_score(f"{path}:{number}", cells[-1], score_scale) for number, cells in rows]
+    return TextPairs(
+        [cells[0] for _, cells in rows],
+        [cells[1] for _, cells in rows],
+        [cells[2 : 2 + len(negative_columns)] for _, cells in rows] if negative_columns else (),
+        scores,
+        str(path),
+    )
+
+
+def pairs_of_questions(path: str | Path) -> TextPairs:
+    """Reads SQuAD's files as questions, each with the paragraph that answers it.
+
+    Raises:
+        FileNotFoundError, ValueError: see `load_squad`.
+    """
+    found = load_squad(path, answered=False)
+    contexts = [found.contexts[i] for i in found.context_of]
+    return TextPairs(found.questions, contexts, source=str(path))
+
+
+def split_text_pairs(pairs: TextPairs, share: float) -> tuple[TextPairs, TextPairs]:
+    """Divides pairs so that a partner is in one part only; depends only on the partners' number.
+
+    Args:
+        pairs: pairs to divide.
+        share: of the second part, above 0 and below 1.
+
+    Raises:
+        ValueError: a part would be empty.
+    """
+    partners = list(dict.fromkeys(pairs.partners))
+    order = np.random.default_rng(0).permutation(len(partners))
+    count = round(share * len(partners))
+    if not 0 < count < len(partners):
+        raise ValueError(
+            f"{pairs.source}: a share of {share:g} of {len(partners)} different partners leaves "
+            "one part empty: give another share, or more pairs"
+        )
+    held_out = {partners[i] for i in order[:count]}
+    is_held_out = [partner in held_out for partner in pairs.partners]
+    return (
+        pairs.select(i for i, out in enumerate(is_held_out) if not out),
+        pairs.select(i for i, out in enumerate(is_held_out) if out),
+    )
+
+
+class TextPairSplits(NamedTuple):
+    """Pairs for training, model selection and testing."""
+
+    train: TextPairs
+    dev: TextPairs
+    test: TextPairs | None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TextPairFiles:
+    """Options for pairs of texts; a base class for recipe configurations."""
+
+    # .tsv, .txt (tabs), .csv, .jsonl or .parquet, plain or compressed; several are joined
+    train_file: tuple[Path, ...]
+    dev_file: tuple[Path, ...] = ()  # chooses the best epoch; none: a share of the training files
+    test_file: tuple[Path, ...] = ()  # measured once, at the end
+    dev_fraction: Fraction = (
+        0.1  # the dev set's share of the training files, the same for all seeds
+    )
+    test_fraction: Rate = 0.0  # set apart from the training files before; the same for all seeds
+    text_column: AnyInt | str = 0  # index from 0 (-1: the last), or name
+    text_b_column: AnyInt | str = 1  # the text that belongs to it
+    negative_columns: tuple[AnyInt | str, ...] = ()  # texts that do not belong to it
+    score_column: AnyInt | str | None = None  # how much the two mean the same
+    score_scale: PositiveFloat = 1.0  # divides the scores: 5 for SICK and STS-B
+    header: Literal["auto", "present", "absent"] = "auto"  # does the first row name the columns?
+    delimiter: str = "auto"  # between columns: a character, or tab; auto finds it in a .csv
+    encoding: str = "utf-8"  # of the files, such as utf-16 or cp1252
+    squad: bool = False  # the files are SQuAD's: a question belongs to its paragraph
+
+    def read(self) -> TextPairSplits:
+        """Reads the files; of each by itself the parts for dev and test are set apart.
+
+        Raises:
+            FileNotFoundError: a file does not exist.
+            ValueError: a row is invalid; the message names file and line.
+        """
+        train = [self._read(path) for path in self.train_file]
+        test = [self._read(path) for path in self.test_file]
+        dev = [self._read(path) for path in self.dev_file]
+        if not test and self.test_fraction:
+            train, test = _apart(train, self.test_fraction)
+        if not dev:
+            train, dev = _apart(train, self.dev_fraction)
+        return TextPairSplits(_joined(train), _joined(dev), _joined(test) if test else None)
+
+    def _read(self, path: Path) -> TextPairs:
+        if self.squad:
+            return pairs_of_questions(path)
+        return load_text_pairs(
+            path,
+            text_column=self.text_column,
+            text_b_column=self.text_b_column,
+            negative_columns=self.negative_columns,
+            score_column=self.score_column,
+            score_scale=self.score_scale,
+            header=self.header,
+            delimiter=self.delimiter,
+            encoding=self.encoding,
+        )
+
+
+class TextPairBatches(LengthBatches):
+    """Batches of (inputs, {"embedding": targets}) for `heads.grouped_embedder`.
+
+    The inputs are (batch, group, length): a text, its partner and its negatives. The targets are
+    int32 (batch, group), equal for equal texts, for `training.InBatchContrast`; of scored pairs
+    float32 (batch,), for `training.PairSimilarity`. The constructor tokenizes the texts. If the
+    pipeline has prompts named "query" and "document", texts get the first and the others the
+    second; scored pairs get the default prompt.
+
+    Args:
+        pairs: pairs to batch.
+        pipeline: a `pipelines.Embedder`, which tokenizes and packs the texts.
+        batch_size: pairs per batch.
+        accumulate: batches per update, whose texts are not compared with each other.
+        shuffle: whether to reshuffle on each pass.
+        seed: seed for shuffling.
+        static_shapes: None; see `LengthBatches`.
+
+    Raises:
+        ValueError: there are no pairs, the batch size is below 1, or there are static shapes.
+    """
+
+    def __init__(
+        self,
+        pairs: TextPairs,
+        pipeline: Any,
+        *,
+        batch_size: int,
+        accumulate: int = 1,
+        shuffle: bool = True,
+        seed: int = 0,
+        static_shapes: int | None = None,
+    ) -> None:
+        if not len(pairs):
+            raise ValueError(f"{pairs.source}: no pairs")
+        if static_shapes is not None:
+            raise ValueError(
+                f"static_shapes={static_shapes}: rows that complete a batch would be compared with "
+                "the others: leave it out"
+            )
+        self.pairs = pairs
+        self.pipeline = pipeline
+        columns = [pairs.texts, pairs.partners, *zip(*pairs.negatives, strict=True)]
+        self._group = len(columns)
+        prompts = self._prompts(pipeline, scored=pairs.scores is not None)
+        self._segments = [
+            pipeline.tokenize(tf.constant(column), prompt=prompts[min(place, 1)])[0]
+            for place, column in enumerate(columns)
+        ]
+        full = [pipeline.lengths([segment]).numpy() for segment in self._segments]
+        lengths = np.minimum(np.max(full, axis=0), pipeline.max_sequence_length)
+        super().__init__(lengths, batch_size=batch_size * accumulate, shuffle=shuffle, seed=seed)
+        self.mean_lengths = (float(self._group), float(np.mean(np.stack(full))))
+        self._row_size = batch_size
+        ids = {text: number for number, text in enumerate(dict.fromkeys(itertools.chain(*columns)))}
+        self._targets = tf.constant(
+            np.array([[ids[text] for text in column] for column in columns], np.int32).T
+            if pairs.scores is None
+            else np.array(pairs.scores, np.float32)
+        )
+        num_trimmed = int(np.sum(np.stack(full) > pipeline.max_sequence_length))
+        _logger.log(
+            logging.WARNING if num_trimmed else logging.INFO,
+            "%s: %d pairs, %d texts each, %d trimmed",
+            *(pairs.source, len(pairs), self._group, num_trimmed),
+        )
+
+    def batch(self, indices: tf.Tensor) -> Any:
+        """Returns the pairs at `indices`, int32 (batch,); runs in graphs."""
+        segments = tf.concat([tf.gather(part, indices) for part in self._segments], axis=0)
+        packed = self.pipeline.pack([segments])  # (group * batch, length)
+        shape = tf.stack([self._group, tf.shape(indices)[0], -1])
+        inputs = {
+            name: tf.transpose(tf.reshape(value, shape), [1, 0, 2])
+            for name, value in packed.items()
+        }
+        for value in inputs.values():
+            value.set_shape([None, self._group, None])
+        return inputs, {"embedding": tf.gather(self._targets, indices)}
+
+    def of(self, pairs: TextPairs) -> Self:
+        """Returns batches of other pairs, made the same way but in order."""
+        return type(self)(pairs, self.pipeline, batch_size=self._row_size, shuffle=False)
+
+    def samples(self, count: int) -> Samples:
+        """Returns the first texts with their partners."""
+        return Samples(
+            self.pipeline, {"text": self.pairs.texts[:count]}, self.pairs.partners[:count]
+        )
+
+    @staticmethod
+    def _prompts(pipeline: Any, *, scored: bool) -> list[str | None]:
+        if scored or not {"query", "document"} <= set(pipeline.prompts):
+            return [None, None]
+        return [pipeline.prompts["query"], pipeline.prompts["document"]]
+
+
+def _score(place: str, cell: str, scale: float) -> float:
+    try:
+        value = float(cell) / scale
+    except ValueError:
+        raise ValueError(f"{place}: the score is {cell!r:.60}, expected a number") from None
+    if not -1 <= value <= 1:
+        raise ValueError(
+            f"{place}: the score {cell} divided by {scale:g} is not from -1 to 1: give "
+            "score_scale, the highest score"
+        )
+    return value
+
+
+def _apart(files: Sequence[TextPairs], share: float) -> tuple[list[TextPairs], list[TextPairs]]:
+    parts = [split_text_pairs(pairs, share) for pairs in files]
+    return [one for one, _ in parts], [other for _, other in parts]
+
+
+def _joined(files: Sequence[TextPairs]) -> TextPairs:
+    """Returns the pairs of several files as those of one."""
+    if len({(bool(each.negatives), each.scores is None) for each in files}) > 1:
+        raise ValueError(
+            f"{', '.join(each.source for each in files)}: all need negatives, scores, or neither"
+        )
+    scores = None
+    if files[0].scores is not None:
+        scores = [score for each in files for score in each.scores or ()]
+    return TextPairs(
+        [text for each in files for text in each.texts],
+        [text for each in files for text in each.partners],
+        [texts for each in files for texts in each.negatives],
+        scores,
+        ", ".join(each.source for each in files),
+    )

@@ -1,0 +1,71 @@
+"""How well documents are found: recall, reciprocal rank and nDCG, and BM25 to compare with."""
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import numpy as np
+
+from keras_transformers.dependencies.extras import optional
+
+__all__ = ["bm25_similarities", "retrieval_scores"]
+
+
+def retrieval_scores(
+    similarities: Any, relevant: Sequence[Collection[int]], *, depth: int = 10
+) -> dict[str, float]:
+    """Returns recall at 1 and at `depth`, and MRR and nDCG at `depth`, 0 to 1.
+
+    Recall at k is the mean share of a query's relevant documents among its first k. MRR is the mean
+    of 1 / the rank of the first relevant one, 0 beyond `depth`. nDCG has relevance 0 or 1 and the
+    discount log2(rank + 1) (Järvelin & Kekäläinen 2002). Among equals the first document is first.
+
+    Args:
+        similarities: how near each document is to each query (queries, documents).
+        relevant: the indices of each query's relevant documents, at least one.
+        depth: the last rank that counts.
+
+    Raises:
+        ValueError: there are no queries, or one has no relevant document.
+
+    Example:
+        >>> scores = retrieval_scores([[0.9, 0.1, 0.5]], [{2}])
+        >>> scores["recall_at_1"], scores["recall_at_10"], scores["mrr_at_10"]
+        (0.0, 1.0, 0.5)
+    """
+    similarities = np.asarray(similarities)
+    if len(similarities) != len(relevant) or not len(relevant) or not all(relevant):
+        raise ValueError(
+            f"similarities of shape {similarities.shape} for {len(relevant)} queries: give a row "
+            "for each, and each a relevant document"
+        )
+    order = np.argsort(-similarities, axis=1, kind="stable")[:, :depth]
+    discounts = 1 / np.log2(np.arange(2, depth + 2))
+    sums = np.zeros(4)
+    for ranked, right in zip(order, relevant, strict=True):
+        hits = np.isin(ranked, list(right))  # (depth,)
+        ideal = discounts[: min(len(right), depth)].sum()
+        sums += (
+            hits[0] / len(right),
+            hits.sum() / len(right),
+            1 / (1 + int(np.argmax(hits))) if hits.any() else 0.0,
+            (hits * discounts[: len(hits)]).sum() / ideal,
+        )
+    names = ("recall_at_1", f"recall_at_{depth}", f"mrr_at_{depth}", f"ndcg_at_{depth}")
+    return dict(zip(names, (sums / len(relevant)).tolist(), strict=True))
+
+
+def bm25_similarities(queries: Sequence[str], documents: Sequence[str]) -> np.ndarray:
+    """Returns BM25's score of each document for each query: float32 (queries, documents).
+
+    Robertson & Zaragoza 2009, with the package bm25s' defaults (k1 = 1.5, b = 0.75, Lucene's idf),
+    on lower-cased words without stop words removed: the same for every language.
+
+    Raises:
+        MissingExtraError: bm25s is not installed.
+    """
+    bm25s = optional("bm25s", extra="evaluation")
+    words = {"stopwords": None, "show_progress": False}
+    index = bm25s.BM25()
+    index.index(bm25s.tokenize(list(documents), **words), show_progress=False)
+    tokens = bm25s.tokenize(list(queries), return_ids=False, **words)
+    return np.stack([index.get_scores(each) for each in tokens])

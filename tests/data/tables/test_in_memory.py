@@ -1,0 +1,143 @@
+"""Columns of data in memory, in the forms that people have."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_transformers.data.tables.in_memory import LABEL, TEXT, Wanted, columns_of
+
+WANTED = [Wanted("text", TEXT), Wanted("label", LABEL)]
+TEXTS, LABELS = ["a", "ü", ""], [1, 0, 1]
+EXPECTED = {"text": TEXTS, "label": LABELS}
+TABLE = {"idx": [7, 8, 9], "sentence": TEXTS, "label": LABELS}
+
+
+def of_pandas():
+    pandas = pytest.importorskip("pandas")
+    return pandas.DataFrame(TABLE, index=[5, 5, 2])
+
+
+def of_polars():
+    return pytest.importorskip("polars").DataFrame(TABLE)
+
+
+def of_arrow():
+    return pytest.importorskip("pyarrow").table(TABLE)
+
+
+def of_datasets():
+    return pytest.importorskip("datasets").Dataset.from_dict(TABLE)
+
+
+def of_tensorflow():
+    return tf.data.Dataset.from_tensor_slices((TEXTS, LABELS))
+
+
+def named_of_tensorflow():
+    return tf.data.Dataset.from_tensor_slices(TABLE)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        (TEXTS, LABELS),
+        (tuple(TEXTS), np.array(LABELS)),
+        (np.array(TEXTS, object), tf.constant(LABELS).numpy()),
+        TABLE,
+        [{"text": text, "label": label} for text, label in zip(TEXTS, LABELS, strict=True)],
+        list(zip(TEXTS, LABELS, strict=True)),
+        of_pandas,
+        of_polars,
+        of_arrow,
+        of_datasets,
+        of_tensorflow,
+        named_of_tensorflow,
+    ],
+)
+def test_forms(data):
+    assert columns_of(data() if callable(data) else data, WANTED) == EXPECTED
+
+
+def test_columns_by_name():
+    table = {"body": TEXTS, "stars": LABELS, "label": ["x"] * 3}
+    assert columns_of(table, WANTED, names={"text": "body", "label": "stars"}) == EXPECTED
+
+
+def test_classes_of_datasets_have_names():
+    datasets = pytest.importorskip("datasets")
+    features = datasets.Features(
+        {"sentence": datasets.Value("string"), "label": datasets.ClassLabel(names=["bad", "good"])}
+    )
+    data = datasets.Dataset.from_dict({"sentence": TEXTS, "label": LABELS}, features=features)
+    assert columns_of(data, WANTED)["label"] == ["good", "bad", "good"]
+    splits = datasets.DatasetDict({"train": data, "test": data})
+    with pytest.raises(
+        ValueError, match=r"splits train, test: give one of them, such as data\['tr"
+    ):
+        columns_of(splits, WANTED)
+
+
+def test_categories_of_pandas():
+    pandas = pytest.importorskip("pandas")
+    data = pandas.DataFrame({"text": TEXTS, "label": pandas.Categorical(["x", "y", "x"])})
+    assert columns_of(data, WANTED)["label"] == ["x", "y", "x"]
+
+
+def test_nested_values():
+    data = tf.data.Dataset.from_tensors(
+        {"text": "a", "label": {"start": tf.constant([3]), "text": tf.constant(["b"])}}
+    )
+    assert columns_of(data, WANTED)["label"] == [{"start": [3], "text": ["b"]}]
+
+
+def test_optional_columns():
+    wanted = [Wanted("text"), Wanted("id", required=False)]
+    assert columns_of((["a"],), wanted) == {"text": ["a"]}
+    assert columns_of((["a"], [1]), wanted) == {"text": ["a"], "id": [1]}
+    more = [*wanted, Wanted("score", required=False)]
+    assert columns_of((["a"], [1]), more) == {"text": ["a"], "id": [1]}
+    assert columns_of(["a", "b"], wanted) == {"text": ["a", "b"]}
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ((TEXTS, LABELS[1:]), "differ in length, 3 of text, 2 of label"),
+        ((TEXTS, [1, None, 0]), r"row 1 has no label \(None\): give a value, or leave the row out"),
+        ((TEXTS, [1, 0, float("nan")]), r"row 2 has no label \(nan\)"),
+        (([b"\xff"], [0]), "row 0: text is not UTF-8"),
+        (([], []), "the data has no rows"),
+        ([], "the data has no rows"),
+        ((TEXTS, LABELS, LABELS), r"a tuple of 3: give the columns \(text, label\)"),
+        ((TEXTS, "yes"), "a column is 'yes': give a list with one value per row"),
+        ({"sentence": TEXTS}, r"no column 'label' among sentence: give columns=\{'label': '...'\}"),
+        (
+            {"sentence": TEXTS, "review": TEXTS, "label": LABELS},
+            r"sentence or review may be the column 'text': give columns=\{'text': 'sentence'\}",
+        ),
+        (TEXTS, r"row 0 of the data is 'a': give columns or rows of \(text, label\)"),
+        ([{"text": "a", "label": 0}, {"text": "b"}], "row 1 has other names than row 0"),
+        ([("a", 0), ("b",)], "row 1 has not 2 values, as row 0 has"),
+        (
+            tf.data.Dataset.from_tensor_slices((TEXTS, LABELS)).batch(2),
+            "the tf.data.Dataset is bat",
+        ),
+        (tf.data.Dataset.from_tensor_slices((TEXTS, LABELS)).take(0), "has no elements"),
+    ],
+)
+def test_errors(data, message):
+    with pytest.raises(ValueError, match=message):
+        columns_of(data, WANTED)
+
+
+def test_wrong_names():
+    with pytest.raises(ValueError, match="no column 'texts' is read; give names for text, label"):
+        columns_of(TABLE, WANTED, names={"texts": "sentence"})
+    with pytest.raises(ValueError, match="no column 'body' among idx, sentence, label"):
+        columns_of(TABLE, WANTED, names={"text": "body"})
+
+
+@pytest.mark.parametrize("data", [3, "text", None, {1, 2}])
+def test_other_kinds(data):
+    with pytest.raises(TypeError, match=f"data is a {type(data).__name__}: give a tuple"):
+        columns_of(data, WANTED)
