@@ -145,6 +145,10 @@ def _mask_filler() -> Pipeline:
     return kt.pipelines.MaskFiller(lively(heads.pretrainer(encoder())), wordpiece(), top_k=3)
 
 
+def _reranker() -> Pipeline:
+    return kt.pipelines.Reranker(lively(heads.regressor(encoder())), wordpiece())
+
+
 def _tagger() -> Pipeline:
     model = lively(heads.tagger(encoder(), 3))
     return kt.pipelines.Tagger(model, wordpiece(), ["O", "B-X", "I-X"])
@@ -213,6 +217,7 @@ _MAKERS: dict[str, Callable[[], Pipeline]] = {
     "next_sentence": _next_sentence_classifier,
     "question_answering": _question_answerer,
     "regression": _regressor,
+    "reranking": _reranker,
     "tagging": _tagger,
     "translation": _translator,
     "word_embedding": _word_embedder,

@@ -28,6 +28,7 @@ from .char_cnn import CharacterCNN as CharacterCNN
 from .char_cnn import Highway as Highway
 from .choices_and_spans import ChoicesToRows as ChoicesToRows
 from .choices_and_spans import RowsToChoices as RowsToChoices
+from .choices_and_spans import RowsToGroups as RowsToGroups
 from .choices_and_spans import StartsAndEnds as StartsAndEnds
 from .composite import CompositeLayer as CompositeLayer
 from .dense import AddBias as AddBias

@@ -8,7 +8,7 @@ from keras import ops
 from keras_transformers.layers.dense import PACKAGE
 from keras_transformers.layers.masks import MASKED_SCORE
 
-__all__ = ["ChoicesToRows", "RowsToChoices", "StartsAndEnds"]
+__all__ = ["ChoicesToRows", "RowsToChoices", "RowsToGroups", "StartsAndEnds"]
 
 
 @keras.saving.register_keras_serializable(PACKAGE)
@@ -61,6 +61,29 @@ class RowsToChoices(keras.layers.Layer):
     def compute_output_spec(self, scores: Any, choices: Any, padding_mask: Any = None) -> Any:
         """Returns the shape and dtype of `call`'s result."""
         return keras.KerasTensor(choices.shape[:2], dtype=scores.dtype)
+
+
+@keras.saving.register_keras_serializable(PACKAGE)
+class RowsToGroups(keras.layers.Layer):
+    """Groups the vectors of rows by example again, undoing `ChoicesToRows`.
+
+    Example:
+        >>> RowsToGroups()(keras.ops.ones((6, 5)), keras.ops.ones((2, 3, 7))).shape
+        TensorShape([2, 3, 5])
+    """
+
+    def call(self, vectors: Any, groups: Any) -> Any:
+        """Maps vectors (batch * group, width) to (batch, group, width).
+
+        Args:
+            vectors: one per row.
+            groups: any tensor whose first two axes are (batch, group).
+        """
+        return ops.reshape(vectors, (*ops.shape(groups)[:2], vectors.shape[-1]))
+
+    def compute_output_spec(self, vectors: Any, groups: Any) -> Any:
+        """Returns the shape and dtype of `call`'s result."""
+        return keras.KerasTensor((*groups.shape[:2], vectors.shape[-1]), dtype=vectors.dtype)
 
 
 @keras.saving.register_keras_serializable(PACKAGE)

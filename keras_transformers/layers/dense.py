@@ -136,6 +136,8 @@ class RowDense(keras.layers.Dense):
     Attributes:
         in_place: what maps rows (rows, features) in the layer's place, as in exports in int8; None
             in models.
+        stores_update: whether files of weights keep a low-rank update beside the matrix, so that
+            training can go on; otherwise Keras adds it to the matrix.
 
     Example:
         >>> RowDense(4)(keras.ops.ones((2, 3, 8))).shape
@@ -143,6 +145,21 @@ class RowDense(keras.layers.Dense):
     """
 
     in_place: Callable[[Any], Any] | None = None
+    stores_update: bool = False
+
+    def save_own_variables(self, store: Any) -> None:
+        """Writes the layer's variables."""
+        if self.stores_update:
+            keras.layers.Layer.save_own_variables(self, store)
+        else:
+            super().save_own_variables(store)
+
+    def load_own_variables(self, store: Any) -> None:
+        """Reads the layer's variables."""
+        if self.stores_update:
+            keras.layers.Layer.load_own_variables(self, store)
+        else:
+            super().load_own_variables(store)
 
     def call(self, inputs: Any, training: bool | None = None) -> Any:
         """Maps (..., features) to (..., units)."""

@@ -20,6 +20,7 @@ from .heads.classification import causal_classifier as causal_classifier
 from .heads.classification import classifier as classifier
 from .heads.replaced_tokens import electra_pretrainer as electra_pretrainer
 from .heads.embedding import embedder as embedder
+from .heads.embedding import grouped_embedder as grouped_embedder
 from .heads.masked_words import masked_lm as masked_lm
 from .heads.choices import multiple_choice as multiple_choice
 from .heads.packing import packed as packed

@@ -13,6 +13,7 @@ from . import next_sentence as next_sentence
 from . import question_answering as question_answering
 from . import regression as regression
 from . import replaced_tokens as replaced_tokens
+from . import reranking as reranking
 from . import results as results
 from . import tagging as tagging
 from . import tasks as tasks
@@ -33,6 +34,7 @@ from .multiple_choice import MultipleChoice as MultipleChoice
 from .next_sentence import NextSentenceClassifier as NextSentenceClassifier
 from .question_answering import QuestionAnswerer as QuestionAnswerer
 from .regression import TextRegressor as TextRegressor
+from .reranking import Reranker as Reranker
 from .results.question_answering import Answer as Answer
 from .results.multiple_choice import Choice as Choice
 from .results.classification import Classification as Classification
@@ -41,8 +43,10 @@ from .results.generation import Generation as Generation
 from .results.multi_label import Labels as Labels
 from .results.fill_mask import MaskedTokens as MaskedTokens
 from .results.next_sentence import NextSentence as NextSentence
+from .results.reranking import Ranking as Ranking
 from .results.regression import Regression as Regression
 from .results.reading import Result as Result
+from .results.tagging import TaggedEntity as TaggedEntity
 from .results.tagging import Tags as Tags
 from .results.translation import Translation as Translation
 from .results.word_embedding import WordVectors as WordVectors

@@ -78,10 +78,13 @@ class Pipeline(abc.ABC):
         task: the task's name in the metadata of exports.
         model: the functional Keras model, reduced to what the task uses.
         text_names: the inputs, in the order in which a call takes them.
+        adapter: what the last training learned, if it trained low-rank updates; they are merged
+            into the model. See `fitting.Adapter`.
         tolerance: how far an export's float outputs may be from the pipeline's.
     """
 
     task: ClassVar[str]
+    adapter: Any = None
     model: keras.Model
     text_names: tuple[str, ...]
     _run: Callable[..., Any] | None = None

@@ -144,6 +144,7 @@ TASK = Task(
     new_head_on="embedding",
     pooled=True,
     classes=("ForSequenceClassification",),
+    second_in=("ForSequenceClassification",),
     problem_type="regression",
     num_outputs="one",
     biases=("classifier.bias", "classifier.out_proj.bias"),

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from keras_transformers.models import heads
 from keras_transformers.pipelines.base import Signature
+from keras_transformers.pipelines.results.tagging import entity_type
 from keras_transformers.pipelines.tasks import Task
 from keras_transformers.pipelines.token_inputs import (
     TextPipeline,
@@ -39,6 +40,9 @@ class Tagger(TextPipeline):
       `num_tokens`; beyond a row's `num_tokens` strings are "" and numbers 0. `tokens` are the words
       of the text, from `starts` to `ends` (exclusive), as `tokenizers.words.spans` splits it. The
       label of a word is that of its first token, and `scores` has its probability.
+    - entities(text string (batch,)) -> label, text string, start, end int32, score float32, each
+      (batch, entities), num_entities int32 (batch,): the words joined as `Tags.entities` joins
+      them, and padded likewise. `text` is the text from `start` to `end`.
     - words(words string (batch, words)) -> labels string, scores float32 (batch, words): for texts
       already split into words, rows padded with "". A word without tokens gets label O, score 0.
     - tokens(token_ids, segment_ids int32, padding_mask bool (batch, length)) -> probabilities
@@ -113,6 +117,48 @@ class Tagger(TextPipeline):
             rows = {name: column.to_tensor() for name, column in columns.items()}
             return {**rows, "num_tokens": tf.cast(starts.row_lengths(), tf.int32)}
 
+    def answer_entities(self, text: Any) -> dict[str, Any]:
+        """Finds the entities of texts, strings (batch,), in the graph."""
+        with tf.device("CPU:0"):
+            token_ids, *tokens = self.tokenizer.tokenize_with_offsets(text)
+            starts, ends = running_words.spans(text)
+            first, has_tokens = running_words.first_tokens(starts, ends, *tokens)
+        labels, scores = self._labelled(token_ids, first, has_tokens)
+        with tf.device("CPU:0"):
+            kinds = [entity_type(label) for label in self.labels]
+            types = [kind for kind in dict.fromkeys(kinds) if kind is not None]
+            codes = tf.constant([-1 if kind is None else types.index(kind) for kind in kinds])
+            begins = tf.constant([label.startswith("B-") for label in self.labels])
+            matches = labels[:, None] == tf.constant(self.labels)  # (words, labels)
+            index = tf.argmax(tf.cast(matches, tf.int32), axis=1)
+            code = tf.where(labels == _OUTSIDE, -1, tf.gather(codes, index))  # (words,)
+            row = tf.cast(starts.value_rowids(), tf.int32)
+            goes_on = (code[1:] == code[:-1]) & (row[1:] == row[:-1])
+            goes_on = tf.pad(goes_on, [[1, 0]])[: tf.size(code)] & ~tf.gather(begins, index)
+            is_first = (code >= 0) & ~goes_on
+            words = tf.where(code >= 0)[:, 0]  # those in entities
+            number = tf.gather(tf.cumsum(tf.cast(is_first, tf.int32)) - 1, words)
+            firsts = tf.where(is_first)[:, 0]  # (entities,)
+            count = tf.size(firsts)
+            of_word = [tf.gather(values, words) for values in (ends.values, scores)]
+            end = tf.math.unsorted_segment_max(of_word[0], number, count)
+            score = tf.math.unsorted_segment_mean(of_word[1], number, count)
+            rows = tf.RaggedTensor.from_value_rowids(
+                tf.gather(starts.values, firsts), tf.gather(row, firsts), tf.size(text)
+            )
+            stops = rows.with_values(end)
+            columns = {
+                "label": rows.with_values(
+                    tf.gather(tf.constant(types or [""]), tf.gather(code, firsts))
+                ),
+                "text": running_words.cut(text, rows, stops),
+                "start": self._in_unit(text, rows),
+                "end": self._in_unit(text, stops),
+                "score": rows.with_values(score),
+            }
+            found = {name: column.to_tensor() for name, column in columns.items()}
+            return {**found, "num_entities": tf.cast(rows.row_lengths(), tf.int32)}
+
     def answer_words(self, words: Any) -> dict[str, Any]:
         """Finds labels and scores of words, strings (batch, words), in the graph."""
         with tf.device("CPU:0"):
@@ -148,10 +194,20 @@ class Tagger(TextPipeline):
         return {**rows, "num_tokens": tf.TensorSpec([None], tf.int32)}
 
     def other_signatures(self, batches: Sequence[Mapping[str, np.ndarray]]) -> dict[str, Signature]:
-        """Returns `words`, for texts already split into words, and `tokens`."""
+        """Returns `entities`; `words`, for texts already split into words; and `tokens`."""
+        strings, integers = (tf.TensorSpec([None, None], x) for x in (tf.string, tf.int32))
+        of_entities = {
+            "label": strings,
+            "text": strings,
+            "start": integers,
+            "end": integers,
+            "score": tf.TensorSpec([None, None], tf.float32),
+            "num_entities": tf.TensorSpec([None], tf.int32),
+        }
         specs = self.answer_specs()
         probabilities = tf.TensorSpec([None, None, len(self.labels)], tf.float32)
         return {
+            "entities": Signature(self.answer_entities, self.input_specs(), of_entities, batches),
             "words": Signature(
                 self.answer_words,
                 {"words": specs["tokens"]},

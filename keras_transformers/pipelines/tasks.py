@@ -38,7 +38,8 @@ class Task:
         needs: the options without which there is no new head.
         pooled: whether the head reads one vector of a text.
         classes: the ends of the names of transformers' classes that serve it; the first is written.
-        second_in: those of classes with two heads, of which this task's is the second.
+        second_in: those whose main task is another one, such as classes with two heads, of which
+            this task's is the second.
         problem_type: what config.json calls it, where tasks share a class.
         by_default: whether it may be this task if config.json has no problem_type.
         num_outputs: of its head, where tasks share a class or no class is named.
@@ -127,8 +128,17 @@ def _served(head: Head, base: str) -> tuple[tuple[str, ...], str]:
     if takes_heads:
         main = [task for task in with_heads if ends_like(task.classes)]
         if main:
-            chosen, undecided = (main[:1], "") if len(main) == 1 else _by_loss(head, main)
-            second = [task for task in with_heads if ends_like(task.second_in)]
+            said = [task for task in main if task.name == head.written[0]]
+            if said or len(main) == 1:
+                chosen, undecided = (said or main)[:1], ""
+            else:
+                chosen, undecided = _by_loss(head, main)
+            outputs = len(head.labels())
+            second = [
+                task
+                for task in with_heads
+                if ends_like(task.second_in) and task.may_have(outputs) and task not in chosen
+            ]
             return tuple(task.name for task in [*chosen, *second]), undecided
     is_bare = not name or (name.endswith("model") and not name.endswith("lmheadmodel"))
     if not is_bare or not tasks[base].headless:

@@ -19,6 +19,7 @@ from . import keras_nlp_t5 as keras_nlp_t5
 from . import model_garden as model_garden
 from . import onnx as onnx
 from . import opennmt_tf as opennmt_tf
+from . import peft as peft
 from . import saved_pipeline as saved_pipeline
 from . import sentence_transformers as sentence_transformers
 from . import tokenizer_files as tokenizer_files

@@ -16,6 +16,7 @@ from .choices import multiple_choice as multiple_choice
 from .classification import causal_classifier as causal_classifier
 from .classification import classifier as classifier
 from .embedding import embedder as embedder
+from .embedding import grouped_embedder as grouped_embedder
 from .embedding import with_cls_pooling as with_cls_pooling
 from .embedding import with_mean_pooling as with_mean_pooling
 from .masked_words import masked_lm as masked_lm

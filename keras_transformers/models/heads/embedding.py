@@ -7,10 +7,10 @@ from typing import Any
 import keras
 
 from keras_transformers.dependencies.private_api import calls
-from keras_transformers.layers import FirstDimensions, TokenPooling
+from keras_transformers.layers import ChoicesToRows, FirstDimensions, RowsToGroups, TokenPooling
 from keras_transformers.models.heads import encoder_parts
 
-__all__ = ["embedder", "with_cls_pooling", "with_mean_pooling"]
+__all__ = ["embedder", "grouped_embedder", "with_cls_pooling", "with_mean_pooling"]
 
 # The layers that may follow the pooling.
 PROJECTIONS = (
@@ -77,6 +77,35 @@ def embedder(
         outputs={"embedding": embedding},
         name=name or f"{encoder.name}_embedder",
     )
+
+
+def grouped_embedder(model: keras.Model) -> keras.Model:
+    """Returns a model that embeds several texts per example, with the same layers, to train them.
+
+    A text, one that belongs to it and possibly some that do not are one example: so batches can be
+    shuffled, divided among replicas and weighted by example.
+
+    Args:
+        model: what `embedder` returns.
+
+    Returns:
+        A functional model with the inputs of `model`, each (batch, group, length), and the output
+        `embedding` (batch, group, width).
+
+    Example:
+        >>> import keras_transformers as kt
+        >>> model = grouped_embedder(embedder(kt.bert_tiny(vocabulary_size=11)))
+        >>> model.output["embedding"].shape
+        (None, None, 128)
+    """
+    inputs = {
+        name: keras.Input((None, None), dtype=tensor.dtype, name=name)
+        for name, tensor in model.input.items()
+    }
+    rows = {name: ChoicesToRows(name=f"{name}_rows")(tensor) for name, tensor in inputs.items()}
+    vectors = model(rows)["embedding"]
+    grouped = RowsToGroups(dtype="float32", name="grouped")(vectors, inputs["token_ids"])
+    return keras.Model(inputs, {"embedding": grouped}, name=f"{model.name}_grouped")
 
 
 def with_mean_pooling(encoder: keras.Model) -> keras.Model:

@@ -11,6 +11,7 @@ from . import next_sentence as next_sentence
 from . import question_answering as question_answering
 from . import reading as reading
 from . import regression as regression
+from . import reranking as reranking
 from . import tagging as tagging
 from . import texts as texts
 from . import translation as translation
@@ -25,6 +26,8 @@ from .next_sentence import NextSentence as NextSentence
 from .question_answering import Answer as Answer
 from .reading import Result as Result
 from .regression import Regression as Regression
+from .reranking import Ranking as Ranking
+from .tagging import TaggedEntity as TaggedEntity
 from .tagging import Tags as Tags
 from .translation import Translation as Translation
 from .word_embedding import WordVectors as WordVectors

@@ -1,5 +1,6 @@
 # Written by `make stubs`.
 
+from . import adapters as adapters
 from . import loading as loading
 from . import saving as saving
 from . import writing as writing

@@ -14,7 +14,7 @@ from keras_transformers.models import heads
 from keras_transformers.models.anatomy import anatomy
 from keras_transformers.pipelines.base import Pipeline
 from keras_transformers.pipelines.tasks import Task, all_tasks, with_trained
-from keras_transformers.pipelines.weights import saving
+from keras_transformers.pipelines.weights import adapters, saving
 
 __all__ = ["load"]
 
@@ -28,7 +28,13 @@ _POOLINGS: dict[str, Callable[[keras.Model], keras.Model]] = {
 }
 
 
-def load(path: str | os.PathLike[str], *, pipeline: str | None = None, **options: Any) -> Pipeline:
+def load(
+    path: str | os.PathLike[str],
+    *,
+    pipeline: str | None = None,
+    adapter: str | os.PathLike[str] | None = None,
+    **options: Any,
+) -> Pipeline:
     """Loads the pipeline that a folder of weights was trained for.
 
     The folder may be one that `Pipeline.save` wrote, which comes back bit for bit, or other
@@ -42,6 +48,8 @@ def load(path: str | os.PathLike[str], *, pipeline: str | None = None, **options
         pipeline: the task of the pipeline to return, such as "classification" or "embedding",
             instead of the one that the weights were trained for. If the weights have no head for
             it, or one for another number of labels, it gets a new one with random weights to train.
+        adapter: a folder of low-rank updates to merge into the model, from PEFT or
+            `save(format="peft")`.
         **options: the pipeline's keyword arguments, such as `labels` for a new classifier, `pair`
             or `max_sequence_length`. A new head for whole texts also takes `pooling`, the vector
             that it reads: "mean" of the real tokens, "cls", the first token's, or "pooler", the
@@ -63,6 +71,10 @@ def load(path: str | os.PathLike[str], *, pipeline: str | None = None, **options
         new = kt.load("bert-base-uncased/", pipeline="classification", labels=["bad", "good"])
     """
     path = local(path)
+    if adapter is not None:
+        made = load(path, pipeline=pipeline, **options)
+        adapters.add(made, local(adapter))
+        return made
     if saving.is_pipeline(path) and pipeline in (None, saving.task_of(path)):
         if pipeline is not None or options:
             extra = ", ".join(([] if pipeline is None else ["pipeline"]) + list(options))

@@ -8,14 +8,13 @@ import keras
 import numpy as np
 
 from keras_transformers import files
-from keras_transformers.convert.formats.weights import TrainedModel
 from keras_transformers.pipelines.base import Pipeline
 from keras_transformers.pipelines.tasks import all_tasks
-from keras_transformers.pipelines.weights import loading, saving
+from keras_transformers.pipelines.weights import adapters, loading, saving
 
 __all__ = ["save"]
 
-SavedFormat = Literal["keras_transformers", "huggingface"]
+SavedFormat = Literal["keras_transformers", "huggingface", "peft"]
 
 _NEVER_FOUND = -9e3  # a lower logit belongs to what no search or answer finds
 _TRIAL_LENGTH = 6
@@ -37,7 +36,9 @@ def save(
     Args:
         pipeline: any pipeline; for "huggingface", one that transformers has a class for.
         folder: created, with its parents.
-        format: "keras_transformers", as `Pipeline.save`; or "huggingface".
+        format: "keras_transformers", as `Pipeline.save`; "huggingface"; or "peft", the low-rank
+            updates of a training with `fit(..., lora=8)` alone, which PEFT and `load(adapter=...)`
+            add to the model that was trained.
 
     Returns:
         The folder.
@@ -55,6 +56,10 @@ def save(
         raise ValueError(f"format={format!r}: take one of {', '.join(get_args(SavedFormat))}")
     if format == "keras_transformers":
         return saving.save(pipeline, folder)
+    if format == "peft":
+        with files.new_folder(folder) as new:
+            adapters.save(pipeline, new)
+        return Path(folder)
     task = all_tasks().get(pipeline.task)
     if task is None:
         raise ValueError(
@@ -62,15 +67,7 @@ def save(
             "'keras_transformers'"
         )
     pipeline = task.prepare(pipeline)
-    trained = TrainedModel(
-        task=pipeline.task,
-        model=pipeline.model,
-        tokenizers=pipeline.tokenizers,
-        options=pipeline.config(),
-        max_sequence_length=getattr(pipeline, "max_sequence_length", None),
-        class_end=next(iter(task.classes), ""),
-        fields=task.config_fields(pipeline.config()),
-    )
+    trained = adapters.trained_model(pipeline)
     with files.new_folder(folder) as new:
         task.write(trained, new)
         _check(pipeline, new, Path(folder))

@@ -1,0 +1,178 @@
+"""PEFT's adapters: low-rank updates of a model's matrices, without the model.
+
+`adapter_config.json` and `adapter_model.safetensors`, as `PeftModel.from_pretrained` reads them.
+"""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+
+from keras_transformers.convert.containers.arrays import Arrays, open_arrays
+from keras_transformers.convert.family import Family
+from keras_transformers.convert.tensors import NamedTensor
+from keras_transformers.files import read_json, write_json
+
+__all__: list[str] = []
+
+CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+_PREFIX = "base_model.model."
+_UPDATE = re.compile(r"(.*)\.lora_(A|B)(?:\.default)?\.weight")
+# Fields whose other values compute something else.
+_PLAIN: Mapping[str, Any] = {
+    "peft_type": "LORA",
+    "use_dora": False,
+    "bias": "none",
+    "lora_bias": False,
+}
+_TASKS = {
+    "classification": "SEQ_CLS",
+    "multi_label_classification": "SEQ_CLS",
+    "regression": "SEQ_CLS",
+    "tagging": "TOKEN_CLS",
+    "question_answering": "QUESTION_ANS",
+    "generation": "CAUSAL_LM",
+    "translation": "SEQ_2_SEQ_LM",
+    "embedding": "FEATURE_EXTRACTION",
+}
+
+
+def write_peft(
+    model: keras.Model, family: Family, adapter: Any, folder: Path, *, task: str
+) -> None:
+    """Writes an adapter that was merged into a model.
+
+    Args:
+        model: the model.
+        family: its family.
+        adapter: see `fitting.Adapter`.
+        folder: exists.
+        task: the pipeline's.
+    """
+    from safetensors.numpy import save_file
+
+    arrays: dict[str, np.ndarray] = {}
+    ranks: dict[str, int] = {}
+    modules, heads = [], []
+    bare = task == "embedding"  # whose class, such as BertModel, names no module around it
+    for tensor in family.names.tensors(model):
+        paths = [variable.path for variable in tensor.variables]
+        module = tensor.name.removesuffix(".weight")
+        name = _PREFIX + (module.partition(".")[2] if bare else module)
+        if any(path in adapter.updates for path in paths):
+            first, second = _joined(tensor, adapter)
+            arrays[f"{name}.lora_A.weight"] = np.ascontiguousarray(first.T)
+            arrays[f"{name}.lora_B.weight"] = np.ascontiguousarray(second.T)
+            modules.append(module)
+            ranks[module] = first.shape[1]
+        elif any(path in adapter.head for path in paths):
+            values = tensor.form.tensor([adapter.head[path] for path in paths])
+            place = _PREFIX + (tensor.name.partition(".")[2] if bare else tensor.name)
+            arrays[place] = values
+            heads.append(tensor.name.rpartition(".")[0].partition(".")[0])
+    save_file(arrays, folder / WEIGHTS, {"format": "pt"})
+    config = {
+        **_PLAIN,
+        "base_model_name_or_path": None,
+        "task_type": _TASKS.get(task),
+        "inference_mode": True,
+        "r": adapter.rank,
+        "lora_alpha": adapter.alpha,
+        "lora_dropout": 0.0,
+        "target_modules": sorted({re.sub(r".*\.\d+\.", "", module) for module in modules}),
+        "modules_to_save": sorted(set(heads)) or None,
+        "fan_in_fan_out": family.names.kernel.order is None,
+        "rank_pattern": {m: r for m, r in ranks.items() if r != adapter.rank},
+        "alpha_pattern": {
+            m: adapter.alpha * r / adapter.rank for m, r in ranks.items() if r != adapter.rank
+        },
+    }
+    write_json(folder / CONFIG, config)
+
+
+def read_peft(model: keras.Model, family: Family, folder: Path) -> None:
+    """Adds an adapter's updates to a model, and sets the weights that it has as a whole.
+
+    Raises:
+        FileNotFoundError: a file is missing.
+        ValueError: a file is damaged; the adapter is another than a plain LoRA, or for another
+            model.
+    """
+    config = read_json(folder / CONFIG)
+    for field, value in _PLAIN.items():
+        if config.get(field, value) not in (value, None):
+            raise ValueError(
+                f"{folder / CONFIG}: {field}={config[field]!r} is not supported: only plain LoRA "
+                f"with {field}={value!r}; merge the adapter with PEFT's merge_and_unload and load "
+                "the merged model"
+            )
+    arrays = open_arrays(folder / WEIGHTS)
+    tensors = {tensor.name: tensor for tensor in family.names.tensors(model)}
+    updates: dict[str, dict[str, np.ndarray]] = {}
+    whole: dict[str, np.ndarray] = {}
+    for stored in arrays:
+        name = stored.removeprefix(_PREFIX)
+        if found := _UPDATE.fullmatch(name):
+            updates.setdefault(f"{found[1]}.weight", {})[found[2]] = arrays[stored]
+        else:
+            whole[name.replace(".modules_to_save.default", "").replace(".base_layer", "")] = arrays[
+                stored
+            ]
+    for group in (updates, whole):
+        named = Arrays.of(folder / WEIGHTS, dict.fromkeys(group, np.zeros(0)))
+        today = list(family.names.today(named))
+        for name, values in zip(today, list(group.values()), strict=True):
+            if name not in tensors:
+                raise ValueError(
+                    f"{folder / WEIGHTS}: model {model.name!r} has no {name} to update"
+                )
+            _add(tensors[name], values, config, family, f"{folder / WEIGHTS}: {name}")
+
+
+def _add(
+    tensor: NamedTensor, found: Any, config: Mapping[str, Any], family: Family, place: str
+) -> None:
+    if not isinstance(found, dict):
+        if found.shape != tensor.shape:
+            raise ValueError(f"{place} has shape {found.shape}, the model's {tensor.shape}")
+        tensor.fill(found.astype("float32"))
+        return
+    if set(found) != {"A", "B"}:
+        raise ValueError(f"{place}: lora_{min(found)} alone; the other matrix is missing")
+    first, second = (found[name].astype("float32") for name in "AB")  # (rank, in), (out, rank)
+    module = tensor.name.removesuffix(".weight")
+    alpha = _of(config.get("alpha_pattern"), module, config.get("lora_alpha", first.shape[0]))
+    divisor = np.sqrt(len(first)) if config.get("use_rslora") else len(first)
+    update = float(alpha) / divisor * (second @ first)  # (out, in)
+    if family.names.kernel.order is None:
+        update = update.T
+    if update.shape != tensor.shape:
+        raise ValueError(f"{place}: an update of shape {update.shape}, the model's {tensor.shape}")
+    tensor.fill(tensor.read() + update)
+
+
+def _of(pattern: Any, module: str, default: Any) -> Any:
+    for name, value in (pattern or {}).items():
+        if module == name or module.endswith(f".{name}"):
+            return value
+    return default
+
+
+def _joined(tensor: NamedTensor, adapter: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Returns A (in, rank) and B (rank, out) of a tensor; matrices side by side have their own."""
+    pairs = [adapter.updates.get(variable.path) for variable in tensor.variables]
+    if len(pairs) == 1 and pairs[0] is not None:
+        return pairs[0]
+    width, rank = tensor.variables[0].shape[0], adapter.rank
+    sizes = [variable.shape[1] for variable in tensor.variables]
+    first = np.zeros((width, rank * len(pairs)), np.float32)
+    second = np.zeros((rank * len(pairs), sum(sizes)), np.float32)
+    for place, pair in enumerate(pairs):
+        if pair is not None:
+            rows, start = slice(rank * place, rank * (place + 1)), sum(sizes[:place])
+            first[:, rows] = pair[0]
+            second[rows, start : start + sizes[place]] = pair[1]
+    return first, second

@@ -1,0 +1,30 @@
+"""The answer of reranking: scores of documents, and their order."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from keras_transformers.pipelines.results.reading import AnswerType, Result
+
+__all__ = ["Ranking"]
+
+
+@dataclass(frozen=True)
+class Ranking(Result):
+    """How well documents answer a query.
+
+    Attributes:
+        scores: of every document, in the order given; 0 for "", which is none.
+        order: the indices of the documents, the best first; -1 fills up for those that are "".
+    """
+
+    scores: Sequence[float]
+    order: Sequence[int]
+
+
+ANSWER = AnswerType(
+    "reranking",
+    Ranking,
+    inputs=(("text", "documents"),),
+    lists=("documents",),
+    count="num_documents",
+)

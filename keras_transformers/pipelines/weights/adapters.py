@@ -1,0 +1,55 @@
+"""Writes and reads a pipeline's low-rank updates alone, as PEFT does."""
+
+from pathlib import Path
+from typing import Any
+
+from keras_transformers.convert.family import Family
+from keras_transformers.convert.formats.huggingface import family_for
+from keras_transformers.convert.formats.peft import CONFIG, read_peft, write_peft
+from keras_transformers.convert.formats.weights import TrainedModel
+from keras_transformers.pipelines.tasks import all_tasks
+
+
+def save(pipeline: Any, folder: Path) -> None:
+    """Writes the adapter of a pipeline to a folder.
+
+    Raises:
+        ValueError: the pipeline has none, or transformers has no class for it.
+    """
+    if pipeline.adapter is None:
+        raise ValueError(
+            "format='peft': the pipeline's last training had no low-rank updates: train it with "
+            "fit(..., lora=8), or save the whole pipeline in another format"
+        )
+    write_peft(pipeline.model, _family(pipeline), pipeline.adapter, folder, task=pipeline.task)
+
+
+def add(pipeline: Any, folder: Path) -> None:
+    """Merges an adapter into a pipeline's model.
+
+    Raises:
+        FileNotFoundError: the folder has no adapter.
+        ValueError: see `read_peft`.
+    """
+    if not (folder / CONFIG).is_file():
+        raise FileNotFoundError(f"{folder}: no {CONFIG}; give the folder of a PEFT adapter")
+    read_peft(pipeline.model, _family(pipeline), folder)
+
+
+def trained_model(pipeline: Any) -> TrainedModel:
+    """Returns what writers for other libraries take of a pipeline."""
+    task = all_tasks()[pipeline.task]
+    return TrainedModel(
+        task=pipeline.task,
+        model=pipeline.model,
+        tokenizers=pipeline.tokenizers,
+        options=pipeline.config(),
+        max_sequence_length=getattr(pipeline, "max_sequence_length", None),
+        class_end=next(iter(task.classes), ""),
+        fields=task.config_fields(pipeline.config()),
+    )
+
+
+def _family(pipeline: Any) -> Family:
+    family, _ = family_for(trained_model(pipeline))
+    return family
