@@ -1,10 +1,10 @@
 """From raw text to a model served by TF Serving, with every number on the way verified.
 
-`bert_base()` and the other factories, `list_models`, `create_model`, `load`, `save` and `export`
-are here. Everything else is in a room: `layers`, `models` and its `heads`, `tokenizers`,
-`decoding`, `pipelines`, `convert`, `data`, `training`, `evaluation`, `runs`, `saved_model`,
-`serving`, `inspection`, `jobs` and `files`. Names are looked up on first use, so importing this
-package is fast, and does not import TensorFlow if Keras has another backend.
+`bert_base()` and the other factories, `list_models`, `create_model`, `load`, `fit`, `evaluate`,
+`save` and `export` are here. Everything else is in a room: `layers`, `models` and its `heads`,
+`tokenizers`, `decoding`, `pipelines`, `convert`, `data`, `training`, `evaluation`, `runs`,
+`fitting`, `saved_model`, `serving`, `inspection`, `jobs` and `files`. Names are looked up on first
+use, so importing this package is fast, and does not import TensorFlow if Keras has another backend.
 """
 
 import importlib
@@ -12,7 +12,17 @@ import importlib.util
 from typing import Any
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "create_model", "export", "heads", "list_models", "load", "save"]
+__all__ = [
+    "__version__",
+    "create_model",
+    "evaluate",
+    "export",
+    "fit",
+    "heads",
+    "list_models",
+    "load",
+    "save",
+]
 
 _ROOMS = (
     "convert",
@@ -21,6 +31,7 @@ _ROOMS = (
     "evaluation",
     "explorer",
     "files",
+    "fitting",
     "inspection",
     "jobs",
     "layers",
@@ -35,7 +46,9 @@ _ROOMS = (
 # Public name -> the module that defines it.
 _NAMES = {
     "create_model": "models.registry",
+    "evaluate": "fitting.evaluate",
     "export": "saved_model.exporting",
+    "fit": "fitting.fit",
     "list_models": "models.registry",
     "load": "pipelines.weights.loading",
     "save": "pipelines.weights.writing",

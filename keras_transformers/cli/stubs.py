@@ -108,8 +108,8 @@ def _loaders(imports: set[str]) -> Iterator[str]:
         imports.add(f"from {pipeline.__module__} import {pipeline.__name__}")
         yield "@overload"
         yield (
-            f"def load(path: str | os.PathLike[str], *, pipeline: {kind}, **options: Any) -> "
-            f"{pipeline.__name__}: ..."
+            f"def load(path: str | os.PathLike[str], *, pipeline: {kind}, adapter: str | "
+            f"os.PathLike[str] | None = None, **options: Any) -> {pipeline.__name__}: ..."
         )
 
 

@@ -273,3 +273,8 @@ def name_sentencepiece_model(tokenizer: Any, model: bytes, name: str) -> None:
     resource._resource_handle = None  # drops the handle of the unnamed model
     with tf.init_scope():
         _ = resource.resource_handle  # creates the named one
+
+
+def stored_kernel(dense: keras.layers.Dense) -> Any:
+    """Returns a dense layer's own matrix, without the low-rank update that `kernel` adds."""
+    return dense._kernel

@@ -14,7 +14,13 @@ from keras_transformers.runs.board.attempts import Attempts
 from keras_transformers.runs.board.epochs import EpochSummaries
 from keras_transformers.runs.guardrails import StopOnNonFiniteLoss
 from keras_transformers.runs.options import Logging, Options
-from keras_transformers.runs.progress import LineProgress, NoProgress, RichProgress
+from keras_transformers.runs.progress import (
+    LineProgress,
+    NoProgress,
+    NotebookProgress,
+    RichProgress,
+    in_notebook,
+)
 from keras_transformers.runs.telemetry import JsonLines, Telemetry, TensorBoard
 from keras_transformers.runs.weights_files import SaveWeights
 from keras_transformers.runs.workers import is_chief
@@ -136,10 +142,12 @@ def _reports(
         yield JsonLines(log.log_json, every=log.log_every, facts=facts)
     if log.quiet:
         yield NoProgress()
+    elif in_notebook():
+        yield NotebookProgress()
     else:
         yield RichProgress() if sys.stdout.isatty() else LineProgress()
 
 
 def verbosity() -> int:
-    """Returns Keras' `verbose`: one line per epoch in a log; callbacks draw a terminal's bar."""
-    return 1 if sys.stdout.isatty() else 2
+    """Returns Keras' `verbose`: one line per epoch in a log; elsewhere callbacks draw a bar."""
+    return 1 if sys.stdout.isatty() or in_notebook() else 2

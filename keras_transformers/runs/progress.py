@@ -1,7 +1,10 @@
 """Shows how far a training is, and the time left for all of its epochs."""
 
 import atexit
-from collections.abc import Mapping
+import html
+import re
+import sys
+from collections.abc import Callable, Mapping
 from time import monotonic
 from typing import Any
 
@@ -14,6 +17,7 @@ from keras_transformers.runs.telemetry import plain
 
 _SECONDS_BETWEEN_DRAWINGS = 0.1
 _SECONDS_BETWEEN_LINES = 10.0
+_SECONDS_BETWEEN_PAGES = 0.5
 
 
 class NoProgress(keras.callbacks.ProgbarLogger):
@@ -196,10 +200,105 @@ class RichProgress(NoProgress):
         )
 
 
+class NotebookProgress(NoProgress):
+    """Shows a bar with the time left under a notebook's cell, and a table of finished epochs.
+
+    Args:
+        display: shows HTML and returns what replaces it, as `IPython.display.display` with
+            `display_id=True`, which is the default.
+    """
+
+    def __init__(self, display: Callable[[Any], Any] | None = None) -> None:
+        super().__init__()
+        self._display = display or _display_in_notebook
+        self._rows: list[dict[str, str]] = []
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        """Draws the empty bar."""
+        self._pace, self._drawn = _Pace(self.params), monotonic()
+        self._rows = []
+        self._shown = self._display(_Html(self._page()))
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        """Starts the epoch."""
+        self._pace.start_epoch(epoch)
+
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        """Notes where the work starts."""
+        self._pace.start_batch(batch)
+
+    def on_train_batch_end(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
+        """Moves the bar."""
+        self._pace.in_epoch = batch + 1
+        if monotonic() - self._drawn >= _SECONDS_BETWEEN_PAGES:
+            self._draw()
+
+    def on_epoch_end(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
+        """Adds the epoch's figures to the table."""
+        self._pace.end_epoch()
+        self._rows.append({"epoch": str(epoch + 1), **_texts(logs)})
+        self._draw()
+
+    def on_train_end(self, logs: Any = None) -> None:
+        """Leaves the table."""
+        self._draw()
+
+    def _draw(self) -> None:
+        self._drawn = monotonic()
+        self._shown.update(_Html(self._page()))
+
+    def _page(self) -> str:
+        pace = self._pace
+        bar = (
+            f'<progress value="{pace.done}" max="{pace.total or 1}" style="width: 20em">'
+            "</progress> "
+            f"epoch {min(pace.epoch + 1, pace.epochs)}/{pace.epochs} {pace.left(monotonic())}"
+        )
+        names = list(dict.fromkeys(name for row in self._rows for name in row))
+        if not names:
+            return bar
+        cells = [names, *([row.get(name, "") for name in names] for row in self._rows)]
+        table = "".join(
+            "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>"
+            for row in cells
+        )
+        return f"{bar}<table>{table}</table>"
+
+
+class _Html:
+    """What a notebook shows as it is."""
+
+    def __init__(self, page: str) -> None:
+        self._page = page
+
+    def _repr_html_(self) -> str:
+        return self._page
+
+    def __repr__(self) -> str:
+        return re.sub("<[^>]*>", " ", self._page)
+
+
+def in_notebook() -> bool:
+    """Tells whether this process is the kernel of a notebook."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    return shell is not None and hasattr(shell, "kernel")
+
+
+def _display_in_notebook(page: Any) -> Any:
+    from IPython.display import display
+
+    return display(page, display_id=True)
+
+
 def _text(logs: Mapping[str, Any] | None) -> str:
     """Returns figures for a line; a metric of several numbers shows all of them."""
+    return " ".join(f"{name} {text}" for name, text in _texts(logs).items())
+
+
+def _texts(logs: Mapping[str, Any] | None) -> dict[str, str]:
     numbers = {name: np.ravel(plain(value)) for name, value in (logs or {}).items()}
-    return " ".join(f"{name} {','.join(f'{x:.4g}' for x in of)}" for name, of in numbers.items())
+    return {name: ",".join(f"{x:.4g}" for x in of) for name, of in numbers.items()}
 
 
 def _clock(seconds: float) -> str:

@@ -1,0 +1,5 @@
+"""Trains and measures a pipeline in one call: `fit` and `evaluate`."""
+
+from keras_transformers.rooms import open_room
+
+__getattr__, __dir__ = open_room(__name__, __file__)

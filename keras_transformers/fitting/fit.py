@@ -1,0 +1,295 @@
+"""Trains a pipeline in one call: strings in, compile and `model.fit` inside."""
+
+import contextlib
+import copy
+import dataclasses
+import difflib
+import hashlib
+import json
+import os
+import signal
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import keras
+
+from keras_transformers.fitting import lora
+from keras_transformers.fitting.job import FitOptions, Given, Job, job_of
+from keras_transformers.pipelines.base import Pipeline
+from keras_transformers.ranges import PositiveFloat, PositiveInt, check_ranges
+from keras_transformers.runs import Run
+
+__all__ = ["fit"]
+
+# What `fit` decides by itself: the run's folder, and what is done with a trained pipeline.
+_OWN = {
+    "data",
+    "export",
+    "name",
+    "precision",
+    "resume",
+    "runs_dir",
+    "save",
+    "weights_dtype",
+    "dropout",
+}
+
+
+def fit(
+    pipeline: Pipeline,
+    data: Any,
+    *,
+    validation: Any = None,
+    columns: Mapping[str, str] | None = None,
+    epochs: PositiveInt | None = None,
+    batch_size: PositiveInt | None = None,
+    learning_rate: PositiveFloat | None = None,
+    folder: str | os.PathLike[str] | None = None,
+    callbacks: Sequence[keras.callbacks.Callback] = (),
+    **options: Any,
+) -> keras.callbacks.History:
+    """Trains a pipeline on texts and labels, and leaves it with the weights of the best epoch.
+
+    It does what the recipe for the task does: the same batches, loss, AdamW with a warm-up and a
+    linear decay, metrics and checkpoints, with `model.fit` inside.
+
+    The columns that each task reads, in the order of a tuple:
+
+    - classification: text, label; of pairs text, text_b, label
+    - multi_label_classification: text (text_b), labels: a list of them, or 0 and 1 for each label
+    - regression: text (text_b), score
+    - tagging: words, labels: lists with one label per word
+    - question_answering: question, context, answers as in SQuAD
+    - multiple_choice: text, choices, label
+    - embedding: text, text_b that belongs to it, and possibly negative, a text or list of texts
+      that do not; or text, text_b, score from 0 to 1
+    - reranking: text, text_b, score: 1 if the document text_b answers it, else 0; with
+      `distill=True` a teacher's score
+    - next_sentence: text, text_b, label: 0 if text_b follows
+    - image_classification: image (pixels of the model's size from 0 to 255, or a file's path),
+      label
+    - translation: text, target
+    - generation: text
+
+    Labels are names, or integers that count the pipeline's labels from 0.
+
+    Args:
+        pipeline: what `load` returns; its model is trained in place.
+        data: columns as a tuple, a mapping, a pandas or polars DataFrame, an Arrow table, a split
+            of the `datasets` library, a list of rows, or a `tf.data.Dataset` of rows, such as one
+            of TensorFlow Datasets; or the path of a file that the task's recipe reads.
+        validation: data of the same kinds, or the share of `data` to set apart, such as 0.1. It
+            chooses the best epoch, and for several labels their thresholds. None keeps the weights
+            of the last epoch.
+        columns: the task's names of columns -> those in the data, where they differ.
+        epochs: passes over the data, 3 by default.
+        batch_size: examples per update, 16 or 32 by default; translation takes `batch_tokens`.
+        learning_rate: the highest, after the warm-up. By default that of the task's paper for
+            models with 10 million parameters or more, else one of our results: see the task's file
+            in `fitting/jobs/`.
+        folder: where to keep checkpoints, weights and TensorBoard's logs. If a training with the
+            same data and options was stopped there, this one continues it bit for bit. None keeps
+            nothing.
+        callbacks: more callbacks for `model.fit`.
+        **options: other options of recipes: warmup_fraction, weight_decay, clip_norm, seed,
+            lora, the rank of low-rank updates, which train in place of the model's own matrices,
+            with lora_alpha and lora_targets; accumulate, static_shapes, recompute, r_drop,
+            strategy, checkpoint_every, checkpoint_minutes, quiet, log_json. Embeddings also take
+            temperature, symmetric, dims (Matryoshka) and chunk (GradCache), rerankers distill. For
+            a precision, load the pipeline after
+            `keras.config.set_dtype_policy`.
+
+    Returns:
+        Keras' History: `history` has each epoch's figures, also of those before a restart.
+
+    Raises:
+        FileExistsError: the folder has something else in it.
+        FileNotFoundError: a file does not exist.
+        TypeError: the pipeline cannot be trained in one call, an option is unknown, or the data is
+            of no known kind.
+        ValueError: a label is unknown, a column is missing, columns differ in length, a number is
+            out of its range, or the folder has a training with other data or options. All of these
+            come before the first step.
+
+    Example:
+        classify = kt.load("bert-base-uncased/", pipeline="classification", labels=["bad", "good"])
+        kt.fit(classify, (texts, labels), validation=0.1, epochs=3)
+    """
+    job = job_of(pipeline)
+    given = {"epochs": epochs, "batch_size": batch_size, "learning_rate": learning_rate}
+    chosen = {name: value for name, value in given.items() if value is not None} | options
+    _check_options(job, chosen)
+    columns = columns or {}
+    train = job.read(pipeline, data, columns, "data")
+    held_out = None
+    if isinstance(validation, float) and not isinstance(validation, bool):
+        if not 0 < validation < 1:
+            raise ValueError(f"validation={validation}: give a share between 0 and 1, or data")
+        train, held_out = job.split(train, validation)
+    elif validation is not None:
+        held_out = job.read(pipeline, validation, columns, "validation")
+    rate = job.options.rate_for(pipeline.model, lora="lora" in chosen)
+    chosen.setdefault("learning_rate", rate)
+    with _folder(folder) as place, _signals_restored():
+        config = _config(job, chosen, place, digest=_digest(train), kept=folder is not None)
+        return _trained(Run(config), job, pipeline, train, held_out, callbacks)
+
+
+def _trained(
+    run: Run,
+    job: Job,
+    pipeline: Any,
+    train: Any,
+    held_out: Any,
+    callbacks: Sequence[keras.callbacks.Callback],
+) -> keras.callbacks.History:
+    config: Any = run.config
+    with run.scope():
+        alone = config.strategy == "default" and config.lora is None
+        trained = pipeline if alone else _copy(pipeline)
+        if config.lora is not None:
+            lora.enable(
+                trained.model,
+                rank=config.lora,
+                alpha=config.lora_alpha,
+                targets=config.lora_targets,
+            )
+        batches = job.batches(job.encoded(trained, train), trained, **config.batching())
+        model = job.model(trained)
+        model.compile(
+            optimizer=config.optimizer(len(batches)),
+            weighted_metrics=job.metrics(trained),
+            jit_compile=config.jit_compile and job.options.may_compile,
+            **job.losses(Given(trained, config, train)),
+        )
+    arguments: dict[str, Any] = {}
+    on_held_out = None
+    if held_out is not None:
+        on_held_out = batches.of(job.encoded(trained, held_out))
+        arguments["monitor"] = job.monitor
+        if job.scores is None or job.metrics(trained) is not None:
+            arguments["validation"] = on_held_out
+        if job.scores is not None:
+            scores = job.scores
+            arguments["score"] = lambda: scores(trained, on_held_out, held_out)
+    prepared = run.prepare(model, batches, callbacks=[*job.callbacks(), *callbacks], **arguments)
+    job.steps(model, config)
+    history = model.fit(**prepared)
+    if held_out is not None:
+        run.load_best()
+        job.chosen(trained, on_held_out, held_out)
+    pipeline.adapter = None  # an earlier one's base is gone
+    if config.lora is not None:
+        pipeline.adapter = lora.taken(trained.model, config.lora, config.lora_alpha)
+        lora.merge(pipeline.adapter, pipeline.model)
+        _take_options(pipeline, trained)
+    elif trained is not pipeline:
+        pipeline.model.set_weights(trained.model.get_weights())
+        _take_options(pipeline, trained)
+    return _with_all_epochs(history, run.epochs)
+
+
+def _check_options(job: Job, chosen: Mapping[str, Any]) -> None:
+    """Checks names and ranges of options."""
+    known = {field.name for field in dataclasses.fields(job.options)} - _OWN
+    for name, value in chosen.items():
+        if name in known:
+            continue
+        if name == "precision":
+            raise TypeError(
+                f"precision={value!r}: call keras.config.set_dtype_policy({value!r}) before load"
+            )
+        near = difflib.get_close_matches(name, known, 1)
+        hint = f": do you mean {near[0]}?" if near else f": take one of {', '.join(sorted(known))}"
+        raise TypeError(f"fit takes no {name!r}{hint}")
+    check_ranges(job.options, chosen)
+
+
+def _config(
+    job: Job, chosen: Mapping[str, Any], place: Path, *, digest: str, kept: bool
+) -> FitOptions:
+    own = {} if kept else {"tensorboard_samples": 0}
+    return job.options(
+        **own | dict(chosen),
+        data=digest,
+        name=place.name,
+        runs_dir=place.parent,
+        resume=(place / "config.json").is_file(),
+        precision=keras.config.dtype_policy().name,
+    )
+
+
+@contextlib.contextmanager
+def _folder(folder: str | os.PathLike[str] | None) -> Iterator[Path]:
+    """Yields the run's folder; without one, a temporary one, which is removed."""
+    if folder is not None:
+        yield Path(folder).absolute()
+        return
+    with tempfile.TemporaryDirectory(prefix="keras_transformers_") as scratch:
+        yield Path(scratch, "run")
+
+
+@contextlib.contextmanager
+def _signals_restored() -> Iterator[None]:
+    """Gives SIGTERM back the effect that it had: a run ends the program with its own status."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _copy(pipeline: Any) -> Any:
+    """Returns the pipeline with a copy of its model, whose variables are made in this scope."""
+    model = pipeline.model
+    twin = type(model).from_config(model.get_config())
+    twin.set_weights(model.get_weights())
+    copied = copy.copy(pipeline)
+    copied.__dict__.pop("_graph", None)
+    copied.model = twin
+    return copied
+
+
+def _take_options(pipeline: Any, trained: Any) -> None:
+    """Gives the pipeline what was chosen for its copy, such as thresholds."""
+    own = vars(pipeline) | {"_graph": None}
+    changed = {
+        name: value for name, value in vars(trained).items() if name not in ("model", "_graph")
+    }
+    if any(own.get(name) is not value for name, value in changed.items()):
+        pipeline.__dict__.pop("_graph", None)  # which holds the old ones
+        vars(pipeline).update(changed)
+
+
+def _digest(examples: Any) -> str:
+    """Returns a digest of the training data."""
+    return hashlib.sha256(
+        json.dumps(_plain(examples), ensure_ascii=True, sort_keys=True).encode()
+    ).hexdigest()[:16]
+
+
+def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value):
+        fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+        return {name: _plain(x) for name, x in fields.items() if name not in ("source", "decoder")}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if hasattr(value, "tobytes"):
+        return hashlib.sha256(value.tobytes()).hexdigest()
+    return value if isinstance(value, str | int | float | None) else str(value)
+
+
+def _with_all_epochs(
+    history: keras.callbacks.History, epochs: Sequence[Mapping[str, float]]
+) -> keras.callbacks.History:
+    """Adds the figures of the epochs before a restart."""
+    names = dict.fromkeys(name for logs in epochs for name in logs if name != "epoch")
+    history.epoch = [int(logs["epoch"]) - 1 for logs in epochs]
+    history.history = {name: [logs[name] for logs in epochs if name in logs] for name in names}
+    return history

@@ -1,0 +1,177 @@
+"""What `fit` and `evaluate` know of a task.
+
+A module in `jobs/` registers its task by defining `JOB`; no list names it.
+"""
+
+import dataclasses
+import functools
+import importlib
+import pkgutil
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+import keras
+
+from keras_transformers.data.batching import Batches
+from keras_transformers.data.tables.in_memory import Wanted, columns_of
+from keras_transformers.fitting import jobs
+from keras_transformers.fitting.lora import Target
+from keras_transformers.ranges import PositiveFloat, PositiveInt
+from keras_transformers.runs import Training
+
+__all__ = ["FitOptions", "Job", "job_of"]
+
+Columns = Mapping[str, list[Any]]
+
+_FEW_PARAMETERS = 10_000_000
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FitOptions(Training):
+    """The options of `fit`: those of recipes for training, checkpoints and logs.
+
+    BERT's appendix A.3 has 2 to 4 epochs in batches of 16 or 32 (Devlin et al. 2019).
+
+    Attributes:
+        lora_rate: the learning rate with `lora`.
+        may_compile: whether XLA can compile a step.
+        small_rate: the learning rate of models with fewer than 10 million parameters.
+    """
+
+    # BERT's appendix A.3 tries 2e-5, 3e-5 and 5e-5; the last was best for SST-2 on MiniLM
+    # (recipes/classification.py).
+    learning_rate: PositiveFloat = 5e-5
+    lora: PositiveInt | None = None  # the rank of low-rank updates, which then train alone
+    lora_alpha: PositiveFloat | None = None  # divided by the rank, it scales them; the rank
+    lora_targets: tuple[Target, ...] = ("attention",)  # also feed_forward
+    data: str = ""  # a digest of the training data, so that a stopped run goes on with the same
+
+    # For RoBERTa-Base with low-rank updates on GLUE (Hu et al. 2021, table 9).
+    lora_rate: ClassVar[float] = 4e-4
+    # Whether XLA can compile the step, with `static_shapes`.
+    may_compile: ClassVar[bool] = True
+    # What trained a BERT of 1.9 million parameters best on SST-2 (recipes/classification.py).
+    small_rate: ClassVar[float] = 1e-3
+
+    @classmethod
+    def rate_for(cls, model: keras.Model, *, lora: bool = False) -> float:
+        """Returns the learning rate to use if none is given."""
+        if lora:
+            return max(cls.lora_rate, cls.rate_for(model))
+        if model.count_params() < _FEW_PARAMETERS:
+            return cls.small_rate
+        default: float = cls.learning_rate
+        return default
+
+
+class Given(NamedTuple):
+    """What a training is made from."""
+
+    pipeline: Any
+    options: FitOptions
+    examples: Any
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Job:
+    """How pipelines of one task are trained and measured.
+
+    The functions take the pipeline first, or what they return is made for it.
+
+    Attributes:
+        task: the task's name, as `Pipeline.task`.
+        columns: returns the columns that it reads from data in memory.
+        from_columns: makes examples of them.
+        from_file: makes examples of a file; the last argument is `columns` of `fit`.
+        encoded: makes of examples what `batches` and their `of` take.
+        batches: makes batches of that, with the options that `FitOptions.batching` returns.
+        model: returns the model that is trained, made of the layers of the pipeline's.
+        losses: returns `loss`, and possibly `loss_weights`, for `model.compile`.
+        metrics: returns `weighted_metrics` for it.
+        monitor: the figure that decides which epoch is best, the higher the better.
+        steps: changes how the compiled model takes a step, by the options.
+        callbacks: returns callbacks that add figures to the logs of an epoch.
+        scores: measures what Keras cannot, from the pipeline, batches in order and their examples;
+            None if Keras' metrics are enough.
+        baseline: returns figures to compare with, from the examples alone.
+        split: divides examples into two parts; the last argument is the share of the second.
+        chosen: sets what of the pipeline is chosen on validation data, once the model is trained;
+            it takes what `scores` takes.
+        options: the options for training it, with its defaults.
+    """
+
+    task: str
+    columns: Callable[[Any], Sequence[Wanted]]
+    from_columns: Callable[[Any, Columns, str], Any]
+    from_file: Callable[[Any, Path, Mapping[str, str]], Any]
+    encoded: Callable[[Any, Any], Any] = lambda pipeline, examples: examples
+    batches: Callable[..., Batches]
+    model: Callable[[Any], keras.Model] = lambda pipeline: pipeline.model
+    losses: Callable[[Given], Mapping[str, Any]]
+    metrics: Callable[[Any], Mapping[str, Any] | None] = lambda pipeline: None
+    steps: Callable[[keras.Model, Any], None] = lambda model, options: None
+    callbacks: Callable[[], Sequence[keras.callbacks.Callback]] = tuple
+    monitor: str
+    scores: Callable[[Any, Any, Any], Mapping[str, float]] | None = None
+    baseline: Callable[[Any, Any], Mapping[str, float]] = lambda pipeline, examples: {}
+    split: Callable[[Any, float], tuple[Any, Any]]
+    chosen: Callable[[Any, Any, Any], None] = lambda pipeline, batches, examples: None
+    options: type[FitOptions] = FitOptions
+
+    def read(self, pipeline: Any, data: Any, columns: Mapping[str, str], source: str) -> Any:
+        """Returns examples from a file or from data in memory.
+
+        Args:
+            pipeline: what they are for.
+            data: a path, or what `data.tables.in_memory.columns_of` takes.
+            columns: the task's names of columns -> the data's.
+            source: what messages call data in memory.
+
+        Raises:
+            FileNotFoundError: the file does not exist.
+            TypeError, ValueError: the data cannot be read; the message has the place.
+        """
+        if isinstance(data, str | Path):
+            return self.from_file(pipeline, Path(data), columns)
+        try:
+            found = columns_of(data, self.columns(pipeline), names=columns)
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"{source}: {error}") from error
+        return self.from_columns(pipeline, found, source)
+
+
+@functools.cache
+def all_jobs() -> Mapping[str, Job]:
+    """Returns task -> job, from every module in `jobs/`."""
+    modules = (
+        importlib.import_module(f"{jobs.__name__}.{found.name}")
+        for found in pkgutil.iter_modules(jobs.__path__)
+    )
+    found = [module.JOB for module in modules if hasattr(module, "JOB")]
+    return {job.task: job for job in sorted(found, key=lambda job: job.task)}
+
+
+def job_of(pipeline: Any) -> Job:
+    """Returns how a pipeline is trained and measured.
+
+    Raises:
+        TypeError: it is not a pipeline, or one of a task that is not trained in one call.
+    """
+    task = getattr(pipeline, "task", "")
+    if task not in all_jobs():
+        what = f"a pipeline for {task}" if task else f"a {type(pipeline).__name__}"
+        raise TypeError(
+            f"{what} cannot be trained in one call: give a pipeline, as load returns it, for "
+            f"{', '.join(all_jobs())}; recipes/ trains other models"
+        )
+    return all_jobs()[task]
+
+
+def only_text_columns(columns: Mapping[str, str], path: Path, known: Sequence[str]) -> None:
+    """Checks the names of a file's columns; ValueError if one is not read."""
+    for name in columns:
+        if name not in known:
+            raise ValueError(
+                f"columns={dict(columns)} for {path}: give names for {', '.join(known)}"
+            )

@@ -1,0 +1,5 @@
+"""How a pipeline of each task is trained and measured, one task per file."""
+
+from keras_transformers.rooms import open_room
+
+__getattr__, __dir__ = open_room(__name__, __file__)

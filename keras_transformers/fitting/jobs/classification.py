@@ -1,0 +1,35 @@
+"""Texts, or pairs of texts, with one label each."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import keras
+
+from keras_transformers.data.text import Examples, TextBatches, majority_share
+from keras_transformers.fitting import texts
+from keras_transformers.fitting.job import Columns, Job
+from keras_transformers.fitting.labels import as_names
+from keras_transformers.training import TokenCrossentropy
+
+
+def _examples(pipeline: Any, found: Columns, source: str) -> Examples:
+    return texts.examples(found, source, lambda x: as_names(x, pipeline.labels, source))
+
+
+def _from_file(pipeline: Any, path: Path, columns: Mapping[str, str]) -> Examples:
+    return texts.from_file(pipeline, path, columns, labels=pipeline.labels)
+
+
+JOB = Job(
+    task="classification",
+    columns=texts.columns,
+    from_columns=_examples,
+    from_file=_from_file,
+    batches=TextBatches,
+    losses=lambda given: {"loss": {"logits": TokenCrossentropy()}},
+    metrics=lambda pipeline: {"logits": [keras.metrics.SparseCategoricalAccuracy(name="accuracy")]},
+    monitor="val_accuracy",
+    baseline=lambda pipeline, examples: {"majority": majority_share(examples)},
+    split=texts.split_off,
+)

@@ -1,0 +1,94 @@
+"""Images with one label each."""
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+
+from keras_transformers.data.images import ImageBatches, Images, load_folder
+from keras_transformers.data.tables.in_memory import LABEL, Wanted
+from keras_transformers.fitting.job import Columns, FitOptions, Job, only_text_columns
+from keras_transformers.fitting.labels import as_name
+from keras_transformers.models.anatomy import anatomy
+from keras_transformers.ranges import PositiveFloat
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Options(FitOptions):
+    """Models of our sizes learn best at 3e-3 (recipes/image_classification.py)."""
+
+    learning_rate: PositiveFloat = 1e-4
+    small_rate = 3e-3
+
+
+def _examples(pipeline: Any, found: Columns, source: str) -> Images:
+    ids = _ids(found["label"], pipeline.labels, source)
+    images = found["image"]
+    if all(isinstance(image, str | Path) for image in images):
+        paths = np.array([str(path) for path in images], object)
+        if missing := [path for path in paths if not Path(path).is_file()]:
+            raise FileNotFoundError(f"{source}: {len(missing)} images do not exist: {missing[0]}")
+        return Images(paths, ids, pipeline.labels, source, pipeline.decoder)
+    height, width, channels = pipeline.model.input["images"].shape[1:]
+    pixels = np.zeros((len(images), height, width, channels), np.uint8)
+    for row, image in enumerate(images):
+        array = np.asarray(image)
+        if array.ndim == 2:
+            array = array[..., None]
+        if array.shape != pixels.shape[1:]:
+            raise ValueError(
+                f"{source}, row {row}: an image of shape {array.shape}, expected "
+                f"{pixels.shape[1:]}, the model's, with values from 0 to 255: resize it, or give "
+                "the paths of PNG or JPEG files"
+            )
+        if array.min() < 0 or array.max() > 255 or (array.dtype.kind == "f" and array.max() <= 1):
+            raise ValueError(
+                f"{source}, row {row}: pixels from {array.min()} to {array.max()}, expected 0 to "
+                "255"
+            )
+        pixels[row] = array
+    return Images(pixels, ids, pipeline.labels, source)
+
+
+def _ids(values: list[Any], labels: list[str], source: str) -> np.ndarray:
+    names = [as_name(value, labels, f"{source}, row {row}") for row, value in enumerate(values)]
+    return np.array([labels.index(name) for name in names], np.int32)
+
+
+def _from_folder(pipeline: Any, path: Path, columns: Mapping[str, str]) -> Images:
+    only_text_columns(columns, path, ())
+    found = load_folder(path, pipeline.decoder)
+    names = [found.label_names[label] for label in found.labels]
+    return Images(
+        found.items, _ids(names, pipeline.labels, str(path)), pipeline.labels, str(path),
+        pipeline.decoder,
+    )  # fmt: skip
+
+
+def _batches(images: Images, pipeline: Any, **options: Any) -> ImageBatches:
+    length = anatomy(pipeline.model).max_sequence_length
+    return ImageBatches(images, mean_length=length or 1, **options)
+
+
+def _split(found: Images, share: float) -> tuple[Images, Images]:
+    return found.split(share, seed=0)
+
+
+JOB = Job(
+    task="image_classification",
+    columns=lambda pipeline: [Wanted("image", ("images", "img")), Wanted("label", LABEL)],
+    from_columns=_examples,
+    from_file=_from_folder,
+    batches=_batches,
+    losses=lambda given: {
+        "loss": {"logits": keras.losses.CategoricalCrossentropy(from_logits=True)}
+    },
+    metrics=lambda pipeline: {"logits": [keras.metrics.CategoricalAccuracy(name="accuracy")]},
+    monitor="val_accuracy",
+    baseline=lambda pipeline, images: {"majority": images.majority_share},
+    split=_split,
+    options=_Options,
+)

@@ -1,0 +1,103 @@
+"""Texts, or pairs of texts, with any number of labels each."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+
+from keras_transformers.data.tables.in_memory import LABEL, Wanted
+from keras_transformers.data.text import (
+    LabelSetBatches,
+    LabelSets,
+    load_label_sets,
+    split_label_sets,
+)
+from keras_transformers.evaluation import best_thresholds, multi_label_scores
+from keras_transformers.fitting import texts
+from keras_transformers.fitting.job import Columns, Job, only_text_columns
+from keras_transformers.fitting.labels import as_name
+from keras_transformers.runs import outputs_of
+
+
+def _examples(pipeline: Any, found: Columns, source: str) -> LabelSets:
+    sets = []
+    for row, value in enumerate(found["labels"]):
+        place = f"{source}, row {row}"
+        sets.append(_names(value, pipeline.labels, place))
+    columns = [texts.checked(found, name, source) for name in ("text", "text_b") if name in found]
+    return LabelSets(columns[0], columns[1] if len(columns) > 1 else None, sets, source)
+
+
+def _names(value: Any, labels: list[str], place: str) -> list[str]:
+    """Returns the names of a row's labels: a list of them, or one 0 or 1 for each label."""
+    if not isinstance(value, list | tuple):
+        raise ValueError(f"{place}: labels is {value!r:.60}, expected a list of labels")
+    is_row = len(value) == len(labels) and all(
+        isinstance(x, int | float) and x in (0, 1) for x in value
+    )
+    if is_row:
+        return [label for label, has in zip(labels, value, strict=True) if has]
+    return [as_name(each, labels, place) for each in value]
+
+
+def _from_file(pipeline: Any, path: Path, columns: Mapping[str, str]) -> LabelSets:
+    only_text_columns(columns, path, ("text", "text_b", "labels"))
+    names: dict[str, Any] = dict(columns)
+    return load_label_sets(
+        path,
+        text_column=names.get("text", 0),
+        text_b_column=names.get("text_b", 1) if pipeline.pair else None,
+        labels_column=names.get("labels", 2 if pipeline.pair else 1),
+        labels=pipeline.labels,
+    )
+
+
+def _scores(pipeline: Any, batches: LabelSetBatches, examples: LabelSets) -> dict[str, float]:
+    probabilities, has = _measured(pipeline, batches, examples)
+    return multi_label_scores(probabilities, has, thresholds=pipeline.thresholds)
+
+
+def _choose_thresholds(pipeline: Any, batches: LabelSetBatches, examples: LabelSets) -> None:
+    """Gives each label the threshold with the highest F1 on validation data."""
+    pipeline.thresholds = best_thresholds(*_measured(pipeline, batches, examples))
+    pipeline.__dict__.pop("_graph", None)  # which holds the old ones
+
+
+def _measured(
+    pipeline: Any, batches: LabelSetBatches, examples: LabelSets
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the probability of each label, and whether the text has it: (texts, labels)."""
+    logits = np.concatenate([output["logits"] for output in outputs_of(pipeline.model, batches)])
+    return 1 / (1 + np.exp(-logits.astype(np.float64))), examples.matrix(pipeline.labels)
+
+
+def _baseline(pipeline: Any, examples: LabelSets) -> dict[str, float]:
+    """Returns the micro F1 of giving every text the labels that most texts have."""
+    has = examples.matrix(pipeline.labels)  # (examples, labels)
+    guess = np.broadcast_to(has.mean(axis=0), has.shape)
+    shares = sorted(set(has.mean(axis=0).tolist()))
+    best = max(
+        multi_label_scores(guess, has, thresholds=[share - 1e-9] * has.shape[1])["micro_f1"]
+        for share in shares
+    )
+    return {"micro_f1_of_frequent_labels": best}
+
+
+JOB = Job(
+    task="multi_label_classification",
+    columns=lambda pipeline: [
+        *texts.text_columns(pipeline),
+        Wanted("labels", ("label", *LABEL)),
+    ],
+    from_columns=_examples,
+    from_file=_from_file,
+    batches=LabelSetBatches,
+    losses=lambda given: {"loss": {"logits": keras.losses.BinaryCrossentropy(from_logits=True)}},
+    monitor="val_mean_average_precision",
+    scores=_scores,
+    baseline=_baseline,
+    split=split_label_sets,
+    chosen=_choose_thresholds,
+)

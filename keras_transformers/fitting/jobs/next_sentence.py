@@ -1,0 +1,39 @@
+"""Pairs of texts: whether the second follows the first."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import keras
+
+from keras_transformers.data.text import Examples, NextSentenceBatches, majority_share
+from keras_transformers.fitting import texts
+from keras_transformers.fitting.job import Columns, Job
+from keras_transformers.fitting.labels import as_names
+from keras_transformers.training import TokenCrossentropy
+
+_LABELS = ("0", "1")  # 0: the second text follows, as Google has it
+
+
+def _examples(pipeline: Any, found: Columns, source: str) -> Examples:
+    return texts.examples(found, source, lambda x: as_names(x, _LABELS, source))
+
+
+def _from_file(pipeline: Any, path: Path, columns: Mapping[str, str]) -> Examples:
+    return texts.from_file(pipeline, path, columns, labels=_LABELS)
+
+
+JOB = Job(
+    task="next_sentence",
+    columns=texts.columns,
+    from_columns=_examples,
+    from_file=_from_file,
+    batches=NextSentenceBatches,
+    losses=lambda given: {"loss": {"next_sentence_logits": TokenCrossentropy()}},
+    metrics=lambda pipeline: {
+        "next_sentence_logits": [keras.metrics.SparseCategoricalAccuracy(name="accuracy")]
+    },
+    monitor="val_accuracy",
+    baseline=lambda pipeline, examples: {"majority": majority_share(examples)},
+    split=texts.split_off,
+)

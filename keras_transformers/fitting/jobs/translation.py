@@ -1,0 +1,74 @@
+"""Pairs of texts, of which the second is what becomes of the first: translations, summaries."""
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from keras_transformers.data.tables.in_memory import Wanted
+from keras_transformers.data.translation import Pair, PairBatches, read_tsv
+from keras_transformers.evaluation import Perplexity, TokenAccuracy, corpus_bleu
+from keras_transformers.fitting import texts
+from keras_transformers.fitting.job import Columns, FitOptions, Job, only_text_columns
+from keras_transformers.fitting.splits import at_random
+from keras_transformers.ranges import PositiveFloat, PositiveInt
+from keras_transformers.runs import ValidationBleu
+from keras_transformers.training import TokenCrossentropy
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Options(FitOptions):
+    """A trained translator learns more at a tenth of the rates of recipes/translation.py."""
+
+    learning_rate: PositiveFloat = 5e-5
+    small_rate = 5e-4
+    batch_tokens: PositiveInt = 4096  # source and target, padding included; not batch_size
+
+    def batching(self) -> dict[str, Any]:
+        """Returns the options for the training batches, which have as many tokens, not pairs."""
+        return self.pick("batch_tokens", "accumulate", "seed", "static_shapes")
+
+
+def _examples(pipeline: Any, found: Columns, source: str) -> list[Pair]:
+    sides = (texts.checked(found, name, source) for name in ("text", "target"))
+    return list(zip(*sides, strict=True))
+
+
+def _from_file(pipeline: Any, path: Path, columns: Mapping[str, str]) -> list[Pair]:
+    """Reads a tab-separated file without header: a text and its translation per line."""
+    only_text_columns(columns, path, ())
+    return list(read_tsv(path))
+
+
+def _bleu(pipeline: Any, batches: PairBatches, pairs: list[Pair]) -> dict[str, float]:
+    return ValidationBleu(pairs, pipeline)()
+
+
+def _copies(pipeline: Any, pairs: list[Pair]) -> dict[str, float]:
+    sources, targets = zip(*pairs, strict=True)
+    return {"bleu_of_copies": corpus_bleu(sources, targets).score}
+
+
+def _split(found: list[Pair], share: float) -> tuple[list[Pair], list[Pair]]:
+    train, dev = at_random(len(found), share, "pairs")
+    return [found[i] for i in train], [found[i] for i in dev]
+
+
+JOB = Job(
+    task="translation",
+    columns=lambda pipeline: [
+        Wanted("text", ("source", "document", "article", "src")),
+        Wanted("target", ("translation", "summary", "highlights", "tgt")),
+    ],
+    from_columns=_examples,
+    from_file=_from_file,
+    batches=PairBatches,
+    # The smoothing of "Attention Is All You Need", section 5.4.
+    losses=lambda given: {"loss": {"logits": TokenCrossentropy(label_smoothing=0.1)}},
+    metrics=lambda pipeline: {"logits": [Perplexity(), TokenAccuracy("accuracy")]},
+    monitor="val_bleu",
+    scores=_bleu,
+    baseline=_copies,
+    split=_split,
+    options=_Options,
+)

@@ -1,0 +1,69 @@
+"""Measures how well vectors find texts, or compare them."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from keras_transformers.data.text import TextPairs
+from keras_transformers.evaluation import bm25_similarities, glue_scores, retrieval_scores
+
+__all__ = ["bm25_scores", "similarity_scores"]
+
+
+def similarity_scores(
+    embed: Any, pairs: TextPairs, *, dims: int | None = None, batch_size: int = 64
+) -> dict[str, float]:
+    """Returns how well an embedder's cosines find partners, or agree with scores.
+
+    Each different text searches all different partners and negatives. The prompts named "query" and
+    "document" are used if the embedder has both.
+
+    Args:
+        embed: a `pipelines.Embedder`.
+        pairs: pairs, or scored pairs.
+        dims: how many first dimensions to use; all by default.
+        batch_size: texts per batch.
+
+    Returns:
+        recall_at_1, recall_at_10, mrr_at_10 and ndcg_at_10 of pairs; pearson and spearman of scored
+        pairs. `main` repeats ndcg_at_10, or spearman.
+    """
+    if pairs.scores is not None:
+        sides = [
+            vectors(embed, side, batch_size=batch_size) for side in (pairs.texts, pairs.partners)
+        ]
+        cosines = np.sum(np.multiply(*(_unit(side[:, :dims]) for side in sides)), axis=1)
+        scores = glue_scores(("pearson", "spearman"), cosines, np.array(pairs.scores))
+        return {**scores, "main": scores["spearman"]}
+    both = {"query", "document"} <= set(embed.prompts)
+    queries, documents = pairs.queries(), pairs.documents()
+    of_queries = vectors(embed, list(queries), "query" if both else None, batch_size=batch_size)
+    of_documents = vectors(embed, documents, "document" if both else None, batch_size=batch_size)
+    cosines = _unit(of_queries[:, :dims]) @ _unit(of_documents[:, :dims]).T
+    scores = retrieval_scores(cosines, _relevant(pairs))
+    return {**scores, "main": scores["ndcg_at_10"]}
+
+
+def bm25_scores(pairs: TextPairs) -> dict[str, float]:
+    """Returns the same figures of pairs for BM25, as `ndcg_at_10_of_bm25` and so on."""
+    similarities = bm25_similarities(list(pairs.queries()), pairs.documents())
+    scores = retrieval_scores(similarities, _relevant(pairs))
+    return {f"{name}_of_bm25": value for name, value in scores.items()}
+
+
+def vectors(
+    embed: Any, texts: Sequence[str], prompt_name: str | None = None, *, batch_size: int = 64
+) -> np.ndarray:
+    """Returns the vectors of texts: float32 (texts, width)."""
+    found = embed(list(texts), prompt_name=prompt_name, batch_size=batch_size)
+    return np.array([each.vector for each in found], np.float32)
+
+
+def _relevant(pairs: TextPairs) -> list[set[int]]:
+    place = {document: i for i, document in enumerate(pairs.documents())}
+    return [{place[partner] for partner in found} for found in pairs.queries().values()]
+
+
+def _unit(rows: np.ndarray) -> np.ndarray:
+    return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)

@@ -1,0 +1,64 @@
+"""What the jobs on labelled texts share: their columns, files and splits."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from keras_transformers.data.tables.in_memory import LABEL, TEXT, TEXT_A, TEXT_B, Wanted
+from keras_transformers.data.text import Examples, load, split
+from keras_transformers.fitting.job import Columns, only_text_columns
+
+__all__: list[str] = []
+
+_NAMES = ("text", "text_b", "label")
+
+
+def columns(pipeline: Any, *, label: str = "label", usual: Sequence[str] = LABEL) -> list[Wanted]:
+    """Returns text, text_b for pipelines of pairs, and label."""
+    return [*text_columns(pipeline), Wanted(label, tuple(usual))]
+
+
+def text_columns(pipeline: Any) -> list[Wanted]:
+    """Returns text, and text_b for pipelines of pairs."""
+    if pipeline.pair:
+        return [Wanted("text", TEXT_A), Wanted("text_b", TEXT_B)]
+    return [Wanted("text", TEXT)]
+
+
+def examples(
+    found: Columns,
+    source: str,
+    as_labels: Callable[[Sequence[Any]], list[str]],
+    label: str = "label",
+) -> Examples:
+    """Returns examples of columns."""
+    texts = [checked(found, name, source) for name in ("text", "text_b") if name in found]
+    return Examples(texts[0], texts[1] if len(texts) > 1 else None, as_labels(found[label]), source)
+
+
+def checked(found: Columns, name: str, source: str) -> list[str]:
+    """Returns a column of strings; ValueError if a value is not one."""
+    for row, value in enumerate(found[name]):
+        if not isinstance(value, str):
+            raise ValueError(f"{source}, row {row}: {name} is {value!r:.80}, expected a string")
+    return found[name]
+
+
+def from_file(
+    pipeline: Any, path: Path, names: Mapping[str, str], *, labels: Sequence[str] | None = None
+) -> Examples:
+    """Reads a file as recipes do; pairs are in the first two columns unless `names` says so."""
+    only_text_columns(names, path, _NAMES)
+    return load(
+        path,
+        text_column=names.get("text", 0),
+        text_b_column=names.get("text_b", 1) if pipeline.pair else None,
+        label_column=names.get("label", 2 if pipeline.pair else 1),
+        labels=labels,
+    )
+
+
+def split_off(found: Examples, share: float) -> tuple[Examples, Examples]:
+    """Divides examples as recipes do."""
+    train, dev = split(found, {"train": 1 - share, "dev": share}, seed=0).values()
+    return train, dev

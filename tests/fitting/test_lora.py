@@ -1,0 +1,164 @@
+"""Low-rank updates: what trains, what is merged, and what PEFT reads and writes."""
+
+import json
+
+import keras
+import numpy as np
+import pytest
+from test_every_task import DATA, LABELS, TEXTS, fresh
+
+import keras_transformers as kt
+
+OPTIONS = {"epochs": 2, "batch_size": 4, "learning_rate": 2e-2, "lora": 2, "quiet": True}
+
+
+def values(pipeline):
+    return {x.path: keras.ops.convert_to_numpy(x) for x in pipeline.model.weights}
+
+
+def trained(task="classification", **options):
+    pipeline = fresh(task)
+    before = values(pipeline)
+    history = kt.fit(pipeline, DATA[task][0], validation=DATA[task][0], **OPTIONS | options)
+    return pipeline, before, history
+
+
+def test_only_updates_and_the_head_train():
+    pipeline, before, history = trained()
+    after = values(pipeline)
+    changed = {path for path in after if not np.array_equal(before[path], after[path])}
+    attention = {f"self_attention/{name}" for name in ("query", "key", "value", "output")}
+    matrices = {path for path in changed if any(f"{name}/kernel" in path for name in attention)}
+    assert len(matrices) == 4
+    assert changed - matrices == {"logits/kernel", "logits/bias"}
+    for path in matrices:
+        update = after[path] - before[path]
+        assert np.linalg.matrix_rank(pipeline.adapter.update(path)) == 2
+        np.testing.assert_allclose(update, pipeline.adapter.update(path), atol=1e-6)
+    found = kt.evaluate(pipeline, DATA["classification"][0])
+    assert found["loss"] == pytest.approx(min(history.history["val_loss"]), abs=1e-2)
+    assert all(layer.trainable for layer in pipeline.model.layers)
+
+
+@pytest.mark.slow
+def test_feed_forward_and_alpha():
+    pipeline, before, _ = trained(lora_targets=("attention", "feed_forward"), lora_alpha=8.0)
+    assert len(pipeline.adapter.updates) == 6
+    after = values(pipeline)
+    for path, (first, second) in pipeline.adapter.updates.items():
+        np.testing.assert_allclose(after[path], before[path] + 4 * first @ second, atol=1e-6)
+
+
+@pytest.mark.slow
+def test_another_training_forgets_the_adapter():
+    pipeline, *_ = trained()
+    kt.fit(pipeline, (TEXTS, LABELS), epochs=1, quiet=True)
+    assert pipeline.adapter is None
+    with pytest.raises(ValueError, match="the pipeline's last training had no low-rank updates"):
+        kt.save(pipeline, "nowhere", format="peft")
+
+
+@pytest.mark.slow
+def test_a_stopped_training_goes_on(tmp_path):
+    from test_fit import StopAfter
+
+    whole, *_ = trained()
+    with pytest.raises(KeyboardInterrupt):
+        trained(folder=tmp_path / "run", callbacks=[StopAfter(9)])
+    again, *_ = trained(folder=tmp_path / "run")
+    for one, other in zip(whole.model.get_weights(), again.model.get_weights(), strict=True):
+        assert np.array_equal(one, other)
+
+
+def test_wrong_targets():
+    with pytest.raises(ValueError, match="lora_targets=.'mlp',.: give attention or feed_forward"):
+        trained(lora_targets=("mlp",))
+    with pytest.raises(ValueError, match="lora=0: must be 1 or more"):
+        trained(lora=0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("task", ["classification", "generation", "embedding", "translation"])
+def test_other_tasks(task, tmp_path):
+    options = {"batch_tokens": 64, "batch_size": 32} if task == "translation" else {}
+    pipeline, before, _ = trained(task, **options)
+    after = values(pipeline)
+    for path in pipeline.adapter.updates:
+        assert not np.array_equal(before[path], after[path])
+
+
+def base_of(pipeline, before, folder):
+    """Writes the model before its training, as transformers has it."""
+    after = pipeline.model.get_weights()
+    for variable in pipeline.model.weights:
+        variable.assign(before[variable.path])
+    kt.save(pipeline, folder, format="huggingface")
+    pipeline.model.set_weights(after)
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        "generation",
+        *(pytest.param(x, marks=pytest.mark.slow) for x in ("classification", "embedding")),
+    ],
+)
+def test_an_adapter_alone(task, tmp_path):
+    pipeline, before, _ = trained(task)
+    base_of(pipeline, before, tmp_path / "base")
+    kt.save(pipeline, tmp_path / "adapter", format="peft")
+    assert {path.name for path in (tmp_path / "adapter").iterdir()} == {
+        "adapter_config.json",
+        "adapter_model.safetensors",
+    }
+    found = kt.load(tmp_path / "base", adapter=tmp_path / "adapter")
+    for one, other in zip(found.model.get_weights(), pipeline.model.get_weights(), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-6)
+    config = json.loads((tmp_path / "adapter/adapter_config.json").read_text())
+    config["use_dora"] = True
+    (tmp_path / "adapter/adapter_config.json").write_text(json.dumps(config))
+    with pytest.raises(ValueError, match="use_dora=True is not supported: only plain LoRA"):
+        kt.load(tmp_path / "base", adapter=tmp_path / "adapter")
+    with pytest.raises(
+        FileNotFoundError, match=r"no adapter_config.json; give the folder of a PEFT"
+    ):
+        kt.load(tmp_path / "base", adapter=tmp_path)
+
+
+@pytest.mark.reference
+@pytest.mark.parametrize(
+    ("task", "kind"),
+    [
+        ("classification", "AutoModelForSequenceClassification"),
+        ("generation", "AutoModelForCausalLM"),
+        ("embedding", "AutoModel"),
+    ],
+)
+def test_peft_reads_and_writes_the_same(task, kind, tmp_path):
+    peft, torch = pytest.importorskip("peft"), pytest.importorskip("torch")
+    import transformers
+
+    pipeline, before, _ = trained(task, lora_alpha=3.0)
+    base_of(pipeline, before, tmp_path / "base")
+    kt.save(pipeline, tmp_path / "adapter", format="peft")
+    base = getattr(transformers, kind).from_pretrained(tmp_path / "base").eval()
+    theirs = peft.PeftModel.from_pretrained(base, tmp_path / "adapter").eval()
+    size = pipeline.tokenizer.vocabulary_size
+    ids = np.random.default_rng(0).integers(5, size, (2, 7))
+    inputs = {"token_ids": ids.astype("int32")}
+    if "segment_ids" in pipeline.model.input:
+        inputs |= {"segment_ids": np.zeros_like(ids), "padding_mask": np.ones_like(ids, bool)}
+    (ours,) = pipeline.model(inputs, training=False).values()
+    with torch.no_grad():
+        output = theirs(input_ids=torch.from_numpy(ids), attention_mask=torch.ones(2, 7))
+    if task == "embedding":
+        expected = output.last_hidden_state.mean(dim=1).numpy()
+        expected /= np.linalg.norm(expected, axis=1, keepdims=True)
+    else:
+        expected = output.logits.numpy()
+    np.testing.assert_allclose(ours, expected, atol=2e-5)
+    # What PEFT writes of it comes back.
+    theirs.save_pretrained(tmp_path / "theirs")
+    again = kt.load(tmp_path / "base", adapter=tmp_path / "theirs")
+    for one, other in zip(again.model.get_weights(), pipeline.model.get_weights(), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-6)
