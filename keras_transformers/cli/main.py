@@ -26,6 +26,7 @@ from keras_transformers.cli.exports import (
 )
 from keras_transformers.cli.models import List, Plot, Summary
 from keras_transformers.cli.predictions import Predict, Translate
+from keras_transformers.cli.search import Search
 from keras_transformers.cli.serving import Ask, Serve
 from keras_transformers.cli.weights import Average, Convert
 from keras_transformers.dependencies.extras import MissingExtraError
@@ -42,6 +43,7 @@ COMMANDS: tuple[type[Command], ...] = (
     Explore,
     Predict,
     Translate,
+    Search,
     Show,
     Card,
     Check,

@@ -7,6 +7,7 @@ from . import examples as examples
 from . import exporting as exporting
 from . import file_prediction as file_prediction
 from . import graphs as graphs
+from . import litert as litert
 from . import manifest as manifest
 from . import metadata as metadata
 from . import models_config as models_config

@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import keras
 import numpy as np
@@ -20,6 +20,7 @@ from keras_transformers.saved_model.checks.check import relative_errors, self_ch
 from keras_transformers.saved_model.description import METADATA_FILE
 from keras_transformers.saved_model.examples import encode_array
 from keras_transformers.saved_model.graphs import rewriting, simplify
+from keras_transformers.saved_model.litert import export_litert
 from keras_transformers.saved_model.metadata import (
     checked_scores,
     of_environment,
@@ -44,6 +45,8 @@ def export(
     check: bool = True,
     weights_dtype: WeightsDtype = "float32",
     constant_matrices: bool = False,
+    format: Literal["saved_model", "litert"] = "saved_model",
+    max_sequence_length: int | None = None,
 ) -> Path:
     """Exports a pipeline as a SavedModel for TF Serving that gives the same answers.
 
@@ -71,8 +74,15 @@ def export(
             export twice the space and memory; see docs/performance.md. For float32 and models with
             a padding mask only.
 
+        format: "litert" writes one file for phones instead, such as "sentiment.tflite", from tokens
+            to the model's outputs, with the tokenizer's files in a folder beside (the extra
+            `litert`); only for encoders, in float32 or int8. LiteRT's answers are compared with the
+            model's first.
+        max_sequence_length: for "litert" the length of the rows, which is fixed; by default the
+            pipeline's.
+
     Returns:
-        The version folder, BASE/<number>.
+        The version folder, BASE/<number>; of "litert" the file.
 
     Raises:
         FileExistsError: the version exists.
@@ -87,6 +97,23 @@ def export(
         raise ValueError(
             f"export needs Keras on TensorFlow, but it runs on {keras.backend.backend()!r}: save "
             "the pipeline and export it in a process with KERAS_BACKEND=tensorflow"
+        )
+    if format == "litert":
+        if weights_dtype == "bfloat16" or constant_matrices or scores or examples:
+            raise ValueError(
+                "format='litert' takes weights_dtype='float32' or 'int8' and max_sequence_length: "
+                "leave out the rest"
+            )
+        return export_litert(
+            pipeline,
+            Path(path),
+            max_sequence_length=max_sequence_length,
+            int8=weights_dtype == "int8",
+        )
+    if format != "saved_model" or max_sequence_length is not None:
+        raise ValueError(
+            f"format={format!r}, max_sequence_length={max_sequence_length}: take 'saved_model', "
+            "which has no fixed length, or 'litert'"
         )
     base, version = split_target(path)
     if constant_matrices and (

@@ -33,6 +33,7 @@ class Predictor:
 
     Attributes:
         path: the version folder that was loaded.
+        signature_names: the names of all of its signatures.
         inputs: name -> tf.TensorSpec of the signature's inputs.
         text_names: the inputs that take texts, in the order in which people give them; empty if the
             signature takes anything else.
@@ -52,6 +53,7 @@ class Predictor:
                 f"{self.path} has no signature {signature!r}; it has "
                 f"{', '.join(sorted(self._loaded.signatures))}"
             )
+        self.signature_names = tuple(self._loaded.signatures)
         self._function = self._loaded.signatures[signature]
         self.inputs: dict[str, Any] = self._function.structured_input_signature[1]
         self.text_names = text_inputs(list(self.inputs))

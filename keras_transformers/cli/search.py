@@ -1,0 +1,162 @@
+"""The command that finds the texts nearest to a query: `search`."""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from tyro.conf import UseAppendAction
+
+from keras_transformers.cli.arguments import (
+    Command,
+    OptionalFile,
+    PipelinePath,
+    argument,
+    batched,
+    stdin_lines,
+)
+from keras_transformers.ranges import PositiveInt
+
+# Takes texts; returns their vectors (texts, width).
+Embed = Callable[[Sequence[str]], Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Search(Command):
+    """Find the texts nearest to a query; print JSON lines, the best first.
+
+    The search compares the query with every text: exact, and fast enough for a million. An embedder
+    with prompts named query and document uses them.
+
+    Examples:
+        keras-transformers search minilm/ --texts faq.txt --query "How do I pay?" --top 3
+        keras-transformers search saved_models/minilm --texts faq.txt --vectors vectors/faq.jsonl
+    """
+
+    path: PipelinePath
+    texts: Annotated[
+        Path, argument("FILE", "what to search: one text per line, plain or compressed")
+    ]
+    # their vectors, which `predict --input FILE --output FOLDER` wrote; default: computes them
+    vectors: OptionalFile = None
+    query: Annotated[
+        UseAppendAction[tuple[str, ...]], argument("TEXT", "default: the lines of stdin")
+    ] = ()
+    top: PositiveInt = 5  # texts per query
+
+    def run(self) -> int:
+        """Prints one JSON object per query and text: query, rank, score, line and text."""
+        import numpy as np
+
+        from keras_transformers.files import read_lines
+
+        texts = list(read_lines(self.texts))
+        if not texts:
+            raise ValueError(f"{self.texts}: no texts")
+        of_queries, of_texts = _embedders(self.path)
+        found = _read_vectors(Path(self.vectors)) if self.vectors else of_texts(texts)
+        if len(found) != len(texts):
+            raise ValueError(
+                f"{self.vectors} has {len(found)} vectors for the {len(texts)} texts of "
+                f"{self.texts}: make them of this file, with `predict --input {self.texts}`"
+            )
+        units = _unit(found)
+        for queries in [self.query] if self.query else batched(stdin_lines()):
+            vectors = _unit(of_queries(queries))
+            if vectors.shape[1] != units.shape[1]:
+                raise ValueError(
+                    f"{self.vectors} has vectors of {units.shape[1]} numbers, {self.path} makes "
+                    f"{vectors.shape[1]}: make them with the same model"
+                )
+            scores = vectors @ units.T  # (queries, texts)
+            best = np.argsort(-scores, axis=1, kind="stable")[:, : self.top]
+            for query, row, places in zip(queries, scores, best, strict=True):
+                for rank, place in enumerate(places.tolist(), start=1):
+                    found_text = {
+                        "query": query,
+                        "rank": rank,
+                        "score": round(float(row[place]), 6),
+                    }
+                    found_text |= {"line": place + 1, "text": texts[place]}
+                    print(json.dumps(found_text, ensure_ascii=False), flush=True)
+        return 0
+
+
+def _embedders(path: str) -> tuple[Embed, Embed]:
+    """Returns what embeds queries, and what embeds texts.
+
+    Raises:
+        FileNotFoundError: the path has neither an export nor weights.
+        ValueError: it does not embed texts.
+    """
+    import numpy as np
+
+    from keras_transformers.convert.formats.weights import has_weights
+    from keras_transformers.pipelines.weights import loading
+    from keras_transformers.saved_model import Predictor
+
+    if has_weights(path):
+        pipeline: Any = loading.load(path)
+        if pipeline.task != "embedding":
+            pipeline = loading.load(path, pipeline="embedding")
+        prompted = {"query", "document"} <= set(pipeline.prompts)
+
+        def by_pipeline(prompt: str) -> Embed:
+            name = prompt if prompted else None
+            return lambda texts: np.array(
+                [each.vector for each in pipeline(list(texts), prompt_name=name)], np.float32
+            )
+
+        return by_pipeline("query"), by_pipeline("document")
+    default = Predictor(path)
+    both = {"query", "document"} <= set(default.signature_names)
+
+    def by_export(signature: str) -> Embed:
+        predictor = Predictor(path, signature=signature) if both else default
+
+        def embed(texts: Sequence[str]) -> Any:
+            rows = [row for batch in batched(iter(texts)) for row in predictor({"text": batch})]
+            if not rows or "embedding" not in rows[0]:
+                answers = ", ".join(rows[0]) if rows else "nothing"
+                raise ValueError(f"{path} answers {answers}, no embedding: give an embedder")
+            return np.array([row["embedding"] for row in rows], np.float32)
+
+        return embed
+
+    return by_export("query"), by_export("document")
+
+
+def _read_vectors(path: Path) -> Any:
+    """Returns the vectors of a file of answers.
+
+    Raises:
+        FileNotFoundError: it does not exist.
+        ValueError: a line has no vector, or one of another length.
+    """
+    import numpy as np
+
+    def rows() -> Iterator[Any]:
+        from keras_transformers.files import read_lines
+
+        width = None
+        for number, line in enumerate(read_lines(path), start=1):
+            try:
+                row = json.loads(line)["embedding"]
+                width = width or len(row)
+                vector = np.array(row, np.float32)
+            except (ValueError, KeyError, TypeError) as error:
+                raise ValueError(
+                    f"{path}:{number}: no embedding ({error}): give what `predict --output` wrote"
+                ) from error
+            if vector.shape != (width,):
+                raise ValueError(f"{path}:{number}: {len(row)} numbers, the first row has {width}")
+            yield vector
+
+    return np.stack(list(rows()))
+
+
+def _unit(rows: Any) -> Any:
+    import numpy as np
+
+    return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)

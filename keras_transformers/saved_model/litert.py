@@ -1,0 +1,128 @@
+"""Exports an encoder's `tokens` for LiteRT (TensorFlow Lite), which runs on phones.
+
+The tokenizer stays outside, since its ops are not among LiteRT's: its vocabulary lies beside.
+"""
+
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from keras_transformers import files
+from keras_transformers.dependencies.extras import optional
+from keras_transformers.pipelines.token_inputs import TOKEN_INPUTS
+
+__all__: list[str] = []
+
+_SIGNATURE = "tokens"
+_TOLERANCE = 1e-4  # of the largest output; XNNPACK adds in another order
+_MOST_OFF_INT8 = 0.25  # likewise: 8 bits cost more than that only if something is wrong
+_DTYPES = {"token_ids": tf.int32, "segment_ids": tf.int32, "padding_mask": tf.bool}
+
+
+def export_litert(
+    pipeline: Any, path: Path, *, max_sequence_length: int | None, int8: bool
+) -> Path:
+    """Writes a pipeline's model for LiteRT, and its tokenizer's files in a folder beside.
+
+    Args:
+        pipeline: one whose model reads the tokens of a text, such as a `pipelines.TextClassifier`.
+        path: the new file, such as "sentiment.tflite"; the folder is "sentiment.tokenizer".
+        max_sequence_length: the length of the rows, which is fixed; the pipeline's by default.
+        int8: whether to store the matrices in 8 bits, with one scale for each ("dynamic range").
+
+    Raises:
+        FileExistsError: the file or the folder exists.
+        MissingExtraError: ai-edge-litert is not installed.
+        RuntimeError: LiteRT does not compute what the model does.
+        ValueError: the model takes something else than tokens, or the length does not fit it.
+    """
+    interpreter = optional("ai_edge_litert.interpreter", extra="litert").Interpreter
+    folder = path.with_suffix(".tokenizer")
+    for place in (path, folder):
+        files.check_new(place)
+    model, length = (
+        pipeline.model,
+        max_sequence_length or getattr(pipeline, "max_sequence_length", None),
+    )
+    names = [name for name in TOKEN_INPUTS if name in model.input]
+    if set(model.input) != set(names) or any(len(x.shape) != 2 for x in model.input.values()):
+        raise ValueError(
+            f"format='litert': model {model.name!r} takes {', '.join(model.input)}; only encoders "
+            "that take rows of tokens are converted"
+        )
+    longest: int = getattr(pipeline, "max_sequence_length", None) or length or 0
+    if not length or not 2 <= length <= longest:
+        raise ValueError(f"max_sequence_length={length}: give 2 to {longest}")
+    specs = {name: tf.TensorSpec([1, length], _DTYPES[name], name=name) for name in names}
+    content = _converted(model, specs, int8=int8)
+    _check(model, content, interpreter, specs, most=_MOST_OFF_INT8 if int8 else _TOLERANCE)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with files.new_folder(folder) as new:
+        pipeline.tokenizer.save(new)
+    try:
+        with files.replaced(path) as scratch:
+            Path(scratch).write_bytes(content)
+    except BaseException:
+        shutil.rmtree(folder)
+        raise
+    return path
+
+
+def _converted(model: Any, specs: dict[str, Any], *, int8: bool) -> bytes:
+    from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
+
+    run = tf.function(lambda **tokens: model(tokens, training=False), autograph=False)
+    # The converter reads garbage from the variables of Keras 3: it gets constants instead.
+    frozen = convert_variables_to_constants_v2(run.get_concrete_function(**specs))
+    outputs = list(model.output)
+    order = sorted(outputs)  # as TensorFlow flattens dicts
+
+    @tf.function(input_signature=list(specs.values()), autograph=False)
+    def tokens(*inputs: Any) -> dict[str, Any]:
+        found = frozen(**dict(zip(specs, inputs, strict=True)))
+        return dict(zip(order, tf.nest.flatten(found), strict=True))
+
+    module = tf.Module()
+    module.tokens = tokens
+    with tempfile.TemporaryDirectory() as folder:
+        tf.saved_model.save(
+            module, folder, {_SIGNATURE: tokens.get_concrete_function(*specs.values())}
+        )
+        converter = tf.lite.TFLiteConverter.from_saved_model(folder, signature_keys=[_SIGNATURE])
+        converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS]
+        if int8:
+            converter.optimizations = [tf.lite.Optimize.DEFAULT]
+        found: bytes = converter.convert()
+    return found
+
+
+def _check(
+    model: Any, content: bytes, interpreter: Any, specs: dict[str, Any], *, most: float
+) -> None:
+    """Raises RuntimeError unless LiteRT computes what the model does, on rows with padding."""
+    runner = interpreter(model_content=content)
+    runner.allocate_tensors()
+    run = runner.get_signature_runner(_SIGNATURE)
+    length = specs["token_ids"].shape[1]
+    for count in (length, max(1, length // 2)):
+        real = (np.arange(length) < count)[None]
+        token_ids = np.where(real, np.arange(length)[None] % 5, 0).astype("int32")
+        given = {"token_ids": token_ids, "segment_ids": np.zeros_like(token_ids)}
+        inputs = {
+            name: value for name, value in (given | {"padding_mask": real}).items() if name in specs
+        }
+        expected = model(inputs, training=False)
+        for name, value in run(**inputs).items():
+            wanted = np.asarray(expected[name], np.float32)
+            if wanted.ndim > 1 and wanted.shape[1] == length:
+                value, wanted = value[:, :count], wanted[:, :count]  # padding has no meaning
+            error = np.abs(value - wanted).max() / max(1e-6, np.abs(wanted).max())
+            if not error <= most:
+                raise RuntimeError(
+                    f"LiteRT's {name} differs from the model's by {error:.1e} of the largest: "
+                    "nothing was written"
+                )

@@ -1,0 +1,93 @@
+"""The command that finds the texts nearest to a query."""
+
+import io
+import json
+
+import numpy as np
+import pytest
+import tiny
+
+import keras_transformers as kt
+from keras_transformers.cli.main import main
+
+TEXTS = ["a good film", "bad", "very long film", "a film !", "good"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("search")
+    (folder / "texts.txt").write_text("\n".join(TEXTS) + "\n")
+    tiny.pipeline("embedding").save(folder / "saved")
+    return folder
+
+
+def found(capsys, *words):
+    assert main(["search", *map(str, words)]) == 0
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+def nearest(embed, text, **names):
+    vectors = np.array([each.vector for each in embed(TEXTS, prompt_name=names.get("document"))])
+    wanted = np.array(embed(text, prompt_name=names.get("query")).vector)
+    scores = vectors @ wanted / np.linalg.norm(vectors, axis=1) / np.linalg.norm(wanted)
+    return np.argsort(-scores, kind="stable"), scores
+
+
+@pytest.mark.parametrize("kind", ["saved", "export"])
+def test_the_nearest_come_first(kind, folder, capsys):
+    path = folder / "saved" if kind == "saved" else tiny.exported("embedding")
+    rows = found(capsys, path, "--texts", folder / "texts.txt", "--query", "good film", "--top", 3)
+    order, scores = nearest(tiny.pipeline("embedding"), "good film")
+    assert [row["line"] - 1 for row in rows] == order[:3].tolist()
+    assert [row["rank"] for row in rows] == [1, 2, 3]
+    np.testing.assert_allclose([row["score"] for row in rows], scores[order[:3]], atol=1e-5)
+    assert all(row["text"] == TEXTS[row["line"] - 1] for row in rows)
+
+
+def test_vectors_that_predict_wrote_and_queries_on_stdin(folder, capsys, monkeypatch):
+    texts, vectors = folder / "texts.txt", folder / "vectors"
+    export = tiny.exported("embedding")
+    assert main(["predict", str(export), "--input", str(texts), "--output", str(vectors)]) == 0
+    capsys.readouterr()
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"good film\nbad\n")))
+    rows = found(capsys, export, "--texts", texts, "--vectors", vectors / "texts.jsonl")
+    assert [row["query"] for row in rows] == ["good film"] * 5 + ["bad"] * 5
+    order, _ = nearest(tiny.pipeline("embedding"), "bad")
+    assert [row["line"] - 1 for row in rows[5:]] == order.tolist()
+
+
+@pytest.mark.parametrize("kind", ["saved", "export"])
+def test_prompts(kind, folder, capsys, tmp_path):
+    plain = tiny.pipeline("embedding")
+    embed = kt.pipelines.Embedder(
+        plain.model, plain.tokenizer, prompts={"query": "very ", "document": "bad bad "}
+    )
+    path = tmp_path / kind
+    embed.save(path) if kind == "saved" else kt.export(embed, path, check=False)
+    rows = found(capsys, path, "--texts", folder / "texts.txt", "--query", "good")
+    order, scores = nearest(embed, "good", query="query", document="document")
+    assert [row["line"] - 1 for row in rows] == order.tolist()
+    np.testing.assert_allclose([row["score"] for row in rows], scores[order], atol=1e-5)
+
+
+def error(capsys, *words):
+    assert main(["search", *map(str, words)]) != 0
+    return capsys.readouterr().err
+
+
+def test_errors(folder, capsys, tmp_path):
+    query = ("--texts", folder / "texts.txt", "--query", "good")
+    classifier = tiny.exported("classification")
+    assert "answers label, label_index, probabilities, no embedding" in error(
+        capsys, classifier, *query
+    )
+    few, wrong, narrow = (tmp_path / name for name in ("few", "wrong", "narrow"))
+    few.write_text('{"embedding": [1, 2]}\n')
+    wrong.write_text('{"label": "good"}\n')
+    narrow.write_text('{"embedding": [1, 2]}\n' * 5)
+    saved = folder / "saved"
+    assert "few has 1 vectors for the 5 texts" in error(capsys, saved, *query, "--vectors", few)
+    assert "wrong:1: no embedding ('embedding')" in error(capsys, saved, *query, "--vectors", wrong)
+    assert "narrow has vectors of 2 numbers" in error(capsys, saved, *query, "--vectors", narrow)
+    (tmp_path / "empty").write_text("")
+    assert "empty: no texts" in error(capsys, saved, "--texts", tmp_path / "empty", "--query", "a")
