@@ -9,6 +9,8 @@ on which the recipes measure their models (the `read` of their options). Needs s
 - bag of words: logistic regression, or ridge regression for scores, on TF-IDF of words and bigrams.
   For pairs of texts: on the words of both, those they share and those they do not, and the cosine
   of the two.
+- entity types: which types of entities a sentence of CoNLL has; the majority is the most frequent
+  one.
 - CoNLL: each word's most frequent label in training, O for other words: the shared task's own
   baseline except for names of several words. The majority, O everywhere, finds no entity.
 - XQuAD: in the sentence that shares the most words with the question, the first run of capitalised
@@ -31,12 +33,19 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from keras_transformers.data.text import (
     Examples,
     GlueTask,
+    LabelSets,
     Questions,
     Sentences,
     glue_task,
     to_iob2,
 )
-from keras_transformers.evaluation import entity_scores, glue_scores, squad_scores
+from keras_transformers.evaluation import (
+    best_thresholds,
+    entity_scores,
+    glue_scores,
+    multi_label_scores,
+    squad_scores,
+)
 
 RECIPES = Path(__file__).parents[1] / "recipes"
 GLUE_FILES = {
@@ -57,6 +66,8 @@ def main(data: Path) -> None:
         report(name, texts(glue_task(name), train, dev))
     files = {"train_file": "eng.train.gz", "dev_file": "eng.testa.gz"}
     conll = {option: data / "conll2003" / name for option, name in files.items()}
+    sets = {"train_file": conll["train_file"], "test_file": conll["dev_file"], "conll": True}
+    report("entity types", types(*read("multi_label_classification", **sets)))
     train, dev, *_ = read("tagging", **conll)
     report("conll2003", tags(train, dev))
     _, dev, _ = read("question_answering", train_file=data / "xquad/xquad.en.json.gz")
@@ -89,6 +100,28 @@ def texts(task: GlueTask, train: Examples, dev: Examples) -> dict[str, Mapping[s
     predictions = {"majority": majority, "bag of words": model.predict(features[1])}
     return {
         name: glue_scores(task.metrics, found, references) for name, found in predictions.items()
+    }
+
+
+def types(
+    train: LabelSets, dev: LabelSets, test: LabelSets, labels: list[str]
+) -> dict[str, Mapping[str, float]]:
+    """Scores the most frequent label, and a bag of words with thresholds chosen on dev."""
+    shares = train.matrix(labels).mean(axis=0, dtype="float64")
+    frequent = np.broadcast_to(shares == shares.max(), (len(test), len(labels)))
+    vectorizer = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True)
+    features = vectorizer.fit_transform(train.texts)
+    found = []
+    for column in train.matrix(labels).T:
+        model = LogisticRegression(C=4.0, max_iter=2000).fit(features, column)
+        parts = (vectorizer.transform(part.texts) for part in (dev, test))
+        found.append([model.predict_proba(part)[:, 1] for part in parts])
+    on_dev, on_test = (np.stack(columns, axis=1) for columns in zip(*found, strict=True))
+    thresholds = best_thresholds(on_dev, dev.matrix(labels))
+    expected = test.matrix(labels)
+    return {
+        "majority": multi_label_scores(frequent, expected),
+        "bag of words": multi_label_scores(on_test, expected, thresholds=thresholds),
     }
 
 

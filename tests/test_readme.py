@@ -36,4 +36,4 @@ def test_the_readmes_python_runs(minilm_dir, tmp_path):
         check=False,
     )
     assert result.returncode == 0, result.stderr[-3000:]
-    assert (tmp_path / "saved_models" / "untrained" / "1" / "saved_model.pb").is_file()
+    assert (tmp_path / "saved_models" / "mine" / "1" / "saved_model.pb").is_file()

@@ -1,4 +1,4 @@
-"""Runs the tutorials, and writes the first four as notebooks with what they print.
+"""Runs the tutorials, and writes some of them as notebooks with what they print.
 
     python docs/site/notebooks.py
 
@@ -21,7 +21,10 @@ from typing import Any, NamedTuple
 ROOT = Path(__file__).parents[2]
 TUTORIALS = ROOT / "docs/tutorials"
 NOTEBOOKS = ROOT / "docs/notebooks"
-AS_NOTEBOOKS = ("transformer", "counting_bert", "recurrence_to_attention", "pretrain_to_serve")
+AS_NOTEBOOKS = (
+    *("transformer", "counting_bert", "recurrence_to_attention", "pretrain_to_serve"),
+    "fit_in_a_notebook",
+)
 SLOW = "<!-- slow -->"  # at the end of a page that takes more than a few seconds
 # In a notebook the current folder is its own, which has no recipes and should stay clean.
 SETUP = """# Go to an empty folder with the recipes of the clone, which the commands below call.

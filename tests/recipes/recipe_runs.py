@@ -92,11 +92,13 @@ def run(recipe: str, *flags: str, **options: Any) -> Outcome:
         flags: words of the command.
         options: options with values, True for a flag; None leaves one out.
     """
-    words = [
-        f"--{name.replace('_', '-')}" + ("" if value is True else f"={value}")
-        for name, value in options.items()
-        if value is not None
-    ]
+    words: list[str] = []
+    for name, value in options.items():
+        flag = f"--{name.replace('_', '-')}"
+        if isinstance(value, tuple):
+            words += [flag, *map(str, value)]
+        elif value is not None:
+            words.append(flag if value is True else f"{flag}={value}")
     printed = io.StringIO()
     with (
         mock.patch.object(sys, "argv", [recipe, *words, *flags]),

@@ -82,6 +82,24 @@ def multiple_choice(folder):
     return encoder(folder) | files | {"batch_size": 15}
 
 
+def multi_label_classification(folder):
+    rows = [
+        {"text": f"{w} {v} in {c} .", "labels": [w, c] if i % 3 else [c]}
+        for i, (w, v, c) in enumerate(PEOPLE * 9)
+    ]
+    (folder / "sets.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n")
+    columns = {"text_column": "text", "labels_column": "labels"}
+    files = {"train_file": folder / "sets.jsonl", "dev_file": folder / "sets.jsonl"}
+    return encoder(folder) | files | columns | {"batch_size": 15}
+
+
+def embedding(folder):
+    rows = [f"{w} {v}\tin {c} ." for w, v, c in PEOPLE * 9]
+    (folder / "pairs.tsv").write_text("\n".join(["sentence1\tsentence2", *rows]) + "\n")
+    files = {"train_file": (folder / "pairs.tsv",), "dev_file": (folder / "pairs.tsv",)}
+    return encoder(folder) | files | {"batch_size": 15}
+
+
 def gpt_classification(folder):
     texts = [" ".join(person) for person in PEOPLE]
     weights = folder / "weights"

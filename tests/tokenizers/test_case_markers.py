@@ -83,6 +83,7 @@ def test_a_saved_tagger_answers_the_same(tagger, tmp_path):
     assert loaded("Ada met NATO.") == tagger("Ada met NATO.")
 
 
+@pytest.mark.slow
 def test_an_export_answers_the_same(tagger, tmp_path):
     """The export compares itself in a process without this package before it appears."""
     folder = kt.export(tagger, tmp_path / "tagger", examples=["Ada met NATO.", "ada met nato."])

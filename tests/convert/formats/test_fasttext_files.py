@@ -48,6 +48,7 @@ def test_a_pruned_dictionary_leaves_out_ngrams(tmp_path):
     assert again.tokenize(text).to_list() == tokenizer.tokenize(text).to_list()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["ngrams.bin", "pruned_tree.ftz"])
 def test_saved_and_exported_it_answers_the_same(tmp_path, name):
     classify = kt.load(FILES / name)

@@ -125,6 +125,7 @@ def test_blocks_of_k_are_dequantized(kind, tmp_path):
     np.testing.assert_array_equal(found, gguf.dequantize(raw, kind))
 
 
+@pytest.mark.slow
 def test_a_new_task_gets_a_new_head(embed, tmp_path):
     write(tmp_path / "model.gguf", embed)
     classify = kt.load(tmp_path, pipeline="classification", labels=["a", "b"])

@@ -39,6 +39,7 @@ def lines(left_behind, name):
     return left_behind(f"onmt/{name}").read_text("utf-8").splitlines()
 
 
+@pytest.mark.slow
 def test_predictions_are_opennmts_from_strings_in_the_export_too(folder, left_behind, tmp_path):
     translate = kt.load(folder)
     assert (translate.task, translate.num_beams) == ("translation", 4)
@@ -53,6 +54,7 @@ def test_predictions_are_opennmts_from_strings_in_the_export_too(folder, left_be
     assert kt.load(tmp_path / "saved").translate_all(sources) == wanted
 
 
+@pytest.mark.slow
 def test_other_searches_are_options(folder, left_behind):
     greedy = kt.load(folder, num_beams=1)
     wider = kt.load(folder, num_beams=5, rules="gnmt")

@@ -99,6 +99,7 @@ def test_a_cross_encoders_activation_in_older_fields(field, tmp_path):
         kt.load(folder)
 
 
+@pytest.mark.slow
 def test_prompts_are_options_of_calls_and_signatures(tmp_path):
     embed = kt.load(unpack("st/prompts", tmp_path / "folder"))
     prompts = {name: prompt for name, prompt in embed.prompts.items() if prompt}

@@ -167,6 +167,7 @@ def test_the_discriminators_loss_reaches_the_generator_only_through_the_embeddin
         assert (gradient is not None) == (id(variable) in of_detector), variable.path
 
 
+@pytest.mark.slow
 def test_both_learn_a_toy():
     """The generator, to repeat the token; the discriminator, to find one that is not repeated."""
     keras.utils.set_random_seed(1)

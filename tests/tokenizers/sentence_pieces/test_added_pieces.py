@@ -109,6 +109,7 @@ def test_spans_are_bytes_of_the_text(tmp_path):
         assert "".join("".join(found).split()) == "".join(text.split())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["xlm-roberta", "t5", "marian"])
 def test_everywhere_the_same_and_saved(family, tmp_path):
     given, tokenizer = TOKENIZERS[family](tmp_path)
