@@ -55,11 +55,12 @@ def enable(model: keras.Model, *, rank: int, alpha: float | None, targets: Colle
     """
     if not targets or not set(targets) <= set(get_args(Target)):
         raise ValueError(f"lora_targets={tuple(targets)!r}: give {' or '.join(get_args(Target))}")
+    matrices = list(dict.fromkeys(_matrices(model, targets)))
     head = {id(variable) for layer in _head(model) for variable in layer.weights}
     for variable in model.weights:
         if id(variable) not in head:
             variable.trainable = False
-    for layer in dict.fromkeys(_matrices(model, targets)):
+    for layer in matrices:
         layer.enable_lora(rank, lora_alpha=alpha)
         layer.stores_update = True
 
@@ -91,7 +92,9 @@ def _matrices(model: keras.Model, targets: Collection[str]) -> Iterator[Any]:
     sides = [found, *([found.encoder] if found.encoder is not None else [])]
     blocks = [block for side in sides for block in side.blocks]
     if not blocks:
-        raise ValueError(f"model {model.name!r} has no Transformer blocks to update")
+        raise ValueError(
+            f"lora: model {model.name!r} has no Transformer blocks to update; leave it out"
+        )
     for block in blocks:
         if "attention" in targets:
             for attention in (block.self_attention, block.cross_attention):

@@ -1,5 +1,7 @@
 """Low-rank updates: what trains, what is merged, and what PEFT reads and writes."""
 
+import importlib
+import inspect
 import json
 
 import keras
@@ -8,6 +10,7 @@ import pytest
 from test_every_task import DATA, LABELS, TEXTS, fresh
 
 import keras_transformers as kt
+from keras_transformers.fitting import lora
 
 OPTIONS = {"epochs": 2, "batch_size": 4, "learning_rate": 2e-2, "lora": 2, "quiet": True}
 
@@ -70,6 +73,55 @@ def test_a_stopped_training_goes_on(tmp_path):
         assert np.array_equal(one, other)
 
 
+def test_prompts_are_measured_with_the_model_that_trains():
+    """An embedder keeps a copy of itself per prompt, which must not have the model of before."""
+    plain = fresh("embedding")
+    embed = kt.pipelines.Embedder(
+        plain.model, plain.tokenizer, prompts={"query": "very ", "document": "a "}
+    )
+    data = DATA["embedding"][0]
+    kt.evaluate(embed, data)
+    history = kt.fit(embed, data, validation=data, **OPTIONS | {"learning_rate": 0.3})
+    found = kt.evaluate(embed, data)
+    best = max(history.history["val_ndcg_at_10"])
+    assert len(set(history.history["val_ndcg_at_10"])) > 1
+    assert found["ndcg_at_10"] == pytest.approx(best, abs=1e-6)
+
+
+def test_a_model_without_blocks():
+    tokenizer = kt.tokenizers.NgramTokenizer.train(TEXTS, num_buckets=50)
+    encoder = kt.models.fasttext.fasttext(
+        vocabulary_size=tokenizer.vocabulary_size, embedding_dim=8
+    )
+    classify = kt.pipelines.TextClassifier(
+        kt.heads.classifier(encoder, 2, dropout=0.0), tokenizer, ["no", "yes"],
+        max_sequence_length=100,
+    )  # fmt: skip
+    with pytest.raises(ValueError, match="has no Transformer blocks to update; leave it out"):
+        kt.fit(classify, (TEXTS, LABELS), **OPTIONS)
+    kt.fit(classify, (TEXTS, LABELS), epochs=20, batch_size=4, learning_rate=1e-1, quiet=True)
+    assert kt.evaluate(classify, (TEXTS, LABELS))["accuracy"] == 1
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("lora_alpha", "4"),
+        ("lora_alpha", None),
+        ("alpha_pattern", ["a"]),
+        ("alpha_pattern", {"q": []}),
+    ],
+)
+def test_damaged_adapters(field, value, tmp_path):
+    pipeline, before, _ = trained()
+    base_of(pipeline, before, tmp_path / "base")
+    kt.save(pipeline, tmp_path / "adapter", format="peft")
+    file = tmp_path / "adapter/adapter_config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {field: value}))
+    with pytest.raises(ValueError, match="adapter_config.json: lora_alpha or alpha_pattern has"):
+        kt.load(tmp_path / "base", adapter=tmp_path / "adapter")
+
+
 def test_wrong_targets():
     with pytest.raises(ValueError, match="lora_targets=.'mlp',.: give attention or feed_forward"):
         trained(lora_targets=("mlp",))
@@ -85,6 +137,49 @@ def test_other_tasks(task, tmp_path):
     after = values(pipeline)
     for path in pipeline.adapter.updates:
         assert not np.array_equal(before[path], after[path])
+
+
+SMALL = {"vocabulary_size": 20, "num_layers": 2, "num_heads": 2, "hidden_dim": 8}
+FAMILIES = {
+    "albert": ("encoders.albert", {**SMALL, "embedding_dim": 4}),
+    "distilbert": ("encoders.distilbert", SMALL),
+    "electra": ("encoders.electra", SMALL),
+    "mpnet": ("encoders.mpnet", SMALL),
+    "roberta": ("encoders.roberta", SMALL),
+    "t5": ("encoder_decoders.t5", {**SMALL, "intermediate_dim": 12}),
+    "marian": ("encoder_decoders.marian", {**SMALL, "intermediate_dim": 12}),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", FAMILIES)
+def test_updates_of_every_family_are_merged(family):
+    place, arguments = FAMILIES[family]
+    build = getattr(importlib.import_module(f"keras_transformers.models.{place}"), family)
+    accepted = inspect.signature(build).parameters
+    if "num_layers" not in accepted:
+        layers = dict.fromkeys(("num_encoder_layers", "num_decoder_layers"), 2)
+        arguments = {k: v for k, v in arguments.items() if k != "num_layers"} | layers
+    keras.utils.set_random_seed(0)
+    model = build(**{name: x for name, x in arguments.items() if name in accepted})
+    live = type(model).from_config(model.get_config())
+    live.set_weights(model.get_weights())
+    lora.enable(live, rank=2, alpha=3.0, targets=("attention", "feed_forward"))
+    random = np.random.default_rng(0)
+    for variable in live.trainable_variables:
+        variable.assign(random.normal(0, 0.3, variable.shape))
+    adapter = lora.taken(live, 2, 3.0)
+    assert len(live.trainable_variables) >= 2 * len(adapter.updates) > 0
+    lora.merge(adapter, model)
+    inputs = {
+        name: np.ones((2, 5), bool)
+        if tensor.dtype == "bool"
+        else random.integers(0, 2 if name == "segment_ids" else 20, (2, 5)).astype("int32")
+        for name, tensor in model.input.items()
+    }
+    ours, theirs = (each(inputs, training=False) for each in (model, live))
+    for name, value in ours.items():
+        np.testing.assert_allclose(value, theirs[name], atol=2e-4)
 
 
 def base_of(pipeline, before, folder):

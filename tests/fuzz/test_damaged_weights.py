@@ -3,6 +3,7 @@
 See `test_damaged_files`.
 """
 
+import functools
 import json
 import runpy
 import tarfile
@@ -18,7 +19,9 @@ import tiny
 from reader import Reader, as_json, check_reader, text, written
 from safetensors.numpy import save_file
 
+from keras_transformers.convert import bert
 from keras_transformers.convert.containers.arrays import open_arrays
+from keras_transformers.convert.formats import peft
 from keras_transformers.convert.formats.weights import find_weights
 
 VOCABULARY = text(*tiny.VOCABULARY, "")
@@ -219,7 +222,39 @@ def read_fasttext(path: Path) -> None:
     assert 0 < found.build().count_params() < 1_000_000
 
 
+ADAPTER = {"peft_type": "LORA", "r": 2, "lora_alpha": 4, "alpha_pattern": {"query": 8}}
+
+
+@functools.cache
+def adapted() -> Any:
+    """A model of the family, with the name and shape of a matrix."""
+    model = tiny.encoder()
+    tensor = next(each for each in bert.FAMILY.names.tensors(model) if "query.weight" in each.name)
+    return model, tensor
+
+
+def write_adapter(path: Path) -> None:
+    _, tensor = adapted()
+    name = f"base_model.model.{tensor.name.removesuffix('.weight')}"
+    arrays = {
+        f"{name}.lora_A.weight": np.ones((2, tensor.shape[1]), "float32"),
+        f"{name}.lora_B.weight": np.zeros((tensor.shape[0], 2), "float32"),
+    }
+    save_file(arrays, path)
+
+
+def read_adapter(path: Path) -> None:
+    config, weights = path.parent / peft.CONFIG, path.parent / peft.WEIGHTS
+    if path == config:
+        write_adapter(weights)
+    else:
+        config.write_text(json.dumps(ADAPTER))
+    peft.read_peft(adapted()[0], bert.FAMILY, path.parent)
+
+
 READERS = {
+    "adapter's config": Reader(peft.CONFIG, as_json(ADAPTER), read_adapter, is_json=True),
+    "adapter": Reader(peft.WEIGHTS, written(write_adapter, peft.WEIGHTS), read_adapter),
     "fasttext": Reader("model.bin", (FASTTEXT / "ngrams.bin").read_bytes, read_fasttext),
     "fasttext, quantized": Reader("model.ftz", (FASTTEXT / "pruned.ftz").read_bytes, read_fasttext),
     "hugging face config": Reader("config.json", as_json(BERT), opened(), is_json=True),

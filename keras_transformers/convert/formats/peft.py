@@ -21,6 +21,7 @@ __all__: list[str] = []
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 _PREFIX = "base_model.model."
 _UPDATE = re.compile(r"(.*)\.lora_(A|B)(?:\.default)?\.weight")
+_MOST_ALPHA = 1e6  # usual are 8 to 64
 # Fields whose other values compute something else.
 _PLAIN: Mapping[str, Any] = {
     "peft_type": "LORA",
@@ -28,20 +29,20 @@ _PLAIN: Mapping[str, Any] = {
     "bias": "none",
     "lora_bias": False,
 }
+# The end of transformers' class -> PEFT's name of its task.
 _TASKS = {
-    "classification": "SEQ_CLS",
-    "multi_label_classification": "SEQ_CLS",
-    "regression": "SEQ_CLS",
-    "tagging": "TOKEN_CLS",
-    "question_answering": "QUESTION_ANS",
-    "generation": "CAUSAL_LM",
-    "translation": "SEQ_2_SEQ_LM",
-    "embedding": "FEATURE_EXTRACTION",
+    "SequenceClassification": "SEQ_CLS",
+    "TokenClassification": "TOKEN_CLS",
+    "QuestionAnswering": "QUESTION_ANS",
+    "LMHeadModel": "CAUSAL_LM",
+    "ConditionalGeneration": "SEQ_2_SEQ_LM",
+    "MTModel": "SEQ_2_SEQ_LM",
+    "Model": "FEATURE_EXTRACTION",
 }
 
 
 def write_peft(
-    model: keras.Model, family: Family, adapter: Any, folder: Path, *, task: str
+    model: keras.Model, family: Family, adapter: Any, folder: Path, *, class_name: str
 ) -> None:
     """Writes an adapter that was merged into a model.
 
@@ -50,18 +51,20 @@ def write_peft(
         family: its family.
         adapter: see `fitting.Adapter`.
         folder: exists.
-        task: the pipeline's.
+        class_name: transformers' class of the model.
     """
     from safetensors.numpy import save_file
 
     arrays: dict[str, np.ndarray] = {}
     ranks: dict[str, int] = {}
     modules, heads = [], []
-    bare = task == "embedding"  # whose class, such as BertModel, names no module around it
+    kind = next((name for end, name in _TASKS.items() if class_name.endswith(end)), None)
+    bare = kind == "FEATURE_EXTRACTION"  # such as BertModel, which names no module around it
     for tensor in family.names.tensors(model):
         paths = [variable.path for variable in tensor.variables]
-        module = tensor.name.removesuffix(".weight")
-        name = _PREFIX + (module.partition(".")[2] if bare else module)
+        place = tensor.name.partition(".")[2] if bare else tensor.name
+        module = place.removesuffix(".weight")
+        name = f"{_PREFIX}{module}"
         if any(path in adapter.updates for path in paths):
             first, second = _joined(tensor, adapter)
             arrays[f"{name}.lora_A.weight"] = np.ascontiguousarray(first.T)
@@ -70,19 +73,18 @@ def write_peft(
             ranks[module] = first.shape[1]
         elif any(path in adapter.head for path in paths):
             values = tensor.form.tensor([adapter.head[path] for path in paths])
-            place = _PREFIX + (tensor.name.partition(".")[2] if bare else tensor.name)
-            arrays[place] = values
+            arrays[f"{_PREFIX}{place}"] = values
             heads.append(tensor.name.rpartition(".")[0].partition(".")[0])
     save_file(arrays, folder / WEIGHTS, {"format": "pt"})
     config = {
         **_PLAIN,
         "base_model_name_or_path": None,
-        "task_type": _TASKS.get(task),
+        "task_type": kind,
         "inference_mode": True,
         "r": adapter.rank,
         "lora_alpha": adapter.alpha,
         "lora_dropout": 0.0,
-        "target_modules": sorted({re.sub(r".*\.\d+\.", "", module) for module in modules}),
+        "target_modules": modules,
         "modules_to_save": sorted(set(heads)) or None,
         "fan_in_fan_out": family.names.kernel.order is None,
         "rank_pattern": {m: r for m, r in ranks.items() if r != adapter.rank},
@@ -102,13 +104,7 @@ def read_peft(model: keras.Model, family: Family, folder: Path) -> None:
             model.
     """
     config = read_json(folder / CONFIG)
-    for field, value in _PLAIN.items():
-        if config.get(field, value) not in (value, None):
-            raise ValueError(
-                f"{folder / CONFIG}: {field}={config[field]!r} is not supported: only plain LoRA "
-                f"with {field}={value!r}; merge the adapter with PEFT's merge_and_unload and load "
-                "the merged model"
-            )
+    _check_config(folder / CONFIG, config)
     arrays = open_arrays(folder / WEIGHTS)
     tensors = {tensor.name: tensor for tensor in family.names.tensors(model)}
     updates: dict[str, dict[str, np.ndarray]] = {}
@@ -118,9 +114,7 @@ def read_peft(model: keras.Model, family: Family, folder: Path) -> None:
         if found := _UPDATE.fullmatch(name):
             updates.setdefault(f"{found[1]}.weight", {})[found[2]] = arrays[stored]
         else:
-            whole[name.replace(".modules_to_save.default", "").replace(".base_layer", "")] = arrays[
-                stored
-            ]
+            whole[name.replace(".modules_to_save.default", "")] = arrays[stored]
     for group in (updates, whole):
         named = Arrays.of(folder / WEIGHTS, dict.fromkeys(group, np.zeros(0)))
         today = list(family.names.today(named))
@@ -143,10 +137,14 @@ def _add(
     if set(found) != {"A", "B"}:
         raise ValueError(f"{place}: lora_{min(found)} alone; the other matrix is missing")
     first, second = (found[name].astype("float32") for name in "AB")  # (rank, in), (out, rank)
-    module = tensor.name.removesuffix(".weight")
-    alpha = _of(config.get("alpha_pattern"), module, config.get("lora_alpha", first.shape[0]))
+    if not (first.ndim == second.ndim == 2 and 0 < len(first) == second.shape[1]):
+        raise ValueError(
+            f"{place}: lora_A {first.shape} and lora_B {second.shape}: expected (rank, in) and "
+            "(out, rank)"
+        )
+    alpha = _alpha(config, tensor.name.removesuffix(".weight"), default=len(first))
     divisor = np.sqrt(len(first)) if config.get("use_rslora") else len(first)
-    update = float(alpha) / divisor * (second @ first)  # (out, in)
+    update = alpha / divisor * (second @ first)  # (out, in)
     if family.names.kernel.order is None:
         update = update.T
     if update.shape != tensor.shape:
@@ -154,11 +152,33 @@ def _add(
     tensor.fill(tensor.read() + update)
 
 
-def _of(pattern: Any, module: str, default: Any) -> Any:
-    for name, value in (pattern or {}).items():
+def _alpha(config: Mapping[str, Any], module: str, *, default: float) -> float:
+    """Returns a module's alpha: its own, or that of all."""
+    alpha = config.get("lora_alpha", default)
+    for name, value in (config.get("alpha_pattern") or {}).items():
         if module == name or module.endswith(f".{name}"):
-            return value
-    return default
+            alpha = value
+    return float(alpha)
+
+
+def _check_config(file: Path, config: Mapping[str, Any]) -> None:
+    """Raises ValueError unless a configuration is that of a plain LoRA."""
+    for field, value in _PLAIN.items():
+        if config.get(field, value) not in (value, None):
+            raise ValueError(
+                f"{file}: {field}={config[field]!r:.80} is not supported: only plain LoRA with "
+                f"{field}={value!r}; merge the adapter with PEFT's merge_and_unload and load the "
+                "merged model"
+            )
+    pattern = config.get("alpha_pattern") or {}
+    alphas = [
+        config.get("lora_alpha", 1),
+        *(pattern.values() if isinstance(pattern, dict) else "?"),
+    ]
+    for alpha in alphas:
+        is_number = isinstance(alpha, int | float) and not isinstance(alpha, bool)
+        if not (is_number and -_MOST_ALPHA < alpha < _MOST_ALPHA):
+            raise ValueError(f"{file}: lora_alpha or alpha_pattern has {alpha!r:.80}, no number")
 
 
 def _joined(tensor: NamedTensor, adapter: Any) -> tuple[np.ndarray, np.ndarray]:

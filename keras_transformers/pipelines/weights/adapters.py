@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-from keras_transformers.convert.family import Family
 from keras_transformers.convert.formats.huggingface import family_for
 from keras_transformers.convert.formats.peft import CONFIG, read_peft, write_peft
 from keras_transformers.convert.formats.weights import TrainedModel
@@ -21,7 +20,10 @@ def save(pipeline: Any, folder: Path) -> None:
             "format='peft': the pipeline's last training had no low-rank updates: train it with "
             "fit(..., lora=8), or save the whole pipeline in another format"
         )
-    write_peft(pipeline.model, _family(pipeline), pipeline.adapter, folder, task=pipeline.task)
+    trained = trained_model(pipeline)
+    family, writer = family_for(trained)
+    name = writer.class_for(trained.task, trained.class_end)
+    write_peft(pipeline.model, family, pipeline.adapter, folder, class_name=name)
 
 
 def add(pipeline: Any, folder: Path) -> None:
@@ -33,7 +35,8 @@ def add(pipeline: Any, folder: Path) -> None:
     """
     if not (folder / CONFIG).is_file():
         raise FileNotFoundError(f"{folder}: no {CONFIG}; give the folder of a PEFT adapter")
-    read_peft(pipeline.model, _family(pipeline), folder)
+    family, _ = family_for(trained_model(pipeline))
+    read_peft(pipeline.model, family, folder)
 
 
 def trained_model(pipeline: Any) -> TrainedModel:
@@ -48,8 +51,3 @@ def trained_model(pipeline: Any) -> TrainedModel:
         class_end=next(iter(task.classes), ""),
         fields=task.config_fields(pipeline.config()),
     )
-
-
-def _family(pipeline: Any) -> Family:
-    family, _ = family_for(trained_model(pipeline))
-    return family
