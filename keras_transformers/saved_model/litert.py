@@ -44,18 +44,16 @@ def export_litert(
     folder = path.with_suffix(".tokenizer")
     for place in (path, folder):
         files.check_new(place)
-    model, length = (
-        pipeline.model,
-        max_sequence_length or getattr(pipeline, "max_sequence_length", None),
-    )
+    model = pipeline.model
     names = [name for name in TOKEN_INPUTS if name in model.input]
     if set(model.input) != set(names) or any(len(x.shape) != 2 for x in model.input.values()):
         raise ValueError(
             f"format='litert': model {model.name!r} takes {', '.join(model.input)}; only encoders "
             "that take rows of tokens are converted"
         )
-    longest: int = getattr(pipeline, "max_sequence_length", None) or length or 0
-    if not length or not 2 <= length <= longest:
+    longest = pipeline.max_sequence_length
+    length = longest if max_sequence_length is None else max_sequence_length
+    if not 2 <= length <= longest:
         raise ValueError(f"max_sequence_length={length}: give 2 to {longest}")
     specs = {name: tf.TensorSpec([1, length], _DTYPES[name], name=name) for name in names}
     content = _converted(model, specs, int8=int8)
